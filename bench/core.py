@@ -15,7 +15,7 @@ import numpy as np
 
 from muster.core.cycle import Config, Scheduler
 from muster.core.demand import Demand, Part, Request, Rules
-from muster.core.demand.affinity import Concern
+from muster.core.demand.affinity import AffinityContext
 from muster.core.placement.greedy import place
 from muster.core.placement.slots import tightest_group
 from muster.core.placement.topology.search import Choice
@@ -227,7 +227,7 @@ def constrained(scheduler: Scheduler) -> dict[str, float]:
         ("one per node, evenly over 5 spines", replace(SHAPE, apart=(apart,), spread=(evenly,))),
     ):
         who = Presence("bench", (("app", "bench"),), shape.ports, shape.apart)
-        part = Part("main", shape, 1_000, 1_000, Concern(who, frozenset(shape.apart)))
+        part = Part("main", shape, 1_000, 1_000, AffinityContext(who, frozenset(shape.apart)))
         request = Request(Demand((part,), 1_000), [range(1_000)], presences={"main": who})
         figures[f"1,000 pods, {name}, µs"] = whole_fit(scheduler, request)
     return figures

@@ -272,7 +272,7 @@ def _allowed(case: Case, chosen: _Chosen) -> bool:
         for name in ("p", candidate.gang.queue):
             gangs[name] += _whole(candidate, some)
             for n in some:
-                freed[name].update(_freed(candidate.units[n].freed))
+                freed[name].update(Counter(candidate.units[n].freed))
     for name in ("p", "q"):
         account = made.queues.accounts[name]
         cap = dict(account.rules.capability).get(GPU)
@@ -317,15 +317,11 @@ def _reclaimable(made: Scheduler, foreign: _Chosen, row_amounts: Counter[str]) -
 
 def _steps(candidate: Candidate, some: _Some) -> Iterator[Counter[str]]:
     """Surplus pod by pod; of a gang that goes as a whole, after its surplus all the rest."""
-    freed = [_freed(candidate.units[n].freed) for n in some]
+    freed = [Counter(candidate.units[n].freed) for n in some]
     steps = candidate.spare.get("", 0) if _whole(candidate, some) else len(some)
     yield from freed[:steps]
     if freed[steps:]:
         yield sum(freed[steps:], Counter())
-
-
-def _freed(freed: Sequence[tuple[str, int]]) -> Counter[str]:
-    return Counter({GPU_SHARE if r == GPU else r: 1000 * n if r == GPU else n for r, n in freed})
 
 
 def _fits(case: Case, chosen: _Chosen) -> bool:

@@ -19,7 +19,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from muster.core.cycle import Config, Scheduler
-from muster.core.words.amounts import counted
+from muster.core.words.amounts import Usage
 from muster.core.words.events import GangRemoved, GangSubmitted, PodsEnded, QueueChanged
 from muster.core.words.gang import GangId, Queue, Shape
 from muster.core.world.queues.account import Account
@@ -84,7 +84,7 @@ class Saturated:
     def owed(self, queue: str, of: Shape | None = None) -> int:
         """As many gangs as stay within the entitlement of the queue; of a leaf, those that it wants."""
         self.muster.settle()
-        asked = dict(counted((of or self.wanted[queue]).requests))
+        asked = Usage.of((of or self.wanted[queue]).requests)
         account = self.muster.queues.accounts[queue]
         return min(account.entitled[resource] // amount for resource, amount in asked.items())
 

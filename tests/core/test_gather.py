@@ -352,7 +352,7 @@ def request(problem: Problem) -> Request:
         Part(f"p{p}", shape(gpu=gpus, cpu=cpus * 1000), count, least)
         for p, (gpus, cpus, count, least) in enumerate(problem.sets)
     )
-    rules = Rules(problem.rules, begun=GangId("x") if problem.settled else None)
+    rules = Rules(problem.rules, started=GangId("x") if problem.settled else None)
     settled = {Place("p0", 100 + i): column for i, column in enumerate(problem.settled)}
     return Request(
         Demand(parts, problem.minimum, rules), [range(part.count) for part in parts], settled=settled

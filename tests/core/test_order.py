@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.core.demand import Demand
-from muster.core.queueing.admission import Admission, CapExceeded
+from muster.core.queueing.admission import Admission, Tier
 from muster.core.queueing.attempts import Attempts
 from muster.core.queueing.pending import PendingQueues, first_claim
 from muster.core.words.gang import Code, GangId, Gate
@@ -40,7 +40,7 @@ class Order:
     def attempts(self, lapsed: set[GangId], hopeless: Container[Demand]) -> Attempts:
         self._queues.entitle()
 
-        def is_hopeless(state: GangState, demand: Demand | CapExceeded, over: bool) -> bool:
+        def is_hopeless(state: GangState, demand: Demand, tier: Tier, cap_exceeded: bool) -> bool:
             return state.plain and demand in hopeless
 
         return Attempts(
@@ -103,5 +103,5 @@ def test_one_refusal_passes_over_all_who_want_the_same() -> None:
     for attempt in order.attempts(set(), refused):
         looked_at.append(attempt.state.id)
         if attempt.state.id == "a":
-            refused.add(attempt.grant.demand)
+            refused.add(attempt.demand)
     assert looked_at == ["a", "b", "e"]

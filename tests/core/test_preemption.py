@@ -751,11 +751,11 @@ def test_what_is_above_its_cap_comes_down_and_has_meanwhile_no_more_than_before(
     decisions = made.decide(2.0)
     assert (sorted(ended(decisions)), started(decisions)) == (["low", "lower"], ["high"])
     account = made.queues.accounts["p"]
-    assert (account.there(GPU_SHARE), account.gangs) == (8000, 2)  # both are there still: as before
+    assert (account.used_below_cap(GPU_SHARE), account.gangs) == (8000, 2)  # both are there still: as before
     end(made, "low", 4)
     end(made, "lower", 4)
     made.decide(3.0)
-    assert (account.there(GPU_SHARE), account.gangs) == (4000, 1)
+    assert (account.used_below_cap(GPU_SHARE), account.gangs) == (4000, 1)
 
 
 def racks(*sizes: int) -> Scheduler:

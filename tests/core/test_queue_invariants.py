@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from muster.core.cycle import Scheduler
 from muster.core.placement.packing import Pack
 from muster.core.placement.slots import Slots
-from muster.core.words.amounts import counted
+from muster.core.words.amounts import Usage
 from muster.core.words.events import GangRemoved, GangSubmitted, PodsEnded, QueueChanged, QueueRemoved
 from muster.core.words.gang import Code, GangId, PodSet, Queue, QueueOrder
 from muster.core.world.eligibility import Eligibility
@@ -112,7 +112,7 @@ class Life:
         for state in self.muster.gangs.values():
             account = self.muster.queues.find(state.gang.queue) if state.gang is not None else None
             for above in account.path if account is not None else ():
-                for resource, amount in counted(tuple(state.usage.items())):
+                for resource, amount in Usage.of(state.usage.items()).items():
                     used[above.name][resource] += amount
         for name, account in self.muster.queues.accounts.items():
             assert account.used == {resource: n for resource, n in used[name].items() if n}
@@ -183,5 +183,5 @@ def _full(account: Account) -> bool:
     """One more pod of one GPU would carry it over."""
     return any(
         account.used.get(resource, 0) + one > account.entitled.get(resource, 0)
-        for resource, one in counted(amounts({GPU: 1, "pods": 1}))
+        for resource, one in Usage.of(amounts({GPU: 1, "pods": 1})).items()
     )

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from muster.core.cycle import Scheduler
+from muster.core.words.amounts import Usage
 from muster.core.words.events import (
     Event,
     GangRemoved,
@@ -38,6 +39,10 @@ ONE = shape(gpu=1)
 
 def gpus(n: int) -> Amounts:
     return amounts({GPU: n})
+
+
+def uses(n: int) -> Usage:
+    return Usage.of(gpus(n))
 
 
 def cluster(*events: Event, nodes: int = 2, gpu: int = 8) -> Scheduler:
@@ -120,7 +125,7 @@ class TestTwoTeams:
         a = muster.queues.find("a")
         assert a is not None
         assert a.entitled[GPU_SHARE] == 12_000
-        assert muster.queues.surplus(a)[GPU_SHARE] == 4_000
+        assert a.surplus()[GPU_SHARE] == 4_000
 
     def test_once_the_other_is_gone(self) -> None:
         muster = cluster(*TEAMS, submit("big", "a", 16), submit("small", "b", 4))
@@ -258,7 +263,7 @@ class TestShares:
         b = muster.queues.find("b")
         assert b is not None
         assert (b.used[GPU_SHARE], b.entitled[GPU_SHARE]) == (4_250, 4_000)
-        assert muster.queues.surplus(b) == {GPU_SHARE: 250}
+        assert b.surplus() == {GPU_SHARE: 250}
 
 
 class TestRefusals:
@@ -501,20 +506,20 @@ class TestReclaim:
 
     def test_from_who_is_over(self) -> None:
         queues = self.two().queues
-        assert queues.may_reclaim("b", gpus(4), "a", gpus(16))
-        assert not queues.may_reclaim("b", gpus(5), "a", gpus(16)), "5 are more than b's own"
-        assert not queues.may_reclaim("a", gpus(1), "b", gpus(1))
-        assert not queues.may_reclaim("a", gpus(1), "a", gpus(1))
-        queues.shift("a", gpus(4), -1)
-        assert not queues.may_reclaim("b", gpus(4), "a", gpus(1)), "a is not over any more"
+        assert queues.may_reclaim("b", uses(4), "a", uses(16))
+        assert not queues.may_reclaim("b", uses(5), "a", uses(16)), "5 are more than b's own"
+        assert not queues.may_reclaim("a", uses(1), "b", uses(1))
+        assert not queues.may_reclaim("a", uses(1), "a", uses(1))
+        queues.shift("a", uses(4), -1)
+        assert not queues.may_reclaim("b", uses(4), "a", uses(1)), "a is not over any more"
 
     def test_not_from_who_does_not_give(self) -> None:
-        assert not self.two(reclaimable=False).queues.may_reclaim("b", gpus(4), "a", gpus(16))
+        assert not self.two(reclaimable=False).queues.may_reclaim("b", uses(4), "a", uses(16))
 
     def test_not_below_a_guarantee(self) -> None:
         queues = self.two(guarantee=gpus(8)).queues
-        assert not queues.may_reclaim("b", gpus(2), "a", gpus(16)), "guaranteed 8, entitled to 14"
-        assert queues.may_reclaim("b", gpus(2), "a", gpus(8))
+        assert not queues.may_reclaim("b", uses(2), "a", uses(16)), "guaranteed 8, entitled to 14"
+        assert queues.may_reclaim("b", uses(2), "a", uses(8))
 
 
 def test_an_elastic_gang_that_is_cut_to_its_share_keeps_its_constraints() -> None:

@@ -62,7 +62,7 @@ class InfeasibleDemands:
     def end(self, *, started: bool) -> None:
         """End the cycle. `started`: some gang has been assigned places."""
         self._ended = self._nodes.revision
-        self.helped |= started and any(demand.sociable for demand in self._known)
+        self.helped |= started and any(demand.helped_by_arrivals for demand in self._known)
 
     def __contains__(self, demand: Demand) -> bool:
         if self.known(demand):
@@ -91,11 +91,11 @@ class InfeasibleDemands:
         """What such an entry rests on besides room, as it is now."""
         open_ = verdict is not None and verdict.open
         postponed = verdict is not None and verdict.postponed
-        if not (demand.sociable or open_ or postponed):
+        if not (demand.helped_by_arrivals or open_ or postponed):
             return _NOTHING
         return (
-            self._changes * (demand.sociable or open_),
-            self._arrivals * demand.sociable,
+            self._changes * (demand.helped_by_arrivals or open_),
+            self._arrivals * demand.helped_by_arrivals,
             self._postponed * postponed,
         )
 

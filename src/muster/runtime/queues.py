@@ -30,15 +30,15 @@ class QueueReports:
         self._queues, self._observed = queues, observed
         #: what was last written, by name, and of which object
         self._written: dict[str, tuple[str, Object]] = {}
-        self._reported = (-1, -1)
+        self._reported = (-1, -1, -1)
         self._next = 0.0
 
     def due(self, now: datetime) -> Iterator[Patch]:
         """Yields the statuses to write now."""
         queues = self._queues
-        if now.timestamp() < self._next or self._reported == (queues.usage_version, queues.division_version):
+        if now.timestamp() < self._next or self._reported == queues.version:
             return
-        self._reported, self._next = (queues.usage_version, queues.division_version), now.timestamp() + PACE
+        self._reported, self._next = queues.version, now.timestamp() + PACE
         for name, account in sorted(queues.accounts.items()):
             found = self._observed.find(kinds.QUEUE, name)
             if not isinstance(found, Queue):
@@ -65,6 +65,6 @@ class QueueReports:
 
     def wait(self, now: float) -> float:
         """Returns the seconds until there is something to write; infinite if there is nothing."""
-        if self._reported == (self._queues.usage_version, self._queues.division_version):
+        if self._reported == self._queues.version:
             return float("inf")
         return max(self._next - now, 0.0)

@@ -1,5 +1,6 @@
 """Translates a Queue object into the core's rules, and the core's state of a queue into its status."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
@@ -66,7 +67,7 @@ def status_of(account: Account, queues: Queues) -> Object:
     return {
         "used": _quantities(account.used),
         "entitled": _quantities(account.entitled),
-        "borrowed": _quantities(queues.surplus(account) if not account.fault else {}),
+        "borrowed": _quantities(account.surplus()),
         "waiting": waiting,
         "standing": account.standing,
     }
@@ -80,7 +81,7 @@ def conditions(account: Account, before: list[Condition], now: datetime) -> list
     return [Condition(READY, status, reason, account.fault, last_transition_time=since or now)]
 
 
-def _quantities(amounts: dict[str, int]) -> Object:
+def _quantities(amounts: Mapping[str, int]) -> Object:
     """Formats amounts as people write them, without unlimited `pods` (of a node that states no number)."""
     return {
         GPU if resource == GPU_SHARE else resource: quantity.thousandths(amount)

@@ -24,8 +24,8 @@ from muster.core.infeasible import InfeasibleDemands
 from muster.core.placement import Fit, Infeasible, Placed
 from muster.core.placement.greedy import short_of_slots
 from muster.core.preemption import Preemption, Victims
-from muster.core.queueing.admission import Admission, CapExceeded
-from muster.core.queueing.attempts import Attempt, Attempts
+from muster.core.queueing.admission import Admission, Attempt, Tier
+from muster.core.queueing.attempts import Attempts
 from muster.core.queueing.pending import PendingQueues
 from muster.core.reservations import Reservations
 from muster.core.reservations.calendar import WouldDelay
@@ -83,7 +83,12 @@ class DryRun:
     @property
     def as_of(self) -> tuple[Hashable, ...]:
         """A version of the state: while it is the same, so are the results of dry runs."""
-        return self._nodes.revision, self._accounting.accounted, self._admission.rules
+        return (
+            self._nodes.revision,
+            self._accounting.accounted,
+            self._queues.rules_version,
+            self._world.quotas.version,
+        )
 
     @property
     def timed(self) -> bool:
@@ -272,17 +277,17 @@ class DryRun:
             if not to_come:
                 return
 
-    def _cannot_start(self, state: GangState, demand: Demand | CapExceeded, over: bool) -> bool:
+    def _cannot_start(self, state: GangState, demand: Demand, tier: Tier, cap_exceeded: bool) -> bool:
         """As `PlacementStep.cannot_start`."""
         if state.demand in self._wanted:
             return False  # else one refusal would skip the whole class, including the gang in question
-        if isinstance(demand, CapExceeded):
-            return not self._may_end_others(state, demand.demand)
+        if cap_exceeded:
+            return not self._may_end_others(state, demand)
         if self._reservations.refusal(state, demand) is not None:
             return True
         if not state.plain or not self._does_not_fit(demand) or self._may_end_others(state, demand):
             return False
-        return over or not (state.waits and self._reservations.wanted(demand))
+        return tier is Tier.BORROWING or not (state.waits and self._reservations.wanted(demand))
 
     def _may_fit(self, demand: Demand) -> bool:
         return not self._does_not_fit(demand)
@@ -310,15 +315,15 @@ class DryRun:
         `mine`: the gang is in question; `last`: no gang behind it is; `keep`: the start stays for gangs
         behind.
         """
-        state, demand = attempt.state, attempt.grant.demand
-        if not demand.parts or self._step.refused(state, attempt.grant):
+        state, demand = attempt.state, attempt.demand
+        if not demand.parts or self._step.refused(attempt):
             return None
         if state.id in self._pending_evictions or any(not promise.told for promise in state.holds.values()):
             self._unsure()
             return None
         if self._world.demands.newly_concerned(state):
             raise _Unsure  # a gang with anti-affinity to it has started here: its demand differs now
-        vacant = attempt.grant.vacant
+        vacant = attempt.vacant
         if last and not (state.begun or self._preempts):
             vacant = [()] * len(demand.parts)  # whether it starts matters, not which place is on which node
         request = self._step.request(state, demand)._replace(vacant=vacant, search=False)
@@ -344,8 +349,8 @@ class DryRun:
 
     def _answer(self, attempt: Attempt, request: Request, *, mine: bool, last: bool) -> _Answer:
         """Return where the gang fits, charged; nothing is charged if it does not fit."""
-        state, demand = attempt.state, attempt.grant.demand
-        if not (attempt.grant.cap_exceeded or (state.plain and self._does_not_fit(demand))):
+        state, demand = attempt.state, attempt.demand
+        if not (attempt.cap_exceeded or (state.plain and self._does_not_fit(demand))):
             if self.trials >= self._last:
                 raise _Unsure
             self.trials += 1

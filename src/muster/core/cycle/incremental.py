@@ -50,10 +50,10 @@ class IncrementalCycle:
         if len(self._pending) == len(newcomers) or not self._settled:
             return None  # every waiting gang is new, so none can be skipped
         account = self._free_queue()
-        if account is None or self._pending.begun.files:
+        if account is None or self._pending.started.classes:
             return None
         line, made = self._pending.of_queue.get(account.name), self._reservations.made
-        if line is None or not line.files or not self._preemption.idle(account.name, -line.first[0]):
+        if line is None or not line.classes or not self._preemption.idle(account.name, -line.first[0]):
             return None  # a gang might preempt others
         turns = newcomers if self._infeasible.unchanged else newcomers | self._fitting(line)
         stands = all(self._waits_on(each, line, turns) for each in made) and self._reservations.stand(now)
@@ -74,8 +74,8 @@ class IncrementalCycle:
         return account if account.free and account.rules.order is QueueOrder.PRIORITY else None
 
     def _fitting(self, line: PendingQueue) -> set[GangId]:
-        """The first gang of each file, unless it is known not to fit."""
-        heads = [(file.demand, file.entries[0][1]) for file in line.files.values()]
+        """The first gang of each class, unless it is known not to fit."""
+        heads = [(each.demand, each.entries[0][1]) for each in line.classes.values()]
         return {
             s.id for demand, s in heads if demand is None or not s.plain or demand not in self._infeasible
         }

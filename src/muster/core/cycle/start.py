@@ -17,8 +17,7 @@ from muster.core.demand import Demand, Request
 from muster.core.infeasible import InfeasibleDemands
 from muster.core.placement import Fit, Infeasible, Placed
 from muster.core.preemption import Preemption, Victims
-from muster.core.queueing.admission import CapExceeded, Grant
-from muster.core.queueing.attempts import Attempt, Tier
+from muster.core.queueing.admission import Attempt, Tier
 from muster.core.reservations import Reservations
 from muster.core.reservations.calendar import WouldDelay
 from muster.core.words.decisions import Assign, Decision, Evict, Explanation, Victim, Wait
@@ -50,17 +49,17 @@ class PlacementStep:
         self._preemption, self._reservations = preemption, reservations
         self._pending_evictions = world.pending_evictions
 
-    def cannot_start(self, state: GangState, demand: Demand | CapExceeded, over: bool) -> bool:
-        """Whether the gang is known not to start with `demand`, which is all or a part of what it wants.
+    def cannot_start(self, state: GangState, demand: Demand, tier: Tier, cap_exceeded: bool) -> bool:
+        """Whether the gang is known not to start with `demand`, which is all or a part of what it lacks.
 
-        `over`: the start would carry its queue over its entitlement, and gets no reservation for that.
+        A gang that would borrow gets no reservation for that. `cap_exceeded`: as in `Grant`.
         """
-        if isinstance(demand, CapExceeded):
-            return not self._preemption.may_help(state, demand.demand)
+        if cap_exceeded:
+            return not self._preemption.may_help(state, demand)
         if state.plain and demand in self._infeasible and not self._reservations.closed:
             if self._preemption.may_help(state, demand):
                 return False
-            return over or not (self._reservations.wanted(demand) and state.waits)
+            return tier is Tier.BORROWING or not (self._reservations.wanted(demand) and state.waits)
         refusal = self._reservations.refusal(state, demand)
         state.refusal = state.refusal or refusal
         return refusal is not None
@@ -68,11 +67,11 @@ class PlacementStep:
     def place(self, attempt: Attempt, now: float) -> list[Decision]:
         """Place the gang. Return its Assign, after the Evict that makes room if needed; empty: no fit."""
         attempt = self._up_to_date(attempt)
-        state, demand, capped = attempt.state, attempt.grant.demand, attempt.grant.cap_exceeded
-        if self._passed_over(state, attempt.grant):
+        state, demand, capped = attempt.state, attempt.demand, attempt.cap_exceeded
+        if self._passed_over(attempt):
             return []
         untold = {p: promise for p, promise in state.holds.items() if not promise.told}
-        request = self._request(state, demand, attempt.grant.vacant, untold)
+        request = self._request(state, demand, attempt.vacant, untold)
         comparable = state.plain and state.id not in self._pending_evictions
         known = comparable and demand in self._infeasible and not self._reservations.due(state.id)
         if (capped or known) and not self._preemption.may_help(state, demand):
@@ -144,10 +143,9 @@ class PlacementStep:
 
     def reserves(self, attempt: Attempt) -> bool:
         """Whether the gang has to wait for its minimum, and that is to be recorded (`Reservations.wait`)."""
-        state, grant = attempt.state, attempt.grant
-        if not state.waits or attempt.tier is Tier.BORROWING or grant.cap_exceeded:
+        if not attempt.state.waits or attempt.tier is Tier.BORROWING or attempt.cap_exceeded:
             return False
-        return self._reservations.wanted(grant.demand)
+        return self._reservations.wanted(attempt.demand)
 
     def _reserve(self, attempt: Attempt, request: Request) -> None:
         if self.reserves(attempt):
@@ -192,34 +190,36 @@ class PlacementStep:
 
     def _up_to_date(self, attempt: Attempt) -> Attempt:
         """The attempt with a fresh demand, if anti-affinity that concerns the gang arrived in this cycle."""
-        state, grant = attempt.state, attempt.grant
-        if not grant.whole or grant.cap_exceeded or not self._demands.newly_concerned(state):
+        state = attempt.state
+        if not attempt.whole or attempt.cap_exceeded or not self._demands.newly_concerned(state):
             return attempt
         self._gangs.touched.add(state.id)
         self._demands.settle(state)
         assert state.demand is not None
-        return attempt._replace(grant=Grant(state.demand, state.vacant))
+        return attempt._replace(demand=state.demand, vacant=state.vacant)
 
-    def _passed_over(self, state: GangState, grant: Grant) -> bool:
+    def _passed_over(self, attempt: Attempt) -> bool:
         """Whether the gang is skipped whatever room there is."""
-        if not grant.demand.parts:  # ResourceQuotas have nothing left for what it wants beyond its minimum
+        state = attempt.state
+        if not attempt.demand.parts:  # ResourceQuotas have nothing left for what it wants beyond its minimum
             return True
         if self._demands.newly_concerned(state):
-            # Its grant is a part of its old demand, which is stale: the gang is served in the next cycle.
+            # It may have a part of its old demand, which is stale: the gang is served in the next cycle.
             self._gangs.touched.add(state.id)
             self._infeasible.helped = True
             return True
-        return self.refused(state, grant)
+        return self.refused(attempt)
 
-    def refused(self, state: GangState, grant: Grant) -> bool:
+    def refused(self, attempt: Attempt) -> bool:
         """Whether the gang backs off, is being evicted, or is known to delay a reservation."""
+        state = attempt.state
         if state.back_off is not None:
             return True
         if beneficiary := self._pending_evictions.whole.get(state.id):
             state.refusal = leaves_for(beneficiary)
             return True
-        if (refusal := self._reservations.refusal(state, grant.demand)) is not None:
-            state.refusal = state.refusal if grant.cap_exceeded else refusal
+        if (refusal := self._reservations.refusal(state, attempt.demand)) is not None:
+            state.refusal = state.refusal if attempt.cap_exceeded else refusal
             return True
         return False
 

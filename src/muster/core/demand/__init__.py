@@ -6,13 +6,15 @@ gang.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from muster.core.demand.affinity import NO_CONCERN, Concern, constrained
+from muster.core.demand.affinity import NO_CONTEXT, AffinityContext
+from muster.core.words.amounts import PODS, Usage
 from muster.core.words.events import NOTHING, Presence
 from muster.core.words.gang import GangId, Gather, Place, Shape
 
@@ -24,25 +26,32 @@ UNRANKED: Final[Mapping[str, Sequence[int]]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one pod set still wants: up to `count` places, of which `need` are its minimum."""
+    """What one pod set still lacks: up to `count` places, of which `need` are its minimum."""
 
     pod_set: str
     shape: Shape
     count: int
     need: int
-    concern: Concern = NO_CONCERN
-    #: something besides room decides where its pods go
-    constrained: bool = field(init=False, compare=False, repr=False)
+    affinity: AffinityContext = NO_CONTEXT
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "constrained", constrained(self.shape, self.concern))
+    @property
+    def constrained(self) -> bool:
+        """Whether something besides room decides where its pods go (`placement/constraints`)."""
+        shape = self.shape
+        looks = shape.ports or shape.near or shape.apart or shape.drawn or shape.spread
+        return bool(looks) or self.affinity is not NO_CONTEXT
 
     @property
     def presence(self) -> Presence:
         """What the part's own pods must see of each other."""
-        if self.concern.presence is NOTHING and self.shape.ports:
+        if self.affinity.presence is NOTHING and self.shape.ports:
             return Presence(ports=self.shape.ports)
-        return self.concern.presence
+        return self.affinity.presence
+
+    @property
+    def usage(self) -> Usage:
+        """What one of its pods uses."""
+        return Usage.of_pod(self.shape.requests)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +62,12 @@ class Rules:
     #: the layer whose domains the gang shares with no other gang; "" = none
     exclusive: str = ""
     #: the gang, once some of its places are filled or held: these bind its other places; None before
-    begun: GangId | None = None
+    started: GangId | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+@dataclass(frozen=True, eq=False)
 class Demand:
-    """What a gang still wants; `need` is its minimum over all parts, at least the sum of theirs.
+    """What a gang still lacks; `need` is its minimum over all parts, at least the sum of theirs.
 
     Equal demands are one object (ensured by `lacking.py`), so that a result for one holds for all: ten
     thousand identical pods are tried once per cycle.
@@ -67,39 +76,65 @@ class Demand:
     parts: tuple[Part, ...]
     need: int
     rules: Rules | None = None
-    #: some part has constraints besides room
-    constrained: bool = field(init=False)
-    #: where its places may be depends on where the gang's other places are
-    bound: bool = field(init=False)
-    #: it fits if, and only if, there are enough slots: pods of one set, and no constraint but room
-    fits_by_slots: bool = field(init=False)
-    #: some part asks for shares of GPUs
-    sharing: bool = field(init=False)
-    #: a pod that starts can help it to fit: by affinity towards that pod, or by evening out a required spread
-    sociable: bool = field(init=False)
 
-    def __post_init__(self) -> None:
-        parts, rules, put = self.parts, self.rules, object.__setattr__
-        put(self, "constrained", any(part.constrained for part in parts))
-        put(self, "bound", rules is not None and rules.begun is not None)
-        put(self, "fits_by_slots", len(parts) == 1 and rules is None and not self.constrained)
-        put(self, "sharing", any(part.shape.gpu_share for part in parts))
-        put(self, "sociable", any(_sociable(part.shape) for part in parts))
+    @cached_property
+    def constrained(self) -> bool:
+        """Whether some part has constraints besides room."""
+        return any(part.constrained for part in self.parts)
 
-    def same_but_for_company(self, other: "Demand") -> bool:
+    @cached_property
+    def bound(self) -> bool:
+        """Whether the places that the gang has already decide where its other places may be."""
+        return self.rules is not None and self.rules.started is not None
+
+    @cached_property
+    def fits_by_slots(self) -> bool:
+        """Whether it fits if there are enough slots, and only then: one pod set, no constraint but room."""
+        return len(self.parts) == 1 and self.rules is None and not self.constrained
+
+    @cached_property
+    def sharing(self) -> bool:
+        """Whether some part asks for shares of GPUs."""
+        return any(part.shape.gpu_share for part in self.parts)
+
+    @cached_property
+    def helped_by_arrivals(self) -> bool:
+        """Whether a pod that starts can help it to fit: by affinity, or by evening out a required spread."""
+        shapes = [part.shape for part in self.parts]
+        return any(shape.near or any(spread.required for spread in shape.spread) for shape in shapes)
+
+    @cached_property
+    def least(self) -> Usage:
+        """What the minimum uses at least of each resource, whichever places make it up; by name."""
+        each = [part.usage for part in self.parts]
+        names = sorted({PODS}.union(*each))
+        sums = {name: self.at_least([usage.get(name, 0) for usage in each]) for name in names}
+        return Usage({name: amount for name, amount in sums.items() if amount})
+
+    @cached_property
+    def most(self) -> Usage:
+        """What all of it uses of each resource, by name."""
+        sums = Usage()
+        for part in self.parts:
+            sums.add(part.usage, part.count)
+        return Usage(sorted(sums.items()))
+
+    def at_least(self, worth: Sequence[int]) -> int:
+        """Return what the minimum is worth at least if a place of each part is worth so much."""
+        rest = self.need - sum(part.need for part in self.parts)
+        cheapest = min((n for n, p in zip(worth, self.parts, strict=True) if p.count > p.need), default=0)
+        return rest * cheapest + sum(n * p.need for n, p in zip(worth, self.parts, strict=True))
+
+    def equal_but_for_anti_affinity(self, other: "Demand") -> bool:
         """Whether the two differ at most in the anti-affinity of other pods that keeps them off."""
         if self is other:
             return True
         if (self.need, self.rules, len(self.parts)) != (other.need, other.rules, len(other.parts)):
             return False
         return all(
-            replace(mine, concern=NO_CONCERN) == replace(theirs, concern=NO_CONCERN)
+            replace(mine, affinity=NO_CONTEXT) == replace(theirs, affinity=NO_CONTEXT)
             for mine, theirs in zip(self.parts, other.parts, strict=True)
         )
-
-
-def _sociable(shape: Shape) -> bool:
-    return bool(shape.near) or any(spread.required for spread in shape.spread)
 
 
 class Request(NamedTuple):

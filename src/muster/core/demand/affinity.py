@@ -8,7 +8,7 @@ from muster.core.words.gang import PodTerm, Shape, Spread
 
 
 @dataclass(frozen=True, slots=True)
-class Concern:
+class AffinityContext:
     """The affinity context of one part of a demand."""
 
     #: the pod's footprint, reduced to what terms of its own shape read, so that more wants are equal
@@ -17,20 +17,14 @@ class Concern:
     apart: frozenset[PodTerm] = frozenset()
 
 
-NO_CONCERN: Final = Concern()
+NO_CONTEXT: Final = AffinityContext()
 
 
-def concern(shape: Shape, presence: Presence, apart: frozenset[PodTerm]) -> Concern:
+def affinity_context(shape: Shape, presence: Presence, apart: frozenset[PodTerm]) -> AffinityContext:
     terms: list[PodTerm | Spread] = [*shape.near, *shape.apart, *shape.spread]
     terms += [term for _, term in shape.drawn]
     if not terms:
-        return Concern(NOTHING, apart) if apart else NO_CONCERN
+        return AffinityContext(NOTHING, apart) if apart else NO_CONTEXT
     keys = {requirement.key for term in terms for requirement in term.labels}
     labels = tuple((key, value) for key, value in presence.labels if key in keys)
-    return Concern(replace(presence, labels=labels), apart)
-
-
-def constrained(shape: Shape, concern: Concern) -> bool:
-    """Whether a part needs `Constraints`."""
-    looks = shape.near or shape.apart or shape.drawn or shape.spread
-    return concern is not NO_CONCERN or bool(shape.ports or looks)
+    return AffinityContext(replace(presence, labels=labels), apart)

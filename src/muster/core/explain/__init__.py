@@ -129,7 +129,8 @@ class Explainer:
         if state.waits:
             refusal = state.refusal
             if refusal is None or refusal.code in (Code.OVER_SHARE, Code.HELD_FOR_RESERVATION):
-                refusal = self._admission.exhausted(state) or refusal
+                now = self._admission.refusal(state, state.demand)  # others may have used a quota up
+                refusal = now if now is not None and now.code is Code.QUOTA_EXCEEDED else refusal
             return self._of(state, state.demand, refusal, case_of)
         # pods for its held places are on their way
         return None if state.holds else self._of_surplus(state, state.demand, case_of)
@@ -140,7 +141,7 @@ class Explainer:
         """Explain why not one more pod above the minimum starts. Computed once for equal gangs."""
         assert state.gang is not None
         more = self._world.demands.of(demand.parts, 1, demand.rules)
-        refusal = self._admission.refusal_of(state, more) or state.refusal
+        refusal = self._admission.refusal(state, more) or state.refusal
         count = sum(map(len, state.vacant))
 
         def find() -> Explanation | None:

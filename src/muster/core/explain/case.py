@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from muster.core.demand import Demand, Part, Request, Rules
-from muster.core.demand.affinity import NO_CONCERN
+from muster.core.demand.affinity import NO_CONTEXT
 from muster.core.placement import Fit, Infeasible
 from muster.core.placement.greedy import Draft
 from muster.core.placement.order import Vector
@@ -114,7 +114,7 @@ class Case:
         parts = self.demand.parts
         shapes = (replace(part.shape, ports=(), near=(), apart=(), spread=()) for part in parts)
         return tuple(
-            replace(part, shape=shape, concern=NO_CONCERN) for part, shape in zip(parts, shapes, strict=True)
+            replace(part, shape=shape, affinity=NO_CONTEXT) for part, shape in zip(parts, shapes, strict=True)
         )
 
     def _fits(self, parts: tuple[Part, ...], rules: Rules | None) -> bool:
@@ -158,12 +158,7 @@ class Case:
 
     def at_least(self, row: int) -> int:
         """Return what the minimum takes at least of a resource, whichever places make it up."""
-        demand = self.demand
-        amounts = [self.amount(part, row) for part in demand.parts]
-        needed = sum(part.need * amount for part, amount in zip(demand.parts, amounts, strict=True))
-        rest = demand.need - sum(part.need for part in demand.parts)
-        choice = [a for part, a in zip(demand.parts, amounts, strict=True) if part.count > part.need]
-        return needed + rest * min(choice, default=0)
+        return self.demand.at_least([self.amount(part, row) for part in self.demand.parts])
 
     def amount(self, part: Part, row: int) -> int:
         """Return what one pod of a part takes of a resource."""

@@ -45,7 +45,7 @@ def constraints(part: Part) -> Iterator[tuple[str, str]]:
         yield "ports", f"host port {', '.join(str(port.number) for port in shape.ports)}"
     if shape.apart:
         yield "podAntiAffinity", f"anti-affinity by {_keys(term.key for term in shape.apart)}"
-    if part.concern.apart - set(shape.apart):
+    if part.affinity.apart - set(shape.apart):
         yield "podAntiAffinity", "other pods' anti-affinity"
     if shape.near:
         yield "podAffinity", f"affinity by {_keys(term.key for term in shape.near)}"

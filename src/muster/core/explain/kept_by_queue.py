@@ -12,7 +12,7 @@ import numpy as np
 
 from muster.core.demand import Part
 from muster.core.explain.case import BLOCKERS, Case
-from muster.core.words.amounts import PODS, counted
+from muster.core.words.amounts import PODS
 from muster.core.words.decisions import Explanation, PodSetExplanation
 from muster.core.words.gang import Code, GangId
 from muster.core.world.queues import Queues
@@ -31,15 +31,15 @@ def _left(case: Case, queues: Queues, queue: str, code: Code) -> dict[str, int]:
     if account is None:
         return {PODS: 0}
     if code is Code.OVER_SHARE:
-        return queues.room(account, borrow=False)
-    if code is Code.QUOTA_EXCEEDED and queues.above_capability(account, queues.amounts(case.demand)[0]):
-        return queues.room(account, borrow=True)
+        return account.room(borrow=False)
+    if code is Code.QUOTA_EXCEEDED and account.cap_exceeded(case.demand.least, new=False):
+        return account.room(borrow=True)
     return {PODS: 0}
 
 
 def _cut(case: Case, part: Part, told: PodSetExplanation, left: dict[str, int]) -> PodSetExplanation:
     """Limit a pod set's explanation to the pods that quota allows, and subtract these from `left`."""
-    one = {r: n for r, n in ({PODS: 1} | dict(counted(part.shape.requests))).items() if n and r in left}
+    one = {r: n for r, n in part.usage.items() if n and r in left}
     allowed = min((max(left[r], 0) // n for r, n in one.items()), default=told.wanted)
     taken = min(allowed, told.wanted)
     for resource, amount in one.items():

@@ -125,7 +125,7 @@ class Draft:
         self._ledger, self._log, self._slots = ledger, ledger.log, slots
         self._presences = [request.presences.get(part.pod_set) or part.presence for part in parts]
         self._constraints = [
-            Constraints(part.shape, part.concern, ledger, slots.eligibility) if part.constrained else None
+            Constraints(part.shape, part.affinity, ledger, slots.eligibility) if part.constrained else None
             for part in parts
         ]
         #: some part has constraints besides room

@@ -33,9 +33,10 @@ from muster.core.preemption.failed_searches import FailedSearches
 from muster.core.preemption.limits import caps, limits
 from muster.core.preemption.running import RunningGangs
 from muster.core.preemption.victims import Victims, find
+from muster.core.words.amounts import Usage
 from muster.core.words.gang import Gang, GangId, PodId
 from muster.core.world import World
-from muster.core.world.gangs import GangState
+from muster.core.world.gangs import GangState, given_up
 
 __all__ = ["Preemption", "Victims"]
 
@@ -150,8 +151,8 @@ class Preemption:
         return known
 
     def _reclaimed_from(self, queue: str, demand: Demand) -> set[str]:
-        asked = self._queues.amounts(demand)[0]
-        least, may = tuple((resource, 1) for resource, _ in asked), self._queues.may_reclaim
+        asked, may = demand.least, self._queues.may_reclaim
+        least = Usage(dict.fromkeys(asked, 1))
         return {other for other in self._running.priorities if may(queue, asked, other, least)}
 
     # -- which gangs may be victims
@@ -197,7 +198,7 @@ class Preemption:
         """Victims, and when the next minimum run time ends."""
         gang, world = state.gang, self._world
         assert gang is not None
-        asked, may = self._queues.asked(state, request.demand), self._may_evict(gang, request.demand)
+        asked, may = request.demand.least.minus(given_up(state)), self._may_evict(gang, request.demand)
         found, due = None, inf
         for highest in self._candidates.levels(request.demand, may):
             candidates, due = self._candidates.of(self._now, may, highest)

@@ -57,7 +57,7 @@ class AffinityDependents:
         for part in request.demand.parts:
             number, who = shapes.index(part.shape), request.presences.get(part.pod_set) or part.presence
             self._own.append(_Pods(number, part.count, who))
-            concern = replace(part.concern, presence=who)
+            concern = replace(part.affinity, presence=who)
             self._constraints.setdefault(number, Constraints(part.shape, concern, ledger, world.eligibility))
         column = ledger.nodes.column
         #: unit, column and footprint of each pod that a unit removes; promised places count as staying

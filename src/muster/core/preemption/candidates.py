@@ -30,7 +30,7 @@ from typing import Final
 import numpy as np
 
 from muster.core.demand import Demand
-from muster.core.words.amounts import PODS
+from muster.core.words.amounts import Usage
 from muster.core.words.events import PodsBound
 from muster.core.words.gang import Amounts, Gang, GangId, NodeName, Place, PodId
 from muster.core.world.gangs import GangState, Hold, stands
@@ -57,8 +57,8 @@ class EvictionUnit:
     pod_set: str
     #: of each kind of demand the columns on which it is given back, distinct, and how often
     taken: tuple[tuple[RowAmounts, Columns, Longs], ...]
-    #: the same in sum, one of `pods` for each
-    freed: Amounts
+    #: the same in sum
+    freed: Usage
     #: part of it is a share of a GPU
     shares: bool
     #: since when (seconds since the epoch; None = not known), and how many GPUs or CPUs
@@ -234,17 +234,15 @@ class Candidates:
             nodes, _ = kinds.setdefault(promise.requests, ({}, {}))
             nodes[promise.node] = nodes.get(promise.node, 0) + 1
             shares |= promise.device is not None
-        freed: dict[str, int] = {}
+        freed = Usage()
         for requests, (nodes, _) in kinds.items():
-            number = sum(nodes.values())
-            for resource, amount in (*requests, (PODS, 1)):
-                freed[resource] = freed.get(resource, 0) + amount * number
+            freed.add(Usage.of_pod(requests), sum(nodes.values()))
         return EvictionUnit(
             tuple(pods),
             core,
             pod_set,
             tuple([self._taken(requests, nodes) for requests, (nodes, _) in kinds.items()]),
-            tuple(sorted(freed.items())),
+            freed,
             shares,
             tuple(sorted(running.items(), key=lambda each: -inf if each[0] is None else each[0])),
         )

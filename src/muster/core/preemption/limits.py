@@ -12,7 +12,6 @@ A set that keeps these limits still does when victims are spared. The opposite h
 - *quota*: what the victims free below the hard caps of the preemptor's queues, which must be enough.
 """
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,8 +20,7 @@ import numpy as np
 
 from muster.core.preemption.candidates import EvictionUnit
 from muster.core.preemption.eviction_units import UnitTable
-from muster.core.words.amounts import counted
-from muster.core.words.gang import Amounts
+from muster.core.words.amounts import Usage
 from muster.core.world import World
 from muster.core.world.nodes import Bools, Longs
 from muster.core.world.queues import Queues
@@ -42,7 +40,7 @@ class Quota:
     freed: Longs
 
 
-def limits(table: UnitTable, queue: str, asked: Amounts, world: World) -> Limits:
+def limits(table: UnitTable, queue: str, asked: Usage, world: World) -> Limits:
     """The limits for a preemptor of this queue, which takes at least `asked`."""
     checks: list[Limits] = []
     if world.budgets:
@@ -59,7 +57,7 @@ def limits(table: UnitTable, queue: str, asked: Amounts, world: World) -> Limits
     return lambda taken: all(check(taken) for check in checks)
 
 
-def caps(table: UnitTable, queue: str, asked: Amounts, new: bool, queues: Queues) -> Quota:
+def caps(table: UnitTable, queue: str, asked: Usage, new: bool, queues: Queues) -> Quota:
     """What must be freed for a preemptor of this queue that takes `asked`; `new`: it is one more gang."""
     lacking: list[int] = []
     freed: list[Longs] = []
@@ -72,15 +70,15 @@ def caps(table: UnitTable, queue: str, asked: Amounts, new: bool, queues: Queues
         freed.append(np.where(below, np.array([frees(unit) for unit in table.units], np.int64), 0))
 
     if account is not None:
-        for above, gangs in queues.crowds(account) if new else ():
+        for above, gangs in account.over_max_gangs() if new else ():
             lack(gangs, above, lambda unit: int(unit.core))
-        for above, resource, amount in queues.excess(account, asked):
+        for above, resource, amount in account.over_caps(asked):
             lack(amount, above, partial(_freed, resource))
     return Quota(np.array(lacking, np.int64), np.array(freed, np.int64).reshape(len(freed), len(table)))
 
 
 def _freed(resource: str, unit: EvictionUnit) -> int:
-    return dict(counted(unit.freed)).get(resource, 0)
+    return unit.freed[resource]
 
 
 def _needs(table: UnitTable, names: Sequence[tuple[str, str]], world: World) -> Longs:
@@ -94,18 +92,20 @@ def _needs(table: UnitTable, names: Sequence[tuple[str, str]], world: World) -> 
     return needs
 
 
-def _may_reclaim(table: UnitTable, taken: Bools, queue: str, asked: Amounts, queues: Queues) -> bool:
+def _may_reclaim(table: UnitTable, taken: Bools, queue: str, asked: Usage, queues: Queues) -> bool:
     """Whether each of these units may be reclaimed once those before it are gone."""
     spared = table.kept(taken & ~table.core)
     units = np.flatnonzero(spared | (taken & table.core)).tolist()
     sizes = np.bincount(table.gang[taken], table.pods[taken], len(table.candidates))
-    shifted: list[tuple[str, Amounts]] = []
+    shifted: list[tuple[str, Usage]] = []
     allowed = True
     for unit in sorted(units, key=lambda unit: (sizes[table.gang[unit]], unit)):
         theirs, freed = table.candidates[table.gang[unit]].gang.queue, table.units[unit].freed
         if table.core[unit]:  # with all that could not be spared
             rest = np.flatnonzero(taken & ~spared & (table.gang == table.gang[unit]))
-            freed = tuple(sum((Counter(dict(table.units[one].freed)) for one in rest), Counter()).items())
+            freed = Usage()
+            for one in rest:
+                freed.add(table.units[one].freed)
         if not queues.may_reclaim(queue, asked, theirs, freed):
             allowed = False
             break

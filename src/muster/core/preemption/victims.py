@@ -94,7 +94,7 @@ def find(
     alone = world.exclusive_domains.alone(request.demand)
     bounds = SlotBounds(request, world.nodes, world.eligibility, table, quota, grounds, alone)
     dependents, problems = None, PROBLEMS
-    if request.demand.sociable:
+    if request.demand.helped_by_arrivals:
         problems = max(PROBLEMS, SMALL // len(world.nodes))
         dependents = AffinityDependents(request, bounds.shapes, table, world)
     whole = Ground(Checks(request, table, allow, world, fit, dependents), bounds, request)

@@ -370,7 +370,7 @@ class Reservations:
     def _in_its_places(self, state: GangState, request: Request) -> Placed | None:
         """Place it where its reservation, which begins now, says: all others were made with that charged."""
         own, column = self._timetable.of(state.id), self._nodes.column
-        if own is None or own.at > self._now or not own.demand.same_but_for_company(request.demand):
+        if own is None or own.at > self._now or not own.demand.equal_but_for_anti_affinity(request.demand):
             return None
         there = {place: column[node] for place, node in own.nodes.items() if node in column}
         trial = self._ledger.trial()

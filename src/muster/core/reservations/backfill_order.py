@@ -6,9 +6,7 @@ or would carry its queue over the entitlement, keeps its position.
 
 from collections.abc import Callable, Iterable, Iterator
 
-from muster.core.demand import Demand
-from muster.core.queueing.admission import Admission, CapExceeded, refusal
-from muster.core.queueing.attempts import Attempt, Tier
+from muster.core.queueing.admission import Admission, Attempt, Tier
 from muster.core.reservations import Reservations
 from muster.core.words.gang import Gang, GangId
 from muster.core.world.queues import Queues
@@ -50,7 +48,7 @@ def _by_duration(
             continue
         assert state.gang is not None
         account = queues.find(state.gang.queue)
-        answer = admission.within(state, account) if account is not None else None
-        state.refusal = refusal(answer)
-        if isinstance(answer, Demand | CapExceeded):
-            yield attempt._replace(grant=admission.offer(state, answer))
+        grant = admission.grant(state, account, Tier.WITHIN)
+        state.refusal = grant and grant.refusal
+        if grant is not None and grant.demand is not None:
+            yield admission.attempt(state, grant, Tier.WITHIN)

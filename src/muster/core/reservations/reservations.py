@@ -5,7 +5,7 @@ as long as possible, in its places or in others at the same time, and is not giv
 rank. Two things may endanger it from one cycle to the next:
 
 - A gang whose anti-affinity excludes the reserved gang has started or ended. The reserved gang's demand then
-  differs, but only in that respect (`same_but_for_company`). It is tried again at its time.
+  differs, but only in that respect (`equal_but_for_anti_affinity`). It is tried again at its time.
 - A gang ends late. Where that shows in amounts, the timetable delays the reservations after it (`reckon`).
   But a gang that is still there may be in the way for other reasons; then the next few ends are tried. A
   reservation after this one counts only from when this one was to be over: it will be late as well.
@@ -84,10 +84,12 @@ class Bookings:
             if moved:
                 self._advance(known, request, now)
             return
-        same = known.demand.same_but_for_company(request.demand)
+        same = known.demand.equal_but_for_anti_affinity(request.demand)
         ends = (end for end, _ in self._ends.after(now) if end >= known.at)
         # A gang with required affinity may wait for other pods; no other gang then waits for it.
-        times = [known.at] * (known.at > now) + [*islice(ends, 0 if request.demand.sociable else LATE)]
+        times = [known.at] * (known.at > now) + [
+            *islice(ends, 0 if request.demand.helped_by_arrivals else LATE)
+        ]
         if not (same and any(self.confirm(known, request, now, at) for at in dict.fromkeys(times))):
             self._timetable.drop(known.gang)
 

@@ -1,36 +1,63 @@
-"""Amounts as queues count them: whole GPUs and shares of GPUs are one resource.
+"""Sums of amounts, as queues and quotas count them."""
 
-`nvidia.com/gpu` of nodes and pods becomes thousandths, under `muster.dev/gpu-share`.
-"""
+from collections.abc import Iterable, Mapping
+from typing import Final, Self, TypeVar
 
-from typing import Final
-
-from muster.core.words.gang import Amounts
 from muster.names import GPU, GPU_SHARE
 
 #: The resource of which each pod takes one.
 PODS: Final = "pods"
 
-
-def counted(amounts: Amounts) -> Amounts:
-    """Return the amounts with GPUs and shares of GPUs summed, in thousandths. Zeros stay: a cap may be 0."""
-    gpus = None
-    for resource, amount in amounts:
-        if resource == GPU:
-            gpus = (gpus or 0) + 1000 * amount
-        elif resource == GPU_SHARE:
-            gpus = (gpus or 0) + amount
-    if gpus is None:
-        return amounts
-    others = [(r, amount) for r, amount in amounts if r not in (GPU, GPU_SHARE)]
-    return tuple(sorted([*others, (GPU_SHARE, gpus)]))
+Key = TypeVar("Key")
 
 
-def add(sums: dict[str, int], amounts: Amounts, sign: int) -> None:
-    """Add (1) or subtract (-1) amounts in place; an entry that becomes zero is removed."""
-    for resource, amount in amounts:
-        total = sums.get(resource, 0) + sign * amount
-        if total:
-            sums[resource] = total
-        else:
-            sums.pop(resource, None)
+class Sums(dict[Key, int]):
+    """Amounts by key. A key that is absent counts as 0."""
+
+    __slots__ = ()
+
+    def __missing__(self, key: Key) -> int:
+        return 0
+
+    def add(self, amounts: Mapping[Key, int], times: int = 1) -> None:
+        """Add so many times these amounts, in place. A sum that becomes zero is removed."""
+        for key, amount in amounts.items():
+            if total := self.get(key, 0) + times * amount:
+                self[key] = total
+            else:
+                self.pop(key, None)
+
+    def minus(self, amounts: Mapping[Key, int]) -> Self:
+        """Return what exceeds these amounts; nothing below zero."""
+        return type(self)(
+            {key: more for key, amount in self.items() if (more := amount - amounts.get(key, 0)) > 0}
+        )
+
+    def fits_in(self, room: Mapping[Key, int]) -> bool:
+        """Whether there is room for all of it. What `room` does not name is not limited."""
+        return all(amount <= room[key] for key, amount in self.items() if key in room)
+
+
+class Usage(Sums[str]):
+    """What pods use of each resource, `pods` included.
+
+    Whole GPUs and shares of GPUs are one resource, in thousandths, under `muster.dev/gpu-share`: nodes and
+    pods say `nvidia.com/gpu`.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, amounts: Iterable[tuple[str, int]]) -> Self:
+        """Return these amounts of nodes, pods or rules. Zeros stay: a cap may be 0."""
+        usage = cls(amounts)
+        if GPU in usage:
+            usage[GPU_SHARE] = 1000 * usage.pop(GPU) + usage.get(GPU_SHARE, 0)
+        return usage
+
+    @classmethod
+    def of_pod(cls, requests: Iterable[tuple[str, int]]) -> Self:
+        """Return what one pod with these requests uses."""
+        usage = cls.of(requests)
+        usage[PODS] = 1
+        return usage

@@ -100,7 +100,7 @@ class Accounting:
         kept.clear()
         self._accounted.clear()
         if changed:
-            self._linger()
+            self._report_terminating()
         return changed
 
     def started(self, state: GangState, *, whole: bool) -> None:
@@ -116,7 +116,7 @@ class Accounting:
             self._gangs.touched.add(gang)
             self._accounted.discard(gang)
             self.account(self._gangs[gang])
-        self._linger()
+        self._report_terminating()
 
     def account(self, state: GangState, *, satisfied: bool = False) -> None:
         """Update what a gang lacks (nothing, if `satisfied`), when it ends, and what its queue uses."""
@@ -149,9 +149,9 @@ class Accounting:
         self.account(state)
         _set(state, values)
 
-    def _linger(self) -> None:
+    def _report_terminating(self) -> None:
         """Report to the queues what leaving pods still use."""
-        self._queues.linger(tuple(self._pending_evictions.usage()))
+        self._queues.terminating(tuple(self._pending_evictions.usage()))
 
     def _account_for_pods(self, state: GangState) -> None:
         """Account for a gang of which only promised pods have been bound."""

@@ -90,7 +90,7 @@ class ExclusiveDomains:
         if not (self._holders or exclusive):
             return None
         self._topology.refresh()
-        own = demand.rules.begun if demand.rules is not None else None
+        own = demand.rules.started if demand.rules is not None else None
         crowd = self._crowd()
         barred = np.zeros(len(self._nodes), np.bool_)
         for layer, held in self._held.items():
@@ -117,7 +117,7 @@ class ExclusiveDomains:
         if level is None:
             return None
         self._topology.refresh()
-        return self._topology.levels[level].domains, self._crowd(demand.rules.begun)
+        return self._topology.levels[level].domains, self._crowd(demand.rules.started)
 
     def domains(self, demand: Demand, columns: Columns) -> Columns:
         """Return all columns that an exclusive want would have to itself if it were on these."""

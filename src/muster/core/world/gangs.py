@@ -19,7 +19,7 @@ from itertools import chain
 from typing import NamedTuple, TypeVar
 
 from muster.core.demand import Demand
-from muster.core.words.amounts import PODS, add, counted
+from muster.core.words.amounts import PODS, Usage
 from muster.core.words.decisions import Explanation
 from muster.core.words.events import NOTHING, PodsBound, Presence
 from muster.core.words.gang import Amounts, Gang, GangId, NodeName, Place, PodId, PodSet
@@ -297,10 +297,10 @@ def _count(counts: dict[Key, int], key: Key, more: int) -> None:
         counts.pop(key, None)
 
 
-def given_up(state: GangState) -> dict[str, int]:
+def given_up(state: GangState) -> Usage:
     """Return what a gang uses in unannounced places: it gives them up for the places assigned to it now."""
-    held: dict[str, int] = {}
+    held = Usage()
     for promise in state.holds.values():
         if not promise.told:
-            add(held, (*counted(promise.requests), (PODS, 1)), 1)
+            held.add(Usage.of_pod(promise.requests))
     return held

@@ -10,7 +10,7 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from muster.core.demand import Demand, Part, Request, Rules
-from muster.core.demand.affinity import Concern, concern
+from muster.core.demand.affinity import AffinityContext, affinity_context
 from muster.core.words.events import Presence
 from muster.core.words.gang import Gang, Place, PodSet, PodTerm
 from muster.core.world.footprints import Presences, selects
@@ -68,8 +68,8 @@ class Demands:
         parts = []
         for part in request.demand.parts:
             who = request.presences[part.pod_set]
-            apart = part.concern.apart | self._presences.keeping_off(who)
-            parts.append(replace(part, concern=concern(part.shape, who, apart)))
+            apart = part.affinity.apart | self._presences.keeping_off(who)
+            parts.append(replace(part, affinity=affinity_context(part.shape, who, apart)))
         return request._replace(demand=self.of(tuple(parts), request.demand.need, request.demand.rules))
 
     def only(self, request: Request, places: Collection[Place]) -> Request:
@@ -128,16 +128,16 @@ class Demands:
         if state.demand is None or state.carried == self._presences.carried:
             return False
         return any(
-            self._presences.keeping_off(state.presences[part.pod_set]) - part.concern.apart
+            self._presences.keeping_off(state.presences[part.pod_set]) - part.affinity.apart
             for part in state.demand.parts
         )
 
-    def _concern(self, pod_set: PodSet, who: Presence, own: Set[PodTerm]) -> Concern:
+    def _concern(self, pod_set: PodSet, who: Presence, own: Set[PodTerm]) -> AffinityContext:
         """`own`: the anti-affinity of the gang's pod sets, which keeps them off each other."""
         apart = self._presences.keeping_off(who)
         if own:
             apart |= {term for term in own if selects(term, who)}
-        return concern(pod_set.shape, who, apart)
+        return affinity_context(pod_set.shape, who, apart)
 
     def _without_lapsed(
         self, state: GangState, vacant: list[Sequence[int]], needs: list[int], overall: int

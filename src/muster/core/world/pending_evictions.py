@@ -15,19 +15,18 @@ exist. If the beneficiary gives up, victims whose eviction has not begun stay; t
 deleted.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
-from muster.core.words.amounts import PODS, add
+from muster.core.words.amounts import Usage
 from muster.core.words.decisions import Victim
 from muster.core.words.events import PodsBound
-from muster.core.words.gang import Amounts, GangId, NodeName, Place, PodId
+from muster.core.words.gang import GangId, NodeName, Place, PodId
 from muster.core.world.exclusive_domains import ExclusiveDomains
 from muster.core.world.gangs import Gangs, GangState, Hold, occupy
 from muster.core.world.ledger import Charged, Ledger
 from muster.core.world.nodes import RowAmounts
-from muster.core.world.queues.terminating import Leaving
+from muster.core.world.queues import Terminating
 
 
 @dataclass(slots=True)
@@ -220,13 +219,13 @@ class PendingEvictions:
 
     # -- what they use
 
-    def of(self, gang: GangState) -> Amounts:
+    def of(self, gang: GangState) -> Usage:
         """What leaving pods of this gang use; their beneficiary is charged with it instead."""
         if not self.leaving:
-            return ()
+            return Usage()
         return _used_by(self._pods[pod] for pod in self.leaving.keys() & gang.pods.keys())
 
-    def usage(self) -> Iterator[Leaving]:
+    def usage(self) -> Iterator[Terminating]:
         """What victims still use, and what their beneficiaries hold, for the hard caps of queues."""
         for beneficiary, eviction in sorted(self._pending.items()):
             state = self._gangs[beneficiary]
@@ -236,7 +235,7 @@ class PendingEvictions:
                 if bound.gang is not None:
                     victim = self._gangs[bound.gang].gang
                     by_queue.setdefault(victim.queue if victim is not None else "", []).append(bound)
-            yield Leaving(
+            yield Terminating(
                 state.gang.queue if state.gang is not None else "",
                 _used_by(state.holds.values()),
                 not state.pods,
@@ -337,8 +336,8 @@ def _charged(bound: PodsBound) -> Charged:
     return Charged(bound.node, bound.requests, bound.presence.device, bound.presence)
 
 
-def _used_by(some: Iterable[PodsBound | Hold]) -> Amounts:
-    sums = Counter[str]()
+def _used_by(some: Iterable[PodsBound | Hold]) -> Usage:
+    usage = Usage()
     for each in some:
-        add(sums, (*each.requests, (PODS, 1)), 1)
-    return tuple(sorted(sums.items()))
+        usage.add(Usage.of_pod(each.requests))
+    return usage

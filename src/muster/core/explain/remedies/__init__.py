@@ -25,10 +25,11 @@ from muster.core.explain.remedies.expected_start import expected_start
 from muster.core.explain.remedies.fewer_pods import fewer_pods
 from muster.core.explain.remedies.other_queue import other_queue
 from muster.core.explain.remedies.preempting import preempting
-from muster.core.explain.remedies.question import Admission, DryRun, Foresight, Question
+from muster.core.explain.remedies.question import DryRun, Foresight, Question
 from muster.core.explain.remedies.smaller_pods import smaller_pods
 from muster.core.explain.remedies.without_layer import without_layer
 from muster.core.preemption import Preemption
+from muster.core.queueing.admission import Admission
 from muster.core.reservations import Reservations
 from muster.core.words.decisions import ExpectedStart, Explanation, Remedy
 from muster.core.words.gang import Code, GangId

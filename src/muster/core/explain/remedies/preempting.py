@@ -64,7 +64,7 @@ def _no_victims(question: Question) -> str | None:
         fits = bool(question.case.fit.fit(question.request._replace(search=False)))
     if fits:
         return f"budgets or entitlements protect too much of the {_gangs(len(able))} of lower rank"
-    if demand.sociable:  # it may need some of them to stay
+    if demand.helped_by_arrivals:  # it may need some of them to stay
         return f"no way was found to make it fit by ending some of the {_gangs(len(able))} that it may end"
     return f"it would not fit even without the {_gangs(len(able))} that it may end"
 

@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from muster.core.demand import Demand, Part, Request
 from muster.core.explain.case import Case
 from muster.core.preemption import Preemption, Victims
+from muster.core.queueing.admission import Admission
 from muster.core.reservations import Reservations
 from muster.core.words.decisions import Explanation, PodSetExplanation
 from muster.core.words.gang import Gang, GangId, NodeName
@@ -26,25 +27,6 @@ MOST: Final = 25
 #: The cost of a search for victims, in placements.
 VICTIMS: Final = 20
 FAR: Final = 50
-
-
-class Admission(Protocol):
-    """Whether queues and quotas admit a start: `muster.core.queueing.admission`."""
-
-    @property
-    def rules(self) -> object:
-        """A value that differs after each change of rules."""
-        ...
-
-    def allows(self, state: GangState, demand: Demand) -> bool: ...
-
-    def admits(self, state: GangState) -> bool:
-        """Whether the gang lacks only room, possibly room below a hard cap."""
-        ...
-
-    def elsewhere(self, state: GangState) -> Iterator[str]:
-        """Yield other queues that would admit the gang, by name."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,30 +57,24 @@ class DryRun(Protocol):
     @property
     def as_of(self) -> Hashable:
         """A version of the state: while it is the same, so are the results."""
-        ...
 
     @property
     def timed(self) -> bool:
         """Whether results also change with time."""
-        ...
 
     def starts(self, state: GangState, gang: Gang, most: int) -> bool:
         """Whether the gang, edited to `gang`, would certainly start now."""
-        ...
 
     def starts_without(self, other: GangState, asked: Sequence[GangState], most: int) -> dict[GangId, bool]:
         """Which of the gangs in `asked`, in serving order, would certainly start now if another ended."""
-        ...
 
     def victims(self, state: GangState, most: int) -> Victims | None:
         """The victims with which the gang would start now if it might preempt; None if none."""
-        ...
 
     def outlooks(
         self, asked: Sequence[GangState], most: int, *, beyond: bool
     ) -> dict[GangId, Outlook | None]:
         """When gangs start if all gangs end as expected and none arrives; None: not found out."""
-        ...
 
 
 @dataclass
@@ -145,8 +121,7 @@ class Question:
     @property
     def short_of_quota(self) -> bool:
         """Whether a ResourceQuota has no room for the gang's pods."""
-        quotas = self.case.world.quotas
-        return quotas.concern(self.state) and quotas.exceeded(self.state, self.demand) is not None
+        return self.case.world.quotas.exceeded(self.state, self.demand) is not None
 
     def fits(self, demand: Demand) -> bool:
         """Whether the queue admits this demand now, and there is room for it beside all reservations."""

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from muster.core.demand.affinity import Concern
+from muster.core.demand.affinity import AffinityContext
 from muster.core.placement.constraints.water_filling import Limit, fewest, level, pour, share
 from muster.core.placement.order import Vector
 from muster.core.words.gang import PodTerm, Shape, Spread
@@ -40,7 +40,9 @@ Opening = tuple[int, ...]
 class Constraints:
     """The constraints of one part's pods; each call reads the ledger as it is at that moment."""
 
-    def __init__(self, shape: Shape, concern: Concern, ledger: Ledger, eligibility: Eligibility) -> None:
+    def __init__(
+        self, shape: Shape, concern: AffinityContext, ledger: Ledger, eligibility: Eligibility
+    ) -> None:
         self._shape = shape
         self._presence = concern.presence
         self._carried = sorted(concern.apart, key=repr)

@@ -16,15 +16,11 @@ something, it lacks capacity.
 Queues that contradict themselves or each other (`fault`) take no part: their gangs are not started, and the
 other queues are served as usual. The queue `default` always exists.
 
-Whole GPUs and shares of GPUs are one account, in thousandths (`counted`). Every sum here has the key
-`muster.dev/gpu-share` where nodes and pods say `nvidia.com/gpu`. Amounts may be passed in either form.
-
-A search for victims (reclaim, preemption) combines three calls, on accounts that are charged and discharged
+A search for victims (reclaim, preemption) combines these calls, on accounts that are charged and discharged
 speculatively like the ledger:
 
-    queues.shift(queue, amounts, -1)                    # as if these amounts were freed; +1 undoes it
-    queues.may_reclaim(mine, demand, theirs, freed)     # may `mine` take `freed` from `theirs`, as it stands?
-    queues.exceeded(mine, demand)                       # None: nothing would be over its entitlement
+    queues.shift(queue, usage, -1)                      # as if so much were freed; +1 undoes it
+    queues.may_reclaim(mine, least, theirs, freed)      # may `mine` take `freed` from `theirs`, as it stands?
 
 `may_reclaim` compares the two queues where their paths part. The claimant's queues, from its own up to there,
 must stay within their entitlement. The victim's queues must be over theirs, be reclaimable, and keep their
@@ -32,28 +28,29 @@ guarantees once the amounts are gone. A queue may end up below its entitlement, 
 two, but a gang may be taken only from a queue that is over it; the caller must therefore shift first what it
 has taken so far. Nothing is reclaimed within one queue: that is preemption, by priority.
 
+*Terminating pods* (`terminating`) count against hard caps until they are gone, so that no start exceeds
+a cap. Entitlements ignore them: a queue must not lose more for what has been taken from it already, and what
+has been taken is charged to the gang for which it was taken. Caps include them: victims use their resources
+until they are gone, and may free more than the beneficiary takes, which another gang would otherwise be given
+at once. So each queue counts, for each beneficiary, the greater of what leaves and what arrives.
+
 Source of the rules: docs/queues.md. Volcano's `capacity` plugin (deserved, guarantee, reclaim by queue) and
 Kueue's hierarchical cohorts (least common ancestor) have the same shape.
 """
 
-from collections.abc import Iterator
+from collections import Counter
 from typing import Final, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from muster.core.demand import Demand
-from muster.core.demand.totals import least, most
-from muster.core.words.amounts import add, counted
-from muster.core.words.gang import Amounts, Gang, GangId, Queue, QueueOrder, Shape
-from muster.core.words.wording import bare, show
+from muster.core.words.amounts import Usage
+from muster.core.words.gang import Gang, GangId, Queue, QueueOrder, Shape
 from muster.core.world.eligibility import Eligibility, Obstacle
 from muster.core.world.gangs import GangState, given_up
 from muster.core.world.nodes import Nodes
 from muster.core.world.queues.account import DEFAULT, ROOT, Account
 from muster.core.world.queues.entitlement import entitle
 from muster.core.world.queues.faults import faults_of
-from muster.core.world.queues.terminating import Leaving, linger
 from muster.core.world.trial import UndoLog
 from muster.names import GPU_SHARE
 
@@ -65,10 +62,21 @@ class _Charge(NamedTuple):
 
     queue: str
     namespace: str
-    used: Amounts
-    wanted: Amounts
+    used: Usage
+    wanted: Usage
     stands: bool
     waits: bool
+
+
+class Terminating(NamedTuple):
+    """What leaves for one gang, and what that gang is charged with."""
+
+    queue: str
+    held: Usage
+    #: the beneficiary is one more gang of its queue
+    new: bool
+    #: by queue: what has not left yet, and how many gangs
+    left: tuple[tuple[str, Usage, int], ...]
 
 
 class Queues:
@@ -78,17 +86,18 @@ class Queues:
         self.accounts: dict[str, Account] = {}
         self.root = Account(Queue(ROOT))
         self._charges: dict[GangId, _Charge] = {}
-        self._leaving: tuple[Leaving, ...] = ()
-        #: depends on the demand alone, so an entry may be dropped at any time
-        self._amounts_of: WeakKeyDictionary[Demand, tuple[Amounts, Amounts]] = WeakKeyDictionary()
+        self._terminating: tuple[Terminating, ...] = ()
         #: number of starts so far that carried a queue over its entitlement
         self._borrowings = 0
-        #: count changes of use, and divisions of what there is
-        self.usage_version = self.division_version = 0
-        #: count changes of rules, and of what some queue is entitled to
-        self.rules_version = self.entitlement_version = 0
+        #: count changes of rules, of what queues use or wait for, and of what some queue is entitled to
+        self.rules_version = self.usage_version = self.entitlement_version = 0
         self._planted = self._entitled = self._undivided = False
         self._capacity_as_of = (-1, -1)
+
+    @property
+    def version(self) -> tuple[int, int, int]:
+        """Changes whenever rules, usage or an entitlement does."""
+        return self.rules_version, self.usage_version, self.entitlement_version
 
     # The tree
 
@@ -145,12 +154,12 @@ class Queues:
         self._capacity_as_of = (-1, -1)
         for charge in self._charges.values():
             self._charge(charge, 1)
-        for leaving in self._leaving:
-            linger(leaving, self.path)
+        for each in self._terminating:
+            self._charge_terminating(each)
 
     # Accounts
 
-    def settle(self, state: GangState, leaving: Amounts = ()) -> None:
+    def settle(self, state: GangState, leaving: Usage | None = None) -> None:
         """Update what a gang adds to its queue.
 
         `leaving`: the part of its usage that makes room for other gangs, which are charged with that room
@@ -169,19 +178,17 @@ class Queues:
             self._charges[state.id] = new
             self._charge(new, 1)
 
-    def _charge_of(self, state: GangState, leaving: Amounts) -> _Charge | None:
-        gang, used = state.gang, tuple(state.usage.items())
+    def _charge_of(self, state: GangState, leaving: Usage | None) -> _Charge | None:
+        gang, used = state.gang, Usage.of(state.usage.items())
         if leaving:
-            gone = dict(leaving)
-            used = tuple([(r, n - gone.get(r, 0)) for r, n in used if n > gone.get(r, 0)])
-        used = counted(used)
+            used = used.minus(leaving)
         if gang is None:
-            return _Charge("", "", used, (), False, False) if used else None
+            return _Charge("", "", used, Usage(), False, False) if used else None
         lacks = gang.gate is None and state.demand is not None and self.barred(gang) is None
-        asks = lacks and (state.begun or not any(above.rules.closed for above in self.path(gang.queue)))
-        wanted = self.amounts(state.demand)[1] if asks and state.demand is not None else ()
+        asks = lacks and (state.begun or self.closed(gang.queue) is None)
+        wanted = state.demand.most if asks and state.demand is not None else Usage()
         if wanted and state.holds and (held := given_up(state)):  # held places count as used already
-            wanted = tuple([(r, n - held.get(r, 0)) for r, n in wanted if n > held.get(r, 0)])
+            wanted = wanted.minus(held)
         stands = state.begun and bool(used or not leaving)
         return _Charge(gang.queue, gang.namespace, used, wanted, stands, lacks and state.waits)
 
@@ -189,46 +196,45 @@ class Queues:
         account = self.accounts.get(charge.queue)
         if account is not None:
             account.waiting += sign * charge.waits
-            add(account.wanted, charge.wanted, sign)
+            account.wanted.add(charge.wanted, sign)
         if charge.used or charge.stands:  # a gang that only waits adds nothing here
             for above in account.path if account is not None else ():
                 above.standing += sign * charge.stands
-                add(above.used, charge.used, sign)
-            add(self.root.used, charge.used, sign)
+                above.used.add(charge.used, sign)
+            self.root.used.add(charge.used, sign)
             if account is not None and account.rules.order is QueueOrder.FAIR:
-                add(account.by_namespace.setdefault(charge.namespace, {}), charge.used, sign)
+                account.by_namespace.setdefault(charge.namespace, Usage()).add(charge.used, sign)
         self.usage_version += 1
         self._entitled = False
 
-    def linger(self, leaving: tuple[Leaving, ...]) -> None:
-        """Replace what counts as usage of terminating pods (`terminating.py`)."""
-        if leaving == self._leaving:
+    def shift(self, queue: str, usage: Usage, sign: int) -> None:
+        """Charge (1) or free (-1) this as if gangs of this queue had started or stopped using it."""
+        for above in (*self.path(queue), self.root):
+            above.used.add(usage, sign)
+
+    def terminating(self, terminating: tuple[Terminating, ...]) -> None:
+        """Replace what counts as usage of terminating pods."""
+        if terminating == self._terminating:
             return
-        self._leaving = leaving
+        self._terminating = terminating
         self.usage_version += 1
         for account in self.accounts.values():
-            account.terminating, account.terminating_gangs = {}, 0
-        for each in leaving:
-            linger(each, self.path)
+            account.terminating, account.terminating_gangs = Usage(), 0
+        for each in terminating:
+            self._charge_terminating(each)
 
-    def shift(self, queue: str, amounts: Amounts, sign: int) -> None:
-        """Charge (1) or free (-1) amounts as if gangs of this queue had started or stopped using them."""
-        amounts = counted(amounts)
-        for above in self.path(queue):
-            add(above.used, amounts, sign)
-        add(self.root.used, amounts, sign)
-
-    def amounts(self, demand: Demand) -> tuple[Amounts, Amounts]:
-        """Return what a demand's minimum takes at least, and what the whole want takes; `pods` included."""
-        known = self._amounts_of.get(demand)
-        if known is None:
-            known = self._amounts_of[demand] = (least(demand), most(demand))
-        return known
-
-    def asked(self, state: GangState, demand: Demand) -> Amounts:
-        """Return what the minimum takes, less what the gang already uses and gives up for it."""
-        least, held = self.amounts(demand)[0], given_up(state)
-        return tuple((r, amount - held.get(r, 0)) for r, amount in least) if held else least
+    def _charge_terminating(self, each: Terminating) -> None:
+        """Charge the queues with what has not left yet beyond what arrives for it."""
+        left: dict[Account, Usage] = {}
+        gangs: Counter[Account] = Counter()
+        for queue, usage, number in each.left:
+            for above in self.path(queue):
+                left.setdefault(above, Usage()).add(usage)
+                gangs[above] += number
+        mine = self.path(each.queue)
+        for account, usage in left.items():
+            account.terminating.add(usage.minus(each.held) if account in mine else usage)
+            account.terminating_gangs += max(gangs[account] - (each.new and account in mine), 0)
 
     # Entitlement
 
@@ -248,7 +254,6 @@ class Queues:
         if not self._entitled:
             self.entitlement_version += entitle(self.root)
             self._entitled = True
-            self.division_version += 1
 
     def _usable(self) -> dict[str, int]:
         """Return the capacity of ready, uncordoned nodes, by resource."""
@@ -256,7 +261,7 @@ class Queues:
         nodes = self._nodes
         sums = {r: int(nodes.capacity(row)[usable].sum(dtype=np.int64)) for r, row in nodes.resources.items()}
         sums.pop(GPU_SHARE, None)  # the devices account for shares
-        return dict(counted(tuple(sums.items())))
+        return Usage.of(sums.items())
 
     # What a queue may do
 
@@ -279,90 +284,9 @@ class Queues:
                 return f"queue {above.name} allows only {_only('user', users)}, not {gang.user}"
         return None
 
-    def closed(self, account: Account) -> Account | None:
-        """Return the queue, this one or one above it, that is closed to new gangs; None if none is."""
-        for above in account.path:
-            if above.rules.closed:
-                return above
-        return None
-
-    def full(self, account: Account) -> str | None:
-        """Return why the queue may have no more gangs; None if it may."""
-        crowded = next((above for above, _ in self.crowds(account)), None)
-        if crowded is None:
-            return None
-        most = crowded.rules.max_gangs
-        return f"queue {crowded.name} has maxGangs {most}, and {crowded.gangs} started already"
-
-    def crowds(self, account: Account) -> Iterator[tuple[Account, int]]:
-        """Yield the queues that may have no more gangs, each with its excess if one more started."""
-        for above in account.path:
-            most = above.rules.max_gangs
-            if most is not None and above.gangs >= most:
-                yield above, above.gangs + 1 - most
-
-    def above_capability(self, account: Account, asked: Amounts) -> str | None:
-        """Say which hard cap the demand would exceed; None if it exceeds none."""
-        first = next(self.excess(account, asked), None)
-        if first is None:
-            return None
-        above, resource, excess = first
-        cap, used = above.caps[resource], above.there(resource)
-        return (
-            f"queue {above.name} uses {bare(resource, used)} of its {show(resource, cap)}; "
-            f"{bare(resource, cap + excess - used)} more would be {bare(resource, cap + excess)}"
-        )
-
-    def over_capability(self, account: Account, asked: Amounts) -> dict[str, int]:
-        """Return by how much the demand would exceed the hard caps, for each resource that exceeds one."""
-        over: dict[str, int] = {}
-        for _, resource, amount in self.excess(account, asked):
-            over[resource] = max(over.get(resource, 0), amount)
-        return over
-
-    def excess(self, account: Account, asked: Amounts) -> Iterator[tuple[Account, str, int]]:
-        """Yield the hard caps that the demand would exceed: the queue, the resource, the excess."""
-        for above in account.path:
-            for resource, amount in counted(asked) if above.caps else ():
-                cap = above.caps.get(resource)
-                if amount > 0 and cap is not None and (excess := above.there(resource) + amount - cap) > 0:
-                    yield above, resource, excess
-
-    def exceeded(self, account: Account, asked: Amounts) -> str | None:
-        """Say which queue the demand would carry over its entitlement; None if it carries none."""
-        everything = self.root.entitled
-        for above in account.path:
-            used, entitled = above.used, above.entitled
-            for resource, amount in counted(asked):
-                limit, now = entitled.get(resource, 0), used.get(resource, 0)
-                if now + amount > limit < everything.get(resource, 0):
-                    return (
-                        f"queue {above.name} is entitled to {bare(resource, limit)} of "
-                        f"{show(resource, everything[resource])} and uses {bare(resource, now)}; "
-                        f"{bare(resource, amount)} more would be {bare(resource, now + amount)}"
-                    )
-        return None
-
-    def room(self, account: Account, *, borrow: bool) -> dict[str, int]:
-        """Return how much more the queue may use of each resource that is limited; may be negative.
-
-        `borrow`: only caps limit the queue, its entitlement does not.
-        """
-        room: dict[str, int] = {}
-        everything = self.root.entitled
-        for above in account.path:
-            left = {resource: cap - above.there(resource) for resource, cap in above.caps.items()}
-            for resource, entitled in above.entitled.items() if not borrow else ():
-                if entitled < everything.get(resource, 0):
-                    own = entitled - above.used.get(resource, 0)
-                    left[resource] = min(left.get(resource, own), own)
-            for resource, amount in left.items():
-                room[resource] = min(room.get(resource, amount), amount)
-        return room
-
-    def lingers(self, account: Account) -> bool:
-        """Whether usage of terminating pods still counts against hard caps of the queue."""
-        return any(above.terminating or above.terminating_gangs for above in account.path)
+    def closed(self, name: str) -> str | None:
+        """Return the queue, this one or one above it, that is closed to new gangs; None: none is."""
+        return next((above.name for above in self.path(name) if above.rules.closed), None)
 
     def borrowed(self, account: Account) -> None:
         """Record that a start carried the queue over its entitlement: next time other queues go first."""
@@ -378,17 +302,7 @@ class Queues:
 
     # Which queue may reclaim from which
 
-    def surplus(self, account: Account) -> dict[str, int]:
-        """Return by how much a queue is over its entitlement, by resource."""
-        everything = self.root.entitled
-        over = {
-            resource: used - account.entitled.get(resource, 0)
-            for resource, used in account.used.items()
-            if account.entitled.get(resource, 0) < everything.get(resource, 0)
-        }
-        return {resource: amount for resource, amount in over.items() if amount > 0}
-
-    def may_reclaim(self, claimant: str, asked: Amounts, victim: str, freed: Amounts) -> bool:
+    def may_reclaim(self, claimant: str, asked: Usage, victim: str, freed: Usage) -> bool:
         """Whether a gang of one queue may reclaim what a gang of another uses (see the module).
 
         `asked`: all that the claimant needs; `freed`: what the victim would free now.
@@ -398,31 +312,19 @@ class Queues:
             return False
         if theirs is None or theirs.fault:
             return False  # its entitlement is unknown
-        shared = set(mine.path) & set(theirs.path)
-        asked, freed = counted(asked), counted(freed)
-        wanted = dict(asked)
-        for account in mine.path:
-            if account in shared:
-                break
-            if self.exceeds(account, asked):
-                return False
+        if any(account.exceeds(asked) for account in mine.path if account not in theirs.path):
+            return False
         for account in theirs.path:
-            if account in shared:
+            if account in mine.path:
                 break
-            surplus = self.surplus(account)
-            if not account.rules.reclaimable or not any(wanted.get(r) and r in surplus for r, _ in freed):
+            surplus = account.surplus()
+            if not account.rules.reclaimable or not any(asked.get(r) and r in surplus for r in freed):
                 return False
-            if any(account.used.get(r, 0) - amount < account.guaranteed.get(r, 0) for r, amount in freed):
+            if any(
+                account.used.get(r, 0) - amount < account.guaranteed.get(r, 0) for r, amount in freed.items()
+            ):
                 return False
         return True
-
-    def exceeds(self, account: Account, asked: Amounts) -> bool:
-        """Whether the demand would carry this one queue over its entitlement."""
-        everything = self.root.entitled
-        return any(
-            account.used.get(r, 0) + amount > account.entitled.get(r, 0) < everything.get(r, 0)
-            for r, amount in asked
-        )
 
 
 def _only(what: str, names: tuple[str, ...]) -> str:

@@ -14,6 +14,7 @@ guarantees are cut last, and promises of one kind are cut in proportion.
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from muster.core.words.amounts import Usage
 from muster.core.world.queues.account import Account
 
 
@@ -42,40 +43,37 @@ def entitle(root: Account) -> bool:
     """Divide the root's entitlement among the queues below it, by resource. False if nothing changed."""
     for child in root.children:
         _ask(child)
-    return _divide_below(root)
+    return _divide_below(root, root.entitled)
 
 
-def _ask(account: Account) -> dict[str, int]:
+def _ask(account: Account) -> Usage:
     """Return what a queue and the queues below it use and wait for, as far as their caps allow."""
-    used, asked = account.used, dict(account.used)
-    for resource, amount in account.wanted.items():
-        asked[resource] = asked.get(resource, 0) + amount
+    asked = account.asked = Usage(account.used)
+    asked.add(account.wanted)
     for child in account.children:
-        for resource, amount in _ask(child).items():
-            asked[resource] = asked.get(resource, 0) + amount - child.used.get(resource, 0)
+        asked.add(_ask(child))
+        asked.add(child.used, -1)
     for resource, cap in account.caps.items():
-        asked[resource] = max(min(asked.get(resource, 0), cap), used.get(resource, 0))
-    account.asked = asked
+        asked[resource] = max(min(asked[resource], cap), account.used[resource])
     return asked
 
 
-def _divide_below(parent: Account) -> bool:
+def _divide_below(parent: Account, everything: Mapping[str, int]) -> bool:
+    """`everything`: what the cluster has."""
     amounts = parent.entitled if parent.parent is None else _left_to_children(parent)
-    children, changed = parent.children, False
-    if len(children) == 1:
-        shares = {children[0]: _alone(children[0], amounts)}
-    else:
-        shares = {child: {} for child in children}
-        for resource, amount in amounts.items():
-            divided = divide(amount, {child.name: _terms(child, resource) for child in children})
-            for child, share in shares.items():
-                share[resource] = divided[child.name]
+    changed = False
+    shares: dict[Account, dict[str, int]] = {child: {} for child in parent.children}
+    for resource, amount in amounts.items():
+        divided = divide(amount, {child.name: _terms(child, resource) for child in parent.children})
+        for child, share in shares.items():
+            share[resource] = divided[child.name]
     for child, share in shares.items():
-        if child.entitled != share:
-            child.entitled = share
+        limits = {resource: n for resource, n in share.items() if n < everything[resource]}
+        if (child.entitled, child.limits) != (share, limits):
+            child.entitled, child.limits = share, limits
             changed = True
         if child.children:
-            changed |= _divide_below(child)
+            changed |= _divide_below(child, everything)
     return changed
 
 
@@ -83,24 +81,16 @@ def _left_to_children(parent: Account) -> dict[str, int]:
     """Return the part of a queue's entitlement that its own gangs do not use."""
     left = {}
     for resource, entitled in parent.entitled.items():
-        own = parent.used.get(resource, 0) - sum(child.used.get(resource, 0) for child in parent.children)
+        own = parent.used[resource] - sum(child.used[resource] for child in parent.children)
         left[resource] = max(entitled - own, 0)
     return left
-
-
-def _alone(account: Account, amounts: Mapping[str, int]) -> dict[str, int]:
-    """Return the shares of a queue that has no siblings."""
-    if account.unruled:
-        asked = account.asked
-        return {resource: min(amount, asked.get(resource, 0)) for resource, amount in amounts.items()}
-    return {resource: _terms(account, resource).alone(amount) for resource, amount in amounts.items()}
 
 
 def _terms(account: Account, resource: str) -> Terms:
     return Terms(
         account.rules.weight,
-        account.asked.get(resource, 0),
-        account.guaranteed.get(resource, 0),
+        account.asked[resource],
+        account.guaranteed[resource],
         account.deserved.get(resource),
         account.caps.get(resource),
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from muster.core.words.amounts import add, counted
+from muster.core.words.amounts import Usage
 from muster.core.words.gang import Queue
 from muster.core.words.wording import bare, show
 from muster.core.world.queues.account import ROOT
@@ -21,24 +21,24 @@ def faults_of(rules: Mapping[str, Queue]) -> dict[str, str]:
         parent = rules[name].parent
         if name not in faults and parent != ROOT and parent not in rules:
             faults[name] = f"its parent {parent} does not exist"
-    promised: dict[str, dict[str, int]] = {}
+    promised: dict[str, Usage] = {}
     for name in sorted(rules):
         parent = rules[name].parent
         if name in faults or parent == ROOT or parent not in rules:
             continue
-        so_far = promised.setdefault(parent, {})
-        limits = {**dict(counted(rules[parent].capability)), **dict(counted(rules[parent].guarantee))}
-        for resource, amount in counted(rules[name].guarantee):
-            if resource in limits and so_far.get(resource, 0) + amount > limits[resource]:
-                kept = dict(counted(rules[parent].guarantee))
-                what = "guarantee" if resource in kept else "capability"
-                whole, others = bare(resource, limits[resource]), bare(resource, so_far.get(resource, 0))
+        so_far, own = promised.setdefault(parent, Usage()), Usage.of(rules[name].guarantee)
+        guarantee = Usage.of(rules[parent].guarantee)
+        limits = {**Usage.of(rules[parent].capability), **guarantee}
+        for resource, amount in sorted(own.items()):
+            if resource in limits and so_far[resource] + amount > limits[resource]:
+                what = "guarantee" if resource in guarantee else "capability"
+                whole, others = bare(resource, limits[resource]), bare(resource, so_far[resource])
                 faults[name] = (
                     f"its guarantee of {show(resource, amount)} is more than is left of the {what} of its "
                     f"parent {parent}, {whole}, of which {others} are guaranteed to others below it"
                 )
         if name not in faults:
-            add(so_far, counted(rules[name].guarantee), 1)
+            so_far.add(own)
     for name in sorted(rules):
         if name not in faults:
             above = next((a for a in _ancestors(name, rules) if a in faults), None)
@@ -55,16 +55,16 @@ def _fault(queue: Queue) -> str:
         return "root is the name of what all queues are below; choose another"
     if queue.weight < 1:
         return f"its weight is {queue.weight}; write 1 or more"
-    caps, kept = dict(counted(queue.capability)), dict(counted(queue.guarantee))
-    deserved = counted(queue.deserved or ())
-    for what, amounts in (("guarantee", counted(queue.guarantee)), ("deserved", deserved)):
-        for resource, amount in amounts:
-            if resource in caps and amount > caps[resource]:
+    caps, guarantee = Usage.of(queue.capability), Usage.of(queue.guarantee)
+    deserved = Usage.of(queue.deserved or ())
+    for what, amounts in (("guarantee", guarantee), ("deserved", deserved)):
+        for resource, amount in sorted(amounts.items()):
+            if amount > caps.get(resource, amount):
                 cap = show(resource, caps[resource])
                 return f"its {what} of {bare(resource, amount)} is above its capability of {cap}"
-    for resource, amount in deserved:
-        if amount < kept.get(resource, 0):
-            least = show(resource, kept[resource])
+    for resource, amount in sorted(deserved.items()):
+        if amount < guarantee[resource]:
+            least = show(resource, guarantee[resource])
             return f"it deserves {bare(resource, amount)}, less than its guarantee of {least}"
     return ""
 
