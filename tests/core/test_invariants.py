@@ -710,7 +710,7 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def caches_equal_a_fresh_computation(self) -> None:
-        if self.muster.nodes.unsettled:
+        if self.muster.nodes.facts.keys() - self.muster.nodes.column.keys():  # not settled
             return
         eligibility = Eligibility(self.muster.nodes)
         order = Pack(self.muster.nodes, eligibility)

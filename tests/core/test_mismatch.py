@@ -2,9 +2,9 @@
 
 import pytest
 
+from muster.core.explain.nothing_matches import mismatch
 from muster.core.words.events import NodeChanged
 from muster.core.words.gang import Effect, Shape, Taint, Toleration
-from muster.core.world.mismatch import mismatch
 from tests.core.words import node, shape
 
 

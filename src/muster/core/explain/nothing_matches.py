@@ -1,4 +1,11 @@
-"""NothingMatches: a pod that is needed fits no node, even if it were empty (and ready, and not cordoned)."""
+"""NothingMatches: a pod that is needed fits no node, even if it were empty (and ready, and not cordoned).
+
+A selector that no node satisfies is described by the first of its labels that no node has, with the values
+that nodes do have, since the likeliest cause is a typing error.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 import numpy as np
 
@@ -6,11 +13,14 @@ from muster.core.demand import Part
 from muster.core.explain.case import Case
 from muster.core.words.amounts import PODS
 from muster.core.words.decisions import Explanation
-from muster.core.words.gang import Code
+from muster.core.words.events import NodeChanged
+from muster.core.words.gang import Code, Shape
 from muster.core.words.wording import bare, nodes_, show
-from muster.core.world.eligibility import Obstacle
-from muster.core.world.mismatch import mismatch
+from muster.core.world.eligibility import Obstacle, obstacle, untolerated
 from muster.core.world.nodes import Bools
+
+#: Values of labels, and taints, that are named, at most.
+SHOWN: Final = 3
 
 
 def nothing_matches(case: Case) -> Explanation | None:
@@ -45,3 +55,39 @@ def _too_large(case: Case, part: Part, matching: Bools) -> str:
             return f"a pod asks {show(resource, asked)}; {has}"
     together = " and ".join(show(resource, asked) for resource, _, asked in pod if resource != PODS)
     return f"no matching node has {together} together"
+
+
+def mismatch(shape: Shape, nodes: Iterable[NodeChanged]) -> str:
+    """What keeps pods of this shape off these nodes, apart from cordons and readiness."""
+    facts = list(nodes)
+    found = Obstacle.NONE
+    for fact in facts:
+        found |= obstacle(shape, fact)
+    return ", ".join(_causes(shape, facts, found))
+
+
+def _causes(shape: Shape, nodes: list[NodeChanged], found: Obstacle) -> Iterator[str]:
+    if Obstacle.SELECTOR in found:
+        yield f"selector {_selector(shape, nodes)}"
+    if Obstacle.AFFINITY in found:
+        yield "affinity"
+    if Obstacle.VOLUME in found:
+        yield "its volumes are elsewhere"
+    if Obstacle.TAINT in found:
+        keeping = {taint for node in nodes for taint in untolerated(shape, node)}
+        texts = sorted({f"{taint.key}={taint.value}" if taint.value else taint.key for taint in keeping})
+        yield f"taint {_few(texts)}"
+
+
+def _selector(shape: Shape, nodes: list[NodeChanged]) -> str:
+    labels = [dict(node.labels) for node in nodes]
+    for key, value in shape.selector:
+        values = {found[key] for found in labels if key in found}
+        if value not in values:
+            return f"{key}={value} ({f'here: {_few(sorted(values))}' if values else f'no node has {key}'})"
+    wanted = ", ".join(f"{key}={value}" for key, value in shape.selector)
+    return wanted if len(shape.selector) == 1 else f"{wanted} (no node has all of these)"
+
+
+def _few(texts: list[str]) -> str:
+    return ", ".join(texts[:SHOWN]) + (", …" if len(texts) > SHOWN else "")

@@ -12,11 +12,11 @@ so that small changes change no node. Nodes whose contention changes are logged 
 
 from collections.abc import Iterable
 from heapq import nsmallest
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 
-from muster.core.words.gang import Gang, GangId, NodeTerm, Shape, Toleration
+from muster.core.words.gang import Gang, GangId, Shape
 from muster.core.world.devices import WHOLE
 from muster.core.world.eligibility import Eligibility
 from muster.core.world.gangs import GangState
@@ -31,21 +31,12 @@ _BITS: Final = 3
 #: Constraints that are considered: those that ask for most.
 _MOST: Final = 64
 
-_Constraint: TypeAlias = tuple[
-    tuple[tuple[str, str], ...],
-    tuple[NodeTerm, ...] | None,
-    tuple[Toleration, ...],
-    tuple[tuple[NodeTerm, ...], ...],
-]
-
 
 class Contention:
     def __init__(self, nodes: Nodes, eligibility: Eligibility) -> None:
         self._nodes, self._eligibility = nodes, eligibility
-        #: thousandths of GPUs by constraint, no zeros
-        self._asked: dict[_Constraint, int] = {}
-        #: the same constraints, as shapes that ask for nothing
-        self._shapes: dict[_Constraint, Shape] = {}
+        #: thousandths of GPUs by constraint, that is, a shape that asks for nothing; no zeros
+        self._asked: dict[Shape, int] = {}
         #: the gangs that are counted, as they were then
         self._counted: dict[GangId, Gang] = {}
         self._changed = False
@@ -73,13 +64,10 @@ class Contention:
             shape = pod_set.shape
             amounts = dict(shape.requests)
             if more := (WHOLE * amounts.get(GPU, 0) + amounts.get(GPU_SHARE, 0)) * pod_set.count * times:
-                constraint = shape.selector, shape.affinity, shape.tolerations, shape.volumes
-                before = self._asked.get(constraint, 0)
-                after = self._asked[constraint] = before + more
-                if not before:
-                    self._shapes[constraint] = Shape((), *constraint)
-                elif not after:
-                    del self._asked[constraint], self._shapes[constraint]
+                constraint = Shape((), shape.selector, shape.affinity, shape.tolerations, shape.volumes)
+                before = self._asked.pop(constraint, 0)
+                if after := before + more:
+                    self._asked[constraint] = after
                 self._changed |= _rounded(before) != _rounded(after)
 
     def settle(self) -> None:
@@ -105,7 +93,7 @@ class Contention:
         gpus = nodes.capacity(nodes.devices.row)
         asked = np.zeros(len(nodes), np.int64)
         for constraint in self._largest():
-            eligible = self._eligibility.of(self._shapes[constraint]).eligible
+            eligible = self._eligibility.of(constraint).eligible
             there = int(gpus[eligible].sum(dtype=np.int64)) * WHOLE
             if there:
                 asked[eligible] += min(_rounded(self._asked[constraint]), there) * _PRECISE // there
@@ -117,12 +105,10 @@ class Contention:
         parts[gpus <= 0] = 0
         return parts if parts.any() else None
 
-    def _largest(self) -> list[_Constraint]:
+    def _largest(self) -> list[Shape]:
         if len(self._asked) <= _MOST:
             return list(self._asked)
-        return nsmallest(
-            _MOST, self._asked, key=lambda constraint: (-self._asked[constraint], repr(constraint))
-        )
+        return nsmallest(_MOST, self._asked, key=lambda shape: (-self._asked[shape], repr(shape)))
 
 
 def _rounded(asked: int) -> int:

@@ -6,6 +6,7 @@ once and then follows the log of changed nodes.
 """
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -24,7 +25,7 @@ class Domain:
     """
 
     key: str
-    index: Ints
+    index: Ints = field(default_factory=lambda: np.zeros(0, np.int32))
     count: int = 0
     #: every domain is a single node
     single: bool = True
@@ -51,17 +52,16 @@ class Domain:
 class Domains:
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
-        self._known: dict[str, Domain] = {}
+        self._domain = lru_cache(_KEPT)(Domain)
 
     def of(self, key: str) -> Domain:
         """The domains of this label as of now. Read it, do not keep it."""
         nodes = self._nodes
-        found = self._known.pop(key, None)
-        changed = None
-        if found is not None and found.layout == nodes.layout:
+        found, changed = self._domain(key), None
+        if found.layout == nodes.layout:
             changed = nodes.fact_changes.since(found.position)
-        if found is None or changed is None:
-            found = Domain(key, np.full(len(nodes), -1, np.int32))
+        if changed is None:
+            found.index, found.numbers, found.count = np.full(len(nodes), -1, np.int32), {}, 0
             changed = list(range(len(nodes)))
         for column in changed:
             fact = nodes.facts.get(nodes.names[column])
@@ -72,7 +72,4 @@ class Domains:
             found.count = len(found.numbers)
             found.single = bool((np.bincount(found.index + 1, minlength=1)[1:] <= 1).all())
         found.layout, found.position = nodes.layout, nodes.fact_changes.end
-        self._known[key] = found
-        if len(self._known) > _KEPT:
-            del self._known[next(iter(self._known))]
         return found

@@ -13,8 +13,9 @@ whose facts changed are evaluated again.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntFlag
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -28,13 +29,6 @@ from muster.core.world.nodes import Bools, Ints, Nodes
 #: Masks kept; the least recently used is dropped first.
 _KEPT: Final = 1024
 
-_Constraint = tuple[
-    tuple[tuple[str, str], ...],
-    tuple[NodeTerm, ...] | None,
-    tuple[Toleration, ...],
-    tuple[tuple[NodeTerm, ...], ...],
-    tuple[tuple[int, NodeTerm], ...],
-]
 #: Weight of one PreferNoSchedule taint in a rank: more than all weights (at most 100 each) together.
 _TAINT: Final = 2**20
 
@@ -60,10 +54,10 @@ class Obstacle(IntFlag):
 class Mask:
     """For one constraint, each node's obstacles (as bits), and whether it has none."""
 
-    obstacles: npt.NDArray[np.uint8]
-    eligible: Bools
+    obstacles: npt.NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
+    eligible: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
     #: lower is better; `ranked` if eligible nodes differ in it
-    rank: Ints
+    rank: Ints = field(default_factory=lambda: np.zeros(0, np.int32))
     ranked: bool = False
     layout: int = -1
     position: int = 0
@@ -79,19 +73,19 @@ class Mask:
 class Eligibility:
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
-        self._masks: dict[_Constraint, Mask] = {}
+        #: by what eligibility reads of a shape
+        self._mask = lru_cache(_KEPT)(lambda *constraint: Mask())
 
     def of(self, shape: Shape) -> Mask:
         """The current mask for pods of this shape, one cell per node. Read it, do not keep it."""
-        constraint = (shape.selector, shape.affinity, shape.tolerations, shape.volumes, shape.preferred)
-        mask = self._masks.pop(constraint, None)
         nodes = self._nodes
+        mask = self._mask(shape.selector, shape.affinity, shape.tolerations, shape.volumes, shape.preferred)
         changed = None
-        if mask is not None and mask.layout == nodes.layout:
+        if mask.layout == nodes.layout:
             changed = nodes.fact_changes.since(mask.position)
-        if mask is None or changed is None:
-            size = len(nodes)
-            mask = Mask(np.zeros(size, np.uint8), np.zeros(size, np.bool_), np.zeros(size, np.int32))
+        if changed is None:
+            mask.rank, mask.ranked = np.zeros(len(nodes), np.int32), False
+            mask.obstacles, mask.eligible = mask.rank.astype(np.uint8), mask.rank.astype(np.bool_)
             changed = list(range(len(nodes)))
         for column in sorted(set(changed)):
             fact = nodes.facts.get(nodes.names[column])
@@ -103,9 +97,6 @@ class Eligibility:
             ranks = mask.rank[mask.eligible]
             mask.ranked = bool(len(ranks)) and bool((ranks != ranks[0]).any())
         mask.layout, mask.position = nodes.layout, nodes.fact_changes.end
-        self._masks[constraint] = mask
-        if len(self._masks) > _KEPT:
-            del self._masks[next(iter(self._masks))]
         return mask
 
 

@@ -93,10 +93,6 @@ class Nodes:
         """The number of columns, those of removed nodes included."""
         return len(self.names)
 
-    @property
-    def unsettled(self) -> bool:
-        return bool(self._new)
-
     # Facts
 
     def change(self, fact: NodeChanged) -> bool:
@@ -189,7 +185,7 @@ class Nodes:
         """As `charge`, for a node without a column."""
         used = self._elsewhere.setdefault(name, {})
         for row, amount in row_amounts:
-            resource = self._resource(row)
+            resource = self.resource(row)
             used[resource] = used.get(resource, 0) + times * amount
             if not used[resource]:
                 del used[resource]
@@ -275,7 +271,7 @@ class Nodes:
         return [row for r, row in self.resources.items() if "/" in r and row not in asked]
 
     def resource(self, row: int) -> str:
-        return self._resource(row)
+        return next(resource for resource, number in self.resources.items() if number == row)
 
     def row(self, resource: str) -> int:
         """The row of a resource; a new row if the resource has not been named so far."""
@@ -289,11 +285,6 @@ class Nodes:
         if resource == GPU_SHARE:
             self._shares = row
         return row
-
-    # Helpers
-
-    def _resource(self, row: int) -> str:
-        return next(resource for resource, number in self.resources.items() if number == row)
 
     def _write(self, column: int, fact: NodeChanged) -> None:
         amounts = {PODS: UNLIMITED, **dict(fact.capacity)}
