@@ -17,6 +17,7 @@ Small pods on large nodes have very many patterns. Both the listing (`_ROWS`) an
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import gcd
 from typing import Final
 
@@ -29,7 +30,7 @@ from muster.core.world.nodes import Columns, Ints, Longs, Nodes, RowAmounts
 PATTERNS: Final = 5_000
 #: Partial patterns listed at a time, all new kinds of nodes together.
 _ROWS: Final = 200_000
-#: Sets of shapes remembered, and kinds of nodes for each; beyond, all of them are forgotten.
+#: Sets of shapes remembered, and kinds of nodes for each; beyond, all kinds of a set are forgotten.
 _CATALOGUES: Final = 64
 _KINDS: Final = 10_000
 
@@ -51,7 +52,7 @@ class Patterns:
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
-        self._catalogues: dict[tuple[RowAmounts, ...], Catalogue] = {}
+        self._catalogue = lru_cache(_CATALOGUES)(self._new)
 
     def classes(self, row_amounts_of: Sequence[RowAmounts], caps: Ints) -> Classes | None:
         """Return the classes of nodes that take any pod; None if there are too many patterns.
@@ -80,14 +81,10 @@ class Patterns:
 
     def of(self, row_amounts_of: Sequence[RowAmounts], caps: Ints, columns: Columns) -> list[Longs] | None:
         """Return the patterns of each of these nodes; None if too many. `caps` has a column for each node."""
-        key = tuple(row_amounts_of)
-        catalogue = self._catalogues.pop(key, None) or Catalogue(
-            row_amounts_of, Sharing.of(row_amounts_of, self._nodes)
-        )
-        self._catalogues[key] = catalogue
-        if len(self._catalogues) > _CATALOGUES:
-            del self._catalogues[next(iter(self._catalogues))]
-        return catalogue.of(self._nodes, caps, columns)
+        return self._catalogue(tuple(row_amounts_of)).of(self._nodes, caps, columns)
+
+    def _new(self, row_amounts_of: tuple[RowAmounts, ...]) -> "Catalogue":
+        return Catalogue(row_amounts_of, Sharing.of(row_amounts_of, self._nodes))
 
 
 class Catalogue:
