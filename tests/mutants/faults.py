@@ -568,7 +568,7 @@ FAULTS: Final = (
         "core/placement/topology/multiples.py",
         "            if multiple > 1:",
         "            if multiple > 1000:",
-        ("tests/core/test_gather.py",),
+        ("tests/core/placement/topology/test_search.py",),
     ),
     Fault(
         "pods in a domain go to the smallest holes, on more nodes than they need",
@@ -576,7 +576,7 @@ FAULTS: Final = (
         "core/placement/topology/fill.py",
         'falling = np.argsort(-room, kind="stable") if order is None else np.lexsort((order, -room))',
         'falling = np.argsort(room, kind="stable") if order is None else np.lexsort((order, room))',
-        ("tests/core/test_gather.py",),
+        ("tests/core/placement/topology/test_search.py",),
     ),
     Fault(
         "shares are placed by sums that no device has",
@@ -608,7 +608,7 @@ FAULTS: Final = (
         "core/placement/topology/rules.py",
         "limit = max(musts, default=0)",
         "limit = 0",
-        ("tests/core/test_gather.py",),
+        ("tests/core/placement/topology/test_search.py",),
     ),
     Fault(
         "the loosest layer is tried first",
@@ -616,7 +616,7 @@ FAULTS: Final = (
         "core/placement/topology/search.py",
         "range(self._node, self._loosest - 1, -1)",
         "range(self._loosest, self._node + 1)",
-        ("tests/core/test_gather_together.py",),
+        ("tests/core/placement/topology/test_all_rules_together.py",),
     ),
     Fault(
         "pods stand in no order",
@@ -624,7 +624,7 @@ FAULTS: Final = (
         "core/placement/topology/rank_order.py",
         "            pods.sort(key=partial(_rank, request))",
         "            pass",
-        ("tests/core/test_gather.py",),
+        ("tests/core/placement/topology/test_search.py",),
     ),
     Fault(
         "a port is given twice",
@@ -848,7 +848,7 @@ FAULTS: Final = (
         "core/world/exclusive_domains.py",
         "        return [node for node, pods in gone.items() if pods == there[node]]",
         "        return []",
-        ("tests/core/test_exclusion.py",),
+        ("tests/core/world/test_exclusive_domains.py",),
     ),
     Fault(
         "an exclusive gang goes where others are",
@@ -856,7 +856,7 @@ FAULTS: Final = (
         "core/world/exclusive_domains.py",
         "barred |= self._in_domains(level, crowd > 0) | (",
         "barred |= (",
-        ("tests/core/test_exclusion.py",),
+        ("tests/core/world/test_exclusive_domains.py",),
     ),
     Fault(
         "who gives up a domain is not noticed",
@@ -864,7 +864,7 @@ FAULTS: Final = (
         "core/world/exclusive_domains.py",
         '        if before not in ("", layer):',
         "        if False:",
-        ("tests/core/test_exclusion.py",),
+        ("tests/core/world/test_exclusive_domains.py",),
     ),
     Fault(
         "a spread may be one pod further",

@@ -64,6 +64,10 @@ class Rules:
     #: the gang, once some of its places are filled or held: these bind its other places; None before
     started: GangId | None = None
 
+    @property
+    def in_multiples(self) -> bool:
+        return any(rule.multiple > 1 for rule in self.gather)
+
 
 @dataclass(frozen=True, eq=False)
 class Demand:

@@ -80,9 +80,10 @@ class Fit:
     def by_slots(self, demand: Demand) -> bool:
         """Whether a demand fits into one of its `grounds` if, and only if, that has enough slots."""
         shapes = {part.shape for part in demand.parts}
-        if demand.constrained or demand.sharing or len(shapes) > 1:
+        in_multiples = demand.rules is not None and demand.rules.in_multiples
+        if demand.constrained or demand.sharing or len(shapes) > 1 or in_multiples:
             return False
-        return not self.topology_placement.multiplies(demand) and not self.bars(demand)
+        return not self.bars(demand)
 
     def bars(self, demand: Demand) -> bool:
         """Whether some nodes may be barred for a demand, whatever room they have."""

@@ -15,6 +15,7 @@ exclusive gang as of its last change. Clusters without exclusive gangs pay one c
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from typing import Final
 
 import numpy as np
 
@@ -27,6 +28,10 @@ from muster.core.world.gangs import GangState
 from muster.core.world.nodes import Bools, Columns, Ints, Longs, Nodes
 from muster.core.world.topology import Topology, named
 from muster.core.world.trial import UndoLog
+
+#: An exclusive gang's layer, and its nodes.
+_Holder = tuple[str, tuple[NodeName, ...]]
+_NOT: Final[_Holder] = ("", ())
 
 
 class ExclusiveDomains:
@@ -45,7 +50,7 @@ class ExclusiveDomains:
         #: pods of no gang
         self._foreign = _ByNode(nodes)
         #: exclusive gangs that are on nodes: their layer, and their nodes
-        self._holders: dict[GangId, tuple[str, tuple[NodeName, ...]]] = {}
+        self._holders: dict[GangId, _Holder] = {}
         #: by layer: gangs that have its domains to themselves
         self._held: dict[str, _ByNode] = {}
         #: of these gangs, the nodes on which a trial has left nothing of them
@@ -59,20 +64,25 @@ class ExclusiveDomains:
 
     def settle(self, state: GangState) -> None:
         """Record a gang's change."""
-        before = ""
-        if state.id in self._holders:
-            before, nodes = self._holders.pop(state.id)
-            self._held[before].add(nodes, -1)
-            if not self._held[before]:
-                del self._held[before]
         layer = state.gang.exclusive if state.gang is not None and state.nodes else ""
-        if layer:
-            nodes = tuple(state.nodes)
-            self._holders[state.id] = layer, nodes
-            self._held.setdefault(layer, _ByNode(self._nodes)).add(nodes, 1)
+        before, _ = self._holders.get(state.id, _NOT)
+        if layer or before:
+            self._hold(state.id, (layer, tuple(state.nodes)))
         if before not in ("", layer):
             self.released += 1
             self._nodes.room.change()
+
+    def _hold(self, gang: GangId, holder: _Holder) -> None:
+        """Set in which layer and on which nodes a gang is exclusive; layer "": it is not."""
+        before = self._holders.pop(gang, _NOT)
+        self._log.push(self._hold, gang, before)
+        for (layer, nodes), times in ((before, -1), (holder, 1)):
+            if layer:
+                self._held.setdefault(layer, _ByNode(self._nodes)).add(nodes, times)
+                if not self._held[layer]:
+                    del self._held[layer]
+        if holder[0]:
+            self._holders[gang] = holder
 
     def leave(self, victims: Iterable[Victim]) -> None:
         """Let these victims be gone, for a trial: where a gang has no pods left, it bars no other gang."""
@@ -120,7 +130,7 @@ class ExclusiveDomains:
         return self._topology.levels[level].domains, self._crowd(demand.rules.started)
 
     def domains(self, demand: Demand, columns: Columns) -> Columns:
-        """Return all columns that an exclusive want would have to itself if it were on these."""
+        """Return all columns that an exclusive demand would have to itself if it were on these."""
         assert demand.rules is not None
         level = self._level(demand.rules.exclusive)
         if level is None:

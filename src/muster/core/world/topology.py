@@ -126,9 +126,8 @@ class Topology:
 
     def size(self, level: int, number: int) -> int:
         """How many nodes a domain has."""
-        first, end = self.levels[level].starts[number : number + 2].tolist()
-        columns = self.order[self.starts[first] : self.starts[end]]
-        return sum(self._nodes.names[column] in self._nodes.facts for column in columns.tolist())
+        columns = self.columns(level, number).tolist()
+        return sum(self._nodes.names[column] in self._nodes.facts for column in columns)
 
     def above(self, numbers: Columns, level: int, wider: int) -> Columns:
         """Return the numbers, at a wider level, of the domains that contain these."""

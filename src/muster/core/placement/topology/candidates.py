@@ -7,14 +7,16 @@ to the domain whose surroundings are fullest, from the next wider layer outwards
 (Best fit with the parents' fullness: koordinator, its proposal of "parent binpack".)
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from muster.core.demand import Demand
+from muster.core.demand import Demand, Request
 from muster.core.placement.order import Vector
 from muster.core.placement.slots import Slots
+from muster.core.placement.topology.rules import Levels
 from muster.core.placement.topology.totals import Totals
 from muster.core.words.gang import Shape
 from muster.core.world.nodes import Bools, Columns, Ints, Longs, Nodes, RowAmounts
@@ -58,7 +60,7 @@ class Grouped:
 
 
 class Candidates:
-    """The domains that one request could use. `barred`: columns that it must not use."""
+    """The domains that one request could use."""
 
     def __init__(
         self,
@@ -66,25 +68,36 @@ class Candidates:
         slots: Slots,
         topology: Topology,
         totals: Totals,
-        groups: Sequence[Group],
-        barred: Bools | None,
+        request: Request,
+        levels: Levels,
+        minimum: Grouped,
+        settled: Columns,
     ) -> None:
-        self._nodes = nodes
-        self._slots = slots
-        self._topology = topology
-        self._totals = totals
-        self._groups = groups
-        self._barred = barred
+        """`settled`: the columns of the gang's other places, one for each, ascending."""
+        self._nodes, self._slots, self._topology, self._totals = nodes, slots, topology, totals
+        self._minimum, self._limit, self._settled = minimum, levels.limit, settled
         self._node = len(topology.levels) - 1
+        #: columns not to use: excluded ones, and those in no domain of a required layer
+        self.barred: Bools | None = None
+        if request.excluded is not None or levels.required:
+            barred = np.zeros(len(nodes), np.bool_)
+            if request.excluded is not None:
+                barred[request.excluded] = True
+            for level in levels.required:
+                barred |= topology.levels[level].domains < 0
+            self.barred = barred if barred.any() else None
         self._as_of = -1
 
-    def of(self, level: int, asked: Grouped, home: int | None = None, most_first: bool = False) -> Columns:
-        """Return the numbers of the domains that could hold the minimum; at most `home` if it is given.
+    def of(self, level: int, asked: Grouped) -> Columns:
+        """Return the domains that could hold the minimum of what is asked, in the order to try them.
 
-        `most_first`: sort the domains that take most of the pods to the front.
+        If the gang has other places, this is at most the domain in which most of them are.
         """
         nodes, need = self._nodes, asked.demand.need
         if level == self._node and any(n > nodes.free(row).max(initial=0) for row, n in asked.least):
+            return np.zeros(0, np.intp)
+        home = self.home(level) if level and len(self._settled) else None
+        if home is None and level > self._limit and len(self._settled):
             return np.zeros(0, np.intp)
         able: Bools = self._topology.levels[level].labelled.copy()
         for g, group in enumerate(asked.groups):
@@ -97,11 +110,33 @@ class Candidates:
         if len(asked.groups) > 1:
             for row, amount in asked.least:
                 numbers = numbers[self._free(level, row)[numbers] >= amount]
-        return self._ordered(level, numbers, most_first) if len(numbers) > 1 else numbers
+        # in the required domain as many more pods as possible, if not all of them fit
+        elastic = asked is self._minimum and level == self._limit and need < asked.size
+        return self._ordered(level, numbers, most_first=elastic) if len(numbers) > 1 else numbers
+
+    def columns(self, level: int, number: int) -> Columns:
+        """Return the columns of a domain that may be used, ascending."""
+        columns = self._topology.columns(level, number)
+        return columns if self.barred is None else columns[~self.barred[columns]]
+
+    def home(self, level: int) -> int | None:
+        """Return the domain with most of the gang's settled places, inside that of the required layer."""
+        settled = self._settled
+        if level > self._limit > 0 and (home := self.most(self._limit, settled)) is not None:
+            settled = settled[self._topology.levels[self._limit].domains[settled] == home]
+        return self.most(level, settled)
+
+    def most(self, level: int, columns: Columns) -> int | None:
+        """Return the domain that contains most of these columns; None if none contains any."""
+        domains = self._topology.levels[level].domains[columns]
+        found = Counter(domains[domains >= 0].tolist())
+        return min(found, key=lambda number: (-found[number], number), default=None)
 
     def useful(self, level: int) -> Longs:
         """Return how many of the gang's pods each domain could take, each group counted for itself."""
-        useful = [np.minimum(self._total(level, g), group.count) for g, group in enumerate(self._groups)]
+        useful = [
+            np.minimum(self._total(level, g), group.count) for g, group in enumerate(self._minimum.groups)
+        ]
         found: Longs = np.sum(useful, axis=0, dtype=np.int64)
         return found
 
@@ -132,12 +167,12 @@ class Candidates:
         if self._as_of == self._nodes.changes.end:
             return
         self._as_of = self._nodes.changes.end
-        self._vectors = [self._slots.room(group.shape) for group in self._groups]
-        if self._barred is None:
+        self._vectors = [self._slots.room(group.shape) for group in self._minimum.groups]
+        if self.barred is None:
             self._columns = [vector.slots for vector in self._vectors]
             self._sums = [self._totals.slots(vector) for vector in self._vectors]
         else:
-            self._columns = [np.where(self._barred, 0, vector.slots) for vector in self._vectors]
+            self._columns = [np.where(self.barred, 0, vector.slots) for vector in self._vectors]
             self._sums = [self._topology.sums(slots) for slots in self._columns]
 
     def _ordered(self, level: int, numbers: Columns, most_first: bool) -> Columns:

@@ -20,7 +20,6 @@ Filled and held places constrain the others: a gang that must gather stays in th
 is.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -43,7 +42,7 @@ from muster.core.placement.topology.rules import Levels
 from muster.core.placement.topology.totals import Totals
 from muster.core.words.gang import Layer, Place
 from muster.core.world.ledger import Ledger
-from muster.core.world.nodes import Bools, Columns, Ints, Nodes
+from muster.core.world.nodes import Columns, Ints, Nodes
 from muster.core.world.topology import Topology
 
 #: Domains of one layer in which placement is tried; only gangs of several shapes ever need a second one.
@@ -120,10 +119,6 @@ class TopologyPlacement:
         search = self.search(request)
         return [] if search is None else search.grounds()
 
-    def multiplies(self, demand: Demand) -> bool:
-        """Whether pods must come in multiples."""
-        return demand.rules is not None and any(rule.multiple > 1 for rule in demand.rules.gather)
-
     def nearest(
         self, demand: Demand, infeasible: Infeasible | None, excluded: Columns | None
     ) -> Nearest | None:
@@ -156,15 +151,15 @@ class Search:
         self._limit, self._loosest, self._exclusive = levels.limit, levels.loosest, levels.exclusive
         self._multiples = levels.multiples
         self._node = len(of.topology.levels) - 1
-        self._barred = self._bar(levels.required)
-        groups = minimum.groups
-        self._candidates = Candidates(of.nodes, of.slots, of.topology, of.totals, groups, self._barred)
-        self._several = len(groups) > 1
+        self._settled = np.array(sorted(request.settled.values()), np.intp)
+        self._domains = Candidates(
+            of.nodes, of.slots, of.topology, of.totals, request, levels, minimum, self._settled
+        )
+        self._several = len(minimum.groups) > 1
         #: whether domains can be evaluated without trials on the ledger
         self._aside = not (request.preferred or request.demand.constrained)
         if self._several and (self._multiples or request.demand.sharing or of.slots.order.looks_at is None):
             self._aside = False
-        self._settled = np.array(sorted(request.settled.values()), np.intp)
         self._in_multiples: InMultiples | None = None
         self._granted: bool | None = None
         self._searches = 0
@@ -175,14 +170,14 @@ class Search:
         """Return the domains of the layers that the request prefers, has to itself or requires."""
         grounds = []
         for level in sorted({self._limit, self._loosest, self._exclusive}, reverse=True):
-            home = self._home(level) if level and len(self._settled) else None
+            home = self._domains.home(level) if level and len(self._settled) else None
             if level < self._limit or (level > self._limit and len(self._settled) and home is None):
                 continue
             domains = self._topology.levels[level].domains.copy()
             if home is not None:
                 domains[domains != home] = -1
-            if self._barred is not None:
-                domains[self._barred] = -1
+            if self._domains.barred is not None:
+                domains[self._domains.barred] = -1
             grounds.append(domains)
         return grounds
 
@@ -195,7 +190,7 @@ class Search:
             )
         if found is not None:
             return found
-        home = self._home(self._limit) if self._limit else None
+        home = self._domains.home(self._limit) if self._limit else None
         infeasible = Infeasible(Reason.TOTALS) if self._open is None else self._open
         return replace(infeasible, home=(self._limit, home) if home is not None else None)
 
@@ -223,7 +218,7 @@ class Search:
             return None
         columns = self._settled if len(self._settled) else np.array(sorted(preferred.values()), np.intp)
         for level in range(self._node, self._limit - 1, -1):
-            number = self._most(level, columns)
+            number = self._domains.most(level, columns)
             if number is None:
                 continue
             inside = set(self._topology.columns(level, number).tolist())
@@ -243,7 +238,7 @@ class Search:
 
         Greedy placement is tried first: a domain that only a search would fill comes after all others.
         """
-        candidates = self._in_order(level, asked)
+        candidates = self._domains.of(level, asked)
         some = candidates[:TRIES].tolist()
         if self._aside and (level or not self._several):
             if (choice := self._choose_aside(level, some, asked)) is not None:
@@ -263,16 +258,6 @@ class Search:
             self._leave_open(Infeasible(Reason.UNSEARCHED))
         return None
 
-    def _in_order(self, level: int, asked: Grouped) -> Columns:
-        """Return the domains in the order to try them; only the domain of the gang's other places, if any."""
-        home = None
-        if level and len(self._settled):
-            home = self._home(level)
-            if home is None and level > self._limit:
-                return np.zeros(0, np.intp)
-        elastic = asked is self._minimum and level == self._limit and asked.demand.need < asked.size
-        return self._candidates.of(level, asked, home, most_first=elastic)
-
     def _choose_aside(self, level: int, numbers: Sequence[int], asked: Grouped) -> Choice | None:
         """Find the first domain that holds what is asked, without the ledger."""
         demand = asked.demand
@@ -281,9 +266,9 @@ class Search:
                 if (filled := self._fill_one_shape(level, number, asked)) is not None:
                     return Choice(level, number, demand, filled)
             return None
-        of_shape = {vector.shape: vector for vector in self._candidates.vectors}
+        of_shape = {vector.shape: vector for vector in self._domains.vectors}
         vectors = [of_shape[part.shape] for part in demand.parts]
-        domains = (columns for number in numbers if (columns := self._columns(level, number)) is not None)
+        domains = (self._domains.columns(level, number) for number in numbers)
         found = first_that_holds(self._of.nodes, self._of.slots.order, vectors, demand, domains)
         return None if found is None else Choice(level, numbers[found[0]], demand, found[1])
 
@@ -298,7 +283,7 @@ class Search:
         placed = [0] * len(parts) if draft is None else draft.placed
         least = max(asked.demand.need, group.need) - sum(placed)
         most = group.count - sum(placed)
-        vector, free = of.slots.of(group.shape), self._candidates.slots(0)
+        vector, free = of.slots.of(group.shape), self._domains.slots(0)
         if not self._multiples:
             filled = fill(of.nodes, self._topology, vector, free, level, number, least, most)
         else:
@@ -343,7 +328,7 @@ class Search:
     ) -> Placed | None:
         """Fill a domain, and place as many more pods as fit: in it, then in wider ones up to the limit."""
         with self._of.ledger.trial() as tried:
-            draft = self._draft(demand, self._columns(level, number))
+            draft = self._draft(demand, self._within(level, number))
             if not fill(draft):
                 return None
             tried.keep()
@@ -351,7 +336,7 @@ class Search:
         while not self._multiples and sum(draft.placed) < self._minimum.size and wider >= self._limit:
             if wider < level:
                 above = self._topology.above(np.array([number]), level, wider).item()
-                draft.within = self._columns(wider, above)
+                draft.within = self._within(wider, above)
             draft.fill_up()
             wider -= 1
         return draft.places()
@@ -391,7 +376,7 @@ class Search:
             self._leave_open(Infeasible(Reason.UNSEARCHED))
             return None
         self._searches += 1
-        columns = self._columns(level, number)
+        columns = self._within(level, number)
         if demand.constrained:
             draft = self._draft(demand, columns)
             failure = search(draft)
@@ -411,43 +396,15 @@ class Search:
         request = self._request._replace(demand=demand, excluded=None)
         return Draft(request, self._of.ledger, self._of.slots, within)
 
+    def _within(self, level: int, number: int) -> Columns | None:
+        """Return the columns of a domain that may be used; None = all columns."""
+        unlimited = level == 0 and self._domains.barred is None
+        return None if unlimited else self._domains.columns(level, number)
+
     def _leave_open(self, infeasible: Infeasible) -> None:
         """Record a reason that is no proof: at least one domain is not ruled out."""
         if self._open is None or not self._open.open:
             self._open = infeasible
-
-    # Which columns
-
-    def _bar(self, required: Sequence[int]) -> Bools | None:
-        """Return the columns not to use: excluded ones, and those in no domain of a required layer."""
-        excluded = self._request.excluded
-        if excluded is None and not required:
-            return None
-        barred = np.zeros(len(self._of.nodes), np.bool_)
-        if excluded is not None:
-            barred[excluded] = True
-        for level in required:
-            barred |= self._topology.levels[level].domains < 0
-        return barred if barred.any() else None
-
-    def _columns(self, level: int, number: int) -> Columns | None:
-        """Return the columns of a domain that may be used; None = all columns."""
-        if level == 0 and self._barred is None:
-            return None
-        columns = self._topology.columns(level, number)
-        return columns if self._barred is None else columns[~self._barred[columns]]
-
-    def _home(self, level: int) -> int | None:
-        """Return the domain with most of the gang's settled places, inside that of the required layer."""
-        settled = self._settled
-        if level > self._limit > 0 and (home := self._most(self._limit, settled)) is not None:
-            settled = settled[self._topology.levels[self._limit].domains[settled] == home]
-        return self._most(level, settled)
-
-    def _most(self, level: int, columns: Columns) -> int | None:
-        domains = self._topology.levels[level].domains[columns]
-        found = Counter(domains[domains >= 0].tolist())
-        return min(found, key=lambda number: (-found[number], number), default=None)
 
     # Why not
 
@@ -460,9 +417,9 @@ class Search:
             numbers = np.array([home[1]], np.intp)
         if not len(numbers):
             return None
-        number = int(numbers[self._candidates.useful(level)[numbers].argmax()])
+        number = int(numbers[self._domains.useful(level)[numbers].argmax()])
         with self._of.ledger.trial():
-            draft = self._draft(self._minimum.demand, self._columns(level, number))
+            draft = self._draft(self._minimum.demand, self._within(level, number))
             draft.fill_minimum()
             fits = tuple(draft.placed)
         return Nearest(topology.title(level, number), fits, len(numbers), topology.columns(level, number))

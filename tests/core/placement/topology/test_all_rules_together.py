@@ -17,7 +17,7 @@ from muster.core.demand import Request
 from muster.core.words.events import GangSubmitted, PodsBound
 from muster.core.words.gang import NodeName, Place
 from muster.core.world.topology import CLUSTER, NODE
-from tests.core.test_gather import (
+from tests.core.placement.topology.test_search import (
     MUST,
     PREFER,
     Problem,
