@@ -143,22 +143,11 @@ class Reservations:
         self._bookings.next_cycle()
 
     def save(self) -> None:
-        """Let the trial that has begun restore the reservations, if it is undone."""
-        before = self.made, self.closed, self._kept, self._now, self._moved, self._lost
-        self._log.push(self._restore, self._timetable.save(), before, dict(self._held), set(self._never))
-
-    def _restore(
-        self,
-        saved: Sequence[Saved],
-        before: tuple[
-            list[Reservation], Explanation | None, Reservation | None, float, set[GangId], set[GangId]
-        ],
-        held: dict[tuple[Demand, bool], tuple[float, Reservation]],
-        never: set[Demand],
-    ) -> None:
-        self._timetable.restore(saved)
-        self.made, self.closed, self._kept, self._now, self._moved, self._lost = before
-        self._held, self._never = held, never
+        """Let the trial that has begun restore what this cycle has found, if it is undone."""
+        for name in ("made", "closed", "_kept", "_now", "_moved", "_lost"):
+            self._log.push(setattr, self, name, getattr(self, name))
+        self._log.push(setattr, self, "_held", {**self._held})
+        self._log.push(setattr, self, "_never", {*self._never})
 
     def end(self) -> list[Reserve]:
         """End the cycle. Returns the reservations that differ from what was announced last."""
@@ -318,27 +307,24 @@ class Reservations:
         minding = [
             each for each in self._timetable if each is not own and self._company.matters(each, request)
         ]
-        saved = self._timetable.save() if own is not None or minding else None
-        self._timetable.drop(state.id)  # its own reservation does not block it
-        trial, before = self._ledger.trial(), self._nodes.used.copy()
-        placed, delayed = fit(request), None
-        if placed:
+        with self._ledger.trial() as trial:
+            self._timetable.drop(state.id)  # its own reservation does not block it
+            before = self._nodes.used.copy()
+            placed = fit(request)
+            if not placed:
+                return placed
             until = self._until(state)
-            used = self._nodes.used[: len(before)]
-            columns = np.flatnonzero((used > before).any(axis=0)) if minding else None
             shares = self._ledger.shared(trial) if request.demand.sharing else NO_SHARES
+            columns = np.flatnonzero((self._nodes.used[: len(before)] > before).any(axis=0))
             delayed = self._timetable.start_unless(before, shares, until)
-            if delayed is None and columns is not None:
+            if delayed is None and minding:
                 delayed = self._spoiled(minding, request, columns, until)
-        if delayed is None:
+            if delayed is not None:
+                return WouldDelay(delayed)
             trial.keep()
-        else:
-            trial.undo()
-        if saved is not None and (delayed is not None or not placed):
-            self._timetable.restore(saved)
-        elif minding:
+        if minding:
             self.made = [self._timetable.of(each.gang) or each for each in self.made]
-        return placed if delayed is None else WouldDelay(delayed)
+        return placed
 
     def _spoiled(
         self, minding: Iterable[Reservation], passer: Request, columns: Columns, until: float
@@ -396,15 +382,15 @@ class Reservations:
         later = self._later(state)
         if not later:
             return None
-        saved = self._timetable.save()
-        for gang in later:
-            self._timetable.drop(gang)
-        placed = self._try(state, request, self._fit.fit)
-        if isinstance(placed, WouldDelay):
-            placed = self._try(state, request, lambda request: self._beside(state, request))
-        if placed:
-            return placed
-        self._timetable.restore(saved)
+        with self._ledger.trial() as trial:
+            for gang in later:
+                self._timetable.drop(gang)
+            placed = self._try(state, request, self._fit.fit)
+            if isinstance(placed, WouldDelay):
+                placed = self._try(state, request, lambda request: self._beside(state, request))
+            if placed:
+                trial.keep()
+                return placed
         return None
 
     def _later(self, state: GangState) -> list[GangId]:

@@ -43,8 +43,6 @@ from muster.core.world.nodes import Columns
 
 #: Amounts, rows of the ledger × columns.
 Amounts = npt.NDArray[np.int64]
-#: What each can spare.
-Saved = tuple["Reservation", Amounts, dict[Device, int]]
 #: What is charged for reservations: row, columns and amounts, or thousandths of a device.
 Withheld = tuple[int, Columns, Amounts] | Share
 
@@ -134,7 +132,7 @@ class Instant(NamedTuple):
 
 class Timetable:
     def __init__(self, ledger: Ledger, ends: Ends) -> None:
-        self._nodes, self._ledger, self._ends = ledger.nodes, ledger, ends
+        self._nodes, self._ledger, self._log, self._ends = ledger.nodes, ledger, ledger.log, ends
         self._reservations: dict[GangId, Reservation] = {}
         #: the layout of `Nodes` when all was last computed
         self._layout = -1
@@ -149,19 +147,19 @@ class Timetable:
         return self._reservations.get(gang)
 
     def clear(self) -> None:
-        self._reservations.clear()
+        self._set({})
 
     def put_back(self, reservation: Reservation) -> None:
         """Put a reservation back, unchanged, into an empty timetable."""
-        self._reservations[reservation.gang] = reservation
+        self._set({reservation.gang: reservation})
 
-    def save(self) -> list[Saved]:
-        return [(each, each.spare.copy(), each.shared.copy()) for each in self]
+    def _set(self, reservations: dict[GangId, Reservation]) -> None:
+        self._log.push(setattr, self, "_reservations", self._reservations)
+        self._reservations = reservations
 
-    def restore(self, saved: Sequence[Saved]) -> None:
-        self._reservations = {each.gang: each for each, _, _ in saved}
-        for each, spare, shared in saved:
-            each.can_spare(spare, shared)
+    def _set_spare(self, each: Reservation, spare: Amounts, shared: dict[Device, int]) -> None:
+        self._log.push(each.can_spare, each.spare, each.shared)
+        each.can_spare(spare, shared)
 
     def add(self, new: Reservation) -> None:
         """Add a reservation; what it and the others here use is taken off what each can spare.
@@ -174,12 +172,13 @@ class Timetable:
                 self._take(new, other.columns, other.use, other.shares)
             if new.at <= other.at < new.gone:
                 self._take(other, new.columns, new.use, new.shares)
-        self._reservations[new.gang] = new
+        self._set({**self._reservations, new.gang: new})
 
     def drop(self, gang: GangId) -> None:
-        old = self._reservations.pop(gang, None)
+        old = self._reservations.get(gang)
         if old is None:
             return
+        self._set({other: each for other, each in self._reservations.items() if other != gang})
         shares = {device: -share for device, share in old.shares.items()}
         for other in self:
             if old.at <= other.at < old.gone:
@@ -205,19 +204,20 @@ class Timetable:
             if other.at < until:
                 use = self._nodes.used[: len(before)].take(other.columns, axis=1)
                 use -= before.take(other.columns, axis=1)
-                spare = self._spare(other)[: len(before)]
+                spare = self._spare(other).copy()
                 there = self._on(other.columns, shares)
                 for at, device, _ in there:
                     use[gpus, at] += device not in other.shared
                 over = [device for _, device, more in there if other.shared.get(device, 0) + more > WHOLE]
-                if over or (use > np.maximum(spare, 0)).any():
+                if over or (use > np.maximum(spare[: len(use)], 0)).any():
                     return other
                 starting.append((other, spare, use, there))
         for other, spare, use, there in starting:
-            spare -= use
+            spare[: len(use)] -= use
+            shared = {**other.shared}
             for _, device, share in there:
-                other.shared[device] = other.shared.get(device, 0) + share
-            other.beside.clear()
+                shared[device] = shared.get(device, 0) + share
+            self._set_spare(other, spare, shared)
         return None
 
     def beside(self, other: Reservation, vector: Vector) -> int:
@@ -337,7 +337,9 @@ class Timetable:
         """
         before = {each.gang: each.at for each in self}
         relaid, self._layout = self._layout != self._nodes.layout, self._nodes.layout
+        self._set({**self._reservations})
         for each in list(self):
+            self._log.push(each.can_spare, each.spare, each.shared)
             if relaid:  # what its request says of columns is set again when the gang is tried
                 each.request = Request(each.demand, each.request.vacant, presences=each.request.presences)
             if not self._is_there(each):
@@ -407,7 +409,7 @@ class Timetable:
         spare -= nodes.used.take(each.columns, axis=1)
         spare += left.amounts.take(each.columns, axis=1)
         spare[: len(each.use)] -= each.use
-        each.can_spare(spare, nodes.devices.shared(each.columns))
+        self._set_spare(each, spare, nodes.devices.shared(each.columns))
         return not self._is_too_full(each)
 
     def _needs(self, each: Instant) -> Amounts:
@@ -426,9 +428,9 @@ class Timetable:
 
     def _take(self, other: Reservation, columns: Columns, use: Amounts, shares: Mapping[Device, int]) -> None:
         """Another gang uses this of these columns, too, when it begins; below zero: no longer."""
-        instant = Instant(other.columns, self._spare(other), other.shared)
+        instant = Instant(other.columns, self._spare(other).copy(), {**other.shared})
         if self._subtract(instant, columns, use, shares):
-            other.beside.clear()
+            self._set_spare(other, instant.spare, instant.shared)
 
     def _subtract(
         self, instant: Instant, columns: Columns, use: Amounts, shares: Mapping[Device, int]

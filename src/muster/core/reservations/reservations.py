@@ -37,7 +37,7 @@ class Bookings:
     ) -> None:
         """`meet`: as for `Earliest`."""
         self._nodes, self._ends, self._gangs = world.nodes, world.ends, world.gangs
-        self._timetable = timetable
+        self._ledger, self._timetable = world.ledger, timetable
         self._earliest = Earliest(world.ledger, fit, world.ends, timetable, meet)
 
     def next_cycle(self) -> None:
@@ -59,14 +59,13 @@ class Bookings:
         """
         start = self._earliest.find(gang, request, duration, now)
         if before and (start is None or start.at > now):
-            saved = self._timetable.save()
-            for other in before:
-                self._timetable.drop(other)
-            sooner = self._earliest.find(gang, request, duration, now)
-            if sooner is not None and (start is None or sooner.at < start.at):
-                start = sooner
-            else:
-                self._timetable.restore(saved)
+            with self._ledger.trial() as trial:
+                for other in before:
+                    self._timetable.drop(other)
+                sooner = self._earliest.find(gang, request, duration, now)
+                if sooner is not None and (start is None or sooner.at < start.at):
+                    start = sooner
+                    trial.keep()
         if start is None and drains:
             start = self._earliest.find(gang, request, duration, now, endless=True)
         if start is None:
@@ -112,14 +111,14 @@ class Bookings:
 
     def _advance(self, known: Reservation, request: Request, now: float) -> None:
         """Look for other places at an earlier time, as the reservation begins later than it did."""
-        saved, duration = self._timetable.save(), known.until - known.at
-        self._timetable.drop(known.gang)
-        start = self._earliest.find(known.gang, request, duration, now)
-        if start is None or start.at >= known.at:
-            self._timetable.restore(saved)
-        else:
-            again = self._booked(known.gang, request, start, duration, now)
-            self._timetable.add(replace(again, made=known.made, since=known.since))
+        duration = known.until - known.at
+        with self._ledger.trial() as trial:
+            self._timetable.drop(known.gang)
+            start = self._earliest.find(known.gang, request, duration, now)
+            if start is not None and start.at < known.at:
+                again = self._booked(known.gang, request, start, duration, now)
+                self._timetable.add(replace(again, made=known.made, since=known.since))
+                trial.keep()
 
     def _booked(
         self, gang: GangId, request: Request, start: Start, duration: float, now: float
