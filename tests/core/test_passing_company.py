@@ -138,10 +138,10 @@ class Bearable(Cluster):
         for head in self.core.reservations.made:
             request = Demands(there.ledger.presences).anew(head.request)
             nobody = Timetable(there.ledger, there.ends)
-            earliest = Earliest(there.ledger, there.fit, there.ends, nobody, lambda request, *_: request)
+            earliest = Earliest(there.world, there.fit, nobody, lambda request, *_: request)
             found = earliest.find(head.gang, request, inf, now)
             assert found is not None
-            assert found.at <= max(head.at, now)
+            assert found.start <= max(head.at, now)
         return decisions
 
 

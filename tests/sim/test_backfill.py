@@ -137,11 +137,11 @@ class SearchedAgain(Scheduler):
         decisions = super().decide(now)
         for head in self.reservations.made:
             nobody = Timetable(self.ledger, self.ends)
-            earliest = Earliest(self.ledger, self.fit, self.ends, nobody, lambda request, *_: request)
+            earliest = Earliest(self.world, self.fit, nobody, lambda request, *_: request)
             request = Request(head.demand, [range(part.count) for part in head.demand.parts])
             found = earliest.find(head.gang, request, inf, now)
             assert found is not None
-            assert found.at == max(head.at, now)
+            assert found.start == max(head.at, now)
             assert (self.left_beside(head) == head.spare).all()
         return decisions
 

@@ -19,7 +19,7 @@ from typing import Final
 from muster.core.demand import Request
 from muster.core.placement import Fit
 from muster.core.reservations.calendar import Reservation, Timetable
-from muster.core.reservations.start_search import Earliest, Start
+from muster.core.reservations.start_search import Earliest
 from muster.core.words.gang import GangId
 from muster.core.world import World
 
@@ -36,9 +36,9 @@ class Bookings:
         meet: Callable[[Request, Sequence[Reservation], float], Request],
     ) -> None:
         """`meet`: as for `Earliest`."""
-        self._nodes, self._ends, self._gangs = world.nodes, world.ends, world.gangs
+        self._nodes, self._ends = world.nodes, world.ends
         self._ledger, self._timetable = world.ledger, timetable
-        self._earliest = Earliest(world.ledger, fit, world.ends, timetable, meet)
+        self._earliest = Earliest(world, fit, timetable, meet)
 
     def next_cycle(self) -> None:
         self._earliest.next_cycle()
@@ -57,22 +57,20 @@ class Bookings:
 
         `before`: gangs that lose their reservations if that makes this one earlier.
         """
-        start = self._earliest.find(gang, request, duration, now)
-        if before and (start is None or start.at > now):
+        found = self._earliest.find(gang, request, duration, now)
+        if before and (found is None or found.start > now):
             with self._ledger.trial() as trial:
                 for other in before:
                     self._timetable.drop(other)
                 sooner = self._earliest.find(gang, request, duration, now)
-                if sooner is not None and (start is None or sooner.at < start.at):
-                    start = sooner
+                if sooner is not None and (found is None or sooner.start < found.start):
+                    found = sooner
                     trial.keep()
-        if start is None and drains:
-            start = self._earliest.find(gang, request, duration, now, endless=True)
-        if start is None:
-            return None
-        reservation = self._booked(gang, request, start, duration, now)
-        self._timetable.add(reservation)
-        return reservation
+        if found is None and drains:
+            found = self._earliest.find(gang, request, duration, now, endless=True)
+        if found is not None:
+            self._timetable.add(found)
+        return found
 
     def keep(self, known: Reservation, request: Request, now: float, *, moved: bool) -> None:
         """Keep a reservation of an earlier cycle, in its places or others, or drop it.
@@ -102,11 +100,11 @@ class Bookings:
         self._timetable.drop(each.gang)
         if at >= each.gone:
             return False
-        start = self._earliest.at(each.gang, request._replace(preferred=there), at, each.gone, now)
-        if start is None:
+        again = self._earliest.at(each.gang, request._replace(preferred=there), at, each.gone, now)
+        if again is None:
             return False
-        again = self._booked(each.gang, request, start, each.until - each.at, now)
-        self._timetable.add(replace(again, made=each.made, since=each.since, gone=each.gone))
+        until, made, since = at + (each.until - each.at), each.made, each.since
+        self._timetable.add(replace(again, request=request, until=until, made=made, since=since))
         return True
 
     def _advance(self, known: Reservation, request: Request, now: float) -> None:
@@ -114,31 +112,7 @@ class Bookings:
         duration = known.until - known.at
         with self._ledger.trial() as trial:
             self._timetable.drop(known.gang)
-            start = self._earliest.find(known.gang, request, duration, now)
-            if start is not None and start.at < known.at:
-                again = self._booked(known.gang, request, start, duration, now)
+            again = self._earliest.find(known.gang, request, duration, now)
+            if again is not None and again.start < known.at:
                 self._timetable.add(replace(again, made=known.made, since=known.since))
                 trial.keep()
-
-    def _booked(
-        self, gang: GangId, request: Request, start: Start, duration: float, now: float
-    ) -> Reservation:
-        names, until = self._nodes.names, start.known + duration
-        return Reservation(
-            gang,
-            request,
-            start.at,
-            start.known,
-            until,
-            {place: names[column] for place, column in sorted(start.placed.items())},
-            start.columns,
-            start.use,
-            start.devices,
-            start.shares,
-            start.spare,
-            start.shared,
-            start.basis,
-            now,
-            self._gangs.arrivals,
-            until,
-        )

@@ -10,26 +10,24 @@ them. After `TRIALS` trials the steps grow; the time that is then found is one a
 perhaps not the first.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from heapq import merge
-from itertools import takewhile
+from itertools import chain, pairwise, takewhile
 from math import inf
 from operator import itemgetter
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from muster.core.demand import Demand, Request
 from muster.core.placement import Fit
-from muster.core.reservations.calendar import Amounts, Reservation, Timetable
+from muster.core.reservations.calendar import Reservation, Timetable
 from muster.core.words.amounts import PODS
 from muster.core.words.decisions import Victim
-from muster.core.words.gang import GangId, NodeName, Place
-from muster.core.world.completions import Ends
-from muster.core.world.devices import NO_SHARES, WHOLE, Device
+from muster.core.words.gang import GangId
+from muster.core.world import World
+from muster.core.world.devices import NO_SHARES, WHOLE
 from muster.core.world.gangs import GangState
-from muster.core.world.ledger import Ledger
-from muster.core.world.nodes import Columns
 from muster.names import GPU, GPU_SHARE
 
 #: Instants that are tried one by one before the steps grow.
@@ -37,37 +35,24 @@ TRIALS: Final = 256
 #: Problems that may be solved exactly in a cycle for all searches together; further trials are greedy.
 PROBLEMS: Final = 20
 
-
-class Start(NamedTuple):
-    """When a gang fits at the earliest, where, and which gangs have to end for it."""
-
-    #: infinite: the end of some of them is unknown
-    at: float
-    #: the last of the ends that are known
-    known: float
-    basis: tuple[GangId, ...]
-    placed: Mapping[Place, int]
-    columns: Columns
-    #: as those of a `Reservation`
-    use: Amounts
-    devices: Mapping[tuple[NodeName, int], Sequence[int]]
-    shares: Mapping[Device, int]
-    spare: Amounts
-    shared: dict[Device, int]
+#: A time, and the gang that ends then; None: a reservation is over.
+_Instant = tuple[float, GangState | None]
+#: After the last one.
+_NONE: Final[_Instant] = (inf, None)
 
 
 class Earliest:
     def __init__(
         self,
-        ledger: Ledger,
+        world: World,
         fit: Fit,
-        ends: Ends,
         timetable: Timetable,
         meet: Callable[[Request, Sequence[Reservation], float], Request],
     ) -> None:
-        """`meet`: puts the pods of other reservations on the ledger (`company.py`)."""
-        self._nodes, self._ledger, self._fit = ledger.nodes, ledger, fit
-        self._ends, self._timetable, self._meet = ends, timetable, meet
+        """`meet`: puts the pods of other reservations on the ledger (`affinity_guard.py`)."""
+        self._nodes, self._ledger, self._fit = world.nodes, world.ledger, fit
+        self._gangs, self._ends = world.gangs, world.ends
+        self._timetable, self._meet = timetable, meet
         self._problems = PROBLEMS
 
     def next_cycle(self) -> None:
@@ -75,59 +60,50 @@ class Earliest:
 
     def find(
         self, gang: GangId, request: Request, duration: float, now: float, *, endless: bool = False
-    ) -> Start | None:
-        """When and where this request of a gang fits for `duration`; None: at no known time.
+    ) -> Reservation | None:
+        """The earliest reservation for this request, if it is for `duration`; None: it fits at no known time.
 
         `endless`: gangs whose end is unknown count, too, as if they ended last.
         """
-        short = self._shortage(request.demand)
-        ended: list[GangState] = []
-        i, given, tried, next_trial, known, found = 0, 0, 0, 0, now, None
-        trial = self._ledger.trial()
-        instants = self._instants(gang, now, endless)
-        coming = next(instants, None)
-        while coming is not None:
-            (end, state), coming = coming, next(instants, None)
-            i += 1
-            if end < inf:
-                known = end
-            if state is not None:
-                ended.append(state)
-                if short:
+        short, ended = self._shortage(request.demand), list[GangState]()
+        given = tried = next_trial = 0
+        known, instants = now, chain(self._instants(gang, now, endless), [_NONE])
+        with self._ledger.trial():
+            for i, ((end, state), following) in enumerate(pairwise(instants), 1):
+                known = end if end < inf else known
+                if state is not None:
+                    ended.append(state)
                     for resource in short:
                         short[resource] -= _left_by(state, resource)
-            if coming is not None and (coming[0] == end < inf or i <= next_trial):
-                continue
-            if short:
+                if following is not _NONE and (following[0] == end < inf or i <= next_trial):
+                    continue
                 if any(amount > 0 for amount in short.values()):
                     continue
                 short.clear()
-            self._ends.give(ended[given:])
-            given = len(ended)
-            standing = self._timetable.standing(known, known + duration)
-            found = self._at(request, end, known, standing, ended)
-            if found is not None:
-                break
-            tried += 1
-            next_trial = i + max(0, tried - TRIALS)
-        trial.undo()
-        return found
+                self._ends.give(ended[given:])
+                given = len(ended)
+                standing = self._timetable.standing(known, known + duration)
+                found = self._at(gang, request, known, known + duration, standing, ended, now)
+                if found is not None:
+                    found.start = end
+                    return found
+                tried += 1
+                next_trial = i + max(0, tried - TRIALS)
+        return None
 
-    def at(self, gang: GangId, request: Request, time: float, until: float, now: float) -> Start | None:
-        """Where this request of a gang fits from `time` to `until`; None: it does not.
+    def at(self, gang: GangId, request: Request, time: float, until: float, now: float) -> Reservation | None:
+        """A reservation for this request from `time` to `until`; None: it does not fit then.
 
         A delayed reservation counts as over when it was first to be over: it will delay this one as well.
         """
-        trial = self._ledger.trial()
         ends = self._ends.after(now, but=gang)
         ended = [state for _, state in takewhile(lambda end: end[0] <= time, ends)]
-        self._ends.give(ended)
-        standing = self._timetable.standing(time, until, as_promised=True)
-        found = self._at(request, time, time, standing, ended)
-        trial.undo()
-        return found
+        with self._ledger.trial():
+            self._ends.give(ended)
+            standing = self._timetable.standing(time, until, as_promised=True)
+            return self._at(gang, request, time, until, standing, ended, now)
 
-    def _instants(self, gang: GangId, now: float, endless: bool) -> Iterator[tuple[float, GangState | None]]:
+    def _instants(self, gang: GangId, now: float, endless: bool) -> Iterator[_Instant]:
         """The times at which another gang ends (with that gang) or a reservation is over, in order."""
         ends = self._ends.after(now, but=gang)
         if not endless:
@@ -137,36 +113,51 @@ class Earliest:
 
     def _at(
         self,
+        gang: GangId,
         request: Request,
-        end: float,
-        known: float,
+        at: float,
+        until: float,
         standing: Sequence[Reservation],
         ended: Sequence[GangState],
-    ) -> Start | None:
-        """Where it fits on the ledger as it is at this instant, beside these reservations; None: nowhere."""
-        trial = self._ledger.trial()
-        charged = self._timetable.withhold(standing, known, sharing=request.demand.sharing)
-        beside = self._meet(request, standing, known)._replace(search=request.search and self._problems > 0)
-        self._fit.exclusive_domains.leave([Victim(state.id) for state in ended])
-        with self._fit.exact.lending(self._problems):
-            placed = self._fit.fit(beside)
-            self._problems = self._fit.exact.lent
-        if not placed or not placed.columns:
-            trial.undo()
-            return None
-        self._timetable.return_(charged)
-        columns = np.array(sorted({*placed.columns.values()}), np.intp)
-        together = self._nodes.used.take(columns, axis=1)
-        gpus, taken = self._nodes.devices, self._ledger.devices(trial)
-        shares = self._ledger.shared(trial) if request.demand.sharing else NO_SHARES
-        shared, opened = gpus.shared(columns), gpus.opened(shares)
-        trial.undo()
+        now: float,
+    ) -> Reservation | None:
+        """A reservation beside these, on the ledger as it is at this time; None: the gang does not fit."""
+        with self._ledger.trial() as trial:
+            charged = self._timetable.withhold(standing, at, sharing=request.demand.sharing)
+            beside = self._meet(request, standing, at)._replace(search=request.search and self._problems > 0)
+            self._fit.exclusive_domains.leave([Victim(state.id) for state in ended])
+            with self._fit.exact.lending(self._problems):
+                placed = self._fit.fit(beside)
+                self._problems = self._fit.exact.lent
+            if not placed or not placed.columns:
+                return None
+            self._timetable.return_(charged)
+            columns = np.array(sorted({*placed.columns.values()}), np.intp)
+            together = self._nodes.used.take(columns, axis=1)
+            gpus, devices = self._nodes.devices, self._ledger.devices(trial)
+            shares = self._ledger.shared(trial) if request.demand.sharing else NO_SHARES
+            shared, opened = gpus.shared(columns), gpus.opened(shares)
         use = together - self._nodes.used.take(columns, axis=1)
         for column in opened:
             use[gpus.row, columns.searchsorted(column)] -= 1
-        spare = self._nodes.capacities(columns) - together
-        ids = tuple(state.id for state in ended)
-        return Start(end, known, ids, placed.columns, columns, use, taken, shares, spare, shared)
+        return Reservation(
+            gang,
+            request,
+            start=at,
+            at=at,
+            until=until,
+            nodes={place: self._nodes.names[column] for place, column in sorted(placed.columns.items())},
+            columns=columns,
+            use=use,
+            devices=devices,
+            shares=shares,
+            spare=self._nodes.capacities(columns) - together,
+            shared=shared,
+            basis=tuple(state.id for state in ended),
+            made=now,
+            since=self._gangs.arrivals,
+            gone=until,
+        )
 
     def _shortage(self, demand: Demand) -> dict[str, int]:
         """By resource how much more has to be free, all nodes together, before anything can fit."""
