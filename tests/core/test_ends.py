@@ -12,7 +12,7 @@ from muster.core.reservations import Backfill
 from muster.core.words.decisions import Decision, Evict, Victim
 from muster.core.words.events import PodsEnded
 from muster.core.words.gang import GangId, PodId, PodSet
-from muster.core.world.completions import Ends
+from muster.core.world.completions import Completions
 from muster.core.world.gangs import GangState
 from muster.core.world.trial import Trial
 from tests.core.test_quiet import Story
@@ -48,13 +48,13 @@ def test_what_is_lifted_is_not_given_back_again(some: set[int], whole: bool) -> 
     if whole or pods:
         made.world.pending_evictions.lift_victims([Victim(runs, frozenset() if whole else pods)])
     inner = made.ledger.trial()
-    made.ends.give([state])
+    made.completions.give([state])
     assert not np.any(made.nodes.used)
     assert not any(made.nodes.devices.used(name) for name in made.nodes.names)
     inner.undo()
     inner = made.ledger.trial()
     used = made.nodes.used.copy()
-    made.ends.leave(state, used)
+    made.completions.leave(state, used)
     assert not used.any()
     inner.undo()
     outer.undo()
@@ -101,24 +101,24 @@ class SlowlyLeaving(Story):
 @example(7, Backfill.EASY)
 @example(9, Backfill.CONSERVATIVE)
 def test_gangs_leave_no_more_than_is_charged_while_victims_are_leaving(seed: int, backfill: Backfill) -> None:
-    give = Ends.give
+    give = Completions.give
 
-    def checked(ends: Ends, states: Iterable[GangState]) -> None:
+    def checked(ends: Completions, states: Iterable[GangState]) -> None:
         give(ends, states)
         assert (ends._nodes.used >= 0).all()
 
     story = SlowlyLeaving(seed, Config(explain=False, backfill=backfill, drain_after=9.0))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Ends, "give", checked)
+        patch.setattr(Completions, "give", checked)
         for _ in range(20):
             story.step()
             for core in (story.core, story.watchful, story.telling):
                 trial, used = core.ledger.trial(), core.nodes.used.copy()
-                ending = [state for _, state in core.ends.after(story.now)]
+                ending = [state for _, state in core.completions.after(story.now)]
                 for state in ending:
-                    core.ends.leave(state, used)
+                    core.completions.leave(state, used)
                 assert (used >= 0).all()
                 trial.undo()
                 trial = core.ledger.trial()
-                core.ends.give(ending)
+                core.completions.give(ending)
                 trial.undo()

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from muster.core.reservations.calendar import Timetable
-from muster.core.reservations.start_search import Earliest
+from muster.core.reservations.calendar import Calendar
+from muster.core.reservations.start_search import StartSearch
 from muster.core.words.decisions import Decision
 from muster.core.words.events import LayersChanged, QueueChanged
 from muster.core.words.gang import (
@@ -137,8 +137,8 @@ class Bearable(Cluster):
         decisions, there = super().decide(now), self.core
         for head in self.core.reservations.made:
             request = Demands(there.ledger.presences).anew(head.request)
-            nobody = Timetable(there.ledger, there.ends)
-            earliest = Earliest(there.world, there.fit, nobody, lambda request, *_: request)
+            nobody = Calendar(there.ledger, there.completions)
+            earliest = StartSearch(there.world, there.fit, nobody, lambda request, *_: request)
             found = earliest.find(head.gang, request, inf, now)
             assert found is not None
             assert found.start <= max(head.at, now)

@@ -16,7 +16,7 @@ from muster.core.placement import greedy as placement
 from muster.core.placement.exact import Exact
 from muster.core.placement.slots import Slots
 from muster.core.reservations import Backfill
-from muster.core.reservations.calendar import Timetable
+from muster.core.reservations.calendar import Calendar
 from muster.core.words.gang import Gang, GangId, NodeName, PodSet, Shape
 from muster.core.world.ledger import Ledger
 from tests.core.test_backfill import Cluster, reserves
@@ -90,10 +90,10 @@ class Line(Cluster):
         for at in sorted({each.at for each in self.core.reservations.made}):
             for on in self.gpus:
                 self.check(on, at)
-        timetable = self.core.reservations._timetable
-        kept = spared(timetable)
-        timetable.reckon(now)
-        assert spared(timetable) == kept
+        calendar = self.core.reservations._calendar
+        kept = spared(calendar)
+        calendar.recompute(now)
+        assert spared(calendar) == kept
 
     def check(self, name: NodeName, at: float) -> None:
         """Who is there at this time has room there."""
@@ -113,8 +113,8 @@ class Line(Cluster):
         assert packs([*fixed.values()], sorted(shares, reverse=True), self.gpus[name] - whole)
 
 
-def spared(timetable: Timetable) -> dict[GangId, tuple[object, object]]:
-    return {each.gang: (timetable._spare(each).tolist(), each.shared) for each in timetable}
+def spared(calendar: Calendar) -> dict[GangId, tuple[object, object]]:
+    return {each.gang: (calendar._spare(each).tolist(), each.shared) for each in calendar}
 
 
 def packs(used: list[int], shares: list[int], devices: int) -> bool:

@@ -430,8 +430,8 @@ FAULTS: Final = (
         "whoever spoils a reserved gang's company passes",
         "waiting bound",
         "core/reservations/__init__.py",
-        "            if each.at < until:\n                request = self._company.knowing",
-        "            if False:\n                request = self._company.knowing",
+        "            if each.at < until:\n                request = self._guard.beside_passer",
+        "            if False:\n                request = self._guard.beside_passer",
         ("tests/core/test_passing_company.py",),
     ),
     Fault(
@@ -454,8 +454,8 @@ FAULTS: Final = (
         "a promise is kept in places that its company has spoiled",
         "waiting bound",
         "core/reservations/reservations.py",
-        "        self._timetable.add(replace(again, made=each.made",
-        "        self._timetable.add(replace(each, made=each.made",
+        "        self._calendar.add(replace(again, request=request",
+        "        self._calendar.add(replace(each, request=request",
         ("tests/core/test_promises.py",),
     ),
     Fault(

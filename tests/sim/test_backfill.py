@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from muster.core.cycle import Config, Scheduler
 from muster.core.demand import Request
 from muster.core.reservations import Backfill
-from muster.core.reservations.calendar import Reservation, Timetable
-from muster.core.reservations.start_search import Earliest
+from muster.core.reservations.calendar import Calendar, Reservation
+from muster.core.reservations.start_search import StartSearch
 from muster.core.words.decisions import Decision, Reserve
 from muster.core.words.gang import GangId
 from muster.core.world.nodes import Longs
@@ -136,8 +136,8 @@ class SearchedAgain(Scheduler):
     def decide(self, now: float) -> list[Decision]:
         decisions = super().decide(now)
         for head in self.reservations.made:
-            nobody = Timetable(self.ledger, self.ends)
-            earliest = Earliest(self.world, self.fit, nobody, lambda request, *_: request)
+            nobody = Calendar(self.ledger, self.completions)
+            earliest = StartSearch(self.world, self.fit, nobody, lambda request, *_: request)
             request = Request(head.demand, [range(part.count) for part in head.demand.parts])
             found = earliest.find(head.gang, request, inf, now)
             assert found is not None
@@ -148,7 +148,7 @@ class SearchedAgain(Scheduler):
     def left_beside(self, head: Reservation) -> Longs:
         """By resource and node of the head's: what is left once it has begun, counted from nothing."""
         tried = self.ledger.trial()
-        self.ends.give(state for end, state in self.ends.after(-inf) if end <= head.at)
+        self.completions.give(state for end, state in self.completions.after(-inf) if end <= head.at)
         left: Longs = self.nodes.capacities(head.columns) - self.nodes.used[:, head.columns] - head.use
         tried.undo()
         return left

@@ -51,7 +51,7 @@ def starts(
                 case Evict():
                     _leave(core, decision, now)
         core.settle()
-        now, ending = next(groupby(core.ends.after(now), key=itemgetter(0)), (inf, ()))
+        now, ending = next(groupby(core.completions.after(now), key=itemgetter(0)), (inf, ()))
         if now == inf or not left:
             break
         for gang in [state.id for _, state in ending]:

@@ -60,14 +60,14 @@ class Scheduler:
         self.world = world
         self.nodes, self.ledger, self.eligibility = world.nodes, world.ledger, world.eligibility
         self.slots, self.topology, self.fit = fit.slots, world.topology, fit
-        self.gangs, self.pods, self.ends = world.gangs, world.pods, world.ends
+        self.gangs, self.pods, self.completions = world.gangs, world.pods, world.completions
         self.queues, self.quotas = world.queues, world.quotas
         # What a cycle asks about that state
         self.preemption = Preemption(world, fit)
         self.reservations = Reservations(backfill, config.depth, config.drain_after, world, fit)
         self._infeasible = InfeasibleDemands(world, fit)
         self._admission = Admission(self.queues, self.quotas, world.demands)
-        self._pending = PendingQueues(self.queues, self.ends.duration if backfill.reserves else None)
+        self._pending = PendingQueues(self.queues, self.completions.duration if backfill.reserves else None)
         self._incremental = IncrementalCycle(
             world, self._pending, self._infeasible, self.preemption, self.reservations
         )
@@ -204,4 +204,6 @@ class Scheduler:
     def _in_order(self, attempts: Attempts) -> Iterable[Attempt]:
         if not self.config.shortest_first:
             return attempts
-        return shortest_first(attempts, self.reservations, self.queues, self._admission, self.ends.duration)
+        return shortest_first(
+            attempts, self.reservations, self.queues, self._admission, self.completions.duration
+        )

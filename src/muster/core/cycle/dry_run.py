@@ -194,7 +194,7 @@ class DryRun:
     def _next_ends(self, *, but: GangId | None) -> tuple[float, list[GangState]]:
         """Return the next time at which gangs end, and all gangs that end then, except `but`."""
         first, ending = inf, list[GangState]()
-        for end, state in self._world.ends.after(self._accounting.now, but=but):
+        for end, state in self._world.completions.after(self._accounting.now, but=but):
             if ending and end > first:
                 break
             first = end
@@ -235,7 +235,7 @@ class DryRun:
 
     def _end(self, state: GangState) -> None:
         self._save(state)
-        self._world.ends.give([state])
+        self._world.completions.give([state])
         self._world.quotas.give(state)
         state.gang = state.back_off = None
         for what in (state.pods, state.filled, state.leaving, state.holds, state.planned, state.avoided):

@@ -2,8 +2,8 @@
 
 If the scheduler simply started whatever fits, small gangs would delay a large one without end. A
 *reservation* prevents that: a gang that does not fit gets a set of places and a time, the first at which it
-fits without the gangs that will have ended by then (`earliest.py`). A later gang starts if it fits now and
-ends by that time, or if it fits *beside* the reservation (`timetable.py`). The reserved gang can therefore
+fits without the gangs that will have ended by then (`start_search.py`). A later gang starts if it fits now
+and ends by that time, or if it fits *beside* the reservation (`calendar.py`). The reserved gang can therefore
 start by its time, whatever has been started meanwhile.
 
 - `strict`: no gang passes the first that waits.
@@ -20,7 +20,7 @@ seconds the scheduler *drains* for it: it sets aside the places that the longest
 keeps free what is free there already.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from enum import Enum
 from itertools import takewhile
 from math import inf
@@ -29,9 +29,9 @@ import numpy as np
 
 from muster.core.demand import Demand, Request
 from muster.core.placement import Fit, Infeasible, Placed
-from muster.core.reservations.affinity_guard import Company
-from muster.core.reservations.calendar import Reservation, Saved, Timetable, WouldDelay, held
-from muster.core.reservations.reservations import Bookings
+from muster.core.reservations.affinity_guard import AffinityGuard
+from muster.core.reservations.calendar import Calendar, Reservation, WouldDelay, held
+from muster.core.reservations.reservations import ReservationKeeper
 from muster.core.words.decisions import Explanation, Reserve
 from muster.core.words.gang import GangId
 from muster.core.world import World
@@ -78,10 +78,10 @@ class Reservations:
             world.queues,
             world.log,
         )
-        self._fit, self._ends, self._demands = fit, world.ends, world.demands
-        self._timetable = Timetable(world.ledger, world.ends)
-        self._company = Company(world, fit)
-        self._bookings = Bookings(world, fit, self._timetable, self._company.meet)
+        self._fit, self._completions, self._demands = fit, world.completions, world.demands
+        self._calendar = Calendar(world.ledger, world.completions)
+        self._guard = AffinityGuard(world, fit)
+        self._keeper = ReservationKeeper(world, fit, self._calendar, self._guard.beside_reserved)
         #: of the gangs that have to wait in this cycle, in their order
         self.made: list[Reservation] = []
         #: the reason of all other gangs, if no gang may start any more in this cycle
@@ -91,7 +91,7 @@ class Reservations:
         self._as_of = (-1, -1, -1)
         self._unchanged: bool | None = None
         self._now = 0.0
-        self._told: dict[GangId, Reserve] = {}
+        self._announced: dict[GangId, Reserve] = {}
         #: in this cycle: wants (and whether their gang has begun) that would delay a reservation if they
         #: lasted longer than the given time
         self._held: dict[tuple[Demand, bool], tuple[float, Reservation]] = {}
@@ -107,20 +107,20 @@ class Reservations:
         """Begin a cycle. `unchanged`: nothing has changed since the last one; None: find that out."""
         self._now, self._unchanged = now, unchanged
         if self._keeps:
-            overdue = any(each.at < now for each in self._timetable)
-            stale = len(self._timetable) and (overdue or not self._is_as_it_was)
-            self._moved = self._timetable.reckon(now) if stale else set()
-            self._lost = {gang for gang in self._moved if self._timetable.of(gang) is None}
+            overdue = any(each.at < now for each in self._calendar)
+            stale = len(self._calendar) and (overdue or not self._is_as_it_was)
+            self._moved = self._calendar.recompute(now) if stale else set()
+            self._lost = {gang for gang in self._moved if self._calendar.of(gang) is None}
             if self._rules != self._queues.rules_version:  # the order is another one now
-                for each in self._timetable:
+                for each in self._calendar:
                     each.since = -1
             self._rules = self._queues.rules_version
         else:
             self._kept = self.made[0] if self.made and unchanged is not False else None
-            self._timetable.clear()
+            self._calendar.clear()
         self.made = []
         if unchanged is None:  # else it is a dry run
-            self._bookings.next_cycle()
+            self._keeper.next_cycle()
         self.closed = None
         self._held.clear()
         self._never.clear()
@@ -140,7 +140,7 @@ class Reservations:
         """Begin a cycle with the reservations of the last one, which hold up the same gangs."""
         self._now, self._unchanged, self._kept = now, None, None
         self._held.clear()
-        self._bookings.next_cycle()
+        self._keeper.next_cycle()
 
     def save(self) -> None:
         """Let the trial that has begun restore what this cycle has found, if it is undone."""
@@ -153,26 +153,30 @@ class Reservations:
         """End the cycle. Returns the reservations that differ from what was announced last."""
         self._as_of = self._state
         if not self.made:
-            self._timetable.clear()
-            self._told.clear()
-            self._ends.forget_left()
+            self._calendar.clear()
+            self._announced.clear()
+            self._completions.forget_usage()
             return []
         if self._keeps:
             made = {each.gang for each in self.made}
-            for gang in [each.gang for each in self._timetable if each.gang not in made]:
-                self._timetable.drop(gang)  # it no longer waits, or not for capacity
-        before, self._told = self._told, {}
+            for gang in [each.gang for each in self._calendar if each.gang not in made]:
+                self._calendar.drop(gang)  # it no longer waits, or not for capacity
+        before, self._announced = self._announced, {}
         fresh = []
         for each in self.made:
-            told = before.get(each.gang)
+            announced = before.get(each.gang)
             # An overdue reservation begins any moment, now as before.
-            as_it_was = told is not None and (
-                told.start == each.start or max(told.start, each.at) <= self._now
+            as_it_was = announced is not None and (
+                announced.start == each.start or max(announced.start, each.at) <= self._now
             )
-            if told is None or not as_it_was or (told.nodes is not each.nodes and told.nodes != each.nodes):
-                told = Reserve(each.gang, each.nodes, each.start)
-                fresh.append(told)
-            self._told[each.gang] = told
+            if (
+                announced is None
+                or not as_it_was
+                or (announced.nodes is not each.nodes and announced.nodes != each.nodes)
+            ):
+                announced = Reserve(each.gang, each.nodes, each.start)
+                fresh.append(announced)
+            self._announced[each.gang] = announced
         return fresh
 
     def wanted(self, demand: Demand) -> bool:
@@ -195,18 +199,13 @@ class Reservations:
         """Why this gang need not be tried: it is known to delay a reservation. None: try it."""
         if self.closed is not None:
             return self.closed
-        if (
-            not self.made
-            or self.wanted(demand)
-            or not state.plain
-            or self._timetable.of(state.id) is not None
-        ):
+        if not self.made or self.wanted(demand) or not state.plain or self._calendar.of(state.id) is not None:
             return None  # it is tried, and has a reservation of its own if it does not start
         until = self._until(state)
         known, reservation = self._held.get((demand, state.begun), (inf, None))
         if reservation is None or until <= known:
             reservation = self._blocker(state, demand, until)
-            if reservation is not None and len(self._timetable) == 1:  # no other one can end meanwhile
+            if reservation is not None and len(self._calendar) == 1:  # no other one can end meanwhile
                 self._held[demand, state.begun] = reservation.at, reservation
         return None if reservation is None else reservation.refusal
 
@@ -228,7 +227,7 @@ class Reservations:
         if placed or isinstance(placed, Infeasible):
             return placed
         beside = self._try(state, request, lambda request: self._beside(state, request))
-        if isinstance(beside, WouldDelay) and self._company.matters(beside.reservation, request):
+        if isinstance(beside, WouldDelay) and self._guard.concerns(beside.reservation, request):
             off = request.keeping_off(beside.reservation.columns)
             beside = self._try(state, off, lambda request: self._beside(state, request))
         if beside:
@@ -237,37 +236,37 @@ class Reservations:
             return kept
         if (overruled := self._overrule(state, request)) is not None:
             return overruled
-        minded = any(self._company.matters(each, request) for each in self._timetable)
-        if self._timetable.of(state.id) is None and not minded:
-            last = max(each.at for each in self._timetable if each.at < until)
+        minded = any(self._guard.concerns(each, request) for each in self._calendar)
+        if self._calendar.of(state.id) is None and not minded:
+            last = max(each.at for each in self._calendar if each.at < until)
             self._held[request.demand, state.begun] = last, placed.reservation
         return placed
 
     def of(self, gang: GangId) -> Reservation | None:
-        return self._timetable.of(gang)
+        return self._calendar.of(gang)
 
     def due(self, gang: GangId) -> bool:
         """Whether its reservation has begun: it fits there, even if it was tried elsewhere in vain."""
-        own = self._timetable.of(gang)
+        own = self._calendar.of(gang)
         return own is not None and own.at <= self._now
 
     @property
     def due_at(self) -> float:
         """The next time of a reservation that is kept from cycle to cycle; infinite: there is none."""
-        kept = self._timetable if self._keeps else ()
+        kept = self._calendar if self._keeps else ()
         return min((each.at for each in kept if each.at > self._now), default=inf)
 
     def basis(self, reservation: Reservation) -> tuple[GangId, ...]:
         """The gangs that have to end for it."""
         if reservation.basis is None:
-            ends = self._ends.after(self._now, but=reservation.gang)
+            ends = self._completions.after(self._now, but=reservation.gang)
             by_then = takewhile(lambda end: end[0] <= reservation.at, ends)
             reservation.basis = tuple(state.id for _, state in by_then)
         return reservation.basis
 
     def _in_the_way(self, state: GangState, until: float) -> Reservation | None:
         """Some reservation that begins while this gang would still run."""
-        for each in self._timetable:
+        for each in self._calendar:
             if each.at < until and each.gang != state.id:
                 return each
         return None
@@ -283,11 +282,11 @@ class Reservations:
         vector = self._fit.slots.room(part.shape)
         if part.need > vector.total:
             return None
-        own = self._timetable.of(state.id)
+        own = self._calendar.of(state.id)
         for each in before:
             if own is not None and own.at <= each.at < own.until:
                 continue  # the gang itself is charged there
-            if self._timetable.beside(each, vector) < part.need:
+            if self._calendar.beside(each, vector) < part.need:
                 return each
         return None
 
@@ -296,19 +295,17 @@ class Reservations:
         placed = self._fit.fit(request)
         if placed:
             self._unchanged = None
-            self._timetable.drop(state.id)
+            self._calendar.drop(state.id)
             return placed
         return self._in_its_places(state, request) or placed
 
     def _try(
         self, state: GangState, request: Request, fit: Callable[[Request], _Answer]
     ) -> _Answer | WouldDelay:
-        own = self._timetable.of(state.id)
-        minding = [
-            each for each in self._timetable if each is not own and self._company.matters(each, request)
-        ]
+        own = self._calendar.of(state.id)
+        guarded = [each for each in self._calendar if each is not own and self._guard.concerns(each, request)]
         with self._ledger.trial() as trial:
-            self._timetable.drop(state.id)  # its own reservation does not block it
+            self._calendar.drop(state.id)  # its own reservation does not block it
             before = self._nodes.used.copy()
             placed = fit(request)
             if not placed:
@@ -316,38 +313,38 @@ class Reservations:
             until = self._until(state)
             shares = self._ledger.shared(trial) if request.demand.sharing else NO_SHARES
             columns = np.flatnonzero((self._nodes.used[: len(before)] > before).any(axis=0))
-            delayed = self._timetable.start_unless(before, shares, until)
-            if delayed is None and minding:
-                delayed = self._spoiled(minding, request, columns, until)
+            delayed = self._calendar.start_unless(before, shares, until)
+            if delayed is None and guarded:
+                delayed = self._spoiled(guarded, request, columns, until)
             if delayed is not None:
                 return WouldDelay(delayed)
             trial.keep()
-        if minding:
-            self.made = [self._timetable.of(each.gang) or each for each in self.made]
+        if guarded:
+            self.made = [self._calendar.of(each.gang) or each for each in self.made]
         return placed
 
     def _spoiled(
-        self, minding: Iterable[Reservation], passer: Request, columns: Columns, until: float
+        self, guarded: Iterable[Reservation], passer: Request, columns: Columns, until: float
     ) -> Reservation | None:
         """The first reservation that the passing gang, placed on these columns until then, makes impossible.
 
         A reservation that finds other places for the same time has those from now on.
         """
-        for each in minding:
+        for each in guarded:
             if each.at < until:
-                request = self._company.knowing(each.request, passer, columns)
-                if not self._bookings.confirm(each, request, self._now):
+                request = self._guard.beside_passer(each.request, passer, columns)
+                if not self._keeper.confirm(each, request, self._now):
                     return each
         return None
 
     def _beside(self, state: GangState, request: Request) -> _Answer:
         """Place it on what reservations leave."""
         trial = self._ledger.trial()
-        standing = self._timetable.standing(self._now, self._until(state))
-        charged = self._timetable.withhold(standing, self._now, sharing=request.demand.sharing)
+        standing = self._calendar.standing(self._now, self._until(state))
+        charged = self._calendar.withhold(standing, self._now, sharing=request.demand.sharing)
         placed = self._fit.fit(request)
         if placed:
-            self._timetable.return_(charged)
+            self._calendar.give_back(charged)
             trial.keep()
         else:
             trial.undo()
@@ -355,7 +352,7 @@ class Reservations:
 
     def _in_its_places(self, state: GangState, request: Request) -> Placed | None:
         """Place it where its reservation, which begins now, says: all others were made with that charged."""
-        own, column = self._timetable.of(state.id), self._nodes.column
+        own, column = self._calendar.of(state.id), self._nodes.column
         if own is None or own.at > self._now or not own.demand.equal_but_for_anti_affinity(request.demand):
             return None
         there = {place: column[node] for place, node in own.nodes.items() if node in column}
@@ -366,8 +363,8 @@ class Reservations:
             trial.undo()
             return None
         trial.keep()
-        self._timetable.drop(state.id)
-        self._timetable.start(own.columns, own.use, own.shares, self._until(state))
+        self._calendar.drop(state.id)
+        self._calendar.start(own.columns, own.use, own.shares, self._until(state))
         return placed
 
     def _over(self, own: Reservation, trial: Trial) -> bool:
@@ -384,7 +381,7 @@ class Reservations:
             return None
         with self._ledger.trial() as trial:
             for gang in later:
-                self._timetable.drop(gang)
+                self._calendar.drop(gang)
             placed = self._try(state, request, self._fit.fit)
             if isinstance(placed, WouldDelay):
                 placed = self._try(state, request, lambda request: self._beside(state, request))
@@ -398,12 +395,12 @@ class Reservations:
 
         These reservations were made before the gang arrived. If it has lost its own, all of them give way.
         """
-        if self._timetable.of(state.id) is not None or len(self._timetable) == len(self.made):
+        if self._calendar.of(state.id) is not None or len(self._calendar) == len(self.made):
             return []
         made, lost = {each.gang for each in self.made}, state.id in self._lost
         return [
             each.gang
-            for each in self._timetable
+            for each in self._calendar
             if each.gang not in made and (lost or each.since < state.arrived)
         ]
 
@@ -415,20 +412,20 @@ class Reservations:
             and (kept.gang, kept.demand) == (state.id, request.demand)
             and self._holds(kept, self._now, unchanged=self._is_as_it_was)
         ):
-            self._timetable.put_back(kept)
+            self._calendar.put_back(kept)
             return kept
-        known = self._timetable.of(state.id)
+        known = self._calendar.of(state.id)
         if known is not None:
-            self._bookings.keep(known, request, self._now, moved=state.id in self._moved)
-        return self._timetable.of(state.id)
+            self._keeper.keep(known, request, self._now, moved=state.id in self._moved)
+        return self._calendar.of(state.id)
 
     def _book(self, state: GangState, request: Request) -> Reservation | None:
         """A new reservation, ahead of those of gangs that give way; None: it fits at no known time."""
         gang = state.gang
         assert gang is not None
         drains = self._now - gang.submitted >= self._drain_after
-        duration = self._ends.duration(gang) if self._keeps else inf
-        return self._bookings.make(
+        duration = self._completions.duration(gang) if self._keeps else inf
+        return self._keeper.make(
             state.id, request, duration, self._now, before=self._later(state), drains=drains
         )
 
@@ -439,7 +436,7 @@ class Reservations:
         if self._as_of[0] != self._nodes.capacity_revision or self._fit.bars(kept.demand):
             return False
         kept.basis = None
-        return self._timetable.stands(kept, now)
+        return self._calendar.stands(kept, now)
 
     @property
     def _is_as_it_was(self) -> bool:
@@ -450,13 +447,13 @@ class Reservations:
     @property
     def _state(self) -> tuple[int, int, int]:
         """As long as this is the same, so are amounts and ends."""
-        return self._nodes.capacity_revision, self._nodes.revision, self._ends.moved
+        return self._nodes.capacity_revision, self._nodes.revision, self._completions.moved
 
     def _until(self, state: GangState) -> float:
         """When this gang has gone if it starts now; for a gang that has started before, its further pods."""
         if state.gang is None:
             return inf
-        duration = self._ends.duration(state.gang)
+        duration = self._completions.duration(state.gang)
         start = state.bound if state.bound is not None else state.assigned
         if start is None or start + duration <= self._now:
             return self._now + duration

@@ -5,7 +5,8 @@ the reserved gang's spread may become uneven, or a domain that one of them needs
 other. No amount says which places that costs. So it is tried: the reserved gang is placed on the ledger as
 it will be at its time, with the passing gang there. The gang may pass if the reserved gang fits, wherever.
 
-Reservations respect each other from the start: each is found beside the pods of those before it (`meet`).
+Reservations respect each other from the start: each is found beside the pods of those before it
+(`beside_reserved`).
 
 A trial costs a placement. It is made only where pods can affect each other: if the reserved gang has such
 constraints, or the passing gang keeps others off.
@@ -26,17 +27,17 @@ from muster.core.world.footprints import selects
 from muster.core.world.nodes import Columns
 
 
-class Company:
+class AffinityGuard:
     def __init__(self, world: World, fit: Fit) -> None:
         self._ledger, self._fit, self._demands = world.ledger, fit, world.demands
 
-    def matters(self, each: Reservation, request: Request) -> bool:
+    def concerns(self, each: Reservation, request: Request) -> bool:
         """Whether pods placed by this request may keep the reserved gang off nodes that have capacity."""
         if each.start == inf:  # it has no time that it could miss
             return False
         return each.demand.constrained or _alone(each.demand) or _alone(request.demand) or _keeps_off(request)
 
-    def knowing(self, request: Request, passer: Request, columns: Columns) -> Request:
+    def beside_passer(self, request: Request, passer: Request, columns: Columns) -> Request:
         """This request once the passing gang's pods are on these columns."""
         if _keeps_off(passer):  # so far the request does not know that the passing gang keeps it off
             request = self._demands.anew(request)
@@ -44,7 +45,7 @@ class Company:
             request = request.keeping_off(self._fit.exclusive_domains.domains(passer.demand, columns))
         return request
 
-    def meet(self, request: Request, standing: Iterable[Reservation], start: float) -> Request:
+    def beside_reserved(self, request: Request, standing: Iterable[Reservation], start: float) -> Request:
         """Put the pods of these reservations on the ledger, for a request that begins at `start`.
 
         Returns the request as it is beside them: kept off the nodes that their anti-affinity excludes, and

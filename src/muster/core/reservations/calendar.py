@@ -1,4 +1,4 @@
-"""The timetable: which places are reserved from when, and what that leaves to others until then.
+"""The calendar: which places are reserved from when, and what that leaves to others until then.
 
 A reservation names a gang, its places and the time from which it has them. What matters to other gangs is
 what its nodes can *spare* at that time: their capacity, less what then still runs there, what other
@@ -8,7 +8,7 @@ does not matter to the reservation. Use on a node rises only when a reservation 
 are checked.
 
 The spare amount has a value per row of the ledger and column, below zero where too much is in use. It follows
-from the ledger and from the ends of running gangs (`reckon`, `stands`). It says nothing about constraints
+from the ledger and from the ends of running gangs (`recompute`, `stands`). It says nothing about constraints
 between pods: those are checked where places are chosen.
 
 For shared GPUs, sums per node do not suffice: two shares of 550 leave 450 twice, and no room for a third. A
@@ -36,7 +36,7 @@ from muster.core.demand import Demand, Request
 from muster.core.placement.order import Vector
 from muster.core.words.decisions import Explanation
 from muster.core.words.gang import Code, GangId, NodeName, Place, Shape
-from muster.core.world.completions import Ends
+from muster.core.world.completions import Completions
 from muster.core.world.devices import WHOLE, Device
 from muster.core.world.ledger import Ledger, Share
 from muster.core.world.nodes import Columns
@@ -97,7 +97,7 @@ class Reservation:
         gone = self.gone if at < self.gone else until
         return replace(self, start=start, at=at, until=until, gone=gone, basis=None, beside={}, _refusal=None)
 
-    def can_spare(self, spare: Amounts, shared: dict[Device, int]) -> None:
+    def set_spare(self, spare: Amounts, shared: dict[Device, int]) -> None:
         """Set what it can spare from now on."""
         self.spare, self.shared = spare, shared
         self.beside.clear()
@@ -130,9 +130,9 @@ class Instant(NamedTuple):
     shared: dict[Device, int]
 
 
-class Timetable:
-    def __init__(self, ledger: Ledger, ends: Ends) -> None:
-        self._nodes, self._ledger, self._log, self._ends = ledger.nodes, ledger, ledger.log, ends
+class Calendar:
+    def __init__(self, ledger: Ledger, ends: Completions) -> None:
+        self._nodes, self._ledger, self._log, self._completions = ledger.nodes, ledger, ledger.log, ends
         self._reservations: dict[GangId, Reservation] = {}
         #: the layout of `Nodes` when all was last computed
         self._layout = -1
@@ -150,7 +150,7 @@ class Timetable:
         self._set({})
 
     def put_back(self, reservation: Reservation) -> None:
-        """Put a reservation back, unchanged, into an empty timetable."""
+        """Put a reservation back, unchanged, into an empty calendar."""
         self._set({reservation.gang: reservation})
 
     def _set(self, reservations: dict[GangId, Reservation]) -> None:
@@ -158,14 +158,14 @@ class Timetable:
         self._reservations = reservations
 
     def _set_spare(self, each: Reservation, spare: Amounts, shared: dict[Device, int]) -> None:
-        self._log.push(each.can_spare, each.spare, each.shared)
-        each.can_spare(spare, shared)
+        self._log.push(each.set_spare, each.spare, each.shared)
+        each.set_spare(spare, shared)
 
     def add(self, new: Reservation) -> None:
         """Add a reservation; what it and the others here use is taken off what each can spare.
 
         A delayed reservation counts as over when it was first to be over: the ones after it are delayed in
-        turn (`reckon`).
+        turn (`recompute`).
         """
         for other in self:
             if other.at <= new.at < other.gone:
@@ -272,7 +272,7 @@ class Timetable:
             charged += self._shut(instants)
         return charged
 
-    def return_(self, charged: Iterable[Withheld]) -> None:
+    def give_back(self, charged: Iterable[Withheld]) -> None:
         """Undo `withhold`."""
         for each in charged:
             if isinstance(each, Share):
@@ -328,7 +328,7 @@ class Timetable:
                         self._ledger.keep(share)
                         yield share
 
-    def reckon(self, now: float) -> set[GangId]:
+    def recompute(self, now: float) -> set[GangId]:
         """Compute again what all can spare, and which reservations still hold.
 
         If a gang still runs that was to have ended, the reservation that begins is delayed until it has, and
@@ -339,19 +339,19 @@ class Timetable:
         relaid, self._layout = self._layout != self._nodes.layout, self._nodes.layout
         self._set({**self._reservations})
         for each in list(self):
-            self._log.push(each.can_spare, each.spare, each.shared)
+            self._log.push(each.set_spare, each.spare, each.shared)
             if relaid:  # what its request says of columns is set again when the gang is tried
                 each.request = Request(each.demand, each.request.vacant, presences=each.request.presences)
             if not self._is_there(each):
                 del self._reservations[each.gang]
-        trial, ends, gone = self._ledger.trial(), [*self._ends.after(now)], 0
+        trial, ends, gone = self._ledger.trial(), [*self._completions.after(now)], 0
         then, there = self._nodes.used.copy(), list[Reservation]()
         coming = [(max(each.at, now), number, each) for number, each in enumerate(self)]
         heapify(coming)
         while coming:
             at, beginning = coming[0][0], list[Reservation]()
             while gone < len(ends) and ends[gone][0] <= at:
-                self._ends.leave(ends[gone][1], then)
+                self._completions.leave(ends[gone][1], then)
                 gone += 1
             for over in [other for other in there if other.until <= at]:
                 there.remove(over)
@@ -384,7 +384,7 @@ class Timetable:
     def _spare_of(self, each: Reservation, then: Amounts, there: Iterable[Reservation]) -> None:
         """Set what it can spare when this is in use and these reservations have begun."""
         spare = self._nodes.capacities(each.columns) - then.take(each.columns, axis=1)
-        each.can_spare(spare, self._nodes.devices.shared(each.columns))
+        each.set_spare(spare, self._nodes.devices.shared(each.columns))
         for other in there:
             if other.shares:
                 self._subtract_shares(Instant(each.columns, spare, each.shared), other.shares)
@@ -397,7 +397,10 @@ class Timetable:
         nodes, demand = self._nodes, each.demand
         if not demand.fits_by_slots or each.start == inf or each.at <= now:
             return False
-        row_amounts, left = nodes.row_amounts(demand.parts[0].shape.requests), self._ends.left_by(each.at)
+        row_amounts, left = (
+            nodes.row_amounts(demand.parts[0].shape.requests),
+            self._completions.usage_ending_by(each.at),
+        )
         if left is None or nodes.share(row_amounts):
             return False
         for row, amount in reversed(row_amounts):  # pods, which are seldom short, come last

@@ -21,7 +21,7 @@ import numpy as np
 
 from muster.core.demand import Demand, Request
 from muster.core.placement import Fit
-from muster.core.reservations.calendar import Reservation, Timetable
+from muster.core.reservations.calendar import Calendar, Reservation
 from muster.core.words.amounts import PODS
 from muster.core.words.decisions import Victim
 from muster.core.words.gang import GangId
@@ -41,18 +41,18 @@ _Instant = tuple[float, GangState | None]
 _NONE: Final[_Instant] = (inf, None)
 
 
-class Earliest:
+class StartSearch:
     def __init__(
         self,
         world: World,
         fit: Fit,
-        timetable: Timetable,
-        meet: Callable[[Request, Sequence[Reservation], float], Request],
+        calendar: Calendar,
+        beside_reserved: Callable[[Request, Sequence[Reservation], float], Request],
     ) -> None:
-        """`meet`: puts the pods of other reservations on the ledger (`affinity_guard.py`)."""
+        """`beside_reserved`: puts the pods of other reservations on the ledger (`affinity_guard.py`)."""
         self._nodes, self._ledger, self._fit = world.nodes, world.ledger, fit
-        self._gangs, self._ends = world.gangs, world.ends
-        self._timetable, self._meet = timetable, meet
+        self._gangs, self._completions = world.gangs, world.completions
+        self._calendar, self._beside_reserved = calendar, beside_reserved
         self._problems = PROBLEMS
 
     def next_cycle(self) -> None:
@@ -80,9 +80,9 @@ class Earliest:
                 if any(amount > 0 for amount in short.values()):
                     continue
                 short.clear()
-                self._ends.give(ended[given:])
+                self._completions.give(ended[given:])
                 given = len(ended)
-                standing = self._timetable.standing(known, known + duration)
+                standing = self._calendar.standing(known, known + duration)
                 found = self._at(gang, request, known, known + duration, standing, ended, now)
                 if found is not None:
                     found.start = end
@@ -96,19 +96,19 @@ class Earliest:
 
         A delayed reservation counts as over when it was first to be over: it will delay this one as well.
         """
-        ends = self._ends.after(now, but=gang)
+        ends = self._completions.after(now, but=gang)
         ended = [state for _, state in takewhile(lambda end: end[0] <= time, ends)]
         with self._ledger.trial():
-            self._ends.give(ended)
-            standing = self._timetable.standing(time, until, as_promised=True)
+            self._completions.give(ended)
+            standing = self._calendar.standing(time, until, as_promised=True)
             return self._at(gang, request, time, until, standing, ended, now)
 
     def _instants(self, gang: GangId, now: float, endless: bool) -> Iterator[_Instant]:
         """The times at which another gang ends (with that gang) or a reservation is over, in order."""
-        ends = self._ends.after(now, but=gang)
+        ends = self._completions.after(now, but=gang)
         if not endless:
             ends = takewhile(lambda instant: instant[0] < inf, ends)
-        over = sorted(each.until for each in self._timetable if now < each.until < inf)
+        over = sorted(each.until for each in self._calendar if now < each.until < inf)
         return merge(ends, ((until, None) for until in over), key=itemgetter(0)) if over else ends
 
     def _at(
@@ -123,15 +123,17 @@ class Earliest:
     ) -> Reservation | None:
         """A reservation beside these, on the ledger as it is at this time; None: the gang does not fit."""
         with self._ledger.trial() as trial:
-            charged = self._timetable.withhold(standing, at, sharing=request.demand.sharing)
-            beside = self._meet(request, standing, at)._replace(search=request.search and self._problems > 0)
+            charged = self._calendar.withhold(standing, at, sharing=request.demand.sharing)
+            beside = self._beside_reserved(request, standing, at)._replace(
+                search=request.search and self._problems > 0
+            )
             self._fit.exclusive_domains.leave([Victim(state.id) for state in ended])
             with self._fit.exact.lending(self._problems):
                 placed = self._fit.fit(beside)
                 self._problems = self._fit.exact.lent
             if not placed or not placed.columns:
                 return None
-            self._timetable.return_(charged)
+            self._calendar.give_back(charged)
             columns = np.array(sorted({*placed.columns.values()}), np.intp)
             together = self._nodes.used.take(columns, axis=1)
             gpus, devices = self._nodes.devices, self._ledger.devices(trial)

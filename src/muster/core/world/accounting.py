@@ -23,7 +23,11 @@ class Accounting:
     def __init__(self, hold: float, world: State) -> None:
         """`hold`: as in `Config`."""
         self._hold, self._ledger, self._gangs, self._log = hold, world.ledger, world.gangs, world.log
-        self._exclusive, self._demands, self._ends = world.exclusive_domains, world.demands, world.ends
+        self._exclusive, self._demands, self._completions = (
+            world.exclusive_domains,
+            world.demands,
+            world.completions,
+        )
         self._queues, self._quotas, self._pending_evictions = (
             world.queues,
             world.quotas,
@@ -125,7 +129,7 @@ class Accounting:
             state.bound = state.assigned = None
         elif state.started is None and (state.pods or state.holds):
             state.assigned = self.now  # this cycle starts it, or its start is unknown
-        self._ends.note(state)
+        self._completions.note(state)
         self._exclusive.settle(state)
         if satisfied:
             state.demand, state.vacant = None, ()
@@ -156,7 +160,7 @@ class Accounting:
     def _account_for_pods(self, state: GangState) -> None:
         """Account for a gang of which only promised pods have been bound."""
         self.accounted += 1
-        self._ends.note(state)
+        self._completions.note(state)
         self._quotas.settle(state)
 
     def _limit_holds(self, state: GangState, now: float) -> None:

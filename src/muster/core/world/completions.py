@@ -71,7 +71,7 @@ def promised(gang: Gang) -> float:
     return gang.limit if gang.limit is not None else expected(gang)
 
 
-class Ends:
+class Completions:
     """All gangs that use nodes, in order of their ends."""
 
     def __init__(
@@ -92,8 +92,8 @@ class Ends:
         self._taken: dict[GangId, Taken] = {}
         #: counts ends that have moved
         self.moved = 0
-        #: the arguments of the last `left_by`, its answer, the part of each gang in that (and whether it ends
-        #: earlier), and the gangs that have changed since
+        #: the arguments of the last `usage_ending_by`, its answer, the part of each gang in that (and whether
+        #: it ends earlier), and the gangs that have changed since
         self._asked: tuple[float, int, tuple[int, ...]] | None = None
         self._left = Left(np.zeros((0, 0), np.int64), [])
         self._leave: dict[GangId, tuple[Taken, bool]] = {}
@@ -134,7 +134,7 @@ class Ends:
             ordered = (each for each in self._ordered if each[2] != but)
         return ((end if end > now else now, states[gang]) for end, _, gang in ordered)
 
-    def left_by(self, at: float) -> Left | None:
+    def usage_ending_by(self, at: float) -> Left | None:
         """What gangs that end by `at` use; cached and updated for the last `at`.
 
         None: shares of GPUs are among it, or victims are leaving.
@@ -158,7 +158,10 @@ class Ends:
         return None if self._left.sharing else self._left
 
     def _count(self, gang: GangId, taken: Taken, before: bool, sign: int) -> None:
-        """Add a gang to the answer of `left_by` (`sign` 1) or remove it (-1); `before`: it ends earlier."""
+        """Add a gang to the answer of `usage_ending_by` (`sign` 1), or remove it (-1).
+
+        `before`: it ends earlier.
+        """
         self._sum(taken, self._left.amounts, sign)
         if before:
             for (row_amounts, _), pods, _, _ in taken.alike:
@@ -167,8 +170,8 @@ class Ends:
         if taken.shares:
             (self._left.sharing.add if sign > 0 else self._left.sharing.discard)(gang)
 
-    def forget_left(self) -> None:
-        """Drop the answer of `left_by`, which is not needed for now."""
+    def forget_usage(self) -> None:
+        """Drop the answer of `usage_ending_by`, which is not needed for now."""
         self._asked = None
         self._leave.clear()
         self._changed.clear()

@@ -6,8 +6,8 @@ second account that could differ. One call charges both a pod's amounts and what
 charge is logged, so that it can be undone. Trials do not nest across a change of columns.
 
 What a gang uses is given back once. A trial may lift some of it (a victim's pods, places that are placed
-again). A look ahead within that trial gives back what ending gangs use (`Ends.give`). The ledger knows what
-is lifted, and so what is left to give back. A lift ends when its trial does.
+again). A look ahead within that trial gives back what ending gangs use (`Completions.give`). The ledger knows
+what is lifted, and so what is left to give back. A lift ends when its trial does.
 
 A share of a GPU is charged to one device of its node. `take` returns the device, and `devices` returns those
 taken in a trial; the caller names the device when the share is given back.
@@ -109,7 +109,7 @@ class Ledger:
         self._note(self.nodes.column.get(node, node), row_amounts, -times, presence)
 
     def lift(self, gang: GangId, charged: Charged) -> None:
-        """Give back something that this gang uses, for a trial. `Ends` does not give it back again."""
+        """Give back something that this gang uses, for a trial. `Completions` does not give it back again."""
         self.log.push_brief(self._end_lift, gang, charged)
         self.lifted.setdefault(gang, Counter())[charged] += 1
         self.give(*charged)

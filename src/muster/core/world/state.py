@@ -5,7 +5,7 @@ from collections.abc import Callable
 from muster.core.words.events import PodsBound
 from muster.core.words.gang import Gang, PodId
 from muster.core.world.budgets import Budgets
-from muster.core.world.completions import Ends
+from muster.core.world.completions import Completions
 from muster.core.world.devices import Choose
 from muster.core.world.eligibility import Eligibility
 from muster.core.world.exclusive_domains import ExclusiveDomains
@@ -26,7 +26,7 @@ class State:
     def __init__(
         self, nodes: Nodes, eligibility: Eligibility, device: Choose, duration: Callable[[Gang], float]
     ) -> None:
-        """Empty, but for `nodes`. `device` and `duration`: as in `Ledger` and `Ends`."""
+        """Empty, but for `nodes`. `device` and `duration`: as in `Ledger` and `Completions`."""
         self.nodes, self.eligibility = nodes, eligibility
         self.gangs, self.pods = Gangs(), dict[PodId, PodsBound]()
         self.log = UndoLog()
@@ -39,5 +39,5 @@ class State:
             Budgets(),
         )
         self.pending_evictions = PendingEvictions(self.ledger, self.exclusive_domains, self.pods, self.gangs)
-        self.ends = Ends(self.pods, self.ledger, self.pending_evictions, duration)
+        self.completions = Completions(self.pods, self.ledger, self.pending_evictions, duration)
         self.demands = Demands(self.ledger.presences)

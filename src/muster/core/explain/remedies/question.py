@@ -191,5 +191,5 @@ class Question:
         """Run the block with no pod of the other gang on any node."""
         with self.case.world.trial():
             if other is not None:
-                self.case.world.ends.give([other])
+                self.case.world.completions.give([other])
             yield
