@@ -176,7 +176,7 @@ FAULTS: Final = (
         "core/preemption/candidates.py",
         "until = min(self._since(pod, now) for pod in state.pods) + gang.min_run_time",
         "until = max(self._since(pod, now) for pod in state.pods) + gang.min_run_time",
-        ("tests/core/test_run_times.py",),
+        ("tests/core/preemption/test_run_times.py",),
     ),
     Fault(
         "a start at time zero is not known",
@@ -184,7 +184,7 @@ FAULTS: Final = (
         "core/preemption/candidates.py",
         "return now if at is None else at",
         "return at or now",
-        ("tests/core/test_run_times.py",),
+        ("tests/core/preemption/test_run_times.py",),
     ),
     Fault(
         "a gang that can no longer fit stays the head of its queue",
@@ -208,7 +208,7 @@ FAULTS: Final = (
         "core/preemption/__init__.py",
         "if (self._world.pending_evictions or coming) and self._fits_soon(",
         "if self._world.pending_evictions and self._fits_soon(",
-        ("tests/core/test_coming_room.py",),
+        ("tests/core/preemption/test_coming_room.py",),
     ),
     Fault(
         "a deleted pod that is stuck is waited for without end",
@@ -216,7 +216,7 @@ FAULTS: Final = (
         "core/preemption/__init__.py",
         "self._failed.due = min(self._failed.due, *coming.values(), inf)",
         "pass",
-        ("tests/core/test_coming_room.py",),
+        ("tests/core/preemption/test_coming_room.py",),
     ),
     Fault(
         "surplus that is not in the way goes with what is",
@@ -224,7 +224,7 @@ FAULTS: Final = (
         "core/preemption/victims.py",
         "            fewer = _spare(ground, fewer, surplus)",
         "            pass",
-        ("tests/core/test_surplus.py",),
+        ("tests/core/preemption/test_surplus.py",),
     ),
     Fault(
         "the search considers every pod of a large elastic gang",
@@ -232,7 +232,7 @@ FAULTS: Final = (
         "core/preemption/candidates.py",
         "                others -= 1",
         "                pass",
-        ("tests/core/test_surplus.py",),
+        ("tests/core/preemption/test_surplus.py",),
     ),
     Fault(
         "a large pod set keeps the surplus of another out of the search",
@@ -240,7 +240,7 @@ FAULTS: Final = (
         "core/preemption/candidates.py",
         '            if left[name] > 0 and left[""] > 0:',
         "            if False:",
-        ("tests/core/test_surplus.py",),
+        ("tests/core/preemption/test_surplus.py",),
     ),
     Fault(
         "a gang gives more surplus than it can spare",
@@ -248,7 +248,7 @@ FAULTS: Final = (
         "core/preemption/eviction_units.py",
         "        kept &= self._in_gang.of(kept) < self._spare[self.gang]",
         "        kept &= True",
-        ("tests/core/test_surplus.py",),
+        ("tests/core/preemption/test_surplus.py",),
     ),
     Fault(
         "surplus that cannot suffice is searched",
@@ -256,7 +256,7 @@ FAULTS: Final = (
         "core/preemption/ground.py",
         "        if not self.bounds.attainable(here):",
         "        if False:",
-        ("tests/core/test_surplus.py",),
+        ("tests/core/preemption/test_surplus.py",),
     ),
     Fault(
         "surplus that could suffice is not searched",
@@ -264,7 +264,7 @@ FAULTS: Final = (
         "core/preemption/slot_bounds.py",
         "        budget = self._table.most(usable, freed)",
         "        budget = self._table.most(usable, freed) // 2",
-        ("tests/core/test_surplus.py",),
+        ("tests/core/preemption/test_surplus.py",),
     ),
     Fault(
         "a pod set gives more surplus than it can spare",
@@ -272,7 +272,7 @@ FAULTS: Final = (
         "core/preemption/eviction_units.py",
         "        kept &= self._in_set.of(kept) < self._of_set[self._set]",
         "        kept &= True",
-        ("tests/core/test_surplus.py",),
+        ("tests/core/preemption/test_surplus.py",),
     ),
     Fault(
         "a search that failed is not made again when a running gang changes",
@@ -280,7 +280,7 @@ FAULTS: Final = (
         "core/preemption/running.py",
         "            self.version += len(state.filled) + len(state.retired) >= gang.min_count",
         "            pass",
-        ("tests/core/test_search_again.py",),
+        ("tests/core/preemption/test_search_again.py",),
     ),
     Fault(
         "an endless back-off of this cycle misses a change of a node",
@@ -296,7 +296,7 @@ FAULTS: Final = (
         "core/preemption/__init__.py",
         "other.priority < preemptor.priority",
         "other.priority <= preemptor.priority",
-        ("tests/core/test_preemption.py",),
+        ("tests/core/preemption/test_preemption.py",),
     ),
     Fault(
         "everybody is ended who may be",
@@ -304,7 +304,7 @@ FAULTS: Final = (
         "core/preemption/victims.py",
         "chosen = best.chosen if best.ground is whole else _reprieve(whole, best.chosen)",
         "chosen = best.usable",
-        ("tests/core/test_preemption.py",),
+        ("tests/core/preemption/test_preemption.py",),
     ),
     Fault(
         "whichever domain comes first is cleared",
@@ -312,7 +312,7 @@ FAULTS: Final = (
         "core/preemption/victims.py",
         "in sorted(found)[:DOMAINS]:",
         "in found[:1]:",
-        ("tests/core/test_preemption.py",),
+        ("tests/core/preemption/test_preemption.py",),
     ),
     Fault(
         "who leaves already is a victim again",
@@ -320,7 +320,7 @@ FAULTS: Final = (
         "core/preemption/__init__.py",
         "barred = {*leaving, *pending.whole, *pending.beneficiaries, preemptor.id}",
         "barred = {preemptor.id}",
-        ("tests/core/test_preemption.py",),
+        ("tests/core/preemption/test_preemption.py",),
     ),
     Fault(
         "the room of victims is free for everybody",
@@ -328,7 +328,7 @@ FAULTS: Final = (
         "core/world/pending_evictions.py",
         "if (least := min(amount, left[node].get(row, 0)))",
         "if (least := left[node].get(row, 0))",
-        ("tests/core/test_preemption.py",),
+        ("tests/core/preemption/test_preemption.py",),
     ),
     Fault(
         "whoever is near is not missed when he is ended",
@@ -336,7 +336,7 @@ FAULTS: Final = (
         "core/preemption/affinity_dependents.py",
         "self._presences.count(question) - sets @ self._going(question)",
         "self._presences.count(question) - 0 * sets @ self._going(question)",
-        ("tests/core/test_victims.py",),
+        ("tests/core/preemption/test_victims.py",),
     ),
     Fault(
         "who is to be kept company may go",
@@ -344,7 +344,7 @@ FAULTS: Final = (
         "core/preemption/ground.py",
         "independent = usable & ~self.table.from_on(dependents.needed)",
         "independent = usable",
-        ("tests/core/test_preemption.py",),
+        ("tests/core/preemption/test_preemption.py",),
     ),
     Fault(
         "a budget is asked pod by pod",
@@ -352,7 +352,7 @@ FAULTS: Final = (
         "core/preemption/limits.py",
         "(needs[taken].sum(axis=0) <= np.maximum(most, 0)).all()",
         "(needs[taken].max(axis=0) <= np.maximum(most, 0)).all()",
-        ("tests/core/test_preemption.py", "tests/core/test_evictions.py"),
+        ("tests/core/preemption/test_preemption.py", "tests/core/preemption/test_evictions.py"),
     ),
     Fault(
         "victims need not make room below a cap",
@@ -360,7 +360,7 @@ FAULTS: Final = (
         "core/preemption/limits.py",
         "in account.over_caps(asked):",
         "in ():",
-        ("tests/core/test_preemption.py", "tests/core/test_evictions.py"),
+        ("tests/core/preemption/test_preemption.py", "tests/core/preemption/test_evictions.py"),
     ),
     Fault(
         "who leaves takes one of the places of a queue's gangs still",
@@ -368,7 +368,7 @@ FAULTS: Final = (
         "core/world/queues/__init__.py",
         "        stands = state.begun and bool(used or not leaving)",
         "        stands = state.begun",
-        ("tests/core/test_preemption.py",),
+        ("tests/core/preemption/test_preemption.py",),
     ),
     Fault(
         "more is taken back than was lent",
@@ -376,7 +376,7 @@ FAULTS: Final = (
         "core/preemption/limits.py",
         "        queues.shift(theirs, freed, -1)",
         "        queues.shift(theirs, (), -1)",
-        ("tests/core/test_preemption.py",),
+        ("tests/core/preemption/test_preemption.py",),
     ),
     Fault(
         "a gang is left below its minimum",
@@ -384,7 +384,7 @@ FAULTS: Final = (
         "core/preemption/candidates.py",
         "    spare = sum(counts.values()) - gang.min_count",
         "    spare = sum(counts.values()) - gang.min_count + 1",
-        ("tests/core/test_preemption.py", "tests/core/test_evictions.py"),
+        ("tests/core/preemption/test_preemption.py", "tests/core/preemption/test_evictions.py"),
     ),
     Fault(
         "victims are taken for ever",
@@ -392,7 +392,7 @@ FAULTS: Final = (
         "core/world/pending_evictions.py",
         "        return not (eviction.pods or eviction.promised)",
         "        return False",
-        ("tests/core/test_preemption.py", "tests/core/test_evictions.py"),
+        ("tests/core/preemption/test_preemption.py", "tests/core/preemption/test_evictions.py"),
     ),
     Fault(
         "who need not leave after all is never a victim again",
@@ -400,7 +400,7 @@ FAULTS: Final = (
         "core/world/pending_evictions.py",
         "        self.version += bool(over)",
         "        pass",
-        ("tests/core/test_preemption.py",),
+        ("tests/core/preemption/test_preemption.py",),
     ),
     Fault(
         "a reservation is ignored",
@@ -760,7 +760,7 @@ FAULTS: Final = (
         "core/world/budgets.py",
         "                    left[key] -= 1",
         "                    left[key] -= 0",
-        ("tests/core/test_preemption.py", "tests/core/test_evictions.py"),
+        ("tests/core/preemption/test_preemption.py", "tests/core/preemption/test_evictions.py"),
     ),
     Fault(
         "budgets are not asked",
@@ -768,7 +768,7 @@ FAULTS: Final = (
         "core/preemption/limits.py",
         "        if needs.any():",
         "        if False:",
-        ("tests/core/test_preemption.py",),
+        ("tests/core/preemption/test_preemption.py",),
     ),
     Fault(
         "a minimum run time is no matter",
@@ -776,7 +776,7 @@ FAULTS: Final = (
         "core/preemption/candidates.py",
         "            if gang.min_run_time > 0:",
         "            if gang.min_run_time > 1000:",
-        ("tests/core/test_preemption.py",),
+        ("tests/core/preemption/test_preemption.py",),
     ),
     Fault(
         "queues that do not give back are taken from",

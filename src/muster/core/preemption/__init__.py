@@ -12,12 +12,8 @@ search is made only where it can help (`may_help`):
 - not again until something changes,
 - for at most `SEARCHES` demands in a cycle; further ones are searched in later cycles.
 
-No two gangs evict each other in turn. In one queue a victim's priority is below the preemptor's, so the
-victim can never evict it in return, and a chain of evictions only goes down in priority. Across queues the
-victim's queue was over its entitlement. So the victim cannot start within it again as long as entitlements
-stay, and only gangs that stay within theirs reclaim. Entitlements depend on what queues use and wait for
-together, which no eviction changes. A gang whose victims are leaving is never a victim, so the start for
-which they were evicted takes place first.
+The rules of rank under which no two gangs evict each other in turn are those of `ranks_above` and
+`_may_evict`; docs/preemption.md gives the proof.
 """
 
 from collections.abc import Callable, Iterable, Set

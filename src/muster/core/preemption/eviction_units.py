@@ -67,12 +67,10 @@ class UnitTable:
         """Of these units, the first that each gang can spare, and all units of gangs evicted as a whole."""
         if self.whole:
             return chosen
-        gone = np.zeros(len(self.candidates), np.bool_)
-        gone[self.gang[chosen & self.core]] = True
         kept: Bools = chosen & ~self.core
         kept &= self._in_set.of(kept) < self._of_set[self._set]
         kept &= self._in_gang.of(kept) < self._spare[self.gang]
-        kept |= chosen & gone[self.gang]
+        kept |= chosen & self.whole_of(chosen)
         return kept
 
     def most(self, usable: Bools, worth: Longs) -> int:
@@ -103,9 +101,7 @@ class UnitTable:
         rest = left & ~self.core
         rest &= self._in_set.of(rest) < of_set
         rest &= self._in_gang.of(rest) < of_gang
-        whole = np.zeros(len(self._spare), np.bool_)
-        whole[self.gang[left & self.core]] = True
-        rest |= left & whole[self.gang]
+        rest |= left & self.whole_of(left)
         return ready, rest
 
     def _collect(self) -> None:

@@ -13,7 +13,8 @@ What must be freed below hard caps (`limits.py`) is counted beside the slots: bo
 worth its part of the missing slots, and of the missing quota.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 
@@ -104,35 +105,22 @@ class SlotBounds:
     def _enter(self, rows: list[int]) -> None:
         """Compute, per unit and node, what taking the unit frees there of the resources that count."""
         table = self._table
-        position = {row: i for i, row in enumerate(rows)}
-        entries: dict[tuple[tuple[int, int], ...], list[tuple[Longs, Longs]]] = {}
-        for row_amounts, units, columns, times in table.groups:
-            freed = tuple(
-                (position[row], amount) for row, amount in self._at_most(row_amounts) if row in position
-            )
-            entries.setdefault(freed, []).append((units * table.columns + columns, times))
-        keys = np.concatenate([key for some in entries.values() for key, _ in some])
+        freed = [self._at_most(row_amounts) for row_amounts, *_ in table.groups]
+        keys = np.concatenate([units * table.columns + columns for _, units, columns, _ in table.groups])
         distinct, inverse = np.unique(keys, return_inverse=True)
         self._unit: Longs = distinct // table.columns
         self._column: Longs = distinct % table.columns
         self._amount: Longs = np.zeros((len(rows), len(distinct)), np.int64)
-        start = 0
-        for freed, some in entries.items():
-            for key, times in some:
-                where = inverse[start : start + len(key)]
-                start += len(key)
-                for i, amount in freed:
-                    self._amount[i] += np.bincount(where, times * amount, len(distinct)).astype(np.int64)
+        for i, row in enumerate(rows):
+            amounts = [n * f.get(row, 0) for (*_, n), f in zip(table.groups, freed, strict=True)]
+            self._amount[i] = np.bincount(inverse, np.concatenate(amounts), len(distinct))
 
-    def _at_most(self, row_amounts: RowAmounts) -> Iterator[tuple[int, int]]:
+    def _at_most(self, row_amounts: RowAmounts) -> Mapping[int, int]:
         """What can be free once a pod of this demand has left: of a shared GPU, perhaps all."""
-        yield from row_amounts
-        whole, share = self._gpu
-        for row, amount in row_amounts:
-            if row == whole and share is not None:
-                yield share, amount * WHOLE
-            elif row == share:
-                yield whole, 1
+        freed, (whole, share) = Counter(dict(row_amounts)), self._gpu
+        if share is not None:
+            freed += Counter({share: freed[whole] * WHOLE, whole: int(share in freed)})
+        return freed
 
     def within(self, columns: Columns) -> "SlotBounds":
         """The same bounds for these columns only: one domain."""

@@ -8,7 +8,7 @@ from muster.core.cycle import Scheduler
 from muster.core.words.events import GangSubmitted, PodsBound
 from muster.core.words.gang import Gang, Place
 from muster.core.world.gangs import GangState, fill
-from tests.core.test_preemption import ended, evicts
+from tests.core.preemption.test_preemption import ended, evicts
 from tests.core.words import assigns, gang, node, pod, scheduler, shape
 
 LOW = gang("low", count=4)

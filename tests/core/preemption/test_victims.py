@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.crowded import (
+from tests.core.preemption.crowded import (
     BUDGETS,
     COMPANY,
     CONSTRAINTS,

@@ -16,8 +16,8 @@ from muster.core.preemption.slot_bounds import SlotBounds
 from muster.core.words.events import GangSubmitted, LayersChanged
 from muster.core.words.gang import Gather, Layer, PodId, PodSet, Strategy
 from muster.core.world.nodes import Bools
-from tests.core.crowded import NOW, SHAPES, TOPOLOGY, draw
-from tests.core.test_preemption import evicts, running
+from tests.core.preemption.crowded import NOW, SHAPES, TOPOLOGY, draw
+from tests.core.preemption.test_preemption import evicts, running
 from tests.core.words import gang, node, scheduler, shape
 
 

@@ -7,7 +7,7 @@ import pytest
 from muster.core.cycle import Config, Scheduler
 from muster.core.words.events import Event, GangSubmitted, LayersChanged, NodeChanged, PodsBound, Presence
 from muster.core.words.gang import Gang, GangId, Gather, Layer, NodeName, Place, PodId, PodSet, Strategy
-from tests.core.test_preemption import ended, running
+from tests.core.preemption.test_preemption import ended, running
 from tests.core.words import GPU, amounts, assigns, bind, gang, node, places, shape
 
 SMALL, LARGE = gang("small", count=2), gang("large", count=6, priority=5)

@@ -8,7 +8,7 @@ from muster.core.cycle import Scheduler
 from muster.core.preemption import COMING
 from muster.core.words.events import GangRemoved, GangSubmitted, PodsEnded
 from muster.core.words.gang import GangId, Place
-from tests.core.test_preemption import ended, running
+from tests.core.preemption.test_preemption import ended, running
 from tests.core.words import gang, node, pod, scheduler, started
 
 PODS = [pod("deleted", Place("main", index)) for index in range(8)]
