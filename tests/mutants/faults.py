@@ -926,8 +926,8 @@ FAULTS: Final = (
         "a sibling is lent what a leaf below its entitlement waits for",
         "fairness",
         "core/queueing/attempts.py",
-        "            exceeds = account.exceeds(least)",
-        "            exceeds = True",
+        "account.share(account.used.plus(least)), account.exceeds(least)",
+        "account.share(account.used.plus(least)), True",
         ("tests/core/test_fairness.py",),
     ),
     Fault(

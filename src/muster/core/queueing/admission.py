@@ -11,7 +11,7 @@ minimum, the gang may still have it once other gangs below that cap have left (`
 victims decides whether a gang has to leave.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import NamedTuple
@@ -24,7 +24,7 @@ from muster.core.words.gang import Code, Gang, Place
 from muster.core.world.gangs import GangState, given_up
 from muster.core.world.lacking import Demands
 from muster.core.world.queues import Queues
-from muster.core.world.queues.account import ROOT, Account
+from muster.core.world.queues.account import Account
 from muster.core.world.quotas import Quotas
 
 
@@ -140,14 +140,6 @@ class Admission:
     def admits(self, state: GangState) -> bool:
         """Whether a gang lacks only room (even below a hard cap): rules and ResourceQuotas admit it."""
         return state.demand is not None and self._forbidden(state, state.demand, state.gang) is None
-
-    def elsewhere(self, state: GangState) -> Iterator[str]:
-        """Names of other queues that allow a gang what it lacks, sorted."""
-        assert state.gang is not None
-        assert state.demand is not None
-        for name in sorted(self._queues.accounts):
-            if name not in (ROOT, state.gang.queue) and self.allows(state, state.demand, name):
-                yield name
 
     def barred(self, gang: Gang) -> Explanation | None:
         """Why the gang can never start in the queue it names, under the current rules."""

@@ -117,15 +117,15 @@ class Attempts:
         queues, over = self._queues, dict[Account, list[Head]]()
 
         def share(account: Account, cursor: Cursor) -> tuple[Any, ...]:
-            return account.share(), account.name
+            return account.share(account.used), account.name
 
         def share_after(account: Account, cursor: Cursor) -> tuple[Any, ...]:
             head = cursor.head
             assert head is not None
             assert head.demand is not None
             least = head.demand.least
-            exceeds = account.exceeds(least)
-            return exceeds, account.last_borrowed, account.share(least), head.state.rank[0], account.name
+            after, exceeds = account.share(account.used.plus(least)), account.exceeds(least)
+            return exceeds, account.last_borrowed, after, head.state.rank[0], account.name
 
         cursors = [Cursor(account, some, self._skips_within) for account, some in heads.items()]
         yield from self._serve(FairOrder(queues.root, cursors, share), Tier.WITHIN, over)

@@ -75,7 +75,8 @@ class Cursor:
         if len(self._heaps) == 1:
             (heap,) = self._heaps.values()
             return heap
-        waiting = ((self.account.share_of(name), name) for name, heap in self._heaps.items() if heap)
+        used, share = self.account.by_namespace, self.account.share
+        waiting = ((share(used.get(name, {})), name) for name, heap in self._heaps.items() if heap)
         _, least = min(waiting, default=(0.0, None))
         return self._heaps[least] if least is not None else []
 

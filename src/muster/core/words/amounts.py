@@ -27,6 +27,11 @@ class Sums(dict[Key, int]):
             else:
                 self.pop(key, None)
 
+    def plus(self, amounts: Mapping[Key, int]) -> Self:
+        total = type(self)(self)
+        total.add(amounts)
+        return total
+
     def minus(self, amounts: Mapping[Key, int]) -> Self:
         """Return what exceeds these amounts; nothing below zero."""
         return type(self)(

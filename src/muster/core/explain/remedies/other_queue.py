@@ -16,7 +16,9 @@ def other_queue(question: Question) -> Iterator[Remedy]:
     """Yield at most one remedy: the first queue by name. None for started gangs: they are charged already."""
     if question.state.begun or not question.has_room():
         return
-    for name in islice(question.admission.elsewhere(question.state), TRIED):
+    others = sorted(question.case.world.queues.accounts.keys() - {question.gang.queue})
+    allowing = (name for name in others if question.admission.allows(question.state, question.demand, name))
+    for name in islice(allowing, TRIED):
         if question.starts(replace(question.gang, queue=name)):
             yield Remedy(f"in queue {name}", NOW)
             return

@@ -67,23 +67,11 @@ class Account:
             yield parent
             parent = parent.parent
 
-    # Shares
-
-    def share(self, more: Mapping[str, int] | None = None) -> float:
-        """Return the maximum over resources of (used + more) / entitled; use without entitlement is infinite.
+    def share(self, used: Mapping[str, int]) -> float:
+        """Return the maximum over resources of used / entitled; use without entitlement is infinite.
 
         Equal fractions are equal numbers: IEEE division rounds correctly on every machine.
         """
-        used: Mapping[str, int] = self.used
-        if more:
-            used = {**used, **{resource: used.get(resource, 0) + n for resource, n in more.items()}}
-        return self._share(used)
-
-    def share_of(self, namespace: str) -> float:
-        """Return one namespace's dominant share: `share` of what it uses. Only in a queue of order fair."""
-        return self._share(self.by_namespace.get(namespace, {}))
-
-    def _share(self, used: Mapping[str, int]) -> float:
         share = 0.0
         for resource, amount in used.items():
             if amount > 0:

@@ -14,7 +14,7 @@ guarantees are cut last, and promises of one kind are cut in proportion.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from muster.core.words.amounts import Usage
+from muster.core.words.amounts import Sums, Usage
 from muster.core.world.queues.account import Account
 
 
@@ -32,11 +32,6 @@ class Terms(NamedTuple):
 
     def capped(self, amount: int) -> int:
         return amount if self.capability is None else min(amount, self.capability)
-
-    def alone(self, amount: int) -> int:
-        """Return the queue's share if it has no siblings."""
-        wanted = self.asked if self.deserved is None else self.deserved
-        return min(amount, self.capped(max(self.guarantee, wanted)))
 
 
 def entitle(root: Account) -> bool:
@@ -98,25 +93,20 @@ def _terms(account: Account, resource: str) -> Terms:
 
 def divide(amount: int, queues: Mapping[str, Terms]) -> dict[str, int]:
     """Return the entitlement of each queue, by name; together at most `amount`, which is at least zero."""
-    if len(queues) == 1:
-        ((name, only),) = queues.items()
-        return {name: only.alone(amount)}
     kept = {name: terms.capped(terms.guarantee) for name, terms in queues.items()}
-    promised = {
-        name: max(terms.capped(terms.deserved) - kept[name], 0)
-        for name, terms in queues.items()
-        if terms.deserved is not None
-    }
-    if sum(kept.values()) > amount:
-        return pour(amount, kept, kept)
-    pool = amount - sum(kept.values())
-    if sum(promised.values()) > pool:
-        return _sum(kept, pour(pool, promised, promised))
-    pool -= sum(promised.values())
-    others = {name: terms for name, terms in queues.items() if terms.deserved is None}
-    limits = {name: max(terms.capped(terms.asked) - kept[name], 0) for name, terms in others.items()}
-    weights = {name: terms.weight for name, terms in others.items()}
-    return _sum(kept, promised, pour(pool, limits, weights))
+    promised, asked = dict[str, int](), dict[str, int]()
+    for name, terms in queues.items():
+        if terms.deserved is not None:
+            promised[name] = max(terms.capped(terms.deserved) - kept[name], 0)
+        else:
+            asked[name] = max(terms.capped(terms.asked) - kept[name], 0)
+    weights = {name: terms.weight for name, terms in queues.items()}
+    shares = Sums[str]()
+    for limits, widths in ((kept, kept), (promised, promised), (asked, weights)):
+        poured = pour(amount, limits, widths)
+        amount -= sum(poured.values())
+        shares.add(poured)
+    return {name: shares[name] for name in queues}
 
 
 def pour(pool: int, limits: Mapping[str, int], weights: Mapping[str, int]) -> dict[str, int]:
@@ -141,8 +131,3 @@ def pour(pool: int, limits: Mapping[str, int], weights: Mapping[str, int]) -> di
         for name in by_remainder[:left]:
             shares[name] += 1
     return shares
-
-
-def _sum(*parts: Mapping[str, int]) -> dict[str, int]:
-    names = dict.fromkeys(name for part in parts for name in part)
-    return {name: sum(part.get(name, 0) for part in parts) for name in names}
