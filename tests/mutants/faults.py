@@ -152,7 +152,7 @@ FAULTS: Final = (
         "core/world/queues/account.py",
         "in self.path:\n            for resource, amount in asked.items() if above.caps",
         "in self.path[:1]:\n            for resource, amount in asked.items() if above.caps",
-        ("tests/core/test_queues.py",),
+        ("tests/core/queueing/test_queues.py",),
     ),
     Fault(
         "what a queue uses is not given back",
@@ -160,7 +160,7 @@ FAULTS: Final = (
         "core/world/queues/__init__.py",
         "                above.used.add(charge.used, sign)",
         "                above.used.add(charge.used, max(sign, 0))",
-        ("tests/core/test_queues.py",),
+        ("tests/core/queueing/test_queues.py",),
     ),
     Fault(
         "a closed queue starts gangs",
@@ -168,7 +168,7 @@ FAULTS: Final = (
         "core/queueing/admission.py",
         "if not state.begun and (closed :=",
         "if False and (closed :=",
-        ("tests/core/test_queues.py",),
+        ("tests/core/queueing/test_queues.py",),
     ),
     Fault(
         "the minimum run time counts from the last pod, not from the first",
@@ -192,7 +192,7 @@ FAULTS: Final = (
         "core/queueing/fair_order.py",
         "gone = [each for demand, some in by_demand.items() if not self._fits(demand) for each in some]",
         "gone: list[Cursor] = []",
-        ("tests/core/test_race.py",),
+        ("tests/core/queueing/test_fair_order.py",),
     ),
     Fault(
         "gangs of a closed queue request entitlement",
@@ -200,7 +200,7 @@ FAULTS: Final = (
         "core/world/queues/__init__.py",
         "asks = lacks and (state.begun or self.closed(gang.queue) is None)",
         "asks = lacks",
-        ("tests/core/test_closed_queues.py",),
+        ("tests/core/queueing/test_closed_queues.py",),
     ),
     Fault(
         "victims are ended for room that deleted pods leave",
@@ -552,7 +552,7 @@ FAULTS: Final = (
         "core/world/queues/__init__.py",
         "        if wanted and state.holds and (held := given_up(state)):",
         "        if held := {}:",
-        ("tests/core/test_queues.py",),
+        ("tests/core/queueing/test_queues.py",),
     ),
     Fault(
         "who is refused for a quota keeps those who are not charged to it",
@@ -560,7 +560,7 @@ FAULTS: Final = (
         "core/queueing/pending.py",
         "gang.preempts, state.begun, charged",
         "gang.preempts, state.begun",
-        ("tests/core/test_quotas.py",),
+        ("tests/core/world/test_quotas.py",),
     ),
     Fault(
         "multiples of a layer are not looked at",
@@ -664,7 +664,7 @@ FAULTS: Final = (
         "core/demand/cut.py",
         "        replace(part, count=count) for",
         "        Part(part.pod_set, part.shape, count, part.need) for",
-        ("tests/core/test_queues.py",),
+        ("tests/core/queueing/test_queues.py",),
     ),
     Fault(
         "the exact rungs are never asked",
@@ -736,7 +736,7 @@ FAULTS: Final = (
         "core/world/queues/account.py",
         "if most is not None and above.gangs >= most:",
         "if most is not None and above.gangs > most:",
-        ("tests/core/test_queues.py",),
+        ("tests/core/queueing/test_queues.py",),
     ),
     Fault(
         "what ResourceQuotas have left is promised twice",
@@ -744,7 +744,7 @@ FAULTS: Final = (
         "core/world/quotas.py",
         "self._room[key] - self._promised[key] for key",
         "self._room[key] for key",
-        ("tests/core/test_quotas.py",),
+        ("tests/core/world/test_quotas.py",),
     ),
     Fault(
         "whose places have run out comes back into a full queue",
@@ -752,7 +752,7 @@ FAULTS: Final = (
         "core/queueing/attempts.py",
         "yield from self._complete([state]) if state.begun else self._start(self._alone(state))",
         "yield from self._complete([state])",
-        ("tests/core/test_queues.py",),
+        ("tests/core/queueing/test_queues.py",),
     ),
     Fault(
         "pods that leave already do not count for budgets",
@@ -784,7 +784,7 @@ FAULTS: Final = (
         "core/world/queues/__init__.py",
         "if not account.rules.reclaimable or not any(",
         "if not any(",
-        ("tests/core/test_queues.py",),
+        ("tests/core/queueing/test_queues.py",),
     ),
     Fault(
         "a guarantee is taken back",
@@ -792,7 +792,7 @@ FAULTS: Final = (
         "core/world/queues/__init__.py",
         "account.used.get(r, 0) - amount < account.guaranteed.get(r, 0)",
         "account.used.get(r, 0) - amount < 0",
-        ("tests/core/test_queues.py",),
+        ("tests/core/queueing/test_queues.py",),
     ),
     Fault(
         "who is over his own share takes back from others",
@@ -800,7 +800,7 @@ FAULTS: Final = (
         "core/world/queues/__init__.py",
         "if any(account.exceeds(asked) for account in mine.path if account not in theirs.path):",
         "if False:",
-        ("tests/core/test_queues.py", "tests/core/test_queue_examples.py"),
+        ("tests/core/queueing/test_queues.py", "tests/core/queueing/test_queue_examples.py"),
     ),
     Fault(
         "weights do not count",
@@ -808,7 +808,7 @@ FAULTS: Final = (
         "core/world/queues/entitlement.py",
         "            shares[name] = pool * weights[name] // total",
         "            shares[name] = pool // len(thirsty)",
-        ("tests/core/test_entitlement.py",),
+        ("tests/core/world/queues/test_entitlement.py",),
     ),
     Fault(
         "nothing is lent",
@@ -816,7 +816,7 @@ FAULTS: Final = (
         "core/queueing/admission.py",
         "return Grant(part, _refusal(Code.OVER_SHARE, exceeded)",
         "return Grant(None if exceeded else part, _refusal(Code.OVER_SHARE, exceeded)",
-        ("tests/core/test_queues.py",),
+        ("tests/core/queueing/test_queues.py",),
     ),
     Fault(
         "an open plan is asked about again",
@@ -824,7 +824,7 @@ FAULTS: Final = (
         "core/queueing/admission.py",
         "        if (planned := self._planned(state)) is not None:",
         "        if (planned := None) is not None:",
-        ("tests/core/test_queues.py",),
+        ("tests/core/queueing/test_queues.py",),
     ),
     Fault(
         "who lacks something is before an open plan",
@@ -832,7 +832,7 @@ FAULTS: Final = (
         "core/queueing/attempts.py",
         "sorted(started, key=lambda state: not state.planned)",
         "started",
-        ("tests/core/test_queues.py",),
+        ("tests/core/queueing/test_queues.py",),
     ),
     Fault(
         "domains of an exclusive gang are open to others",
@@ -904,7 +904,7 @@ FAULTS: Final = (
         "core/queueing/admission.py",
         "        if not demand.most.fits_in(room):\n",
         "        if tier is not Tier.WITHIN and not demand.most.fits_in(room):\n",
-        ("tests/core/test_fairness.py",),
+        ("tests/core/queueing/test_fairness.py",),
     ),
     Fault(
         "a quota refuses what it has room for",
@@ -928,7 +928,7 @@ FAULTS: Final = (
         "core/queueing/attempts.py",
         "account.share(account.used.plus(least)), account.exceeds(least)",
         "account.share(account.used.plus(least)), True",
-        ("tests/core/test_fairness.py",),
+        ("tests/core/queueing/test_fairness.py",),
     ),
     Fault(
         "the same queue is lent to again and again",
@@ -936,7 +936,7 @@ FAULTS: Final = (
         "core/world/queues/__init__.py",
         "            above.last_borrowed = self._borrowings\n",
         "            above.last_borrowed = -1\n",
-        ("tests/core/test_fairness.py",),
+        ("tests/core/queueing/test_fairness.py",),
     ),
     Fault(
         "newcomers are behind those who wait, whatever their rank",

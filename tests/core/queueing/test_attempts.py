@@ -22,33 +22,33 @@ from muster.core.world.trial import UndoLog
 from tests.core.words import gang
 
 
-class Order:
-    """PendingQueues of a cluster with one queue, and who is looked at in one walk along them."""
+class Cluster:
+    """Pending queues of a cluster with one queue, and the gangs that one walk along them visits."""
 
     def __init__(self) -> None:
         self.demands = Demands(Presences(Nodes()))
         nodes = Nodes()
         self._queues = Queues(nodes, Eligibility(nodes), UndoLog())
         self._admission = Admission(self._queues, Quotas(UndoLog()), self.demands)
-        self.lines = PendingQueues(self._queues)
+        self.pending = PendingQueues(self._queues)
 
     def put(self, state: GangState) -> None:
         self.demands.settle(state)
         self._queues.settle(state)
-        self.lines.put(state)
+        self.pending.put(state)
 
-    def attempts(self, lapsed: set[GangId], hopeless: Container[Demand]) -> Attempts:
+    def attempts(self, lapsed: set[GangId], infeasible: Container[Demand]) -> Attempts:
         self._queues.entitle()
 
-        def is_hopeless(state: GangState, demand: Demand, tier: Tier, cap_exceeded: bool) -> bool:
-            return state.plain and demand in hopeless
+        def is_infeasible(state: GangState, demand: Demand, tier: Tier, cap_exceeded: bool) -> bool:
+            return state.plain and demand in infeasible
 
         return Attempts(
-            self.lines, self._queues, self._admission, lapsed, is_hopeless, lambda _: True, seen=False
+            self.pending, self._queues, self._admission, lapsed, is_infeasible, lambda _: True, seen=False
         )
 
-    def serve(self, lapsed: set[GangId], hopeless: Container[Demand] = ()) -> list[GangState]:
-        attempts = self.attempts(lapsed, hopeless)
+    def serve(self, lapsed: set[GangId], infeasible: Container[Demand] = ()) -> list[GangState]:
+        attempts = self.attempts(lapsed, infeasible)
         served = [attempt.state for attempt in attempts]
         return [*served, *(state for state in attempts.served.values() if state.demand is None)]
 
@@ -64,15 +64,15 @@ def ordered(states: list[GangState], lapsed: set[GangId]) -> list[GangState]:
 
 @given(st.integers(0, 10_000))
 @settings(max_examples=50, deadline=None)
-def test_whoever_comes_changes_or_goes(seed: int) -> None:
+def test_gangs_that_arrive_change_or_leave_keep_the_order(seed: int) -> None:
     rng = random.Random(seed)
-    order = Order()
+    order = Cluster()
     states: dict[GangId, GangState] = {}
     for _ in range(40):
         name = GangId(f"g{rng.randint(0, 12)}")
         if rng.random() < 0.2:
             states.pop(name, None)
-            order.lines.drop(name)
+            order.pending.drop(name)
         else:
             state = states.setdefault(name, GangState(name))
             gate = Gate(Code.GATED, "") if rng.random() < 0.2 else None
@@ -87,21 +87,21 @@ def test_whoever_comes_changes_or_goes(seed: int) -> None:
             order.put(state)
         lapsed = {gone for gone, state in states.items() if state.demand is not None and rng.random() < 0.1}
         assert order.serve(lapsed) == ordered(list(states.values()), lapsed)
-    hopeless = {s.demand for s in states.values() if s.demand is not None and rng.random() < 0.5}
-    served = order.serve(set(), hopeless)
-    left = [s for s in states.values() if s.demand is None or not (s.plain and s.demand in hopeless)]
+    infeasible = {s.demand for s in states.values() if s.demand is not None and rng.random() < 0.5}
+    served = order.serve(set(), infeasible)
+    left = [s for s in states.values() if s.demand is None or not (s.plain and s.demand in infeasible)]
     assert served == ordered(left, set())
 
 
-def test_one_refusal_passes_over_all_who_want_the_same() -> None:
-    order = Order()
+def test_one_refusal_skips_all_gangs_that_lack_the_same() -> None:
+    order = Cluster()
     for name, count in [("a", 2), ("b", 1), ("c", 2), ("d", 2), ("e", 1)]:
         state = GangState(GangId(name), gang(name, count=count))
         order.put(state)
     refused: set[Demand] = set()
-    looked_at = []
+    visited = []
     for attempt in order.attempts(set(), refused):
-        looked_at.append(attempt.state.id)
+        visited.append(attempt.state.id)
         if attempt.state.id == "a":
             refused.add(attempt.demand)
-    assert looked_at == ["a", "b", "e"]
+    assert visited == ["a", "b", "e"]

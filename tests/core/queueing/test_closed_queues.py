@@ -5,7 +5,7 @@ import pytest
 from muster.core.cycle import Scheduler
 from muster.core.words.gang import Code
 from muster.names import GPU_SHARE
-from tests.core.test_queues import cluster, code, queue, started, submit
+from tests.core.queueing.test_queues import cluster, code, queue, started, submit
 
 
 def entitled(made: Scheduler) -> dict[str, int]:
