@@ -611,7 +611,7 @@ class Machine(RuleBasedStateMachine):
         states = self.muster.gangs.values()
         if any(s.back_off or s.avoided or s.planned or s.lapsed for s in states):
             return False
-        if any(not promise.told for state in states for promise in state.holds.values()):
+        if any(not promise.announced for state in states for promise in state.holds.values()):
             return False
         # what victims had been promised is charged until no bind of it can be on its way
         leaving = self.witness.leaving or any(self.muster.world.pending_evictions.beneficiaries)

@@ -296,12 +296,11 @@ class DryRun:
         """Whether the demand is known not to fit, from what this dry run does not change."""
         if demand in self._tried:
             return True
-        if demand.rules is None and short_of_slots(demand, self._fit.slots):
-            return True
-        if not self._infeasible.known(demand):
-            return False
-        known = self._infeasible.verdict(demand)
-        return known is None or not known.postponed or demand.fits_by_slots
+        if self._infeasible.known(demand):
+            known = self._infeasible.verdict(demand)
+            if known is None or not known.postponed or demand.fits_by_slots:
+                return True
+        return demand.rules is None and short_of_slots(demand, self._fit.slots)
 
     def _may_end_others(self, state: GangState, demand: Demand) -> bool:
         if self._anew:
@@ -318,7 +317,9 @@ class DryRun:
         state, demand = attempt.state, attempt.demand
         if not demand.parts or self._step.refused(attempt):
             return None
-        if state.id in self._pending_evictions or any(not promise.told for promise in state.holds.values()):
+        if state.id in self._pending_evictions or any(
+            not promise.announced for promise in state.holds.values()
+        ):
             self._unsure()
             return None
         if self._world.demands.newly_concerned(state):

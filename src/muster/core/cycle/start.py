@@ -1,10 +1,11 @@
 """One gang's attempt: from what it may have to its Assign, or to a note of why there is none.
 
 Cheap tests come before any trial: a gang that backs off or is being evicted, a gang that a reservation holds
-up, and a demand that is known not to fit are refused at once. Then a trial begins. The gang's untold
+up, and a demand that is known not to fit are refused at once. Then a trial begins. The gang's unannounced
 holds, and the pods that leave for it, are lifted off the ledger, and the gang is fitted. If it does not fit
-and victims might help, it is fitted without them. Either all of this lasts (the places are held, the victims
-are evicted) or the trial is undone.
+and victims might help, it is fitted without them. If it fits, the trial is kept, the places are held, and the
+victims are evicted. Otherwise the trial is undone, and the answer says what is noted: a demand that does not
+fit in the table of `infeasible`, and a gang that has to wait with a reservation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -70,9 +71,10 @@ class PlacementStep:
         state, demand, capped = attempt.state, attempt.demand, attempt.cap_exceeded
         if self._passed_over(attempt):
             return []
-        untold = {p: promise for p, promise in state.holds.items() if not promise.told}
-        request = self._request(state, demand, attempt.vacant, untold)
+        unannounced = {p: promise for p, promise in state.holds.items() if not promise.announced}
+        request = self._request(state, demand, attempt.vacant, unannounced)
         comparable = state.plain and state.id not in self._pending_evictions
+        # 3. Is it known not to fit?
         known = comparable and demand in self._infeasible and not self._reservations.due(state.id)
         if (capped or known) and not self._preemption.may_help(state, demand):
             self._reserve(attempt, request)
@@ -80,26 +82,29 @@ class PlacementStep:
         outcome: Placed | Infeasible | WouldDelay | None = None
         victims, devices = None, dict[Place, int]()
         with self._world.trial() as trial:
-            self._lift(state, untold)
+            self._lift(state, unannounced)
+            # 4. Does it fit, beside the reservations?
             if not (capped or known):
                 outcome = self._reservations.fit(state, request)
+            # 5. If not, does it without other gangs?
             match outcome:
                 case None | Infeasible() if self._preemption.may_help(state, demand):
                     victims = self._preemption.find(state, request)
                     if victims is not None:
                         outcome = self.fit_without(state, victims, request)
-            if outcome and (outcome.columns or untold):
+            if outcome and (outcome.columns or unannounced):
                 devices = self._fit.devices(demand, outcome.columns, trial)
                 trial.keep()
         match outcome:
-            case Placed(columns) if columns or untold:
-                return self._start(state, columns, devices, untold, victims, now)
+            case Placed(columns) if columns or unannounced:
+                return self._start(state, columns, devices, unannounced, victims, now)
             case _ if capped:
                 return []  # its queue's refusal is recorded already
             case WouldDelay(reservation):
                 state.refusal = reservation.refusal
             case _ if not known and (comparable or demand.bound):
                 self._infeasible.note(demand, None if outcome is None or outcome else outcome)
+        # 6. It waits, if need be with a reservation
         self._reserve(attempt, request)
         return []
 
@@ -151,9 +156,9 @@ class PlacementStep:
         if self.reserves(attempt):
             self._reservations.wait(attempt.state, request)
 
-    def _lift(self, state: GangState, untold: Mapping[Place, Hold]) -> None:
+    def _lift(self, state: GangState, unannounced: Mapping[Place, Hold]) -> None:
         """Let the gang's unannounced holds, and what leaves for it, be gone from the ledger, for a trial."""
-        for promise in untold.values():
+        for promise in unannounced.values():
             lifted = Charged(promise.node, promise.requests, promise.device, promise.presence)
             self._ledger.lift(state.id, lifted)
             occupy(state, promise.node, promise.requests, -1)
@@ -165,13 +170,13 @@ class PlacementStep:
         state: GangState,
         placed: Mapping[Place, int],
         devices: Mapping[Place, int],
-        untold: Mapping[Place, Hold],
+        unannounced: Mapping[Place, Hold],
         victims: Victims | None,
         now: float,
     ) -> list[Decision]:
         """Evict the victims, and hold the places. The ledger is charged with the places already."""
         evict = self._evict(state, victims) if victims is not None and victims.gangs else None
-        assign = self._assign(state, placed, devices, untold, now)
+        assign = self._assign(state, placed, devices, unannounced, now)
         self._pending_evictions.lower(state.id)
         if evict is None or assign is None:
             return [assign] if assign is not None else []
@@ -224,7 +229,11 @@ class PlacementStep:
         return False
 
     def _request(
-        self, state: GangState, demand: Demand, vacant: Sequence[Sequence[int]], untold: Mapping[Place, Hold]
+        self,
+        state: GangState,
+        demand: Demand,
+        vacant: Sequence[Sequence[int]],
+        unannounced: Mapping[Place, Hold],
     ) -> Request:
         assert state.gang is not None
         ranks = {s.name: s.ranks for s in state.gang.pod_sets if s.ranks}
@@ -232,11 +241,11 @@ class PlacementStep:
             return Request(demand, vacant, ranks=ranks, presences=state.presences)
         column = self._nodes.column
         nodes = {p: self._pods[pod].node for pod, p in state.pods.items() if p is not None}
-        nodes.update({p: promise.node for p, promise in state.holds.items() if promise.told})
+        nodes.update({p: promise.node for p, promise in state.holds.items() if promise.announced})
         return Request(
             demand,
             vacant,
-            preferred=self._preferred(state, untold),
+            preferred=self._preferred(state, unannounced),
             planned=[column[node] for node in state.planned.values() if node in column],
             settled={p: column[node] for p, node in nodes.items() if node in column},
             excluded=self._avoided(state),
@@ -244,10 +253,10 @@ class PlacementStep:
             presences=state.presences,
         )
 
-    def _preferred(self, state: GangState, untold: Mapping[Place, Hold]) -> dict[Place, int]:
+    def _preferred(self, state: GangState, unannounced: Mapping[Place, Hold]) -> dict[Place, int]:
         """Columns of the places that have their own node: held since they were vacated, or planned."""
         nodes = {p: node for p, node in state.planned.items() if p not in state.holds}
-        nodes.update({p: promise.node for p, promise in untold.items()})
+        nodes.update({p: promise.node for p, promise in unannounced.items()})
         return {
             p: self._nodes.column[node]
             for p, node in nodes.items()
@@ -263,21 +272,21 @@ class PlacementStep:
         state: GangState,
         placed: Mapping[Place, int],
         devices: Mapping[Place, int],
-        untold: Mapping[Place, Hold],
+        unannounced: Mapping[Place, Hold],
         now: float,
     ) -> Assign | None:
         """Hold the placed places and return their Assign; None if nothing was placed.
 
-        The ledger is charged with them already, and no longer with `untold`.
+        The ledger is charged with them already, and no longer with `unannounced`.
         """
-        for place in untold:
+        for place in unannounced:
             del state.holds[place]
-        if untold:
+        if unannounced:
             self._fit.exact.room_freed()  # a place that moved has left room behind
         whole = len(placed) == sum(map(len, state.vacant))
         self.promise(state, placed, devices, now + self._hold if state.pods else None)
-        for place in untold.keys() & placed.keys():  # no longer than it was held for
-            state.holds[place] = state.holds[place]._replace(until=untold[place].until)
+        for place in unannounced.keys() & placed.keys():  # no longer than it was held for
+            state.holds[place] = state.holds[place]._replace(until=unannounced[place].until)
         self._accounting.started(state, whole=whole)
         if not placed:
             return None

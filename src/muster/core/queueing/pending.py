@@ -197,4 +197,4 @@ def first_claim(state: GangState) -> bool:
     """Whether the gang has started and lacks what it has a claim to: its minimum, planned or held places."""
     if not state.begun:
         return False
-    return state.waits or bool(state.planned) or any(not hold.told for hold in state.holds.values())
+    return state.waits or bool(state.planned) or any(not hold.announced for hold in state.holds.values())

@@ -57,10 +57,12 @@ class Accounting:
                 if run_out:
                     lapsed.add(gang)
                     state.lapsed.update(run_out)
-                told = give_back(state, {*run_out, *unwanted(state, self._ledger.nodes.facts)}, self._ledger)
-                if told:
-                    releases.append(Release(gang, frozenset(told)))
-                if run_out or told:
+                announced = give_back(
+                    state, {*run_out, *unwanted(state, self._ledger.nodes.facts)}, self._ledger
+                )
+                if announced:
+                    releases.append(Release(gang, frozenset(announced)))
+                if run_out or announced:
                     self._gangs.touched.add(gang)
             if state.back_off is not None and state.back_off.until <= now:
                 state.back_off = None
@@ -166,7 +168,7 @@ class Accounting:
     def _limit_holds(self, state: GangState, now: float) -> None:
         """End the unlimited holds of a completed start: they last `hold` seconds from now."""
         for place, promise in state.holds.items():
-            if promise.told and promise.until is None:
+            if promise.announced and promise.until is None:
                 state.holds[place] = promise._replace(until=now + self._hold)
 
 

@@ -7,8 +7,8 @@ held places is charged here, so that a hold and its charge cannot differ.
 A place is
 
 - *satisfied* while a live pod is bound to it, or once it is retired;
-- *held* while it is promised on a node: `told` once an Assign has announced it; `untold` while it waits for
-  its Assign, after a pod of a gang that stood has just vacated it;
+- *held* while it is promised on a node: announced by an Assign, or not yet, after a pod of a gang that stood
+  has just vacated it;
 - else *vacant*.
 """
 
@@ -36,7 +36,8 @@ class Hold(NamedTuple):
 
     node: NodeName
     requests: Amounts
-    told: bool
+    #: an Assign has said so
+    announced: bool
     until: float | None = None
     #: device of the node, if the place shares a GPU
     device: int | None = None
@@ -72,7 +73,7 @@ class GangState:
     avoided: dict[NodeName, float] = field(default_factory=dict)
     #: why the gang was not tried in this cycle, or got less than would fit; set by the part that refused
     refusal: Explanation | None = None
-    #: the last announced reason why it waits
+    #: the last reported reason why it waits
     explanation: Explanation | None = None
     #: what it still wants, and the indices of each part's vacant places; set by `settle`
     demand: Demand | None = None
@@ -120,7 +121,7 @@ class GangState:
             return False
         if self.demand is not None and self.demand.bound:
             return False
-        return not self.holds or all(promise.told for promise in self.holds.values())
+        return not self.holds or all(promise.announced for promise in self.holds.values())
 
     @property
     def deadline(self) -> float | None:
@@ -212,15 +213,15 @@ def hold(state: GangState, place: Place, promise: Hold) -> None:
 
 def give_back(state: GangState, places: Iterable[Place], ledger: Ledger) -> list[Place]:
     """Release these holds. Return the places that an Assign had promised."""
-    told = []
+    announced = []
     for place in sorted(places):
         promise = state.holds.pop(place, None)
         if promise is not None:
             ledger.give(promise.node, promise.requests, promise.device, promise.presence)
             occupy(state, promise.node, promise.requests, -1)
-            if promise.told:
-                told.append(place)
-    return told
+            if promise.announced:
+                announced.append(place)
+    return announced
 
 
 def pod_set_of(state: GangState, place: Place) -> PodSet | None:
@@ -301,6 +302,6 @@ def given_up(state: GangState) -> Usage:
     """Return what a gang uses in unannounced places: it gives them up for the places assigned to it now."""
     held = Usage()
     for promise in state.holds.values():
-        if not promise.told:
+        if not promise.announced:
             held.add(Usage.of_pod(promise.requests))
     return held

@@ -46,7 +46,7 @@ class Demands:
     def settle(self, state: GangState) -> None:
         """Update `state.want` and `state.vacant`. No demand: the gang lacks nothing, or is gated.
 
-        A place whose hold is untold counts as vacant: it still needs its Assign.
+        A place whose hold is unannounced counts as vacant: it still needs its Assign.
         """
         state.demand, state.vacant = None, ()
         gang = state.gang
@@ -98,8 +98,8 @@ class Demands:
             return lack
 
     def _lack(self, state: GangState, gang: Gang) -> _Lack | None:
-        told = (place for place, promise in state.holds.items() if promise.told)
-        taken = indices(state.filled, state.retired, told)
+        announced = (place for place, promise in state.holds.items() if promise.announced)
+        taken = indices(state.filled, state.retired, announced)
         vacant = [_vacant(p.count, taken.get(p.name)) for p in gang.pod_sets]
         done = [p.count - len(v) for p, v in zip(gang.pod_sets, vacant, strict=True)]
         overall = max(gang.min_count - sum(done), 0)

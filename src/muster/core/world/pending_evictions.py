@@ -88,7 +88,7 @@ class PendingEvictions:
         for victim in victims:
             state, promised = self._gangs[victim.gang], list[Hold]()
             if not victim.pods:
-                promised = [hold for hold in state.holds.values() if hold.told]
+                promised = [hold for hold in state.holds.values() if hold.announced]
                 for hold in state.holds.values():
                     occupy(state, hold.node, hold.requests, -1)
                 state.holds.clear()

@@ -167,7 +167,7 @@ def _charges(state: GangState, pod_set: PodSet) -> Charges:
 
 def _held(state: GangState, pod_set: str) -> int:
     """The number of places of a pod set that are promised to the gang and not filled."""
-    return sum(place.pod_set == pod_set and promise.told for place, promise in state.holds.items())
+    return sum(place.pod_set == pod_set and promise.announced for place, promise in state.holds.items())
 
 
 def _bare(resource: str, amount: int) -> str:
