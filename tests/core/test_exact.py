@@ -302,7 +302,6 @@ def test_room_that_is_left_behind_in_a_cycle_ends_a_proof() -> None:
     assert demand is not None
     assert muster.fit.exact.refutes(demand) is not None
     muster.nodes.change(node("n0", gpu=5))
-    muster.fit.exact.room_freed()
     assert muster.fit.exact.refutes(demand) is None
 
 

@@ -281,8 +281,6 @@ class PlacementStep:
         """
         for place in unannounced:
             del state.holds[place]
-        if unannounced:
-            self._fit.exact.room_freed()  # a place that moved has left room behind
         whole = len(placed) == sum(map(len, state.vacant))
         self.promise(state, placed, devices, now + self._hold if state.pods else None)
         for place in unannounced.keys() & placed.keys():  # no longer than it was held for

@@ -122,10 +122,6 @@ class Exact:
         """Return an earlier proof that this demand does not fit; None if there is none that still holds."""
         return Infeasible(Reason.RELAXATION) if self._proofs.refutes(demand) else None
 
-    def room_freed(self) -> None:
-        """Invalidate proofs after room was freed within a cycle."""
-        self._proofs.room_freed()
-
     def _place_around(self, request: Request) -> Placed | None:
         """Place the demand with every place on its preferred node that fits there; None if that fails."""
         with self._ledger.trial() as trial:

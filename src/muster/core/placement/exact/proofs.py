@@ -62,14 +62,17 @@ class Proofs:
         self._patterns = patterns
         self._proofs: dict[Demand, Proof] = {}
         self._seen: Seen | None = None
+        #: `Nodes.room` as of `_seen`
+        self._room = -1
         self._cycle = 0
 
     def next_cycle(self) -> None:
         self._cycle += 1
-        self.room_freed()
 
     def refutes(self, demand: Demand) -> bool:
         """Whether a cached proof that this demand does not fit still holds."""
+        if self._proofs and self._room != self._nodes.room.value:
+            self._record_changes()
         proof = self._proofs.get(demand)
         if proof is None:
             return False
@@ -88,22 +91,20 @@ class Proofs:
         if len(self._proofs) < PROOFS:
             now = Seen(self._nodes)
             if self._seen is None:
-                self._seen = now
+                self._seen, self._room = now, self._nodes.room.value
             elif (self._seen.layout, self._seen.free.shape) != (now.layout, now.free.shape):
                 return
             proof.stale |= self._seen.differences(now)
             self._proofs[demand] = proof
 
-    def room_freed(self) -> None:
-        """Record for all proofs which nodes have changed since the last call.
+    def _record_changes(self) -> None:
+        """Record for all proofs which nodes have changed since the last call, as room was given meanwhile.
 
-        Called at the start of a cycle, and when room is freed within one: placements only take room away
-        and leave proofs true. The log of changes cannot be used, as greedy trials overflow it.
+        Placements only take room away and leave proofs true. The log of changes cannot be used, as greedy
+        trials overflow it.
         """
-        if not self._proofs:
-            self._seen = None
-            return
         nodes, seen = self._nodes, self._seen
+        self._room = nodes.room.value
         now = Seen(nodes)
         facts = nodes.fact_changes.since(seen.facts) if seen is not None else None
         if seen is None or facts is None or seen.layout != now.layout or seen.free.shape != now.free.shape:
