@@ -22,7 +22,7 @@ from muster.runtime.commit.step import step
 from muster.runtime.commit.view import NEVER, GangView, Limits, RetryState
 from muster.runtime.plan import PlacementPlan, Plan, PlanTooLarge, RecordedPod, RecreationPlan
 from muster.runtime.writes import delete_plan
-from muster.translate.group import Group, Member, Owner
+from muster.translate.group import Group, Members, Owner
 from muster.translate.status import gang_record
 from tests.runtime.brief import brief, status_in
 
@@ -43,7 +43,9 @@ def pod(index: int, node: str = "", gates: Sequence[str] = ()) -> Pod:
 
 
 def group(size: int, pods: list[Pod], *, suspended: bool = False, **changes: Any) -> Group:
-    members = {PodId(p.metadata.uid): Member(p, place(int(p.metadata.uid[1:]))) for p in pods}
+    members = Members()
+    for p in pods:
+        members.put(p, None if p.spec.scheduling_gates else place(int(p.metadata.uid[1:])))
     made = Group(
         gang=Gang(G, (PodSet("w", SHAPE, size, size),), size, 0.0),
         namespace="ns",

@@ -20,7 +20,7 @@ from muster.kube.decode import decode
 from muster.runtime import mirror
 from muster.runtime.mirror import WATCHED, Mirror
 from muster.translate import dialects
-from muster.translate.identity import Dialect
+from muster.translate.job import Reader
 from muster.translate.pods import pod_bound
 from muster.translate.status import Phase, gang_record, gang_status
 from tests.objects import CLUSTER, PLAIN_SPEC, meta
@@ -215,7 +215,7 @@ def test_what_no_reader_expected_is_this_gangs_alone(
     def read(*_: Any) -> None:
         raise OverflowError("int too large")
 
-    monkeypatch.setitem(dialects._READ, Dialect.JOB, read)
+    monkeypatch.setattr(Reader, "read", read)
     watched = Watched()
     for kind, body in [*WATCHED_CLUSTER, *GOOD]:
         watched.put(kind, body)

@@ -45,7 +45,10 @@ from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology
 from muster.api.node_v1 import RuntimeClass
 from muster.api.scheduling import POD_GROUP_LABEL, PodGroup, PriorityClass
 from muster.api.storage_v1 import StorageClass
-from muster.translate.world import World
+from muster.translate.dialects import Reader
+from muster.translate.group import Group, Touched
+from muster.translate.identity import GroupKey
+from muster.translate.world import KINDS, World
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -270,3 +273,39 @@ def kind_of(obj: Resource) -> Kind[Any]:  # Any: whatever the object is
         RuntimeClass: RUNTIME_CLASS,
     }
     return kinds[type(obj)]
+
+
+Objects = dict[Kind[Any], dict[tuple[str, str], Any]]  # Any: objects of many kinds
+#: by id, what `read` has returned (so that no other object gets its id), and the worlds it was read from
+_HISTORY: dict[int, tuple[Group, list[Objects]]] = {}
+
+
+def read(key: GroupKey, found: World, before: Group | None = None) -> Group | None:
+    """The group as the world shows it. `before`: what an earlier call returned, from which it is read on."""
+    history = [*(_HISTORY[id(before)][1] if before is not None else ()), {**found._objects}]
+    history[-1] = {kind: dict(objects) for kind, objects in history[-1].items()}
+    now = World(found.schedulers, whole=found.whole)
+    now.uncreated = found.uncreated
+    reader = Reader(key, now)
+    for objects in history:
+        group = read_on(reader, now, objects)
+    if group is not None:
+        _HISTORY[id(group)] = group, history
+    return group
+
+
+def read_on(reader: Reader, now: World, objects: Objects) -> Group | None:
+    """What `reader` reads once the world has become these objects, with only what has changed touched."""
+    touched = Touched()
+    for kind in KINDS:
+        was, wanted = dict(now._objects[kind]), objects.get(kind, {})
+        for name in [*was.keys() - wanted.keys(), *wanted]:
+            if name not in wanted:
+                now.drop(kind, *name)
+            elif was.get(name) is not wanted[name]:
+                now.put(kind, wanted[name])
+            else:
+                continue
+            touched.add(kind, name[1])
+    group, _ = reader.read(touched)
+    return group

@@ -20,14 +20,13 @@ from muster.core.words.gang import (
     Spread,
     Toleration,
 )
-from muster.translate import bare, job, jobset, podgroup
 from muster.translate.dialects import keys_touched
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.podgroup.pod_sets import pod_set_name
 from muster.translate.pods import asked, pod_bound
 from tests.translate.cluster import job as job_of
 from tests.translate.cluster import jobset as jobset_of
-from tests.translate.cluster import pod, pod_group, pod_spec, template, world
+from tests.translate.cluster import pod, pod_group, pod_spec, read, template, world
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -168,7 +167,7 @@ def test_what_a_bound_pod_takes_counts_whatever_else_it_says() -> None:
 
 def test_the_pods_of_a_job_have_the_labels_that_its_controller_adds() -> None:
     batch = job_of(gang="true", template={"metadata": {"labels": {"app": "a"}}, "spec": apart()})
-    group = job.read(GroupKey(Dialect.JOB, "ns", "j"), world(batch))
+    group = read(GroupKey(Dialect.JOB, "ns", "j"), world(batch))
     assert group is not None
     assert group.gang.namespace == "ns"
     assert dict(group.gang.pod_sets[0].labels) == {
@@ -190,7 +189,7 @@ def test_the_pods_of_a_job_have_the_labels_that_its_controller_adds() -> None:
 )
 def test_labels_that_differ_within_a_template_cannot_be_looked_at(key: str, refused: bool) -> None:
     spec = apart(labelSelector={"matchLabels": {key: "s"}})
-    group = jobset.read(
+    group = read(
         GroupKey(Dialect.JOBSET, "ns", "s"), world(jobset_of(jobs={"w": {"template": {"spec": spec}}}))
     )
     assert group is not None
@@ -209,7 +208,7 @@ def test_pods_of_one_group_are_alike_in_the_labels_that_they_look_at() -> None:
     def sets(spec: Object) -> dict[str, dict[str, str]]:
         members = [member("a", "a", spec), member("b", "b", spec), member("c", "a", spec)]
         seen = world(pod_group("g", 3), *members)
-        group = podgroup.read(GroupKey(Dialect.POD_GROUP, "ns", "g"), seen)
+        group = read(GroupKey(Dialect.POD_GROUP, "ns", "g"), seen)
         assert group is not None
         return {pod_set.name: dict(pod_set.labels) for pod_set in group.gang.pod_sets}
 
@@ -276,7 +275,7 @@ UNBOUND: dict[str, tuple[list[Resource], Code, str]] = {
 @pytest.mark.parametrize(("objects", "code", "message"), UNBOUND.values(), ids=UNBOUND.keys())
 def test_a_claim_without_a_volume_keeps_its_pod(objects: list[Resource], code: Code, message: str) -> None:
     one = pod(spec=WITH_CLAIM)
-    group = bare.read(GroupKey(Dialect.POD, "ns", "a"), world(one, *objects))
+    group = read(GroupKey(Dialect.POD, "ns", "a"), world(one, *objects))
     assert group is not None
     assert group.gang.gate is not None
     assert group.gang.gate.code is code

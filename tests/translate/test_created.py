@@ -8,9 +8,9 @@ from muster.api.core_v1 import LimitRange, ResourceQuota
 from muster.api.kinds import LIMIT_RANGE, RUNTIME_CLASS
 from muster.api.node_v1 import RuntimeClass
 from muster.core.words.gang import Code, Shape
-from muster.translate.dialects import keys_touched, read
+from muster.translate.dialects import keys_touched
 from muster.translate.identity import Dialect, GroupKey
-from tests.translate.cluster import job, jobset, pod, pod_spec, world
+from tests.translate.cluster import job, jobset, pod, pod_spec, read, world
 
 JOB, JOBSET = GroupKey(Dialect.JOB, "ns", "j"), GroupKey(Dialect.JOBSET, "ns", "s")
 SILENT: Object = {"containers": [{"name": "c"}], "runtimeClassName": "kata"}

@@ -14,11 +14,11 @@ from muster.api.koordinator_v1alpha1 import GROUPS
 from muster.api.muster_v1alpha1 import Source
 from muster.api.scheduling import POD_GROUP_LABEL, PodGroup
 from muster.core.words.gang import Code, Gate
-from muster.translate.dialects import group_of, keys_touched, read
+from muster.translate.dialects import group_of, keys_touched
 from muster.translate.group import Group
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.world import World
-from tests.translate.cluster import pod, pod_group, world
+from tests.translate.cluster import pod, pod_group, read, world
 
 NAME, LEAST = "gang.scheduling.koordinator.sh/name", "gang.scheduling.koordinator.sh/min-available"
 OLD_NAME, OLD_LEAST = (

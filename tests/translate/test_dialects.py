@@ -10,7 +10,7 @@ from muster import names
 from muster.api.base import Kind, Resource
 from muster.api.kinds import JOB, JOBSET, NAMESPACE, POD, POD_GROUP_X, PRIORITY_CLASS
 from muster.core.words.gang import Code, Gate, Place, PodSet, Shape
-from muster.translate.dialects import group_of, keys_touched, read
+from muster.translate.dialects import group_of, keys_touched
 from muster.translate.group import Group
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.world import World
@@ -25,6 +25,7 @@ from tests.translate.cluster import (
     pod_group,
     pod_spec,
     priority_class,
+    read,
     world,
 )
 

@@ -9,9 +9,9 @@ import yaml
 from muster.api.base import Resource
 from muster.api.kinds import BY_NAME
 from muster.core.words.gang import Code, Gate
-from muster.translate.dialects import read
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.world import World
+from tests.translate.cluster import read
 
 PAGE = Path(__file__).parents[2] / "docs" / "gangs.md"
 

@@ -9,11 +9,11 @@ from muster.api.kinds import POD_GROUP_X
 from muster.api.koordinator_v1alpha1 import GROUPS, TOPOLOGY_SPEC
 from muster.api.scheduling import PodGroup
 from muster.core.words.gang import Code, Gate
-from muster.translate.dialects import group_of, keys_touched, read
+from muster.translate.dialects import group_of, keys_touched
 from muster.translate.group import Group
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.status import gang_spec
-from tests.translate.cluster import grouped, pod_group, pod_spec, world
+from tests.translate.cluster import grouped, pod_group, pod_spec, read, world
 
 MASTER, WORKER = (GroupKey(Dialect.POD_GROUP, "ns", name) for name in ("master", "worker"))
 BOTH = ("ns/master", "ns/worker")

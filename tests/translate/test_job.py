@@ -12,8 +12,7 @@ from muster.core.words.gang import Code, Gate, Place, PodId, PodSet, Shape
 from muster.translate.demand import MOST_PLACES
 from muster.translate.group import Group, Owner
 from muster.translate.identity import Dialect, GroupKey
-from muster.translate.job import read
-from tests.translate.cluster import START, job, jobset, namespace, pod, pod_spec, priority_class, world
+from tests.translate.cluster import START, job, jobset, namespace, pod, pod_spec, priority_class, read, world
 
 KEY = GroupKey(Dialect.JOB, "ns", "j")
 OURS = {names.ADMISSION: "gang"}

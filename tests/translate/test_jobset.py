@@ -11,8 +11,8 @@ from muster.api.kinds import JOBSET
 from muster.core.words.gang import Code, Gate, Place, PodSet, Shape
 from muster.translate.group import Group, Owner
 from muster.translate.identity import Dialect, GroupKey
-from muster.translate.jobset import keys, read
-from tests.translate.cluster import child, job, jobset, pod, pod_spec, world
+from muster.translate.jobset import keys
+from tests.translate.cluster import child, job, jobset, pod, pod_spec, read, world
 
 KEY = GroupKey(Dialect.JOBSET, "ns", "s")
 OURS = {names.ADMISSION: "gang"}

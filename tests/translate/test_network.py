@@ -9,10 +9,10 @@ from muster.api.kinds import CLUSTER_NETWORK_TOPOLOGY
 from muster.api.koordinator_v1alpha1 import TOPOLOGY_INDEX, TOPOLOGY_SPEC
 from muster.core.words.gang import Code, Gather, Strategy
 from muster.core.world.nodes import UNLIMITED
-from muster.translate.dialects import keys_touched, read
+from muster.translate.dialects import keys_touched
 from muster.translate.group import Group
 from muster.translate.identity import Dialect, GroupKey
-from tests.translate.cluster import grouped, jobset, pod, pod_group, pod_spec, topology, world
+from tests.translate.cluster import grouped, jobset, pod, pod_group, pod_spec, read, topology, world
 
 KEY = GroupKey(Dialect.POD_GROUP, "ns", "g")
 TREE = topology(("SpineLayer", "spine"), ("BlockLayer", "block"))

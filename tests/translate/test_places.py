@@ -7,12 +7,13 @@ from hypothesis import strategies as st
 from muster.api.base import Object
 from muster.api.core_v1 import Pod
 from muster.core.words.gang import Place, PodId
+from muster.translate.filling import Block
 from muster.translate.group import Group
 from muster.translate.identity import Dialect, GroupKey
-from muster.translate.job import read
-from muster.translate.places import Block, fill, planned
+from muster.translate.places import Claim, Filling, planned
+from muster.translate.pods import completion_index
 from muster.translate.world import World
-from tests.translate.cluster import job, pod, world
+from tests.translate.cluster import grouped, job, pod, pod_group, read, world
 
 # pods by name → fields; expected place of each. The block has places 4, 5, 6 of pod set "w".
 CASES: dict[str, tuple[dict[str, Object], dict[str, int | None]]] = {
@@ -44,18 +45,21 @@ CASES: dict[str, tuple[dict[str, Object], dict[str, int | None]]] = {
 
 @pytest.mark.parametrize(("pods", "expected"), CASES.values(), ids=CASES.keys())
 def test_places(pods: dict[str, Object], expected: dict[str, int | None]) -> None:
-    block = Block("w", 4, 3, [pod(name, **fields) for name, fields in pods.items()], slots=True)
-    assert fill(block, None) == {
-        PodId(f"uid-{name}"): None if index is None else Place("w", index) for name, index in expected.items()
-    }
+    block, filling = Block("w", 4, 3), Filling(3)
+    for name, fields in pods.items():
+        one = pod(name, **fields)
+        filling.put(PodId(name), Claim((0.0, name), block.offset(planned(one)), completion_index(one)))
+    filling.settle()
+    places = {name: filling.place_of.get(PodId(name)) for name in pods}
+    assert {name: None if at is None else block.place(at).index for name, at in places.items()} == expected
 
 
 def test_pods_that_are_of_no_job_have_no_slot() -> None:
-    pods = [pod("a", index=2), pod("b", index=0)]
-    assert fill(Block("w", 0, 3, pods), None) == {
-        PodId("uid-a"): Place("w", 0),
-        PodId("uid-b"): Place("w", 1),
-    }
+    pods = grouped("a", index=2), grouped("b", index=0)
+    group = read(GroupKey(Dialect.POD_GROUP, "ns", "g"), world(pod_group(), *pods))
+    assert group is not None
+    places = {member.pod.metadata.name: member.place for member in group.members.values()}
+    assert [(name, place and place.index) for name, place in places.items()] == [("a", 0), ("b", 1)]
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,20 @@ from muster.core.words.gang import Code, Gate, Place
 from muster.translate.dialects import group_of
 from muster.translate.group import Group
 from muster.translate.identity import Dialect, GroupKey
-from muster.translate.podgroup import read
 from muster.translate.podgroup.pod_sets import pod_set_name
 from muster.translate.pods import asked
 from muster.translate.world import World
-from tests.translate.cluster import START, grouped, job, pod_group, pod_spec, priority_class, template, world
+from tests.translate.cluster import (
+    START,
+    grouped,
+    job,
+    pod_group,
+    pod_spec,
+    priority_class,
+    read,
+    template,
+    world,
+)
 
 KEY = GroupKey(Dialect.POD_GROUP, "ns", "g")
 NAME = pod_set_name(asked(template(pod_spec())).shape)

@@ -4,10 +4,10 @@ from muster import names
 from muster.api.base import Object, ObjectMeta, Resource
 from muster.api.kinds import JOB
 from muster.core.words.gang import Code, Gate
-from muster.translate.dialects import keys_touched, read
+from muster.translate.dialects import keys_touched
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.priority import chosen, may_preempt, priority
-from tests.translate.cluster import job, jobset, pod, pod_group, pod_spec, priority_class, spec, world
+from tests.translate.cluster import job, jobset, pod, pod_group, pod_spec, priority_class, read, spec, world
 
 CLASSES = [priority_class("high", 1000), priority_class("usual", 10, default=True)]
 

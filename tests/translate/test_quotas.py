@@ -10,10 +10,10 @@ from muster.api.base import Object
 from muster.api.core_v1 import ResourceQuota
 from muster.api.kinds import RESOURCE_QUOTA
 from muster.core.words.gang import Code
-from muster.translate.dialects import keys_touched, read
+from muster.translate.dialects import keys_touched
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.quotas import charged, counts_itself, refusal, room
-from tests.translate.cluster import job, pod, pod_spec, spec, world
+from tests.translate.cluster import job, pod, pod_spec, read, spec, world
 
 KEY = GroupKey(Dialect.JOB, "ns", "j")
 

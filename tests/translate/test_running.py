@@ -7,10 +7,9 @@ import pytest
 from muster import names
 from muster.api.base import Object, ObjectMeta, Resource
 from muster.core.words.gang import Code, Gang, GangId, Gate
-from muster.translate.dialects import read
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.running import SILENT, marked, run
-from tests.translate.cluster import child, grouped, job, jobset, pod, pod_group, pod_spec, time, world
+from tests.translate.cluster import child, grouped, job, jobset, pod, pod_group, pod_spec, read, time, world
 
 GANG = Gang(GangId("ns/g"), (), 1, 0.0)
 

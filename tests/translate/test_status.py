@@ -10,7 +10,6 @@ from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang
 from muster.core.words.decisions import ExpectedStart, Explanation, PodSetExplanation, Remedy
 from muster.core.words.gang import Code, GangId
-from muster.translate.dialects import read
 from muster.translate.group import Group
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.status import (
@@ -24,7 +23,7 @@ from muster.translate.status import (
     gang_status,
     unschedulable,
 )
-from tests.translate.cluster import START, grouped, job, jobset, pod, pod_group, pod_spec, world
+from tests.translate.cluster import START, grouped, job, jobset, pod, pod_group, pod_spec, read, world
 
 
 def the_gang(key: GroupKey, *objects: object) -> Group:

@@ -2,8 +2,8 @@
 
 The mirror puts objects into `translate`'s world as they arrive; a change only notes which groups it touches.
 `drain` then reads each touched group once, however many of its pods have changed meanwhile, compares it
-with the last reading, and returns the differences as events for the core. A burst of 500 pods of one gang
-therefore costs a few readings of 500 pods, not 500 of them.
+with the last reading, and returns the differences as events for the core. A reading costs as much as what has
+changed, however large the gang is.
 
 A pod that occupies a node is always charged: to its gang, or as a foreign pod if no gang is left to charge,
 as after its JobSet has finished. The mirror never invents capacity.
@@ -43,13 +43,13 @@ from muster.runtime.plan import PlacementPlan, Plan, decode
 from muster.translate.budgets import budget_changed
 from muster.translate.budgets import counts_itself as counted
 from muster.translate.dialects import (
+    Reader,
     group_of,
     keys_touched,
     pods_looking_at_namespaces,
-    read,
     relabelled,
 )
-from muster.translate.group import Group
+from muster.translate.group import Group, Touched
 from muster.translate.identity import GroupKey
 from muster.translate.nodes import node_changed
 from muster.translate.pods import occupies, pod_bound
@@ -91,7 +91,9 @@ class Mirror:
         self._of_owner: dict[str, dict[GangId, None]] = {}
         self._plans: dict[tuple[str, str], dict[str, Plan]] = {}  # by namespace and name of the record
         self._charged: dict[PodId, PodsBound] = {}
-        self._stale: dict[GroupKey, None] = {}
+        self._readers: dict[GroupKey, Reader] = {}
+        #: groups to read again, with the objects that have changed since
+        self._stale: dict[GroupKey, Touched] = {}
         #: namespaces whose quotas may have more or less left; and the room last reported for each quota
         self._metered: dict[str, None] = {}
         self._rooms: dict[tuple[str, str], Amounts] = {}
@@ -126,8 +128,8 @@ class Mirror:
         changes, self._pending = self._pending, Changes()
         stale, self._stale = self._stale, {}
         pods, self._pods = self._pods, {}
-        for key in stale:
-            self._read(key, changes, pods)
+        for key, touched in stale.items():
+            self._read(key, touched, changes, pods)
         if stale:  # a plan whose gang is gone, or whose id another gang has taken
             alone = (plans for record, plans in self._plans.items() if record not in self._ids)
             changes.gangs.update((self._id(plan), None) for plans in alone for plan in plans.values())
@@ -159,7 +161,8 @@ class Mirror:
                 self.world.put(kind, new)
             else:
                 self.world.drop(kind, latest.metadata.namespace, latest.metadata.name)
-            self._stale.update(dict.fromkeys(keys_touched(kind, old, new, self.world)))
+            for key in keys_touched(kind, old, new, self.world):
+                self._stale.setdefault(key, Touched()).add(kind, latest.metadata.name)
             if kind is kinds.CLUSTER_NETWORK_TOPOLOGY:
                 self._pending.events.append(LayersChanged(self.world.layers.chain))
             elif kind is kinds.RESOURCE_QUOTA:
@@ -231,14 +234,18 @@ class Mirror:
             return GangId(f"{plan.namespace}/gang:{plan.record}")  # no group has a name with a colon
         return known or plan.gang
 
-    def _read(self, key: GroupKey, changes: Changes, pods: dict[PodId, Pod | None]) -> None:
-        old = self._by_key.get(key)
-        new = read(key, self.world, old)
+    def _read(self, key: GroupKey, touched: Touched, changes: Changes, pods: dict[PodId, Pod | None]) -> None:
+        old, reader = self._by_key.get(key), self._readers.get(key)
+        if reader is None:
+            reader = self._readers[key] = Reader(key, self.world)
+        new, moved = reader.read(touched)
         if old is not None:
             self._forget(key, old, new, changes)
         if new is not None:
             self._keep(key, old, new, changes)
-        for uid, pod in _pods_that_changed(old, new):
+        else:
+            del self._readers[key]
+        for uid, pod in _pods_that_changed(old, new, moved):
             pods.setdefault(uid, pod)
 
     def _forget(self, key: GroupKey, old: Group, new: Group | None, changes: Changes) -> None:
@@ -364,24 +371,19 @@ def _one_by_one(items: Iterable[T], act: Callable[[T], bool | None]) -> list[T]:
     return chosen
 
 
-def _pods_that_changed(old: Group | None, new: Group | None) -> Iterator[tuple[PodId, Pod | None]]:
-    """Yields pods whose node, place or gang may have changed with this reading."""
-    was, now = _pods(old), _pods(new)
-    same_gang = old is not None and new is not None and _told_as(old) == _told_as(new)
-    for uid, (pod, place) in now.items():
-        if not same_gang or uid not in was or was[uid][0] is not pod or was[uid][1] != place:
-            yield uid, pod
-    for uid, (pod, _) in was.items():
-        if uid not in now:
-            yield uid, pod
+def _pods_that_changed(
+    old: Group | None, new: Group | None, moved: Iterable[PodId]
+) -> Iterator[tuple[PodId, Pod]]:
+    """Yields pods whose place or gang may have changed with this reading: all of them if the gang has."""
+    if new is None or old is None or _told_as(old) != _told_as(new):
+        for group in filter(None, (new, old)):
+            yield from ((uid, member.pod) for uid, member in group.members.items())
+            yield from group.leaving.items()
+        return
+    for uid in moved:
+        if (member := new.members.get(uid)) is not None:
+            yield uid, member.pod
 
 
 def _told_as(group: Group) -> tuple[GangId, bool]:
     return group.gang.id, group.finished
-
-
-def _pods(group: Group | None) -> dict[PodId, tuple[Pod, Place | None]]:
-    if group is None:
-        return {}
-    pods = {uid: (member.pod, member.place) for uid, member in group.members.items()}
-    return pods | {uid: (pod, None) for uid, pod in group.leaving.items()}

@@ -9,7 +9,7 @@ from muster.api.koordinator_v1alpha1 import BY_NAME
 from muster.api.muster_v1alpha1 import Source
 from muster.core.words.gang import Code, Gang, GangId, Gate, Place, PodId, PodSet
 from muster.translate import marks, network, quotas
-from muster.translate.group import Group, Member
+from muster.translate.group import Group, Members, Touched
 from muster.translate.identity import GroupKey
 from muster.translate.job import MAIN
 from muster.translate.pods import asked, labels_of, live, occupies, of_its_node, scheduling_gates
@@ -18,8 +18,20 @@ from muster.translate.running import marked, pod_limit, run
 from muster.translate.world import World
 
 
-def read(key: GroupKey, world: World, before: Group | None = None) -> Group | None:
-    """Returns the gang of one pod. (The registry has already decided that the pod is in no group.)"""
+class Reader:
+    """Reads the gang of one pod. (The registry has already decided that the pod is in no group.)"""
+
+    __slots__ = ("_key", "_world", "moved")
+
+    def __init__(self, key: GroupKey, world: World) -> None:
+        self._key, self._world = key, world
+        self.moved: set[PodId] = set()
+
+    def read(self, touched: Touched) -> Group | None:
+        return _read(self._key, self._world)
+
+
+def _read(key: GroupKey, world: World) -> Group | None:
     pod = world.pods.get((key.namespace, key.name))
     if pod is None:
         return None
@@ -44,7 +56,9 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
         )
     uncreated, charges = quotas.proposed([pod], world)
     queue, _ = marks.queue(owners, ())
-    place = None if gates else Place(MAIN, 0)
+    members = Members()
+    if live(pod):
+        members.put(pod, None if gates else Place(MAIN, 0))
     gang = Gang(
         id=GangId(f"{key.namespace}/{key.name}"),
         pod_sets=(
@@ -66,7 +80,7 @@ def read(key: GroupKey, world: World, before: Group | None = None) -> Group | No
         record=key.record,
         source=Source(),
         owner=None,
-        members={PodId(meta.uid): Member(pod, place)} if live(pod) else {},
+        members=members,
         # the successor of a pod that is being deleted is another pod, and another gang
         retired=frozenset() if live(pod) else frozenset({Place(MAIN, 0)}),
         finished=not live(pod) and not occupies(pod),

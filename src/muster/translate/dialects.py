@@ -1,7 +1,8 @@
 """The registry of dialects: to which group a pod belongs, and which groups a change touches.
 
-A dialect is a module with `read(key, world, before) -> Group | None`. Adding one adds its file, a
-member of `Dialect`, and its lines in `_READ`, `group_of` and `keys_touched` here.
+A dialect is a module with a `Reader`, which keeps what it has read: a change of one pod costs one pod,
+whatever the size of its gang. Adding a dialect adds its file, a member of `Dialect`, and its lines in
+`_READERS`, `group_of` and `keys_touched` here.
 
 A pod belongs to the PodGroup that its label names, or to the gang that it describes itself
 (`described.py`); else to the JobSet or Job that controls it, if that
@@ -11,11 +12,11 @@ nothing to wait for.)
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Set
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from muster import names
 from muster.api.base import Kind, Object, Resource, controller_of, mark
@@ -51,22 +52,34 @@ from muster.api.membership import pod_groups
 from muster.api.muster_v1alpha1 import Source
 from muster.api.scheduling import PodGroup
 from muster.api.storage_v1 import StorageClass
-from muster.core.words.gang import Code, Gang, GangId, Gate
+from muster.core.words.gang import Code, Gang, GangId, Gate, PodId
 from muster.translate import bare, described, ganggroup, job, jobset, marks, podgroup
 from muster.translate.demand import ours
-from muster.translate.group import Group
+from muster.translate.group import Group, Members, Touched
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.podgroup.reading import KINDS
 from muster.translate.pods import of_its_node
 from muster.translate.surroundings import claim_names, selects_namespaces
 from muster.translate.world import World
 
-_READ: dict[Dialect, Callable[[GroupKey, World, Group | None], Group | None]] = {
-    Dialect.JOBSET: jobset.read,
-    Dialect.JOB: job.read,
-    Dialect.POD_GROUP: podgroup.read,
-    Dialect.KOORDINATOR: podgroup.read,
-    Dialect.POD: bare.read,
+
+class DialectReader(Protocol):
+    """Reads one group again and again."""
+
+    #: members whose place has changed; the caller clears it
+    moved: set[PodId]
+
+    def read(self, touched: Touched) -> Group | None:
+        """Returns the group as it is now. The first reading looks at everything, later ones at `touched`."""
+        ...
+
+
+_READERS: Final[dict[Dialect, Callable[[GroupKey, World], DialectReader]]] = {
+    Dialect.JOBSET: jobset.Reader,
+    Dialect.JOB: job.Reader,
+    Dialect.POD_GROUP: podgroup.Reader,
+    Dialect.KOORDINATOR: podgroup.Reader,
+    Dialect.POD: bare.Reader,
 }
 _RANK = list(Dialect)
 KIND_OF: Final[dict[Dialect, Kind[Any]]] = {  # Any: a table of kinds holds kinds of many types
@@ -81,21 +94,47 @@ log = logging.getLogger(__name__)
 _POD_GROUP_DIALECTS = {kind.group: dialect for dialect, kind in KINDS.items()}
 
 
-def read(key: GroupKey, world: World, before: Group | None = None) -> Group | None:
-    """Returns the group as the world shows it now; None if there is no such gang (any more).
+class Reader:
+    """Reads the group of one key again and again; members keep their places from one reading to the next."""
 
-    `before` is the last reading: members without an annotation keep the places they had in it. Its
-    gang's id may change when a namesake of another dialect arrives or leaves; the caller then removes the
-    old id from the core.
+    __slots__ = ("_key", "_reader", "_world")
 
-    Readers refuse what they find wrong, with its field (`Gate`). An unexpected error in a reader makes only
-    this gang Invalid.
-    """
-    try:
-        return _read(key, world, before)
-    except UNREADABLE as error:
-        log.exception("%s %s/%s cannot be read", key.dialect.value, key.namespace, key.name)
-        return _unreadable(key, f"cannot be read: {type(error).__name__}: {error}"[:LONGEST_REFUSAL])
+    def __init__(self, key: GroupKey, world: World) -> None:
+        self._key, self._world = key, world
+        self._reader = _READERS[key.dialect](key, world)
+
+    def read(self, touched: Touched) -> tuple[Group | None, Set[PodId]]:
+        """Returns the group as the world shows it now, and the members whose place has changed.
+
+        None: there is no such gang (any more). The id of the gang may change when a namesake of another
+        dialect arrives or leaves; the caller then removes the old id from the core.
+
+        Dialects refuse what they find wrong, with its field (`Gate`). An unexpected error in a dialect makes
+        only this gang Invalid.
+        """
+        try:
+            group = self._read(touched)
+            moved, self._reader.moved = self._reader.moved, set()
+            return group, moved
+        except UNREADABLE as error:
+            key = self._key
+            log.exception("%s %s/%s cannot be read", key.dialect.value, key.namespace, key.name)
+            self._reader = _READERS[key.dialect](key, self._world)
+            return _unreadable(
+                key, f"cannot be read: {type(error).__name__}: {error}"[:LONGEST_REFUSAL]
+            ), set()
+
+    def _read(self, touched: Touched) -> Group | None:
+        key, world = self._key, self._world
+        if key.dialect is Dialect.POD:
+            pod = world.pods.get((key.namespace, key.name))
+            if pod is None or group_of(pod, world) != key:
+                return None
+        group = self._reader.read(touched)
+        if group is None or not any(_exists(namesake, world) for namesake in _namesakes(key, above=True)):
+            return group
+        # `namespace/name` is the id of the first namesake by dialect; the others use their record's name
+        return replace(group, gang=replace(group.gang, id=GangId(f"{key.namespace}/{key.record}")))
 
 
 def _unreadable(key: GroupKey, why: str) -> Group:
@@ -116,23 +155,11 @@ def _unreadable(key: GroupKey, why: str) -> Group:
         if kind is not POD
         else Source(),
         owner=None,
-        members={},
+        members=Members(),
         retired=frozenset(),
         finished=False,
         controlled=False,
     )
-
-
-def _read(key: GroupKey, world: World, before: Group | None) -> Group | None:
-    if key.dialect is Dialect.POD:
-        pod = world.pods.get((key.namespace, key.name))
-        if pod is None or group_of(pod, world) != key:
-            return None
-    group = _READ[key.dialect](key, world, before)
-    if group is None or not any(_exists(namesake, world) for namesake in _namesakes(key, above=True)):
-        return group
-    # `namespace/name` is the id of the first namesake by dialect; the others use their record's name
-    return replace(group, gang=replace(group.gang, id=GangId(f"{key.namespace}/{key.record}")))
 
 
 def group_of(pod: Pod, world: World) -> GroupKey | None:

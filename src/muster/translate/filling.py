@@ -1,93 +1,216 @@
-"""Fills the places of a gang with the pods of Jobs, and determines which places are retired.
+"""The pods of a gang's Jobs and the places that they fill, kept up to date pod by pod.
 
 A place is retired once its Job has no further pod to start for it: then it is satisfied and holds
 nothing. Pods that have ended or are being deleted give up their places; the latter keep their nodes.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
 
-from muster.api.base import is_true
+from muster.api.base import controller_of, is_true
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 from muster.api.indexes import Indexes
 from muster.core.words.gang import Place, PodId
-from muster.translate.group import Group, Member
-from muster.translate.places import Block, fill
-from muster.translate.pods import completion_index, live, occupies, scheduling_gates
+from muster.translate.group import Members
+from muster.translate.places import Claim, Filling, planned
+from muster.translate.pods import bound_at, completion_index, live, occupies, scheduling_gates
+from muster.translate.world import World
 
 
-@dataclass(slots=True)
-class Filled:
-    """Places as they are filled, Job by Job."""
+class Block(NamedTuple):
+    """The places of one Job: `size` adjacent ones of a pod set."""
 
-    members: dict[PodId, Member] = field(default_factory=dict)
-    leaving: dict[PodId, Pod] = field(default_factory=dict)
+    pod_set: str
+    start: int
+    size: int
+
+    def place(self, offset: int) -> Place:
+        return Place(self.pod_set, self.start + offset)
+
+    def offset(self, place: Place | None) -> int | None:
+        """Returns the position of a place in the block; None if it is not in it."""
+        if place is None or place.pod_set != self.pod_set:
+            return None
+        return place.index - self.start if 0 <= place.index - self.start < self.size else None
+
+
+#: The block of a Job that is being replaced: its pods leave their places.
+NOWHERE = Block("", 0, 0)
+
+
+@dataclass(slots=True, eq=False)
+class _Filled:
+    """One Job and its pods."""
+
+    job: Job
+    block: Block
+    filling: Filling
+    pods: dict[PodId, Pod] = field(default_factory=dict)
+    #: completion indexes of the pods that claim a place
+    indexes: dict[PodId, int | None] = field(default_factory=dict)
+    #: pods that have changed since the last `settle`
+    changed: set[PodId] = field(default_factory=set)
     retired: set[Place] = field(default_factory=set)
-    #: scheduling gates on pods
-    gates: set[str] = field(default_factory=set)
-
-    def take(
-        self, pod_set: str, start: int, size: int, job: Job, pods: Iterable[Pod], before: Group | None
-    ) -> None:
-        """Puts the pods of a Job into its places, `size` of them from `start` on."""
-        claims = []
-        for pod in pods:
-            uid = PodId(pod.metadata.uid)
-            if not live(pod):
-                if occupies(pod):
-                    self.leaving[uid] = pod
-            elif gates := scheduling_gates(pod.spec):
-                self.gates.add(gates)
-                self.members[uid] = Member(pod, None)
-            else:
-                claims.append(pod)
-        claims.sort(key=_by_age)
-        block = Block(pod_set, start, size, claims, slots=True)
-        found = fill(block, before)
-        for pod in claims:
-            uid = PodId(pod.metadata.uid)
-            self.members[uid] = Member(pod, found[uid])
-        free = sorted(
-            set(range(start, start + size)) - {place.index for place in found.values() if place is not None}
-        )
-        wanted = set(_still_wanted(job, block, free))
-        self.retired.update(Place(pod_set, index) for index in free if index not in wanted)
-
-    def leave(self, pods: Iterable[Pod]) -> None:
-        """Records pods of a Job that is being replaced: they keep their nodes, but not their places."""
-        self.leaving.update((PodId(pod.metadata.uid), pod) for pod in pods if occupies(pod))
+    #: how many places have a pod
+    placed: int = 0
 
 
-def _by_age(pod: Pod) -> tuple[float, str]:
-    created = pod.metadata.creation_timestamp
-    return (created.timestamp() if created else 0.0, pod.metadata.name)
+class Filled:
+    """The places of a gang as they are filled, Job by Job. `settle` applies what has changed since."""
+
+    def __init__(self, namespace: str, world: World) -> None:
+        self.members = Members()
+        #: pods on a node that hold no place any more
+        self.leaving: dict[PodId, Pod] = {}
+        self.retired: set[Place] = set()
+        #: scheduling gates on pods
+        self.gates: dict[PodId, str] = {}
+        #: members on a node, and when they were bound
+        self.bound: dict[PodId, float | None] = {}
+        #: by pod set, how many places have a pod, and how many are retired
+        self.placed: Counter[str] = Counter()
+        self.over: Counter[str] = Counter()
+        #: Jobs by name, and the names of those that may have pods now
+        self.jobs: dict[str, _Filled] = {}
+        self.started: set[str] = set()
+        self._namespace, self._world = namespace, world
+        self._pods: dict[str, tuple[_Filled, PodId]] = {}  # by the pod's name: its Job, its uid
+        self._changed: set[str] = set()  # names of Jobs
+
+    def take(self, job: Job, block: Block) -> None:
+        """Takes in a new or changed Job. If its block is another, its pods claim their places again."""
+        name = job.metadata.name
+        known = self.jobs.get(name)
+        if known is None or known.block != block or known.job.metadata.uid != job.metadata.uid:
+            last = {uid: self.members[uid].place for uid in known.indexes} if known is not None else {}
+            self.forget(name)
+            known = self.jobs[name] = _Filled(job, block, Filling(block.size))
+            for pod in self._world.pods_of(job.metadata.uid):
+                self._put(known, pod, block.offset(last.get(PodId(pod.metadata.uid))))
+        known.job = job
+        (self.started.discard if block is NOWHERE or job.spec.suspend else self.started.add)(name)
+        self._changed.add(name)
+
+    def forget(self, name: str) -> None:
+        """Forgets a Job and its pods."""
+        known = self.jobs.pop(name, None)
+        if known is None:
+            return
+        for uid in [*known.pods]:
+            self._drop(known, uid)
+        self._count(known, 0, set())
+        self.started.discard(name)
+        self._changed.discard(name)
+
+    def note(self, name: str) -> None:
+        """Looks at the pod of this name again."""
+        pod = self._world.pods.get((self._namespace, name))
+        controller = controller_of(pod) if pod is not None else None
+        known = self.jobs.get(controller.name) if controller is not None else None
+        if known is not None and controller is not None and known.job.metadata.uid != controller.uid:
+            known = None
+        if pod is not None and known is not None:
+            self._put(known, pod)
+        elif (before := self._pods.get(name)) is not None:
+            self._drop(*before)
+
+    def settle(self) -> set[PodId]:
+        """Gives the pods their places, and retires places that no pod will fill; returns the pods with
+        another place."""
+        moved: set[PodId] = set()
+        for name in sorted(self._changed):
+            known = self.jobs[name]
+            filling, block = known.filling, known.block
+            filling.settle()
+            for uid in filling.moved | known.changed:
+                if uid in known.indexes:
+                    offset = filling.place_of.get(uid)
+                    self.members.put(known.pods[uid], None if offset is None else block.place(offset))
+            moved |= filling.moved
+            filling.moved.clear()
+            filling.changed.clear()
+            known.changed.clear()
+            retired = {block.place(offset) for offset in _retired(known.job, filling, known.indexes)}
+            self._count(known, len(filling.place_of), retired)
+        self._changed.clear()
+        return moved
+
+    def _put(self, known: _Filled, pod: Pod, last: int | None = None) -> None:
+        uid, block = PodId(pod.metadata.uid), known.block
+        gates = scheduling_gates(pod.spec)
+        claims = block is not NOWHERE and live(pod) and not gates
+        before = self._pods.get(pod.metadata.name)
+        if before is not None and not (before == (known, uid) and claims and uid in known.indexes):
+            self._drop(*before)
+        known.pods[uid] = pod
+        self._pods[pod.metadata.name] = known, uid
+        known.changed.add(uid)
+        self._changed.add(known.job.metadata.name)
+        if block is NOWHERE or not live(pod):
+            if occupies(pod):
+                self.leaving[uid] = pod
+            return
+        self.bound.pop(uid, None)
+        if pod.spec.node_name:
+            self.bound[uid] = bound_at(pod)
+        if gates:
+            self.gates[uid] = gates
+            self.members.put(pod, None)
+            return
+        created = pod.metadata.creation_timestamp
+        order = created.timestamp() if created else 0.0, pod.metadata.name
+        claim = Claim(order, block.offset(planned(pod)), completion_index(pod))
+        known.indexes[uid] = claim.own
+        known.filling.put(uid, claim, last)
+
+    def _drop(self, known: _Filled, uid: PodId) -> None:
+        del self._pods[known.pods.pop(uid).metadata.name]
+        known.indexes.pop(uid, None)
+        known.filling.drop(uid)
+        self._changed.add(known.job.metadata.name)
+        self.members.remove(uid)
+        for noted in (self.leaving, self.gates, self.bound):
+            noted.pop(uid, None)
+
+    def _count(self, known: _Filled, placed: int, retired: set[Place]) -> None:
+        """Replaces what is known of the Job's places."""
+        pod_set = known.block.pod_set
+        self.placed[pod_set] += placed - known.placed
+        self.over[pod_set] += len(retired) - len(known.retired)
+        if retired != known.retired:
+            self.retired = (self.retired - known.retired) | retired
+        known.placed, known.retired = placed, retired
 
 
-def _still_wanted(job: Job, block: Block, free: Sequence[int]) -> Iterator[int]:
-    """Yields the free places for which the Job has another pod to start, as `fill` would place it."""
-    if job_succeeded(job):
-        return
+def _retired(job: Job, filling: Filling, indexes: Mapping[PodId, int | None]) -> Collection[int]:
+    """Returns the free places for which the Job has no further pod to start, as `Filling` would place it."""
+    free = filling.free
+    if not free or job_succeeded(job):
+        return free
     if job.spec.completions is None:
         # a work queue: no further pod starts once one pod has found it empty
-        if not job.status.succeeded:
-            yield from free
-        return
+        return free if job.status.succeeded else ()
     if job.spec.completion_mode != "Indexed":
-        further = job.spec.completions - job.status.succeeded - len(block.pods)
-        yield from free[: max(further, 0)]
-        return
-    ended = (
-        Indexes.salvage(job.status.completed_indexes) | Indexes.salvage(job.status.failed_indexes)
-    ).intervals
-    running = {completion_index(pod) for pod in block.pods}
-    done = {slot for low, high in ended for slot in range(low, min(high, block.size - 1) + 1)}
-    taken = running | done
-    own = {place for place in free if place - block.start not in taken}
-    yield from own
-    further = job.spec.completions - sum(high - low + 1 for low, high in ended) - len(block.pods) - len(own)
-    others = [place for place in free if place not in own]
-    yield from others[: max(further, 0)]
+        further = job.spec.completions - job.status.succeeded - len(indexes)
+        return free[max(further, 0) :]
+    ended, done = _ended(job.status.completed_indexes, job.status.failed_indexes, filling.size)
+    own = set(free).difference(indexes.values(), done)
+    if len(own) == len(free):
+        return ()
+    further = job.spec.completions - ended - len(indexes) - len(own)
+    return [place for place in free if place not in own][max(further, 0) :]
+
+
+@lru_cache(maxsize=64)
+def _ended(completed: str, failed: str, size: int) -> tuple[int, frozenset[int]]:
+    """Returns how many indexes have ended for good, and those of them that are slots."""
+    ended = (Indexes.salvage(completed) | Indexes.salvage(failed)).intervals
+    slots = (slot for low, high in ended for slot in range(low, min(high, size - 1) + 1))
+    return sum(high - low + 1 for low, high in ended), frozenset(slots)
 
 
 def job_finished(job: Job) -> bool:

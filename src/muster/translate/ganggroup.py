@@ -13,7 +13,6 @@ from typing import Final
 
 import msgspec
 
-from muster.api.base import ObjectMeta
 from muster.api.koordinator_v1alpha1 import GROUPS
 from muster.api.scheduling import PodGroup
 
@@ -46,9 +45,8 @@ def error(group: PodGroup) -> str:
     return f"{GROUPS} names other PodGroups and not {own} itself"
 
 
-def agree(group: PodGroup, pod: ObjectMeta) -> bool:
-    """Whether a pod names no GangGroup, or the same as its PodGroup, whose list counts."""
-    text = pod.annotations.get(GROUPS, "")
+def agree(group: PodGroup, text: str) -> bool:
+    """Whether a pod that writes `text` names no GangGroup, or the same as its PodGroup, whose list counts."""
     return not text or _read(text) == named(group)
 
 

@@ -1,10 +1,12 @@
 """The result of every dialect of groups: a gang, its members, and the owner that can be suspended."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from muster.api.base import Kind
 from muster.api.core_v1 import Pod
+from muster.api.kinds import JOB, JOBSET, POD, POD_GROUP_SIGS, POD_GROUP_X
 from muster.api.muster_v1alpha1 import Source
 from muster.core.words.gang import Gang, Place, PodId
 
@@ -22,6 +24,24 @@ class Owner:
     admission: bool
 
 
+@dataclass(slots=True)
+class Touched:
+    """The objects that have changed since a group was read, by name; each a set that keeps its order."""
+
+    pods: dict[str, None] = field(default_factory=dict)
+    jobs: dict[str, None] = field(default_factory=dict)
+    #: whether an object has changed that pods refer to: a namespace, a class, a claim …
+    others: bool = False
+
+    def add(self, kind: Kind[Any], name: str) -> None:  # Any: a kind that groups are read from
+        if kind is POD:
+            self.pods[name] = None
+        elif kind is JOB:
+            self.jobs[name] = None
+        elif kind not in (JOBSET, POD_GROUP_X, POD_GROUP_SIGS):  # these are read each time
+            self.others = True
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     """A live pod of a gang. A member without a place waits until one is free."""
@@ -30,9 +50,51 @@ class Member:
     place: Place | None
 
 
+class Members(dict[PodId, Member]):
+    """The live pods of a gang. A change of one pod costs one pod."""
+
+    __slots__ = ("filled", "ready")
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: the pods on a node that have a place, and those that wait for a node
+        self.filled: dict[Place, Pod] = {}
+        self.ready: dict[Place, Pod] = {}
+
+    def put(self, pod: Pod, place: Place | None) -> None:
+        uid = PodId(pod.metadata.uid)
+        self.remove(uid)
+        self[uid] = Member(pod, place)
+        if place is not None:
+            (self.filled if pod.spec.node_name else self.ready)[place] = pod
+
+    def remove(self, uid: PodId) -> None:
+        member = self.pop(uid, None)
+        if member is None or member.place is None:
+            return
+        for pods in (self.filled, self.ready):
+            if pods.get(member.place) is member.pod:  # another pod may have the place by now
+                del pods[member.place]
+
+
+def all_of(parts: Sequence[Members]) -> Members:
+    """Returns the members of all parts; those of the only part as they are."""
+    if len(parts) == 1:
+        return parts[0]
+    found = Members()
+    for part in parts:
+        found.update(part)
+        found.filled |= part.filled
+        found.ready |= part.ready
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One gang as read from objects. A pod without a group is a gang of one, without `source`."""
+    """One gang as read from objects. A pod without a group is a gang of one, without `source`.
+
+    `members` and `leaving` are the reader's own: the next reading of the gang changes them.
+    """
 
     gang: Gang
     namespace: str
@@ -40,7 +102,7 @@ class Group:
     record: str
     source: Source
     owner: Owner | None
-    members: dict[PodId, Member]
+    members: Members
     #: places whose Job has no further pod to start
     retired: frozenset[Place]
     finished: bool
@@ -54,4 +116,4 @@ class Group:
     warnings: tuple[str, ...] = field(default=(), kw_only=True)
     #: pods on a node that no longer hold a place, because they are being deleted or belong to an
     #: earlier attempt: charged to the gang (PodsBound without a place) until they are gone
-    leaving: dict[PodId, Pod] = field(default_factory=dict)
+    leaving: Mapping[PodId, Pod] = field(default_factory=dict)

@@ -4,7 +4,6 @@ A Job has p = min(parallelism, completions) places. Its demand is known from its
 any pod exists.
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -15,11 +14,11 @@ from muster.api.batch_v1 import CONTROLLER_UID, JOB_NAME, LEGACY_CONTROLLER_UID,
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.kinds import JOB, JOBSET
 from muster.api.muster_v1alpha1 import Source
-from muster.core.words.gang import Code, Gang, GangId, Gate, PodSet
+from muster.core.words.gang import Code, Gang, GangId, Gate, PodId, PodSet
 from muster.translate import marks, network
 from muster.translate.demand import MOST_PLACES, Part, asks_for_gang, demand
-from muster.translate.filling import Filled, job_finished
-from muster.translate.group import Group, Owner
+from muster.translate.filling import Block, Filled, job_finished
+from muster.translate.group import Group, Owner, Touched
 from muster.translate.identity import GroupKey
 from muster.translate.priority import chosen
 from muster.translate.running import limit_of_all, marked, run
@@ -30,28 +29,40 @@ from muster.translate.world import World
 MAIN: Final = "main"
 
 
-def read(key: GroupKey, world: World, before: Group | None = None) -> Group | None:
+class Reader:
     """Reads a Job that is a gang: requested by `muster.dev/gang`, on itself or on its namespace."""
-    job = world.jobs.get((key.namespace, key.name))
-    if job is None or not is_gang(job, world):
-        return None
-    asks = demand(job.spec, world, Made(key.namespace, _added(job)))
-    filled = Filled()
-    if asks.places <= MOST_PLACES:
-        filled.take(MAIN, 0, asks.places, job, world.pods_of(job.metadata.uid), before)
-    controller = controller_of(job)
-    owner = owner_of(job, JOB) if controller is None else None
-    return assemble(
-        key,
-        job,
-        JOB,
-        {MAIN: Part(asks, 1)},
-        filled,
-        owner,
-        job.spec.suspend,
-        world,
-        finished=job_finished(job),
-    )
+
+    def __init__(self, key: GroupKey, world: World) -> None:
+        self._key, self._world = key, world
+        self._filled = Filled(key.namespace, world)
+        self.moved: set[PodId] = set()
+
+    def read(self, touched: Touched) -> Group | None:
+        key, world, filled = self._key, self._world, self._filled
+        job = world.jobs.get((key.namespace, key.name))
+        if job is None or not is_gang(job, world):
+            return None
+        asks = demand(job.spec, world, Made(key.namespace, _added(job)))
+        if asks.places <= MOST_PLACES:
+            filled.take(job, Block(MAIN, 0, asks.places))
+        else:
+            filled.forget(key.name)
+        for name in touched.pods:
+            filled.note(name)
+        self.moved |= filled.settle()
+        controller = controller_of(job)
+        owner = owner_of(job, JOB) if controller is None else None
+        return assemble(
+            key,
+            job,
+            JOB,
+            {MAIN: Part(asks, 1)},
+            filled,
+            owner,
+            job.spec.suspend,
+            world,
+            finished=job_finished(job),
+        )
 
 
 def is_gang(job: Job, world: World) -> bool:
@@ -105,8 +116,8 @@ def assemble(
     """
     meta = source.metadata
     total = sum(part.count for part in parts.values())
-    topology = network.wish([meta], (part.demand.metadata for part in parts.values()), world)
-    queue, quarrel = marks.queue([meta], (part.demand.metadata for part in parts.values()))
+    topology = network.wish([meta], (network.rules(part.demand.metadata) for part in parts.values()), world)
+    queue, quarrel = marks.queue([meta], (marks.own_queue(part.demand.metadata) for part in parts.values()))
     number = chosen([meta], world)
     gate = (
         marks.refusal(meta)
@@ -186,7 +197,7 @@ def _suspended(owner: Owner | None, suspended: bool) -> Gate | None:
 
 def _gated(parts: dict[str, Part], filled: Filled, suspended: bool) -> Gate | None:
     """Returns the gate for scheduling gates on its pods, or on the template of pods that do not exist yet."""
-    gates, where = filled.gates, ""
+    gates, where = set(filled.gates.values()), ""
     if suspended and not gates:
         gates, where = {part.demand.gates for part in parts.values()} - {""}, " from its template"
     if not gates:
@@ -197,17 +208,16 @@ def _gated(parts: dict[str, Part], filled: Filled, suspended: bool) -> Gate | No
 
 def _uncreated(parts: Mapping[str, Part], filled: Filled) -> dict[str, int]:
     """Returns, by pod set, the number of places whose pod is still to be created."""
-    there = Counter(m.place.pod_set for m in filled.members.values() if m.place is not None)
-    retired = Counter(place.pod_set for place in filled.retired)
-    return {name: max(part.count - there[name] - retired[name], 0) for name, part in parts.items()}
+    return {
+        name: max(part.count - filled.placed[name] - filled.over[name], 0) for name, part in parts.items()
+    }
 
 
 def _missing(total: int, filled: Filled) -> Gate | None:
     """Gates the gang until all its pods exist. Once one is bound, places wait for their replacements."""
-    if any(member.pod.spec.node_name for member in filled.members.values()):
+    if filled.bound:
         return None
-    placed = sum(member.place is not None for member in filled.members.values())
-    there = placed + len(filled.retired)
+    there = filled.placed.total() + len(filled.retired)
     if there >= total:
         return None
     return Gate(Code.MEMBERS_MISSING, f"{there} of {total} pods exist")

@@ -6,13 +6,14 @@ stage, a gang of its own (as in KEP-969). A restart replaces the Jobs; pods of t
 nodes until they are gone, but their places belong to the new Jobs at once.
 """
 
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from math import isfinite
 from typing import Final
 
 from muster import names
 from muster.api import duration
-from muster.api.base import Object, is_true, mark
+from muster.api.base import Object, controller_of, is_true, mark
 from muster.api.batch_v1 import (
     COMPLETION_INDEX,
     CONTROLLER_UID,
@@ -43,55 +44,82 @@ from muster.api.jobset_v1alpha2 import (
 )
 from muster.api.kinds import JOBSET
 from muster.api.natural import natural
-from muster.core.words.gang import Code, Gate, Shape
+from muster.core.words.gang import Code, Gate, PodId, Shape
 from muster.translate.demand import MOST_PLACES, Demand, Part, asks_for_gang, at, demand, job_spec
-from muster.translate.filling import Filled
-from muster.translate.group import Group
+from muster.translate.filling import NOWHERE, Block, Filled
+from muster.translate.group import Group, Touched
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.job import assemble, owner_of
-from muster.translate.pods import bound_at
 from muster.translate.surroundings import Made
 from muster.translate.world import World
 
 
-def read(key: GroupKey, world: World, before: Group | None = None) -> Group | None:
+class Reader:
     """Reads a JobSet that is a gang, or one stage of it."""
-    jobset = world.jobsets.get((key.namespace, key.name))
-    if jobset is None or key not in keys(jobset, world):
-        return None
-    parts = {
-        replicated.name: Part(_demand(jobset, replicated, world), max(replicated.replicas, 0))
-        for replicated in jobset.spec.replicated_jobs
-        if key.stage in ("", replicated.name)
-    }
-    filled = Filled()
-    started = False
-    plannable = sum(part.count for part in parts.values()) <= MOST_PLACES
-    for job in world.jobs_of(jobset.metadata.uid):
-        part = parts.get(job.metadata.labels.get(REPLICATED_JOB_NAME, ""))
-        index = _number(job, JOB_INDEX)
-        if part is None or not plannable:
-            continue
-        pods = world.pods_of(job.metadata.uid)
-        if index >= part.replicas or _replaced(job, jobset):
-            filled.leave(pods)
-            continue
-        started = started or not job.spec.suspend
-        name, size = job.metadata.labels[REPLICATED_JOB_NAME], part.demand.places
-        filled.take(name, index * size, size, job, pods, before)
-    return assemble(
-        key,
-        jobset,
-        JOBSET,
-        parts,
-        filled,
-        owner_of(jobset, JOBSET),
-        jobset.spec.suspend,
-        world,
-        finished=jobset_finished(jobset),
-        order=None if started else _order(jobset, key.stage),
-        limit=_left(jobset, filled),
-    )
+
+    def __init__(self, key: GroupKey, world: World) -> None:
+        self._key, self._world = key, world
+        self._filled = Filled(key.namespace, world)
+        self._layout: object = None
+        self.moved: set[PodId] = set()
+
+    def read(self, touched: Touched) -> Group | None:
+        key, world, filled = self._key, self._world, self._filled
+        jobset = world.jobsets.get((key.namespace, key.name))
+        if jobset is None or key not in keys(jobset, world):
+            return None
+        parts = {
+            replicated.name: Part(_demand(jobset, replicated, world), max(replicated.replicas, 0))
+            for replicated in jobset.spec.replicated_jobs
+            if key.stage in ("", replicated.name)
+        }
+        for name in self._jobs_to_read(jobset, parts, touched):
+            self._take(name, jobset, parts)
+        for name in touched.pods:
+            filled.note(name)
+        self.moved |= filled.settle()
+        return assemble(
+            key,
+            jobset,
+            JOBSET,
+            parts,
+            filled,
+            owner_of(jobset, JOBSET),
+            jobset.spec.suspend,
+            world,
+            finished=jobset_finished(jobset),
+            order=None if filled.started else _order(jobset, key.stage),
+            limit=_left(jobset, filled),
+        )
+
+    def _jobs_to_read(self, jobset: JobSet, parts: Mapping[str, Part], touched: Touched) -> Collection[str]:
+        """Returns the names of the Jobs that have changed; all if what the JobSet says of them has."""
+        status = jobset.status
+        layout = (
+            jobset.metadata.uid,
+            [(name, part.replicas, part.demand.places) for name, part in parts.items()],
+            status.restarts,
+            [(one.name, one.job_restarts) for one in status.replicated_jobs_status],
+        )
+        if layout == self._layout:
+            return touched.jobs
+        self._layout = layout
+        jobs = self._world.jobs_of(jobset.metadata.uid)
+        return dict.fromkeys((*self._filled.jobs, *(job.metadata.name for job in jobs)))
+
+    def _take(self, name: str, jobset: JobSet, parts: Mapping[str, Part]) -> None:
+        job = self._world.jobs.get((self._key.namespace, name))
+        controller = controller_of(job) if job is not None else None
+        if job is None or controller is None or controller.uid != jobset.metadata.uid:
+            self._filled.forget(name)
+            return
+        part = parts.get(replicated := job.metadata.labels.get(REPLICATED_JOB_NAME, ""))
+        if part is None or sum(part.count for part in parts.values()) > MOST_PLACES:
+            self._filled.forget(name)
+            return
+        index, size = _number(job, JOB_INDEX), part.demand.places
+        left = index >= part.replicas or _replaced(job, jobset)
+        self._filled.take(job, NOWHERE if left else Block(replicated, index * size, size))
 
 
 def keys(jobset: JobSet, world: World) -> list[GroupKey]:
@@ -149,8 +177,7 @@ def _left(jobset: JobSet, filled: Filled) -> float | None:
         return None
     if not isfinite(left):
         return None
-    bound = [bound_at(member.pod) for member in filled.members.values() if member.pod.spec.node_name]
-    starts = [at for at in bound if at is not None]
+    starts = [at for at in filled.bound.values() if at is not None]
     if since is not None and starts:
         left -= max(0.0, min(starts) - since)
     return max(left, 0.0)

@@ -23,19 +23,24 @@ RECREATE: Final = "recreate"
 MOST_DEVICES: Final = 256
 
 
-def queue(owners: Iterable[ObjectMeta], pods: Iterable[ObjectMeta]) -> tuple[str, Gate | None]:
-    """Returns the queue of a gang: from the first of its owners that names one, else what all its pods name.
+def queue(owners: Iterable[ObjectMeta], named: Iterable[str]) -> tuple[str, Gate | None]:
+    """Returns the queue of a gang: from the first of its owners that names one, else what its pods name.
 
     Invalid if the pods of one gang name different queues. The core checks whether the queue exists.
     """
     for meta in owners:
-        if named := mark(meta, names.QUEUE):
-            return named, None
-    found = sorted({mark(meta, names.QUEUE) or DEFAULT_QUEUE for meta in pods})
+        if own := mark(meta, names.QUEUE):
+            return own, None
+    found = sorted(set(named))
     if len(found) > 1:
         message = f"its pods name different queues ({', '.join(found)}), and a gang waits in one"
         return found[0], Gate(Code.INVALID, message)
     return (found[0] if found else DEFAULT_QUEUE), None
+
+
+def own_queue(meta: ObjectMeta) -> str:
+    """Returns the queue that a pod names, or the default."""
+    return mark(meta, names.QUEUE) or DEFAULT_QUEUE
 
 
 def own_gang(meta: ObjectMeta) -> bool | None:

@@ -19,7 +19,7 @@ from muster.api.core_v1 import Pod
 from muster.api.koordinator_v1alpha1 import TOPOLOGY_INDEX, TOPOLOGY_SPEC, NetworkTopologySpec
 from muster.api.natural import natural
 from muster.core.placement.topology.rules import resolve
-from muster.core.words.gang import Code, Gang, Gate, Gather, Place, PodSet, Strategy
+from muster.core.words.gang import Code, Gang, Gate, Gather, Strategy
 from muster.core.world.nodes import UNLIMITED
 from muster.translate.demand import MOST_PLACES
 from muster.translate.world import World
@@ -46,9 +46,9 @@ class Wish:
 _NONE: Final = Wish()
 
 
-def wish(groups: Iterable[ObjectMeta], members: Iterable[ObjectMeta], world: World) -> Wish:
-    """Returns the rules of a gang, from one group object or several; `members`: its pods or templates."""
-    own, theirs = {_texts(meta) for meta in groups}, {_texts(meta) for meta in members}
+def wish(groups: Iterable[ObjectMeta], members: Iterable[tuple[str, str]], world: World) -> Wish:
+    """Returns the rules of a gang, from one group object or several; `members`: those of its pods."""
+    own, theirs = set(map(rules, groups)), set(members)
     found = []
     for i, key in enumerate((TOPOLOGY_SPEC, names.EXCLUSIVE)):
         said = {texts[i] for texts in own if texts[i]}
@@ -61,7 +61,8 @@ def wish(groups: Iterable[ObjectMeta], members: Iterable[ObjectMeta], world: Wor
     return _read(found[0], found[1], world) if any(found) else _NONE
 
 
-def _texts(meta: ObjectMeta) -> tuple[str, str]:
+def rules(meta: ObjectMeta) -> tuple[str, str]:
+    """Returns the rules as an object writes them: Koordinator's, and the exclusive layer."""
     return meta.annotations.get(TOPOLOGY_SPEC, ""), mark(meta, names.EXCLUSIVE) or ""
 
 
@@ -106,15 +107,11 @@ def _rules(text: str) -> Iterable[Gather]:
         yield Gather(rule.layer, _STRATEGIES.get(rule.strategy), max(rule.pod_count_multiple, 1))
 
 
-def ranked(pod_set: PodSet, pods: Mapping[Place, Pod]) -> PodSet:
-    """Returns the pod set in the order of its pods' indexes; pods without an index are last."""
-    ranks = [_index(pods.get(Place(pod_set.name, index))) for index in range(pod_set.count)]
-    return (
-        pod_set
-        if all(rank is None for rank in ranks)
-        else replace(pod_set, ranks=tuple(UNLIMITED if rank is None else rank for rank in ranks))
-    )
+def ranks(count: int, indexes: Mapping[int, int]) -> tuple[int, ...]:
+    """Returns the order of a pod set's places by their pods' indexes; pods without an index are last."""
+    return tuple(indexes.get(place, UNLIMITED) for place in range(count)) if indexes else ()
 
 
-def _index(pod: Pod | None) -> int | None:
-    return natural(pod.metadata.annotations.get(TOPOLOGY_INDEX)) if pod is not None else None
+def index(pod: Pod) -> int | None:
+    """Returns the position of a pod in its gang."""
+    return natural(pod.metadata.annotations.get(TOPOLOGY_INDEX))

@@ -7,8 +7,8 @@ without a PodGroup nevertheless has one here (`described.py`).
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
 
 from muster.api.admitted import admitted
 from muster.api.base import Kind, Resource, controller_of
@@ -50,7 +50,6 @@ from muster.translate.layers import Layers, layers
 #: (namespace, name); the namespace of a cluster-scoped object is "".
 Name = tuple[str, str]
 R = TypeVar("R", bound=Resource)
-T = TypeVar("T")
 
 #: Kinds of groups and of the objects that they are read from.
 KINDS: tuple[Kind[Any], ...] = (  # Any: a table of kinds holds kinds of many types
@@ -68,14 +67,6 @@ KINDS: tuple[Kind[Any], ...] = (  # Any: a table of kinds holds kinds of many ty
     POD_GROUP_X,
     POD_GROUP_SIGS,
     POD,
-)
-#: Those of them that `World.once` may read besides the pod.
-_READ_BY_PODS: Final[tuple[Kind[Any], ...]] = (  # Any: as above
-    NAMESPACE,
-    PRIORITY_CLASS,
-    PERSISTENT_VOLUME_CLAIM,
-    PERSISTENT_VOLUME,
-    STORAGE_CLASS,
 )
 
 
@@ -103,8 +94,6 @@ class World:
         self._naming: dict[tuple[str, str, str], dict[Name, PodGroup]] = {}
         #: for each gang that pods describe, these pods, the oldest first: creation time and name
         self._describing: dict[Name, list[tuple[float, str]]] = {}
-        #: by pod and function, the results of `once`
-        self._read: dict[Name, dict[Callable[..., Any], Any]] = {}  # Any: whatever each returns
 
     def put(self, kind: Kind[R], obj: R) -> R | None:
         """Takes in an object in its current state; returns its previous state, None if it is new."""
@@ -113,20 +102,6 @@ class World:
     def drop(self, kind: Kind[R], namespace: str, name: str) -> R | None:
         """Forgets an object; returns its last state, None if it was not known."""
         return self._replace(kind, (namespace, name), None)
-
-    def once(self, pod: Pod, read: "Callable[[Pod, World], T]") -> T:
-        """Returns `read(pod, world)`, called again only when the pod or a kind of `_READ_BY_PODS` changes.
-
-        `read` must depend on nothing else.
-        """
-        name = pod.metadata.namespace, pod.metadata.name
-        if self._objects[POD].get(name) is not pod:
-            return read(pod, self)
-        found = self._read.setdefault(name, {})
-        if read not in found:
-            found[read] = read(pod, self)
-        known: T = found[read]
-        return known
 
     def quotas_in(self, namespace: str) -> list[ResourceQuota]:
         """Returns the namespace's quotas by name. Hardly any namespace has more than one or two."""
@@ -191,9 +166,9 @@ class World:
         """Returns pods controlled by the object with this uid, by name."""
         return _by_name(self._pods_of.get(uid))
 
-    def pods_in(self, kind: Kind[PodGroup], namespace: str, name: str) -> list[Pod]:
-        """Returns pods that name this PodGroup, whether or not it exists, by name."""
-        return _by_name(self._pods_in.get((kind.group, namespace, name)))
+    def pods_in(self, kind: Kind[PodGroup], namespace: str, name: str) -> Mapping[Name, Pod]:
+        """Returns pods that name this PodGroup, whether or not it exists."""
+        return self._pods_in.get((kind.group, namespace, name), {})
 
     def naming(self, kind: Kind[PodGroup], namespace: str, name: str) -> list[PodGroup]:
         """Returns PodGroups whose GangGroup includes this one, by name; also itself, if it exists."""
@@ -215,10 +190,6 @@ class World:
 
     def _replace(self, kind: Kind[R], name: Name, obj: R | None) -> R | None:
         before: R | None = self._objects[kind].pop(name, None)
-        if kind is POD:
-            self._read.pop(name, None)
-        elif kind in _READ_BY_PODS:
-            self._read.clear()
         if before is not None:
             self._unindex(kind, name, before)
         if obj is not None:

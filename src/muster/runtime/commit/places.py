@@ -8,7 +8,6 @@ from muster.api.core_v1 import Pod
 from muster.core.words.gang import Gang, NodeName, Place
 from muster.runtime.commit.view import GangView
 from muster.translate.group import Group
-from muster.translate.pods import live
 
 
 class Places:
@@ -20,26 +19,9 @@ class Places:
 
     def __init__(self, view: GangView, group: Group) -> None:
         self._view, self._group = view, group
-
-    @cached_property
-    def filled(self) -> Mapping[Place, Pod]:
-        """Places with a live pod on a node."""
-        return {
-            member.place: member.pod
-            for member in self._group.members.values()
-            if member.pod.spec.node_name and member.place is not None and live(member.pod)
-        }
-
-    @cached_property
-    def ready(self) -> Mapping[Place, Pod]:
-        """Places with a pod that could be bound."""
-        return {
-            member.place: member.pod
-            for member in self._group.members.values()
-            if not (member.pod.spec.node_name or member.pod.spec.scheduling_gates)
-            and member.place is not None
-            and live(member.pod)
-        }
+        #: places with a live pod on a node, and places with a pod that could be bound
+        self.filled: Mapping[Place, Pod] = group.members.filled
+        self.ready: Mapping[Place, Pod] = group.members.ready
 
     @cached_property
     def settled(self) -> Set[Place]:

@@ -9,93 +9,113 @@ A gang that pods describe, without a PodGroup, is read as if a PodGroup with the
 applied after the pods), its gang waits: MembersMissing.
 """
 
-from collections.abc import Iterable
+from collections import ChainMap
+from collections.abc import Sequence
 
 from muster import names
-from muster.api.base import controller_of, mark
+from muster.api.base import mark
 from muster.api.muster_v1alpha1 import Source
 from muster.api.scheduling import PodGroup
-from muster.core.words.gang import Gang, GangId
+from muster.core.words.gang import Gang, GangId, PodId
 from muster.translate import ganggroup, marks, network
-from muster.translate.group import Group, Member
+from muster.translate.group import Group, Touched, all_of
 from muster.translate.identity import Dialect, GroupKey
-from muster.translate.podgroup.facts import facts
 from muster.translate.podgroup.gates import disagreement, gate_of
-from muster.translate.podgroup.members import Pods
-from muster.translate.podgroup.reading import KINDS, read_one
+from muster.translate.podgroup.reading import KINDS, Reading
 from muster.translate.priority import chosen
-from muster.translate.running import SILENT, limit_of_all, marked, pod_limit, run
+from muster.translate.running import SILENT, limit_of_all, marked, run
 from muster.translate.world import World
 
 
-def read(key: GroupKey, world: World, before: Group | None = None) -> Group | None:
-    """Returns the gang of a PodGroup or a GangGroup, or of pods that name a PodGroup that does not exist."""
-    kind = KINDS[key.dialect]
-    here = key.namespace, key.name
-    groups = [group for group in world.naming(kind, *here) if ganggroup.home(group) == here]
-    if groups:
-        several = len(groups) > 1 or len(ganggroup.named(groups[0])) > 1
-        readings = [read_one(kind, _name(group), world, before, several) for group in groups]
-    else:
-        readings = [read_one(kind, here, world, before, several=False)]
-        if here in world.pod_groups(kind) or readings[0].empty:
+class Reader:
+    """Reads the gang of a PodGroup or a GangGroup, or of pods that name a PodGroup that does not exist."""
+
+    def __init__(self, key: GroupKey, world: World) -> None:
+        self._key, self._world = key, world
+        self._readings: dict[ganggroup.Name, Reading] = {}
+        self.moved: set[PodId] = set()
+
+    def read(self, touched: Touched) -> Group | None:
+        key, world = self._key, self._world
+        kind, here = KINDS[key.dialect], (key.namespace, key.name)
+        groups = [group for group in world.naming(kind, *here) if ganggroup.home(group) == here]
+        several = len(groups) > 1 or any(len(ganggroup.named(group)) > 1 for group in groups[:1])
+        readings = self._look([*map(_name, groups)] or [here], several, touched)
+        if not groups and (here in world.pod_groups(kind) or readings[0].empty):
             return None  # part of another gang, or nothing to read
-    members = {uid: member for one in readings for uid, member in one.members.items()}
-    pods = [pod for one in readings for pod in one.pods.ready]
-    topology = network.wish((group.metadata for group in groups), (pod.metadata for pod in pods), world)
-    queue, quarrel = marks.queue([group.metadata for group in groups], (pod.metadata for pod in pods))
-    by_place = {member.place: member.pod for member in members.values() if member.place is not None}
-    said_by = [facts(pod, world) for pod in pods]
-    numbers = [one.priority for one in said_by if one.priority is not None]
-    said = chosen((group.metadata for group in groups), world)
-    source = next((group for group in groups if _name(group) == here), None)
-    gang = Gang(
-        id=GangId(f"{key.namespace}/{key.name}"),
-        pod_sets=tuple(network.ranked(pod_set, by_place) for one in readings for pod_set in one.pod_sets),
-        min_count=sum(one.least for one in readings),
-        submitted=min(_submitted(one.group, one.pods) for one in readings),
-        priority=said if isinstance(said, int) else max(numbers, default=0),
-        queue=queue,
-        namespace=key.namespace,
-        gate=topology.refusal
-        or quarrel
-        or disagreement(groups, kind, world)
-        or next(filter(None, (gate_of(key, one, len(readings) > 1, world) for one in readings)), None),
-        preempts=all(one.preempts for one in said_by),
-        limit=limit_of_all(pod_limit(member.pod) for member in members.values()),
-    )
-    own, runs = SILENT, [one.run for one in said_by]
-    if len(groups) == 1:
-        own = run(groups[0].metadata)
-    else:  # of several groups the most careful counts, as among pods
-        runs += [run(group.metadata) for group in groups]
-    return Group(
-        gang=marked(topology.of(gang), own, runs),
-        namespace=key.namespace,
-        record=key.record,
-        source=Source(
-            api_version=kind.api_version,
-            kind=kind.kind,
-            name=key.name,
-            uid=source.metadata.uid if source is not None else "",
-        ),
-        owner=None,
-        members=members,
-        retired=frozenset(place for one in readings for place in one.places.retired),
-        finished=all(one.finished for one in readings),
-        controlled=bool(members) and all(controller_of(m.pod) is not None for m in members.values()),
-        # the record for re-creating pods belongs to one namespace
-        recreate=all(_may_be_recreated(one.group, one.members.values()) for one in readings)
-        and all(one.name[0] == key.namespace for one in readings),
-        leaving={uid: pod for one in readings for uid, pod in one.pods.leaving.items()},
-        set_groups={
-            pod_set.name: one.name[1] if one.name[0] == key.namespace else "/".join(one.name)
-            for one in readings
-            for pod_set in one.pod_sets
-            if one.name != here
-        },
-        warnings=topology.warnings,
-    )
+        said = list(dict.fromkeys(said for one in readings for said in one.said))
+        kept = {kept for one in readings for kept in one.kept}
+        topology = network.wish((group.metadata for group in groups), (one.rules for one in said), world)
+        queue, quarrel = marks.queue([group.metadata for group in groups], (one.queue for one in said))
+        number = chosen((group.metadata for group in groups), world)
+        source = next((group for group in groups if _name(group) == here), None)
+        gang = Gang(
+            id=GangId(f"{key.namespace}/{key.name}"),
+            pod_sets=tuple(pod_set for one in readings for pod_set in one.pod_sets),
+            min_count=sum(one.least for one in readings),
+            submitted=min(one.submitted for one in readings),
+            priority=number
+            if isinstance(number, int)
+            else max((one.priority for one in said if one.priority is not None), default=0),
+            queue=queue,
+            namespace=key.namespace,
+            gate=topology.refusal
+            or quarrel
+            or disagreement(groups, kind, world)
+            or next(filter(None, (gate_of(key, one, world) for one in readings)), None),
+            preempts=all(one.preempts for one in said),
+            limit=limit_of_all(one.limit for one in kept),
+        )
+        own, runs = SILENT, [one.run for one in said]
+        if len(groups) == 1:
+            own = run(groups[0].metadata)
+        else:  # of several groups the most careful counts, as among pods
+            runs += [run(group.metadata) for group in groups]
+        return Group(
+            gang=marked(topology.of(gang), own, runs),
+            namespace=key.namespace,
+            record=key.record,
+            source=Source(
+                api_version=kind.api_version,
+                kind=kind.kind,
+                name=key.name,
+                uid=source.metadata.uid if source is not None else "",
+            ),
+            owner=None,
+            members=all_of([one.members for one in readings]),
+            retired=frozenset().union(*(one.retired for one in readings)),
+            finished=all(one.finished for one in readings),
+            controlled=bool(kept) and all(one.controlled for one in kept),
+            # the record for re-creating pods belongs to one namespace
+            recreate=all(map(_may_be_recreated, readings))
+            and all(one.name[0] == key.namespace for one in readings),
+            leaving=ChainMap(*(one.leaving for one in readings)),
+            set_groups={
+                pod_set.name: one.name[1] if one.name[0] == key.namespace else "/".join(one.name)
+                for one in readings
+                for pod_set in one.places
+                if one.name != here
+            },
+            warnings=topology.warnings,
+        )
+
+    def _look(self, names: Sequence[ganggroup.Name], several: bool, touched: Touched) -> list[Reading]:
+        """Returns the readings of these PodGroups, up to date with what was touched."""
+        known, self._readings = self._readings, {}
+        for name in names:
+            one = known.get(name)
+            if one is None or one.several != several:
+                one = Reading(KINDS[self._key.dialect], name, self._world, several=several)
+            elif touched.others:
+                one.note_all()
+            else:
+                for pod in touched.pods:
+                    one.note(pod)
+            one.settle()
+            self.moved |= one.moved
+            one.moved.clear()
+            self._readings[name] = one
+        return [*self._readings.values()]
 
 
 def key_of(dialect: Dialect, namespace: str, name: str, world: World) -> GroupKey:
@@ -108,20 +128,7 @@ def _name(group: PodGroup) -> ganggroup.Name:
     return group.metadata.namespace, group.metadata.name
 
 
-def _may_be_recreated(group: PodGroup | None, members: Iterable[Member]) -> bool:
+def _may_be_recreated(one: Reading) -> bool:
     """Whether each member without a controller says so; a member that says nothing follows its group."""
-    default = mark(group.metadata, names.ON_PARTIAL) if group is not None else None
-    return all(
-        (mark(member.pod.metadata, names.ON_PARTIAL) or default) == marks.RECREATE
-        for member in members
-        if controller_of(member.pod) is None
-    )
-
-
-def _submitted(group: PodGroup | None, pods: Pods) -> float:
-    """Returns the creation time of the group, or of the oldest pod."""
-    if group is not None:
-        created = [group.metadata.creation_timestamp]
-    else:
-        created = [pod.metadata.creation_timestamp for pod in (*pods.ready, *pods.gated, *pods.ended)]
-    return min((time.timestamp() for time in created if time is not None), default=0.0)
+    default = mark(one.group.metadata, names.ON_PARTIAL) if one.group is not None else None
+    return all((kept.on_partial or default) == marks.RECREATE for kept in one.kept if not kept.controlled)

@@ -1,47 +1,75 @@
-"""Reads what one pod of a PodGroup states: once per pod, however often its group is read.
+"""Reads what one pod of a PodGroup says, once for each change of the pod.
 
-Nothing here reads the group or its other pods. A change of anything else that is read (namespaces, claims,
-priority classes) clears the world's memory (`World.once`).
+Nothing here reads the group or its other pods. Pods of one template say the same: a gang is read from what
+its pods say and how many say it, and not from pod after pod.
 """
 
 from typing import NamedTuple
 
+from muster.api.base import controller_of, mark
 from muster.api.core_v1 import Pod
+from muster.api.koordinator_v1alpha1 import GROUPS
 from muster.core.words.gang import Gate, Labels, Shape
-from muster.translate import marks
+from muster.names import ON_PARTIAL
+from muster.translate import marks, network
+from muster.translate.described import minimum_of
 from muster.translate.podgroup.pod_sets import own_labels
 from muster.translate.pods import asked
 from muster.translate.priority import may_preempt, priority
-from muster.translate.running import Run, run
+from muster.translate.running import Run, pod_limit, run
 from muster.translate.world import World
 
 
-class Facts(NamedTuple):
-    shape: Shape
-    #: those of the pod's own labels that its terms select on
-    own_labels: Labels
+class Said(NamedTuple):
+    """What a pod that may be scheduled says to its gang."""
+
+    bound: bool
+    queue: str
+    #: its topology rules
+    rules: tuple[str, str]
     #: why the pod must not start, apart from its group and quotas
     refusal: Gate | None
+    hold: Gate | None
     #: None if the stated priority cannot be honoured
     priority: int | None
     preempts: bool
     run: Run
+    #: its GangGroup and the gang's minimum, as the pod writes them
+    groups: str
+    minimum: str
 
 
-def facts(pod: Pod, world: World) -> Facts:
-    """Returns the facts of a pod as it is in the world now; computed once."""
-    return world.once(pod, _facts)
+class Kept(NamedTuple):
+    """What a live pod says of its end."""
+
+    controlled: bool
+    on_partial: str | None
+    limit: float | None
 
 
-def _facts(pod: Pod, world: World) -> Facts:
+def said(pod: Pod, world: World) -> tuple[Shape, Labels, Said]:
+    """Returns the shape, the pod's own labels on which its terms select, and what it says."""
+    meta = pod.metadata
     shape, refusal = asked(pod, world)
     number = priority(pod.spec, world)
     unranked = number if isinstance(number, Gate) else None
-    return Facts(
+    return (
         shape,
-        own_labels(shape, pod.metadata.labels),
-        marks.refusal(pod.metadata, of_pods=True) or refusal or unranked,
-        None if isinstance(number, Gate) else number,
-        may_preempt(pod.spec, world),
-        run(pod.metadata),
+        own_labels(shape, meta.labels),
+        Said(
+            bool(pod.spec.node_name),
+            marks.own_queue(meta),
+            network.rules(meta),
+            marks.refusal(meta, of_pods=True) or refusal or unranked,
+            marks.hold(meta),
+            None if isinstance(number, Gate) else number,
+            may_preempt(pod.spec, world),
+            run(meta),
+            meta.annotations.get(GROUPS, ""),
+            minimum_of(meta),
+        ),
     )
+
+
+def kept(pod: Pod) -> Kept:
+    return Kept(controller_of(pod) is not None, mark(pod.metadata, ON_PARTIAL), pod_limit(pod))

@@ -2,32 +2,28 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 
-from muster.api.base import Kind, ObjectMeta, mark
+from muster.api.base import Kind, mark
 from muster.api.koordinator_v1alpha1 import GROUPS, MIN_AVAILABLE
 from muster.api.scheduling import PodGroup
 from muster.core.words.gang import Code, Gate
 from muster.names import QUEUE
 from muster.translate import ganggroup, marks
 from muster.translate.demand import MOST_PLACES
-from muster.translate.described import Described, minimum_of
+from muster.translate.described import Described
 from muster.translate.identity import GroupKey
-from muster.translate.podgroup.facts import facts
-from muster.translate.podgroup.members import Pods
-from muster.translate.podgroup.reading import KINDS, Reading
+from muster.translate.podgroup.facts import Said
+from muster.translate.podgroup.reading import KINDS, Reading, State
 from muster.translate.priority import chosen
 from muster.translate.quotas import forbidden
 from muster.translate.world import World
 
 
-def gate_of(key: GroupKey, one: Reading, several: bool, world: World) -> Gate | None:
-    wanted = one.wanted - one.places.awaited
-    gate = (
-        _refused(one.group, one.pods, wanted, world)
-        or _held(one.group, one.pods)
-        or _missing(key, one.group, one.pods, wanted)
-    )
-    if gate is None or not several:
+def gate_of(key: GroupKey, one: Reading, world: World) -> Gate | None:
+    wanted = one.wanted - one.awaited
+    gate = _refused(one, wanted, world) or _held(one) or _missing(key, one, wanted)
+    if gate is None or not one.several:
         return gate
     return replace(gate, message=f"PodGroup {'/'.join(one.name)}: {gate.message}")
 
@@ -62,7 +58,8 @@ def _called(group: PodGroup) -> str:
     return f"pod {group.by}" if isinstance(group, Described) else f"PodGroup {group.key}"
 
 
-def _refused(group: PodGroup | None, pods: Pods, wanted: int, world: World) -> Gate | None:
+def _refused(one: Reading, wanted: int, world: World) -> Gate | None:
+    group = one.group
     if group is not None:
         if gate := marks.refusal(group.metadata):
             return gate
@@ -73,50 +70,54 @@ def _refused(group: PodGroup | None, pods: Pods, wanted: int, world: World) -> G
             if isinstance(group, Described):
                 text, key = repr(group.minimum[:80]), f"pod {group.by}: {MIN_AVAILABLE[-1]}"
             return Gate(Code.INVALID, f"{key} is {text}; write how many pods must run together")
-    if len(pods.ready) + len(pods.ended) > MOST_PLACES:
+    if one.there > MOST_PLACES:
         return Gate(Code.INVALID, f"more than {MOST_PLACES} pods name it; make several groups of them")
-    for pod in pods.ready:
-        if pod.spec.node_name:
-            continue
-        if group is not None and (message := _quarrel(group, pod.metadata)):
+    suspects = (
+        names
+        for said, names in one.said.items()
+        if not said.bound
+        and (said.refusal or world.uncreated or (group is not None and _quarrel(group, "", said)))
+    )
+    for pod, said in one.ready(chain.from_iterable(suspects)):
+        if group is not None and (message := _quarrel(group, pod.metadata.name, said)):
             return Gate(Code.INVALID, message)
-        gate = facts(pod, world).refusal or forbidden(pod, world)
+        gate = said.refusal or forbidden(pod, world)
         if gate is not None:
             return Gate(gate.code, f"pod {pod.metadata.name}: {gate.message}")
     return None
 
 
-def _quarrel(group: PodGroup, pod: ObjectMeta) -> str:
+def _quarrel(group: PodGroup, pod: str, said: Said) -> str:
     """Returns how a pod contradicts the statements that count for its gang; "" if it does not."""
-    if not ganggroup.agree(group, pod):
+    if not ganggroup.agree(group, said.groups):
         whose, there = f"PodGroup {group.key}", "it there"
         if isinstance(group, Described):
             whose, there = f"pod {group.by}, the oldest,", "the same on all"
-        return f"pod {pod.name} says in {GROUPS} what {whose} does not; write {there}"
-    if isinstance(group, Described) and minimum_of(pod) not in ("", group.minimum):
-        said = f"pod {pod.name} says {minimum_of(pod)[:80]!r} in {MIN_AVAILABLE[-1]}"
-        return f"{said}, and pod {group.by}, the oldest, {group.minimum!r}; write the same on all"
+        return f"pod {pod} says in {GROUPS} what {whose} does not; write {there}"
+    if isinstance(group, Described) and said.minimum not in ("", group.minimum):
+        what = f"pod {pod} says {said.minimum[:80]!r} in {MIN_AVAILABLE[-1]}"
+        return f"{what}, and pod {group.by}, the oldest, {group.minimum!r}; write the same on all"
     return ""
 
 
-def _held(group: PodGroup | None, pods: Pods) -> Gate | None:
+def _held(one: Reading) -> Gate | None:
     """Returns the hold of the PodGroup, or, if pods describe the gang, of any of its pods."""
-    if isinstance(group, Described):
-        return next(filter(None, (marks.hold(pod.metadata) for pod in pods.ready)), None)
-    return marks.hold(group.metadata) if group is not None else None
+    if isinstance(one.group, Described):
+        return next((said.hold for said in one.said if said.hold is not None), None)
+    return marks.hold(one.group.metadata) if one.group is not None else None
 
 
-def _missing(key: GroupKey, group: PodGroup | None, pods: Pods, wanted: int) -> Gate | None:
-    there = len(pods.ready) + len(pods.ended)
-    if group is None:
+def _missing(key: GroupKey, one: Reading, wanted: int) -> Gate | None:
+    there, gated = one.there, one.count[State.GATED]
+    if one.group is None:
         return Gate(
             Code.MEMBERS_MISSING,
             f"there is no PodGroup {key.name} of {KINDS[key.dialect].group}, which its pods name "
-            f"({there + len(pods.gated)} so far)",
+            f"({there + gated} so far)",
         )
     if there >= wanted:
         return None
-    if there + len(pods.gated) >= wanted:
-        gated = f"{len(pods.gated)} of its {there + len(pods.gated)} pods"
-        return Gate(Code.GATED, f"scheduling gates keep {gated}; {wanted} must have none")
+    if there + gated >= wanted:
+        kept = f"{gated} of its {there + gated} pods"
+        return Gate(Code.GATED, f"scheduling gates keep {kept}; {wanted} must have none")
     return Gate(Code.MEMBERS_MISSING, f"{there} of {wanted} pods exist")

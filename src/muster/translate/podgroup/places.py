@@ -1,96 +1,155 @@
-"""The places of one PodGroup: a place per pod, kept open for the successor of a lost pod.
+"""The places of one pod set: a place per pod, kept open for the successor of a lost pod.
 
 A bound pod that is lost (deleted, or its node is gone) leaves its place to a successor of equal shape, as
-long as the group has fewer pods than its minimum. Only the last reading shows that such a place existed:
+long as the group has fewer pods than its minimum. Only the earlier readings show that such a place existed:
 after a change of leader only the claim remains.
 """
 
-from dataclasses import dataclass, field
+from bisect import bisect_left, insort
+from collections import Counter
 
 from muster.api.core_v1 import Pod
 from muster.core.words.gang import Labels, Place, PodId, PodSet, Shape
+from muster.translate import network
 from muster.translate.demand import MOST_PLACES
-from muster.translate.group import Group, Member
-from muster.translate.places import Block, fill, planned
-from muster.translate.podgroup.facts import facts
-from muster.translate.podgroup.members import Pods
-from muster.translate.podgroup.pod_sets import PODS, common, own_labels, pod_set_name
+from muster.translate.group import Members
+from muster.translate.places import Claim, Filling, planned
 from muster.translate.quotas import proposed
 from muster.translate.world import World
 
 
-@dataclass(slots=True)
 class Places:
-    pod_sets: list[PodSet] = field(default_factory=list)
-    members: dict[PodId, Member] = field(default_factory=dict)
-    retired: set[Place] = field(default_factory=set)
-    #: how many retired places no pod has: a bound pod of a higher index still runs
-    abandoned: int = 0
-    #: how many places whose pod was lost wait for another
-    awaited: int = 0
+    """The pods of one shape, running and ended, and their places. `settle` applies what has changed since."""
 
+    def __init__(self, shape: Shape, looked_at: Labels, world: World) -> None:
+        self.shape, self.looked_at = shape, looked_at
+        self.name = ""
+        self.retired: set[Place] = set()
+        #: how many retired places no pod has: a bound pod of a higher index still runs
+        self.abandoned = 0
+        #: how many places whose pod was lost wait for another
+        self.awaited = 0
+        self._world = world
+        self._filling = Filling()
+        self._pods: dict[PodId, Pod] = {}
+        self._names: list[tuple[str, PodId]] = []  # ascending
+        self._labels: Counter[tuple[str, str]] = Counter()
+        self._common = looked_at
+        self._ranks: dict[int, int] = {}
+        self._changed: set[PodId] = set()
 
-def places_of(pods: Pods, before: Group | None, lacking: int, world: World, prefix: str) -> Places:
-    """Assigns places. `lacking`: how many pods the minimum lacks; `prefix`: of the pod sets' names."""
-    by_shape: dict[tuple[Shape, Labels], list[Pod]] = {}
-    for pod in sorted((*pods.ready, *pods.ended), key=lambda pod: pod.metadata.name):
-        said = facts(pod, world)
-        by_shape.setdefault((said.shape, said.own_labels), []).append(pod)
-    lost = _lost(pods, before)
-    earlier = {pod_set.name: pod_set for pod_set in (before.gang.pod_sets if before is not None else ())}
-    for pod_set in earlier.values():
-        if pod_set.name in lost:
-            by_shape.setdefault((pod_set.shape, own_labels(pod_set.shape, dict(pod_set.labels))), [])
-    places = Places()
-    taken_names: set[str] = set()
-    for (shape, looked_at), alike in by_shape.items():
-        name = pod_set_name(shape, looked_at)
-        if name in taken_names:
-            name = pod_set_name(shape, looked_at, namespaces=True)
-        while name in taken_names:  # of two terms the one that means all namespaces has the plain name
-            name += "x"
-        taken_names.add(name)
-        name = prefix + name.removeprefix(PODS)
-        labels = common(alike) if alike else earlier[name].labels if name in earlier else looked_at
-        gaps = lost.get(name, [])
-        count = max(_count(name, alike), 1 + max(gaps, default=-1))
+    @property
+    def first(self) -> str:
+        """The least name of its pods; "" if it has none left."""
+        return self._names[0][0] if self._names else ""
+
+    def put(self, pod: Pod) -> None:
+        """Takes in a pod in its current state."""
+        uid = PodId(pod.metadata.uid)
+        old = self._pods.get(uid)
+        if old is None:
+            insort(self._names, (pod.metadata.name, uid))
+        if old is None or old.metadata.labels != pod.metadata.labels:
+            if old is not None:
+                self._labels.subtract(old.metadata.labels.items())
+            self._labels.update(pod.metadata.labels.items())
+        self._pods[uid] = pod
+        self._changed.add(uid)
+
+    def remove(self, uid: PodId, *, lost: bool) -> None:
+        """Forgets a pod. `lost`: it was bound, and nothing says that it has ended."""
+        pod = self._pods.pop(uid)
+        del self._names[bisect_left(self._names, (pod.metadata.name, uid))]
+        self._labels.subtract(pod.metadata.labels.items())
+        for label in pod.metadata.labels.items():
+            if not self._labels[label]:
+                del self._labels[label]
+        self._changed.discard(uid)
+        place = self._filling.drop(uid)
+        if lost and place is not None:
+            self._filling.lose(place)
+
+    @property
+    def empty(self) -> bool:
+        """Whether it has neither pods nor places that wait for one."""
+        return not self._pods and not self._filling.gaps
+
+    def call(self, name: str) -> None:
+        """Names the pod set. Places of another name are other places: the pods claim them from the start."""
+        if name != self.name:
+            self.name = name
+            self._filling, self.retired, self._ranks = Filling(), set(), {}
+            self._changed.update(self._pods)
+
+    def await_none(self) -> None:
+        """Keeps no place for the successor of a lost pod."""
+        self._filling.give_up(0)
+
+    def settle(self, lacking: int, members: Members) -> set[PodId]:
+        """Gives the pods their places, and returns the pods whose place has changed.
+
+        `lacking`: how many pods the minimum lacks, and so how many places of lost pods are kept.
+        """
+        filling = self._filling
+        for uid in self._changed:
+            filling.put(uid, self._claim(self._pods[uid]))
+            if uid in filling.place_of:
+                filling.changed.add(filling.place_of[uid])
+        # one place per pod, and up to the highest that is written on a pod, or kept
+        filling.resize(max(len(self._pods), 1 + filling.highest))
+        filling.settle()
+        filling.give_up(max(lacking, 0))
+        for uid in filling.moved | self._changed:
+            if (pod := self._pods.get(uid)) is None:
+                continue
+            if pod.terminal:
+                members.remove(uid)
+            else:
+                members.put(pod, Place(self.name, filling.place_of[uid]))
+        for place in filling.changed:
+            self._look(place)
+        self.awaited = len(filling.gaps)
+        self.abandoned = len(filling.free) - self.awaited
+        moved = filling.moved
+        filling.moved, filling.changed, self._changed = set(), set(), set()
+        return moved
+
+    def pod_set(self) -> PodSet:
+        if self._pods:
+            any_of_them = next(iter(self._pods.values())).metadata.labels
+            same = len(self._pods)
+            self._common = tuple(sorted(item for item in any_of_them.items() if self._labels[item] == same))
+        asked = self._names if self._world.uncreated else self._names[:1]
+        uncreated, charges = proposed((self._pods[uid] for _, uid in asked), self._world)
+        size = self._filling.size
+        return PodSet(
+            self.name,
+            self.shape,
+            size,
+            labels=self._common,
+            uncreated=uncreated,
+            quotas=charges,
+            ranks=network.ranks(size, self._ranks),
+        )
+
+    def _claim(self, pod: Pod) -> Claim:
+        named = planned(pod)
+        own = named is not None and named.pod_set == self.name and named.index < MOST_PLACES
         # running pods claim their places before those that have ended
-        block = Block(name, 0, count, sorted(alike, key=lambda pod: pod.terminal), lost=gaps)
-        found = fill(block, before)
-        uncreated, charges = proposed(alike, world)
-        places.pod_sets.append(PodSet(name, shape, count, labels=labels, uncreated=uncreated, quotas=charges))
-        vacant = [Place(name, gap) for gap in gaps if Place(name, gap) not in found.values()]
-        awaited = vacant[: max(lacking - places.awaited, 0)]
-        taken: set[Place | None] = set(awaited)
-        for pod in alike:
-            place = found[PodId(pod.metadata.uid)]
-            if not pod.terminal:
-                places.members[PodId(pod.metadata.uid)] = Member(pod, place)
-                taken.add(place)
-        places.retired |= {Place(name, index) for index in range(count)} - taken
-        places.abandoned += count - len(alike) - len(awaited)
-        places.awaited += len(awaited)
-    return places
+        return Claim((pod.terminal, pod.metadata.name), named.index if named is not None and own else None)
 
-
-def _lost(pods: Pods, before: Group | None) -> dict[str, list[int]]:
-    """Returns, by pod set, places whose pod ran in the last reading and is gone, or was awaited already."""
-    if before is None or not any(pod.spec.node_name for pod in pods.ready):
-        return {}
-    here = {pod.metadata.uid for pod in (*pods.ready, *pods.ended)}
-    had = {member.place: member.pod for member in before.members.values()}
-    found: dict[str, list[int]] = {}
-    for pod_set in before.gang.pod_sets:
-        for index in range(pod_set.count):
-            place = Place(pod_set.name, index)
-            pod = had.get(place)
-            gone = pod is None or (bool(pod.spec.node_name) and pod.metadata.uid not in here)
-            if gone and place not in before.retired:
-                found.setdefault(pod_set.name, []).append(index)
-    return found
-
-
-def _count(pod_set: str, pods: list[Pod]) -> int:
-    """Returns the number of places: one per pod, and up to the highest that is written on a bound pod."""
-    written = (place.index for place in map(planned, pods) if place is not None and place.pod_set == pod_set)
-    return max(len(pods), 1 + max((index for index in written if index < MOST_PLACES), default=-1))
+    def _look(self, place: int) -> None:
+        """Looks whether a place is retired, and which position in the gang its pod has."""
+        uid = self._filling.pod_at.get(place)
+        pod = self._pods[uid] if uid is not None else None
+        held = pod is not None and not pod.terminal
+        there = place < self._filling.size
+        if there and not held and not self._filling.is_kept(place):
+            self.retired.add(Place(self.name, place))
+        else:
+            self.retired.discard(Place(self.name, place))
+        rank = network.index(pod) if pod is not None and held else None
+        if rank is None:
+            self._ranks.pop(place, None)
+        else:
+            self._ranks[place] = rank

@@ -6,12 +6,11 @@ themselves (to spread, or to avoid each other) are alike only if those labels ar
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import lru_cache
 from typing import Final
 
-from muster.api.core_v1 import Pod
 from muster.core.words.gang import Labels, NodeTerm, Requirement, Shape, Toleration
 
 PODS: Final = "pods"
@@ -68,11 +67,3 @@ def own_labels(shape: Shape, labels: Mapping[str, str]) -> Labels:
     terms += [spread.labels for spread in shape.spread]
     keys = {requirement.key for requirements in terms for requirement in requirements}
     return tuple(sorted((key, labels[key]) for key in keys if key in labels))
-
-
-def common(pods: Sequence[Pod]) -> Labels:
-    """Returns the labels that are the same on all of these pods."""
-    same = set(pods[0].metadata.labels.items())
-    for pod in pods[1:]:
-        same &= pod.metadata.labels.items()
-    return tuple(sorted(same))

@@ -1,18 +1,29 @@
-"""Reads one PodGroup, which may be one of several of a gang."""
+"""Reads one PodGroup, which may be one of several of a gang, and keeps what its pods say pod by pod.
 
-from dataclasses import dataclass, replace
+A pod that has succeeded counts towards the minimum like a running pod, and so does a failed pod
+that no controller replaces.
+"""
 
-from muster.api.base import Kind
-from muster.api.kinds import POD_GROUP_SIGS, POD_GROUP_X
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from enum import Enum, auto
+from typing import NamedTuple
+
+from muster.api.base import Kind, controller_of
+from muster.api.core_v1 import Pod
+from muster.api.kinds import JOB, POD_GROUP_SIGS, POD_GROUP_X
 from muster.api.scheduling import PodGroup
-from muster.core.words.gang import PodId, PodSet
+from muster.core.words.gang import Labels, Place, PodId, PodSet, Shape
 from muster.translate import ganggroup
 from muster.translate.demand import ours
-from muster.translate.group import Group, Member
+from muster.translate.filling import job_finished
+from muster.translate.group import Members
 from muster.translate.identity import Dialect
-from muster.translate.podgroup.members import Pods, sort
-from muster.translate.podgroup.places import Places, places_of
-from muster.translate.podgroup.pod_sets import PODS
+from muster.translate.podgroup.facts import Kept, Said, kept, said
+from muster.translate.podgroup.places import Places
+from muster.translate.podgroup.pod_sets import PODS, pod_set_name
+from muster.translate.pods import live, occupies, scheduling_gates
 from muster.translate.world import World
 
 KINDS: dict[Dialect, Kind[PodGroup]] = {
@@ -21,31 +32,111 @@ KINDS: dict[Dialect, Kind[PodGroup]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """The reading of one PodGroup."""
+class State(Enum):
+    """What a pod means to its group."""
 
-    name: ganggroup.Name
-    group: PodGroup | None
-    pods: Pods
-    places: Places
-    #: its minMember, below 0 if it cannot be honoured; 0 only for one of several PodGroups
-    wanted: int
-    #: whether it is one of several of a gang, whose minima hold separately
-    several: bool
+    READY = auto()
+    GATED = auto()
+    #: succeeded, or failed without a controller that replaces it
+    ENDED = auto()
+    #: being deleted, and still on its node
+    LEAVING = auto()
+    #: failed, and its controller may replace it
+    FAILED = auto()
+    #: being deleted, and on no node
+    GONE = auto()
+
+
+#: The states in which a pod has a place.
+_PLACED = (State.READY, State.ENDED)
+
+
+class Noted(NamedTuple):
+    """A pod as it was last looked at."""
+
+    pod: Pod
+    state: State
+    shape: tuple[Shape, Labels] | None = None
+    said: Said | None = None
+    kept: Kept | None = None
+
+
+class Reading:
+    """What is known of one PodGroup and its pods. `settle` applies what has changed since."""
+
+    def __init__(self, kind: Kind[PodGroup], name: ganggroup.Name, world: World, *, several: bool) -> None:
+        """`several`: it is one of several of a gang, whose minima hold separately."""
+        self.name, self.several = name, several
+        self.group: PodGroup | None = None
+        #: its minMember, below 0 if it cannot be honoured; 0 only for one of several PodGroups
+        self.wanted = 0
+        self.members = Members()
+        self.leaving: dict[PodId, Pod] = {}
+        #: pods whose place has changed; the reader clears it
+        self.moved: set[PodId] = set()
+        #: the names of ready pods by what they say, and how many live pods say what of their end
+        self.said: dict[Said, set[str]] = {}
+        self.kept: Counter[Kept] = Counter()
+        self.count: Counter[State] = Counter()
+        self.places: list[Places] = []
+        self._kind, self._world = kind, world
+        self._noted: dict[str, Noted] = {}
+        self._failed: set[str] = set()
+        self._by_shape: dict[tuple[Shape, Labels], Places] = {}
+        self.note_all()
+
+    def note_all(self) -> None:
+        """Looks at all pods again."""
+        there = self._world.pods_in(self._kind, *self.name)
+        for name in dict.fromkeys((*self._noted, *(pod for _, pod in sorted(there)))):
+            self.note(name)
+
+    def note(self, name: str) -> None:
+        """Looks at the pod of this name again."""
+        pod = self._world.pods_in(self._kind, *self.name).get((self.name[0], name))
+        new = self._look(pod) if pod is not None and ours(pod.spec.scheduler_name, self._world) else None
+        old = self._noted.pop(name, None)
+        if old is not None:
+            self._uncount(old)
+            if new is None or new.pod.metadata.uid != old.pod.metadata.uid or new.shape != old.shape:
+                self._leave(old, new)
+        if new is not None:
+            self._noted[name] = new
+            self._count(new)
+
+    def settle(self) -> None:
+        """Reads the PodGroup, and gives its pods their places."""
+        for name in [*self._failed]:  # their Jobs may have ended
+            self.note(name)
+        self.group = self._world.pod_groups(self._kind).get(self.name)
+        self.wanted = self.group.spec.min_member if self.group is not None else self.there
+        if self.group is not None and not self.several and self.wanted == 0:
+            self.wanted = 1  # no minimum: any of its pods may start without the others
+        if not any(one.bound for one in self.said):
+            for places in self._by_shape.values():
+                places.await_none()
+        self._name_places()
+        lacking = self.wanted - self.there
+        for places in self.places:
+            self.moved |= places.settle(lacking, self.members)
+            lacking -= places.awaited
 
     @property
     def there(self) -> int:
-        return len(self.pods.ready) + len(self.pods.ended)
+        return self.count[State.READY] + self.count[State.ENDED]
 
     @property
     def empty(self) -> bool:
-        pods = self.pods
-        return self.group is None and not (pods.ready or pods.gated or pods.ended or pods.leaving)
+        counted = (*_PLACED, State.GATED, State.LEAVING)
+        return self.group is None and not any(self.count[state] for state in counted)
 
     @property
-    def members(self) -> dict[PodId, Member]:
-        return {PodId(pod.metadata.uid): Member(pod, None) for pod in self.pods.gated} | self.places.members
+    def retired(self) -> frozenset[Place]:
+        return frozenset().union(*(places.retired for places in self.places))
+
+    @property
+    def awaited(self) -> int:
+        return sum(places.awaited for places in self.places)
 
     @property
     def least(self) -> int:
@@ -54,12 +145,12 @@ class Reading:
         An abandoned place counts as satisfied and must not replace a member. A group whose minimum is refused
         needs at least one.
         """
-        return (1 if self.wanted < 0 else self.wanted) + self.places.abandoned
+        return (1 if self.wanted < 0 else self.wanted) + sum(places.abandoned for places in self.places)
 
     @property
     def pod_sets(self) -> list[PodSet]:
         """The pod sets. A single one has the group's minimum; several need all their pods, if any."""
-        sets = self.places.pod_sets
+        sets = [places.pod_set() for places in self.places]
         if not self.several:
             return sets
         if not self.wanted:
@@ -69,24 +160,110 @@ class Reading:
 
     @property
     def finished(self) -> bool:
-        pods = self.pods
-        over = bool(pods.ended) or not self.wanted
-        return over and not self.members and not pods.leaving and self.there >= self.wanted
+        over = bool(self.count[State.ENDED]) or not self.wanted
+        return over and not self.members and not self.leaving and self.there >= self.wanted
+
+    @property
+    def submitted(self) -> float:
+        """When the group was created, or the oldest of its pods."""
+        if self.group is not None:
+            created = [self.group.metadata.creation_timestamp]
+        else:
+            counted = (one for one in self._noted.values() if one.state in (*_PLACED, State.GATED))
+            created = [one.pod.metadata.creation_timestamp for one in counted]
+        return min((time.timestamp() for time in created if time is not None), default=0.0)
+
+    def ready(self, names: Iterable[str]) -> Iterator[tuple[Pod, Said]]:
+        """Yields these ready pods, in order of name."""
+        for name in sorted(names):
+            one = self._noted[name]
+            assert one.said is not None, "a ready pod says something"
+            yield one.pod, one.said
+
+    def _look(self, pod: Pod) -> Noted:
+        if pod.terminal:
+            if not _for_good(pod, self._world):
+                return Noted(pod, State.FAILED)
+            shape, labels, _ = said(pod, self._world)
+            return Noted(pod, State.ENDED, (shape, labels))
+        if not live(pod):
+            return Noted(pod, State.LEAVING if occupies(pod) else State.GONE)
+        if scheduling_gates(pod.spec):
+            return Noted(pod, State.GATED, kept=kept(pod))
+        shape, labels, what = said(pod, self._world)
+        return Noted(pod, State.READY, (shape, labels), what, kept(pod))
+
+    def _count(self, new: Noted) -> None:
+        uid, name = PodId(new.pod.metadata.uid), new.pod.metadata.name
+        self.count[new.state] += 1
+        if new.said is not None:
+            self.said.setdefault(new.said, set()).add(name)
+        if new.kept is not None:
+            self.kept[new.kept] += 1
+        if new.state is State.LEAVING:
+            self.leaving[uid] = new.pod
+        elif new.state is State.FAILED:
+            self._failed.add(name)
+        elif new.state is State.GATED:
+            self.members.put(new.pod, None)
+        if new.shape is not None:
+            places = self._by_shape.get(new.shape)
+            if places is None:
+                places = self._by_shape[new.shape] = Places(*new.shape, self._world)
+            places.put(new.pod)
+
+    def _uncount(self, old: Noted) -> None:
+        name = old.pod.metadata.name
+        self.count[old.state] -= 1
+        if old.said is not None:
+            names = self.said[old.said]
+            names.discard(name)
+            if not names:
+                del self.said[old.said]
+        if old.kept is not None:
+            self.kept[old.kept] -= 1
+            if not self.kept[old.kept]:
+                del self.kept[old.kept]
+        uid = PodId(old.pod.metadata.uid)
+        self.leaving.pop(uid, None)
+        self._failed.discard(name)
+        if old.state is State.GATED:
+            self.members.remove(uid)
+
+    def _leave(self, old: Noted, new: Noted | None) -> None:
+        """Takes a pod out of its place. A bound pod that is neither ready nor ended now is lost."""
+        uid = PodId(old.pod.metadata.uid)
+        self.members.remove(uid)
+        if old.shape is None:
+            return
+        here = new is not None and new.pod.metadata.uid == uid and new.state in _PLACED
+        lost = old.state is State.READY and bool(old.pod.spec.node_name) and not here
+        self._by_shape[old.shape].remove(uid, lost=lost)
+
+    def _name_places(self) -> None:
+        """Puts the pod sets into order, by the names of their pods, and names each; forgets empty ones."""
+        for shape in [shape for shape, places in self._by_shape.items() if places.empty]:
+            del self._by_shape[shape]
+        self.places = sorted(self._by_shape.values(), key=lambda places: (not places.first, places.first))
+        # each of several PodGroups has its own pod sets, even of equal pods; "@" is in no name of Kubernetes
+        prefix = f"{self.name[1]}@{self.name[0]}" if self.several else PODS
+        taken: set[str] = set()
+        for places in self.places:
+            name = pod_set_name(places.shape, places.looked_at)
+            if name in taken:
+                name = pod_set_name(places.shape, places.looked_at, namespaces=True)
+            while name in taken:  # of two terms the one that means all namespaces has the plain name
+                name += "x"
+            taken.add(name)
+            places.call(prefix + name.removeprefix(PODS))
 
 
-def read_one(
-    kind: Kind[PodGroup], name: ganggroup.Name, world: World, before: Group | None, several: bool
-) -> Reading:
-    group = world.pod_groups(kind).get(name)
-    named = world.pods_in(kind, *name)
-    pods = sort([pod for pod in named if ours(pod.spec.scheduler_name, world)], world)
-    there = len(pods.ready) + len(pods.ended)
-    wanted = group.spec.min_member if group is not None else there
-    if group is not None and not several and wanted == 0:
-        wanted = 1  # no minimum: any of its pods may start without the others
-    # each of several PodGroups has its own pod sets, even of equal pods; "@" is in no name of Kubernetes
-    prefix = f"{name[1]}@{name[0]}" if several else PODS
-    if several and before is not None:
-        own = tuple(one for one in before.gang.pod_sets if one.name.rpartition("-")[0] == prefix)
-        before = replace(before, gang=replace(before.gang, pod_sets=own))
-    return Reading(name, group, pods, places_of(pods, before, wanted - there, world, prefix), wanted, several)
+def _for_good(pod: Pod, world: World) -> bool:
+    """Whether an ended pod will have no successor."""
+    controller = controller_of(pod)
+    if pod.status.phase == "Succeeded" or controller is None:
+        return True
+    if controller.kind != JOB.kind:
+        return False
+    job = world.jobs.get((pod.metadata.namespace, controller.name))
+    return job is None or job.metadata.uid != controller.uid or job_finished(job)

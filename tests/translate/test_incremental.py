@@ -1,0 +1,250 @@
+"""A gang that is read on, change by change, is the gang that one look at the same objects shows.
+
+Readers keep what they have read, so a change of one pod costs one pod. Whatever comes and goes, in whatever
+portions it is read, nothing of what was there before may be left. Only the places of pods that no annotation
+binds depend on the past (`muster.translate.places`): they stay where they were.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from muster.api.base import Kind, Object, Resource
+from muster.api.core_v1 import Pod
+from muster.api.kinds import JOB, JOBSET, POD, POD_GROUP_X
+from muster.api.koordinator_v1alpha1 import TOPOLOGY_INDEX
+from muster.core.words.gang import Place
+from muster.names import QUEUE
+from muster.translate.dialects import Reader
+from muster.translate.group import Group
+from muster.translate.identity import Dialect, GroupKey
+from muster.translate.places import planned
+from muster.translate.world import World
+from tests.translate.cluster import (
+    Objects,
+    child,
+    grouped,
+    job,
+    jobset,
+    kind_of,
+    pod,
+    pod_group,
+    pod_spec,
+    read,
+    read_on,
+    world,
+)
+
+NAMES = 7
+KEYS = {
+    "PodGroup": GroupKey(Dialect.POD_GROUP, "ns", "g"),
+    "Job": GroupKey(Dialect.JOB, "ns", "j"),
+    "JobSet": GroupKey(Dialect.JOBSET, "ns", "s"),
+}
+#: what may become of a pod, by what it is: each step is one that Kubernetes allows
+NEXT = {
+    "gated": ("waits", "deleted"),
+    "waits": ("bound", "bound", "failed", "deleted", "gone"),
+    "bound": ("runs", "deleted", "gone"),
+    "runs": ("succeeded", "failed", "deleted", "gone"),
+    "succeeded": ("gone",),
+    "failed": ("gone",),
+    "deleted": ("gone",),
+}
+PHASES = {"runs": "Running", "succeeded": "Succeeded", "failed": "Failed"}
+
+
+class Cluster:
+    """The objects of one gang as they come and go; `draw` decides."""
+
+    def __init__(self, dialect: str, draw: Callable[[st.SearchStrategy[Any]], Any]) -> None:
+        self.dialect, self.draw = dialect, draw
+        self.objects: dict[tuple[Kind[Any], str], Resource] = {}
+        self.states: dict[str, tuple[str, Object]] = {}
+        self.numbers = itertools.count()
+
+    def step(self, group: Group | None) -> None:
+        """One change; a pod is bound to the place that it has."""
+        if self.draw(st.integers(0, 5)) == 0:
+            self._put_group()
+            return
+        name = f"p{self.draw(st.integers(0, NAMES - 1))}"
+        state, fields = self.states.get(name, ("", {}))
+        if not state:
+            self.states[name] = self.draw(st.sampled_from(["waits", "waits", "gated", "bound"])), self._pod()
+        else:
+            state = self.draw(st.sampled_from([*NEXT[state], state]))
+            if state == "bound":
+                members = group.members.values() if group is not None else ()
+                where = next((m.place for m in members if m.pod.metadata.name == name), None)
+                fields = fields | {"plan": f"1.1/{where.pod_set}/{where.index}" if where is not None else ""}
+            self.states[name] = state, fields
+        self._show(name)
+
+    def now(self) -> World:
+        return world(*self.objects.values())
+
+    def _pod(self) -> Object:
+        draw = self.draw
+        return {
+            "uid": f"uid-{next(self.numbers)}",
+            "large": draw(st.booleans()),
+            "index": draw(st.none() | st.integers(0, 4)),
+            "created": draw(st.integers(0, 2)),
+            "queue": draw(st.sampled_from(["", "", "", "a"])),
+            "rank": draw(st.sampled_from(["", "", "2"])),
+            "of": draw(st.sampled_from(["s-w-0", "s-w-0", "s-w-1", "s-x-0"])),
+        }
+
+    def _show(self, name: str) -> None:
+        state, fields = self.states[name]
+        if state == "gone":
+            del self.states[name]
+            del self.objects[POD, name]
+            return
+        gates = {"schedulingGates": [{"name": "later"}]} if state == "gated" else {}
+        how: Object = {
+            "phase": PHASES.get(state, "Pending"),
+            "node": "n" if state in ("bound", "runs", "succeeded") else "",
+            "deleting": state == "deleted",
+            "plan": fields.get("plan", ""),
+            "created": fields["created"],
+            "annotations": {TOPOLOGY_INDEX: fields["rank"]} if fields["rank"] else {},
+            "spec": pod_spec(2 if fields["large"] and self.dialect == "PodGroup" else 1) | gates,
+        }
+        found = self._made(name, fields, how)
+        meta = replace(found.metadata, uid=fields["uid"], resource_version=str(next(self.numbers)))
+        if fields["queue"]:
+            meta = replace(meta, labels={**meta.labels, QUEUE: fields["queue"]})
+        self.objects[POD, name] = replace(found, metadata=meta)
+
+    def _made(self, name: str, fields: Object, how: Object) -> Pod:
+        if self.dialect == "PodGroup":
+            return grouped(name, **how)
+        return pod(
+            name, owner=job("j" if self.dialect == "Job" else fields["of"]), index=fields["index"], **how
+        )
+
+    def _put_group(self) -> None:
+        draw = self.draw
+        status = {
+            "succeeded": draw(st.integers(0, 2)),
+            "completedIndexes": draw(st.sampled_from(["", "0", "1-2"])),
+        }
+        made: list[Resource] = []
+        if self.dialect == "PodGroup":
+            made = [pod_group(minimum=draw(st.integers(0, 5)))]
+        elif self.dialect == "Job":
+            mode = draw(st.sampled_from(["Indexed", "NonIndexed"]))
+            wide, total = draw(st.integers(1, 5)), draw(st.sampled_from([None, 3, 10]))
+            made = [job(gang="true", parallelism=wide, completions=total, completionMode=mode, status=status)]
+        else:
+            parts = {"w": {"replicas": draw(st.integers(1, 2)), "parallelism": 2, "completions": 2}, "x": {}}
+            whole = jobset(jobs=parts, status={"restarts": draw(st.integers(0, 1))})
+            made = [whole]
+            for part, number in draw(st.sets(st.sampled_from([("w", 0), ("w", 1), ("x", 0)]))):
+                made.append(child(whole, part, number, attempt=draw(st.integers(0, 1)), status=status))
+        for one in made:
+            self.objects[kind_of(one), one.metadata.name] = one
+        if draw(st.integers(0, 6)) == 0:
+            self.objects.pop((kind_of(made[-1]), made[-1].metadata.name))
+
+
+def objects_of(now: World) -> Objects:
+    return {kind: dict(now._objects[kind]) for kind in (POD, JOB, JOBSET, POD_GROUP_X)}
+
+
+@pytest.mark.parametrize("dialect", KEYS)
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_a_gang_that_is_read_on_is_the_gang_of_one_look(dialect: str, data: st.DataObject) -> None:
+    cluster, seen = Cluster(dialect, data.draw), World()
+    reader = Reader(KEYS[dialect], seen)
+    group: Group | None = None
+    for _ in range(data.draw(st.integers(1, 8))):
+        before = dict(places(group))
+        for _ in range(data.draw(st.integers(1, 5))):
+            cluster.step(group)
+        group = read_on(reader, seen, objects_of(cluster.now()))
+        fresh = read(KEYS[dialect], cluster.now())
+        if group is None or fresh is None:
+            assert (group is None) == (fresh is None)
+            reader = Reader(KEYS[dialect], seen)
+            continue
+        same(group, fresh)
+        consistent(group, cluster)
+        stays(before, group)
+
+
+def same(group: Group, fresh: Group) -> None:
+    """All but places, and what follows from them, is independent of the past."""
+    assert group.members.keys() == fresh.members.keys()
+    for uid, member in group.members.items():
+        assert member.pod == fresh.members[uid].pod
+    # which of several pods waits for a place depends on which was first
+    assert len(list(places(group))) == len(list(places(fresh)))
+    assert dict(group.leaving) == dict(fresh.leaving)
+    for field in ("owner", "finished", "controlled", "recreate", "source", "record", "warnings"):
+        assert getattr(group, field) == getattr(fresh, field), field
+    for field in ("queue", "priority", "limit", "preempts", "submitted", "namespace"):
+        assert getattr(group.gang, field) == getattr(fresh.gang, field), field
+    if not lost(group, fresh):
+        assert group.gang.gate == fresh.gang.gate
+        assert [(s.name, s.shape, s.labels) for s in group.gang.pod_sets] == [
+            (s.name, s.shape, s.labels) for s in fresh.gang.pod_sets
+        ]
+
+
+def lost(group: Group, fresh: Group) -> bool:
+    """Whether places are kept for pods that have been lost: one look does not know of them."""
+    return group.gang.min_count != fresh.gang.min_count or sum(
+        one.count for one in group.gang.pod_sets
+    ) != sum(one.count for one in fresh.gang.pod_sets)
+
+
+def consistent(group: Group, cluster: Cluster) -> None:
+    """What is kept by place agrees with what is kept by pod; a bound pod has the place written on it."""
+    held = {member.place: member.pod for member in group.members.values() if member.place is not None}
+    assert len(held) == sum(member.place is not None for member in group.members.values())
+    assert group.members.filled == {place: one for place, one in held.items() if one.spec.node_name}
+    assert group.members.ready == {place: one for place, one in held.items() if not one.spec.node_name}
+    counts = {one.name: one.count for one in group.gang.pod_sets}
+    assert all(0 <= place.index < counts[place.pod_set] for place in (*held, *group.retired))
+    assert not group.retired & held.keys()
+    written: dict[Place, list[Pod]] = {}
+    for member in group.members.values():
+        place = planned(member.pod)
+        if member.place is not None and place is not None and place.index < counts.get(place.pod_set, 0):
+            written.setdefault(place, []).append(member.pod)
+    for place, pods in written.items():
+        if len(pods) == 1 and held.get(place) is not pods[0]:
+            assert place in held, "only another pod with the same place written on it goes first"
+    for one in group.gang.pod_sets:
+        if one.ranks:
+            assert [r for r in one.ranks if r == 2] == [
+                2
+                for at, of in held.items()
+                if at.pod_set == one.name and TOPOLOGY_INDEX in of.metadata.annotations
+            ]
+
+
+def places(group: Group | None) -> Iterator[tuple[str, Place]]:
+    for uid, member in group.members.items() if group is not None else ():
+        if member.place is not None:
+            yield uid, member.place
+
+
+def stays(before: dict[str, Place], group: Group) -> None:
+    """A pod moves only if its place is gone, or another pod has it by annotation."""
+    counts = {one.name: one.count for one in group.gang.pod_sets}
+    for uid, place in places(group):
+        was = before.get(uid)
+        if was is None or was == place or planned(group.members[uid].pod) == place:  # type: ignore[index]
+            continue
+        holder = group.members.filled.get(was) or group.members.ready.get(was)
+        assert was.index >= counts.get(was.pod_set, 0) or (holder is not None and planned(holder) == was)
