@@ -151,12 +151,13 @@ FAULTS: Final = (
         "    if repeats < 200:",
         _REPEATS,
     ),
-    _fault(
+    Fault(
         "a pod with a scheduling gate is bound",
-        "commit/places.py",
-        "            if not (member.pod.spec.node_name or member.pod.spec.scheduling_gates)",
-        "            if not member.pod.spec.node_name",
-        _STEP,
+        "commit",
+        "translate/filling.py",
+        "        gates = scheduling_gates(pod.spec)",
+        '        gates = ""',
+        ("tests/translate/test_job.py",),
     ),
     _fault(
         "minima of pod sets are not asked for",
