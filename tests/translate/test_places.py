@@ -59,7 +59,7 @@ def test_pods_that_are_of_no_job_have_no_slot() -> None:
     group = read(GroupKey(Dialect.POD_GROUP, "ns", "g"), world(pod_group(), *pods))
     assert group is not None
     places = {member.pod.metadata.name: member.place for member in group.members.values()}
-    assert [(name, place and place.index) for name, place in places.items()] == [("a", 0), ("b", 1)]
+    assert {name: place and place.index for name, place in places.items()} == {"a": 0, "b": 1}
 
 
 @pytest.mark.parametrize(

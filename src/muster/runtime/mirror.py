@@ -380,7 +380,7 @@ def _pods_that_changed(
             yield from ((uid, member.pod) for uid, member in group.members.items())
             yield from group.leaving.items()
         return
-    for uid in moved:
+    for uid in sorted(moved):
         if (member := new.members.get(uid)) is not None:
             yield uid, member.pod
 

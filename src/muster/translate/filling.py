@@ -126,7 +126,7 @@ class Filled:
             known = self.jobs[name]
             filling, block = known.filling, known.block
             filling.settle()
-            for uid in filling.moved | known.changed:
+            for uid in sorted(filling.moved | known.changed):
                 if uid in known.indexes:
                     offset = filling.place_of.get(uid)
                     self.members.put(known.pods[uid], None if offset is None else block.place(offset))

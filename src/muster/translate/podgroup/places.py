@@ -99,7 +99,7 @@ class Places:
         filling.resize(max(len(self._pods), 1 + filling.highest))
         filling.settle()
         filling.give_up(max(lacking, 0))
-        for uid in filling.moved | self._changed:
+        for uid in sorted(filling.moved | self._changed):
             if (pod := self._pods.get(uid)) is None:
                 continue
             if pod.terminal:
