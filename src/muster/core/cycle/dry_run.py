@@ -304,7 +304,7 @@ class DryRun:
 
     def _may_end_others(self, state: GangState, demand: Demand) -> bool:
         if self._anew:
-            return self._strict and self._preemption.conceivable(state, demand)
+            return self._strict and self._preemption.may_help(state, demand, anew=True)
         return self._preemption.may_help(state, demand)
 
     def _place(self, attempt: Attempt, *, mine: bool, last: bool, keep: bool) -> Columns | None:

@@ -109,24 +109,23 @@ class Preemption:
 
     # -- whether a search can help
 
-    def may_help(self, state: GangState, demand: Demand) -> bool:
-        """Whether a search may make room for this demand, as far as is known without searching."""
-        gang, queues = state.gang, self._running.priorities
-        if gang is None or not (queues and gang.preempts and state.waits):
+    def may_help(self, state: GangState, demand: Demand, *, anew: bool = False) -> bool:
+        """Whether a search may make room for this demand, as far as is known without searching.
+
+        `anew`: as queues are now, and whatever earlier searches found.
+        """
+        gang, running = state.gang, self._running
+        if gang is None or not gang.preempts or not state.waits:
             return False
-        lower = self._lower_runs(gang)
-        if not lower and queues.keys() == {gang.queue}:
+        lowest = running.lowest(gang.queue)
+        lower = lowest is not None and lowest < gang.priority
+        if anew:
+            return lower or bool(self._reclaimed_from(gang.queue, demand))
+        if not lower and running.priorities.keys() <= {gang.queue}:
             return False
         if self._failed.has(gang, demand) or (demand, gang.queue) in self._later:
             return False
         return lower or bool(self._reclaims(gang.queue, demand))
-
-    def conceivable(self, state: GangState, demand: Demand) -> bool:
-        """Whether the gang may evict any gang, as queues are now, whatever earlier searches found."""
-        gang = state.gang
-        if gang is None or not gang.preempts or not state.waits:
-            return False
-        return self._lower_runs(gang) or bool(self._reclaimed_from(gang.queue, demand))
 
     def idle(self, queue: str, priority: int) -> bool:
         """Whether no gang of this queue, of this priority or less, can evict any gang, whatever it lacks."""
@@ -134,10 +133,6 @@ class Preemption:
             return False
         lowest = self._running.lowest(queue)
         return lowest is None or lowest >= priority
-
-    def _lower_runs(self, gang: Gang) -> bool:
-        lowest = self._running.lowest(gang.queue)
-        return lowest is not None and lowest < gang.priority
 
     def _reclaims(self, queue: str, demand: Demand) -> set[str]:
         """The queues from which it may reclaim, as of this cycle."""

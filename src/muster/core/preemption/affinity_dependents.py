@@ -55,18 +55,17 @@ class AffinityDependents:
         self._own: list[_Pods] = []
         self._constraints: dict[int, Constraints] = {}
         for part in request.demand.parts:
-            number, who = shapes.index(part.shape), request.presences.get(part.pod_set) or part.presence
-            self._own.append(_Pods(number, part.count, who))
-            concern = replace(part.affinity, presence=who)
-            self._constraints.setdefault(number, Constraints(part.shape, concern, ledger, world.eligibility))
+            number, presence = shapes.index(part.shape), request.presences.get(part.pod_set) or part.presence
+            self._own.append(_Pods(number, part.count, presence))
+            affinity = replace(part.affinity, presence=presence)
+            self._constraints.setdefault(number, Constraints(part.shape, affinity, ledger, world.eligibility))
         column = ledger.nodes.column
         #: unit, column and footprint of each pod that a unit removes; promised places count as staying
         self._pods = [
-            (number, column[node], presence)
+            (number, column[bound.node], bound.presence)
             for number, unit in enumerate(table.units)
-            if unit.pods
-            for node, _, _, presence in world.pending_evictions.charged(table.victim(number))
-            if node in column
+            for bound in map(world.pods.__getitem__, unit.pods)
+            if bound.node in column
         ]
         self._known: dict[Matching, Floats] = {}
 
@@ -99,13 +98,13 @@ class AffinityDependents:
         kin = {own.shape for own in self._own if question.answers(own.presence)}
         room = sum((slots[other] for other in kin - {number}), np.zeros_like(stay))
         satisfied = labelled = np.ones(stay.shape, np.bool_)
-        nobody = np.ones((len(sets), 1), np.bool_)
+        none_stays = np.ones((len(sets), 1), np.bool_)
         for term in near:
             index = self._presences.domains.of(term.key).index
             labelled = labelled & (index >= 0)
             satisfied = satisfied & (_around(stay + room, index) > 0)
-            nobody &= ~_around(stay, index).any(axis=1, keepdims=True)
-        return satisfied | (labelled & nobody) if number in kin else satisfied
+            none_stays &= ~_around(stay, index).any(axis=1, keepdims=True)
+        return satisfied | (labelled & none_stays) if number in kin else satisfied
 
     def _even(self, number: int, spread: Spread, slots: Sequence[Floats], sets: Bools) -> Floats:
         """How many pods at most a node can have within the skew: sets × nodes."""

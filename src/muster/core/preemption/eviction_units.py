@@ -196,10 +196,6 @@ class UnitTable:
             lost = float(self.lost[mine].sum())
             yield Victim(self.candidates[gang].gang.id, frozenset() if whole else pods, lost)
 
-    def victim(self, unit: int) -> Victim:
-        """The pods of a unit."""
-        return Victim(self.candidates[self.gang[unit]].gang.id, frozenset(self.units[unit].pods))
-
     def from_on(self, units: Bools) -> Bools:
         """These units, and those that cannot be taken without them: the last units of their gangs."""
         gangs = np.zeros(len(self.candidates), np.bool_)

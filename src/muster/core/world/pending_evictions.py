@@ -34,8 +34,6 @@ class PendingEviction:
     """All that leaves for one beneficiary."""
 
     pods: set[PodId] = field(default_factory=set)
-    #: gangs that are evicted as a whole
-    whole: set[GangId] = field(default_factory=set)
     #: places that victims held and had not filled yet: a bind may be on its way
     promised: list[Charged] = field(default_factory=list)
     #: places held for the beneficiary with it; once one of them is filled, no bind of a victim is on its way
@@ -118,13 +116,12 @@ class PendingEvictions:
     ) -> None:
         eviction = self._pending.setdefault(beneficiary, PendingEviction())
         eviction.pods |= self._pods.keys() & set(pods)
-        eviction.whole |= set(whole)
         eviction.promised += [
             Charged(hold.node, hold.requests, hold.device, hold.presence) for hold in promised
         ]
         eviction.places |= set(places)
         self.leaving.update(dict.fromkeys(eviction.pods, beneficiary))
-        self.whole.update(dict.fromkeys(eviction.whole, beneficiary))
+        self.whole.update(dict.fromkeys(whole, beneficiary))
         self._changed.add(beneficiary)
         self._restamp(beneficiary, *(self._pods[pod].gang for pod in eviction.pods))
 
@@ -185,9 +182,7 @@ class PendingEvictions:
 
     def _is_over(self, beneficiary: GangId, eviction: PendingEviction) -> bool:
         state = self._gangs.get(beneficiary)
-        if state is None or state.gang is None or state.gang.gate is not None:
-            return True
-        if state.back_off is not None:
+        if state is None or state.gang is None or state.gang.gate is not None or state.back_off is not None:
             return True
         return not (eviction.pods or eviction.promised)
 
@@ -203,14 +198,15 @@ class PendingEvictions:
     def _end(self, beneficiary: GangId) -> set[GangId]:
         """End an eviction. Returns its victims: what still exists of them is theirs again."""
         eviction = self._pending.pop(beneficiary)
-        gangs = {*eviction.whole, *(self._pods[pod].gang for pod in eviction.pods)}
+        whole = [gang for gang, cause in self.whole.items() if cause == beneficiary]
+        gangs = {*whole, *(self._pods[pod].gang for pod in eviction.pods)}
         for node, row_amounts in eviction.shared.items():
             self._ledger.charge(node, row_amounts)
         for charged in eviction.promised:
             self._ledger.give(*charged)
         for pod in eviction.pods:
             del self.leaving[pod]
-        for gang in eviction.whole:
+        for gang in whole:
             del self.whole[gang]
         self._restamp(beneficiary, *gangs)
         over = {gang for gang in gangs if gang is not None}
