@@ -15,7 +15,7 @@ from muster.core.words.gang import GangId, PodId, PodSet
 from muster.core.world.completions import Completions
 from muster.core.world.gangs import GangState
 from muster.core.world.trial import Trial
-from tests.core.test_quiet import Story
+from tests.core.cycle.test_incremental import Story
 from tests.core.words import assigns, bind, gang, node, pod, scheduler, shape
 
 #: Pods that share GPUs, pods that have some to themselves, and places that are held without a pod.

@@ -56,7 +56,7 @@ FAULTS: Final = (
         "core/world/ledger.py",
         "self._charge(where, row_amounts, -times",
         "self._charge(where, row_amounts, 0 * times",
-        ("tests/core/test_ledger.py",),
+        ("tests/core/world/test_ledger.py",),
     ),
     Fault(
         "what a kept trial gives back is not noticed",
@@ -64,7 +64,7 @@ FAULTS: Final = (
         "core/world/ledger.py",
         "        if times < 0 if isinstance(times, int) else (times < 0).any():",
         "        if not self.log.depth and (times < 0 if isinstance(times, int) else (times < 0).any()):",
-        ("tests/core/test_ledger.py",),
+        ("tests/core/world/test_ledger.py",),
     ),
     Fault(
         "a gang renamed counts once however many pods it has",
@@ -72,7 +72,7 @@ FAULTS: Final = (
         "core/world/ledger.py",
         "self.presences.note(where, sign * times, presence)",
         "self.presences.note(where, sign, presence)",
-        ("tests/core/test_ledger.py",),
+        ("tests/core/world/test_ledger.py",),
     ),
     Fault(
         "a slot too many on each node",
@@ -104,7 +104,7 @@ FAULTS: Final = (
         "core/world/handlers.py",
         "promises.count(promise) < len(event.pods)",
         "promises.count(promise) < len(promises)",
-        ("tests/core/test_scheduler.py",),
+        ("tests/core/cycle/test_scheduler.py",),
     ),
     Fault(
         "a device that is chosen twice",
@@ -288,7 +288,7 @@ FAULTS: Final = (
         "core/world/handlers.py",
         "for gang in self._gangs.touched.union(self._gangs.timed):",
         "for gang in self._gangs.timed:",
-        ("tests/core/test_back_offs.py",),
+        ("tests/core/cycle/test_back_offs.py",),
     ),
     Fault(
         "equals are victims",
@@ -504,7 +504,7 @@ FAULTS: Final = (
         "core/world/ledger.py",
         "            return numbers.pop(0)",
         "            pass",
-        ("tests/core/test_ledger.py",),
+        ("tests/core/world/test_ledger.py",),
     ),
     Fault(
         "who was tried in vain is not tried at his time",
@@ -696,7 +696,7 @@ FAULTS: Final = (
         "core/world/lacking.py",
         "        state.rank = (-gang.priority, gang.submitted, state.id)",
         "        state.rank = (-gang.priority, gang.submitted, GangId(str(hash(state.id))))",
-        ("tests/core/test_determinism.py",),
+        ("tests/core/cycle/test_determinism.py",),
     ),
     Fault(
         "ties go to the largest name",
@@ -944,7 +944,7 @@ FAULTS: Final = (
         "core/cycle/incremental.py",
         "all(mine < key for key in others if key is not None)",
         "True",
-        ("tests/core/test_quiet.py",),
+        ("tests/core/cycle/test_incremental.py",),
     ),
     Fault(
         "who could end others is passed over",
@@ -952,7 +952,7 @@ FAULTS: Final = (
         "core/cycle/incremental.py",
         "if line is None or not line.classes or not self._preemption.idle(account.name, -line.first[0]):",
         "if line is None or not line.classes:",
-        ("tests/core/test_quiet.py",),
+        ("tests/core/cycle/test_incremental.py",),
     ),
     Fault(
         "who fits in what was given is passed over like who does not",
@@ -960,7 +960,7 @@ FAULTS: Final = (
         "core/cycle/incremental.py",
         "newcomers if self._infeasible.unchanged else newcomers | self._fitting(line)",
         "newcomers",
-        ("tests/core/test_quiet.py",),
+        ("tests/core/cycle/test_incremental.py",),
     ),
     Fault(
         "a reservation that could begin earlier by now stays where it is",
@@ -968,7 +968,7 @@ FAULTS: Final = (
         "core/reservations/__init__.py",
         "return all(self._holds(each, now, unchanged=unchanged) for each in self.made)",
         "return all(each.at > now for each in self.made)",
-        ("tests/core/test_quiet.py",),
+        ("tests/core/cycle/test_incremental.py",),
     ),
     Fault(
         "pods above a minimum wait in silence",
