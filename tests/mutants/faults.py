@@ -565,9 +565,9 @@ FAULTS: Final = (
     Fault(
         "multiples of a layer are not looked at",
         "topology",
-        "core/placement/topology/multiples.py",
-        "            if multiple > 1:",
-        "            if multiple > 1000:",
+        "core/placement/topology/rules.py",
+        "            if rule.multiple > 1:",
+        "            if rule.multiple > 1000:",
         ("tests/core/placement/topology/test_search.py",),
     ),
     Fault(

@@ -93,9 +93,7 @@ class Candidates:
 
         If the gang has other places, this is at most the domain in which most of them are.
         """
-        nodes, need = self._nodes, asked.demand.need
-        if level == self._node and any(n > nodes.free(row).max(initial=0) for row, n in asked.least):
-            return np.zeros(0, np.intp)
+        need = asked.demand.need
         home = self.home(level) if level and len(self._settled) else None
         if home is None and level > self._limit and len(self._settled):
             return np.zeros(0, np.intp)

@@ -13,7 +13,7 @@ more, pods can still be placed elsewhere.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import lcm
 
@@ -26,35 +26,18 @@ from muster.core.world.nodes import Columns, Ints, Nodes
 from muster.core.world.topology import Topology
 
 
-@dataclass(frozen=True, slots=True)
-class Multiples:
-    #: level of the topology → N, above one
-    by_level: Mapping[int, int]
+def hold(multiples: Mapping[int, int], topology: Topology, new: Columns, there: Columns) -> bool:
+    """Whether new pods (one column each) and those already there make multiples in each domain used.
 
-    @staticmethod
-    def of(rules: Iterable[tuple[int, int]]) -> "Multiples":
-        """Build from (level, multiple) rules; several rules for one level all hold (their lcm)."""
-        by_level: dict[int, int] = {}
-        for level, multiple in rules:
-            if multiple > 1:
-                by_level[level] = lcm(multiple, by_level.get(level, 1))
-        return Multiples(by_level)
-
-    def __bool__(self) -> bool:
-        return bool(self.by_level)
-
-    def hold(self, topology: Topology, new: Columns, there: Columns) -> bool:
-        """Whether new pods (one column each) and those already there make multiples in each domain used.
-
-        Pods in no domain are not counted.
-        """
-        for level, multiple in self.by_level.items():
-            domains = topology.levels[level].domains
-            given = np.unique(domains[new])
-            counts = np.bincount(domains[np.concatenate((new, there))] + 1, minlength=1)[1:]
-            if (counts[given[given >= 0]] % multiple).any():
-                return False
-        return True
+    Pods in no domain are not counted.
+    """
+    for level, multiple in multiples.items():
+        domains = topology.levels[level].domains
+        given = np.unique(domains[new])
+        counts = np.bincount(domains[np.concatenate((new, there))] + 1, minlength=1)[1:]
+        if (counts[given[given >= 0]] % multiple).any():
+            return False
+    return True
 
 
 @dataclass(slots=True)
@@ -75,7 +58,8 @@ class _Part:
 class InMultiples:
     """Divides pods of one shape over domains in multiples.
 
-    `vector`, `free`, `most`: as of `Inside`; `there`: the columns of the gang's other pods, one for each.
+    `vector`, `free`, `most`: as of `Inside`; `multiples`: level → N; `there`: the columns of the gang's other
+    pods, one for each.
     """
 
     def __init__(
@@ -84,11 +68,11 @@ class InMultiples:
         topology: Topology,
         vector: Vector,
         free: Ints,
-        multiples: Multiples,
+        multiples: Mapping[int, int],
         there: Columns,
         most: int,
     ) -> None:
-        self._topology, self._rules, self._most = topology, multiples.by_level, most
+        self._topology, self._rules, self._most = topology, multiples, most
         self._node = len(topology.levels) - 1
         levels = range(self._node + 1)
         #: by level: the lcm of the rules from there downwards, for domains without pods of the gang

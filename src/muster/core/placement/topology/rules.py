@@ -4,12 +4,12 @@ A gang names layers; the topology numbers them. `resolve` finds the layers by na
 not exist; `Levels` is what placement has to observe.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from math import lcm
 
 from muster.core.demand import Rules
-from muster.core.placement.topology.multiples import Multiples
 from muster.core.words.gang import Gather, Layer, Strategy
 from muster.core.world.topology import CLUSTER, NODE, named
 
@@ -65,7 +65,8 @@ class Levels:
     limit: int
     #: the loosest level of which one domain should hold all; the limit, if none is preferred below it
     loosest: int
-    multiples: Multiples
+    #: level → N: the pods in each of its domains are a multiple of N
+    multiples: Mapping[int, int]
     #: levels in whose domains all pods must be, not necessarily in one
     required: tuple[int, ...]
     #: the level of which the gang's domains are exclusive; 0: none
@@ -77,13 +78,16 @@ class Levels:
         found = resolve(rules.gather, rules.exclusive, layers)
         if found.error:
             return None
-        number = {
-            name: level for level, name in enumerate([CLUSTER, *(layer.name for layer in layers), NODE])
-        }
+        names = [CLUSTER, *(layer.name for layer in layers), NODE]
+        number = {name: level for level, name in enumerate(names)}
         musts = [number[r.layer] for r in found.gather if r.strategy is Strategy.MUST_GATHER]
         prefers = [number[r.layer] for r in found.gather if r.strategy is Strategy.PREFER_GATHER]
         limit = max(musts, default=0)
         loosest = min((level for level in prefers if level > limit), default=limit)
-        multiples = Multiples.of((number[r.layer], r.multiple) for r in found.gather)
-        required = tuple(sorted({*musts, *multiples.by_level} - {0}))
+        multiples: dict[int, int] = {}
+        for rule in found.gather:
+            if rule.multiple > 1:
+                level = number[rule.layer]
+                multiples[level] = lcm(rule.multiple, multiples.get(level, 1))
+        required = tuple(sorted({*musts, *multiples} - {0}))
         return Levels(limit, loosest, multiples, required, number.get(found.exclusive, 0))

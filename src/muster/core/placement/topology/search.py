@@ -36,7 +36,7 @@ from muster.core.placement.slots import Slots
 from muster.core.placement.topology.batch import first_that_holds
 from muster.core.placement.topology.candidates import Candidates, Grouped
 from muster.core.placement.topology.fill import deal, fill
-from muster.core.placement.topology.multiples import InMultiples
+from muster.core.placement.topology.multiples import InMultiples, hold
 from muster.core.placement.topology.rank_order import in_rank_order
 from muster.core.placement.topology.rules import Levels
 from muster.core.placement.topology.totals import Totals
@@ -364,8 +364,9 @@ class Search:
 
     def _multiples_hold(self, draft: Draft) -> bool:
         """Whether the draft is in multiples: for several shapes or constraints, only chance makes it so."""
-        new = np.array(draft.columns, np.intp)
-        return not self._multiples or self._multiples.hold(self._topology, new, self._settled)
+        if not self._multiples:
+            return True
+        return hold(self._multiples, self._topology, np.array(draft.columns, np.intp), self._settled)
 
     def _exactly(self, level: int, number: int, demand: Demand) -> Placed | None:
         """Try the exact methods in a domain after greedy placement has failed."""
