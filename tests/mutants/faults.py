@@ -406,7 +406,7 @@ FAULTS: Final = (
         "a reservation is ignored",
         "waiting bound",
         "core/reservations/__init__.py",
-        "        first = self._in_the_way(state, until)",
+        "        first = next((each for each in others if each.at < until), None)",
         "        first = None",
         _BACKFILL,
     ),
@@ -453,7 +453,7 @@ FAULTS: Final = (
     Fault(
         "a promise is kept in places that its company has spoiled",
         "waiting bound",
-        "core/reservations/reservations.py",
+        "core/reservations/keeper.py",
         "        self._calendar.add(replace(again, request=request",
         "        self._calendar.add(replace(each, request=request",
         ("tests/core/test_promises.py",),

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from muster.core.cycle import Config, Scheduler
 from muster.core.demand import Request
 from muster.core.reservations import Backfill
-from muster.core.reservations.calendar import Calendar, Reservation
+from muster.core.reservations.answer import Reservation
+from muster.core.reservations.calendar import Calendar
 from muster.core.reservations.start_search import StartSearch
 from muster.core.words.decisions import Decision, Reserve
 from muster.core.words.gang import GangId

@@ -166,7 +166,7 @@ class Scheduler:
         if only is None:
             self.reservations.begin(now)
         else:
-            self.reservations.go_on(now)
+            self.reservations.resume(now)
         return Attempts(
             self._pending,
             self.queues,

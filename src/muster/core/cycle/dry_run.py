@@ -28,7 +28,7 @@ from muster.core.queueing.admission import Admission, Attempt, Tier
 from muster.core.queueing.attempts import Attempts
 from muster.core.queueing.pending import PendingQueues
 from muster.core.reservations import Reservations
-from muster.core.reservations.calendar import WouldDelay
+from muster.core.reservations.answer import WouldDelay
 from muster.core.words.gang import Gang, GangId, NodeName
 from muster.core.world import World
 from muster.core.world.gangs import GangState

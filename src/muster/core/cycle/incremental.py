@@ -20,7 +20,7 @@ from muster.core.infeasible import InfeasibleDemands
 from muster.core.preemption import Preemption
 from muster.core.queueing.pending import PendingQueue, PendingQueues
 from muster.core.reservations import Reservations
-from muster.core.reservations.calendar import Reservation
+from muster.core.reservations.answer import Reservation
 from muster.core.words.gang import GangId, QueueOrder
 from muster.core.world import World
 from muster.core.world.gangs import GangState
@@ -56,7 +56,9 @@ class IncrementalCycle:
         if line is None or not line.classes or not self._preemption.idle(account.name, -line.first[0]):
             return None  # a gang might preempt others
         turns = newcomers if self._infeasible.unchanged else newcomers | self._fitting(line)
-        stands = all(self._waits_on(each, line, turns) for each in made) and self._reservations.stand(now)
+        stands = all(self._waits_on(each, line, turns) for each in made) and self._reservations.can_resume(
+            now
+        )
         return turns if stands else None
 
     def note(self, served: Iterable[GangState]) -> None:

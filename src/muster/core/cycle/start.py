@@ -20,7 +20,7 @@ from muster.core.placement import Fit, Infeasible, Placed
 from muster.core.preemption import Preemption, Victims
 from muster.core.queueing.admission import Attempt, Tier
 from muster.core.reservations import Reservations
-from muster.core.reservations.calendar import WouldDelay
+from muster.core.reservations.answer import WouldDelay
 from muster.core.words.decisions import Assign, Decision, Evict, Explanation, Victim, Wait
 from muster.core.words.gang import Code, GangId, Place
 from muster.core.world import World

@@ -30,8 +30,9 @@ import numpy as np
 from muster.core.demand import Demand, Request
 from muster.core.placement import Fit, Infeasible, Placed
 from muster.core.reservations.affinity_guard import AffinityGuard
-from muster.core.reservations.calendar import Calendar, Reservation, WouldDelay, held
-from muster.core.reservations.reservations import ReservationKeeper
+from muster.core.reservations.answer import Reservation, WouldDelay, held
+from muster.core.reservations.calendar import Calendar
+from muster.core.reservations.keeper import ReservationKeeper
 from muster.core.words.decisions import Explanation, Reserve
 from muster.core.words.gang import GangId
 from muster.core.world import World
@@ -72,11 +73,11 @@ class Reservations:
         self._keeps = backfill is Backfill.CONSERVATIVE
         #: how many waiting gangs are recorded (`wait`)
         self._depth = 0 if backfill is Backfill.NONE else depth if self._keeps else 1
-        self._nodes, self._ledger, self._queues, self._log = (
+        self._nodes, self._ledger, self._log, self._queues = (
             world.nodes,
             world.ledger,
-            world.queues,
             world.log,
+            world.queues,
         )
         self._fit, self._completions, self._demands = fit, world.completions, world.demands
         self._calendar = Calendar(world.ledger, world.completions)
@@ -92,10 +93,10 @@ class Reservations:
         self._unchanged: bool | None = None
         self._now = 0.0
         self._announced: dict[GangId, Reserve] = {}
-        #: in this cycle: wants (and whether their gang has begun) that would delay a reservation if they
+        #: in this cycle: demands (and whether their gang has started) that would delay a reservation if they
         #: lasted longer than the given time
         self._held: dict[tuple[Demand, bool], tuple[float, Reservation]] = {}
-        #: wants that fit at no known time, in this cycle
+        #: demands that fit at no known time, in this cycle
         self._never: set[Demand] = set()
         #: conservative: gangs whose reservation begins later than it did, or is lost, as of this cycle
         self._moved: set[GangId] = set()
@@ -125,8 +126,8 @@ class Reservations:
         self._held.clear()
         self._never.clear()
 
-    def stand(self, now: float) -> bool:
-        """Whether the next cycle may `go_on` from the last one.
+    def can_resume(self, now: float) -> bool:
+        """Whether the next cycle may `resume` from the last one.
 
         It may if every reservation begins in the future and would be found again, and if no gang was found to
         fit at no known time.
@@ -136,7 +137,7 @@ class Reservations:
             return False
         return all(self._holds(each, now, unchanged=unchanged) for each in self.made)
 
-    def go_on(self, now: float) -> None:
+    def resume(self, now: float) -> None:
         """Begin a cycle with the reservations of the last one, which hold up the same gangs."""
         self._now, self._unchanged, self._kept = now, None, None
         self._held.clear()
@@ -144,10 +145,9 @@ class Reservations:
 
     def save(self) -> None:
         """Let the trial that has begun restore what this cycle has found, if it is undone."""
-        for name in ("made", "closed", "_kept", "_now", "_moved", "_lost"):
+        for name in ("made", "closed", "_kept", "_now", "_moved", "_lost", "_held", "_never"):
             self._log.push(setattr, self, name, getattr(self, name))
-        self._log.push(setattr, self, "_held", {**self._held})
-        self._log.push(setattr, self, "_never", {*self._never})
+        self._held, self._never = {**self._held}, {*self._never}
 
     def end(self) -> list[Reserve]:
         """End the cycle. Returns the reservations that differ from what was announced last."""
@@ -164,20 +164,18 @@ class Reservations:
         before, self._announced = self._announced, {}
         fresh = []
         for each in self.made:
-            announced = before.get(each.gang)
-            # An overdue reservation begins any moment, now as before.
-            as_it_was = announced is not None and (
-                announced.start == each.start or max(announced.start, each.at) <= self._now
-            )
-            if (
-                announced is None
-                or not as_it_was
-                or (announced.nodes is not each.nodes and announced.nodes != each.nodes)
-            ):
-                announced = Reserve(each.gang, each.nodes, each.start)
-                fresh.append(announced)
-            self._announced[each.gang] = announced
+            known = before.get(each.gang)
+            if known is None or not self._says(known, each):
+                known = Reserve(each.gang, each.nodes, each.start)
+                fresh.append(known)
+            self._announced[each.gang] = known
         return fresh
+
+    def _says(self, known: Reserve, each: Reservation) -> bool:
+        """Whether this is announced already. An overdue reservation begins any moment, now as before."""
+        if known.start != each.start and max(known.start, each.at) > self._now:
+            return False
+        return known.nodes is each.nodes or known.nodes == each.nodes
 
     def wanted(self, demand: Demand) -> bool:
         """Whether a gang that has to wait with this demand is still to be recorded (`wait`)."""
@@ -212,17 +210,15 @@ class Reservations:
     def fit(self, state: GangState, request: Request) -> _Answer | WouldDelay:
         """As `Fit.fit`; `WouldDelay`, and the ledger as it was, if it would fit but for a reservation."""
         until = self._until(state)
-        first = self._in_the_way(state, until)
-        if first is None:
+        others = (each for each in self._calendar if each.gang != state.id)
+        first = next((each for each in others if each.at < until), None)
+        if first is None:  # it has gone before any reservation begins
             return self._pass(state, request)
         if (blocker := self._blocker(state, request.demand, until)) is not None:
             return WouldDelay(blocker)
         placed: _Answer | WouldDelay = WouldDelay(first)
-        if (
-            not state.plain
-            or not request.demand.fits_by_slots
-            or self._fit.refutes(request.demand) is not None
-        ):
+        by_slots = state.plain and request.demand.fits_by_slots
+        if not by_slots or self._fit.refutes(request.demand) is not None:
             placed = self._try(state, request, self._fit.fit)
         if placed or isinstance(placed, Infeasible):
             return placed
@@ -232,10 +228,8 @@ class Reservations:
             beside = self._try(state, off, lambda request: self._beside(state, request))
         if beside:
             return beside
-        if (kept := self._in_its_places(state, request)) is not None:
-            return kept
-        if (overruled := self._overrule(state, request)) is not None:
-            return overruled
+        if taken := self._in_its_places(state, request) or self._overrule(state, request):
+            return taken
         minded = any(self._guard.concerns(each, request) for each in self._calendar)
         if self._calendar.of(state.id) is None and not minded:
             last = max(each.at for each in self._calendar if each.at < until)
@@ -263,13 +257,6 @@ class Reservations:
             by_then = takewhile(lambda end: end[0] <= reservation.at, ends)
             reservation.basis = tuple(state.id for _, state in by_then)
         return reservation.basis
-
-    def _in_the_way(self, state: GangState, until: float) -> Reservation | None:
-        """Some reservation that begins while this gang would still run."""
-        for each in self._calendar:
-            if each.at < until and each.gang != state.id:
-                return each
-        return None
 
     def _blocker(self, state: GangState, demand: Demand, until: float) -> Reservation | None:
         """A reservation of this cycle that leaves too few slots for a gang that otherwise fits."""

@@ -20,7 +20,7 @@ import numpy as np
 
 from muster.core.demand import Demand, Request
 from muster.core.placement import Fit
-from muster.core.reservations.calendar import Reservation
+from muster.core.reservations.answer import Reservation
 from muster.core.words.events import Presence
 from muster.core.world import World
 from muster.core.world.footprints import selects

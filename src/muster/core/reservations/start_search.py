@@ -21,7 +21,8 @@ import numpy as np
 
 from muster.core.demand import Demand, Request
 from muster.core.placement import Fit
-from muster.core.reservations.calendar import Calendar, Reservation
+from muster.core.reservations.answer import Reservation
+from muster.core.reservations.calendar import Calendar
 from muster.core.words.amounts import PODS
 from muster.core.words.decisions import Victim
 from muster.core.words.gang import GangId

@@ -18,7 +18,8 @@ from typing import Final
 
 from muster.core.demand import Request
 from muster.core.placement import Fit
-from muster.core.reservations.calendar import Calendar, Reservation
+from muster.core.reservations.answer import Reservation
+from muster.core.reservations.calendar import Calendar
 from muster.core.reservations.start_search import StartSearch
 from muster.core.words.gang import GangId
 from muster.core.world import World

@@ -1,0 +1,99 @@
+"""The answers: a `Reservation`, which says when and where a gang can start, and `WouldDelay`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from math import inf
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from muster.core.demand import Demand, Request
+from muster.core.words.decisions import Explanation
+from muster.core.words.gang import Code, GangId, NodeName, Place, Shape
+from muster.core.world.devices import Device
+from muster.core.world.nodes import Columns
+
+#: Amounts, rows of the ledger × columns.
+Amounts = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True, eq=False)
+class Reservation:
+    gang: GangId
+    request: Request
+    #: when it begins, infinite if that is unknown; a gang that has ended by `at` does not matter to it
+    start: float
+    at: float
+    #: when the gang has ended; infinite if that is unknown, or does not matter
+    until: float
+    nodes: Mapping[Place, NodeName]
+    #: ascending
+    columns: Columns
+    #: what the gang will use of them: of GPUs, whole ones; devices for shares, by node and thousandths; and
+    #: how much of each
+    use: Amounts
+    devices: Mapping[tuple[NodeName, int], Sequence[int]]
+    shares: Mapping[Device, int]
+    #: what they can spare once it has begun, and what is in use of their shared GPUs then
+    spare: Amounts
+    shared: dict[Device, int]
+    #: the gangs that have to end for it; None: to be computed
+    basis: tuple[GangId, ...] | None
+    #: when it was made
+    made: float
+    #: how many gangs had arrived by then: a gang that arrived since and ranks higher has precedence
+    since: int
+    #: when it was to be over before any delay; what overlaps only by the delay is delayed in turn
+    gone: float
+    #: how many pods of a shape fit beside it on all nodes, as of a position in the log of changes
+    beside: dict[Shape, tuple[int, int]] = field(default_factory=dict)
+    _refusal: Explanation | None = None
+
+    @property
+    def demand(self) -> Demand:
+        return self.request.demand
+
+    @property
+    def refusal(self) -> Explanation:
+        """The reason of gangs that would delay it."""
+        if self._refusal is None:
+            self._refusal = held(f"would fit, but {self.gang} {self._waits}", self.gang)
+        return self._refusal
+
+    def delayed(self, at: float) -> "Reservation":
+        """The same places, from this time on."""
+        start = self.start if self.start == inf else at
+        until = self.until + (at - self.at)
+        gone = self.gone if at < self.gone else until
+        return replace(self, start=start, at=at, until=until, gone=gone, basis=None, beside={}, _refusal=None)
+
+    def set_spare(self, spare: Amounts, shared: dict[Device, int]) -> None:
+        """Set what it can spare from now on."""
+        self.spare, self.shared = spare, shared
+        self.beside.clear()
+
+    @property
+    def _waits(self) -> str:
+        if self.start == inf:
+            return "has waited for so long that nodes are kept free for it until others end"
+        if self.start <= self.made:
+            return "waits for longer and is expected to start any moment"
+        when = f"{datetime.fromtimestamp(self.start, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        return f"waits for longer and is expected to start at {when}"
+
+
+@dataclass(frozen=True, slots=True)
+class WouldDelay:
+    """The answer to a placement request that would fit but for a reservation; false, as `Infeasible`."""
+
+    reservation: Reservation
+
+    def __bool__(self) -> Literal[False]:
+        return False
+
+
+def held(message: str, gang: GangId) -> Explanation:
+    """The reason of a gang that waits for this gang's reservation."""
+    return Explanation(Code.HELD_FOR_RESERVATION, "reservation", message, blockers=(gang,))
