@@ -1,5 +1,7 @@
 """Preemption: a gang of 256 GPUs among 600 jobs that fill 1,000 nodes of 8, anywhere or in one domain.
 
+The jobs are rigid or *elastic*: of these, each can spare half of its pods.
+
 Time of the process, not of the clock: what the cycle costs in which the victims are found, chosen and called,
 and the gang is assigned. *Cold* is the first time that these jobs are candidates; what they would free is
 cached from then on, and recomputed only for those that change (*warm*).
@@ -21,16 +23,19 @@ NODES: Final = 1_000
 JOBS: Final = 600
 GPU: Final = "nvidia.com/gpu"
 SHAPES: Final = {n: Shape((("cpu", 8_000 * n), ("memory", 64 * 2**30 * n), (GPU, n))) for n in (1, 2, 4, 8)}
-#: pods, GPUs of each, and the layer of which one domain must hold them: 16 nodes in a rack, 128 in a spine
+#: pods, GPUs of each, and the layer of which one domain must hold them: 16 nodes in a rack, 128 in a spine;
+#: whether the jobs are elastic
 GANGS: Final = (
-    (256, 1, ""),
-    (64, 4, ""),
-    (32, 8, ""),
-    (16, 8, ""),
-    (64, 8, ""),
-    (16, 8, "rack"),
-    (256, 1, "spine"),
-    (32, 8, "spine"),
+    (256, 1, "", False),
+    (64, 4, "", False),
+    (32, 8, "", False),
+    (16, 8, "", False),
+    (64, 8, "", False),
+    (16, 8, "rack", False),
+    (256, 1, "spine", False),
+    (32, 8, "spine", False),
+    (64, 8, "", True),
+    (32, 8, "spine", True),
 )
 RUNS: Final = 5
 NOW: Final = 100_000.0
@@ -39,19 +44,19 @@ NOW: Final = 100_000.0
 def run() -> dict[str, float]:
     """Figures by name; every name says its unit."""
     figures = {}
-    for count, gpus, layer in GANGS:
-        cold, warm = zip(*(preempt(seed, count, gpus, layer) for seed in range(RUNS)), strict=True)
+    for count, gpus, layer, elastic in GANGS:
+        cold, warm = zip(*(preempt(seed, count, gpus, layer, elastic) for seed in range(RUNS)), strict=True)
         where = f" in one {layer}" if layer else ""
-        what = f"preemption: {count} pods of {gpus}{where} among {JOBS} jobs"
+        what = f"preemption: {count} pods of {gpus}{where} among {JOBS} {'elastic ' * elastic}jobs"
         figures[f"{what}, warm, ms"] = 1e3 * statistics.median(warm)
         figures[f"{what}, cold, ms"] = 1e3 * statistics.median(cold)
     return figures
 
 
-def preempt(seed: int, count: int, gpus: int, layer: str) -> tuple[float, float]:
+def preempt(seed: int, count: int, gpus: int, layer: str, elastic: bool) -> tuple[float, float]:
     """Seconds of the first such gang, and of one for which others have looked before."""
-    cold = timed(full(seed), count, gpus, layer)
-    scheduler = full(seed)
+    cold = timed(full(seed, elastic), count, gpus, layer)
+    scheduler = full(seed, elastic)
     shape = SHAPES[8]
     hopeless = Gang(GangId("ns/hopeless"), (PodSet("main", shape, NODES + 1, NODES + 1),), NODES + 1, NOW, 9)
     scheduler.apply(GangSubmitted(hopeless))
@@ -71,7 +76,7 @@ def timed(scheduler: Scheduler, count: int, gpus: int, layer: str) -> float:
     return took
 
 
-def full(seed: int) -> Scheduler:
+def full(seed: int, elastic: bool = False) -> Scheduler:
     """Jobs of 1 to 8 GPUs per pod, of four priorities, since when is drawn."""
     rng = random.Random(seed)
     scheduler = Scheduler(Config(explain=False))
@@ -84,9 +89,9 @@ def full(seed: int) -> Scheduler:
     for i in range(JOBS):
         gpus = rng.choice((1, 1, 2, 4, 8))
         count = max(1, round(left / (JOBS - i) / gpus * rng.uniform(0.3, 1.7)))
-        priority = rng.randint(0, 3)
+        priority, least = rng.randint(0, 3), (count + 1) // 2 if elastic else count
         gang = Gang(
-            GangId(f"ns/job-{i}"), (PodSet("main", SHAPES[gpus], count, count),), count, 0.0, priority
+            GangId(f"ns/job-{i}"), (PodSet("main", SHAPES[gpus], count, least),), least, 0.0, priority
         )
         # No job is preempted while the cluster is filled.
         scheduler.apply(GangSubmitted(replace(gang, preempts=False)))
