@@ -21,12 +21,12 @@ from muster.core.placement.slots import tightest_group
 from muster.core.placement.topology.search import Choice
 from muster.core.reservations import Backfill
 from muster.core.words.events import (
+    Footprint,
     GangRemoved,
     GangSubmitted,
     LayersChanged,
     NodeChanged,
     PodsBound,
-    Presence,
     QueueChanged,
 )
 from muster.core.words.gang import (
@@ -223,12 +223,12 @@ def constrained(scheduler: Scheduler) -> dict[str, float]:
     figures = {}
     for name, shape in (
         ("a host port", replace(SHAPE, ports=(HostPort(8080),))),
-        ("one per node", replace(SHAPE, apart=(apart,))),
-        ("one per node, evenly over 5 spines", replace(SHAPE, apart=(apart,), spread=(evenly,))),
+        ("one per node", replace(SHAPE, pod_anti_affinity=(apart,))),
+        ("one per node, evenly over 5 spines", replace(SHAPE, pod_anti_affinity=(apart,), spread=(evenly,))),
     ):
-        who = Presence("bench", (("app", "bench"),), shape.ports, shape.apart)
-        part = Part("main", shape, 1_000, 1_000, AffinityContext(who, frozenset(shape.apart)))
-        request = Request(Demand((part,), 1_000), [range(1_000)], presences={"main": who})
+        who = Footprint("bench", (("app", "bench"),), shape.ports, shape.pod_anti_affinity)
+        part = Part("main", shape, 1_000, 1_000, AffinityContext(who, frozenset(shape.pod_anti_affinity)))
+        request = Request(Demand((part,), 1_000), [range(1_000)], footprints={"main": who})
         figures[f"1,000 pods, {name}, µs"] = whole_fit(scheduler, request)
     return figures
 

@@ -15,6 +15,7 @@ from muster.core.words.decisions import Assign, Decision, Evict, Explanation, Po
 from muster.core.words.events import (
     CommitFailed,
     Event,
+    Footprint,
     GangSubmitted,
     NodeChanged,
     PlacesLost,
@@ -33,6 +34,7 @@ from muster.core.words.gang import (
     Place,
     PodId,
     PodSet,
+    PodTerm,
     Requirement,
     Shape,
     Taint,
@@ -161,3 +163,13 @@ def values(type_: Any) -> st.SearchStrategy[Any]:  # Any: types as values
 def test_every_word_of_the_core_can_be_written_and_read(type_: Any, data: st.DataObject) -> None:
     word = data.draw(values(type_))
     assert decode(encode(1.5, word)) == Entry(1.5, word)
+
+
+def test_fields_are_read_by_the_names_that_earlier_versions_gave_them() -> None:
+    who = Footprint("ns", (), (), (PodTerm("zone", (), None),))
+    event = PodsBound({PodId("p"): None}, NodeName("n"), (), None, who)
+    line = encode(0.0, event)
+    for name, earlier in ((b'"footprint"', b'"footprint"'), (b'"pod_anti_affinity"', b'"apart"')):
+        line = line.replace(name, earlier)
+    assert b'"apart"' in line
+    assert decode(line) == Entry(0.0, event)

@@ -154,6 +154,13 @@ def _plain(value: Any) -> Any:  # Any: JSON
 
 
 _ATOMS: Final = frozenset({str, int, bool, NoneType})
+#: Fields by their names in journals of earlier versions.
+_RENAMED: Final = {
+    "footprint": "footprint",
+    "near": "pod_affinity",
+    "apart": "pod_anti_affinity",
+    "drawn": "preferred_pod_affinity",
+}
 
 
 @cache
@@ -180,7 +187,8 @@ def _typed(type_: Any, value: Any) -> Any:  # Any: types as values, and JSON
         return Place(pod_set, int(index))
     if isinstance(type_, type) and is_dataclass(type_):
         hints = _hints(type_)
-        return type_(**{name: _typed(hints[name], item) for name, item in value.items()})
+        named = ((_RENAMED.get(name, name), item) for name, item in value.items())
+        return type_(**{name: _typed(hints[name], item) for name, item in named})
     if issubclass(type_, Enum):
         return type_(value)
     return float(value) if type_ is float else value

@@ -17,6 +17,7 @@ from muster.core.words.events import (
     BudgetRemoved,
     CommitFailed,
     Event,
+    Footprint,
     GangRemoved,
     GangSubmitted,
     LayersChanged,
@@ -27,7 +28,6 @@ from muster.core.words.events import (
     PlanFound,
     PodsBound,
     PodsEnded,
-    Presence,
     QueueChanged,
     QueueRemoved,
     QuotaChanged,
@@ -315,7 +315,7 @@ class Account:
             if id_ in self.leaving:
                 left[self.leaving[id_]].update(row_amounts(pod.requests))
             else:
-                room.take(pod.requests, pod.presence.device)
+                room.take(pod.requests, pod.footprint.device)
         for gang, amounts in left.items():
             if GPU_SHARE in amounts or GPU_SHARE in held[gang]:
                 continue  # what the latter have in common depends on devices: not counted at all
@@ -341,13 +341,13 @@ class Account:
         mine, others = {}, []
         for id_, pod in self.pods.items():
             if self.leaving.get(id_) != gang:
-                others.append(Pod(pod.presence, Shape(pod.requests), pod.node))
+                others.append(Pod(pod.footprint, Shape(pod.requests), pod.node))
         for (other, place), promise in self.promised.items():
             known = self.gangs.get(other)
             pod_set = next((s for s in known.pod_sets if s.name == place.pod_set), None) if known else None
             if known is None or pod_set is None:
                 continue
-            one = Pod(presence(known, pod_set, promise.device), pod_set.shape, promise.node)
+            one = Pod(footprint(known, pod_set, promise.device), pod_set.shape, promise.node)
             if other == gang:
                 mine[place] = one
             else:
@@ -457,10 +457,10 @@ class Account:
         return charged
 
 
-def presence(gang: Gang, pod_set: PodSet, device: int | None = None) -> Presence:
+def footprint(gang: Gang, pod_set: PodSet, device: int | None = None) -> Footprint:
     """What others see of a pod of this set before there is one."""
     namespace = pod_set.namespace or gang.namespace
-    return Presence(namespace, pod_set.labels, pod_set.shape.ports, pod_set.shape.apart, device)
+    return Footprint(namespace, pod_set.labels, pod_set.shape.ports, pod_set.shape.pod_anti_affinity, device)
 
 
 def row_amounts(requests: Amounts) -> dict[str, int]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
-from muster.core.words.events import NodeChanged, Presence
+from muster.core.words.events import Footprint, NodeChanged
 from muster.core.words.gang import Labels, NodeName, Operator, PodTerm, Requirement, Shape, Spread
 from muster.core.world.eligibility import obstacle
 
@@ -22,7 +22,7 @@ NOWHERE: Final = NodeName("")
 
 @dataclass(frozen=True)
 class Pod:
-    presence: Presence
+    footprint: Footprint
     shape: Shape
     node: NodeName = NOWHERE
 
@@ -60,7 +60,7 @@ def accompanied(new: Sequence[Pod], there: Sequence[Pod], nodes: Nodes) -> bool:
 
 
 def selects(term: PodTerm, pod: Pod) -> bool:
-    of = pod.presence
+    of = pod.footprint
     return (term.namespaces is None or of.namespace in term.namespaces) and matches(term.labels, of.labels)
 
 
@@ -88,8 +88,8 @@ def _collide(one: Pod, other: Pod) -> bool:
     return one.node == other.node and any(
         (p.number, p.protocol) == (q.number, q.protocol)
         and (p.address == q.address or "" in (p.address, q.address) or "0.0.0.0" in (p.address, q.address))
-        for p in one.presence.ports
-        for q in other.presence.ports
+        for p in one.footprint.ports
+        for q in other.footprint.ports
     )
 
 
@@ -97,7 +97,7 @@ def _too_close(one: Pod, other: Pod, nodes: Nodes) -> bool:
     return any(
         selects(term, theirs) and _together(term.key, mine, theirs, nodes)
         for mine, theirs in ((one, other), (other, one))
-        for term in mine.presence.apart
+        for term in mine.footprint.pod_anti_affinity
     )
 
 
@@ -113,10 +113,10 @@ def _even(pod: Pod, spread: Spread, everybody: Sequence[Pod], nodes: Nodes) -> b
         if usable and clean and all(key in labels for key in keys):
             counts.setdefault(labels[spread.key], 0)
             counts[labels[spread.key]] += sum(
-                other.presence.namespace == pod.presence.namespace
-                and matches(spread.labels, other.presence.labels)
+                other.footprint.namespace == pod.footprint.namespace
+                and matches(spread.labels, other.footprint.labels)
                 for other in everybody
-                if other.node == name and not other.presence.leaving
+                if other.node == name and not other.footprint.leaving
             )
     least = 0 if len(counts) < spread.min_domains else min(counts.values())
     mine = _label(pod, spread.key, nodes)
@@ -125,7 +125,7 @@ def _even(pod: Pod, spread: Spread, everybody: Sequence[Pod], nodes: Nodes) -> b
 
 
 def _has_company(pod: Pod, present: Sequence[Pod], nodes: Nodes) -> bool:
-    terms = pod.shape.near
+    terms = pod.shape.pod_affinity
     if any(_label(pod, term.key, nodes) is None for term in terms):
         return False
     liked = [p for p in present if all(selects(term, p) for term in terms)]

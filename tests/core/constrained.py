@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from muster.core.cycle import Scheduler
 from muster.core.words.decisions import Assign
 from muster.core.words.events import (
+    Footprint,
     GangSubmitted,
     LayersChanged,
     NodeChanged,
     PlanFound,
     PodsBound,
     PodsEnded,
-    Presence,
 )
 from muster.core.words.gang import (
     Effect,
@@ -79,8 +79,8 @@ def _foreign(rng: random.Random, node: NodeName) -> Pod:
     apart = (_term(rng),) if rng.random() < 0.3 else ()
     ports = (_port(rng),) if rng.random() < 0.3 else ()
     labels = (("app", rng.choice("pqr")),)
-    presence = Presence(rng.choice(["ns", "other"]), labels, ports, apart, leaving=rng.random() < 0.1)
-    return Pod(presence, Shape(()), node)
+    footprint = Footprint(rng.choice(["ns", "other"]), labels, ports, apart, leaving=rng.random() < 0.1)
+    return Pod(footprint, Shape(()), node)
 
 
 def _shape(rng: random.Random) -> Shape:
@@ -89,8 +89,8 @@ def _shape(rng: random.Random) -> Shape:
         (("cpu", rng.randint(1, 2)),),
         selector=(("zone", "a"),) if rng.random() < 0.1 else (),
         ports=(_port(rng),) if rng.random() < 0.15 else (),
-        near=tuple(_term(rng) for _ in range(rng.choice([1, 1, 2]))) if kind < 0.35 else (),
-        apart=(_term(rng),) if 0.25 < kind < 0.6 else (),
+        pod_affinity=tuple(_term(rng) for _ in range(rng.choice([1, 1, 2]))) if kind < 0.35 else (),
+        pod_anti_affinity=(_term(rng),) if 0.25 < kind < 0.6 else (),
         spread=tuple(_spread(rng) for _ in range(rng.choice([1, 1, 2]))) if 0.5 < kind < 0.95 else (),
     )
 
@@ -125,7 +125,7 @@ def scheduler(case: Case) -> Scheduler:
     for fact in case.nodes:
         made.apply(fact)
     for i, pod in enumerate(case.there):
-        made.apply(PodsBound({PodId(f"f{i}"): None}, pod.node, (), presence=pod.presence))
+        made.apply(PodsBound({PodId(f"f{i}"): None}, pod.node, (), footprint=pod.footprint))
     made.apply(GangSubmitted(case.gang))
     return made
 
@@ -144,7 +144,7 @@ def placed(case: Case) -> tuple[Pod, ...] | None:
 
 def wanted(gang: Gang, pod_set: PodSet) -> Pod:
     shape = pod_set.shape
-    return Pod(Presence(gang.namespace, pod_set.labels, shape.ports, shape.apart), shape)
+    return Pod(Footprint(gang.namespace, pod_set.labels, shape.ports, shape.pod_anti_affinity), shape)
 
 
 def possible(case: Case) -> bool:
@@ -221,7 +221,7 @@ def stories(seed: int) -> Iterator[tuple[Case, list[Pod]]]:
             for place, pod in new.items():
                 bound = PodId(f"{place}@{now}")
                 requests, name = pod.shape.requests, pod.node
-                made.apply(PodsBound({bound: place}, name, requests, gang.id, pod.presence))
+                made.apply(PodsBound({bound: place}, name, requests, gang.id, pod.footprint))
             there |= new
         if there and rng.random() < 0.7:
             lost = rng.choice(sorted(there))

@@ -281,7 +281,7 @@ def test_a_search_for_a_time_leaves_no_search_behind() -> None:
     cluster.submit(*(replace(run, limit=10.0 + n) for n, run in enumerate(runs)))
     assert len(started(cluster.decide(0.0))) == 16
     apart = PodTerm("host", (Requirement("app", Operator.IN, ("x",)),), ("ml",))
-    pods = PodSet("main", replace(shape(gpu=12), apart=(apart,)), 2, 2, labels=(("app", "x"),))
+    pods = PodSet("main", replace(shape(gpu=12), pod_anti_affinity=(apart,)), 2, 2, labels=(("app", "x"),))
     cluster.submit(replace(gang("two", pods, submitted=1.0), namespace="ml", limit=10.0))
     assert [at for _, at, _ in reserves(cluster.decide(1.0))] == [21.0]
     assert cluster.core.wake_at() is None

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from muster.core.cycle import Scheduler
 from muster.core.words.decisions import Assign, Evict, Wait
 from muster.core.words.events import (
+    Footprint,
     GangRemoved,
     GangSubmitted,
     NodeChanged,
@@ -19,7 +20,6 @@ from muster.core.words.events import (
     PlanFound,
     PodsBound,
     PodsEnded,
-    Presence,
 )
 from muster.core.words.gang import (
     Code,
@@ -87,8 +87,8 @@ def told(cluster: list[NodeChanged], *gangs: Gang) -> Scheduler:
 
 def there(made: Scheduler, node: str, app: str, namespace: str = "ns", **seen: object) -> PodId:
     pod = PodId(f"{node}-{app}-{len(made.pods)}")
-    presence = Presence(namespace, (("app", app),), **seen)  # type: ignore[arg-type]  # any field of Presence
-    made.apply(PodsBound({pod: None}, NodeName(node), (), presence=presence))
+    footprint = Footprint(namespace, (("app", app),), **seen)  # type: ignore[arg-type]  # any field of Footprint
+    made.apply(PodsBound({pod: None}, NodeName(node), (), footprint=footprint))
     return pod
 
 
@@ -137,55 +137,58 @@ def test_a_port_is_free_once_its_pod_has_ended() -> None:
 
 
 def test_pods_that_keep_each_other_off_take_one_domain_each() -> None:
-    apart = pods("p", 2, apart=(term(ZONE),))
+    apart = pods("p", 2, pod_anti_affinity=(term(ZONE),))
     assert where(told(nodes("a", "a", "b"), gang(apart))) == {"n0": 1, "n2": 1}
     assert where(told(nodes("a", "a"), gang(apart))) is None
 
 
 def test_nodes_without_the_label_are_in_no_domain() -> None:
-    assert where(told(nodes("", ""), gang(pods("p", 8, apart=(term(ZONE),))))) == {"n0": 4, "n1": 4}
+    assert where(told(nodes("", ""), gang(pods("p", 8, pod_anti_affinity=(term(ZONE),))))) == {
+        "n0": 4,
+        "n1": 4,
+    }
 
 
 def test_anti_affinity_holds_towards_and_from_pods_that_are_there() -> None:
-    mine = told(nodes("a", "b"), gang(pods("p", 1, apart=(term(ZONE, "x"),))))
+    mine = told(nodes("a", "b"), gang(pods("p", 1, pod_anti_affinity=(term(ZONE, "x"),))))
     there(mine, "n0", "x")
     assert where(mine) == {"n1": 1}
     theirs = told(nodes("a", "b"), gang(pods("p", 1)))
-    there(theirs, "n0", "x", apart=(term(ZONE),))
+    there(theirs, "n0", "x", pod_anti_affinity=(term(ZONE),))
     assert where(theirs) == {"n1": 1}
 
 
 def test_anti_affinity_within_a_cycle_and_between_sets() -> None:
-    lonely = gang(pods("p", 1, "x", apart=(term(HOST),)), name="f")
+    lonely = gang(pods("p", 1, "x", pod_anti_affinity=(term(HOST),)), name="f")
     made = told(nodes("a", "b"), lonely, gang(pods("p", 4)))
     starts = {d.gang: Counter(d.nodes.values()) for d in made.decide(0.0) if isinstance(d, Assign)}
     assert starts == {"f": {"n0": 1}, "g": {"n1": 4}}
-    both = gang(pods("p", 1, "x", apart=(term(HOST),)), pods("q", 4))
+    both = gang(pods("p", 1, "x", pod_anti_affinity=(term(HOST),)), pods("q", 4))
     assert where(told(nodes("a", "b"), both)) == {"n0": 1, "n1": 4}
 
 
 def test_terms_of_other_namespaces() -> None:
-    made = told(nodes("a", "b"), gang(pods("p", 1, apart=(term(ZONE, "x", ("other",)),))))
+    made = told(nodes("a", "b"), gang(pods("p", 1, pod_anti_affinity=(term(ZONE, "x", ("other",)),))))
     there(made, "n0", "x", "elsewhere")
     there(made, "n1", "x", "other")
     assert where(made) == {"n0": 1}
 
 
 def test_affinity_joins_whoever_is_there() -> None:
-    made = told(nodes("a", "b", "b"), gang(pods("p", 6, near=(term(ZONE, "x"),))))
+    made = told(nodes("a", "b", "b"), gang(pods("p", 6, pod_affinity=(term(ZONE, "x"),))))
     assert where(made) is None
     there(made, "n1", "x")
     assert where(made) == {"n1": 4, "n2": 2}
 
 
 def test_the_first_of_its_kind_opens_the_tightest_domain_that_holds_all() -> None:
-    near = gang(pods("p", 6, near=(term(ZONE),)))
+    near = gang(pods("p", 6, pod_affinity=(term(ZONE),)))
     assert where(told(nodes("a", "a", "a", "b", "b", "c"), near)) == {"n3": 4, "n4": 2}
     assert where(told(nodes("a", "b", "c"), near)) is None
 
 
 def test_a_set_is_placed_after_the_one_that_it_wants_to_be_near() -> None:
-    follows = pods("p", 4, "a", near=(term(HOST, "x"),))
+    follows = pods("p", 4, "a", pod_affinity=(term(HOST, "x"),))
     assert where(told(nodes("a", "b"), gang(follows, pods("q", 1, "x")))) is None
     assert where(told(nodes("a", "b", cpu=5), gang(follows, pods("q", 1, "x")))) == {"n0": 5}
 
@@ -233,10 +236,10 @@ def test_what_pods_prefer_orders_nodes_and_keeps_nothing_off() -> None:
     evenly = gang(pods("p", 4, spread=(Spread(ZONE, 1, labelled("a"), required=False),)))
     assert where(told(nodes("a", "b"), evenly)) == {"n0": 2, "n1": 2}
     assert where(told(nodes("a"), evenly)) == {"n0": 4}
-    drawn = told(nodes("a", "b"), gang(pods("p", 2, drawn=((10, term(ZONE, "x")),))))
+    drawn = told(nodes("a", "b"), gang(pods("p", 2, preferred_pod_affinity=((10, term(ZONE, "x")),))))
     there(drawn, "n1", "x")
     assert where(drawn) == {"n1": 2}
-    repelled = told(nodes("a", "b"), gang(pods("p", 2, drawn=((-10, term(ZONE, "x")),))))
+    repelled = told(nodes("a", "b"), gang(pods("p", 2, preferred_pod_affinity=((-10, term(ZONE, "x")),))))
     there(repelled, "n0", "x")
     assert where(repelled) == {"n1": 2}
 
@@ -261,13 +264,13 @@ def test_equal_gangs_with_different_labels_share_their_answer_unless_somebody_mi
     made.decide(0.0)
     states = [made.gangs[GangId(name)] for name in "gh"]
     assert states[0].demand is states[1].demand
-    there(made, "n0", "x", apart=(term(HOST),))
+    there(made, "n0", "x", pod_anti_affinity=(term(HOST),))
     made.decide(1.0)
     assert states[0].demand is not states[1].demand
 
 
 def test_a_gang_that_waits_for_company_starts_once_it_is_there() -> None:
-    made = told(nodes("a"), gang(pods("p", 1, near=(term(HOST, "x"),))))
+    made = told(nodes("a"), gang(pods("p", 1, pod_affinity=(term(HOST, "x"),))))
     assert where(made) is None
     made.apply(GangSubmitted(gang(pods("p", 1, "x"), name="h")))
     assert where(made, "h") == {"n0": 1}
@@ -306,10 +309,10 @@ def test_what_other_pods_see_is_one_account(seed: int) -> None:
     for event in tried.pods.values():
         fresh.apply(event)
     for place, promise in tried.gangs[GangId("g")].holds.items():
-        fresh.apply(PodsBound({PodId(str(place)): None}, promise.node, (), presence=promise.presence))
+        fresh.apply(PodsBound({PodId(str(place)): None}, promise.node, (), footprint=promise.footprint))
     fresh.decide(0.0)
-    for question in list(tried.ledger.presences._answers):
-        mine, theirs = (s.ledger.presences.count(question).tolist() for s in (tried, fresh))
+    for question in list(tried.ledger.footprints._answers):
+        mine, theirs = (s.ledger.footprints.count(question).tolist() for s in (tried, fresh))
         assert mine == theirs
 
 
@@ -322,13 +325,13 @@ EXPLAINED: dict[str, tuple[list[str], PodSet, str, dict[str, int]]] = {
     ),
     "anti-affinity": (
         ["a", "a", "b"],
-        pods("p", 3, apart=(term(ZONE),)),
+        pods("p", 3, pod_anti_affinity=(term(ZONE),)),
         "3 pods asked with anti-affinity by zone; 2 of 3 fit",
         {"podAntiAffinity": 3},
     ),
     "affinity": (
         ["a", "b"],
-        pods("p", 1, near=(term(ZONE, "x"),)),
+        pods("p", 1, pod_affinity=(term(ZONE, "x"),)),
         "1 pod asked with affinity by zone; 0 of 1 fit",
         {"podAffinity": 2},
     ),
@@ -362,9 +365,9 @@ def test_a_victim_gives_its_port_free() -> None:
     low = gang(pods("p", 1, ports=(PORT,)), name="low")
     made = told(nodes("a", cpu=1), low)
     (assign,) = [d for d in made.decide(1.0) if isinstance(d, Assign)]
-    presence = Presence("ns", (("app", "a"),), (PORT,))
+    footprint = Footprint("ns", (("app", "a"),), (PORT,))
     for place, node in assign.nodes.items():
-        made.apply(PodsBound({PodId("l"): place}, node, (("cpu", 1),), assign.gang, presence, 1.0))
+        made.apply(PodsBound({PodId("l"): place}, node, (("cpu", 1),), assign.gang, footprint, 1.0))
     high = gang(pods("p", 1, ports=(PORT,)), name="high")
     made.apply(GangSubmitted(replace(high, priority=1)))
     told_now = made.decide(2.0)
@@ -372,14 +375,14 @@ def test_a_victim_gives_its_port_free() -> None:
     assert [d.gang for d in told_now if isinstance(d, Assign)] == ["high"]
     made.apply(PodsEnded((PodId("l"),), 3.0))
     made.decide(3.0)
-    using = made.ledger.presences.count(Using((PORT,))).tolist()
+    using = made.ledger.footprints.count(Using((PORT,))).tolist()
     assert using == [1], "that of the newcomer"
 
 
 def test_a_pod_set_in_another_namespace_than_its_gang() -> None:
     elsewhere = replace(pods("q", 1), namespace="other")
     made = told(nodes("a", "b"), gang(pods("p", 1), elsewhere))
-    there(made, "n0", "x", apart=(term(HOST, "a", ("other",)),))
+    there(made, "n0", "x", pod_anti_affinity=(term(HOST, "a", ("other",)),))
     assert where(made) == {"n0": 1, "n1": 1}
     assert made.gangs[GangId("g")].holds[Place("q", 0)].node == "n1"
 
@@ -402,7 +405,7 @@ def test_whatever_happens_what_is_seen_is_who_is_there(seed: int) -> None:
             case "gang":
                 apart = (term(HOST),) if rng.random() < 0.5 else ()
                 ports = (PORT,) if rng.random() < 0.3 else ()
-                sets = pods("p", rng.randint(1, 4), rng.choice("ab"), apart=apart, ports=ports)
+                sets = pods("p", rng.randint(1, 4), rng.choice("ab"), pod_anti_affinity=apart, ports=ports)
                 one = gang(sets, name=f"g{rng.randint(0, 5)}")
                 made.apply(GangSubmitted(replace(one, priority=rng.randint(0, 2))))
             case "pod":
@@ -419,20 +422,20 @@ def test_whatever_happens_what_is_seen_is_who_is_there(seed: int) -> None:
                     made.apply(nodes(*"aabb", cpu=3)[int(name[1])])
             case "label" if made.pods:
                 bound = made.pods[rng.choice(sorted(made.pods))]
-                changed = replace(bound.presence, labels=(("app", rng.choice("ab")),))
-                made.apply(replace(bound, presence=changed))
+                changed = replace(bound.footprint, labels=(("app", rng.choice("ab")),))
+                made.apply(replace(bound, footprint=changed))
         for decision in made.decide(now):
             if isinstance(decision, Assign) and rng.random() < 0.7:
                 for place, node in decision.nodes.items():
                     promise = made.gangs[decision.gang].holds[place]
-                    labels = (*promise.presence.labels, ("index", str(place.index)))
+                    labels = (*promise.footprint.labels, ("index", str(place.index)))
                     made.apply(
                         PodsBound(
                             {PodId(f"{decision.gang}/{place}/{step}"): place},
                             node,
                             promise.requests,
                             decision.gang,
-                            replace(promise.presence, labels=labels),
+                            replace(promise.footprint, labels=labels),
                             now,
                         )
                     )
@@ -441,20 +444,20 @@ def test_whatever_happens_what_is_seen_is_who_is_there(seed: int) -> None:
             for departure in made.world.pending_evictions._pending.values()
             for charged in departure.promised
         }
-        seen = [(pod.node, pod.presence) for pod in made.pods.values()]
-        seen += [(hold.node, hold.presence) for s in made.gangs.values() for hold in s.holds.values()]
-        seen += [(node, presence) for node, _, _, presence in leaving]
+        seen = [(pod.node, pod.footprint) for pod in made.pods.values()]
+        seen += [(hold.node, hold.footprint) for s in made.gangs.values() for hold in s.holds.values()]
+        seen += [(node, footprint) for node, _, _, footprint in leaving]
         for question in questions:
-            expected = Counter(node for node, presence in seen if question.answers(presence))
-            counted = made.ledger.presences.count(question).tolist()
+            expected = Counter(node for node, footprint in seen if question.answers(footprint))
+            counted = made.ledger.footprints.count(question).tolist()
             assert counted == [expected[name] for name in made.nodes.names]
 
 
 @pytest.mark.parametrize("names", [("p", "q"), ("q", "p")])
 def test_a_plan_that_holds_only_in_one_order_is_kept(names: tuple[str, str]) -> None:
     """The friends seek each other, not the loner, who comes last: beside him they would want to be, too."""
-    friends = pods(names[0], 2, near=(term(ZONE),))
-    loner = pods(names[1], 1, apart=(term(HOST),))
+    friends = pods(names[0], 2, pod_affinity=(term(ZONE),))
+    loner = pods(names[1], 1, pod_anti_affinity=(term(HOST),))
     plan = {Place(names[0], 0): "n1", Place(names[0], 1): "n2", Place(names[1], 0): "n0"}
     one = gang(*sorted((friends, loner), key=lambda each: each.name))
     made = told(nodes("a", "b", "b", "c"), one)
@@ -464,7 +467,7 @@ def test_a_plan_that_holds_only_in_one_order_is_kept(names: tuple[str, str]) -> 
 
 
 def test_labels_that_nobody_looks_at_do_not_tell_gangs_apart() -> None:
-    lonely = pods("p", 9, apart=(term(HOST),))
+    lonely = pods("p", 9, pod_anti_affinity=(term(HOST),))
     other = replace(lonely, labels=(*lonely.labels, ("job", "2")))
     made = told(nodes("a"), gang(lonely), gang(other, name="h"))
     made.decide(0.0)

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from muster.core.cycle import Scheduler
 from muster.core.words.decisions import Explanation
 from muster.core.words.events import (
+    Footprint,
     GangRemoved,
     GangSubmitted,
     NodeChanged,
     NodeRemoved,
     PodsBound,
     PodsEnded,
-    Presence,
 )
 from muster.core.words.gang import Code, GangId, NodeName, Place, PodId, PodSet
 from muster.core.world.ledger import Ledger
@@ -154,7 +154,7 @@ def test_a_restart_knows_the_devices_that_are_on_record() -> None:
     for i, (share, device) in enumerate([(600, 1), (300, 0), (300, 1)]):
         requests = shape(share=share).requests
         muster.apply(
-            PodsBound({PodId(f"p{i}"): None}, NodeName("a"), requests, presence=Presence(device=device))
+            PodsBound({PodId(f"p{i}"): None}, NodeName("a"), requests, footprint=Footprint(device=device))
         )
     muster.apply(GangSubmitted(gang("ns/x", of=shape(share=100))))
     muster.apply(GangSubmitted(gang("ns/y", of=shape(share=200))))
@@ -185,7 +185,7 @@ def test_a_pod_on_another_device_than_its_place_was_promised_is_charged_where_it
     [assign] = assigns(muster.decide(0.0))
     assert assign.devices == {Place("main", 0): 0}
     requests, place = shape(share=600).requests, Place("main", 0)
-    bound = PodsBound({PodId("p"): place}, NodeName("a"), requests, GangId("ns/x"), Presence(device=1))
+    bound = PodsBound({PodId("p"): place}, NodeName("a"), requests, GangId("ns/x"), Footprint(device=1))
     muster.apply(bound)
     assert muster.nodes.devices.used(NodeName("a")) == [0, 600]
     muster.apply(GangRemoved(GangId("ns/x")))

@@ -157,7 +157,7 @@ def test_other_pods_see_the_labels_of_a_gang_that_only_a_search_can_place() -> N
     nodes = [node("n0", gpu=4, labels={host: "n0"}), node("n1", gpu=5, labels={host: "n1"})]
     muster = scheduler(nodes, gang("x", *sets))
     (start,) = assigns(muster.decide(0.0))
-    away = replace(shape(cpu=100), apart=(PodTerm(host, (app,), ("ns",)),))
+    away = replace(shape(cpu=100), pod_anti_affinity=(PodTerm(host, (app,), ("ns",)),))
     muster.apply(GangSubmitted(gang("away", of=away, submitted=1.0)))
     assert assigns(muster.decide(1.0)) == []
     bind(muster, start)

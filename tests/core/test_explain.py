@@ -341,7 +341,9 @@ def keeping(*kept: PodSet, gather: tuple[Gather, ...] = ()) -> Gang:
 
 
 def away_from_large(pod_set: PodSet) -> PodSet:
-    return replace(pod_set, shape=replace(pod_set.shape, apart=(APART,)), labels=(("app", pod_set.name),))
+    return replace(
+        pod_set, shape=replace(pod_set.shape, pod_anti_affinity=(APART,)), labels=(("app", pod_set.name),)
+    )
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ from muster.core.words.events import (
     BudgetRemoved,
     CommitFailed,
     Event,
+    Footprint,
     GangRemoved,
     GangSubmitted,
     LayersChanged,
@@ -47,7 +48,6 @@ from muster.core.words.events import (
     PlanFound,
     PodsBound,
     PodsEnded,
-    Presence,
     QueueChanged,
     QueueRemoved,
     QuotaChanged,
@@ -95,8 +95,8 @@ SHAPES = [
 ]
 CONSTRAINED = [
     Shape(amounts({GPU: 1}), ports=(HostPort(80),)),
-    Shape(amounts({GPU: 1}), apart=(PodTerm("rack", IS_APP, ("ns",)),)),
-    Shape(amounts({GPU: 1}), near=(PodTerm("zone", IS_APP, ("ns",)),)),
+    Shape(amounts({GPU: 1}), pod_anti_affinity=(PodTerm("rack", IS_APP, ("ns",)),)),
+    Shape(amounts({GPU: 1}), pod_affinity=(PodTerm("zone", IS_APP, ("ns",)),)),
     Shape(amounts({GPU: 1}), spread=(Spread("rack", 1, IS_APP),)),
 ]
 #: (shape, count, minimum, how many pods are still to be created)
@@ -502,9 +502,9 @@ class Machine(RuleBasedStateMachine):
         if of is None:
             return []
         self.serial += 1
-        presence = Presence("ns", of.labels, of.shape.ports, of.shape.apart, device)
+        footprint = Footprint("ns", of.labels, of.shape.ports, of.shape.pod_anti_affinity, device)
         pod = PodId(f"p{self.serial}")
-        return [PodsBound({pod: place}, node, of.shape.requests, gang, presence, self.now)]
+        return [PodsBound({pod: place}, node, of.shape.requests, gang, footprint, self.now)]
 
     def tell_bound(self, bound: list[PodsBound], *, together: bool) -> None:
         """Those that are the same in one fact, if they are told `together`."""
@@ -546,7 +546,7 @@ class Machine(RuleBasedStateMachine):
             for pod in data.draw(st.lists(st.sampled_from(members), unique=True, max_size=4)):
                 bound = self.muster.pods[pod]
                 self.tell(
-                    PodsBound({pod: None}, bound.node, bound.requests, bound.gang, presence=bound.presence)
+                    PodsBound({pod: None}, bound.node, bound.requests, bound.gang, footprint=bound.footprint)
                 )
 
     @rule(data=st.data(), node=st.sampled_from(NODES))
@@ -680,7 +680,7 @@ class Machine(RuleBasedStateMachine):
         assert self.muster.ledger.log.depth == 0  # every trial has ended
         expected: Counter[tuple[str, str]] = Counter()
         devices: Counter[tuple[str, int | None]] = Counter()
-        taken = [(pod.node, pod.requests, pod.presence.device) for pod in self.muster.pods.values()]
+        taken = [(pod.node, pod.requests, pod.footprint.device) for pod in self.muster.pods.values()]
         for state in self.muster.gangs.values():
             taken += [(promise.node, promise.requests, promise.device) for promise in state.holds.values()]
         departures = self.muster.world.pending_evictions._pending.values()

@@ -6,7 +6,7 @@ from muster.core.cycle import Config, Scheduler
 from muster.core.placement.order import Order
 from muster.core.placement.packing import Pack, Spread
 from muster.core.placement.slots import Slots
-from muster.core.words.events import GangSubmitted, PodsBound, Presence
+from muster.core.words.events import Footprint, GangSubmitted, PodsBound
 from muster.core.words.gang import NodeName, PodId, Shape
 from muster.core.world.eligibility import Eligibility
 from muster.core.world.ledger import Ledger
@@ -82,7 +82,7 @@ def test_a_share_goes_where_it_fits_best() -> None:
     for name, share, device in (("a", 300, 0), ("b", 500, 0), ("b", 400, 1)):
         of = shape(share=share)
         pod = PodId(f"{name}/{device}")
-        muster.apply(PodsBound({pod: None}, NodeName(name), of.requests, presence=Presence(device=device)))
+        muster.apply(PodsBound({pod: None}, NodeName(name), of.requests, footprint=Footprint(device=device)))
     muster.apply(GangSubmitted(gang("ns/pod", of=shape(share=500))))
     [assign] = assigns(muster.decide(0.0))
     assert (where(assign), [*assign.devices.values()]) == (["b"], [0])

@@ -37,7 +37,7 @@ def labelled(app: str) -> tuple[Requirement, ...]:
 
 
 def apart(from_: str, of: Shape) -> Shape:
-    return replace(of, apart=(PodTerm(HOST, labelled(from_), ("ns",)),))
+    return replace(of, pod_anti_affinity=(PodTerm(HOST, labelled(from_), ("ns",)),))
 
 
 def app(name: str, seconds: float, of: Shape) -> Gang:
@@ -136,7 +136,7 @@ class Bearable(Cluster):
     def decide(self, now: float) -> list[Decision]:
         decisions, there = super().decide(now), self.core
         for head in self.core.reservations.made:
-            request = Demands(there.ledger.presences).anew(head.request)
+            request = Demands(there.ledger.footprints).anew(head.request)
             nobody = Calendar(there.ledger, there.completions)
             earliest = StartSearch(there.world, there.fit, nobody, lambda request, *_: request)
             found = earliest.find(head.gang, request, inf, now)

@@ -45,11 +45,11 @@ def draw_shape(rng: random.Random, kinds: Set[str], own: str) -> Shape:
         one = shape(share=rng.choice([250, 400, 500, 700]))
     key = rng.choice(["host", "rack", "zone"])
     if "apart" in kinds and rng.random() < 0.25:
-        one = replace(one, apart=(PodTerm(key, app(rng.choice("pq")), ("ml",)),))
+        one = replace(one, pod_anti_affinity=(PodTerm(key, app(rng.choice("pq")), ("ml",)),))
     if "ports" in kinds and rng.random() < 0.3:
         one = replace(one, ports=(HostPort(80),))
     if "company" in kinds and rng.random() < 0.2:
-        one = replace(one, near=(PodTerm(key, app(own), ("ml",)),))
+        one = replace(one, pod_affinity=(PodTerm(key, app(own), ("ml",)),))
     if "company" in kinds and rng.random() < 0.2:
         one = replace(one, spread=(Spread(key, rng.choice([1, 1, 2]), app(own)),))
     return one
@@ -79,7 +79,7 @@ def draw(rng: random.Random, kinds: Set[str], number: int, at: float) -> Gang:
 
 def firm(one: Gang) -> bool:
     """Whether its time is a promise: nobody on whose company it counts could leave early."""
-    return not any(s.shape.near or s.shape.spread for s in one.pod_sets)
+    return not any(s.shape.pod_affinity or s.shape.spread for s in one.pod_sets)
 
 
 @pytest.mark.parametrize(

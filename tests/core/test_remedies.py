@@ -13,11 +13,11 @@ from muster.core.reservations import Backfill
 from muster.core.words.decisions import ExpectedStart, Explanation, Remedy
 from muster.core.words.events import (
     BudgetChanged,
+    Footprint,
     GangSubmitted,
     LayersChanged,
     NodeChanged,
     PodsBound,
-    Presence,
     QueueChanged,
     QuotaChanged,
 )
@@ -418,7 +418,7 @@ def test_what_a_budget_keeps() -> None:
     made = scheduler(free(2))
     made.apply(GangSubmitted(replace(gang("low", count=2), namespace="ml")))
     for event in bind(made, assigns(made.decide(1.0))[0]):
-        made.apply(replace(event, at=1.0, presence=Presence("ml")))
+        made.apply(replace(event, at=1.0, footprint=Footprint("ml")))
     made.apply(BudgetChanged("ml", "b", (), 0))
     assert reasons(made, gang("x", count=2, priority=1)) == [
         "budgets or entitlements protect too much of the 1 gang of lower rank"
@@ -459,7 +459,7 @@ def test_who_starts_first_may_keep_it_off() -> None:
     made = scheduler([node("n", gpu=4, labels={"rack": "r"})])
     running(made, "first", n=4)
     alike = PodTerm("rack", (Requirement("app", Operator.IN, ("x",)),), None)
-    lone = gang("lone", of=replace(shape(gpu=2), apart=(alike,)))
+    lone = gang("lone", of=replace(shape(gpu=2), pod_anti_affinity=(alike,)))
     kept_off = gang("other", PodSet("main", shape(gpu=2), 1, 1, (("app", "x"),)), submitted=1.0)
     made.apply(GangSubmitted(replace(lone, namespace="ns")))
     made.apply(GangSubmitted(replace(kept_off, namespace="ns")))
@@ -477,7 +477,7 @@ def test_a_gang_that_is_being_deleted_is_not_called_protected(protected: bool) -
     if protected:
         runs(made, replace(gang("kept", of=shape(gpu=4), priority=-1, submitted=1.0), preemptible=False))
     left = made.pods[pod]
-    gone = replace(left, pods={pod: None}, presence=replace(left.presence, leaving=True))
+    gone = replace(left, pods={pod: None}, footprint=replace(left.footprint, leaving=True))
     made.apply(GangSubmitted(replace(old, gate=Gate(Code.GATED, "is being deleted"))))
     made.apply(gone)
     made.apply(GangSubmitted(gang("x", of=shape(gpu=4), submitted=2.0)))

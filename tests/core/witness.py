@@ -75,7 +75,7 @@ class Witness(Account):
         devices = any(resource in (GPU, GPU_SHARE) for shape in shapes for resource, _ in shape.requests)
         if devices and any(room.vague for room in rooms.values()):
             return None  # a share that is on no known device may have opened one
-        if any(s.ports or s.near or s.apart or s.spread for s in shapes):
+        if any(s.ports or s.pod_affinity or s.pod_anti_affinity or s.spread for s in shapes):
             return None
         open_ = {name: room for name, room in rooms.items() if not self._intrudes(known, name)}
         if known.gather:
@@ -167,7 +167,7 @@ class Witness(Account):
         Plans do not name devices, and who has not been told where a share is says so himself.
         """
         return not any(
-            GPU_SHARE in dict(pod.requests) and pod.presence.device is None for pod in self.pods.values()
+            GPU_SHARE in dict(pod.requests) and pod.footprint.device is None for pod in self.pods.values()
         ) and not any(
             gang in self.torn
             or self.waits(gang)
@@ -431,8 +431,8 @@ class Witness(Account):
         for (namespace, name), budget in self.budgets.items():
             gone, going = (
                 sum(
-                    pod.presence.namespace == namespace
-                    and company.matches(budget.labels, pod.presence.labels)
+                    pod.footprint.namespace == namespace
+                    and company.matches(budget.labels, pod.footprint.labels)
                     for pod in some
                 )
                 for some in (new, before)

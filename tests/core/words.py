@@ -19,7 +19,7 @@ from muster.core.words.gang import (
     Taint,
     Toleration,
 )
-from muster.core.world.gangs import presence
+from muster.core.world.gangs import footprint
 from muster.names import GPU, GPU_SHARE
 
 __all__ = ["GPU"]
@@ -96,7 +96,7 @@ def foreign(scheduler: Scheduler, on: str, gpu: int) -> None:
 def bind(scheduler: Scheduler, assign: Assign, only: Iterable[Place] | None = None) -> list[PodsBound]:
     """Bind what was assigned, as a runtime would, under pod ids `<gang>:<place>`."""
     known = _gang(scheduler, assign.gang)
-    sets = {s.name: (s.shape.requests, presence(known, s)) for s in known.pod_sets}
+    sets = {s.name: (s.shape.requests, footprint(known, s)) for s in known.pod_sets}
     bound = [
         PodsBound({pod(assign.gang, place): place}, name, requests, assign.gang, who)
         for place, name in sorted(assign.nodes.items())

@@ -34,10 +34,10 @@ def test_a_pod_that_looks_at_namespaces_is_told_anew_when_they_change() -> None:
     mirror = Mirror()
     mirror.change(POD, None, pod())
     (first,) = bound(mirror)
-    assert first.presence.apart[0].namespaces == ()
+    assert first.footprint.pod_anti_affinity[0].namespaces == ()
     mirror.change(NAMESPACE, None, namespace(team="x"))
     (again,) = bound(mirror)
-    assert again.presence.apart[0].namespaces == ("other",)
+    assert again.footprint.pod_anti_affinity[0].namespaces == ("other",)
     mirror.change(NAMESPACE, namespace(team="x"), namespace(team="x"))
     assert bound(mirror) == []
 
@@ -45,12 +45,12 @@ def test_a_pod_that_looks_at_namespaces_is_told_anew_when_they_change() -> None:
 def test_labels_and_deletion_of_a_bound_pod_are_told() -> None:
     mirror = Mirror()
     mirror.change(POD, None, pod())
-    assert [event.presence.labels for event in bound(mirror)] == [()]
+    assert [event.footprint.labels for event in bound(mirror)] == [()]
     mirror.change(POD, pod(), pod(labels={"app": "a"}))
-    assert [event.presence.labels for event in bound(mirror)] == [(("app", "a"),)]
+    assert [event.footprint.labels for event in bound(mirror)] == [(("app", "a"),)]
     leaving = pod(labels={"app": "a"}, deletionTimestamp="2026-01-01T00:00:00Z")
     mirror.change(POD, pod(labels={"app": "a"}), leaving)
-    assert [event.presence.leaving for event in bound(mirror)] == [True]
+    assert [event.footprint.leaving for event in bound(mirror)] == [True]
 
 
 def test_a_gang_that_is_as_it_was_is_kept_once() -> None:

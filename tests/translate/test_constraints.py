@@ -77,9 +77,9 @@ def test_ports_of_init_containers_count_only_if_they_stay() -> None:
 
 
 def test_terms_mean_their_own_namespace_unless_they_say_others() -> None:
-    assert shape(near()).near == (PodTerm("zone", IS_A, ("ns",)),)
-    assert shape(apart(namespaces=["b", "a"])).apart == (PodTerm("zone", IS_A, ("a", "b")),)
-    assert shape(apart(namespaceSelector={})).apart == (PodTerm("zone", IS_A, None),)
+    assert shape(near()).pod_affinity == (PodTerm("zone", IS_A, ("ns",)),)
+    assert shape(apart(namespaces=["b", "a"])).pod_anti_affinity == (PodTerm("zone", IS_A, ("a", "b")),)
+    assert shape(apart(namespaceSelector={})).pod_anti_affinity == (PodTerm("zone", IS_A, None),)
 
 
 def named(name: str, **labels: str) -> Namespace:
@@ -89,7 +89,7 @@ def named(name: str, **labels: str) -> Namespace:
 def test_a_namespace_selector_means_those_that_there_are() -> None:
     spec = apart(namespaceSelector={"matchLabels": {"team": "x"}}, namespaces=["more"])
     found = shape(spec, named("one", team="x"), named("two", team="y"), named("three", team="x"))
-    assert found.apart == (PodTerm("zone", IS_A, ("more", "one", "three")),)
+    assert found.pod_anti_affinity == (PodTerm("zone", IS_A, ("more", "one", "three")),)
 
 
 def test_a_new_namespace_is_looked_at_again() -> None:
@@ -108,7 +108,7 @@ def test_a_new_namespace_is_looked_at_again() -> None:
 
 def test_labels_that_a_term_takes_from_the_pod() -> None:
     spec = near(matchLabelKeys=["hash", "none"], mismatchLabelKeys=["tenant"])
-    assert shape(spec, labels={"hash": "1", "tenant": "t"}).near[0].labels == (
+    assert shape(spec, labels={"hash": "1", "tenant": "t"}).pod_affinity[0].labels == (
         Requirement("app", Operator.IN, ("a",)),
         Requirement("hash", Operator.IN, ("1",)),
         Requirement("tenant", Operator.NOT_IN, ("t",)),
@@ -145,16 +145,19 @@ def test_preferences() -> None:
     }
     found = shape(pod_spec(affinity=affinity))
     assert found.preferred == ((7, NodeTerm((Requirement("zone", Operator.IN, ("b",)),))),)
-    assert found.drawn == ((1, PodTerm("zone", IS_A, ("ns",))), (-2, PodTerm("zone", IS_A, None)))
-    assert found.near == found.apart == ()
+    assert found.preferred_pod_affinity == (
+        (1, PodTerm("zone", IS_A, ("ns",))),
+        (-2, PodTerm("zone", IS_A, None)),
+    )
+    assert found.pod_affinity == found.pod_anti_affinity == ()
 
 
 def test_a_pod_on_a_node_shows_what_others_must_respect() -> None:
     spec = apart() | ports({"containerPort": 80, "hostPort": 80})
-    seen = pod_bound(pod(spec=spec, node="n", labels={"app": "a"}, deleting=True)).presence
+    seen = pod_bound(pod(spec=spec, node="n", labels={"app": "a"}, deleting=True)).footprint
     assert (seen.namespace, seen.labels, seen.leaving) == ("ns", (("app", "a"),), True)
     assert seen.ports == (HostPort(80),)
-    assert seen.apart == (PodTerm("zone", IS_A, ("ns",)),)
+    assert seen.pod_anti_affinity == (PodTerm("zone", IS_A, ("ns",)),)
 
 
 def test_what_a_bound_pod_takes_counts_whatever_else_it_says() -> None:
@@ -228,8 +231,8 @@ def test_names_of_pod_sets_never_change() -> None:
 
 
 def test_names_do_not_follow_namespaces_that_come_and_go() -> None:
-    one = Shape((), apart=(PodTerm("zone", IS_A, ("a",)),))
-    other = Shape((), apart=(PodTerm("zone", IS_A, ("a", "b")),))
+    one = Shape((), pod_anti_affinity=(PodTerm("zone", IS_A, ("a",)),))
+    other = Shape((), pod_anti_affinity=(PodTerm("zone", IS_A, ("a", "b")),))
     assert pod_set_name(one) == pod_set_name(other)
     assert pod_set_name(one, namespaces=True) != pod_set_name(other, namespaces=True)
 

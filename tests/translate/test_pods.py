@@ -7,7 +7,7 @@ import pytest
 
 from muster import names
 from muster.api.base import Object
-from muster.core.words.events import PodsBound, Presence
+from muster.core.words.events import Footprint, PodsBound
 from muster.core.words.gang import (
     Code,
     Effect,
@@ -200,7 +200,7 @@ def test_whole_gpus_and_a_share_are_not_for_one_pod() -> None:
 def test_the_device_of_a_bound_pod_is_on_record(text: str, device: int | None) -> None:
     one = pod(node="n", labels={names.GPU_SHARE: "250"}, annotations={names.GPU_DEVICE: text})
     assert pod_bound(one).requests == (*CPU, (names.GPU_SHARE, 250))
-    assert pod_bound(one).presence == Presence("ns", ((names.GPU_SHARE, "250"),), device=device)
+    assert pod_bound(one).footprint == Footprint("ns", ((names.GPU_SHARE, "250"),), device=device)
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_the_event_of_a_bound_pod() -> None:
     created = made.metadata.creation_timestamp
     assert created is not None
     assert pod_bound(made, GangId("ns/s"), place) == PodsBound(
-        {PodId("uid-a"): place}, NodeName("n"), CPU, GangId("ns/s"), Presence("ns"), created.timestamp()
+        {PodId("uid-a"): place}, NodeName("n"), CPU, GangId("ns/s"), Footprint("ns"), created.timestamp()
     )
     assert pod_bound(pod(node="n")).gang is None
 

@@ -26,13 +26,13 @@ from muster.core.words.decisions import Assign, Decision, Evict, Victim
 from muster.core.words.events import (
     NOTHING,
     Event,
+    Footprint,
     GangRemoved,
     GangSubmitted,
     NodeChanged,
     NodeRemoved,
     PodsBound,
     PodsEnded,
-    Presence,
 )
 from muster.core.words.gang import GangId, NodeName, Place, PodId
 from muster.sim.metrics import Recorder, Stop
@@ -322,8 +322,8 @@ class _Cluster:
             row[PodId(f"{gang}/{pod_set}/{index}/{number}")] = place
         shapes = {pod_set.name: pod_set.shape for pod_set in run.job.pod_sets}
         for (pod_set, node, device), pods in rows.items():
-            shape, presence = shapes[pod_set], NOTHING if device is None else Presence(device=device)
-            self._tell(PodsBound(pods, node, shape.requests, gang, presence, now))
+            shape, footprint = shapes[pod_set], NOTHING if device is None else Footprint(device=device)
+            self._tell(PodsBound(pods, node, shape.requests, gang, footprint, now))
             run.pods.update(pods)
             run.held += len(pods) * size(shape, self._resource)
         run.nodes.update(assign.nodes)

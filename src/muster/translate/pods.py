@@ -17,7 +17,7 @@ from muster.api.batch_v1 import COMPLETION_INDEX
 from muster.api.core_v1 import Container, Pod, PodSpec, PodTemplate
 from muster.api.core_v1 import Toleration as PodToleration
 from muster.api.natural import natural
-from muster.core.words.events import PodsBound, Presence
+from muster.core.words.events import Footprint, PodsBound
 from muster.core.words.gang import (
     Amounts,
     Code,
@@ -108,11 +108,11 @@ def pod_bound(
         node=NodeName(pod.spec.node_name),
         requests=shape.requests,
         gang=gang,
-        presence=Presence(
+        footprint=Footprint(
             namespace=pod.metadata.namespace,
             labels=labels_of(pod.metadata.labels),
             ports=shape.ports,
-            apart=shape.apart,
+            pod_anti_affinity=shape.pod_anti_affinity,
             device=gpu_device(pod.metadata),
             leaving=pod.metadata.deletion_timestamp is not None,
         ),
@@ -213,9 +213,9 @@ def _constrained(shape: Shape, spec: PodSpec, around: Surroundings) -> Shape:
         volumes=around.volumes,
         ports=constraints.ports(spec),
         preferred=constraints.preferred(spec),
-        near=near,
-        apart=apart,
-        drawn=drawn,
+        pod_affinity=near,
+        pod_anti_affinity=apart,
+        preferred_pod_affinity=drawn,
         spread=tuple(constraints.spreads(spec, around)),
     )
 

@@ -11,12 +11,12 @@ from muster.core.reservations import Backfill
 from muster.core.words.decisions import Assign, Decision, Evict, Reserve, Wait
 from muster.core.words.events import (
     Event,
+    Footprint,
     GangRemoved,
     GangSubmitted,
     LayersChanged,
     PodsBound,
     PodsEnded,
-    Presence,
     QueueChanged,
     QueueRemoved,
     QuotaChanged,
@@ -48,8 +48,8 @@ SHAPES = [
     shape(gpu=3),
     shape(share=400),
     Shape(amounts({GPU: 1}), ports=(HostPort(80),)),
-    Shape(amounts({GPU: 1}), near=(PodTerm("rack", ALIKE, ("ns",)),)),
-    Shape(amounts({GPU: 1}), apart=(PodTerm("rack", ALIKE, ("ns",)),)),
+    Shape(amounts({GPU: 1}), pod_affinity=(PodTerm("rack", ALIKE, ("ns",)),)),
+    Shape(amounts({GPU: 1}), pod_anti_affinity=(PodTerm("rack", ALIKE, ("ns",)),)),
 ]
 QUEUES = [
     *[Queue("default")] * 2,
@@ -159,8 +159,8 @@ class Story:
                 self.tell(node(name, gpu=self.random.randint(0, 6), cpu=12, labels={"rack": "r1"}))
             case 4:
                 foreign = PodId(f"foreign-{len(self.gangs)}-{self.now}")
-                seen = Presence("ns", (("app", "x"),))
-                self.tell(PodsBound({foreign: None}, NodeName("n0"), amounts({GPU: 1}), presence=seen))
+                seen = Footprint("ns", (("app", "x"),))
+                self.tell(PodsBound({foreign: None}, NodeName("n0"), amounts({GPU: 1}), footprint=seen))
             case 5 if some is not None and some.id not in self.running:
                 self.tell(GangRemoved(some.id))
             case 6 if some is not None:

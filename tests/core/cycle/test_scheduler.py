@@ -195,8 +195,8 @@ def test_pods_that_are_told_of_together_count_as_one_by_one(
         assert (one.usage, one.nodes) == (other.usage, other.nodes)
         assert together.nodes.used.tolist() == singly.nodes.used.tolist()
         assert together.nodes.devices.used(NodeName(on)) == singly.nodes.devices.used(NodeName(on))
-        assert {p: (b.node, b.presence) for p, b in together.pods.items()} == {
-            p: (b.node, b.presence) for p, b in singly.pods.items()
+        assert {p: (b.node, b.footprint) for p, b in together.pods.items()} == {
+            p: (b.node, b.footprint) for p, b in singly.pods.items()
         }
         assert together.decide(3.0) == singly.decide(3.0)
 

@@ -89,8 +89,13 @@ def draw(seed: int, *about: str) -> Case:
         for assign in assigns(made.decide(0.0)):
             at = float(rng.randint(1, 900))
             for event in bind(made, assign):
-                labelled = replace(event.presence, namespace="ns", labels=pods.labels, apart=pods.shape.apart)
-                made.apply(replace(event, at=at, presence=labelled))
+                labelled = replace(
+                    event.footprint,
+                    namespace="ns",
+                    labels=pods.labels,
+                    pod_anti_affinity=pods.shape.pod_anti_affinity,
+                )
+                made.apply(replace(event, at=at, footprint=labelled))
         made.decide(0.0)
     if EXCLUSIVE in about:  # some beside others, as they came to ask for it later
         for one in [state.gang for state in made.gangs.values() if state.gang and rng.random() < 0.4]:
@@ -129,7 +134,7 @@ def _shape(rng: random.Random, about: Sequence[str], sizes: Sequence[int]) -> Sh
         made = replace(made, tolerations=(Toleration("special"),))
     if rng.random() < 0.25:
         app = (Requirement("app", Operator.IN, (rng.choice("ab"),)),)
-        made = replace(made, apart=(PodTerm(rng.choice(["host", "rack"]), app, ("ns",)),))
+        made = replace(made, pod_anti_affinity=(PodTerm(rng.choice(["host", "rack"]), app, ("ns",)),))
     return made
 
 
@@ -172,7 +177,7 @@ def _sociable(rng: random.Random, made: Shape) -> Shape:
     """It wants others to be there: more may go than it can do without."""
     key, app = rng.choice(["host", "rack"]), (Requirement("app", Operator.IN, (rng.choice("ab"),)),)
     if rng.random() < 0.5:
-        return replace(made, near=(PodTerm(key, app, ("ns",)),))
+        return replace(made, pod_affinity=(PodTerm(key, app, ("ns",)),))
     return replace(made, spread=(Spread(key, rng.randint(1, 2), app),))
 
 
@@ -261,7 +266,7 @@ def _whole(candidate: Candidate, some: _Some) -> bool:
 def _allowed(case: Case, chosen: _Chosen) -> bool:
     made = case.made
     pods = [made.pods[pod] for c, some in chosen for n in some for pod in c.units[n].pods]
-    if case.budget is not None and sum(("app", "a") in pod.presence.labels for pod in pods) > case.budget:
+    if case.budget is not None and sum(("app", "a") in pod.footprint.labels for pod in pods) > case.budget:
         return False
     row_amounts = Counter({"pods": case.preemptor.min_count})
     for pod_set in case.preemptor.pod_sets:
@@ -334,7 +339,7 @@ def _fits(case: Case, chosen: _Chosen) -> bool:
     made.fit.exact.next_cycle()
     made.fit.exclusive_domains.leave(map(Victim, made.gangs))  # what keeps it off is computed here once more
     placed = made.fit.fit(
-        Request(state.demand, state.vacant, presences=state.presences, excluded=_kept_off(case, chosen))
+        Request(state.demand, state.vacant, footprints=state.footprints, excluded=_kept_off(case, chosen))
     )
     tried.undo()
     return bool(placed)

@@ -18,7 +18,7 @@ def leaving(made: Scheduler, pods: int) -> None:
     """So many pods of the job are being deleted."""
     for name in PODS[:pods]:
         known = made.pods[name]
-        there = replace(known, pods={name: None}, presence=replace(known.presence, leaving=True))
+        there = replace(known, pods={name: None}, footprint=replace(known.footprint, leaving=True))
         made.apply(there)
 
 

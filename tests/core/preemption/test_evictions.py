@@ -24,11 +24,11 @@ from muster.core.words.decisions import Assign, Decision, Evict
 from muster.core.words.events import (
     BudgetChanged,
     CommitFailed,
+    Footprint,
     GangRemoved,
     GangSubmitted,
     PodsBound,
     PodsEnded,
-    Presence,
     QueueChanged,
 )
 from muster.core.words.gang import Gang, GangId, NodeName, Operator, Place, PodId, PodSet, Queue, Requirement
@@ -163,10 +163,10 @@ class Machine(RuleBasedStateMachine):
     def bind(self, gang: GangId, place: Place) -> None:
         target = self.assigned.pop((gang, place))
         self.serial += 1
-        presence = Presence("ns", (("app", self.gangs[gang].queue),))
+        footprint = Footprint("ns", (("app", self.gangs[gang].queue),))
         requests = self.gangs[gang].pod_sets[0].shape.requests
         pod = PodId(f"p{self.serial}")
-        self.muster.apply(PodsBound({pod: place}, target, requests, gang, presence, self.now))
+        self.muster.apply(PodsBound({pod: place}, target, requests, gang, footprint, self.now))
 
     def end(self, pod: PodId) -> None:
         self.muster.apply(PodsEnded((pod,), self.now))

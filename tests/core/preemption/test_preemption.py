@@ -15,6 +15,7 @@ from muster.core.words.decisions import Decision, Evict, ExpectedStart, Victim
 from muster.core.words.events import (
     BudgetChanged,
     CommitFailed,
+    Footprint,
     GangRemoved,
     GangSubmitted,
     LayersChanged,
@@ -22,7 +23,6 @@ from muster.core.words.events import (
     PlanFound,
     PodsBound,
     PodsEnded,
-    Presence,
     QueueChanged,
 )
 from muster.core.words.gang import (
@@ -349,9 +349,9 @@ def test_who_needs_the_company_of_some_that_it_may_end_lets_them_be() -> None:
     made = scheduler([node("a", gpu=4, labels={"host": "a"})])
     running(made, gang("friend", of=shape(gpu=1)), gang("other", of=shape(gpu=3)))
     there = made.pods[pod("friend", Place("main", 0))]
-    made.apply(replace(there, presence=replace(there.presence, namespace="ns", labels=(("app", "x"),))))
+    made.apply(replace(there, footprint=replace(there.footprint, namespace="ns", labels=(("app", "x"),))))
     near = (PodTerm("host", (Requirement("app", Operator.IN, ("x",)),), None),)
-    high = gang("high", count=1, of=replace(shape(gpu=2), near=near), priority=1)
+    high = gang("high", count=1, of=replace(shape(gpu=2), pod_affinity=near), priority=1)
     made.apply(GangSubmitted(replace(high, preempts=False)))
     (wait,) = waits(made.decide(10.0))
     helps = {remedy.change for remedy in wait.explanation.remedies}
@@ -365,12 +365,12 @@ def test_who_needs_the_company_of_some_that_it_may_end_lets_them_be() -> None:
 
 def wants_company(name: str, app: str, gpu: int, where: str = "host") -> PodSet:
     near = (PodTerm(where, (Requirement("app", Operator.IN, (app,)),), None),)
-    return PodSet(name, replace(shape(gpu=gpu), near=near), 1, 1)
+    return PodSet(name, replace(shape(gpu=gpu), pod_affinity=near), 1, 1)
 
 
 def tagged(made: Scheduler, name: str, app: str) -> None:
     there = made.pods[pod(name, Place("main", 0))]
-    made.apply(replace(there, presence=Presence(namespace="ns", labels=(("app", app),))))
+    made.apply(replace(there, footprint=Footprint(namespace="ns", labels=(("app", app),))))
 
 
 def test_who_is_cheapest_to_end_stays_if_several_shapes_need_his_company() -> None:
@@ -452,7 +452,7 @@ def labelled(made: Scheduler, *gangs: Gang, at: float = 1.0) -> None:
         made.apply(GangSubmitted(one))
         for assign in assigns(made.decide(at)):
             for event in bind(made, assign):
-                made.apply(replace(event, at=at, presence=Presence("ns", (("app", "x"),))))
+                made.apply(replace(event, at=at, footprint=Footprint("ns", (("app", "x"),))))
     made.decide(at)
 
 

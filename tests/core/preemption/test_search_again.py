@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from muster.core.cycle import Config, Scheduler
-from muster.core.words.events import Event, GangSubmitted, LayersChanged, NodeChanged, PodsBound, Presence
+from muster.core.words.events import Event, Footprint, GangSubmitted, LayersChanged, NodeChanged, PodsBound
 from muster.core.words.gang import Gang, GangId, Gather, Layer, NodeName, Place, PodId, PodSet, Strategy
 from tests.core.preemption.test_preemption import ended, running
 from tests.core.words import GPU, amounts, assigns, bind, gang, node, places, shape
@@ -101,7 +101,7 @@ def test_nothing_is_looked_for_again_while_nothing_changes(monkeypatch: pytest.M
             NodeName("n"),
             amounts({GPU: 1}),
             GangId("small"),
-            Presence(labels=()),
+            Footprint(labels=()),
             at=1.0,
         )
     )

@@ -524,7 +524,7 @@ class TestReclaim:
 
 def test_an_elastic_gang_that_is_cut_to_its_share_keeps_its_constraints() -> None:
     mine = Requirement("app", Operator.IN, ("x",))
-    alone = replace(ONE, apart=(PodTerm("host", (mine,), None),))
+    alone = replace(ONE, pod_anti_affinity=(PodTerm("host", (mine,), None),))
     pods = PodSet("main", alone, 4, 1, (("app", "x"),))
     asked = replace(gang("x", pods, minimum=1), namespace="ns")
     muster = cluster(queue("q", capability=gpus(3)), GangSubmitted(replace(asked, queue="q")), nodes=0)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from muster.core.words.events import Presence
+from muster.core.words.events import Footprint
 from muster.core.words.gang import NodeName, Operator, PodTerm, Requirement
 from muster.core.world.footprints import Matching
 from muster.core.world.ledger import Ledger
@@ -50,19 +50,19 @@ def test_an_inner_commit_is_undone_by_the_outer_rollback() -> None:
 def test_a_rollback_leaves_no_trace_of_what_was_carried() -> None:
     _, ledger = made()
     alike = PodTerm("rack", (Requirement("app", Operator.IN, ("x",)),), ("ns",))
-    lone, other = Presence("ns", apart=(alike,)), Presence("ns", (("app", "x"),))
-    before = ledger.presences.carried, ledger.presences.carriers
+    lone, other = Footprint("ns", pod_anti_affinity=(alike,)), Footprint("ns", (("app", "x"),))
+    before = ledger.footprints.carried, ledger.footprints.carriers
     tried = ledger.trial()
-    ledger.take(NodeName("a"), (), presence=lone)
-    ledger.take(NodeName("b"), (), presence=lone)
-    assert ledger.presences.keeping_off(other) == {alike}
-    carried = ledger.presences.carried
+    ledger.take(NodeName("a"), (), footprint=lone)
+    ledger.take(NodeName("b"), (), footprint=lone)
+    assert ledger.footprints.keeping_off(other) == {alike}
+    carried = ledger.footprints.carried
     tried.undo()
-    assert (ledger.presences.carried, ledger.presences.carriers) == before
-    assert ledger.presences.keeping_off(other) == set()
-    ledger.take(NodeName("a"), (), presence=lone)
-    assert ledger.presences.keeping_off(other) == {alike}
-    assert ledger.presences.carried not in (before[0], carried)
+    assert (ledger.footprints.carried, ledger.footprints.carriers) == before
+    assert ledger.footprints.keeping_off(other) == set()
+    ledger.take(NodeName("a"), (), footprint=lone)
+    assert ledger.footprints.keeping_off(other) == {alike}
+    assert ledger.footprints.carried not in (before[0], carried)
 
 
 def test_what_is_committed_lasts() -> None:
@@ -116,7 +116,7 @@ def test_an_error_undoes_all_trials_around_it() -> None:
 
 def test_each_pod_of_a_gang_that_is_renamed_counts() -> None:
     nodes, ledger = made()
-    old, new = Presence("ns", (("app", "old"),)), Presence("ns", (("app", "new"),))
+    old, new = Footprint("ns", (("app", "old"),)), Footprint("ns", (("app", "new"),))
     ledger.take_at(0, nodes.row_amounts(()), 3, old)
     before = ledger.nodes.room.value
     ledger.rename(NodeName("a"), old, new, 2)
@@ -128,7 +128,7 @@ def test_each_pod_of_a_gang_that_is_renamed_counts() -> None:
 
 def _seen(ledger: Ledger, app: str) -> list[int]:
     term = PodTerm("host", (Requirement("app", Operator.IN, (app,)),), ("ns",))
-    return [int(n) for n in ledger.presences.count(Matching((term,)))]
+    return [int(n) for n in ledger.footprints.count(Matching((term,)))]
 
 
 def test_shares_that_are_taken_go_on_their_reserved_devices_in_order_and_then_where_they_fit_best() -> None:

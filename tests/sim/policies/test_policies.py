@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from muster.core.cycle import Config, Scheduler
 from muster.core.placement.order import NO_SLOT
-from muster.core.words.events import GangSubmitted, NodeChanged, PodsBound, PodsEnded, Presence
+from muster.core.words.events import Footprint, GangSubmitted, NodeChanged, PodsBound, PodsEnded
 from muster.core.words.gang import Gang, GangId, NodeName, Place, PodId, PodSet, Shape
 from muster.names import GPU_PRODUCT
 from muster.sim.policies import POLICIES, policy
@@ -175,8 +175,8 @@ def test_pods_go_where_the_plain_numbers_say(name: str, arrivals: list[int]) -> 
         if name == "fgd" and device is not None:
             assert models[chosen].left[device] == models[chosen].left[fgd(models[chosen], of)[1]]
         models[chosen].place(of, device)
-        presence = Presence(device=device)
-        muster.apply(PodsBound({PodId(gang.id): place}, chosen, of.requests, gang.id, presence))
+        footprint = Footprint(device=device)
+        muster.apply(PodsBound({PodId(gang.id): place}, chosen, of.requests, gang.id, footprint))
 
 
 def test_typical_pods_are_the_most_frequent_until_most_are_covered() -> None:

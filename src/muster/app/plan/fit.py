@@ -148,7 +148,7 @@ def _alone(gang: Gang) -> Gang:
     Further pods of its group may be created later, and so may the pods that its affinity refers to.
     """
     sets = tuple(
-        replace(one, shape=replace(one.shape, near=()), min_count=min(one.min_count, one.count))
+        replace(one, shape=replace(one.shape, pod_affinity=()), min_count=min(one.min_count, one.count))
         for one in gang.pod_sets
     )
     return replace(

@@ -24,7 +24,7 @@ from muster.core.reservations.answer import WouldDelay
 from muster.core.words.decisions import Assign, Decision, Evict, Explanation, Victim, Wait
 from muster.core.words.gang import Code, GangId, Place
 from muster.core.world import World
-from muster.core.world.gangs import GangState, Hold, occupy, pod_set_of, presence
+from muster.core.world.gangs import GangState, Hold, footprint, occupy, pod_set_of
 from muster.core.world.ledger import Charged
 from muster.core.world.nodes import Columns
 
@@ -132,7 +132,7 @@ class PlacementStep:
     ) -> None:
         """Hold these places on these columns. The ledger is charged with them already."""
         assert state.gang is not None
-        asked = {p.name: (p.shape.requests, presence(state.gang, p)) for p in state.gang.pod_sets}
+        asked = {p.name: (p.shape.requests, footprint(state.gang, p)) for p in state.gang.pod_sets}
         together: dict[tuple[str, int], list[Place]] = {}
         for place, column in placed.items():
             together.setdefault((place.pod_set, column), []).append(place)
@@ -159,7 +159,7 @@ class PlacementStep:
     def _lift(self, state: GangState, unannounced: Mapping[Place, Hold]) -> None:
         """Let the gang's unannounced holds, and what leaves for it, be gone from the ledger, for a trial."""
         for promise in unannounced.values():
-            lifted = Charged(promise.node, promise.requests, promise.device, promise.presence)
+            lifted = Charged(promise.node, promise.requests, promise.device, promise.footprint)
             self._ledger.lift(state.id, lifted)
             occupy(state, promise.node, promise.requests, -1)
             self._world.log.push(occupy, state, promise.node, promise.requests, 1)
@@ -238,7 +238,7 @@ class PlacementStep:
         assert state.gang is not None
         ranks = {s.name: s.ranks for s in state.gang.pod_sets if s.ranks}
         if not (state.begun or state.avoided):
-            return Request(demand, vacant, ranks=ranks, presences=state.presences)
+            return Request(demand, vacant, ranks=ranks, footprints=state.footprints)
         column = self._nodes.column
         nodes = {p: self._pods[pod].node for pod, p in state.pods.items() if p is not None}
         nodes.update({p: promise.node for p, promise in state.holds.items() if promise.announced})
@@ -250,7 +250,7 @@ class PlacementStep:
             settled={p: column[node] for p, node in nodes.items() if node in column},
             excluded=self._avoided(state),
             ranks=ranks,
-            presences=state.presences,
+            footprints=state.footprints,
         )
 
     def _preferred(self, state: GangState, unannounced: Mapping[Place, Hold]) -> dict[Place, int]:

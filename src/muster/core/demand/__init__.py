@@ -15,11 +15,11 @@ import numpy.typing as npt
 
 from muster.core.demand.affinity import NO_CONTEXT, AffinityContext
 from muster.core.words.amounts import PODS, Usage
-from muster.core.words.events import NOTHING, Presence
+from muster.core.words.events import NOTHING, Footprint
 from muster.core.words.gang import GangId, Gather, Place, Shape
 
 #: Defaults: for trials whose pods other pods need not see, for gangs without places, and without an order.
-NOBODY: Final[Mapping[str, Presence]] = {}
+NOBODY: Final[Mapping[str, Footprint]] = {}
 NOWHERE: Final[Mapping[Place, int]] = {}
 UNRANKED: Final[Mapping[str, Sequence[int]]] = {}
 
@@ -38,15 +38,21 @@ class Part:
     def constrained(self) -> bool:
         """Whether something besides room decides where its pods go (`placement/constraints`)."""
         shape = self.shape
-        looks = shape.ports or shape.near or shape.apart or shape.drawn or shape.spread
+        looks = (
+            shape.ports
+            or shape.pod_affinity
+            or shape.pod_anti_affinity
+            or shape.preferred_pod_affinity
+            or shape.spread
+        )
         return bool(looks) or self.affinity is not NO_CONTEXT
 
     @property
-    def presence(self) -> Presence:
+    def footprint(self) -> Footprint:
         """What the part's own pods must see of each other."""
-        if self.affinity.presence is NOTHING and self.shape.ports:
-            return Presence(ports=self.shape.ports)
-        return self.affinity.presence
+        if self.affinity.footprint is NOTHING and self.shape.ports:
+            return Footprint(ports=self.shape.ports)
+        return self.affinity.footprint
 
     @property
     def usage(self) -> Usage:
@@ -105,7 +111,7 @@ class Demand:
     def helped_by_arrivals(self) -> bool:
         """Whether a pod that starts can help it to fit: by affinity, or by evening out a required spread."""
         shapes = [part.shape for part in self.parts]
-        return any(shape.near or any(spread.required for spread in shape.spread) for shape in shapes)
+        return any(shape.pod_affinity or any(spread.required for spread in shape.spread) for shape in shapes)
 
     @cached_property
     def least(self) -> Usage:
@@ -160,7 +166,7 @@ class Request(NamedTuple):
     #: by pod set, the rank of each index in the gang's own order; empty: one set after the other
     ranks: Mapping[str, Sequence[int]] = UNRANKED
     #: what other pods see of each pod set's pods
-    presences: Mapping[str, Presence] = NOBODY
+    footprints: Mapping[str, Footprint] = NOBODY
 
     def keeping_off(self, columns: npt.NDArray[np.intp]) -> "Request":
         """The same request, with these columns excluded as well."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Final
 
-from muster.core.words.events import NOTHING, Presence
+from muster.core.words.events import NOTHING, Footprint
 from muster.core.words.gang import PodTerm, Shape, Spread
 
 
@@ -12,19 +12,21 @@ class AffinityContext:
     """The affinity context of one part of a demand."""
 
     #: the pod's footprint, reduced to what terms of its own shape read, so that more wants are equal
-    presence: Presence = NOTHING
+    footprint: Footprint = NOTHING
     #: required anti-affinity of pods on nodes that selects it
-    apart: frozenset[PodTerm] = frozenset()
+    pod_anti_affinity: frozenset[PodTerm] = frozenset()
 
 
 NO_CONTEXT: Final = AffinityContext()
 
 
-def affinity_context(shape: Shape, presence: Presence, apart: frozenset[PodTerm]) -> AffinityContext:
-    terms: list[PodTerm | Spread] = [*shape.near, *shape.apart, *shape.spread]
-    terms += [term for _, term in shape.drawn]
+def affinity_context(
+    shape: Shape, footprint: Footprint, pod_anti_affinity: frozenset[PodTerm]
+) -> AffinityContext:
+    terms: list[PodTerm | Spread] = [*shape.pod_affinity, *shape.pod_anti_affinity, *shape.spread]
+    terms += [term for _, term in shape.preferred_pod_affinity]
     if not terms:
-        return AffinityContext(NOTHING, apart) if apart else NO_CONTEXT
+        return AffinityContext(NOTHING, pod_anti_affinity) if pod_anti_affinity else NO_CONTEXT
     keys = {requirement.key for term in terms for requirement in term.labels}
-    labels = tuple((key, value) for key, value in presence.labels if key in keys)
-    return AffinityContext(replace(presence, labels=labels), apart)
+    labels = tuple((key, value) for key, value in footprint.labels if key in keys)
+    return AffinityContext(replace(footprint, labels=labels), pod_anti_affinity)

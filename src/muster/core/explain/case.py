@@ -112,7 +112,9 @@ class Case:
     def _bare(self) -> tuple[Part, ...]:
         """The demand's parts without constraints besides room."""
         parts = self.demand.parts
-        shapes = (replace(part.shape, ports=(), near=(), apart=(), spread=()) for part in parts)
+        shapes = (
+            replace(part.shape, ports=(), pod_affinity=(), pod_anti_affinity=(), spread=()) for part in parts
+        )
         return tuple(
             replace(part, shape=shape, affinity=NO_CONTEXT) for part, shape in zip(parts, shapes, strict=True)
         )

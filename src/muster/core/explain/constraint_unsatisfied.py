@@ -43,12 +43,12 @@ def constraints(part: Part) -> Iterator[tuple[str, str]]:
     shape = part.shape
     if shape.ports:
         yield "ports", f"host port {', '.join(str(port.number) for port in shape.ports)}"
-    if shape.apart:
-        yield "podAntiAffinity", f"anti-affinity by {_keys(term.key for term in shape.apart)}"
-    if part.affinity.apart - set(shape.apart):
+    if shape.pod_anti_affinity:
+        yield "podAntiAffinity", f"anti-affinity by {_keys(term.key for term in shape.pod_anti_affinity)}"
+    if part.affinity.pod_anti_affinity - set(shape.pod_anti_affinity):
         yield "podAntiAffinity", "other pods' anti-affinity"
-    if shape.near:
-        yield "podAffinity", f"affinity by {_keys(term.key for term in shape.near)}"
+    if shape.pod_affinity:
+        yield "podAffinity", f"affinity by {_keys(term.key for term in shape.pod_affinity)}"
     if spreads := [spread.key for spread in shape.spread if spread.required]:
         yield "spread", f"spread over {_keys(spreads)}"
 

@@ -123,7 +123,7 @@ class Draft:
         #: the only columns to use, ascending; None = all. A caller may widen it between two steps.
         self.within = within
         self._ledger, self._log, self._slots = ledger, ledger.log, slots
-        self._presences = [request.presences.get(part.pod_set) or part.presence for part in parts]
+        self._footprints = [request.footprints.get(part.pod_set) or part.footprint for part in parts]
         self._constraints = [
             Constraints(part.shape, part.affinity, ledger, slots.eligibility) if part.constrained else None
             for part in parts
@@ -270,7 +270,7 @@ class Draft:
         self._columns[p] += [column] * count
 
     def _charge(self, p: int, columns: int | Columns, times: int | npt.NDArray[np.int64]) -> None:
-        self._ledger.take_at(columns, self._vectors[p].row_amounts, times, self._presences[p])
+        self._ledger.take_at(columns, self._vectors[p].row_amounts, times, self._footprints[p])
         number = times if isinstance(times, int) else int(times.sum())
         self.placed[p] += number
         self._log.push(self._take_back, p, number, len(self._columns[p]))

@@ -179,7 +179,7 @@ class Preemption:
         with ledger.trial():
             for pod in sorted(coming - pending.leaving.keys()):
                 bound = self._world.pods[pod]
-                ledger.give(bound.node, bound.requests, bound.presence.device, bound.presence)
+                ledger.give(bound.node, bound.requests, bound.footprint.device, bound.footprint)
             for beneficiary in pending.beneficiaries:
                 if beneficiary != state.id:
                     pending.lift(beneficiary)

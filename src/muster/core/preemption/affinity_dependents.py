@@ -21,7 +21,7 @@ import numpy as np
 from muster.core.demand import Request
 from muster.core.placement.constraints import Constraints
 from muster.core.preemption.eviction_units import Floats, UnitTable
-from muster.core.words.events import Presence
+from muster.core.words.events import Footprint
 from muster.core.words.gang import Shape, Spread
 from muster.core.world import World
 from muster.core.world.footprints import Matching
@@ -34,7 +34,7 @@ class _Pods:
 
     shape: int
     count: int
-    presence: Presence
+    footprint: Footprint
 
 
 class AffinityDependents:
@@ -51,18 +51,21 @@ class AffinityDependents:
         ledger = world.ledger
         self._shapes = shapes
         self._size = len(table), table.columns
-        self._presences = ledger.presences
+        self._footprints = ledger.footprints
         self._own: list[_Pods] = []
         self._constraints: dict[int, Constraints] = {}
         for part in request.demand.parts:
-            number, presence = shapes.index(part.shape), request.presences.get(part.pod_set) or part.presence
-            self._own.append(_Pods(number, part.count, presence))
-            affinity = replace(part.affinity, presence=presence)
+            number, footprint = (
+                shapes.index(part.shape),
+                request.footprints.get(part.pod_set) or part.footprint,
+            )
+            self._own.append(_Pods(number, part.count, footprint))
+            affinity = replace(part.affinity, footprint=footprint)
             self._constraints.setdefault(number, Constraints(part.shape, affinity, ledger, world.eligibility))
         column = ledger.nodes.column
         #: unit, column and footprint of each pod that a unit removes; promised places count as staying
         self._pods = [
-            (number, column[bound.node], bound.presence)
+            (number, column[bound.node], bound.footprint)
             for number, unit in enumerate(table.units)
             for bound in map(world.pods.__getitem__, unit.pods)
             if bound.node in column
@@ -72,7 +75,7 @@ class AffinityDependents:
     @property
     def needed(self) -> Bools:
         """Units that remove pods which the request's affinity selects or its spread counts."""
-        questions = [Matching(shape.near) for shape in self._shapes if shape.near]
+        questions = [Matching(shape.pod_affinity) for shape in self._shapes if shape.pod_affinity]
         for constraints in self._constraints.values():
             questions += [_evened(constraints, spread) for spread in constraints.hard]
         taking: Bools = np.any([self._going(question).any(axis=1) for question in questions], axis=0)
@@ -84,7 +87,7 @@ class AffinityDependents:
 
     def _limit(self, number: int, slots: Sequence[Floats], sets: Bools) -> Floats:
         shape, limited = self._shapes[number], slots[number]
-        if shape.near:
+        if shape.pod_affinity:
             limited = limited * self._near(number, slots, sets)
         for spread in self._constraints[number].hard:
             limited = np.minimum(limited, self._even(number, spread, slots, sets))
@@ -92,15 +95,15 @@ class AffinityDependents:
 
     def _near(self, number: int, slots: Sequence[Floats], sets: Bools) -> Bools:
         """Where its affinity may be satisfied: sets × nodes."""
-        near = self._shapes[number].near
+        near = self._shapes[number].pod_affinity
         question = Matching(near)
         stay = self._staying(question, sets)
-        kin = {own.shape for own in self._own if question.answers(own.presence)}
+        kin = {own.shape for own in self._own if question.answers(own.footprint)}
         room = sum((slots[other] for other in kin - {number}), np.zeros_like(stay))
         satisfied = labelled = np.ones(stay.shape, np.bool_)
         none_stays = np.ones((len(sets), 1), np.bool_)
         for term in near:
-            index = self._presences.domains.of(term.key).index
+            index = self._footprints.domains.of(term.key).index
             labelled = labelled & (index >= 0)
             satisfied = satisfied & (_around(stay + room, index) > 0)
             none_stays &= ~_around(stay, index).any(axis=1, keepdims=True)
@@ -110,11 +113,11 @@ class AffinityDependents:
         """How many pods at most a node can have within the skew: sets × nodes."""
         constraints = self._constraints[number]
         question, nodes = _evened(constraints, spread), constraints.counting(spread)
-        index = self._presences.domains.of(spread.key).index
+        index = self._footprints.domains.of(spread.key).index
         stay = _around(self._staying(question, sets) * nodes, index)
         most, counts = stay, False
         for own in self._own:
-            if question.answers(own.presence):
+            if question.answers(own.footprint):
                 most = most + np.minimum(_around(slots[own.shape], index), own.count)
                 counts |= own.shape == number
         counted = nodes & (index >= 0)
@@ -127,15 +130,15 @@ class AffinityDependents:
 
     def _staying(self, question: Matching, sets: Bools) -> Floats:
         """Pods that match a question and are not removed: sets × nodes."""
-        return self._presences.count(question) - sets @ self._going(question)
+        return self._footprints.count(question) - sets @ self._going(question)
 
     def _going(self, question: Matching) -> Floats:
         """The pods that match it and are removed with a unit: units × nodes."""
         going = self._known.get(question)
         if going is None:
             going = self._known[question] = np.zeros(self._size)
-            for unit, column, presence in self._pods:
-                going[unit, column] += question.answers(presence)
+            for unit, column, footprint in self._pods:
+                going[unit, column] += question.answers(footprint)
         return going
 
 

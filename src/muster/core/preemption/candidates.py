@@ -199,7 +199,7 @@ class Candidates:
         for place in order:
             name, pods = place.pod_set, tuple(sorted(by_place[place]))
             bound = [self._pods[pod] for pod in pods]
-            kind = name, *((one.node, one.requests, one.presence, one.at) for one in bound)
+            kind = name, *((one.node, one.requests, one.footprint, one.at) for one in bound)
             alike[kind] += 1
             if left[name] > 0 and left[""] > 0:
                 left[name] -= 1
@@ -223,7 +223,7 @@ class Candidates:
                 nodes, since = kinds.setdefault(requests, ({}, {}))
             nodes[bound.node] = nodes.get(bound.node, 0) + 1
             since[bound.at] = since.get(bound.at, 0) + 1
-            shares |= bound.presence.device is not None
+            shares |= bound.footprint.device is not None
         running: dict[float | None, float] = {}
         for requests, (_, since) in kinds.items():
             weight = _gpus(requests) if by_gpu else dict(requests).get("cpu", 0) / 1000

@@ -21,7 +21,7 @@ import numpy as np
 from muster.core.demand import Demand, Request
 from muster.core.placement import Fit
 from muster.core.reservations.answer import Reservation
-from muster.core.words.events import Presence
+from muster.core.words.events import Footprint
 from muster.core.world import World
 from muster.core.world.footprints import selects
 from muster.core.world.nodes import Columns
@@ -51,7 +51,7 @@ class AffinityGuard:
         Returns the request as it is beside them: kept off the nodes that their anti-affinity excludes, and
         off domains that one of the two needs exclusively. Pods that start after `start` satisfy no affinity.
         """
-        waits_for_company = any(part.shape.near for part in request.demand.parts)
+        waits_for_company = any(part.shape.pod_affinity for part in request.demand.parts)
         alone, kept_off = _alone(request.demand), False
         for each in standing:
             if not (alone or request.demand.constrained or _alone(each.demand) or _keeps_off(each.request)):
@@ -69,19 +69,22 @@ class AffinityGuard:
                     request = request.keeping_off(self._fit.exclusive_domains.domains(demand, each.columns))
         return self._demands.anew(request) if kept_off else request
 
-    def _groups(self, each: Reservation) -> Iterator[tuple[Presence, list[int]]]:
+    def _groups(self, each: Reservation) -> Iterator[tuple[Footprint, list[int]]]:
         """The footprint of each of its pod sets, and the columns of its pods."""
         column = self._ledger.nodes.column
-        for pod_set, who in each.request.presences.items():
+        for pod_set, who in each.request.footprints.items():
             nodes = [node for place, node in each.nodes.items() if place.pod_set == pod_set]
             yield who, [column[node] for node in nodes if node in column]
 
-    def _keeping_away(self, request: Request, who: Presence, columns: Sequence[int]) -> Request:
+    def _keeping_away(self, request: Request, who: Footprint, columns: Sequence[int]) -> Request:
         """The request, off the domains of these pods, as far as its anti-affinity selects them."""
         for term in {
-            term for part in request.demand.parts for term in part.shape.apart if selects(term, who)
+            term
+            for part in request.demand.parts
+            for term in part.shape.pod_anti_affinity
+            if selects(term, who)
         }:
-            index = self._ledger.presences.domains.of(term.key).index
+            index = self._ledger.footprints.domains.of(term.key).index
             theirs = index[list(columns)]
             request = request.keeping_off(np.flatnonzero(np.isin(index, theirs[theirs >= 0])))
         return request
@@ -93,4 +96,4 @@ def _alone(demand: Demand) -> bool:
 
 
 def _keeps_off(request: Request) -> bool:
-    return any(who.apart for who in request.presences.values())
+    return any(who.pod_anti_affinity for who in request.footprints.values())

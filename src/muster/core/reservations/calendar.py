@@ -261,7 +261,7 @@ class Calendar:
         for each in list(self):
             self._log.push(each.set_spare, each.spare, each.shared)
             if relaid:  # what its request says of columns is set again when the gang is tried
-                each.request = Request(each.demand, each.request.vacant, presences=each.request.presences)
+                each.request = Request(each.demand, each.request.vacant, footprints=each.request.footprints)
             if not self._is_there(each):
                 del self._reservations[each.gang]
         trial, ends, gone = self._ledger.trial(), [*self._completions.after(now)], 0

@@ -55,7 +55,7 @@ class GangRemoved:
 
 
 @dataclass(frozen=True, slots=True)
-class Presence(Hashed):
+class Footprint(Hashed):
     """What other pods see of a pod on a node, besides the amounts that it takes.
 
     No pod's affinity, anti-affinity or spread selects a pod without a namespace.
@@ -65,7 +65,7 @@ class Presence(Hashed):
     labels: Labels = ()
     ports: tuple[HostPort, ...] = ()
     #: its required anti-affinity, which holds against newcomers too
-    apart: tuple[PodTerm, ...] = ()
+    pod_anti_affinity: tuple[PodTerm, ...] = ()
     #: which device of the node its share of a GPU is on, if that is on record
     device: int | None = None
     #: it is being deleted: topology spread does not count it any more
@@ -74,7 +74,7 @@ class Presence(Hashed):
     __hash__ = Hashed.__hash__
 
 
-NOTHING: Final = Presence()
+NOTHING: Final = Footprint()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class PodsBound:
     node: NodeName
     requests: Amounts
     gang: GangId | None = None
-    presence: Presence = NOTHING
+    footprint: Footprint = NOTHING
     #: since when the pods are bound, in seconds since the epoch; None = not known
     at: float | None = None
 

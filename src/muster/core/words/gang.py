@@ -169,9 +169,9 @@ class Shape(Hashed):
     #: weight and term: nodes that satisfy more weight come first
     preferred: tuple[tuple[int, NodeTerm], ...] = ()
     #: required pod affinity and anti-affinity, and preferred (weight; negative = away from)
-    near: tuple[PodTerm, ...] = ()
-    apart: tuple[PodTerm, ...] = ()
-    drawn: tuple[tuple[int, PodTerm], ...] = ()
+    pod_affinity: tuple[PodTerm, ...] = ()
+    pod_anti_affinity: tuple[PodTerm, ...] = ()
+    preferred_pod_affinity: tuple[tuple[int, PodTerm], ...] = ()
     spread: tuple[Spread, ...] = ()
 
     __hash__ = Hashed.__hash__

@@ -39,7 +39,7 @@ class Accounting:
         self.accounted = 0
         #: touched gangs that have been accounted for and have not changed since
         self._accounted: set[GangId] = set()
-        #: `Presences.carried` up to which gangs know the anti-affinity that keeps them off nodes
+        #: `Footprints.carried` up to which gangs know the anti-affinity that keeps them off nodes
         self._carried = 0
 
     def release(self, now: float) -> tuple[set[GangId], list[Release]]:
@@ -74,7 +74,7 @@ class Accounting:
 
     def touch_concerned(self) -> None:
         """Touch gangs that new anti-affinity of other pods keeps off nodes: their wants have changed."""
-        carried = self._ledger.presences.carried
+        carried = self._ledger.footprints.carried
         if carried != self._carried:
             self._carried = carried
             for state in self._gangs.values():

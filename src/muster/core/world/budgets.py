@@ -37,14 +37,14 @@ class Budgets:
 
     def of(self, pod: PodsBound) -> list[tuple[str, str]]:
         """The budgets that select this pod."""
-        presence = pod.presence
-        if not self._budgets or not presence.namespace:
+        footprint = pod.footprint
+        if not self._budgets or not footprint.namespace:
             return []
-        labels = dict(presence.labels)
+        labels = dict(footprint.labels)
         return [
             key
             for key, budget in self._budgets.items()
-            if budget.namespace == presence.namespace and satisfied(budget.labels, labels)
+            if budget.namespace == footprint.namespace and satisfied(budget.labels, labels)
         ]
 
     def left(self, pods: Mapping[PodId, PodsBound], leaving: Iterable[PodId]) -> dict[tuple[str, str], int]:

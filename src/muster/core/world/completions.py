@@ -21,7 +21,7 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from muster.core.words.events import NOTHING, PodsBound, Presence
+from muster.core.words.events import NOTHING, Footprint, PodsBound
 from muster.core.words.gang import Amounts, Gang, GangId, NodeName, PodId
 from muster.core.world.gangs import GangState, Hold
 from muster.core.world.ledger import Charged, Ledger
@@ -40,9 +40,9 @@ class Taken(NamedTuple):
     """What a gang's pods and promises take."""
 
     #: equal pods on nodes that have a column: their number in all, and on each of these distinct columns
-    alike: list[tuple[tuple[RowAmounts, Presence], int, Columns, npt.NDArray[np.int64]]]
+    alike: list[tuple[tuple[RowAmounts, Footprint], int, Columns, npt.NDArray[np.int64]]]
     #: pods that share a GPU, one by one
-    shares: list[tuple[NodeName, Amounts, int, Presence]]
+    shares: list[tuple[NodeName, Amounts, int, Footprint]]
     #: `Nodes.layout` and the stamp of the gang for which this is valid
     layout: int
     stamp: int
@@ -178,7 +178,7 @@ class Completions:
 
     def give(self, states: Iterable[GangState]) -> None:
         """Give back to the ledger what these gangs use, for a trial."""
-        together: dict[tuple[RowAmounts, Presence], list[tuple[Columns, npt.NDArray[np.int64]]]] = {}
+        together: dict[tuple[RowAmounts, Footprint], list[tuple[Columns, npt.NDArray[np.int64]]]] = {}
         ledger = self._ledger
         for state in states:
             taken = self._of(state)
@@ -186,14 +186,14 @@ class Completions:
                 together.setdefault(kind, []).append((columns, times))
             for share in taken.shares:
                 ledger.give(*share)
-        for (row_amounts, presence), some in together.items():
+        for (row_amounts, footprint), some in together.items():
             columns, times = some[0]
             if len(some) > 1:
                 columns = np.concatenate([columns for columns, _ in some])
                 sums = np.bincount(columns, np.concatenate([times for _, times in some]))
                 columns = sums.nonzero()[0]
                 times = sums[columns].astype(np.int64)
-            ledger.take_at(columns, row_amounts, -times, presence)
+            ledger.take_at(columns, row_amounts, -times, footprint)
 
     def leave(self, state: GangState, used: Used) -> None:
         """Subtract what this gang uses from these amounts, rows of the ledger × columns, in a trial."""
@@ -223,26 +223,26 @@ class Completions:
     def _take(self, state: GangState, lifted: Mapping[Charged, int] = _NOTHING_LIFTED) -> Taken:
         """What a gang takes, less what a trial has lifted already."""
         column, row_amounts = self._nodes.column, self._nodes.row_amounts
-        alike: dict[tuple[RowAmounts, Presence], dict[int, int]] = {}
-        shares: list[tuple[NodeName, Amounts, int, Presence]] = []
+        alike: dict[tuple[RowAmounts, Footprint], dict[int, int]] = {}
+        shares: list[tuple[NodeName, Amounts, int, Footprint]] = []
         leaving = self._pending_evictions.leaving
         bound = (self._pods[pod] for pod in state.pods if pod not in leaving)
         departing, shared = self._pending_evictions.charged_to(state.id)
         taken: list[tuple[PodsBound | Hold | Charged, int | None, int]] = []
-        taken += ((one, one.presence.device, number) for one, number in _runs(bound))
+        taken += ((one, one.footprint.device, number) for one, number in _runs(bound))
         taken += ((one, one.device, number) for one, number in _runs(state.holds.values()))
         taken += ((one, one.device, 1) for one in departing)
         off = dict(lifted)
         for one, device, number in taken:
-            if off and (gone := off.get(what := Charged(one.node, one.requests, device, one.presence))):
+            if off and (gone := off.get(what := Charged(one.node, one.requests, device, one.footprint))):
                 off[what] = max(gone - number, 0)
                 number = max(number - gone, 0)
             if not number:
                 continue
             if device is not None:
-                shares += [(one.node, one.requests, device, one.presence)] * number
+                shares += [(one.node, one.requests, device, one.footprint)] * number
             elif (at := column.get(one.node)) is not None:
-                times = alike.setdefault((row_amounts(one.requests), one.presence), {})
+                times = alike.setdefault((row_amounts(one.requests), one.footprint), {})
                 times[at] = times.get(at, 0) + number
         for node, common in shared.items() if not lifted else ():
             if (at := column.get(node)) is not None:

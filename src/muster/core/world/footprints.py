@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from muster.core.words.events import Presence
+from muster.core.words.events import Footprint
 from muster.core.words.gang import HostPort, NodeName, Operator, PodTerm, Requirement
 from muster.core.world.domains import Domains
 from muster.core.world.labels import satisfied
@@ -39,8 +39,10 @@ class Matching:
     #: pods that are being deleted count too
     leaving: bool = True
 
-    def answers(self, presence: Presence) -> bool:
-        return (self.leaving or not presence.leaving) and all(selects(term, presence) for term in self.terms)
+    def answers(self, footprint: Footprint) -> bool:
+        return (self.leaving or not footprint.leaving) and all(
+            selects(term, footprint) for term in self.terms
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +51,8 @@ class Carrying:
 
     term: PodTerm
 
-    def answers(self, presence: Presence) -> bool:
-        return self.term in presence.apart
+    def answers(self, footprint: Footprint) -> bool:
+        return self.term in footprint.pod_anti_affinity
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +61,25 @@ class Using:
 
     ports: tuple[HostPort, ...]
 
-    def answers(self, presence: Presence) -> bool:
-        return any(collide(mine, theirs) for mine in self.ports for theirs in presence.ports)
+    def answers(self, footprint: Footprint) -> bool:
+        return any(collide(mine, theirs) for mine in self.ports for theirs in footprint.ports)
 
 
-def seen(presence: Presence) -> Presence:
+def seen(footprint: Footprint) -> Footprint:
     """What other pods see of a pod: all but its device."""
-    return presence if presence.device is None else replace(presence, device=None)
+    return footprint if footprint.device is None else replace(footprint, device=None)
 
 
 Question = Matching | Carrying | Using
 
 
-def selects(term: PodTerm, presence: Presence) -> bool:
+def selects(term: PodTerm, footprint: Footprint) -> bool:
     """Whether a term selects a pod by namespace and labels; the key of the term is ignored."""
-    if not presence.namespace:
+    if not footprint.namespace:
         return False
-    if term.namespaces is not None and presence.namespace not in term.namespaces:
+    if term.namespaces is not None and footprint.namespace not in term.namespaces:
         return False
-    return satisfied(term.labels, dict(presence.labels))
+    return satisfied(term.labels, dict(footprint.labels))
 
 
 def collide(one: HostPort, other: HostPort) -> bool:
@@ -94,7 +96,7 @@ class _Answer:
     count: Ints
     layout: int = -1
     position: int = -1
-    #: by number of the presence, whether it answers: one byte each, as there may be as many as pods
+    #: by number of the footprint, whether it answers: one byte each, as there may be as many as pods
     known: bytearray = field(default_factory=bytearray)
 
 
@@ -104,14 +106,14 @@ _Where = int | Columns | NodeName
 _Times = int | npt.NDArray[np.int64]
 
 
-class Presences:
+class Footprints:
     def __init__(self, nodes: Nodes) -> None:
         self.domains = Domains(nodes)
         self._nodes = nodes
         self._names = nodes.names
-        self._numbers: dict[Presence, int] = {}
-        self._presences: list[Presence] = []
-        #: by number of the presence: pods per node, as of `_folded`
+        self._numbers: dict[Footprint, int] = {}
+        self._footprints: list[Footprint] = []
+        #: by number of the footprint: pods per node, as of `_folded`
         self._on: list[dict[NodeName, int]] = []
         self._log: list[tuple[int, _Where, _Times]] = []
         self._logged = 0  # columns in the log
@@ -120,18 +122,18 @@ class Presences:
         self._answers: dict[Question, _Answer] = {}
         self._carried = _Carried()
 
-    def note(self, where: _Where, times: _Times, presence: Presence) -> Terms:
+    def note(self, where: _Where, times: _Times, footprint: Footprint) -> Terms:
         """Note `times` more (or fewer) of these pods on a node, by column or name, or on distinct columns.
 
         Returns their anti-affinity that was not known before, which a trial has to `forget` when it ends.
         """
         if self._names is not self._nodes.names or self._logged >= BOUND:
             self._begin_afresh()
-        presence = seen(presence)
-        number = self._numbers.get(presence)
+        footprint = seen(footprint)
+        number = self._numbers.get(footprint)
         if number is None:
-            number = self._numbers[presence] = len(self._presences)
-            self._presences.append(presence)
+            number = self._numbers[footprint] = len(self._footprints)
+            self._footprints.append(footprint)
             self._on.append({})
         if isinstance(where, np.ndarray):
             where, times = owned(where), times if isinstance(times, int) else owned(times)
@@ -139,7 +141,11 @@ class Presences:
         else:
             self._logged += 1
         self._log.append((number, where, times))
-        return tuple([term for term in presence.apart if self._carried.add(term)]) if presence.apart else ()
+        return (
+            tuple([term for term in footprint.pod_anti_affinity if self._carried.add(term)])
+            if footprint.pod_anti_affinity
+            else ()
+        )
 
     def forget(self, terms: Terms) -> None:
         """Forget anti-affinity that only a trial has added, as the last entries are undone."""
@@ -154,8 +160,8 @@ class Presences:
         self._answers[question] = answer
         if len(self._answers) > _KEPT:
             del self._answers[next(iter(self._answers))]
-        for presence in self._presences[len(answer.known) :]:
-            answer.known.append(question.answers(presence))
+        for footprint in self._footprints[len(answer.known) :]:
+            answer.known.append(question.answers(footprint))
         if answer.layout != self._nodes.layout or answer.position < self._start:
             self._recount(answer)
         elif answer.position < self._start + len(self._log):
@@ -165,9 +171,9 @@ class Presences:
         answer.layout, answer.position = self._nodes.layout, self._start + len(self._log)
         return answer.count
 
-    def keeping_off(self, presence: Presence) -> frozenset[PodTerm]:
+    def keeping_off(self, footprint: Footprint) -> frozenset[PodTerm]:
         """Required anti-affinity that selects this pod, of pods that are, or recently were, on nodes."""
-        return self._carried.selecting(presence)
+        return self._carried.selecting(footprint)
 
     @property
     def carried(self) -> int:
@@ -209,11 +215,13 @@ class Presences:
         self._log, self._folded, self._logged = [], 0, 0
         self._names = self._nodes.names
         self._answers.clear()
-        kept = [(p, on) for p, on in zip(self._presences, self._on, strict=True) if on]
-        self._presences = [presence for presence, _ in kept]
+        kept = [(p, on) for p, on in zip(self._footprints, self._on, strict=True) if on]
+        self._footprints = [footprint for footprint, _ in kept]
         self._on = [on for _, on in kept]
-        self._numbers = {presence: number for number, presence in enumerate(self._presences)}
-        self._carried = self._carried.only({term for presence in self._presences for term in presence.apart})
+        self._numbers = {footprint: number for number, footprint in enumerate(self._footprints)}
+        self._carried = self._carried.only(
+            {term for footprint in self._footprints for term in footprint.pod_anti_affinity}
+        )
 
 
 def _add(on: dict[NodeName, int], name: NodeName, times: int) -> None:
@@ -233,7 +241,7 @@ class _Carried:
         self._terms: dict[PodTerm, int] = {}
         self._by_label: dict[tuple[str, str | None], dict[PodTerm, None]] = {}
         self._others: dict[PodTerm, None] = {}
-        self._known: dict[Presence, frozenset[PodTerm]] = {}
+        self._known: dict[Footprint, frozenset[PodTerm]] = {}
         self._arrived = arrived
         #: the number of the last known term: all that arrived later are forgotten
         self.as_of = 0
@@ -272,19 +280,19 @@ class _Carried:
         wanted = _wanted(term.labels)
         return [self._by_label.setdefault(label, {}) for label in wanted] or [self._others]
 
-    def selecting(self, presence: Presence) -> frozenset[PodTerm]:
+    def selecting(self, footprint: Footprint) -> frozenset[PodTerm]:
         if not self._terms:
             return _NONE
-        found = self._known.get(presence)
+        found = self._known.get(footprint)
         if found is None:
             if len(self._known) >= BOUND:
                 self._known.clear()
             candidates = dict(self._others)
-            for key, value in presence.labels:
+            for key, value in footprint.labels:
                 candidates.update(self._by_label.get((key, value), {}))
                 candidates.update(self._by_label.get((key, None), {}))
-            found = frozenset(term for term in candidates if selects(term, presence))
-            self._known[presence] = found
+            found = frozenset(term for term in candidates if selects(term, footprint))
+            self._known[footprint] = found
         return found
 
 

@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeVar
 from muster.core.demand import Demand
 from muster.core.words.amounts import PODS, Usage
 from muster.core.words.decisions import Explanation
-from muster.core.words.events import NOTHING, PodsBound, Presence
+from muster.core.words.events import NOTHING, Footprint, PodsBound
 from muster.core.words.gang import Amounts, Gang, GangId, NodeName, Place, PodId, PodSet
 from muster.core.world.ledger import Ledger
 
@@ -41,7 +41,7 @@ class Hold(NamedTuple):
     until: float | None = None
     #: device of the node, if the place shares a GPU
     device: int | None = None
-    presence: Presence = NOTHING
+    footprint: Footprint = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ class GangState:
     demand: Demand | None = None
     vacant: tuple[Sequence[int], ...] = ()
     #: what other pods see of each pod set's pods
-    presences: dict[str, Presence] = field(default_factory=dict)
-    #: how much anti-affinity was known when `demand` was set (`Presences.carried`)
+    footprints: dict[str, Footprint] = field(default_factory=dict)
+    #: how much anti-affinity was known when `demand` was set (`Footprints.carried`)
     carried: int = 0
     #: priority, then age, then id; lowest first
     rank: tuple[int, float, GangId] = (0, 0.0, GangId(""))
@@ -217,7 +217,7 @@ def give_back(state: GangState, places: Iterable[Place], ledger: Ledger) -> list
     for place in sorted(places):
         promise = state.holds.pop(place, None)
         if promise is not None:
-            ledger.give(promise.node, promise.requests, promise.device, promise.presence)
+            ledger.give(promise.node, promise.requests, promise.device, promise.footprint)
             occupy(state, promise.node, promise.requests, -1)
             if promise.announced:
                 announced.append(place)
@@ -234,12 +234,12 @@ def pod_set_of(state: GangState, place: Place) -> PodSet | None:
     return None
 
 
-def presence(gang: Gang, pod_set: PodSet) -> Presence:
+def footprint(gang: Gang, pod_set: PodSet) -> Footprint:
     """What other pods see of a pod of this set, as far as that is known before the pod exists."""
     shape, namespace = pod_set.shape, pod_set.namespace or gang.namespace
-    if not namespace and not shape.ports and not shape.apart:
+    if not namespace and not shape.ports and not shape.pod_anti_affinity:
         return NOTHING
-    return Presence(namespace, pod_set.labels, shape.ports, shape.apart)
+    return Footprint(namespace, pod_set.labels, shape.ports, shape.pod_anti_affinity)
 
 
 def unwanted(state: GangState, nodes: Container[NodeName]) -> list[Place]:
@@ -279,7 +279,7 @@ def whole(state: GangState) -> bool:
 
 def departing(state: GangState, pods: Mapping[PodId, PodsBound]) -> bool:
     """Whether the gang has pods, and all of them are being deleted."""
-    return bool(state.pods) and all(pods[pod].presence.leaving for pod in state.pods)
+    return bool(state.pods) and all(pods[pod].footprint.leaving for pod in state.pods)
 
 
 def indices(*places: Iterable[Place]) -> dict[str, set[int]]:

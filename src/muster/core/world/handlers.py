@@ -38,11 +38,11 @@ from muster.core.world.gangs import (
     GangState,
     Hold,
     fill,
+    footprint,
     give_back,
     hold,
     occupy,
     pod_set_of,
-    presence,
     stands,
     vacate,
 )
@@ -117,7 +117,7 @@ class Handlers:
             return False
         for place in places:
             del state.holds[place]
-        self._ledger.rename(event.node, promise.presence, event.presence, len(places))
+        self._ledger.rename(event.node, promise.footprint, event.footprint, len(places))
         if promise.device is not None:
             event = _with_device(event, promise.device)
         self._pods.update(dict.fromkeys(event.pods, event))
@@ -126,7 +126,7 @@ class Handlers:
         (self._gangs.touched if more else self._gangs.kept).add(state.id)
         fill(state, event.pods, event.at)
         self._pending_evictions.pods_bound(event.pods.keys(), state.id)
-        if event.presence.leaving:
+        if event.footprint.leaving:
             self._pending_evictions.pods_seen(event.pods, deleted=True)
         return True
 
@@ -135,15 +135,18 @@ class Handlers:
         place, known = event.pods[pod], self._pods.get(pod)
         vacated = None
         if known is not None:
-            if event.presence.device is None and (known.node, known.requests) == (event.node, event.requests):
-                event = _with_device(event, known.presence.device)
+            if event.footprint.device is None and (known.node, known.requests) == (
+                event.node,
+                event.requests,
+            ):
+                event = _with_device(event, known.footprint.device)
             if _one(known, pod) == event:
                 return
             self._give_back(known, 1)
             vacated = vacate(self._gangs[known.gang], pod) if known.gang is not None else None
-        device = self._ledger.take(event.node, event.requests, event.presence.device, event.presence)
+        device = self._ledger.take(event.node, event.requests, event.footprint.device, event.footprint)
         self._pods[pod] = _with_device(event, device)
-        self._pending_evictions.pods_seen([pod], deleted=event.presence.leaving)
+        self._pending_evictions.pods_seen([pod], deleted=event.footprint.leaving)
         if event.gang is None:
             self._exclusive.foreign(event.node, 1)
         else:
@@ -179,15 +182,15 @@ class Handlers:
             if _asks_for_more(requests, ended.requests):
                 continue  # the replacement needs more than the pod used: quotas and caps must admit it first
             if vacated not in state.holds and ended.node in self._nodes.facts:
-                who = presence(state.gang, pod_set)
-                device = ended.presence.device if requests == ended.requests else None
+                who = footprint(state.gang, pod_set)
+                device = ended.footprint.device if requests == ended.requests else None
                 device = self._ledger.take(ended.node, requests, device, who)
                 until = at + self._hold
                 hold(state, vacated, Hold(ended.node, requests, False, until, device, who))
 
     def _give_back(self, bound: PodsBound, times: int) -> None:
         """Give back what `times` of these pods took."""
-        self._ledger.give(bound.node, bound.requests, bound.presence.device, bound.presence, times)
+        self._ledger.give(bound.node, bound.requests, bound.footprint.device, bound.footprint, times)
         if bound.gang is None:
             self._exclusive.foreign(bound.node, -times)
         else:
@@ -205,8 +208,8 @@ class Handlers:
         state.arrived = self._gangs.arrivals
         for place, promise in state.holds.items():
             if (pod_set := pod_set_of(state, place)) is not None:
-                self._ledger.rename(promise.node, promise.presence, who := presence(gang, pod_set))
-                state.holds[place] = promise._replace(presence=who)
+                self._ledger.rename(promise.node, promise.footprint, who := footprint(gang, pod_set))
+                state.holds[place] = promise._replace(footprint=who)
                 state.stamp += 1
         state.lapsed.clear()
         if state.back_off is not None and state.back_off.until == inf:
@@ -285,10 +288,10 @@ def _rows(pods: Iterable[tuple[PodId, PodsBound]]) -> list[tuple[PodsBound, list
 def _alike(one: PodsBound, other: PodsBound) -> bool:
     if one is other:
         return True
-    if one.presence.device is not None:
+    if one.footprint.device is not None:
         return False
-    this = one.node, one.requests, one.gang, one.presence
-    return this == (other.node, other.requests, other.gang, other.presence)
+    this = one.node, one.requests, one.gang, one.footprint
+    return this == (other.node, other.requests, other.gang, other.footprint)
 
 
 def _keeps(event: PodsBound, promise: Hold) -> bool:
@@ -298,16 +301,16 @@ def _keeps(event: PodsBound, promise: Hold) -> bool:
     """
     if promise.node != event.node or promise.requests != event.requests:
         return False
-    device = event.presence.device
+    device = event.footprint.device
     if promise.device is None:
         return device is None
     return len(event.pods) == 1 and (device is None or device == promise.device)
 
 
 def _with_device(event: PodsBound, device: int | None) -> PodsBound:
-    if device == event.presence.device:
+    if device == event.footprint.device:
         return event
-    return replace(event, presence=replace(event.presence, device=device))
+    return replace(event, footprint=replace(event.footprint, device=device))
 
 
 def _asks_for_more(requests: Amounts, used: Amounts) -> bool:

@@ -11,13 +11,13 @@ from weakref import WeakValueDictionary
 
 from muster.core.demand import Demand, Part, Request, Rules
 from muster.core.demand.affinity import AffinityContext, affinity_context
-from muster.core.words.events import Presence
+from muster.core.words.events import Footprint
 from muster.core.words.gang import Gang, Place, PodSet, PodTerm
-from muster.core.world.footprints import Presences, selects
-from muster.core.world.gangs import GangState, indices, presence
+from muster.core.world.footprints import Footprints, selects
+from muster.core.world.gangs import GangState, footprint, indices
 
 #: A demand, the indices of each part's vacant places, and what other pods see of each pod set's pods.
-_Lack = tuple[Demand, tuple[Sequence[int], ...], dict[str, Presence]]
+_Lack = tuple[Demand, tuple[Sequence[int], ...], dict[str, Footprint]]
 #: Kinds of gangs whose wants are cached.
 _KEPT: Final = 1024
 
@@ -25,14 +25,14 @@ _KEPT: Final = 1024
 class Demands:
     """Computes what gangs want; equal demands are one object."""
 
-    def __init__(self, presences: Presences) -> None:
-        self._presences = presences
+    def __init__(self, footprints: Footprints) -> None:
+        self._footprints = footprints
         #: weak: cached results about a demand keep it alive, so it makes no difference when a demand without
         #: them is freed
         self._known: WeakValueDictionary[tuple[tuple[Part, ...], int, Rules | None], Demand] = (
             WeakValueDictionary()
         )
-        #: wants of gangs that have no places yet, by what they ask for, as of `Presences.carriers`
+        #: wants of gangs that have no places yet, by what they ask for, as of `Footprints.carriers`
         self._whole: dict[tuple[object, ...], _Lack | None] = {}
         self._as_of: object = None
 
@@ -55,20 +55,20 @@ class Demands:
         state.rank = (-gang.priority, gang.submitted, state.id)
         if gang.gate is not None:
             return
-        state.carried = self._presences.carried
+        state.carried = self._footprints.carried
         if state.begun or state.retired or state.lapsed:
             lack = self._lack(state, gang)
         else:
             lack = self._all(state, gang)
         if lack is not None:
-            state.demand, state.vacant, state.presences = lack
+            state.demand, state.vacant, state.footprints = lack
 
     def anew(self, request: Request) -> Request:
         """The same request on the ledger of a trial, where new pods' anti-affinity may keep it off nodes."""
         parts = []
         for part in request.demand.parts:
-            who = request.presences[part.pod_set]
-            apart = part.affinity.apart | self._presences.keeping_off(who)
+            who = request.footprints[part.pod_set]
+            apart = part.affinity.pod_anti_affinity | self._footprints.keeping_off(who)
             parts.append(replace(part, affinity=affinity_context(part.shape, who, apart)))
         return request._replace(demand=self.of(tuple(parts), request.demand.need, request.demand.rules))
 
@@ -87,9 +87,9 @@ class Demands:
 
     def _all(self, state: GangState, gang: Gang) -> _Lack | None:
         """What a gang without places wants, which is the same for every such gang of its kind."""
-        if self._as_of != self._presences.carriers or len(self._whole) >= _KEPT:
+        if self._as_of != self._footprints.carriers or len(self._whole) >= _KEPT:
             self._whole.clear()
-            self._as_of = self._presences.carriers
+            self._as_of = self._footprints.carriers
         key = gang.pod_sets, gang.min_count, gang.namespace, gang.gather, gang.exclusive
         try:
             return self._whole[key]
@@ -112,11 +112,11 @@ class Demands:
         if state.lapsed:
             vacant, needs = self._without_lapsed(state, vacant, needs, overall)
         chosen = [
-            (p, presence(gang, p), v, n)
+            (p, footprint(gang, p), v, n)
             for p, v, n in zip(gang.pod_sets, vacant, needs, strict=True)
             if v or n
         ]
-        own = {term for p in gang.pod_sets for term in p.shape.apart}
+        own = {term for p in gang.pod_sets for term in p.shape.pod_anti_affinity}
         parts = tuple(Part(p.name, p.shape, len(v), n, self._concern(p, who, own)) for p, who, v, n in chosen)
         if not parts and not overall:
             return None
@@ -125,16 +125,16 @@ class Demands:
 
     def newly_concerned(self, state: GangState) -> bool:
         """Whether new anti-affinity since `settle` keeps pods of this gang off nodes."""
-        if state.demand is None or state.carried == self._presences.carried:
+        if state.demand is None or state.carried == self._footprints.carried:
             return False
         return any(
-            self._presences.keeping_off(state.presences[part.pod_set]) - part.affinity.apart
+            self._footprints.keeping_off(state.footprints[part.pod_set]) - part.affinity.pod_anti_affinity
             for part in state.demand.parts
         )
 
-    def _concern(self, pod_set: PodSet, who: Presence, own: Set[PodTerm]) -> AffinityContext:
+    def _concern(self, pod_set: PodSet, who: Footprint, own: Set[PodTerm]) -> AffinityContext:
         """`own`: the anti-affinity of the gang's pod sets, which keeps them off each other."""
-        apart = self._presences.keeping_off(who)
+        apart = self._footprints.keeping_off(who)
         if own:
             apart |= {term for term in own if selects(term, who)}
         return affinity_context(pod_set.shape, who, apart)

@@ -2,7 +2,7 @@
 
 Facts (a bound pod, a held place) and trials (would this gang fit?) use the same two calls, so there is no
 second account that could differ. One call charges both a pod's amounts and what other pods see of it
-(`presences.py`). Within a trial (`trial.py`) each
+(`footprints.py`). Within a trial (`trial.py`) each
 charge is logged, so that it can be undone. Trials do not nest across a change of columns.
 
 What a gang uses is given back once. A trial may lift some of it (a victim's pods, places that are placed
@@ -21,10 +21,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from muster.core.words.events import NOTHING, Presence
+from muster.core.words.events import NOTHING, Footprint
 from muster.core.words.gang import Amounts, GangId, NodeName
 from muster.core.world.devices import Choose, Device
-from muster.core.world.footprints import Presences, Terms, seen
+from muster.core.world.footprints import Footprints, Terms, seen
 from muster.core.world.nodes import Columns, Nodes, RowAmounts
 from muster.core.world.trial import Trial, UndoLog
 from muster.names import GPU_SHARE
@@ -47,7 +47,7 @@ class Charged(NamedTuple):
     node: NodeName
     requests: Amounts
     device: int | None
-    presence: Presence
+    footprint: Footprint
 
 
 class Ledger:
@@ -57,7 +57,7 @@ class Ledger:
         `log`: that of the world; without it, the ledger has its own.
         """
         self.nodes = nodes
-        self.presences = Presences(nodes)
+        self.footprints = Footprints(nodes)
         self._device = device
         #: devices to be used first for shares, by node and thousandths
         self._reserved: dict[tuple[NodeName, int], list[int]] = {}
@@ -76,7 +76,7 @@ class Ledger:
         node: NodeName,
         requests: Amounts,
         device: int | None = None,
-        presence: Presence = NOTHING,
+        footprint: Footprint = NOTHING,
     ) -> int | None:
         """Charge a pod with these requests to a node, whether the node is known or not.
 
@@ -88,7 +88,7 @@ class Ledger:
             if device is None:
                 device = self._choose(node, row_amounts, share)
             self._note_share(node, share, device)
-        self._note(self.nodes.column.get(node, node), row_amounts, 1, presence)
+        self._note(self.nodes.column.get(node, node), row_amounts, 1, footprint)
         return device if share else None
 
     def give(
@@ -96,7 +96,7 @@ class Ledger:
         node: NodeName,
         requests: Amounts,
         device: int | None = None,
-        presence: Presence = NOTHING,
+        footprint: Footprint = NOTHING,
         times: int = 1,
     ) -> None:
         """Undo `times` takes; `device` is what `take` returned. With a device, `times` must be 1."""
@@ -106,7 +106,7 @@ class Ledger:
             assert device is not None, "a share is given back to the device that it was taken from"
             assert times == 1
             self._note_share(node, -share, device)
-        self._note(self.nodes.column.get(node, node), row_amounts, -times, presence)
+        self._note(self.nodes.column.get(node, node), row_amounts, -times, footprint)
 
     def lift(self, gang: GangId, charged: Charged) -> None:
         """Give back something that this gang uses, for a trial. `Completions` does not give it back again."""
@@ -118,14 +118,14 @@ class Ledger:
         """Charge an amount, without a pod or a device, to a node, whether the node is known or not."""
         self._note(self.nodes.column.get(node, node), row_amounts, times, NOTHING)
 
-    def rename(self, node: NodeName, old: Presence, new: Presence, times: int = 1) -> None:
+    def rename(self, node: NodeName, old: Footprint, new: Footprint, times: int = 1) -> None:
         """Change what other pods see of `times` pods that are charged already. Not for trials."""
         if old is new or seen(old) == seen(new):
             return
         where = self.nodes.column.get(node, node)
-        for sign, presence in ((-1, old), (1, new)):
-            if presence is not NOTHING:
-                self.presences.note(where, sign * times, presence)
+        for sign, footprint in ((-1, old), (1, new)):
+            if footprint is not NOTHING:
+                self.footprints.note(where, sign * times, footprint)
         self._room.change()
 
     def take_at(
@@ -133,7 +133,7 @@ class Ledger:
         columns: int | Columns,
         row_amounts: RowAmounts,
         times: int | npt.NDArray[np.int64] = 1,
-        presence: Presence = NOTHING,
+        footprint: Footprint = NOTHING,
     ) -> None:
         """Charge `times` pods to one column, or `times[i]` to each of several distinct ones.
 
@@ -149,7 +149,7 @@ class Ledger:
                 for _ in range(pods):
                     node = self.nodes.names[column]
                     self._note_share(node, share, self._choose(node, row_amounts, share))
-        self._note(columns, row_amounts, times, presence)
+        self._note(columns, row_amounts, times, footprint)
 
     def keep(self, share: Share, times: int = 1) -> None:
         """Charge thousandths to a device without a pod (`times` -1: give them back)."""
@@ -212,11 +212,11 @@ class Ledger:
         where: NodeName | int | Columns,
         row_amounts: RowAmounts,
         times: int | npt.NDArray[np.int64],
-        presence: Presence,
+        footprint: Footprint,
     ) -> None:
-        carried = self._charge(where, row_amounts, times, presence)
+        carried = self._charge(where, row_amounts, times, footprint)
         if self.log.depth:
-            entry = self._uncharge, where, row_amounts, times, presence, carried, self._room.value
+            entry = self._uncharge, where, row_amounts, times, footprint, carried, self._room.value
             self.log.entries.append(entry)
         if times < 0 if isinstance(times, int) else (times < 0).any():
             self._room.change()
@@ -226,12 +226,12 @@ class Ledger:
         where: NodeName | int | Columns,
         row_amounts: RowAmounts,
         times: int | npt.NDArray[np.int64],
-        presence: Presence,
+        footprint: Footprint,
         carried: Terms,
         room: int,
     ) -> None:
-        self._charge(where, row_amounts, -times, presence)
-        self.presences.forget(carried)
+        self._charge(where, row_amounts, -times, footprint)
+        self.footprints.forget(carried)
         self._room.value = room
 
     def _undo_share(self, node: NodeName, share: int, device: int) -> None:
@@ -248,10 +248,10 @@ class Ledger:
         where: NodeName | int | Columns,
         row_amounts: RowAmounts,
         times: int | npt.NDArray[np.int64],
-        presence: Presence,
+        footprint: Footprint,
     ) -> Terms:
         """Charge, and return anti-affinity that no pod was known to carry before."""
-        carried = self.presences.note(where, times, presence) if presence is not NOTHING else ()
+        carried = self.footprints.note(where, times, footprint) if footprint is not NOTHING else ()
         if not isinstance(times, int):
             assert isinstance(where, np.ndarray)
             self.nodes.charge_many(where, row_amounts, times)

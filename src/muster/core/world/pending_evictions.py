@@ -117,7 +117,7 @@ class PendingEvictions:
         eviction = self._pending.setdefault(beneficiary, PendingEviction())
         eviction.pods |= self._pods.keys() & set(pods)
         eviction.promised += [
-            Charged(hold.node, hold.requests, hold.device, hold.presence) for hold in promised
+            Charged(hold.node, hold.requests, hold.device, hold.footprint) for hold in promised
         ]
         eviction.places |= set(places)
         self.leaving.update(dict.fromkeys(eviction.pods, beneficiary))
@@ -250,7 +250,7 @@ class PendingEvictions:
             yield _charged(self._pods[pod])
         if not victim.pods:
             for _, hold in sorted(state.holds.items()):
-                yield Charged(hold.node, hold.requests, hold.device, hold.presence)
+                yield Charged(hold.node, hold.requests, hold.device, hold.footprint)
 
     def lift_victims(self, victims: Sequence[Victim]) -> None:
         """Let these be gone from the ledger, and from their exclusive domains, for a trial."""
@@ -329,7 +329,7 @@ class PendingEvictions:
 
 
 def _charged(bound: PodsBound) -> Charged:
-    return Charged(bound.node, bound.requests, bound.presence.device, bound.presence)
+    return Charged(bound.node, bound.requests, bound.footprint.device, bound.footprint)
 
 
 def _used_by(some: Iterable[PodsBound | Hold]) -> Usage:

@@ -40,4 +40,4 @@ class State:
         )
         self.pending_evictions = PendingEvictions(self.ledger, self.exclusive_domains, self.pods, self.gangs)
         self.completions = Completions(self.pods, self.ledger, self.pending_evictions, duration)
-        self.demands = Demands(self.ledger.presences)
+        self.demands = Demands(self.ledger.footprints)

@@ -55,15 +55,24 @@ def _told(value: object) -> str:
 def _anywhere(shape: Shape) -> Shape:
     return replace(
         shape,
-        near=tuple(replace(term, namespaces=None) for term in shape.near),
-        apart=tuple(replace(term, namespaces=None) for term in shape.apart),
-        drawn=tuple((weight, replace(term, namespaces=None)) for weight, term in shape.drawn),
+        pod_affinity=tuple(replace(term, namespaces=None) for term in shape.pod_affinity),
+        pod_anti_affinity=tuple(replace(term, namespaces=None) for term in shape.pod_anti_affinity),
+        preferred_pod_affinity=tuple(
+            (weight, replace(term, namespaces=None)) for weight, term in shape.preferred_pod_affinity
+        ),
     )
 
 
 def own_labels(shape: Shape, labels: Mapping[str, str]) -> Labels:
     """Returns those of a pod's own labels that its terms select on."""
-    terms = [term.labels for term in (*shape.near, *shape.apart, *(term for _, term in shape.drawn))]
+    terms = [
+        term.labels
+        for term in (
+            *shape.pod_affinity,
+            *shape.pod_anti_affinity,
+            *(term for _, term in shape.preferred_pod_affinity),
+        )
+    ]
     terms += [spread.labels for spread in shape.spread]
     keys = {requirement.key for requirements in terms for requirement in requirements}
     return tuple(sorted((key, labels[key]) for key in keys if key in labels))

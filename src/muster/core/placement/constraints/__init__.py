@@ -44,13 +44,15 @@ class Constraints:
         self, shape: Shape, concern: AffinityContext, ledger: Ledger, eligibility: Eligibility
     ) -> None:
         self._shape = shape
-        self._presence = concern.presence
-        self._carried = sorted(concern.apart, key=repr)
-        self._presences = ledger.presences
+        self._footprint = concern.footprint
+        self._carried = sorted(concern.pod_anti_affinity, key=repr)
+        self._footprints = ledger.footprints
         self._eligibility = eligibility
-        self._near = Matching(shape.near) if shape.near else None
+        self._near = Matching(shape.pod_affinity) if shape.pod_affinity else None
         #: the part's pods satisfy their own affinity
-        self._meets_itself = bool(shape.near) and all(selects(t, self._presence) for t in shape.near)
+        self._meets_itself = bool(shape.pod_affinity) and all(
+            selects(t, self._footprint) for t in shape.pod_affinity
+        )
         self.hard = [s for s in shape.spread if s.required]
         self._soft = [s for s in shape.spread if not s.required]
         #: domains that must not be opened
@@ -66,12 +68,12 @@ class Constraints:
         Without `skew`, a spread blocks only nodes without its labels: more pods may even it out.
         """
         if self._shape.ports:
-            yield "ports", self._presences.count(Using(self._shape.ports)) > 0
+            yield "ports", self._footprints.count(Using(self._shape.ports)) > 0
         blocked: Bools | None = None
-        for term in self._shape.apart:
-            blocked = _either(blocked, self._crowded(term.key, self._presences.count(Matching((term,)))))
+        for term in self._shape.pod_anti_affinity:
+            blocked = _either(blocked, self._crowded(term.key, self._footprints.count(Matching((term,)))))
         for term in self._carried:
-            blocked = _either(blocked, self._crowded(term.key, self._presences.count(Carrying(term))))
+            blocked = _either(blocked, self._crowded(term.key, self._footprints.count(Carrying(term))))
         if blocked is not None:
             yield "podAntiAffinity", blocked
         if self._near is not None:
@@ -111,9 +113,9 @@ class Constraints:
         if self._shape.ports:
             np.minimum(caps, 1, out=caps)
         order = self._order(vector, caps)
-        for term in self._shape.apart:
-            if selects(term, self._presence):
-                order = _one_each(order, self._presences.domains.of(term.key), caps)
+        for term in self._shape.pod_anti_affinity:
+            if selects(term, self._footprint):
+                order = _one_each(order, self._footprints.domains.of(term.key), caps)
         if self._opens:
             order = self._open(order, caps, count, ideal)
         limits, needs = self._levels(caps, order, count)
@@ -125,7 +127,7 @@ class Constraints:
 
     def _crowded(self, key: str, count: Ints) -> Bools:
         """Return the nodes whose domain has a counted pod."""
-        domain = self._presences.domains.of(key)
+        domain = self._footprints.domains.of(key)
         if domain.single:
             crowded: Bools = (count > 0) & (domain.index >= 0)
             return crowded
@@ -134,8 +136,8 @@ class Constraints:
     def _lonely(self) -> Bools:
         """Return the nodes where the pod's affinity is not satisfied."""
         assert self._near is not None
-        count = self._presences.count(self._near)
-        domains = [self._presences.domains.of(term.key) for term in self._shape.near]
+        count = self._footprints.count(self._near)
+        domains = [self._footprints.domains.of(term.key) for term in self._shape.pod_affinity]
         missing: Bools = np.logical_or.reduce([domain.index < 0 for domain in domains])
         there = [domain.sums(count) > 0 for domain in domains]
         if self._meets_itself and not any(found.any() for found in there):
@@ -149,20 +151,20 @@ class Constraints:
         """Whether the first pod may go anywhere: no pod satisfies its affinity, and the pod itself would."""
         if self._near is None or not self._meets_itself:
             return False
-        count = self._presences.count(self._near)
-        domains = [self._presences.domains.of(term.key) for term in self._shape.near]
+        count = self._footprints.count(self._near)
+        domains = [self._footprints.domains.of(term.key) for term in self._shape.pod_affinity]
         return not any(count[domain.index >= 0].any() for domain in domains)
 
     def _selects(self, spread: Spread) -> bool:
-        return selects(self.term(spread), self._presence)
+        return selects(self.term(spread), self._footprint)
 
     def term(self, spread: Spread) -> PodTerm:
-        return PodTerm(spread.key, spread.labels, (self._presence.namespace,))
+        return PodTerm(spread.key, spread.labels, (self._footprint.namespace,))
 
     def _spread(self, spread: Spread) -> tuple[Domain, Longs, Bools]:
         """Return a spread's domains, each one's pods on nodes that count, and which have such nodes."""
-        domain = self._presences.domains.of(spread.key)
-        count = self._presences.count(Matching((self.term(spread),), leaving=False))
+        domain = self._footprints.domains.of(spread.key)
+        count = self._footprints.count(Matching((self.term(spread),), leaving=False))
         nodes = self.counting(spread)
         counts = domain.sums(count * nodes)
         counted = np.zeros(domain.count, np.bool_)
@@ -179,7 +181,7 @@ class Constraints:
             keeping |= Obstacle.TAINT | Obstacle.CORDON | Obstacle.NOT_READY
         nodes: Bools = (obstacles & np.uint8(keeping)) == 0
         for other in self.hard if spread.required else self._soft:
-            nodes &= self._presences.domains.of(other.key).index >= 0
+            nodes &= self._footprints.domains.of(other.key).index >= 0
         return nodes
 
     # Order and limits
@@ -191,12 +193,12 @@ class Constraints:
         for spread in self._soft:
             domain, counts, _ = self._spread(spread)
             keys.append(np.where(domain.index < 0, 2**31 - 1, domain.at(counts))[columns])
-        if self._shape.drawn:
+        if self._shape.preferred_pod_affinity:
             pull = np.zeros(len(caps), np.int64)
-            for weight, term in self._shape.drawn:
-                domain = self._presences.domains.of(term.key)
-                count = domain.sums(self._presences.count(Matching((term,))))
-                if weight > 0 and selects(term, self._presence) and not count.any():
+            for weight, term in self._shape.preferred_pod_affinity:
+                domain = self._footprints.domains.of(term.key)
+                count = domain.sums(self._footprints.count(Matching((term,))))
+                if weight > 0 and selects(term, self._footprint) and not count.any():
                     count = _widest(domain, caps, columns)
                 pull -= weight * domain.at(count)
             keys.append(pull[columns])
@@ -208,7 +210,7 @@ class Constraints:
 
     def _open(self, order: Columns, caps: Ints, count: int, ideal: int) -> Columns:
         """Return one domain's columns: the tightest that holds `ideal`, else `count`, else the largest."""
-        domains = [self._presences.domains.of(term.key) for term in self._shape.near]
+        domains = [self._footprints.domains.of(term.key) for term in self._shape.pod_affinity]
         numbers = np.array([domain.index[order] for domain in domains])
         openings, of = np.unique(numbers, axis=1, return_inverse=True)
         of = of.reshape(-1)
@@ -255,10 +257,10 @@ class Constraints:
             if self._selects(spread):
                 domain, counts, _ = self._spread(spread)
                 shares.append(share(domain, counts, left, count))
-        for weight, term in self._shape.drawn:
-            if weight < 0 and selects(term, self._presence):
-                domain = self._presences.domains.of(term.key)
-                counts = domain.sums(self._presences.count(Matching((term,))))
+        for weight, term in self._shape.preferred_pod_affinity:
+            if weight < 0 and selects(term, self._footprint):
+                domain = self._footprints.domains.of(term.key)
+                counts = domain.sums(self._footprints.count(Matching((term,))))
                 shares.append(share(domain, counts, left, count))
         return shares
 

@@ -38,7 +38,7 @@ def search(draft: Draft) -> Reason | None:
 class _Walk:
     def __init__(self, draft: Draft, steps: int) -> None:
         self._draft, self.steps = draft, steps
-        self._by_affinity = any(part.shape.near for part in draft.parts)
+        self._by_affinity = any(part.shape.pod_affinity for part in draft.parts)
 
     def go(self, last: int | None, first: int) -> bool:
         """Place what is still needed, and return whether that succeeded.
