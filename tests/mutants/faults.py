@@ -726,8 +726,8 @@ FAULTS: Final = (
         "a remedy's trial is charged for good",
         "oversubscription",
         "core/explain/remedies/question.py",
-        "        with ledger.trial():\n            return bool(",
-        "        if ledger:\n            return bool(",
+        "        with self.case.world.trial():\n            if without is not None:",
+        "        if True:\n            if without is not None:",
         _REMEDIES,
     ),
     Fault(

@@ -135,16 +135,17 @@ class Question:
 
     def has_room(self, without: GangState | None = None) -> bool:
         """Whether there is room for the gang's demand, regardless of its queue and of reservations."""
-        with self._gone(without):
+        with self.case.world.trial():
+            if without is not None:
+                self.case.world.completions.give([without])
             return self._placed(self.demand, self.case.fit.fit)
 
     def _placed(self, demand: Demand, fit: Callable[[Request], object]) -> bool:
+        """In a trial: whether a request for this demand fits."""
         self.trials += 1
-        ledger = self.case.world.ledger
         # No vacant places: which pod would be placed where is not needed, and costs most of a trial.
         nowhere: list[Sequence[int]] = [()] * len(demand.parts)
-        with ledger.trial():
-            return bool(fit(self.request._replace(demand=demand, vacant=nowhere, preferred={}, search=False)))
+        return bool(fit(self.request._replace(demand=demand, vacant=nowhere, preferred={}, search=False)))
 
     def starts(self, gang: Gang) -> bool:
         """Whether the gang, edited to `gang`, starts in the next cycle (`DryRun.starts`)."""
@@ -185,11 +186,3 @@ class Question:
         before = self.dry_run.trials
         yield
         self.trials += self.dry_run.trials - before
-
-    @contextmanager
-    def _gone(self, other: GangState | None) -> Iterator[None]:
-        """Run the block with no pod of the other gang on any node."""
-        with self.case.world.trial():
-            if other is not None:
-                self.case.world.completions.give([other])
-            yield
