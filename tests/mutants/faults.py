@@ -398,8 +398,8 @@ FAULTS: Final = (
         "who need not leave after all is never a victim again",
         "preemption",
         "core/world/pending_evictions.py",
-        "        self.version += bool(over)",
-        "        pass",
+        "        self._restamp(beneficiary, *gangs)",
+        "        self._restamp(beneficiary)",
         ("tests/core/preemption/test_preemption.py",),
     ),
     Fault(

@@ -15,7 +15,7 @@ class FailedSearches:
         self._failed: dict[tuple[Demand, str], int] = {}
         #: of the queues in the last cycle, and of what decides about victims
         self._rules = (-1, -1)
-        self._versions = (-1, -1, -1, -1)
+        self._versions = (-1, -1, -1)
         #: when the next minimum run time ends, or a pod that is being deleted no longer counts as leaving
         self.due = inf
 
@@ -32,12 +32,7 @@ class FailedSearches:
     def has(self, gang: Gang, demand: Demand) -> bool:
         """Whether a search has failed for this demand of its queue, at this priority or a higher one."""
         world = self._world
-        versions = (
-            self._running.version,
-            world.pending_evictions.version,
-            world.budgets.changes,
-            world.exclusive_domains.released,
-        )
+        versions = self._running.version, world.budgets.changes, world.exclusive_domains.released
         if versions != self._versions:
             self._failed.clear()
             self._versions = versions

@@ -59,8 +59,6 @@ class PendingEvictions:
         self.whole: dict[GangId, GangId] = {}
         #: by pod that leaves, its beneficiary
         self.leaving: dict[PodId, GangId] = {}
-        #: counts evictions that have ended: gangs that were victims can be victims again
-        self.version = 0
         #: pods that are being deleted, and the time of the first cycle that saw them; None: no cycle has
         self.deleted: dict[PodId, float | None] = {}
         self._changed: set[GangId] = set()
@@ -209,9 +207,7 @@ class PendingEvictions:
         for gang in whole:
             del self.whole[gang]
         self._restamp(beneficiary, *gangs)
-        over = {gang for gang in gangs if gang is not None}
-        self.version += bool(over)
-        return over
+        return {gang for gang in gangs if gang is not None}
 
     # -- what they use
 
