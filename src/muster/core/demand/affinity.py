@@ -11,7 +11,7 @@ from muster.core.words.gang import PodTerm, Shape, Spread
 class AffinityContext:
     """The affinity context of one part of a demand."""
 
-    #: the pod's footprint, reduced to what terms of its own shape read, so that more wants are equal
+    #: the pod's footprint, reduced to what terms of its own shape read, so that more demands are equal
     footprint: Footprint = NOTHING
     #: required anti-affinity of pods on nodes that selects it
     pod_anti_affinity: frozenset[PodTerm] = frozenset()

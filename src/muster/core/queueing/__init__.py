@@ -1,1 +1,1 @@
-"""Whose turn it is, and what it may have (`attempts.py` is the way in)."""
+"""Which gang is next (`Attempts`), and what it may have (`Grant`, `Attempt`)."""

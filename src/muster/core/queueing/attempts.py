@@ -1,4 +1,4 @@
-"""The order in which gangs are served, and how much of what it wants each gang may have.
+"""The order in which gangs are served, and how much of what it lacks each gang may have.
 
 1. Gangs that have started and still lack places: a half-started gang is completed before a new one starts.
    Gangs with an open plan of an earlier leader are first, since their places are theirs already; then gangs
@@ -8,8 +8,8 @@
    An elastic gang gets only what stays within: its minimum, and as much more as is left.
 3. Gangs that would carry a queue over its entitlement, and the rest of elastic gangs. Everything that may
    start within entitlement has been tried by then. What is still free is capacity that no waiting gang can
-   use within entitlement, and is lent. A queue that would itself stay within its entitlement is first (the
-   start carries over only a queue above or below it): it takes back what a sibling borrowed of it. Then
+   use within entitlement, and is borrowed. A queue that would itself stay within its entitlement is first
+   (the start carries over only a queue above or below it): it takes back what a sibling borrowed of it. Then
    follow, as tie-breakers, the queue whose last such start is longest ago (never: first), the least share
    after the start, priority, and name. This order too is applied level by level.
 4. Gangs whose hold has just run out: all other gangs could use the freed places first. A gang that has
@@ -181,13 +181,13 @@ class Attempts:
         if not self._seen:
             return self._infeasible(state, demand, Tier.BORROWING, False)
         grant = self._admission.grant(state, account, Tier.BORROWING)
-        state.refusal = told = grant and grant.refusal
+        state.refusal = refusal = grant and grant.refusal
         if not self._infeasible(state, demand, Tier.BORROWING, False):
             return False
         for _, other in head.peers.entries[head.position :]:
             if not (self._lapsed and self._is_last(other)):
                 self.served[other.id] = other
-                other.refusal = told or state.refusal
+                other.refusal = refusal or state.refusal
         return True
 
     def _is_last(self, state: GangState) -> bool:

@@ -91,7 +91,7 @@ class Queues:
         self._borrowings = 0
         #: count changes of rules, of what queues use or wait for, and of what some queue is entitled to
         self.rules_version = self.usage_version = self.entitlement_version = 0
-        self._planted = self._entitled = self._undivided = False
+        self._built = self._entitled = self._undivided = False
         self._capacity_as_of = (-1, -1)
 
     @property
@@ -106,19 +106,19 @@ class Queues:
         if self._rules.get(rules.name) == rules:
             return False
         self._rules[rules.name] = rules
-        self._planted = False
+        self._built = False
         return True
 
     def remove(self, name: str) -> bool:
         if self._rules.pop(name, None) is None:
             return False
-        self._planted = False
+        self._built = False
         return True
 
     def find(self, name: str) -> Account | None:
         """Return the account of a queue, None if there is no such queue."""
-        if not self._planted:
-            self._plant()
+        if not self._built:
+            self._build()
         return self.accounts.get(name)
 
     def path(self, name: str) -> tuple[Account, ...]:
@@ -126,18 +126,15 @@ class Queues:
         account = self.find(name)
         return account.path if account is not None else ()
 
-    def _plant(self) -> None:
+    def _build(self) -> None:
         """Rebuild the tree, and charge every gang to it."""
-        before = self.accounts
+        last_borrowed = {name: account.last_borrowed for name, account in self.accounts.items()}
         rules = {DEFAULT: Queue(DEFAULT), **self._rules}
         faults = faults_of(rules)
         self.root = Account(Queue(ROOT))
         self.accounts = {
-            name: Account(
-                rules[name], fault=faults.get(name, ""), last_borrowed=old.last_borrowed if old else -1
-            )
+            name: Account(rules[name], fault=faults.get(name, ""), last_borrowed=last_borrowed.get(name, -1))
             for name in sorted(rules)
-            for old in [before.get(name)]
         }
         for account in self.accounts.values():
             if not account.fault:
@@ -146,10 +143,9 @@ class Queues:
                 account.parent.children.append(account)
         for account in self.accounts.values():
             account.path = (account, *account.above())
-            account.capped = any(above.caps or above.rules.max_gangs is not None for above in account.path)
-            account.free = self.root.children == [account] and account.unruled and not account.capped
+            account.free = self.root.children == [account] and account.unlimited
         self._undivided = any(a.free and a.rules.order is not QueueOrder.FAIR for a in self.accounts.values())
-        self._planted, self._entitled = True, False
+        self._built, self._entitled = True, False
         self.rules_version += 1
         self._capacity_as_of = (-1, -1)
         for charge in self._charges.values():
@@ -165,8 +161,8 @@ class Queues:
         `leaving`: the part of its usage that makes room for other gangs, which are charged with that room
         already. A gang that leaves with all of its usage no longer counts as started.
         """
-        if not self._planted:
-            self._plant()
+        if not self._built:
+            self._build()
         old, new = self._charges.get(state.id), self._charge_of(state, leaving)
         if new == old:
             return
@@ -241,12 +237,12 @@ class Queues:
     @property
     def undivided(self) -> bool:
         """Whether one queue may use the whole cluster: its entitlement then is only reported."""
-        return self._planted and self._undivided
+        return self._built and self._undivided
 
     def entitle(self) -> None:
         """Divide the usable capacity among the queues, if anything has changed since the last division."""
-        if not self._planted:
-            self._plant()
+        if not self._built:
+            self._build()
         as_of = (self._nodes.layout, self._nodes.capacity_revision)
         if self._capacity_as_of != as_of:
             self._capacity_as_of, self._entitled = as_of, False

@@ -37,9 +37,7 @@ class Account:
     terminating_gangs: int = 0
     #: what its gangs use, by namespace; filled only if its order is fair
     by_namespace: dict[str, Usage] = field(default_factory=dict)
-    #: it, or a queue above it, has a cap on some resource or on the number of gangs
-    capped: bool = False
-    #: it has the cluster to itself, and no rules about amounts: it is entitled to whatever it asks for
+    #: it has the cluster to itself, and no limits: it is entitled to whatever it asks for
     free: bool = False
     #: number of the last start that carried it over its entitlement; -1: none has
     last_borrowed: int = -1
@@ -47,14 +45,16 @@ class Account:
     caps: Mapping[str, int] = field(init=False)
     guaranteed: Usage = field(init=False)
     deserved: Usage = field(init=False)
-    #: the rules set no such amounts
-    unruled: bool = field(init=False)
 
     def __post_init__(self) -> None:
         rules = self.rules
         self.caps, self.guaranteed = dict(Usage.of(rules.capability)), Usage.of(rules.guarantee)
         self.deserved = Usage.of(rules.deserved or ())
-        self.unruled = not (self.caps or self.guaranteed or self.deserved)
+
+    @property
+    def unlimited(self) -> bool:
+        """Whether its rules limit neither amounts nor the number of gangs."""
+        return not (self.caps or self.guaranteed or self.deserved) and self.rules.max_gangs is None
 
     @property
     def name(self) -> str:
