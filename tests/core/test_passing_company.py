@@ -138,7 +138,7 @@ class Bearable(Cluster):
         for head in self.core.reservations.made:
             request = Demands(there.ledger.footprints).anew(head.request)
             nobody = Calendar(there.ledger, there.completions)
-            earliest = StartSearch(there.world, there.fit, nobody, lambda request, *_: request)
+            earliest = StartSearch(there.world, there.fit, nobody)
             found = earliest.find(head.gang, request, inf, now)
             assert found is not None
             assert found.start <= max(head.at, now)

@@ -138,7 +138,7 @@ class SearchedAgain(Scheduler):
         decisions = super().decide(now)
         for head in self.reservations.made:
             nobody = Calendar(self.ledger, self.completions)
-            earliest = StartSearch(self.world, self.fit, nobody, lambda request, *_: request)
+            earliest = StartSearch(self.world, self.fit, nobody)
             request = Request(head.demand, [range(part.count) for part in head.demand.parts])
             found = earliest.find(head.gang, request, inf, now)
             assert found is not None

@@ -82,7 +82,7 @@ class Reservations:
         self._fit, self._completions, self._demands = fit, world.completions, world.demands
         self._calendar = Calendar(world.ledger, world.completions)
         self._guard = AffinityGuard(world, fit)
-        self._keeper = ReservationKeeper(world, fit, self._calendar, self._guard.beside_reserved)
+        self._keeper = ReservationKeeper(world, fit, self._calendar)
         #: of the gangs that have to wait in this cycle, in their order
         self.made: list[Reservation] = []
         #: the reason of all other gangs, if no gang may start any more in this cycle

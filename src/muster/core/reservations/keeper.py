@@ -1,8 +1,8 @@
 """Makes reservations, and keeps them.
 
-To book is to find places and a time (`start_search.py`) and to put both into the calendar. A reservation is
-kept as long as possible, in its places or in others at the same time, and is not given up for a gang of lower
-rank. Two things may endanger it from one cycle to the next:
+A reservation is made by finding places and a time (`start_search.py`) and putting both into the calendar. It
+is kept as long as possible, in its places or in others at the same time, and is not given up for a gang of
+lower rank. Two things may endanger it from one cycle to the next:
 
 - A gang whose anti-affinity excludes the reserved gang has started or ended. The reserved gang's demand then
   differs, but only in that respect (`equal_but_for_anti_affinity`). It is tried again at its time.
@@ -11,7 +11,7 @@ rank. Two things may endanger it from one cycle to the next:
   reservation after this one counts only from when this one was to be over: it will be late as well.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Final
@@ -29,17 +29,10 @@ LATE: Final = 16
 
 
 class ReservationKeeper:
-    def __init__(
-        self,
-        world: World,
-        fit: Fit,
-        calendar: Calendar,
-        beside_reserved: Callable[[Request, Sequence[Reservation], float], Request],
-    ) -> None:
-        """`beside_reserved`: as for `StartSearch`."""
+    def __init__(self, world: World, fit: Fit, calendar: Calendar) -> None:
         self._nodes, self._completions = world.nodes, world.completions
         self._ledger, self._calendar = world.ledger, calendar
-        self._search = StartSearch(world, fit, calendar, beside_reserved)
+        self._search = StartSearch(world, fit, calendar)
 
     def next_cycle(self) -> None:
         self._search.next_cycle()

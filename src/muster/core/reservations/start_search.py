@@ -10,7 +10,7 @@ them. After `TRIALS` trials the steps grow; the time that is then found is one a
 perhaps not the first.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from heapq import merge
 from itertools import chain, pairwise, takewhile
 from math import inf
@@ -21,6 +21,7 @@ import numpy as np
 
 from muster.core.demand import Demand, Request
 from muster.core.placement import Fit
+from muster.core.reservations.affinity_guard import AffinityGuard
 from muster.core.reservations.answer import Reservation
 from muster.core.reservations.calendar import Calendar
 from muster.core.words.amounts import PODS
@@ -43,17 +44,10 @@ _NONE: Final[_Instant] = (inf, None)
 
 
 class StartSearch:
-    def __init__(
-        self,
-        world: World,
-        fit: Fit,
-        calendar: Calendar,
-        beside_reserved: Callable[[Request, Sequence[Reservation], float], Request],
-    ) -> None:
-        """`beside_reserved`: puts the pods of other reservations on the ledger (`affinity_guard.py`)."""
+    def __init__(self, world: World, fit: Fit, calendar: Calendar) -> None:
         self._nodes, self._ledger, self._fit = world.nodes, world.ledger, fit
         self._gangs, self._completions = world.gangs, world.completions
-        self._calendar, self._beside_reserved = calendar, beside_reserved
+        self._calendar, self._guard = calendar, AffinityGuard(world, fit)
         self._problems = PROBLEMS
 
     def next_cycle(self) -> None:
@@ -125,7 +119,7 @@ class StartSearch:
         """A reservation beside these, on the ledger as it is at this time; None: the gang does not fit."""
         with self._ledger.trial() as trial:
             charged = self._calendar.withhold(standing, at, sharing=request.demand.sharing)
-            beside = self._beside_reserved(request, standing, at)._replace(
+            beside = self._guard.beside_reserved(request, standing, at)._replace(
                 search=request.search and self._problems > 0
             )
             self._fit.exclusive_domains.leave([Victim(state.id) for state in ended])
