@@ -46,7 +46,7 @@ def outdated(faults: Sequence[Fault]) -> list[str]:
 
 _EVENTS: Final = ("tests/core/test_invariants.py",)
 _BACKFILL: Final = ("tests/sim/test_backfill.py",)
-_SHARES: Final = ("tests/core/test_backfill.py", "tests/core/test_shared_reservations.py")
+_SHARES: Final = ("tests/core/reservations/test_backfill.py", "tests/core/reservations/test_shared_gpus.py")
 _REMEDIES: Final = ("tests/core/test_remedies.py",)
 
 FAULTS: Final = (
@@ -424,7 +424,7 @@ FAULTS: Final = (
         "core/reservations/calendar.py",
         "            if nodes.all_free(row) + left.before[row] < demand.need * amount:",
         "            if True:",
-        ("tests/core/test_backfill.py",),
+        ("tests/core/reservations/test_backfill.py",),
     ),
     Fault(
         "whoever spoils a reserved gang's company passes",
@@ -432,7 +432,7 @@ FAULTS: Final = (
         "core/reservations/__init__.py",
         "            if each.at < until:\n                request = self._guard.beside_passer",
         "            if False:\n                request = self._guard.beside_passer",
-        ("tests/core/test_passing_company.py",),
+        ("tests/core/reservations/test_affinity_guard.py",),
     ),
     Fault(
         "a promise that has to wait for somebody is dropped",
@@ -440,7 +440,7 @@ FAULTS: Final = (
         "core/reservations/calendar.py",
         "                    heappush(coming, (later, number, each))",
         "                    del self._reservations[each.gang]",
-        ("tests/core/test_promises.py",),
+        ("tests/core/reservations/test_promises.py",),
     ),
     Fault(
         "whoever ranks higher takes what has been promised since he came",
@@ -448,7 +448,7 @@ FAULTS: Final = (
         "core/reservations/__init__.py",
         "(lost or each.since < state.arrived)",
         "True",
-        ("tests/core/test_backfill.py",),
+        ("tests/core/reservations/test_backfill.py",),
     ),
     Fault(
         "a promise is kept in places that its company has spoiled",
@@ -456,7 +456,7 @@ FAULTS: Final = (
         "core/reservations/keeper.py",
         "        self._calendar.add(replace(again, request=request",
         "        self._calendar.add(replace(each, request=request",
-        ("tests/core/test_promises.py",),
+        ("tests/core/reservations/test_promises.py",),
     ),
     Fault(
         "a share passes that keeps a reserved GPU open",
@@ -520,7 +520,7 @@ FAULTS: Final = (
         "core/world/completions.py",
         "        if (lifted := self._ledger.lifted.get(state.id)) is not None:",
         "        if lifted := None:",
-        ("tests/core/test_ends.py",),
+        ("tests/core/world/test_completions.py",),
     ),
     Fault(
         "leaving victims count as use of their own gangs",
@@ -528,7 +528,7 @@ FAULTS: Final = (
         "core/world/completions.py",
         "for pod in state.pods if pod not in leaving)",
         "for pod in state.pods)",
-        ("tests/core/test_ends.py",),
+        ("tests/core/world/test_completions.py",),
     ),
     Fault(
         "victims are lifted off nobody's record",
@@ -536,7 +536,7 @@ FAULTS: Final = (
         "core/world/pending_evictions.py",
         "                self._ledger.lift(victim.gang, charged)",
         "                self._ledger.give(*charged)",
-        ("tests/core/test_ends.py",),
+        ("tests/core/world/test_completions.py",),
     ),
     Fault(
         "a lift outlasts its trial",
@@ -544,7 +544,7 @@ FAULTS: Final = (
         "core/world/trial.py",
         "        while log._brief and log._brief[-1][0] >= self.start:",
         "        while not self._depth and log._brief:",
-        ("tests/core/test_ends.py",),
+        ("tests/core/world/test_completions.py",),
     ),
     Fault(
         "what is held for a replacement is asked for twice",
@@ -896,7 +896,7 @@ FAULTS: Final = (
         "core/reservations/start_search.py",
         "        return use(GPU, 0) + (use(PODS, 0) if use(GPU_SHARE, 0) else 0)",
         "        return use(GPU, 0)",
-        ("tests/core/test_backfill.py",),
+        ("tests/core/reservations/test_backfill.py",),
     ),
     Fault(
         "queues that are served by their shares alone",

@@ -25,7 +25,7 @@ from muster.core.words.gang import (
 )
 from muster.core.world.lacking import Demands
 from muster.names import GPU
-from tests.core.test_backfill import Cluster, lasting, reserves, told
+from tests.core.reservations.test_backfill import Cluster, lasting, reserves, told
 from tests.core.words import assigns, node, shape, started, where
 
 HOST = "host"

@@ -19,7 +19,7 @@ from muster.core.reservations import Backfill
 from muster.core.reservations.calendar import Calendar
 from muster.core.words.gang import Gang, GangId, NodeName, PodSet, Shape
 from muster.core.world.ledger import Ledger
-from tests.core.test_backfill import Cluster, reserves
+from tests.core.reservations.test_backfill import Cluster, reserves
 from tests.core.words import GPU, assigns, gang, node, shape, started, where
 
 SHAPES = [shape(gpu=1), shape(gpu=2), *(shape(share=share) for share in (300, 450, 550, 700))]
