@@ -26,7 +26,8 @@ class Places:
     @cached_property
     def settled(self) -> Set[Place]:
         """Satisfied places: filled, or retired (no pod will fill them any more)."""
-        return self.filled.keys() | self._group.retired
+        filled, retired = self.filled.keys(), self._group.retired
+        return filled | retired if retired else filled
 
     @cached_property
     def missing(self) -> Mapping[Place, NodeName]:
