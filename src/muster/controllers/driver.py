@@ -131,7 +131,7 @@ class _Key(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Standing:
+class _KeyState:
     """The state of a key between two reconciles."""
 
     failures: int = 0
@@ -154,7 +154,7 @@ class _Driver:
     ) -> None:
         self._client, self._controllers, self._clock, self._group = client, controllers, clock, group
         self._queue: WorkQueue[_Key] = WorkQueue()
-        self._standing: dict[_Key, _Standing] = {}
+        self._states: dict[_Key, _KeyState] = {}
         self._settling: dict[_Key, asyncio.Task[None]] = {}
         watched: dict[AnyKind, list[tuple[int, Watch]]] = {}
         for number, controller in enumerate(controllers):
@@ -179,8 +179,8 @@ class _Driver:
                 self._queue.done(key)
 
     async def _process(self, key: _Key) -> None:
-        standing = self._standing.setdefault(key, _Standing())
-        if self._waits_for_caches(key, standing):
+        state = self._states.setdefault(key, _KeyState())
+        if self._waits_for_caches(key, state):
             return
         controller = self._controllers[key.controller]
         outcomes: list[Outcome[Effect]] = []
@@ -193,21 +193,21 @@ class _Driver:
                 return
             effects = controller.reconcile(observed, self._clock.now())
             looked = self._clock.monotonic()
-            standing.rested = looked + REST * (looked - begun)
+            state.rested = looked + REST * (looked - begun)
             outcomes = await self._execute(effects, controller.name)
             if error := next((outcome.error for outcome in outcomes if outcome.error), None):
                 raise error
-            standing.failures = 0
+            state.failures = 0
             again = [effect.at for effect in effects if isinstance(effect, Requeue)]
             if again:
                 delay = (min(again) - self._clock.now()).total_seconds()
         except Exception as error:  # one object's error must not affect other objects
-            standing.failures += 1
-            delay = min(BACK_OFF[1], BACK_OFF[0] * 2 ** min(standing.failures - 1, 16))
+            state.failures += 1
+            delay = min(BACK_OFF[1], BACK_OFF[0] * 2 ** min(state.failures - 1, 16))
             self._report(controller, key, error, delay)
-        standing.awaited = self._revisions(outcomes)
-        standing.awaited_until = self._clock.monotonic() + LAG_LIMIT
-        self._set_timer(key, standing, delay)
+        state.awaited = self._revisions(outcomes)
+        state.awaited_until = self._clock.monotonic() + LAG_LIMIT
+        self._set_timer(key, state, delay)
 
     async def _execute(self, effects: Sequence[Effect], component: str) -> list[Outcome[Effect]]:
         """Executes effects, and reports the first that is refused if it says how (`Create.refused`)."""
@@ -233,18 +233,18 @@ class _Driver:
                     found[kind] = max(found.get(kind, 0), outcome.revision)
         return found
 
-    def _waits_for_caches(self, key: _Key, standing: _Standing) -> bool:
+    def _waits_for_caches(self, key: _Key, state: _KeyState) -> bool:
         """Sets a key aside if the caches do not show its own writes yet."""
-        behind = self._caches.behind(standing.awaited)
+        behind = self._caches.behind(state.awaited)
         if behind is None:
             return False
-        remaining = standing.awaited_until - self._clock.monotonic()
+        remaining = state.awaited_until - self._clock.monotonic()
         if remaining <= 0:
             name = self._controllers[key.controller].name
             log.warning("%s %s: %s are not seen to change; going on", name, key.key, behind.plural)
             return False
-        heapq.heappush(self._parked[behind], (standing.awaited[behind], key))
-        self._set_timer(key, standing, remaining)
+        heapq.heappush(self._parked[behind], (state.awaited[behind], key))
+        self._set_timer(key, state, remaining)
         return True
 
     def _takes_in(
@@ -271,8 +271,8 @@ class _Driver:
 
     def _add(self, key: _Key) -> None:
         settle = self._controllers[key.controller].settle
-        if (standing := self._standing.get(key)) is not None:
-            rest = standing.rested - self._clock.monotonic()
+        if (state := self._states.get(key)) is not None:
+            rest = state.rested - self._clock.monotonic()
             settle = max(settle, rest if rest >= SHORTEST_REST else 0.0)
         if not settle:
             self._queue.add(key)
@@ -284,11 +284,11 @@ class _Driver:
         del self._settling[key]
         self._queue.add(key)
 
-    def _set_timer(self, key: _Key, standing: _Standing, delay: float | None) -> None:
+    def _set_timer(self, key: _Key, state: _KeyState, delay: float | None) -> None:
         """Replaces the key's timer: the last reconcile knows best when to reconcile again."""
-        if standing.timer is not None:
-            standing.timer.cancel()
-        standing.timer = None if delay is None else self._group.create_task(self._wait(key, delay))
+        if state.timer is not None:
+            state.timer.cancel()
+        state.timer = None if delay is None else self._group.create_task(self._wait(key, delay))
 
     async def _wait(self, key: _Key, delay: float) -> None:
         due = self._clock.now().timestamp() + delay
@@ -297,9 +297,9 @@ class _Driver:
         self._queue.add(key)
 
     def _forget(self, key: _Key) -> None:
-        standing = self._standing.pop(key, None)
-        if standing is not None and standing.timer is not None:
-            standing.timer.cancel()
+        state = self._states.pop(key, None)
+        if state is not None and state.timer is not None:
+            state.timer.cancel()
 
     def _report(self, controller: Controller[Any], key: _Key, error: Exception, delay: float) -> None:
         match error:
