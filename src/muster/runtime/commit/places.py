@@ -13,8 +13,8 @@ from muster.translate.group import Group
 class Places:
     """The places of a gang, by state. A missing place may be ready as well: its pod exists.
 
-    Each state is computed when it is first read: while a large gang's pods appear, one step follows the
-    other, and most of them read one state only.
+    What costs a visit to all places is computed when it is first read: while a large gang's pods appear, one
+    step follows the other, and most of them only wait.
     """
 
     def __init__(self, view: GangView, group: Group) -> None:
