@@ -584,7 +584,7 @@ FAULTS: Final = (
         "core/placement/exact/sharing.py",
         "if self.places(pattern, room).fits:",
         "if True:",
-        ("tests/core/test_patterns.py",),
+        ("tests/core/placement/test_patterns.py",),
     ),
     Fault(
         "turns of searches go to gangs that ask no longer",
@@ -592,7 +592,7 @@ FAULTS: Final = (
         "core/placement/search_budget.py",
         "for demand, asked in self._waiting.items() if asked]",
         "for demand, asked in self._waiting.items()]",
-        ("tests/core/test_rota.py",),
+        ("tests/core/placement/test_search_budget.py",),
     ),
     Fault(
         "an array in the log of changes counts as one column",
@@ -600,7 +600,7 @@ FAULTS: Final = (
         "core/world/nodes.py",
         "self.changes.append(owned(columns), len(columns))",
         "self.changes.append(owned(columns))",
-        ("tests/core/test_nodes.py",),
+        ("tests/core/world/test_nodes.py",),
     ),
     Fault(
         "a required layer is a wish",
@@ -632,7 +632,7 @@ FAULTS: Final = (
         "core/placement/constraints/__init__.py",
         "self._footprints.count(Using(self._shape.ports)) > 0",
         "self._footprints.count(Using(self._shape.ports)) > 1",
-        ("tests/core/test_constraints.py",),
+        ("tests/core/placement/test_constraints.py",),
     ),
     Fault(
         "affinity that opens a domain for each pod",
@@ -640,7 +640,7 @@ FAULTS: Final = (
         "core/placement/constraints/__init__.py",
         "if self._meets_itself and not any(found.any() for found in there):",
         "if self._meets_itself:",
-        ("tests/core/test_constraints.py",),
+        ("tests/core/placement/test_constraints.py",),
     ),
     Fault(
         "a spread that nobody judges in the end",
@@ -648,7 +648,7 @@ FAULTS: Final = (
         "core/placement/greedy.py",
         "if (stay or not unmoved) and draft.fill_minimum() and draft.even():",
         "if (stay or not unmoved) and draft.fill_minimum():",
-        ("tests/core/test_constraints.py",),
+        ("tests/core/placement/test_constraints.py",),
     ),
     Fault(
         "labels that stay when a hold is given back",
@@ -656,7 +656,7 @@ FAULTS: Final = (
         "core/world/gangs.py",
         "ledger.give(promise.node, promise.requests, promise.device, promise.footprint)",
         "ledger.give(promise.node, promise.requests, promise.device)",
-        ("tests/core/test_constraints.py",),
+        ("tests/core/placement/test_constraints.py",),
     ),
     Fault(
         "a part that is cut to its share forgets whom it keeps away from",
@@ -672,7 +672,7 @@ FAULTS: Final = (
         "core/placement/__init__.py",
         "        if not request.search:",
         "        if True:",
-        ("tests/core/test_exact.py",),
+        ("tests/core/placement/test_exact.py",),
     ),
     Fault(
         "cached slots do not follow a single change",
@@ -704,7 +704,7 @@ FAULTS: Final = (
         "core/placement/slots.py",
         "at_threshold = _first(key == threshold, count - len(candidates))",
         "at_threshold = len(key) - 1 - _first((key == threshold)[::-1], count - len(candidates))",
-        ("tests/core/test_placement.py",),
+        ("tests/core/placement/test_greedy.py",),
     ),
     Fault(
         "a remedy that was not tried",
@@ -872,7 +872,7 @@ FAULTS: Final = (
         "core/placement/constraints/__init__.py",
         "(counts[used] - fewest(spread, counts, counted) > spread.max_skew).any()",
         "(counts[used] - fewest(spread, counts, counted) > spread.max_skew + 1).any()",
-        ("tests/core/test_constraints.py",),
+        ("tests/core/placement/test_constraints.py",),
     ),
     Fault(
         "spreads do not look at who is there",
@@ -880,7 +880,7 @@ FAULTS: Final = (
         "core/placement/constraints/__init__.py",
         "                full = counts + self._selects(spread) - least > spread.max_skew",
         "                full = counts + self._selects(spread) - least > 99",
-        ("tests/core/test_constraints.py",),
+        ("tests/core/placement/test_constraints.py",),
     ),
     Fault(
         "nobody needs the company that he demands",
@@ -888,7 +888,7 @@ FAULTS: Final = (
         "core/placement/constraints/__init__.py",
         "            missing |= ~domain.where(found)",
         "            pass",
-        ("tests/core/test_constraints.py",),
+        ("tests/core/placement/test_constraints.py",),
     ),
     Fault(
         "GPUs that shares keep open are waited for in vain",

@@ -17,7 +17,7 @@ from muster.core.placement.greedy import place
 from muster.core.words.events import GangSubmitted, PodsEnded
 from muster.core.words.gang import Code, GangId, Operator, Place, PodSet, PodTerm, Requirement
 from muster.core.world.nodes import Columns
-from tests.core.test_placement import Cluster, exactly_fits, one
+from tests.core.placement.test_greedy import Cluster, exactly_fits, one
 from tests.core.words import assigns, bind, foreign, gang, node, pod, scheduler, shape, waits
 
 Free = tuple[tuple[int, int], ...]
