@@ -2,12 +2,12 @@
 
 While free room only shrinks, a demand that did not fit does not fit. So a demand is tried once, however many
 gangs have it and however many cycles pass, and the answer is kept for the explanation. An entry counts as
-long as the versions are the same, and nobody has to remove it. All entries rest on what may give room: use of
+long as the versions are the same, and need not be removed. All entries rest on what may give room: use of
 resources that ends, capacity, layers, exclusive domains. Some rest on more:
 
 - Where affinity or spread decides, a pod that starts can help: such an entry also rests on starts in earlier
   cycles, and on what happened between cycles.
-- A verdict that only says that nothing was found rests on what happened between cycles.
+- An answer that only says that nothing was found rests on what happened between cycles.
 - A search that was postponed is made in the next cycle.
 """
 

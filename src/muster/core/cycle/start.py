@@ -206,7 +206,7 @@ class PlacementStep:
     def _passed_over(self, attempt: Attempt) -> bool:
         """Whether the gang is skipped whatever room there is."""
         state = attempt.state
-        if not attempt.demand.parts:  # ResourceQuotas have nothing left for what it wants beyond its minimum
+        if not attempt.demand.parts:  # ResourceQuotas have nothing left beyond its minimum
             return True
         if self._demands.newly_concerned(state):
             # It may have a part of its old demand, which is stale: the gang is served in the next cycle.

@@ -73,7 +73,7 @@ class Accounting:
         return lapsed, releases
 
     def touch_concerned(self) -> None:
-        """Touch gangs that new anti-affinity of other pods keeps off nodes: their wants have changed."""
+        """Touch gangs that new anti-affinity of other pods keeps off nodes: their demands have changed."""
         carried = self._ledger.footprints.carried
         if carried != self._carried:
             self._carried = carried

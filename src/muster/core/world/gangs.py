@@ -75,7 +75,7 @@ class GangState:
     refusal: Explanation | None = None
     #: the last reported reason why it waits
     explanation: Explanation | None = None
-    #: what it still wants, and the indices of each part's vacant places; set by `settle`
+    #: what it still lacks, and the indices of each part's vacant places; set by `settle`
     demand: Demand | None = None
     vacant: tuple[Sequence[int], ...] = ()
     #: what other pods see of each pod set's pods

@@ -18,7 +18,7 @@ from muster.core.world.gangs import GangState, footprint, indices
 
 #: A demand, the indices of each part's vacant places, and what other pods see of each pod set's pods.
 _Lack = tuple[Demand, tuple[Sequence[int], ...], dict[str, Footprint]]
-#: Kinds of gangs whose wants are cached.
+#: Kinds of gangs whose demands are cached.
 _KEPT: Final = 1024
 
 
@@ -32,7 +32,7 @@ class Demands:
         self._known: WeakValueDictionary[tuple[tuple[Part, ...], int, Rules | None], Demand] = (
             WeakValueDictionary()
         )
-        #: wants of gangs that have no places yet, by what they ask for, as of `Footprints.carriers`
+        #: demands of gangs that have no places yet, by what they ask for, as of `Footprints.carriers`
         self._whole: dict[tuple[object, ...], _Lack | None] = {}
         self._as_of: object = None
 
@@ -44,7 +44,7 @@ class Demands:
         return demand
 
     def settle(self, state: GangState) -> None:
-        """Update `state.want` and `state.vacant`. No demand: the gang lacks nothing, or is gated.
+        """Update `state.demand` and `state.vacant`. No demand: the gang lacks nothing, or is gated.
 
         A place whose hold is unannounced counts as vacant: it still needs its Assign.
         """
@@ -86,7 +86,7 @@ class Demands:
         )
 
     def _all(self, state: GangState, gang: Gang) -> _Lack | None:
-        """What a gang without places wants, which is the same for every such gang of its kind."""
+        """The demand of a gang without places, which is the same for every such gang of its kind."""
         if self._as_of != self._footprints.carriers or len(self._whole) >= _KEPT:
             self._whole.clear()
             self._as_of = self._footprints.carriers

@@ -19,7 +19,7 @@ from typing import Any
 
 
 class Version:
-    """A number that changes whenever what it stands for does, so that who has seen it can tell.
+    """A number that changes whenever what it stands for does, so that a reader of it can tell.
 
     No value is used twice. A trial that is undone restores the value of before.
     """
