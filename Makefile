@@ -4,13 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 
-.PHONY: setup demo test check bench reproduce mutants clean
+.PHONY: setup demo test test-cluster check bench reproduce mutants clean
 
 demo: setup
 	@$(BIN)/muster demo
 
 test: check
 	@$(BIN)/pytest -n 2 $(PYTEST_ARGS)
+
+# On $KUBECONFIG, a cluster that may be written to, or on a control plane that is built with Go and kept.
+test-cluster: setup
+	@MUSTER_TEST_CLUSTER=1 $(BIN)/python -m tests.cluster
 
 check: setup
 	@$(BIN)/ruff format --check src tests bench

@@ -6,7 +6,7 @@ import pytest
 
 from muster.api import kinds
 from muster.api.base import Object
-from muster.kube.errors import ServerError
+from muster.kube.errors import Conflict, ServerError
 from muster.kube.informers import Informers
 from muster.local import nodespec
 from muster.local.client import LocalClient
@@ -25,15 +25,19 @@ def pod(name: str, node: str, pretend: str) -> Object:
 
 
 class Refusing(LocalClient):
-    """Refuses every third renewal of a Lease."""
+    """Refuses every third renewal of a Lease, and the first three writes of a node."""
 
-    renewals = 0
+    renewals = nodes = 0
 
     async def patch(self, kind, namespace, name, patch, *, subresource=""):  # type: ignore[no-untyped-def]
         if kind is kinds.LEASE:
             self.renewals += 1
             if self.renewals % 3 == 1:
                 raise ServerError("busy")
+        if kind is kinds.NODE:
+            self.nodes += 1
+            if self.nodes <= 3:
+                raise Conflict("another controller has written it")
         return await super().patch(kind, namespace, name, patch, subresource=subresource)
 
 

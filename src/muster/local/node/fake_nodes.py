@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 LEASES: Final = "kube-node-lease"
 DURATION: Final = 40
 RENEW: Final = 10.0
+#: Seconds between two attempts to write a node: the first pause, doubled each time, and the longest.
+RETRY: Final = (0.2, 10.0)
 #: Requests under way at a time.
 WRITES: Final = 16
 #: The API server puts this taint on each new node, and a node controller removes it; here the node itself.
@@ -64,16 +66,30 @@ class FakeNodes:
             self._runtime.forget(old)
 
     async def _register(self, spec: NodeSpec) -> None:
-        """Creates the node, or brings it up to date."""
+        """Creates the node, or brings it up to date. Refusals are retried: controllers write nodes, too."""
+        pause = RETRY[0]
+        while True:
+            async with self._slots:
+                try:
+                    await self._write(spec)
+                    return
+                except (ApiError, Unanswered, Unreachable) as error:
+                    log.warning("node %s is not ready yet: %s", spec.name, error)
+            await self._clock.sleep(pause)
+            pause = min(2 * pause, RETRY[1])
+
+    async def _write(self, spec: NodeSpec) -> None:
         body = node_object(spec, self._clock.now())
-        async with self._slots:
-            await apply(self._client, NODE, body)
-            status = {"status": body["status"]}
-            node = await self._client.patch(NODE, "", spec.name, status, subresource="status")
-            if any(taint.key == _NEW for taint in node.spec.taints):
-                whole = await self._client.get_json(NODE, "", spec.name)
-                others = [taint for taint in whole["spec"]["taints"] if taint["key"] != _NEW]
-                await self._client.patch(NODE, "", spec.name, {"spec": {"taints": others or None}})
+        await apply(self._client, NODE, body)
+        status = {"status": body["status"]}
+        node = await self._client.patch(NODE, "", spec.name, status, subresource="status")
+        if any(taint.key == _NEW for taint in node.spec.taints):
+            whole = await self._client.get_json(NODE, "", spec.name)
+            others = [taint for taint in whole["spec"].get("taints", ()) if taint["key"] != _NEW]
+            version = {"resourceVersion": whole["metadata"]["resourceVersion"]}
+            await self._client.patch(
+                NODE, "", spec.name, {"metadata": version, "spec": {"taints": others or None}}
+            )
 
     async def _renew(self, name: str) -> None:
         time = self._clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,328 @@
+"""A real Kubernetes control plane on loopback, for tests: etcd, API server, controllers, default scheduler.
+
+It is built once from Go modules (`control_plane/go.mod` pins the versions) and kept in the cache directory.
+RBAC is on. An audit log records every write with microseconds: muster is judged by what the server saw. All
+data is in a directory of the test's. The processes are children of the test's, and are killed when it ends.
+"""
+
+import base64
+import os
+import secrets
+import shutil
+import socket
+import ssl
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+HERE: Final = Path(__file__).parent / "control_plane"
+HOST: Final = "127.0.0.1"
+#: Seconds until a component must answer.
+PATIENCE: Final = 180.0
+GATES: Final = "GenericWorkload=true,WorkloadWithJob=true"
+RUNTIME: Final = "scheduling.k8s.io/v1beta1=true"
+_AUDIT: Final = """\
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- {level: Metadata, verbs: [create, update, patch, delete, deletecollection]}
+- {level: None}
+"""
+
+
+class Missing(Exception):
+    """What this machine lacks for a control plane."""
+
+
+def built() -> Path:
+    """The binary, built if there is none of these versions. Raises Missing."""
+    if shutil.which("go") is None:
+        raise Missing(
+            "the test cluster is built with Go, and there is no `go`; install Go, or set KUBECONFIG"
+        )
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "muster-test-cluster"
+    stamp = "".join((HERE / name).read_text() for name in ("go.mod", "main.go"))
+    binary, known = cache / "control-plane", cache / "built-from"
+    if binary.exists() and known.exists() and known.read_text() == stamp:
+        return binary
+    cache.mkdir(parents=True, exist_ok=True)
+    version = _go("list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes").strip()
+    minor = version.split(".")[1]
+    flags = " ".join(
+        f"-X {package}.{name}={value}"
+        for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+        for name, value in (("gitVersion", version), ("gitMajor", "1"), ("gitMinor", minor))
+    )
+    _go("build", "-trimpath", "-ldflags", f"-s -w {flags}", "-o", str(binary), ".")
+    known.write_text(stamp)
+    return binary
+
+
+def _go(*arguments: str) -> str:
+    """Runs go in the module's directory. CGO_ENABLED is the same for all, or all is compiled twice."""
+    done = subprocess.run(
+        ["go", *arguments],
+        cwd=HERE,
+        env={**os.environ, "CGO_ENABLED": "0"},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    if done.returncode:
+        raise Missing(f"go {arguments[0]} failed; its output is above")
+    return done.stdout
+
+
+@dataclass
+class ControlPlane:
+    """A running control plane."""
+
+    home: Path
+    server: str
+    kubeconfig: Path
+    audit: Path
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def user(self, name: str, token: str) -> Path:
+        """The kubeconfig of a token."""
+        path = self.home / f"{name}.kubeconfig"
+        authority = base64.b64encode((self.home / "ca.crt").read_bytes()).decode()
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "test",
+            "clusters": [
+                {"name": "test", "cluster": {"server": self.server, "certificate-authority-data": authority}}
+            ],
+            "users": [{"name": name, "user": {"token": token}}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": name}}],
+        }
+        path.write_bytes(msgspec.json.encode(config))
+        path.chmod(0o600)
+        return path
+
+    def writes(self) -> Iterator[dict[str, object]]:
+        """The audit log's entries, in the order in which the server finished them."""
+        *lines, _ = self.audit.read_bytes().split(b"\n")  # the last one may be in the making
+        for line in lines:
+            yield msgspec.json.decode(line)
+
+
+@contextmanager
+def running(home: Path, *, scheduler: bool = False) -> Iterator[ControlPlane]:
+    """A control plane with its data below `home`; with the default scheduler, if asked. Raises Missing."""
+    binary = built()
+    home.mkdir(parents=True, exist_ok=True)
+    _keys(home)
+    tokens = {user: secrets.token_hex(16) for user in ("admin", "controllers", "scheduler")}
+    (home / "tokens.csv").write_text(
+        f'{tokens["admin"]},admin,admin,"system:masters"\n'
+        f"{tokens['controllers']},system:kube-controller-manager,controllers\n"
+        f"{tokens['scheduler']},system:kube-scheduler,scheduler\n"
+    )
+    (home / "audit.yaml").write_text(_AUDIT)
+    etcd, api, controllers, kube_scheduler = _ports(4)
+    plane = ControlPlane(home, f"https://{HOST}:{api}", home / "admin.kubeconfig", home / "audit.log")
+    for user, token in tokens.items():
+        plane.user(user, token)
+    try:
+        _start(plane, binary, "etcd", _etcd(home, etcd), f"http://{HOST}:{etcd}/health")
+        _start(
+            plane,
+            binary,
+            "kube-apiserver",
+            _api_server(plane, etcd, api),
+            f"{plane.server}/readyz",
+            tokens["admin"],
+        )
+        for name, user, port, more in (
+            ("kube-controller-manager", "controllers", controllers, _controllers(home)),
+            ("kube-scheduler", "scheduler", kube_scheduler, ()),
+        ):
+            if name == "kube-scheduler" and not scheduler:
+                continue
+            config = home / f"{user}.kubeconfig"
+            arguments = [
+                *(
+                    f"--{option}={config}"
+                    for option in ("kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig")
+                ),
+                f"--bind-address={HOST}",
+                f"--secure-port={port}",
+                f"--cert-dir={home / user}",
+                "--leader-elect=false",
+                "--kube-api-qps=1000",
+                "--kube-api-burst=2000",
+                f"--feature-gates={GATES}",
+                *more,
+            ]
+            _start(plane, binary, name, arguments, f"https://{HOST}:{port}/healthz", verify=False)
+        account = f"{plane.server}/api/v1/namespaces/default/serviceaccounts/default"
+        _await(plane, "kube-apiserver", account, tokens["admin"])  # pods are refused until it is there
+        yield plane
+    finally:
+        for process in reversed(plane.processes.values()):  # all of it is for throwing away: no grace
+            process.kill()
+        for process in plane.processes.values():
+            process.wait()
+
+
+def _start(
+    plane: ControlPlane,
+    binary: Path,
+    name: str,
+    arguments: Sequence[str],
+    url: str,
+    token: str = "",
+    *,
+    verify: bool = True,
+) -> None:
+    with (plane.home / f"{name}.log").open("wb") as log:
+        plane.processes[name] = subprocess.Popen(
+            [binary, name, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=plane.home,
+            start_new_session=True,
+        )
+    _await(plane, name, url, token, verify=verify)
+
+
+def _await(plane: ControlPlane, name: str, url: str, token: str = "", *, verify: bool = True) -> None:
+    """Waits until the component answers with 200. Raises Missing with the end of its log."""
+    tls = ssl.create_default_context(cafile=plane.home / "ca.crt")
+    if not verify:  # these serve a certificate of their own
+        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+    opener = urllib.request.build_opener(
+        urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=tls)
+    )
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    until, last = time.monotonic() + PATIENCE, ""
+    while time.monotonic() < until and plane.processes[name].poll() is None:
+        try:
+            with opener.open(urllib.request.Request(url, headers=headers), timeout=5) as answer:
+                if answer.status == 200:
+                    return
+        except OSError as error:
+            last = str(error)
+        time.sleep(0.1)
+    log = (plane.home / f"{name}.log").read_text(errors="replace")[-3000:]
+    raise Missing(f"{name} does not answer at {url}: {last}\n{log}")
+
+
+def _etcd(home: Path, port: int) -> list[str]:
+    url = f"http://{HOST}:{port}"
+    return [
+        f"--data-dir={home / 'etcd'}",
+        f"--listen-client-urls={url}",
+        f"--advertise-client-urls={url}",
+        f"--listen-peer-urls=http://{HOST}:0",
+        "--unsafe-no-fsync",
+        "--log-level=warn",
+    ]
+
+
+def _api_server(plane: ControlPlane, etcd: int, port: int) -> list[str]:
+    home = plane.home
+    return [
+        f"--etcd-servers=http://{HOST}:{etcd}",
+        f"--bind-address={HOST}",
+        f"--advertise-address={HOST}",
+        f"--secure-port={port}",
+        "--endpoint-reconciler-type=none",
+        f"--tls-cert-file={home / 'server.crt'}",
+        f"--tls-private-key-file={home / 'server.key'}",
+        f"--cert-dir={home / 'api'}",
+        f"--client-ca-file={home / 'ca.crt'}",
+        f"--token-auth-file={home / 'tokens.csv'}",
+        "--authorization-mode=RBAC",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={home / 'accounts.pub'}",
+        f"--service-account-signing-key-file={home / 'accounts.key'}",
+        "--service-cluster-ip-range=10.0.0.0/24",
+        f"--requestheader-client-ca-file={home / 'ca.crt'}",
+        "--requestheader-allowed-names=front-proxy",
+        "--requestheader-username-headers=X-Remote-User",
+        "--requestheader-group-headers=X-Remote-Group",
+        "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        f"--feature-gates={GATES}",
+        f"--runtime-config={RUNTIME}",
+        f"--audit-policy-file={home / 'audit.yaml'}",
+        f"--audit-log-path={plane.audit}",
+        "--audit-log-mode=blocking",
+    ]
+
+
+def _controllers(home: Path) -> list[str]:
+    return [
+        "--use-service-account-credentials=true",
+        f"--service-account-private-key-file={home / 'accounts.key'}",
+        f"--root-ca-file={home / 'ca.crt'}",
+        f"--cluster-signing-cert-file={home / 'ca.crt'}",
+        f"--cluster-signing-key-file={home / 'ca.key'}",
+    ]
+
+
+def _keys(home: Path) -> None:
+    """A certificate authority, the API server's certificate, and the key of service account tokens."""
+    names = "IP:127.0.0.1,IP:10.0.0.1,DNS:localhost,DNS:kubernetes,DNS:kubernetes.default.svc"
+    (home / "server.ext").write_text(f"subjectAltName={names}\nextendedKeyUsage=serverAuth,clientAuth\n")
+    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    for arguments in (
+        (
+            "req",
+            "-x509",
+            *key,
+            "-days",
+            "30",
+            "-subj",
+            "/CN=test-ca",
+            "-keyout",
+            "ca.key",
+            "-out",
+            "ca.crt",
+            "-addext",
+            "keyUsage=critical,keyCertSign,cRLSign,digitalSignature",
+        ),
+        ("req", *key, "-subj", "/CN=kube-apiserver", "-keyout", "server.key", "-out", "server.csr"),
+        (
+            "x509",
+            "-req",
+            "-in",
+            "server.csr",
+            "-CA",
+            "ca.crt",
+            "-CAkey",
+            "ca.key",
+            "-CAcreateserial",
+            "-days",
+            "30",
+            "-extfile",
+            "server.ext",
+            "-out",
+            "server.crt",
+        ),
+        ("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-out", "accounts.key"),
+        ("pkey", "-in", "accounts.key", "-pubout", "-out", "accounts.pub"),
+    ):
+        subprocess.run(["openssl", *arguments], cwd=home, check=True, capture_output=True)
+
+
+def _ports(count: int) -> list[int]:
+    """Ports that are free now."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind((HOST, 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
