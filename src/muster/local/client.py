@@ -2,7 +2,7 @@
 
 Objects are decoded from the store's bytes into slim structs, as the HTTP client decodes a response, so that
 no caller can share a mutable object with the store by accident. Callers that read the same bytes at about the
-same time, as the watchers of a change do, get the same struct: it is frozen, and its parts are read only.
+same time, as a writer and the informers do, get the same struct: it is frozen, and its parts are read only.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from muster.local.registry import Registry
 R = TypeVar("R", bound=Resource)
 log = logging.getLogger(__name__)
 
-#: Most structs remembered by the bytes that they were decoded from, for the other watchers of a change.
+#: Most structs remembered by the bytes that they were decoded from, for the watchers of a change.
 SHARED: Final = 1024
 #: Most writes that are committed together, so that other tasks get their turn.
 BATCH: Final = 64
