@@ -26,7 +26,7 @@ __all__ = ["Fit", "Infeasible", "Placed", "Reason"]
 
 
 class Fit:
-    """Places claims on the ledger: greedily, then exactly or, with constraints besides room, by search.
+    """Places requests on the ledger: greedily, then exactly or, with constraints besides room, by search.
 
     Requests with rules about the topology are placed domain by domain.
     """

@@ -54,7 +54,7 @@ class Proof:
 
 
 class Proofs:
-    """The cached proofs, by want."""
+    """The cached proofs, by demand."""
 
     def __init__(self, nodes: Nodes, slots: Slots, patterns: Patterns) -> None:
         self._nodes = nodes
