@@ -902,8 +902,8 @@ FAULTS: Final = (
         "queues that are served by their shares alone",
         "fairness",
         "core/queueing/admission.py",
-        "        if not demand.most.fits_in(room):\n",
-        "        if tier is not Tier.WITHIN and not demand.most.fits_in(room):\n",
+        "not demand.least.fits_in(room):\n            return None",
+        "not cap:\n            return Grant(demand)",
         ("tests/core/queueing/test_fairness.py",),
     ),
     Fault(
