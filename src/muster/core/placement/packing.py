@@ -131,7 +131,9 @@ class Pack(Order):
             return
         nodes, scarce, amount = self.nodes, vector.scarce, vector.amount
         asked = dict(vector.row_amounts) if vector.may_strand else {}
-        contention = self._contention.parts if self._takes(vector) else None
+        contention = self._contention.parts
+        if contention is not None and not self._takes(vector):
+            contention = None
         coarse = _coarse(amount)
         for column in columns:
             slots = vector.slots.item(column)
@@ -145,8 +147,9 @@ class Pack(Order):
                 strands = self._strands_at(column, asked)
                 parts += (strands * _PARTS * 2 + capacity) // (capacity * 2) + _PARTS
             key |= min(max(parts, 0), _STRANDED_MAX) << _STRANDED
-            if any(nodes.free_at(row, column) > 0 for row in vector.devices):
-                key |= 1 << _TOP
+            for row in vector.devices:
+                if nodes.free_at(row, column) > 0:
+                    key |= 1 << _TOP
             vector.key[column] = key
 
     def may_strand(self, vector: Vector) -> bool:
