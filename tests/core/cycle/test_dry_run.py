@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from muster.core.cycle import Config, Scheduler
@@ -26,7 +26,7 @@ from muster.core.words.events import (
     PodsEnded,
     QueueChanged,
 )
-from muster.core.words.gang import Gang, GangId, Gather, Layer, PodSet, Queue, Strategy
+from muster.core.words.gang import Gang, GangId, Gather, Layer, PodSet, Queue, Shape, Strategy
 from muster.names import GPU
 from tests.core.words import amounts, assigns, bind, node, shape
 
@@ -271,7 +271,20 @@ def test_whoever_asks_changes_nothing(drawn: tuple[Config, list[Event], list[Ste
     assert (asked.core.nodes.used == silent.core.nodes.used).all()
 
 
+def reserved_at_once() -> tuple[Config, list[Event], list[Step]]:
+    """Reservations that begin in the cycle for which the dry run is made, one of them for a rack alone."""
+    small = [Gang(GangId(f"g{i}"), (PodSet("s0", Shape(()), 1, 0),), 1, 0.0) for i in range(8)]
+    small[5] = replace(small[5], exclusive="rack")
+    facts: list[Event] = [
+        LayersChanged((Layer("rack", ("rack",)),)),
+        node("n0", gpu=1, labels={"rack": "r0"}),
+    ]
+    config = Config(backfill=Backfill.CONSERVATIVE, drain_after=15.0, remedies=20, trials=10_000)
+    return config, facts, [(small[0], 0, small[1], 0, *small[2:6]), (small[6],), (small[7],)]
+
+
 @given(stories())
+@example(reserved_at_once())
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_in_a_future_for_several_each_is_told_what_he_would_be_told_alone(
     drawn: tuple[Config, list[Event], list[Step]],

@@ -325,7 +325,7 @@ class DryRun:
         if self._world.demands.newly_concerned(state):
             raise _Unsure  # a gang with anti-affinity to it has started here: its demand differs now
         vacant = attempt.vacant
-        if last and not (state.begun or self._preempts):
+        if last and not (state.begun or self._preempts or self._reservations.of(state.id)):
             vacant = [()] * len(demand.parts)  # whether it starts matters, not which place is on which node
         request = self._step.request(state, demand)._replace(vacant=vacant, search=False)
         before = self._nodes.used.copy()

@@ -342,6 +342,8 @@ class Reservations:
         own, column = self._calendar.of(state.id), self._nodes.column
         if own is None or own.at > self._now or not own.demand.equal_but_for_anti_affinity(request.demand):
             return None
+        if not any(request.vacant):  # a dry run that does not say which places it asks for
+            return None
         there = {place: column[node] for place, node in own.nodes.items() if node in column}
         trial = self._ledger.trial()
         with self._ledger.on(own.devices):
