@@ -114,7 +114,7 @@ def _ways(draft: "Draft", *, strictly: bool) -> Iterator[None]:
 class Draft:
     """A placement in the making: pods are put on nodes part by part, and charged to the ledger at once.
 
-    A trial that is undone takes them off again, here as on the ledger.
+    A trial of a draft that is undone takes them off again, here as on the ledger.
     """
 
     def __init__(self, request: Request, ledger: Ledger, slots: Slots, within: Columns | None = None) -> None:
@@ -122,7 +122,7 @@ class Draft:
         self.request, self.parts = request, parts
         #: the only columns to use, ascending; None = all. A caller may widen it between two steps.
         self.within = within
-        self._ledger, self._log, self._slots = ledger, ledger.log, slots
+        self._ledger, self._slots = ledger, slots
         self._footprints = [request.footprints.get(part.pod_set) or part.footprint for part in parts]
         self._constraints = [
             Constraints(part.shape, part.affinity, ledger, slots.eligibility) if part.constrained else None
@@ -142,9 +142,18 @@ class Draft:
         #: parts in the order in which their minima are filled: larger pods first
         self.order = sorted(range(len(parts)), key=lambda p: -vectors[p].size)
 
-    def trial(self) -> Trial:
+    def trial(self) -> "Step":
         """Begin a trial of what is placed from here on."""
-        return self._ledger.trial()
+        return Step(self, self._ledger.trial())
+
+    def state(self) -> tuple[list[int], list[int], dict[Place, int]]:
+        """What `restore` needs to take off all that is placed from here on."""
+        return list(self.placed), [len(columns) for columns in self._columns], dict(self._fixed)
+
+    def restore(self, state: tuple[list[int], list[int], dict[Place, int]]) -> None:
+        self.placed, lengths, self._fixed = state
+        for columns, length in zip(self._columns, lengths, strict=True):
+            del columns[length:]
 
     def places(self) -> Placed:
         """The places: neighbouring indices share nodes, lowest indices first, nodes by name."""
@@ -194,7 +203,6 @@ class Draft:
                 if slots.item(column) and not (barred or outside or kept_off):
                     self._charge(p, column, 1)
                     self._fixed[place] = column
-                    self._log.push(self._fixed.pop, place)
                     return True
         return False
 
@@ -271,13 +279,7 @@ class Draft:
 
     def _charge(self, p: int, columns: int | Columns, times: int | npt.NDArray[np.int64]) -> None:
         self._ledger.take_at(columns, self._vectors[p].row_amounts, times, self._footprints[p])
-        number = times if isinstance(times, int) else int(times.sum())
-        self.placed[p] += number
-        self._log.push(self._take_back, p, number, len(self._columns[p]))
-
-    def _take_back(self, p: int, number: int, before: int) -> None:
-        self.placed[p] -= number
-        del self._columns[p][before:]
+        self.placed[p] += times if isinstance(times, int) else int(times.sum())
 
     # Which nodes
 
@@ -332,3 +334,25 @@ class Draft:
             if own is not None:
                 own.barred.clear()
                 own.opened = None
+
+
+class Step:
+    """A trial of a draft: undone on leaving it, unless it is kept."""
+
+    __slots__ = ("_draft", "_kept", "_state", "_trial")
+
+    def __init__(self, draft: Draft, trial: Trial) -> None:
+        self._draft, self._trial, self._kept = draft, trial, False
+        self._state = draft.state()
+
+    def __enter__(self) -> "Step":
+        return self
+
+    def keep(self) -> None:
+        self._kept = True
+        self._trial.keep()
+
+    def __exit__(self, *_: object) -> None:
+        if not self._kept:
+            self._trial.undo()
+            self._draft.restore(self._state)
