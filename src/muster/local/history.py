@@ -13,6 +13,7 @@ from msgspec.structs import astuple, replace
 
 from muster.api import kinds
 from muster.api.base import Object
+from muster.api.core_v1 import Pod
 from muster.kube.decode import decode
 from muster.local.store import Store
 from muster.workloads.pod_run import PodRun, run_of
@@ -111,4 +112,8 @@ def _changed(pod: Object, old: Object) -> bool:
 
 
 def _run(pod: Object, now: datetime) -> PodRun:
-    return run_of(decode(kinds.POD, msgspec.json.encode(pod)), now.timestamp())
+    try:
+        typed = msgspec.convert(pod, Pod)
+    except msgspec.ValidationError:  # some field cannot be read: `decode` leaves it out
+        typed = decode(kinds.POD, msgspec.json.encode(pod))
+    return run_of(typed, now.timestamp())

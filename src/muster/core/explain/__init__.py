@@ -129,8 +129,7 @@ class Explainer:
         if state.waits:
             refusal = state.refusal
             if refusal is None or refusal.code in (Code.OVER_SHARE, Code.HELD_FOR_RESERVATION):
-                now = self._admission.refusal(state, state.demand)  # others may have used a quota up
-                refusal = now if now is not None and now.code is Code.QUOTA_EXCEEDED else refusal
+                refusal = self._admission.used_up(state, state.demand) or refusal
             return self._of(state, state.demand, refusal, case_of)
         # pods for its held places are on their way
         return None if state.holds else self._of_surplus(state, state.demand, case_of)
@@ -183,7 +182,7 @@ class Explainer:
         self, reasons: _Reasons, demand: Demand, case_of: Callable[[Demand], Case]
     ) -> Explanation | None:
         """Return the first explanation that these reasons give. Computed once for equal demands."""
-        return self._once((demand, reasons), lambda: _told(reasons, case_of(demand)))
+        return self._once((demand, reasons is NEVER), lambda: _told(reasons, case_of(demand)))
 
     def _kept(
         self, state: GangState, refusal: Explanation, demand: Demand, case_of: Callable[[Demand], Case]

@@ -115,7 +115,7 @@ class Preemption:
         `anew`: as queues are now, and whatever earlier searches found.
         """
         gang, running = state.gang, self._running
-        if gang is None or not gang.preempts or not state.waits:
+        if gang is None or not running.priorities or not gang.preempts or not state.waits:
             return False
         lowest = running.lowest(gang.queue)
         lower = lowest is not None and lowest < gang.priority

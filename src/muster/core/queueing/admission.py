@@ -132,6 +132,15 @@ class Admission:
         grant = self._grant(state, self._queues.accounts[gang.queue], demand, Tier.BORROWING)
         return grant.refusal if grant is not None else None
 
+    def used_up(self, state: GangState, demand: Demand) -> Explanation | None:
+        """Why a hard cap or a ResourceQuota, which others may have used up meanwhile, refuses a gang now."""
+        assert state.gang is not None
+        account = self._queues.find(state.gang.queue)
+        if (account is None or account.free) and not self._quotas.apply_to(state):
+            return None
+        refusal = self.refusal(state, demand)
+        return refusal if refusal is not None and refusal.code is Code.QUOTA_EXCEEDED else None
+
     def allows(self, state: GangState, demand: Demand, queue: str | None = None) -> bool:
         """Whether a gang may have at least the minimum of `demand` now, even on borrowed capacity."""
         refusal = self.refusal(state, demand, queue)
