@@ -99,7 +99,7 @@ _EXAMPLES: Final = {
         muster fake-nodes "4 x cpu=32,memory=256Gi,nvidia.com/gpu=8" --context test
     """,
     "crds": """
-        muster crds | kubectl apply -f -
+        muster crds
     """,
     "up": """
         muster up
