@@ -26,13 +26,13 @@ _COLUMNS: Final = PodRun.__struct_fields__
 #: What changes in a pod's life; of times the first counts.
 _TIMES: Final = ("bound", "started", "ended")
 _CHANGING: Final = ("node", "phase", "exit_code", "reason", "restarts", "preempted", "deleted")
-_UPSERT: Final = (
-    f"INSERT INTO pod_runs({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
-    " ON CONFLICT(uid) DO UPDATE SET "
-    + ", ".join(
-        [f"{name} = coalesce(pod_runs.{name}, excluded.{name})" for name in _TIMES]
-        + [f"{name} = excluded.{name}" for name in _CHANGING]
-    )
+_INSERT: Final = (
+    f"INSERT OR REPLACE INTO pod_runs({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
+)
+_UPDATE: Final = (
+    "UPDATE pod_runs SET "
+    + ", ".join([f"{name} = coalesce({name}, ?)" for name in _TIMES] + [f"{name} = ?" for name in _CHANGING])
+    + " WHERE uid = ?"
 )
 
 
@@ -70,22 +70,23 @@ class History:
 
     def record(self, pod: Object, old: Object | None, now: datetime) -> None:
         """Records a pod's new state. Call it within the transaction that writes `pod`."""
-        if old is None or (pod.get("status") is not None and _changed(pod, old)):
-            self._write(_run(pod, now), now)
         if old is None:
+            run = replace(_run(pod, now), created=now.timestamp(), bound=_bound(pod, now))
+            self._store.execute(_INSERT, astuple(run))
             self._forget_the_oldest()
+        elif pod.get("status") is not None and _changed(pod, old):
+            self._update(pod, _run(pod, now), now)
 
     def close(self, pod: Object, old: Object, now: datetime) -> None:
         """Records the end of a pod. Call it within the transaction that removes `pod`."""
         run = _run(pod, now)
         if run.ended is None:
             run = replace(run, phase="Deleted", ended=now.timestamp(), deleted=True)
-        self._write(run, now)
+        self._update(pod, run, now)
 
-    def _write(self, run: PodRun, now: datetime) -> None:
-        """Times count as they are told first, and a pod is bound when its node is first seen."""
-        run = replace(run, created=now.timestamp(), bound=now.timestamp() if run.node else None)
-        self._store.execute(_UPSERT, astuple(run))
+    def _update(self, pod: Object, run: PodRun, now: datetime) -> None:
+        times = (_bound(pod, now), run.started, run.ended)
+        self._store.execute(_UPDATE, (*times, *(getattr(run, name) for name in _CHANGING), run.uid))
 
     def _forget_the_oldest(self) -> None:
         self._made += 1
@@ -109,6 +110,11 @@ def _changed(pod: Object, old: Object) -> bool:
     return pod.get("status") != old.get("status") or pod["spec"].get("nodeName") != old["spec"].get(
         "nodeName"
     )
+
+
+def _bound(pod: Object, now: datetime) -> float | None:
+    """A pod counts as bound since its node is first seen, which is more exact than its condition."""
+    return now.timestamp() if pod["spec"].get("nodeName") else None
 
 
 def _run(pod: Object, now: datetime) -> PodRun:
