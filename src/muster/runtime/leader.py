@@ -3,8 +3,8 @@
 Two schedulers must never act on two different views. An epoch counts the terms. On the embedded cluster
 a file lock proves that no other scheduler runs, and each start raises the epoch (`sole`). On a real
 cluster the epoch is the number of times a lease has changed hands, and a leader acts only while it can
-prove, by its own monotonic clock, that its lease is fresh (`fresh`). Election is not implemented here:
-the caller that runs the scheduler supplies the term.
+prove, by its own monotonic clock, that its lease is fresh (`fresh`). The caller that runs the scheduler
+supplies the term (`election.py`).
 
 Only the lock or the lease proves another leader. What an object says of epochs proves nothing: any user may
 write an annotation or a GangPlan. `fencing` describes how the late writes of an earlier leader are refused.
