@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -276,3 +277,25 @@ async def test_logs_that_are_followed_leave_requests_their_connections() -> None
     await client.close()
     listening.close()
     await listening.wait_closed()
+
+
+def test_an_interrupted_process_does_not_wait_for_a_plugin_that_hangs() -> None:
+    """The loop ends at once; so does the interpreter, since the thread is a daemon."""
+    hanging = threading.Event()
+
+    async def ask() -> None:
+        client = HttpClient(Connection("http://127.0.0.1:9", headers=hangs, expired=lambda: True))
+        try:
+            async with asyncio.timeout(0.05):
+                await client.get(POD, "default", "a")
+        finally:
+            await client.close()
+
+    def hangs() -> dict[str, str]:
+        hanging.wait(60)
+        return {}
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(ask())
+    assert [each.daemon for each in threading.enumerate() if each.name == "credentials"] == [True]
+    hanging.set()

@@ -119,7 +119,7 @@ def _run(
     import logging
     import sys
 
-    from muster.app.wiring.daemon import Lost
+    from muster.app.wiring.daemon import Lost, OthersNode
     from muster.kube import config
     from muster.runtime.leader import Deposed
 
@@ -129,6 +129,8 @@ def _run(
         asyncio.run(daemon(connection))
     except (Deposed, Lost) as error:
         raise Failure(str(error)) from error
+    except OthersNode as error:
+        raise Failure(str(error), BAD_INPUT) from error
 
 
 def _place(lease: str) -> "Place":

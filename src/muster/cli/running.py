@@ -56,7 +56,7 @@ class Runner:
         async with acting(self._target, self._endpoint) as client:
             await jobfile.refuse_what_can_never_start(client, self._job, self._queue, self._target)
             await self._replace(client)
-            self._jobs = (await submit(client, self._job, anew=True)).jobs
+            self._jobs = (await submit(client, self._job, new=True)).jobs
             try:
                 ended = await self._follow(client)
             except Unreachable as error:

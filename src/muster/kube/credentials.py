@@ -6,12 +6,16 @@ is sent until then. They are read in a thread beside the requests while they are
 seconds. A caller that lives in an event loop asks `expired` first, and calls `headers` in a thread if so.
 """
 
+import asyncio
 import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -89,3 +93,32 @@ class Credentials:
                 self._reading = Reading(self._reading.headers if same else found.headers, found.until)
             self._next = self._now() + PAUSE
             self._reading_beside = False
+
+
+async def in_thread(call: Callable[[], T]) -> T:
+    """The result of a call that may take long, made in a thread that nothing waits for.
+
+    (`asyncio.to_thread` would keep a process that is interrupted from ending before its plug-in does.)
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: T | None, error: Exception | None) -> None:
+        if done.cancelled():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(result)  # type: ignore[arg-type]
+
+    def work() -> None:
+        result, failed = None, None
+        try:
+            result = call()
+        except Exception as error:  # it belongs to the caller
+            failed = error
+        with suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(settle, result, failed)
+
+    threading.Thread(target=work, name="credentials", daemon=True).start()
+    return await done

@@ -23,6 +23,7 @@ from muster.api.base import Kind, Object, Resource
 from muster.api.kinds import POD
 from muster.kube import errors
 from muster.kube.client import EVERYTHING, EventType, LogOptions, Page, Patch, Propagation, WatchEvent
+from muster.kube.credentials import in_thread
 from muster.kube.decode import decode, decode_event, decode_list
 
 R = TypeVar("R", bound=Resource)
@@ -175,7 +176,7 @@ class HttpClient:
     async def _headers(self) -> Mapping[str, str]:
         """The credentials. The loop does not wait while a plug-in runs."""
         if self._connection.expired():
-            return await asyncio.to_thread(self._connection.headers)
+            return await in_thread(self._connection.headers)
         return self._connection.headers()
 
     async def _request(
@@ -193,7 +194,7 @@ class HttpClient:
         try:
             return await self._send(method, path, query, payload, {**sent, **kept})
         except errors.Unauthorized:
-            if not await asyncio.to_thread(self._connection.refused, sent):
+            if not await in_thread(lambda: self._connection.refused(sent)):
                 raise
         return await self._send(method, path, query, payload, {**await self._headers(), **kept})
 
@@ -227,7 +228,7 @@ class HttpClient:
                 yield chunk
             return
         except errors.Unauthorized:  # raised before the first chunk only
-            if not await asyncio.to_thread(self._connection.refused, sent):
+            if not await in_thread(lambda: self._connection.refused(sent)):
                 raise
         async for chunk in self._stream(session, path, query, await self._headers()):
             yield chunk

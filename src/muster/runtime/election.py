@@ -78,11 +78,6 @@ class Election:
         """Whether this candidate leads now, and no other candidate can."""
         return self._clock.monotonic() < self._renewed_at + self.timing.deadline
 
-    @property
-    def holder(self) -> str:
-        """The holder as last seen; "" if there is none."""
-        return self._seen.spec.holder_identity if self._seen is not None else ""
-
     async def win(self) -> Term:
         """Wait until this candidate leads. Return its term."""
         while not await self._try(self._take()):

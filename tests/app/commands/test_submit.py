@@ -102,7 +102,7 @@ async def test_what_is_refused_leaves_all_as_it_was(client: LocalClient) -> None
     before = await client.get_json(kinds.CONFIG_MAP, "default", "settings")
     changed = FILE.replace('rate: "1"', 'pace: "2"')
     with pytest.raises(AlreadyExists):  # of `two`
-        await submit(client, read(changed), anew=True)
+        await submit(client, read(changed), new=True)
     with pytest.raises(Invalid):
         await submit(client, read(changed.replace('["true"]}]}', '["false"]}]}')))
     assert await names(client) == ["settings", "two"]

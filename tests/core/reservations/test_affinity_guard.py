@@ -136,7 +136,7 @@ class Bearable(Cluster):
     def decide(self, now: float) -> list[Decision]:
         decisions, there = super().decide(now), self.core
         for head in self.core.reservations.made:
-            request = Demands(there.ledger.footprints).anew(head.request)
+            request = Demands(there.ledger.footprints).in_trial(head.request)
             nobody = Calendar(there.ledger, there.completions)
             earliest = StartSearch(there.world, there.fit, nobody)
             found = earliest.find(head.gang, request, inf, now)

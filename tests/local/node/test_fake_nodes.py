@@ -10,7 +10,7 @@ from muster.kube.errors import Conflict, ServerError
 from muster.kube.informers import Informers
 from muster.local import nodespec
 from muster.local.client import LocalClient
-from muster.local.node.fake_nodes import LEASES, RENEW, FakeNodes
+from muster.local.node.fake_nodes import LEASES, RENEW, FakeNodes, OthersNode
 from muster.names import PRETEND
 from tests.runtime.test_loop import Cluster
 
@@ -69,3 +69,15 @@ async def test_the_nodes_stay_ready_and_their_pods_run_and_end() -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_node_of_others_is_left_alone() -> None:
+    """Its pods are real: they must not be reported as running, or deleted by force."""
+    cluster = Cluster()
+    cluster.node("node-1", cpu=64)
+    informers = Informers(cluster.client, cluster.clock)
+    specs = nodespec.read("2 x cpu=4,memory=8Gi,runtime=none")
+    before = cluster.store.revision
+    with pytest.raises(OthersNode, match="node-1 is there and not simulated"):
+        await FakeNodes(cluster.client, informers, specs, cluster.clock).run()
+    assert cluster.store.revision == before

@@ -24,16 +24,16 @@ class Submitted:
     outcomes: list[tuple[Item, Outcome]]
 
 
-async def submit(client: Client, job: JobFile, *, anew: bool = False) -> Submitted:
+async def submit(client: Client, job: JobFile, *, new: bool = False) -> Submitted:
     """Creates the objects in order; an existing object is updated to match the file (`kube.apply`).
 
-    If one object is refused, all changes are undone: a file is submitted as a whole or not at all. `anew`:
+    If one object is refused, all changes are undone: a file is submitted as a whole or not at all. `new`:
     the file's jobs must not exist; raises AlreadyExists for the first one that does.
     """
     done: list[tuple[Item, Applied]] = []
     try:
         for item in job.items:
-            done.append((item, await _hand_in(client, item, anew=anew)))
+            done.append((item, await _hand_in(client, item, new=new)))
     except (ApiError, Unanswered, Unreachable):
         for item, applied in reversed(done):
             with suppress(ApiError, Unanswered, Unreachable):
@@ -69,9 +69,9 @@ def jobs(job: JobFile) -> list[Followed]:
     return list(dict.fromkeys(found))
 
 
-async def _hand_in(client: Client, item: Item, *, anew: bool) -> Applied:
+async def _hand_in(client: Client, item: Item, *, new: bool) -> Applied:
     stated = annotate.stated(item.object)
-    if not (anew and item.role is Role.PRIMARY):
+    if not (new and item.role is Role.PRIMARY):
         return await apply(client, _kind(item), item.object, stated)
     await client.create(_kind(item), item.object["metadata"]["namespace"], noted(item.object, stated))
     return Applied(Outcome.CREATED)

@@ -6,7 +6,6 @@ is told to stop releases the Lease, so that a replica takes over at once.
 """
 
 import asyncio
-import logging
 import os
 import signal
 import socket
@@ -26,13 +25,13 @@ from muster.kube.client import Client
 from muster.kube.clock import SystemClock
 from muster.kube.http import Connection, HttpClient
 from muster.kube.informers import Informers
-from muster.local.node.fake_nodes import FakeNodes
+from muster.local.node.fake_nodes import FakeNodes, OthersNode
 from muster.local.nodespec import NodeSpec
 from muster.runtime import loop
 from muster.runtime.election import Election
 from muster.runtime.leader import Term
 
-log = logging.getLogger(__name__)
+__all__ = ["CONTROLLERS", "Lost", "OthersNode", "Place", "controllers", "fake_nodes", "scheduler"]
 
 #: Every controller, by the name that `--only` takes.
 CONTROLLERS: Final[dict[str, Callable[[], list[driver.Controller[Any]]]]] = {  # Any: of their observations

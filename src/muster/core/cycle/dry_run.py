@@ -74,7 +74,7 @@ class DryRun:
         #: demands that did not fit in this dry run
         self._tried: set[Demand] = set()
         #: whether entitlements changed: victims may be found where there were none
-        self._anew = False
+        self._shares_changed = False
         #: gangs that were given places since reservations were made
         self._started: list[GangState] = []
         #: whether only certain results count
@@ -101,7 +101,7 @@ class DryRun:
             self._edit(state, gang)
             shares = [account.entitled for account in self._queues.accounts.values()]
             self._queues.entitle()
-            self._anew = [account.entitled for account in self._queues.accounts.values()] != shares
+            self._shares_changed = [account.entitled for account in self._queues.accounts.values()] != shares
             self._reservations.begin(self._accounting.now, unchanged=True)
             try:
                 return any(self._play({state.id: state}))
@@ -118,7 +118,7 @@ class DryRun:
             with self._trial(most, strict=True):
                 self._end(other)
                 self._queues.entitle()
-                self._anew = True
+                self._shares_changed = True
                 self._reservations.begin(self._accounting.now, unchanged=False)
                 try:
                     for gang, _ in self._play(left):
@@ -156,7 +156,7 @@ class DryRun:
         left = {state.id: state for state in asked}
         ended: list[tuple[GangId, frozenset[NodeName]]] = []
         endless: tuple[GangId, ...] = ()
-        self._anew = True
+        self._shares_changed = True
         self._started.clear()
         with self._trial(most, strict=False):
             while left and self.trials < self._last:
@@ -303,8 +303,8 @@ class DryRun:
         return demand.rules is None and short_of_slots(demand, self._fit.slots)
 
     def _may_end_others(self, state: GangState, demand: Demand) -> bool:
-        if self._anew:
-            return self._strict and self._preemption.may_help(state, demand, anew=True)
+        if self._shares_changed:
+            return self._strict and self._preemption.may_help(state, demand, from_scratch=True)
         return self._preemption.may_help(state, demand)
 
     def _place(self, attempt: Attempt, *, mine: bool, last: bool, keep: bool) -> Columns | None:

@@ -19,7 +19,7 @@ from muster.core.words.events import NOTHING, Footprint
 from muster.core.words.gang import GangId, Gather, Place, Shape
 
 #: Defaults: for trials whose pods other pods need not see, for gangs without places, and without an order.
-NOBODY: Final[Mapping[str, Footprint]] = {}
+NO_FOOTPRINTS: Final[Mapping[str, Footprint]] = {}
 NOWHERE: Final[Mapping[Place, int]] = {}
 UNRANKED: Final[Mapping[str, Sequence[int]]] = {}
 
@@ -166,7 +166,7 @@ class Request(NamedTuple):
     #: by pod set, the rank of each index in the gang's own order; empty: one set after the other
     ranks: Mapping[str, Sequence[int]] = UNRANKED
     #: what other pods see of each pod set's pods
-    footprints: Mapping[str, Footprint] = NOBODY
+    footprints: Mapping[str, Footprint] = NO_FOOTPRINTS
 
     def keeping_off(self, columns: npt.NDArray[np.intp]) -> "Request":
         """The same request, with these columns excluded as well."""

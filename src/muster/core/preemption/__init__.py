@@ -109,17 +109,17 @@ class Preemption:
 
     # -- whether a search can help
 
-    def may_help(self, state: GangState, demand: Demand, *, anew: bool = False) -> bool:
+    def may_help(self, state: GangState, demand: Demand, *, from_scratch: bool = False) -> bool:
         """Whether a search may make room for this demand, as far as is known without searching.
 
-        `anew`: as queues are now, and whatever earlier searches found.
+        `from_scratch`: as queues are now, whatever earlier searches found.
         """
         gang, running = state.gang, self._running
         if gang is None or not running.priorities or not gang.preempts or not state.waits:
             return False
         lowest = running.lowest(gang.queue)
         lower = lowest is not None and lowest < gang.priority
-        if anew:
+        if from_scratch:
             return lower or bool(self._reclaimed_from(gang.queue, demand))
         if not lower and running.priorities.keys() <= {gang.queue}:
             return False

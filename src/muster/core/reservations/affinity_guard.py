@@ -40,7 +40,7 @@ class AffinityGuard:
     def beside_passer(self, request: Request, passer: Request, columns: Columns) -> Request:
         """This request once the passing gang's pods are on these columns."""
         if _keeps_off(passer):  # so far the request does not know that the passing gang keeps it off
-            request = self._demands.anew(request)
+            request = self._demands.in_trial(request)
         if _alone(passer.demand):
             request = request.keeping_off(self._fit.exclusive_domains.domains(passer.demand, columns))
         return request
@@ -67,7 +67,7 @@ class AffinityGuard:
             for demand in (request.demand, each.demand):
                 if _alone(demand):
                     request = request.keeping_off(self._fit.exclusive_domains.domains(demand, each.columns))
-        return self._demands.anew(request) if kept_off else request
+        return self._demands.in_trial(request) if kept_off else request
 
     def _groups(self, each: Reservation) -> Iterator[tuple[Footprint, list[int]]]:
         """The footprint of each of its pod sets, and the columns of its pods."""

@@ -63,7 +63,7 @@ class Demands:
         if lack is not None:
             state.demand, state.vacant, state.footprints = lack
 
-    def anew(self, request: Request) -> Request:
+    def in_trial(self, request: Request) -> Request:
         """The same request on the ledger of a trial, where new pods' anti-affinity may keep it off nodes."""
         parts = []
         for part in request.demand.parts:

@@ -18,7 +18,7 @@ from muster.kube.clock import Clock
 from muster.kube.errors import AlreadyExists, ApiError, NotFound, Unanswered, Unreachable
 from muster.kube.informers import Informers
 from muster.local.node.fake_runtime import FakeRuntime
-from muster.local.node.node_object import node_object
+from muster.local.node.node_object import RUNTIME, node_object
 from muster.local.nodespec import NodeSpec
 
 log = logging.getLogger(__name__)
@@ -36,6 +36,10 @@ WRITES: Final = 16
 _NEW: Final = "node.kubernetes.io/not-ready"
 
 
+class OthersNode(Exception):
+    """A node of that name is not simulated: its pods are real, and must not be played."""
+
+
 class FakeNodes:
     """Plays these nodes. The caller runs the informers."""
 
@@ -48,7 +52,10 @@ class FakeNodes:
         self.ready = asyncio.Event()
 
     async def run(self) -> None:
-        """Runs until cancelled; the nodes stay."""
+        """Runs until cancelled; the nodes stay. Raises OthersNode before anything is written."""
+        for node in (await self._client.list(NODE)).items:
+            if (name := node.metadata.name) in self._specs and node.metadata.labels.get(RUNTIME) != "none":
+                raise OthersNode(f"node {name} is there and not simulated; name the others, as by name=fake")
         async with asyncio.TaskGroup() as tasks:
             await asyncio.gather(*map(self._register, self._specs.values()))
             await self._informers.synced((POD,))
