@@ -4,9 +4,10 @@ import pytest
 
 from muster.api import kinds
 from muster.api.base import LabelSelector, LabelSelectorRequirement, Object
+from muster.api.selectors import matches
 from muster.kube.errors import BadRequest
 from muster.local.refusals import AnyKind
-from muster.local.selectors import Selector, matches_labels
+from muster.local.selectors import Selector
 
 
 def body(obj: Object) -> bytes:
@@ -99,7 +100,7 @@ def test_field_selectors_that_are_refused(selector: str, message: str) -> None:
 def test_selectors_within_objects() -> None:
     rule = LabelSelectorRequirement(key="tier", operator="In", values=["a", "b"])
     selector = LabelSelector(match_labels={"app": "x"}, match_expressions=[rule])
-    assert matches_labels(selector, {"app": "x", "tier": "b"})
-    assert not matches_labels(selector, {"app": "x"})
-    assert not matches_labels(selector, {"tier": "b"})
-    assert matches_labels(LabelSelector(), {})
+    assert matches(selector, {"app": "x", "tier": "b"})
+    assert not matches(selector, {"app": "x"})
+    assert not matches(selector, {"tier": "b"})
+    assert matches(LabelSelector(), {})

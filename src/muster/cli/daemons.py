@@ -1,28 +1,63 @@
 """`muster scheduler`, `controllers`, `fake-nodes` and `crds`: muster on a real cluster."""
 
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from muster.cli.errors import BAD_INPUT, Failure
-from muster.cli.options import Context, Kubeconfig
+from muster.cli.options import Context
 
 if TYPE_CHECKING:
-    from muster.app.wiring.daemon import Place
+    from muster.api.fields import FieldError
+    from muster.app.wiring.settings import Common, Live, Log
     from muster.kube.http import Connection
 
-NAMESPACE = "muster-system"
+    S = TypeVar("S", bound=Common)
 
-Lease = Annotated[
+Kubeconfig = Annotated[
+    str | None,
+    typer.Option(
+        "--kubeconfig",
+        metavar="FILE",
+        help="The cluster's; by default $KUBECONFIG, ~/.kube/config, or in a pod its service account.",
+    ),
+]
+Config = Annotated[
     str,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="Read settings from this YAML file (docs/daemons.md), and again when it changes. "
+        "Options given here win.",
+        show_default=False,
+    ),
+]
+Lease = Annotated[
+    str | None,
     typer.Option(
         "--lease", metavar="NAMESPACE/NAME", help="The Lease that replicas compete for; one leads at a time."
     ),
 ]
 Listen = Annotated[
-    str,
-    typer.Option("--listen", metavar="HOST:PORT", help="Serve /healthz and /readyz here; by default not."),
+    str | None,
+    typer.Option(
+        "--listen", metavar="HOST:PORT", help="Serve /healthz, /readyz and /metrics here; by default not."
+    ),
+]
+Qps = Annotated[
+    float | None,
+    typer.Option("--qps", metavar="NUMBER", help="Requests per second to the API server; 0: no limit."),
+]
+Burst = Annotated[
+    int | None,
+    typer.Option("--burst", metavar="NUMBER", help="Requests that may go out at once; by default as --qps."),
+]
+LogFormat = Annotated[
+    str | None, typer.Option("--log-format", metavar="FORMAT", help="text, or json: one object per line.")
+]
+LogLevel = Annotated[
+    str | None, typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")
 ]
 SchedulerNames = Annotated[
     list[str] | None,
@@ -32,12 +67,37 @@ SchedulerNames = Annotated[
         help="Schedule pods with this spec.schedulerName; may be repeated. By default muster.",
     ),
 ]
+NodeSelector = Annotated[
+    str | None,
+    typer.Option(
+        "--node-selector",
+        metavar="LABELS",
+        help="Use only nodes with these labels, such as pool=batch; by default all.",
+    ),
+]
+JournalFile = Annotated[
+    str | None,
+    typer.Option(
+        "--journal",
+        metavar="FILE",
+        help="Record events and decisions here, for muster replay; by default not.",
+    ),
+]
+JournalSize = Annotated[
+    str | None,
+    typer.Option(
+        "--journal-size",
+        metavar="BYTES",
+        help="Size at which the journal is renamed to FILE.1, such as 64Mi.",
+    ),
+]
 Only = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--only",
         metavar="NAMES",
-        help="Controllers to run, separated by commas: gang, podgroup, job, jobset, garbage.",
+        help="Controllers to run, separated by commas: gang, podgroup, job, jobset, garbage. "
+        "By default gang,podgroup.",
     ),
 ]
 
@@ -45,39 +105,53 @@ Only = Annotated[
 def scheduler(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
-    lease: Lease = f"{NAMESPACE}/muster-scheduler",
+    config: Config = "",
+    lease: Lease = None,
     scheduler_name: SchedulerNames = None,
-    listen: Listen = "",
+    node_selector: NodeSelector = None,
+    listen: Listen = None,
+    qps: Qps = None,
+    burst: Burst = None,
+    log_format: LogFormat = None,
+    log_level: LogLevel = None,
+    journal: JournalFile = None,
+    journal_size: JournalSize = None,
 ) -> None:
     from muster.app.wiring import daemon
-    from muster.names import SCHEDULER
+    from muster.app.wiring.settings import SchedulerSettings
 
-    names = frozenset(scheduler_name or [SCHEDULER])
-    _run(
-        lambda connection: daemon.scheduler(connection, _place(lease), names, _address(listen)),
-        kubeconfig,
-        context,
-    )
+    given = {
+        **_common(lease, listen, qps, burst, log_format, log_level),
+        "schedulerNames": scheduler_name or None,
+        "nodeSelector": node_selector,
+        "journal.file": journal,
+        "journal.size": journal_size,
+    }
+    live = _live(SchedulerSettings, config, given)
+    _run(lambda connection: daemon.scheduler(connection, live), kubeconfig, context, live.now.log)
 
 
 def controllers(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
-    lease: Lease = f"{NAMESPACE}/muster-controllers",
-    only: Only = "gang,podgroup",
-    listen: Listen = "",
+    config: Config = "",
+    lease: Lease = None,
+    only: Only = None,
+    listen: Listen = None,
+    qps: Qps = None,
+    burst: Burst = None,
+    log_format: LogFormat = None,
+    log_level: LogLevel = None,
 ) -> None:
     from muster.app.wiring import daemon
+    from muster.app.wiring.settings import ControllersSettings
 
-    chosen = [name.strip() for name in only.split(",")]
-    if unknown := [name for name in chosen if name not in daemon.CONTROLLERS]:
-        there = ", ".join(daemon.CONTROLLERS)
-        raise Failure(f"--only: no controller is called {unknown[0]!r}; there are {there}", BAD_INPUT)
-    _run(
-        lambda connection: daemon.controllers(connection, _place(lease), chosen, _address(listen)),
-        kubeconfig,
-        context,
-    )
+    given = {
+        **_common(lease, listen, qps, burst, log_format, log_level),
+        "only": None if only is None else [name.strip() for name in only.split(",")],
+    }
+    live = _live(ControllersSettings, config, given, daemon.known_controllers)
+    _run(lambda connection: daemon.controllers(connection, live), kubeconfig, context, live.now.log)
 
 
 def fake_nodes(
@@ -93,6 +167,7 @@ def fake_nodes(
     import msgspec
 
     from muster.app.wiring import daemon
+    from muster.app.wiring.settings import Log
     from muster.local import nodespec
 
     specs = [msgspec.structs.replace(spec, runtime="none") for spec in nodespec.read(nodes)]
@@ -100,6 +175,7 @@ def fake_nodes(
         lambda connection: daemon.fake_nodes(connection, specs, lambda line: print(line, flush=True)),
         kubeconfig,
         context,
+        Log(),
     )
 
 
@@ -111,19 +187,56 @@ def crds() -> None:
     print(yaml.safe_dump_all(definitions(), sort_keys=False), end="")
 
 
+def _common(
+    lease: str | None,
+    listen: str | None,
+    qps: float | None,
+    burst: int | None,
+    log_format: str | None,
+    log_level: str | None,
+) -> dict[str, Any]:  # Any: settings of any type
+    return {
+        "lease": lease,
+        "listen": listen,
+        "qps": qps,
+        "burst": burst,
+        "log.format": log_format,
+        "log.level": log_level,
+    }
+
+
+def _live(
+    type_: "type[S]",
+    file: str,
+    options: Mapping[str, Any],  # Any: settings of any type; None: not given
+    check: "Callable[[S], list[FieldError]] | None" = None,
+) -> "Live[S]":
+    """The settings of the file and the options, which follow the file from now on."""
+    from muster.app.wiring.settings import Live, load
+
+    given = {name: value for name, value in options.items() if value is not None}
+
+    def read() -> "S":
+        return load(type_, file, given, check)
+
+    return Live(read, file, read())
+
+
 def _run(
-    daemon: "Callable[[Connection], Coroutine[Any, Any, None]]", kubeconfig: str | None, context: str | None
+    daemon: "Callable[[Connection], Coroutine[Any, Any, None]]",
+    kubeconfig: str | None,
+    context: str | None,
+    log: "Log",
 ) -> None:
     """Runs a daemon until it is told to stop."""
     import asyncio
-    import logging
-    import sys
 
+    from muster.app.wiring import logs
     from muster.app.wiring.daemon import Lost, OthersNode
     from muster.kube import config
     from muster.runtime.leader import Deposed
 
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+    logs.configure(log)
     connection = config.load(kubeconfig, context)
     try:
         asyncio.run(daemon(connection))
@@ -131,21 +244,3 @@ def _run(
         raise Failure(str(error)) from error
     except OthersNode as error:
         raise Failure(str(error), BAD_INPUT) from error
-
-
-def _place(lease: str) -> "Place":
-    from muster.app.wiring.daemon import Place
-
-    namespace, slash, name = lease.partition("/")
-    if not (namespace and slash and name) or "/" in name:
-        raise Failure(
-            f"--lease: {lease!r} is no NAMESPACE/NAME, such as {NAMESPACE}/muster-scheduler", BAD_INPUT
-        )
-    return Place(namespace, name)
-
-
-def _address(listen: str) -> str:
-    _, colon, port = listen.rpartition(":")
-    if listen and not (colon and port.isascii() and port.isdecimal() and 0 < int(port) < 2**16):
-        raise Failure(f"--listen: {listen!r} is no HOST:PORT, such as 0.0.0.0:8080 or :8080", BAD_INPUT)
-    return listen

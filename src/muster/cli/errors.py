@@ -28,6 +28,7 @@ def failure(error: Exception) -> Failure | None:
     from muster.app.commands.change import Refused
     from muster.app.views.find import UnknownJob
     from muster.app.wiring.host import HostError, OtherNodes
+    from muster.app.wiring.settings import InvalidSettings
     from muster.kube.config import ConfigError
     from muster.kube.errors import AlreadyExists, ApiError, Invalid, Unanswered, Unreachable
     from muster.local.nodespec import InvalidNodes
@@ -39,7 +40,7 @@ def failure(error: Exception) -> Failure | None:
             return error
         case StillThere():
             return Failure(str(error))
-        case JobFileError() | InvalidNodes() | OtherNodes() | UnknownJob() | Refused():
+        case JobFileError() | InvalidNodes() | InvalidSettings() | OtherNodes() | UnknownJob() | Refused():
             return Failure(str(error), BAD_INPUT)
         case HostError() | StoreError() | ConfigError():
             return Failure(str(error), UNREACHABLE)

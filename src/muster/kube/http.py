@@ -11,6 +11,7 @@ buffer of any line reader.
 import asyncio
 import math
 import ssl
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -25,10 +26,13 @@ from muster.kube import errors
 from muster.kube.client import EVERYTHING, EventType, LogOptions, Page, Patch, Propagation, WatchEvent
 from muster.kube.credentials import in_thread
 from muster.kube.decode import decode, decode_event, decode_list
+from muster.kube.throttle import Bucket
 
 R = TypeVar("R", bound=Resource)
 T = TypeVar("T")
 B = TypeVar("B", bytes, msgspec.Raw, bytes | msgspec.Raw)
+#: Takes the method, the status and the seconds of an answered request.
+Answered = Callable[[str, int, float], None]
 
 CONNECTIONS: Final = 64  # most connections to the server, besides those that read logs
 WATCH_SECONDS: Final = 300  # after which the server ends a watch and the client resumes it
@@ -55,8 +59,14 @@ class Connection:
 class HttpClient:
     """`muster.kube.client.Client` over HTTP. Create it in a running event loop, and close it at the end."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(
+        self,
+        connection: Connection,
+        bucket: Bucket | None = None,
+        answered: Answered = lambda method, status, seconds: None,
+    ) -> None:
+        """`bucket`: what each request waits for, but no watch. `answered` is told of each answer."""
+        self._connection, self._bucket, self._answered = connection, bucket or Bucket(), answered
         self._session = self._open(CONNECTIONS)
         # Each followed log uses a connection of its own for as long as its container runs. Their number is
         # not limited, and they do not count against the connections of other requests.
@@ -188,6 +198,7 @@ class HttpClient:
         body: Patch | None = None,
         media: str = "application/json",
     ) -> bytes:
+        await self._bucket.take()
         sent = await self._headers()
         payload = msgspec.json.encode(body) if body is not None else None
         kept = {"Content-Type": media} if body is not None else {}
@@ -206,11 +217,13 @@ class HttpClient:
         payload: bytes | None,
         headers: Mapping[str, str],
     ) -> bytes:
+        asked = time.monotonic()
         try:
             async with self._session.request(
                 method, path, params=query, data=payload, headers=headers
             ) as response:
                 content = await response.read()
+                self._answered(method, response.status, time.monotonic() - asked)
                 _raise_for_status(response, content)
                 return content
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:

@@ -13,11 +13,11 @@ from typing import Final
 
 from muster.api.base import LabelSelector, Object, ObjectMeta, Struct
 from muster.api.fields import InvalidObject, convert
+from muster.api.selectors import matches
 from muster.kube.errors import BadRequest, ServerError, TooManyRequests
 from muster.local.deletion import DeleteOptions
 from muster.local.metadata import time_text
 from muster.local.options import Options
-from muster.local.selectors import matches_labels
 
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 
@@ -51,7 +51,7 @@ def needs_budget(pod: Object) -> bool:
 def check(pod: Object, budgets: Iterable[Object], pods: Iterable[Object]) -> None:
     """Raises `TooManyRequests` if a budget forbids to evict `pod`. All objects are of one namespace."""
     labels = pod["metadata"].get("labels") or {}
-    selecting = [budget for budget in budgets if matches_labels(_selector(budget), labels)]
+    selecting = [budget for budget in budgets if matches(_selector(budget), labels)]
     if not selecting:
         return
     if len(selecting) > 1:
@@ -64,7 +64,7 @@ def check(pod: Object, budgets: Iterable[Object], pods: Iterable[Object]) -> Non
         other
         for other in pods
         if other["status"].get("phase") not in ("Succeeded", "Failed")
-        and matches_labels(selector, other["metadata"].get("labels") or {})
+        and matches(selector, other["metadata"].get("labels") or {})
     ]
     healthy = sum(_healthy(other) for other in counted)
     spec = budget.get("spec") or {}

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from muster.api.base import Kind, LabelSelector, Struct
+from muster.api import selectors
+from muster.api.base import Kind, Struct
 from muster.kube.errors import BadRequest
 
 
@@ -96,21 +97,6 @@ class Selector:
         return all(test(traits) for test in self._tests)
 
 
-def matches_labels(selector: LabelSelector, labels: dict[str, str]) -> bool:
-    """Whether a selector in an object (a budget, for instance) matches; an empty one matches all labels."""
-    return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
-        _OPERATORS[rule.operator](labels, rule.key, rule.values) for rule in selector.match_expressions
-    )
-
-
-_OPERATORS: Final[dict[str, Callable[[dict[str, str], str, list[str]], bool]]] = {
-    "In": lambda labels, key, values: labels.get(key) in values,
-    "NotIn": lambda labels, key, values: labels.get(key) not in values,
-    "Exists": lambda labels, key, _: key in labels,
-    "DoesNotExist": lambda labels, key, _: key not in labels,
-}
-
-
 def _parse_fields(kind: "Kind[Any]", text: str) -> list[Test]:
     known = _OF_ALL | _OF_KIND.get(kind.kind, {})
     tests: list[Test] = []
@@ -131,42 +117,11 @@ def _field_test(read: Callable[[Traits], str], value: str, equal: bool) -> Test:
     return lambda traits: (read(traits) == value) is equal
 
 
-_KEY: Final = r"(?:[a-z0-9](?:[-.a-z0-9]*[a-z0-9])?/)?[A-Za-z0-9](?:[-._A-Za-z0-9]*[A-Za-z0-9])?"
-_VALUE: Final = r"(?:[A-Za-z0-9](?:[-._A-Za-z0-9]*[A-Za-z0-9])?)?"
-_TERM: Final = re.compile(
-    rf"\s*(?:(?P<absent>!)\s*(?P<no>{_KEY})"
-    rf"|(?P<key>{_KEY})\s*(?:"
-    rf"(?P<equal>==|=|!=)\s*(?P<value>{_VALUE})"
-    rf"|(?<=\s)(?P<set>in|notin)\s*\((?P<values>[^()]*)\))?)\s*(?:,|$)"
-)
-
-
 def _parse_labels(text: str) -> list[Test]:
-    tests: list[Test] = []
-    position = 0
-    while position < len(text):
-        match = _TERM.match(text, position)
-        if match is None:
-            raise BadRequest(
-                f"unable to parse label selector {text!r} at {text[position:]!r}: "
-                "write key=value, key!=value, key in (a,b), key notin (a,b), key or !key"
-            )
-        position = match.end()
-        tests.append(_label_test(match))
-    return tests
-
-
-def _label_test(match: "re.Match[str]") -> Test:
-    if match["absent"]:
-        operator, key, values = "DoesNotExist", match["no"], []
-    elif match["equal"]:
-        operator, key, values = "NotIn" if match["equal"] == "!=" else "In", match["key"], [match["value"]]
-    elif match["set"]:
-        operator, key = {"in": "In", "notin": "NotIn"}[match["set"]], match["key"]
-        values = [value.strip() for value in match["values"].split(",")]
-        if any(not re.fullmatch(_VALUE, value) for value in values):
-            raise BadRequest(f"invalid label value in {match.group().strip()!r}")
-    else:
-        operator, key, values = "Exists", match["key"], []
-    check = _OPERATORS[operator]
-    return lambda traits: check(traits.metadata.labels, key, values)
+    try:
+        selector = selectors.parse(text)
+    except ValueError as error:
+        raise BadRequest(str(error)) from None
+    if not selector.match_expressions:
+        return []
+    return [lambda traits: selectors.matches(selector, traits.metadata.labels)]

@@ -2,7 +2,8 @@
 
 The election runs in a thread of its own, with connections of its own: nothing that the leader does, however
 long it takes, delays a renewal. A daemon whose Lease is lost ends, and is to be started again. A daemon that
-is told to stop releases the Lease, so that a replica takes over at once.
+is told to stop releases the Lease, so that a replica takes over at once. A replica that waits for the Lease
+keeps its mirror complete meanwhile, so that it can act as soon as it leads.
 """
 
 import asyncio
@@ -11,27 +12,32 @@ import signal
 import socket
 import threading
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, Final
 
-from aiohttp import web
-
-from muster.api import kinds
+from muster.api import duration, kinds
+from muster.api.base import AnyKind
+from muster.api.fields import FieldError
+from muster.app.wiring import logs, settings
+from muster.app.wiring.probes import State, serving
+from muster.app.wiring.settings import Common, ControllersSettings, LeaderElection, Live, SchedulerSettings
 from muster.controllers import driver, gang, garbage, jobset, podgroup
 from muster.controllers.job import CONTROLLER as JOB
 from muster.kube.client import Client
 from muster.kube.clock import SystemClock
 from muster.kube.http import Connection, HttpClient
 from muster.kube.informers import Informers
+from muster.kube.throttle import Bucket
 from muster.local.node.fake_nodes import FakeNodes, OthersNode
 from muster.local.nodespec import NodeSpec
 from muster.runtime import loop
-from muster.runtime.election import Election
+from muster.runtime.election import Election, Timing
 from muster.runtime.leader import Term
+from muster.runtime.mirror import WATCHED
+from muster.workloads.findings import nearest
 
-__all__ = ["CONTROLLERS", "Lost", "OthersNode", "Place", "controllers", "fake_nodes", "scheduler"]
+__all__ = ["CONTROLLERS", "Lost", "OthersNode", "controllers", "fake_nodes", "known_controllers", "scheduler"]
 
 #: Every controller, by the name that `--only` takes.
 CONTROLLERS: Final[dict[str, Callable[[], list[driver.Controller[Any]]]]] = {  # Any: of their observations
@@ -44,8 +50,6 @@ CONTROLLERS: Final[dict[str, Callable[[], list[driver.Controller[Any]]]]] = {  #
     "jobset": lambda: [jobset.controller()],
     "garbage": lambda: [garbage.controller()],
 }
-#: What a cluster with controllers of its own needs of them.
-BESIDE_OTHERS: Final = ("gang", "podgroup")
 #: Seconds that the release of the Lease may take.
 RELEASE: Final = 5.0
 
@@ -54,37 +58,35 @@ class Lost(Exception):
     """The Lease has been lost: another replica may lead."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The Lease that the replicas of a daemon compete for."""
+def known_controllers(chosen: ControllersSettings) -> list[FieldError]:
+    """Returns an error for each name that is no controller's."""
+    unknown = [(index, name) for index, name in enumerate(chosen.only) if name not in CONTROLLERS]
+    return [
+        FieldError(("only", index), f"no controller is called {name!r}{nearest(name, CONTROLLERS)}")
+        for index, name in unknown
+    ]
 
-    namespace: str
-    name: str
 
-
-async def scheduler(
-    connection: Connection, place: Place, schedulers: frozenset[str], listen: str = ""
-) -> None:
-    """Runs the scheduler until SIGTERM or SIGINT. Raises `Lost`, `Deposed`.
-
-    `schedulers`: the values of `spec.schedulerName` of its pods. `listen`: HOST:PORT for `/healthz` and
-    `/readyz`.
-    """
+async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> None:
+    """Runs the scheduler until SIGTERM or SIGINT. Raises `Lost`, `Deposed`."""
 
     def lead(client: Client, informers: Informers, term: Term) -> Coroutine[Any, Any, None]:
+        schedulers = frozenset(live.now.scheduler_names)
         return loop.run(client, informers, SystemClock(), term, schedulers=schedulers)
 
-    await _daemon(connection, place, lead, listen)
+    await _daemon(connection, live, WATCHED, lead)
 
 
-async def controllers(connection: Connection, place: Place, only: Iterable[str], listen: str = "") -> None:
+async def controllers(connection: Connection, live: Live[ControllersSettings]) -> None:
     """Runs these of `CONTROLLERS` until SIGTERM or SIGINT. Raises `Lost`."""
-    chosen = [controller for name in only for controller in CONTROLLERS[name]()]
+    chosen = [controller for name in live.now.only for controller in CONTROLLERS[name]()]
+    watched = [watch.kind for controller in chosen for watch in controller.watches]
+    indexed = [index.kind for controller in chosen for index in controller.indexes]
 
     def lead(client: Client, informers: Informers, term: Term) -> Coroutine[Any, Any, None]:
         return driver.run(client, informers, chosen, SystemClock())
 
-    await _daemon(connection, place, lead, listen)
+    await _daemon(connection, live, tuple(dict.fromkeys([*watched, *indexed])), lead)
 
 
 async def fake_nodes(connection: Connection, nodes: list[NodeSpec], tell: Callable[[str], None]) -> None:
@@ -113,35 +115,69 @@ async def fake_nodes(connection: Connection, nodes: list[NodeSpec], tell: Callab
 
 async def _daemon(
     connection: Connection,
-    place: Place,
+    live: Live[Any],  # Any: settings of any daemon
+    kinds: Sequence[AnyKind],
     lead: Callable[[Client, Informers, Term], Coroutine[Any, Any, None]],
-    listen: str,
 ) -> None:
     stop = _told_to_stop()
-    stopped = asyncio.create_task(stop.wait())
-    async with _answering(listen), _candidate(connection, place) as candidate:
+    bucket = Bucket(live.now.qps, live.now.burst)
+
+    def changed(now: Common) -> None:
+        logs.configure(now.log)
+        bucket.set(now.qps, now.burst)
+
+    live.changed.append(changed)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, live.reload)
+    client = HttpClient(connection, bucket)
+    informers = Informers(client, SystemClock())
+    for kind in kinds:
+        informers[kind]  # from here on a replica watches, also while it waits for the Lease
+    state = State(informers, kinds)
+    async with (
+        _running(client, informers.run(), live.follow(SystemClock())) as beside,
+        serving(live.now.listen, state),
+        _candidate(connection, live.now) as candidate,
+    ):
+        stopped = asyncio.create_task(stop.wait())
         won = asyncio.create_task(candidate.won())
-        await asyncio.wait({won, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        await _first(won, stopped, *beside)
         if stop.is_set():
             won.cancel()
             return
-        client = HttpClient(connection)
-        informers = Informers(client, SystemClock())
-        watching = asyncio.create_task(informers.run())
-        leading = asyncio.create_task(lead(client, informers, won.result()))
+        term = won.result()
+        state.leads = term.fresh
+        leading = asyncio.create_task(lead(client, informers, term))
         lost = asyncio.create_task(candidate.lost())
         try:
-            await asyncio.wait({watching, leading, lost, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            for task in (leading, watching):
-                if task.done():
-                    task.result()
+            await _first(leading, lost, stopped, *beside)
             if lost.done():
-                raise Lost(f"lease {place.namespace}/{place.name} has been lost; another replica may lead")
+                raise Lost(f"lease {live.now.lease} has been lost; another replica may lead")
         finally:
-            for task in (leading, watching, lost):
+            for task in (leading, lost, stopped):
                 task.cancel()
-            await asyncio.gather(leading, watching, lost, return_exceptions=True)
-            await client.close()
+            await asyncio.gather(leading, lost, stopped, return_exceptions=True)
+
+
+async def _first(*tasks: asyncio.Task[Any]) -> None:  # Any: results of any type
+    """Waits until one of the tasks is done. Raises what one of them has raised."""
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in done:
+        task.result()
+
+
+@asynccontextmanager
+async def _running(
+    client: Client, *parts: Coroutine[Any, Any, None]
+) -> AsyncIterator[list[asyncio.Task[None]]]:
+    """Runs what runs beside the election, leader or not, and closes the client at the end."""
+    tasks = [asyncio.create_task(part) for part in parts]
+    try:
+        yield tasks
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await client.close()
 
 
 def _told_to_stop() -> asyncio.Event:
@@ -155,8 +191,8 @@ def _told_to_stop() -> asyncio.Event:
 class Candidate:
     """An election in a thread of its own."""
 
-    def __init__(self, connection: Connection, place: Place) -> None:
-        self._connection, self._place = connection, place
+    def __init__(self, connection: Connection, where: Common) -> None:
+        self._connection, self._where = connection, where
         self._main = asyncio.get_running_loop()
         self._term: asyncio.Future[Term] = self._main.create_future()
         self._lost: asyncio.Future[None] = self._main.create_future()
@@ -180,7 +216,8 @@ class Candidate:
     async def _run(self) -> None:
         client = HttpClient(self._connection)
         identity = f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
-        election = Election(client, SystemClock(), identity, self._place.namespace, self._place.name)
+        timing = _timing(self._where.leader_election)
+        election = Election(client, SystemClock(), identity, *settings.place(self._where), timing)
         leaving = asyncio.create_task(asyncio.to_thread(self._leave.wait))
         holding = asyncio.create_task(self._hold(election))
         try:
@@ -199,37 +236,18 @@ class Candidate:
         self._main.call_soon_threadsafe(self._lost.set_result, None)
 
 
+def _timing(times: LeaderElection) -> Timing:
+    lasts, deadline, retry = map(
+        duration.parse, (times.lease_duration, times.renew_deadline, times.retry_period)
+    )
+    return Timing(lasts, deadline, retry)
+
+
 @asynccontextmanager
-async def _candidate(connection: Connection, place: Place) -> AsyncIterator[Candidate]:
-    candidate = Candidate(connection, place)
+async def _candidate(connection: Connection, where: Common) -> AsyncIterator[Candidate]:
+    candidate = Candidate(connection, where)
     candidate.start()
     try:
         yield candidate
     finally:
         await candidate.leave()
-
-
-@asynccontextmanager
-async def _answering(listen: str) -> AsyncIterator[None]:
-    """Serves `/healthz` and `/readyz` on HOST:PORT; "": not at all.
-
-    A replica that waits for the Lease is as ready as the leader. A daemon whose loop stands still does not
-    answer, which is what a liveness probe looks for.
-    """
-    if not listen:
-        yield
-        return
-
-    async def fine(_: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
-
-    host, _, port = listen.rpartition(":")
-    app = web.Application()
-    app.add_routes([web.get("/healthz", fine), web.get("/readyz", fine)])
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, host or None, int(port)).start()
-        yield
-    finally:
-        await runner.cleanup()
