@@ -14,11 +14,10 @@ from typing import Final
 import numpy as np
 
 from muster.core.cycle import Config, Scheduler
-from muster.core.demand import Demand, Part, Request, Rules
-from muster.core.demand.affinity import AffinityContext
+from muster.core.demand import AffinityContext, Demand, Part, Request, Rules
 from muster.core.placement.greedy import place
 from muster.core.placement.slots import tightest_group
-from muster.core.placement.topology.search import Choice
+from muster.core.placement.topology import Choice
 from muster.core.reservations import Backfill
 from muster.core.words.events import (
     Footprint,

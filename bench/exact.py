@@ -123,7 +123,7 @@ def measured(name: str, scheduler: Scheduler, demand: Demand) -> dict[str, float
         return figures | {f"{name}: totals, ms": median(cold)}
 
     def cached() -> float:
-        known.next_cycle()
+        known.budget.next_cycle()
         return answered(known, scheduler, demand)[1]
 
     figures |= {f"{name}: cold, ms": median(cold), f"{name}: cached, ms": median(cached)}
@@ -133,7 +133,7 @@ def measured(name: str, scheduler: Scheduler, demand: Demand) -> dict[str, float
         def kept() -> float:
             scheduler.ledger.take_at(column, ((0, 1),))
             started = time.process_time()
-            known.next_cycle()
+            known.budget.next_cycle()
             assert known.refutes(demand) is not None
             return time.process_time() - started
 
@@ -162,7 +162,7 @@ def greedy(scheduler: Scheduler, demand: Demand) -> float:
 
 def fresh(scheduler: Scheduler) -> Exact:
     exact = Exact(scheduler.ledger, scheduler.slots)
-    exact.next_cycle()
+    exact.budget.next_cycle()
     return exact
 
 

@@ -7,6 +7,7 @@ import pytest
 from muster.core.cycle import Scheduler
 from muster.core.explain.case import BLOCKERS
 from muster.core.offline import misfit
+from muster.core.words.amounts import show
 from muster.core.words.decisions import Explanation
 from muster.core.words.events import (
     GangSubmitted,
@@ -37,7 +38,6 @@ from muster.core.words.gang import (
     Strategy,
     Taint,
 )
-from muster.core.words.wording import show
 from tests.core.words import GPU, amounts, assigns, bind, foreign, gang, node, pod, scheduler, shape, waits
 
 A100 = {"nvidia.com/gpu.product": "A100"}

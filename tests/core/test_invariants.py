@@ -614,8 +614,8 @@ class Machine(RuleBasedStateMachine):
         if any(not promise.announced for state in states for promise in state.holds.values()):
             return False
         # what victims had been promised is charged until no bind of it can be on its way
-        leaving = self.witness.leaving or any(self.muster.world.pending_evictions.beneficiaries)
-        return not (leaving or self.muster.fit.exact.behind)
+        leaving = self.witness.leaving or any(self.muster.world.pending_evictions)
+        return not (leaving or self.muster.fit.exact.budget.behind)
 
     @property
     def calm(self) -> bool:
@@ -683,7 +683,7 @@ class Machine(RuleBasedStateMachine):
         taken = [(pod.node, pod.requests, pod.footprint.device) for pod in self.muster.pods.values()]
         for state in self.muster.gangs.values():
             taken += [(promise.node, promise.requests, promise.device) for promise in state.holds.values()]
-        departures = self.muster.world.pending_evictions._pending.values()
+        departures = self.muster.world.pending_evictions.values()
         taken += [charged[:3] for departure in departures for charged in departure.promised]
         for departure in departures:
             for name, common in departure.shared.items():

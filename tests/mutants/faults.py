@@ -318,7 +318,7 @@ FAULTS: Final = (
         "who leaves already is a victim again",
         "preemption",
         "core/preemption/__init__.py",
-        "barred = {*leaving, *pending.whole, *pending.beneficiaries, preemptor.id}",
+        "barred = {*leaving, *pending.whole, *pending, preemptor.id}",
         "barred = {preemptor.id}",
         ("tests/core/preemption/test_preemption.py",),
     ),
@@ -581,7 +581,7 @@ FAULTS: Final = (
     Fault(
         "shares are placed by sums that no device has",
         "work conservation",
-        "core/placement/exact/sharing.py",
+        "core/placement/exact/patterns.py",
         "if self.places(pattern, room).fits:",
         "if True:",
         ("tests/core/placement/test_patterns.py",),
@@ -613,7 +613,7 @@ FAULTS: Final = (
     Fault(
         "the loosest layer is tried first",
         "topology",
-        "core/placement/topology/search.py",
+        "core/placement/topology/__init__.py",
         "range(self._node, self._loosest - 1, -1)",
         "range(self._loosest, self._node + 1)",
         ("tests/core/placement/topology/test_all_rules_together.py",),
@@ -629,7 +629,7 @@ FAULTS: Final = (
     Fault(
         "a port is given twice",
         "company",
-        "core/placement/constraints/__init__.py",
+        "core/placement/constraints.py",
         "self._footprints.count(Using(self._shape.ports)) > 0",
         "self._footprints.count(Using(self._shape.ports)) > 1",
         ("tests/core/placement/test_constraints.py",),
@@ -637,7 +637,7 @@ FAULTS: Final = (
     Fault(
         "affinity that opens a domain for each pod",
         "company",
-        "core/placement/constraints/__init__.py",
+        "core/placement/constraints.py",
         "if self._meets_itself and not any(found.any() for found in there):",
         "if self._meets_itself:",
         ("tests/core/placement/test_constraints.py",),
@@ -661,7 +661,7 @@ FAULTS: Final = (
     Fault(
         "a part that is cut to its share forgets whom it keeps away from",
         "company",
-        "core/demand/cut.py",
+        "core/demand.py",
         "        replace(part, count=count) for",
         "        Part(part.pod_set, part.shape, count, part.need) for",
         ("tests/core/queueing/test_queues.py",),
@@ -742,8 +742,8 @@ FAULTS: Final = (
         "what ResourceQuotas have left is promised twice",
         "quota",
         "core/world/quotas.py",
-        "self._room[key] - self._promised[key] for key",
-        "self._room[key] for key",
+        "self[key] - self._promised[key] for key",
+        "self[key] for key",
         ("tests/core/world/test_quotas.py",),
     ),
     Fault(
@@ -805,7 +805,7 @@ FAULTS: Final = (
     Fault(
         "weights do not count",
         "reclaim",
-        "core/world/queues/entitlement.py",
+        "core/world/queues/account.py",
         "            shares[name] = pool * weights[name] // total",
         "            shares[name] = pool // len(thirsty)",
         ("tests/core/world/queues/test_entitlement.py",),
@@ -869,7 +869,7 @@ FAULTS: Final = (
     Fault(
         "a spread may be one pod further",
         "company",
-        "core/placement/constraints/__init__.py",
+        "core/placement/constraints.py",
         "(counts[used] - fewest(spread, counts, counted) > spread.max_skew).any()",
         "(counts[used] - fewest(spread, counts, counted) > spread.max_skew + 1).any()",
         ("tests/core/placement/test_constraints.py",),
@@ -877,7 +877,7 @@ FAULTS: Final = (
     Fault(
         "spreads do not look at who is there",
         "company",
-        "core/placement/constraints/__init__.py",
+        "core/placement/constraints.py",
         "                full = counts + self._selects(spread) - least > spread.max_skew",
         "                full = counts + self._selects(spread) - least > 99",
         ("tests/core/placement/test_constraints.py",),
@@ -885,7 +885,7 @@ FAULTS: Final = (
     Fault(
         "nobody needs the company that he demands",
         "company",
-        "core/placement/constraints/__init__.py",
+        "core/placement/constraints.py",
         "            missing |= ~domain.where(found)",
         "            pass",
         ("tests/core/placement/test_constraints.py",),

@@ -48,7 +48,7 @@ class InfeasibleDemands:
     def begin(self) -> None:
         """Begin a cycle."""
         room = self._room.value
-        changed, postponed = self._ended != self._nodes.revision, self._fit.exact.behind
+        changed, postponed = self._ended != self._nodes.revision, self._fit.exact.budget.behind
         self.changed = changed or room != self._begun
         self.unchanged = not (self.changed or postponed or self.helped)
         self._begun = room

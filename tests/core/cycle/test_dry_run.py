@@ -58,7 +58,7 @@ class Story:
         decisions = self.core.decide(self.now)
         for _ in range(8):
             core = self.core
-            if not (core.fit.exact.behind or core.preemption.behind or core.wake_at()):
+            if not (core.fit.exact.budget.behind or core.preemption.behind or core.wake_at()):
                 break
             decisions += core.decide(self.now)
         return decisions

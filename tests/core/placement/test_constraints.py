@@ -440,9 +440,7 @@ def test_whatever_happens_what_is_seen_is_who_is_there(seed: int) -> None:
                         )
                     )
         leaving = {
-            charged
-            for departure in made.world.pending_evictions._pending.values()
-            for charged in departure.promised
+            charged for departure in made.world.pending_evictions.values() for charged in departure.promised
         }
         seen = [(pod.node, pod.footprint) for pod in made.pods.values()]
         seen += [(hold.node, hold.footprint) for s in made.gangs.values() for hold in s.holds.values()]

@@ -3,8 +3,7 @@
 import pytest
 
 from muster.core.cycle import Scheduler
-from muster.core.placement.contention import PARTS, Contention
-from muster.core.placement.packing import Pack
+from muster.core.placement.packing import PARTS, Contention, Pack
 from muster.core.placement.slots import Slots
 from muster.core.words.events import GangRemoved, GangSubmitted, PodsBound
 from muster.core.words.gang import (

@@ -245,7 +245,7 @@ def test_an_answer_does_not_depend_on_what_was_asked_before() -> None:
         tried = cluster.ledger.trial()
         answer = one.place(Request(demand, [range(part.count) for part in demand.parts]))
         tried.undo()
-        one.next_cycle()
+        one.budget.next_cycle()
         return answer
 
     cluster = Cluster(*problems[0][0], (4, 64), (5, 64))
@@ -356,7 +356,7 @@ def test_a_kept_proof_equals_a_fresh_one() -> None:
             i = rng.randrange(len(now))
             now[i] = (rng.randint(0, 8), rng.randint(2, 16))
             cluster.nodes.change(node(f"n{i}", gpu=now[i][0], cpu=1000 * now[i][1]))
-            tried.next_cycle()
+            tried.budget.next_cycle()
             if tried.refutes(demand) is None:
                 let_go += 1
                 break

@@ -336,7 +336,7 @@ def _fits(case: Case, chosen: _Chosen) -> bool:
     for candidate, some in chosen:
         pods = frozenset(pod for n in some for pod in candidate.units[n].pods)
         made.world.pending_evictions.lift_victims([Victim(candidate.gang.id, pods)])
-    made.fit.exact.next_cycle()
+    made.fit.exact.budget.next_cycle()
     made.fit.exclusive_domains.leave(map(Victim, made.gangs))  # what keeps it off is computed here once more
     placed = made.fit.fit(
         Request(state.demand, state.vacant, footprints=state.footprints, excluded=_kept_off(case, chosen))

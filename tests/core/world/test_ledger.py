@@ -51,18 +51,18 @@ def test_a_rollback_leaves_no_trace_of_what_was_carried() -> None:
     _, ledger = made()
     alike = PodTerm("rack", (Requirement("app", Operator.IN, ("x",)),), ("ns",))
     lone, other = Footprint("ns", pod_anti_affinity=(alike,)), Footprint("ns", (("app", "x"),))
-    before = ledger.footprints.carried, ledger.footprints.carriers
+    before = ledger.footprints.carried, ledger.footprints.carried.as_of
     tried = ledger.trial()
     ledger.take(NodeName("a"), (), footprint=lone)
     ledger.take(NodeName("b"), (), footprint=lone)
-    assert ledger.footprints.keeping_off(other) == {alike}
-    carried = ledger.footprints.carried
+    assert ledger.footprints.carried.selecting(other) == {alike}
+    carried = ledger.footprints.carried.as_of
     tried.undo()
-    assert (ledger.footprints.carried, ledger.footprints.carriers) == before
-    assert ledger.footprints.keeping_off(other) == set()
+    assert (ledger.footprints.carried, ledger.footprints.carried.as_of) == before
+    assert ledger.footprints.carried.selecting(other) == set()
     ledger.take(NodeName("a"), (), footprint=lone)
-    assert ledger.footprints.keeping_off(other) == {alike}
-    assert ledger.footprints.carried not in (before[0], carried)
+    assert ledger.footprints.carried.selecting(other) == {alike}
+    assert ledger.footprints.carried.as_of not in (before[1], carried)
 
 
 def test_what_is_committed_lasts() -> None:

@@ -138,7 +138,9 @@ class Scheduler:
     @property
     def behind(self) -> bool:
         """Whether work is left to the next cycle, which may start or evict gangs without any change."""
-        return self.fit.exact.behind or self.preemption.behind or self._spared or self._infeasible.helped
+        return (
+            self.fit.exact.budget.behind or self.preemption.behind or self._spared or self._infeasible.helped
+        )
 
     def wake_at(self) -> float | None:
         """The earliest time at which a cycle has work without a new event; None: there is none.
@@ -148,7 +150,7 @@ class Scheduler:
         """
         times = [time for time in self.gangs.timed.values() if time != inf]
         if self.behind or self._explainer.behind:
-            times.append(self.world.accounting.now + self.config.turn)
+            times.append(self.world.now + self.config.turn)
         times += [self.preemption.due, self.reservations.due_at]
         return None if (first := min(times)) == inf else first
 
@@ -158,7 +160,7 @@ class Scheduler:
         if self.config.explain or (self._pending and not self.queues.undivided):
             self.queues.entitle()
         self._infeasible.begin()
-        self.fit.exact.next_cycle()
+        self.fit.exact.budget.next_cycle()
         self.preemption.next_cycle(now, changed=self._infeasible.changed)
         # When explaining, visit infeasible gangs too: the reason may be the gang's own.
         seen = self.config.explain

@@ -59,7 +59,7 @@ class DryRun:
     ) -> None:
         """`in_order` sorts the attempts of a cycle as they are taken."""
         self._world, self._fit, self._nodes, self._queues = world, fit, world.nodes, world.queues
-        self._accounting, self._pending_evictions = world.accounting, world.pending_evictions
+        self._pending_evictions = world.pending_evictions
         self._admission, self._pending = admission, pending
         self._infeasible, self._preemption, self._reservations = infeasible, preemption, reservations
         self._step, self._in_order = step, in_order
@@ -85,7 +85,7 @@ class DryRun:
         """A version of the state: while it is the same, so are the results of dry runs."""
         return (
             self._nodes.revision,
-            self._accounting.accounted,
+            self._world.accounted,
             self._queues.rules_version,
             self._world.quotas.version,
         )
@@ -102,7 +102,7 @@ class DryRun:
             shares = [account.entitled for account in self._queues.accounts.values()]
             self._queues.entitle()
             self._shares_changed = [account.entitled for account in self._queues.accounts.values()] != shares
-            self._reservations.begin(self._accounting.now, unchanged=True)
+            self._reservations.begin(self._world.now, unchanged=True)
             try:
                 return any(self._play({state.id: state}))
             except _Unsure:
@@ -119,7 +119,7 @@ class DryRun:
                 self._end(other)
                 self._queues.entitle()
                 self._shares_changed = True
-                self._reservations.begin(self._accounting.now, unchanged=False)
+                self._reservations.begin(self._world.now, unchanged=False)
                 try:
                     for gang, _ in self._play(left):
                         starting.add(gang)
@@ -162,7 +162,7 @@ class DryRun:
             while left and self.trials < self._last:
                 now, ending = self._next_ends(but=first if first in left else None)
                 if now == inf:
-                    now = self._accounting.now
+                    now = self._world.now
                     endless += tuple(each.id for each in ending)
                     if not ending or not beyond:
                         never = Outlook(inf, tuple(ended), endless=endless if ending else ())
@@ -173,7 +173,7 @@ class DryRun:
                     self._end(each)
                     left.pop(each.id, None)
                 self._pending.update(self._started)
-                self._accounting.now = now
+                self._world.now = now
                 self._queues.entitle()
                 self._tried.clear()
                 # Reservations account for every expected end, and are unchanged unless a gang has started.
@@ -194,7 +194,7 @@ class DryRun:
     def _next_ends(self, *, but: GangId | None) -> tuple[float, list[GangState]]:
         """Return the next time at which gangs end, and all gangs that end then, except `but`."""
         first, ending = inf, list[GangState]()
-        for end, state in self._world.completions.after(self._accounting.now, but=but):
+        for end, state in self._world.completions.after(self._world.now, but=but):
             if ending and end > first:
                 break
             first = end
@@ -212,25 +212,25 @@ class DryRun:
     def _trial(self, most: int, *, strict: bool) -> Iterator[None]:
         """Undo on exit all changes made inside the block."""
         self._last, self._strict = self.trials + most, strict
-        now = self._accounting.now
+        now = self._world.now
         with self._world.trial():
             self._reservations.save()
             try:
                 yield
             finally:
                 self._tried.clear()
-        self._accounting.now = now
+        self._world.now = now
         self._queues.entitle()
 
     def _save(self, state: GangState) -> None:
         """Let the trial restore the gang, and after that its position in the pending queue."""
         self._world.log.push(self._pending.update, (state,))
-        self._accounting.save(state)
+        self._world.save(state)
 
     def _edit(self, state: GangState, gang: Gang) -> None:
         self._save(state)
         state.gang = gang
-        self._accounting.account(state)
+        self._world.account_for(state)
         self._pending.update((state,))
 
     def _end(self, state: GangState) -> None:
@@ -242,7 +242,7 @@ class DryRun:
             what.clear()
         state.usage.clear()
         state.nodes.clear()
-        self._accounting.account(state)
+        self._world.account_for(state)
         self._pending.update((state,))
 
     # -- the cycle
@@ -340,7 +340,7 @@ class DryRun:
                         self.trials += len(answer.columns) // PLACES
                         self._save(state)
                         self._step.promise(state, answer.columns, devices)
-                        self._accounting.account(state)
+                        self._world.account_for(state)
                         self._started.append(state)
                 return where
         if not last and self._step.reserves(attempt):

@@ -46,7 +46,6 @@ class PlacementStep:
         self._hold, self._world, self._ledger, self._nodes = hold, world, world.ledger, world.nodes
         self._gangs, self._pods = world.gangs, world.pods
         self._demands, self._fit, self._infeasible = world.demands, fit, infeasible
-        self._accounting = world.accounting
         self._preemption, self._reservations = preemption, reservations
         self._pending_evictions = world.pending_evictions
 
@@ -163,7 +162,8 @@ class PlacementStep:
             self._ledger.lift(state.id, lifted)
             occupy(state, promise.node, promise.requests, -1)
             self._world.log.push(occupy, state, promise.node, promise.requests, 1)
-        self._pending_evictions.lift(state.id)
+        if state.id in self._pending_evictions:
+            self._pending_evictions.lift(state.id)
 
     def _start(
         self,
@@ -177,10 +177,11 @@ class PlacementStep:
         """Evict the victims, and hold the places. The ledger is charged with the places already."""
         evict = self._evict(state, victims) if victims is not None and victims.gangs else None
         assign = self._assign(state, placed, devices, unannounced, now)
-        self._pending_evictions.lower(state.id)
+        if state.id in self._pending_evictions:
+            self._pending_evictions.lower(state.id)
         if evict is None or assign is None:
             return [assign] if assign is not None else []
-        self._accounting.evicted(victim.gang for victim in evict.victims)
+        self._world.evicted(victim.gang for victim in evict.victims)
         return [evict, assign, Wait(state.id, waits_for(evict.victims))]
 
     def _evict(self, state: GangState, victims: Victims) -> Evict:
@@ -285,7 +286,7 @@ class PlacementStep:
         self.promise(state, placed, devices, now + self._hold if state.pods else None)
         for place in unannounced.keys() & placed.keys():  # no longer than it was held for
             state.holds[place] = state.holds[place]._replace(until=unannounced[place].until)
-        self._accounting.started(state, whole=whole)
+        self._world.started(state, whole=whole)
         if not placed:
             return None
         names = self._nodes.names

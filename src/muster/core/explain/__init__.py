@@ -77,7 +77,7 @@ class Explainer:
         case_of = self._cases(verdict)
         if self._as_of != self._world.nodes.revision:
             self._earlier, self._explained = self._explained, {}
-        with self._fit.exact.lending(PROBLEMS):
+        with self._fit.exact.budget.lending(PROBLEMS):
             reasons = [(state, _without(state.id, self._reason(state, case_of))) for state in served]
         self._remedies.begin(reasons, now)
         waits = []

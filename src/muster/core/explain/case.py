@@ -13,15 +13,13 @@ from typing import Final
 
 import numpy as np
 
-from muster.core.demand import Demand, Part, Request, Rules
-from muster.core.demand.affinity import NO_CONTEXT
+from muster.core.demand import NO_CONTEXT, Demand, Part, Request, Rules
 from muster.core.placement import Fit, Infeasible
 from muster.core.placement.greedy import Draft
 from muster.core.placement.order import Vector
-from muster.core.words.amounts import PODS
+from muster.core.words.amounts import PODS, bare, show
 from muster.core.words.decisions import PodSetExplanation
 from muster.core.words.gang import GangId
-from muster.core.words.wording import bare, show
 from muster.core.world import World
 from muster.core.world.devices import WHOLE
 from muster.core.world.eligibility import Obstacle
@@ -123,7 +121,7 @@ class Case:
         """Whether greedy placement succeeds, or an exact search while problems are lent (`lending`)."""
         fit, ledger = self.fit, self.world.ledger
         demand = self.world.demands.of(parts, self.demand.need, rules)
-        request = Request(demand, [range(part.count) for part in parts], search=fit.exact.lent > 0)
+        request = Request(demand, [range(part.count) for part in parts], search=fit.exact.budget.lent > 0)
         with ledger.trial():
             return bool(fit.anywhere(request) if rules is None else fit.fit(request))
 

@@ -6,10 +6,9 @@ from muster.core.demand import Part
 from muster.core.explain.case import Case
 from muster.core.explain.fragmented import certainty
 from muster.core.placement import Infeasible, Reason
-from muster.core.words.amounts import PODS
+from muster.core.words.amounts import PODS, show
 from muster.core.words.decisions import Explanation, PodSetExplanation
 from muster.core.words.gang import Code
-from muster.core.words.wording import show
 
 
 def constraint_unsatisfied(case: Case) -> Explanation | None:

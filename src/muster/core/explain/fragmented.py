@@ -4,9 +4,9 @@ import numpy as np
 
 from muster.core.explain.case import Case
 from muster.core.placement import Infeasible
+from muster.core.words.amounts import are, bare, nodes_, show
 from muster.core.words.decisions import Explanation
 from muster.core.words.gang import Code
-from muster.core.words.wording import are, bare, nodes_, show
 from muster.names import GPU_SHARE
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 
 from muster.core.explain.case import Case
+from muster.core.words.amounts import are, bare
 from muster.core.words.decisions import Explanation
 from muster.core.words.gang import Code
-from muster.core.words.wording import are, bare
 from muster.core.world.nodes import Bools
 
 

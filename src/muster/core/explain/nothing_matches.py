@@ -11,11 +11,10 @@ import numpy as np
 
 from muster.core.demand import Part
 from muster.core.explain.case import Case
-from muster.core.words.amounts import PODS
+from muster.core.words.amounts import PODS, bare, nodes_, show
 from muster.core.words.decisions import Explanation
 from muster.core.words.events import NodeChanged
 from muster.core.words.gang import Code, Shape
-from muster.core.words.wording import bare, nodes_, show
 from muster.core.world.eligibility import Obstacle, obstacle, untolerated
 from muster.core.world.nodes import Bools
 

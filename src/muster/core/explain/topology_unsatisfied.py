@@ -8,11 +8,10 @@ import numpy as np
 from muster.core.demand import Part, Rules
 from muster.core.explain.case import Case
 from muster.core.explain.constraint_unsatisfied import constraints
-from muster.core.placement.topology.search import Nearest
-from muster.core.words.amounts import PODS
+from muster.core.placement.topology import Nearest
+from muster.core.words.amounts import PODS, nodes_, show
 from muster.core.words.decisions import Explanation, PodSetExplanation
 from muster.core.words.gang import Code, Strategy
-from muster.core.words.wording import nodes_, show
 
 
 def topology_unsatisfied(case: Case) -> Explanation | None:

@@ -11,12 +11,11 @@ import numpy as np
 
 from muster.core.demand import Demand, Request
 from muster.core.placement.answer import Infeasible, Placed, Reason
-from muster.core.placement.constraints.search import search
 from muster.core.placement.exact import Exact
-from muster.core.placement.greedy import Draft, place, short_of_slots
+from muster.core.placement.greedy import Draft, place, search, short_of_slots
 from muster.core.placement.order import Order
 from muster.core.placement.slots import Slots
-from muster.core.placement.topology.search import Nearest, TopologyPlacement
+from muster.core.placement.topology import Nearest, TopologyPlacement
 from muster.core.words.gang import Place
 from muster.core.world import World
 from muster.core.world.nodes import Ints
@@ -42,6 +41,8 @@ class Fit:
 
     def fit(self, request: Request) -> Placed | Infeasible:
         """Place at least the minimum, and as many more pods as fit, and charge them to the ledger."""
+        if request.demand.rules is None and not self.exclusive_domains.holders:
+            return self.anywhere(request)
         barred = self.exclusive_domains.barred(request.demand)
         if barred is not None and request.planned:
             barred = np.setdiff1d(barred, request.planned)
@@ -116,7 +117,7 @@ class Fit:
 
     def _search(self, request: Request) -> Placed | Infeasible:
         """Place a request with constraints besides room: disproved by room alone, or searched pod by pod."""
-        if not self.exact.turn(request.demand):
+        if not self.exact.budget.take(request.demand):
             return Infeasible(Reason.UNSEARCHED)
         proof = self.exact.lacks_room(request)
         if proof is not None:

@@ -6,19 +6,17 @@ An answer is true if the request fits, so that a caller reads `if placed := fit.
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal
+from typing import Literal, final
 
 from muster.core.words.gang import Place
 
 
+@final
 @dataclass(frozen=True, slots=True)
 class Placed:
     """The request fits: the node's column of each place, charged to the ledger."""
 
     columns: dict[Place, int]
-
-    def __bool__(self) -> Literal[True]:
-        return True
 
 
 class Reason(Enum):

@@ -1,5 +1,8 @@
 """The search budget: which demands are served, where a cycle does some work for a few demands only."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from muster.core.demand import Demand
 
 
@@ -13,11 +16,16 @@ class SearchBudget:
 
     def __init__(self, turns: int) -> None:
         self._turns = self._left = turns
+        #: how many cycles have begun
+        self.cycle = 0
+        #: turns outside the budget (`lending`)
+        self.lent = 0
         self._now: set[Demand] = set()
         #: waiting demands in order of arrival, and whether each has asked in this cycle
         self._waiting: dict[Demand, bool] = {}
 
     def next_cycle(self) -> None:
+        self.cycle += 1
         if self._left == self._turns:
             return  # nothing has asked
         waiting = [demand for demand, asked in self._waiting.items() if asked]
@@ -26,7 +34,10 @@ class SearchBudget:
         self._left = self._turns - len(self._now)
 
     def take(self, demand: Demand) -> bool:
-        """Whether this demand is served now."""
+        """Whether this demand is served now. Call it once per demand and cycle."""
+        if self.lent > 0:
+            self.lent -= 1
+            return True
         if demand in self._now:
             self._now.remove(demand)
             return True
@@ -35,6 +46,15 @@ class SearchBudget:
             return False
         self._left -= 1
         return True
+
+    @contextmanager
+    def lending(self, turns: int) -> Iterator[None]:
+        """Lend turns to a caller that asks several times about one demand (for victims, or a time)."""
+        before, self.lent = self.lent, turns
+        try:
+            yield
+        finally:
+            self.lent = before
 
     @property
     def behind(self) -> bool:

@@ -167,7 +167,7 @@ class Preemption:
         """Whether it may evict a gang: of lower rank, not leaving, not waiting for victims, not itself."""
         pending, pods = self._world.pending_evictions, self._world.pods
         leaving = {pods[pod].gang for pod in pending.leaving}
-        barred = {*leaving, *pending.whole, *pending.beneficiaries, preemptor.id}
+        barred = {*leaving, *pending.whole, *pending, preemptor.id}
         ranks_above = self.ranks_above(preemptor, demand)
         return lambda other: ranks_above(other) and other.id not in barred
 
@@ -180,7 +180,7 @@ class Preemption:
             for pod in sorted(coming - pending.leaving.keys()):
                 bound = self._world.pods[pod]
                 ledger.give(bound.node, bound.requests, bound.footprint.device, bound.footprint)
-            for beneficiary in pending.beneficiaries:
+            for beneficiary in pending:
                 if beneficiary != state.id:
                     pending.lift(beneficiary)
             return bool(self._fit.fit(request._replace(search=False)))

@@ -98,7 +98,7 @@ def find(
         problems = max(PROBLEMS, SMALL // len(world.nodes))
         dependents = AffinityDependents(request, bounds.shapes, table, world)
     whole = Ground(Checks(request, table, allow, world, fit, dependents), bounds, request)
-    with fit.exact.lending(problems):
+    with fit.exact.budget.lending(problems):
         best = next((best for usable in _levels(bounds, table) if (best := _best(whole, usable))), None)
         if best is None:
             return None

@@ -16,8 +16,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import NamedTuple
 
-from muster.core.demand import Demand
-from muster.core.demand.cut import cut
+from muster.core.demand import Demand, cut
 from muster.core.words.amounts import Usage
 from muster.core.words.decisions import Explanation
 from muster.core.words.gang import Code, Gang, Place
@@ -111,7 +110,7 @@ class Admission:
         assert state.demand is not None
         assert grant.demand is not None
         demand = grant.demand
-        if self._quotas.apply_to(state):
+        if self._quotas and self._quotas.apply_to(state):
             parts = cut(demand, self._quotas.room(state), self._quotas.costs(state, demand))
             demand = self._demands.of(parts, demand.need, demand.rules)
         if demand is state.demand:
@@ -164,7 +163,7 @@ class Admission:
                 return barred
             if not state.begun and (closed := self._queues.closed(gang.queue)):
                 return _refusal(Code.QUEUE_CLOSED, f"queue {closed} is closed")
-        message = self._quotas.exceeded(state, demand)
+        message = self._quotas.exceeded(state, demand) if self._quotas else None
         return _refusal(Code.QUOTA_EXCEEDED, message) if message else None
 
     def _grant(self, state: GangState, account: Account | None, demand: Demand, tier: Tier) -> Grant | None:

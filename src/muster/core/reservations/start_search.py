@@ -123,9 +123,9 @@ class StartSearch:
                 search=request.search and self._problems > 0
             )
             self._fit.exclusive_domains.leave([Victim(state.id) for state in ended])
-            with self._fit.exact.lending(self._problems):
+            with self._fit.exact.budget.lending(self._problems):
                 placed = self._fit.fit(beside)
-                self._problems = self._fit.exact.lent
+                self._problems = self._fit.exact.budget.lent
             if not placed or not placed.columns:
                 return None
             self._calendar.give_back(charged)

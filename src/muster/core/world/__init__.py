@@ -1,21 +1,30 @@
 """The world: everything that is known of the cluster, each fact with one owner (`state.py`).
 
-`apply` records an event. `settle` begins a cycle: it updates what follows from the events. A cycle then reads
-the world and charges its decisions to it (`started`, `evicted`, `account`). What the scheduler concludes from
-the world (whose turn it is, where a gang fits, which gangs are victims) belongs to the packages above. They
-read the gangs that `settle` says have changed, and compare version counters.
+`apply` records an event (`handlers.py`). `settle` begins a cycle: for each gang that was touched, it updates
+what the gang lacks, what its queue and its quotas are charged, when it ends, and when it needs attention
+again. A cycle then reads the world and charges its decisions to it (`started`, `evicted`, `account`). A gang
+that starts is accounted for at once, because the next gang's turn depends on what its queue uses then. A gang
+whose only news are pods that were promised lacks and uses the same as before; only its end and its quotas are
+updated.
+
+Holds end here, too. A place that a pod has left is held for its replacement for a while. A place that was
+promised with the start and not filled is held as long, counted from when its gang stands.
+
+What the scheduler concludes from the world (whose turn it is, where a gang fits, which gangs are victims)
+belongs to the packages above. They read the gangs that `settle` says have changed, and compare version
+counters.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from dataclasses import fields
+from typing import Any, Final, NamedTuple
 
 from muster.core.words.decisions import Release
 from muster.core.words.events import Event
 from muster.core.words.gang import Gang, GangId
-from muster.core.world.accounting import Accounting
 from muster.core.world.devices import Choose
 from muster.core.world.eligibility import Eligibility
-from muster.core.world.gangs import GangState
+from muster.core.world.gangs import GangState, give_back, stands, unwanted
 from muster.core.world.handlers import Handlers
 from muster.core.world.nodes import Nodes
 from muster.core.world.state import State
@@ -42,32 +51,180 @@ class World(State):
     ) -> None:
         """`hold`: as in `Config`; else as in `State`."""
         super().__init__(nodes, eligibility, device, duration)
-        self.accounting = Accounting(hold, self)
-        self._handlers = Handlers(hold, self)
+        self._hold, self._handlers = hold, Handlers(hold, self)
+        #: time of the last cycle, or of a dry run
+        self.now = 0.0
+        #: how often a gang was accounted for, ever
+        self.accounted = 0
+        #: touched gangs that have been accounted for and have not changed since
+        self._accounted: set[GangId] = set()
+        #: `AntiAffinity.as_of` up to which gangs know the anti-affinity that keeps them off nodes
+        self._carried = 0
 
-    def settle(self, now: float) -> Settled:
-        """Begin a cycle: update what follows from the events, and release holds that end now."""
-        self.nodes.settle()
-        lapsed, releases = self.accounting.release(now)
-        self.pending_evictions.settle_deleted(now)
-        self.accounting.touch_concerned()
-        return Settled(lapsed, releases, self.accounting.settle())
-
-    def account(self) -> list[GangState]:
-        """Update the accounts of all gangs that have changed, and return these gangs."""
-        self.nodes.settle()
-        return self.accounting.settle()
+    def apply(self, event: Event) -> None:
+        """Record one event. A repeated event changes nothing."""
+        self._handlers.apply(event)
 
     def trial(self) -> Trial:
         """Begin a trial: what is changed in it can be undone (`trial.py`)."""
         return Trial(self.log)
 
+    def settle(self, now: float) -> Settled:
+        """Begin a cycle: update what follows from the events, and release holds that end now."""
+        self.nodes.settle()
+        lapsed, releases = self._release(now)
+        if self.pending_evictions.deleted:
+            self.pending_evictions.settle_deleted(now)
+        self._touch_concerned()
+        return Settled(lapsed, releases, self.account())
+
     def end_forsaken(self) -> bool:
         """End pending evictions whose beneficiary gave up. Returns whether there were any."""
-        over = self.pending_evictions.end_forsaken()
+        over = self.pending_evictions.end_forsaken() if self.pending_evictions else set()
         self.gangs.touched |= over & self.gangs.keys()
         return bool(over)
 
-    def apply(self, event: Event) -> None:
-        """Record one event. A repeated event changes nothing."""
-        self._handlers.apply(event)
+    def _release(self, now: float) -> tuple[set[GangId], list[Release]]:
+        """Release holds that end now. Return gangs whose hold has just run out, and a Release per gang."""
+        self.now = now
+        lapsed: set[GangId] = set()
+        releases = []
+        due = (gang for gang, time in self.gangs.timed.items() if time <= now)
+        for gang in sorted(self.gangs.touched.union(self.gangs.kept, due)):
+            state = self.gangs[gang]
+            if state.holds:
+                if stands(state):
+                    self._limit_holds(state, now)
+                run_out = [p for p, h in state.holds.items() if h.until is not None and h.until <= now]
+                if run_out:
+                    lapsed.add(gang)
+                    state.lapsed.update(run_out)
+                announced = give_back(
+                    state, {*run_out, *unwanted(state, self.ledger.nodes.facts)}, self.ledger
+                )
+                if announced:
+                    releases.append(Release(gang, frozenset(announced)))
+                if run_out or announced:
+                    self.gangs.touched.add(gang)
+            if state.back_off is not None and state.back_off.until <= now:
+                state.back_off = None
+                self.gangs.touched.add(gang)
+            for node in [node for node, until in state.avoided.items() if until <= now]:
+                del state.avoided[node]
+                self.gangs.touched.add(gang)
+        return lapsed, releases
+
+    def _touch_concerned(self) -> None:
+        """Touch gangs that new anti-affinity of other pods keeps off nodes: their demands have changed."""
+        carried = self.ledger.footprints.carried.as_of
+        if carried != self._carried:
+            self._carried = carried
+            for state in self.gangs.values():
+                if self.demands.newly_concerned(state):
+                    self.gangs.touched.add(state.id)
+                state.carried = carried
+
+    def account(self) -> list[GangState]:
+        """Update the accounts of all gangs that have changed, and return these gangs."""
+        self.nodes.settle()
+        gangs, touched, kept = self.gangs, self.gangs.touched, self.gangs.kept
+        if self.pending_evictions or self.pending_evictions.over:
+            touched |= self.pending_evictions.settle(touched, kept) & gangs.keys()
+        changed = [gangs[gang] for gang in touched | kept]
+        for state in changed:
+            gang = state.id
+            if gang not in touched:
+                self._account_for_pods(state)
+            elif gang not in self._accounted:
+                self.account_for(state)
+            if not state.lacks:
+                state.explanation = None
+            if (deadline := state.deadline) is not None:
+                gangs.timed[gang] = deadline
+            else:
+                gangs.timed.pop(gang, None)
+            if state.forgettable:
+                del gangs[gang]
+                gangs.timed.pop(gang, None)
+        touched.clear()
+        kept.clear()
+        self._accounted.clear()
+        if changed:
+            self._report_terminating()
+        return changed
+
+    def started(self, state: GangState, *, whole: bool) -> None:
+        """Account for a gang that got places in this cycle; `whole`: all that it lacked."""
+        self.gangs.touched.add(state.id)
+        self.account_for(state, satisfied=whole)
+        if state.demand is None and not self.pending_evictions:
+            self._accounted.add(state.id)
+
+    def evicted(self, gangs: Iterable[GangId]) -> None:
+        """Account for gangs that have lost some or all of their places in this cycle."""
+        for gang in gangs:
+            self.gangs.touched.add(gang)
+            self._accounted.discard(gang)
+            self.account_for(self.gangs[gang])
+        self._report_terminating()
+
+    def account_for(self, state: GangState, *, satisfied: bool = False) -> None:
+        """Update what a gang lacks (nothing, if `satisfied`), when it ends, and what its queue uses."""
+        self.accounted += 1
+        if not state.begun:
+            state.bound = state.assigned = None
+        elif state.started is None and (state.pods or state.holds):
+            state.assigned = self.now  # this cycle starts it, or its start is unknown
+        self.completions.note(state)
+        if (state.gang is not None and state.gang.exclusive) or state.id in self.exclusive_domains.holders:
+            self.exclusive_domains.settle(state)
+        if satisfied:
+            state.demand, state.vacant = None, ()
+        else:
+            self.demands.settle(state)
+        leaving = self.pending_evictions.of(state) if self.pending_evictions.leaving else None
+        self.queues.settle(state, leaving)
+        self._settle_quotas(state)
+
+    def save(self, state: GangState) -> None:
+        """Let the trial that has begun restore this gang and its accounts, if it is undone."""
+        values = {name: getattr(state, name) for name in _FIELDS}
+        self.log.push(self._restore, state, values)
+        for name, value in values.items():
+            if isinstance(value, dict | set):
+                setattr(state, name, value.copy())
+
+    def _restore(self, state: GangState, values: dict[str, Any]) -> None:  # Any: a state's fields
+        if state.stamp != values["stamp"]:  # what was cached for it meanwhile is wrong
+            values["stamp"] = state.stamp + 1
+        _set(state, values)
+        self.account_for(state)
+        _set(state, values)
+
+    def _report_terminating(self) -> None:
+        """Report to the queues what leaving pods still use."""
+        self.queues.terminating(tuple(self.pending_evictions.usage()) if self.pending_evictions else ())
+
+    def _account_for_pods(self, state: GangState) -> None:
+        """Account for a gang of which only promised pods have been bound."""
+        self.accounted += 1
+        self.completions.note(state)
+        self._settle_quotas(state)
+
+    def _settle_quotas(self, state: GangState) -> None:
+        if self.quotas or state.id in self.quotas.kept:
+            self.quotas.settle(state)
+
+    def _limit_holds(self, state: GangState, now: float) -> None:
+        """End the unlimited holds of a completed start: they last `hold` seconds from now."""
+        for place, promise in state.holds.items():
+            if promise.announced and promise.until is None:
+                state.holds[place] = promise._replace(until=now + self._hold)
+
+
+def _set(state: GangState, values: dict[str, Any]) -> None:  # Any: a state's fields
+    for name, value in values.items():
+        setattr(state, name, value)
+
+
+_FIELDS: Final = tuple(field.name for field in fields(GangState))

@@ -50,7 +50,7 @@ class ExclusiveDomains:
         #: pods of no gang
         self._foreign = _ByNode(nodes)
         #: exclusive gangs that are on nodes: their layer, and their nodes
-        self._holders: dict[GangId, _Holder] = {}
+        self.holders: dict[GangId, _Holder] = {}
         #: by layer: gangs that have its domains to themselves
         self._held: dict[str, _ByNode] = {}
         #: of these gangs, the nodes on which a trial has left nothing of them
@@ -65,7 +65,7 @@ class ExclusiveDomains:
     def settle(self, state: GangState) -> None:
         """Record a gang's change."""
         layer = state.gang.exclusive if state.gang is not None and state.nodes else ""
-        before, _ = self._holders.get(state.id, _NOT)
+        before, _ = self.holders.get(state.id, _NOT)
         if layer or before:
             self._hold(state.id, (layer, tuple(state.nodes)))
         if before not in ("", layer):
@@ -74,7 +74,7 @@ class ExclusiveDomains:
 
     def _hold(self, gang: GangId, holder: _Holder) -> None:
         """Set in which layer and on which nodes a gang is exclusive; layer "": it is not."""
-        before = self._holders.pop(gang, _NOT)
+        before = self.holders.pop(gang, _NOT)
         self._log.push(self._hold, gang, before)
         for (layer, nodes), times in ((before, -1), (holder, 1)):
             if layer:
@@ -82,13 +82,13 @@ class ExclusiveDomains:
                 if not self._held[layer]:
                     del self._held[layer]
         if holder[0]:
-            self._holders[gang] = holder
+            self.holders[gang] = holder
 
     def leave(self, victims: Iterable[Victim]) -> None:
         """Let these victims be gone, for a trial: where a gang has no pods left, it bars no other gang."""
-        if self._holders:
+        if self.holders:
             self._log.push_brief(self._return, self._left)
-            left = {v.gang: self._leaves(v) for v in victims if v.gang in self._holders}
+            left = {v.gang: self._leaves(v) for v in victims if v.gang in self.holders}
             self._left = {**self._left, **left}
 
     def _return(self, before: Mapping[GangId, Collection[NodeName]]) -> None:
@@ -97,7 +97,7 @@ class ExclusiveDomains:
     def barred(self, demand: Demand) -> Columns | None:
         """Return the columns that this demand must not use; None if no exclusive gang is involved."""
         exclusive = demand.rules.exclusive if demand.rules is not None else ""
-        if not (self._holders or exclusive):
+        if not (self.holders or exclusive):
             return None
         self._topology.refresh()
         own = demand.rules.started if demand.rules is not None else None
@@ -107,8 +107,8 @@ class ExclusiveDomains:
             if (level := self._level(layer)) is None:
                 continue
             holders = held.columns()
-            for gang in self._holders.keys() & {own, *self._left}:
-                of, nodes = self._holders[gang]
+            for gang in self.holders.keys() & {own, *self._left}:
+                of, nodes = self.holders[gang]
                 if of == layer:
                     left = nodes if gang == own else self._left[gang]
                     holders = holders - _counts(self._nodes, dict.fromkeys(left, 1))
@@ -151,7 +151,7 @@ class ExclusiveDomains:
     def _leaves(self, victim: Victim) -> Collection[NodeName]:
         """Return the nodes on which the victim's gang has no pods left once the victim's pods are gone."""
         if not victim.pods:
-            return self._holders[victim.gang][1]
+            return self.holders[victim.gang][1]
         there = self._gangs[victim.gang].nodes
         gone = Counter(self._pods[pod].node for pod in victim.pods)
         return [node for node, pods in gone.items() if pods == there[node]]

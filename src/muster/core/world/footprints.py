@@ -18,8 +18,7 @@ import numpy.typing as npt
 
 from muster.core.words.events import Footprint
 from muster.core.words.gang import HostPort, NodeName, Operator, PodTerm, Requirement
-from muster.core.world.domains import Domains
-from muster.core.world.labels import satisfied
+from muster.core.world.labels import Domains, satisfied
 from muster.core.world.nodes import Columns, Ints, Nodes, owned
 
 #: Columns in the log before it is cleared together with all cached answers. An array counts as all of its
@@ -120,7 +119,8 @@ class Footprints:
         self._start = 0  # position of the log's first entry
         self._folded = 0  # entries of the log that `_on` has
         self._answers: dict[Question, _Answer] = {}
-        self._carried = _Carried()
+        #: required anti-affinity of pods that are, or recently were, on nodes; replaced when some is dropped
+        self.carried = AntiAffinity()
 
     def note(self, where: _Where, times: _Times, footprint: Footprint) -> Terms:
         """Note `times` more (or fewer) of these pods on a node, by column or name, or on distinct columns.
@@ -142,7 +142,7 @@ class Footprints:
             self._logged += 1
         self._log.append((number, where, times))
         return (
-            tuple([term for term in footprint.pod_anti_affinity if self._carried.add(term)])
+            tuple([term for term in footprint.pod_anti_affinity if self.carried.add(term)])
             if footprint.pod_anti_affinity
             else ()
         )
@@ -150,7 +150,7 @@ class Footprints:
     def forget(self, terms: Terms) -> None:
         """Forget anti-affinity that only a trial has added, as the last entries are undone."""
         for term in terms:
-            self._carried.remove(term)
+            self.carried.remove(term)
 
     def count(self, question: Question) -> Ints:
         """How many pods on each column answer the question, int32. Read it, do not keep it."""
@@ -170,20 +170,6 @@ class Footprints:
                     answer.count[where] += times
         answer.layout, answer.position = self._nodes.layout, self._start + len(self._log)
         return answer.count
-
-    def keeping_off(self, footprint: Footprint) -> frozenset[PodTerm]:
-        """Required anti-affinity that selects this pod, of pods that are, or recently were, on nodes."""
-        return self._carried.selecting(footprint)
-
-    @property
-    def carried(self) -> int:
-        """A number that changes with new anti-affinity, and changes back when that is forgotten."""
-        return self._carried.as_of
-
-    @property
-    def carriers(self) -> object:
-        """A value that changes whenever an answer of `keeping_off` may change."""
-        return self._carried, self._carried.as_of
 
     def _recount(self, answer: _Answer) -> None:
         self._fold()
@@ -219,7 +205,7 @@ class Footprints:
         self._footprints = [footprint for footprint, _ in kept]
         self._on = [on for _, on in kept]
         self._numbers = {footprint: number for number, footprint in enumerate(self._footprints)}
-        self._carried = self._carried.only(
+        self.carried = self.carried.only(
             {term for footprint in self._footprints for term in footprint.pod_anti_affinity}
         )
 
@@ -230,7 +216,7 @@ def _add(on: dict[NodeName, int], name: NodeName, times: int) -> None:
         del on[name]
 
 
-class _Carried:
+class AntiAffinity:
     """Required anti-affinity of pods on nodes, indexed by labels of the pods that it may select.
 
     A term that requires a label is looked up only for pods with that label.
@@ -243,15 +229,15 @@ class _Carried:
         self._others: dict[PodTerm, None] = {}
         self._known: dict[Footprint, frozenset[PodTerm]] = {}
         self._arrived = arrived
-        #: the number of the last known term: all that arrived later are forgotten
+        #: the number of the last known term, 0 without any: all that arrived later are forgotten
         self.as_of = 0
         for term, number in (terms or {}).items():
             self._enter(term, number)
 
-    def only(self, terms: Set[PodTerm]) -> "_Carried":
+    def only(self, terms: Set[PodTerm]) -> "AntiAffinity":
         """A copy with only these terms."""
         kept = {term: number for term, number in self._terms.items() if term in terms}
-        return _Carried(kept, self._arrived)
+        return AntiAffinity(kept, self._arrived)
 
     def add(self, term: PodTerm) -> bool:
         """Add a term. Return whether it was not known."""
@@ -281,8 +267,7 @@ class _Carried:
         return [self._by_label.setdefault(label, {}) for label in wanted] or [self._others]
 
     def selecting(self, footprint: Footprint) -> frozenset[PodTerm]:
-        if not self._terms:
-            return _NONE
+        """The terms that select this pod, and so keep it off."""
         found = self._known.get(footprint)
         if found is None:
             if len(self._known) >= BOUND:
@@ -305,6 +290,3 @@ def _wanted(requirements: Iterable[Requirement]) -> list[tuple[str, str | None]]
         if requirement.operator is Operator.EXISTS:
             return [(requirement.key, None)]
     return []
-
-
-_NONE: Final[frozenset[PodTerm]] = frozenset()

@@ -80,7 +80,7 @@ class GangState:
     vacant: tuple[Sequence[int], ...] = ()
     #: what other pods see of each pod set's pods
     footprints: dict[str, Footprint] = field(default_factory=dict)
-    #: how much anti-affinity was known when `demand` was set (`Footprints.carried`)
+    #: how much anti-affinity was known when `demand` was set (`AntiAffinity.as_of`)
     carried: int = 0
     #: priority, then age, then id; lowest first
     rank: tuple[int, float, GangId] = (0, 0.0, GangId(""))

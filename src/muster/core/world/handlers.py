@@ -2,7 +2,7 @@
 
 A fact changes what is known about one gang, one pod or one node, charges the ledger at once, and touches the
 gangs that it concerns. What follows from it (what a gang lacks now, what its queue uses) is computed later,
-once per cycle (`accounting.py`). A repeated event changes nothing.
+once per cycle (`World.settle`). A repeated event changes nothing.
 
 When a pod ends, its place is held for its replacement if its gang goes on. When a pod is bound, it fills its
 place, on whatever node it is. If it is what was promised there, the charge of the promise becomes the pod's.

@@ -9,8 +9,7 @@ from dataclasses import replace
 from typing import Final
 from weakref import WeakValueDictionary
 
-from muster.core.demand import Demand, Part, Request, Rules
-from muster.core.demand.affinity import AffinityContext, affinity_context
+from muster.core.demand import AffinityContext, Demand, Part, Request, Rules, affinity_context
 from muster.core.words.events import Footprint
 from muster.core.words.gang import Gang, Place, PodSet, PodTerm
 from muster.core.world.footprints import Footprints, selects
@@ -32,7 +31,7 @@ class Demands:
         self._known: WeakValueDictionary[tuple[tuple[Part, ...], int, Rules | None], Demand] = (
             WeakValueDictionary()
         )
-        #: demands of gangs that have no places yet, by what they ask for, as of `Footprints.carriers`
+        #: demands of gangs that have no places yet, by what they ask for, as of this anti-affinity
         self._whole: dict[tuple[object, ...], _Lack | None] = {}
         self._as_of: object = None
 
@@ -55,7 +54,7 @@ class Demands:
         state.rank = (-gang.priority, gang.submitted, state.id)
         if gang.gate is not None:
             return
-        state.carried = self._footprints.carried
+        state.carried = self._footprints.carried.as_of
         if state.begun or state.retired or state.lapsed:
             lack = self._lack(state, gang)
         else:
@@ -68,7 +67,7 @@ class Demands:
         parts = []
         for part in request.demand.parts:
             who = request.footprints[part.pod_set]
-            apart = part.affinity.pod_anti_affinity | self._footprints.keeping_off(who)
+            apart = part.affinity.pod_anti_affinity | self._footprints.carried.selecting(who)
             parts.append(replace(part, affinity=affinity_context(part.shape, who, apart)))
         return request._replace(demand=self.of(tuple(parts), request.demand.need, request.demand.rules))
 
@@ -87,9 +86,10 @@ class Demands:
 
     def _all(self, state: GangState, gang: Gang) -> _Lack | None:
         """The demand of a gang without places, which is the same for every such gang of its kind."""
-        if self._as_of != self._footprints.carriers or len(self._whole) >= _KEPT:
+        as_of = self._footprints.carried, self._footprints.carried.as_of
+        if self._as_of != as_of or len(self._whole) >= _KEPT:
             self._whole.clear()
-            self._as_of = self._footprints.carriers
+            self._as_of = as_of
         key = gang.pod_sets, gang.min_count, gang.namespace, gang.gather, gang.exclusive
         try:
             return self._whole[key]
@@ -125,16 +125,18 @@ class Demands:
 
     def newly_concerned(self, state: GangState) -> bool:
         """Whether new anti-affinity since `settle` keeps pods of this gang off nodes."""
-        if state.demand is None or state.carried == self._footprints.carried:
+        if state.demand is None or state.carried == self._footprints.carried.as_of:
             return False
         return any(
-            self._footprints.keeping_off(state.footprints[part.pod_set]) - part.affinity.pod_anti_affinity
+            self._footprints.carried.selecting(state.footprints[part.pod_set])
+            - part.affinity.pod_anti_affinity
             for part in state.demand.parts
         )
 
     def _concern(self, pod_set: PodSet, who: Footprint, own: Set[PodTerm]) -> AffinityContext:
         """`own`: the anti-affinity of the gang's pod sets, which keeps them off each other."""
-        apart = self._footprints.keeping_off(who)
+        carried = self._footprints.carried
+        apart = carried.selecting(who) if carried.as_of else frozenset()
         if own:
             apart |= {term for term in own if selects(term, who)}
         return affinity_context(pod_set.shape, who, apart)

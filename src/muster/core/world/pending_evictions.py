@@ -42,7 +42,7 @@ class PendingEviction:
     shared: dict[NodeName, RowAmounts] = field(default_factory=dict)
 
 
-class PendingEvictions:
+class PendingEvictions(dict[GangId, PendingEviction]):
     """The pending evictions by beneficiary. What leaves stays charged to the ledger until it has gone."""
 
     def __init__(
@@ -52,9 +52,9 @@ class PendingEvictions:
         pods: Mapping[PodId, PodsBound],
         gangs: Gangs,
     ) -> None:
+        super().__init__()
         self._ledger, self._exclusive_domains = ledger, exclusive_domains
         self._pods, self._gangs = pods, gangs
-        self._pending: dict[GangId, PendingEviction] = {}
         #: by gang that is evicted as a whole, its beneficiary
         self.whole: dict[GangId, GangId] = {}
         #: by pod that leaves, its beneficiary
@@ -63,17 +63,7 @@ class PendingEvictions:
         self.deleted: dict[PodId, float | None] = {}
         self._changed: set[GangId] = set()
         #: gangs that are no longer victims, since the last `settle`
-        self._over: set[GangId] = set()
-
-    def __contains__(self, beneficiary: GangId) -> bool:
-        return beneficiary in self._pending
-
-    def __bool__(self) -> bool:
-        return bool(self._pending)
-
-    @property
-    def beneficiaries(self) -> Iterable[GangId]:
-        return self._pending.keys()
+        self.over: set[GangId] = set()
 
     # -- how evictions begin
 
@@ -112,7 +102,7 @@ class PendingEvictions:
         promised: Iterable[Hold] = (),
         places: Iterable[Place] = (),
     ) -> None:
-        eviction = self._pending.setdefault(beneficiary, PendingEviction())
+        eviction = self.setdefault(beneficiary, PendingEviction())
         eviction.pods |= self._pods.keys() & set(pods)
         eviction.promised += [
             Charged(hold.node, hold.requests, hold.device, hold.footprint) for hold in promised
@@ -144,22 +134,22 @@ class PendingEvictions:
         left = self.leaving.keys() & pods
         for pod in left:
             beneficiary = self.leaving.pop(pod)
-            self._pending[beneficiary].pods.discard(pod)
+            self[beneficiary].pods.discard(pod)
             self._changed.add(beneficiary)
             self._restamp(beneficiary)
         return left
 
     def give_up(self, beneficiary: GangId) -> None:
         """End the eviction for a beneficiary that no longer needs it: remaining victims stay."""
-        if beneficiary in self._pending:
-            self._over |= self._end(beneficiary)
+        if beneficiary in self:
+            self.over |= self._end(beneficiary)
 
     def settle(self, *touched: Iterable[GangId]) -> set[GangId]:
         """Bring all that has changed up to date. Returns the gangs that have left, or may stay."""
         changed, self._changed = self._changed, set()
-        over, self._over = self._over, set()
-        for beneficiary in sorted(changed.union(*touched)) if self._pending else ():
-            eviction = self._pending.get(beneficiary)
+        over, self.over = self.over, set()
+        for beneficiary in sorted(changed.union(*touched)) if self else ():
+            eviction = self.get(beneficiary)
             if eviction is None:
                 continue
             self._give_promised(beneficiary, eviction)
@@ -172,7 +162,7 @@ class PendingEvictions:
     def end_forsaken(self) -> set[GangId]:
         """End evictions whose beneficiary has neither holds nor an open plan. Returns their victims."""
         over: set[GangId] = set()
-        for beneficiary in sorted(self._pending):
+        for beneficiary in sorted(self):
             state = self._gangs.get(beneficiary)
             if state is None or not (state.holds or state.planned):
                 over |= self._end(beneficiary)
@@ -195,7 +185,7 @@ class PendingEvictions:
 
     def _end(self, beneficiary: GangId) -> set[GangId]:
         """End an eviction. Returns its victims: what still exists of them is theirs again."""
-        eviction = self._pending.pop(beneficiary)
+        eviction = self.pop(beneficiary)
         whole = [gang for gang, cause in self.whole.items() if cause == beneficiary]
         gangs = {*whole, *(self._pods[pod].gang for pod in eviction.pods)}
         for node, row_amounts in eviction.shared.items():
@@ -219,7 +209,7 @@ class PendingEvictions:
 
     def usage(self) -> Iterator[Terminating]:
         """What victims still use, and what their beneficiaries hold, for the hard caps of queues."""
-        for beneficiary, eviction in sorted(self._pending.items()):
+        for beneficiary, eviction in sorted(self.items()):
             state = self._gangs[beneficiary]
             by_queue: dict[str, list[PodsBound]] = {}
             for pod in sorted(eviction.pods):
@@ -257,26 +247,24 @@ class PendingEvictions:
 
     def lift(self, beneficiary: GangId) -> None:
         """Let all that leaves for it be gone from the ledger: for a trial, or until `lower`."""
-        eviction = self._pending.get(beneficiary)
-        if eviction is not None:
-            for charged in self._all(eviction):
-                self._ledger.lift(beneficiary, charged)
-            for node, row_amounts in eviction.shared.items():
-                self._ledger.charge(node, row_amounts)
+        eviction = self[beneficiary]
+        for charged in self._all(eviction):
+            self._ledger.lift(beneficiary, charged)
+        for node, row_amounts in eviction.shared.items():
+            self._ledger.charge(node, row_amounts)
 
     def lower(self, beneficiary: GangId) -> None:
         """Charge it again, less what it has in common with the places that are held now."""
-        eviction = self._pending.get(beneficiary)
-        if eviction is not None:
-            for charged in self._all(eviction):
-                self._ledger.take(*charged)
-            eviction.shared = {}
-            self._restamp(beneficiary)
-            self._share(beneficiary, eviction)
+        eviction = self[beneficiary]
+        for charged in self._all(eviction):
+            self._ledger.take(*charged)
+        eviction.shared = {}
+        self._restamp(beneficiary)
+        self._share(beneficiary, eviction)
 
     def charged_to(self, beneficiary: GangId) -> tuple[list[Charged], Mapping[NodeName, RowAmounts]]:
         """What leaves for it, and the part of that which its places use already: charged once."""
-        eviction = self._pending.get(beneficiary)
+        eviction = self.get(beneficiary)
         return ([], {}) if eviction is None else ([*self._all(eviction)], eviction.shared)
 
     def _all(self, eviction: PendingEviction) -> Iterator[Charged]:

@@ -14,9 +14,8 @@ from collections import Counter
 from typing import NamedTuple
 
 from muster.core.demand import Demand
-from muster.core.words.amounts import Sums
+from muster.core.words.amounts import Sums, bare
 from muster.core.words.gang import Amounts, GangId, PodSet
-from muster.core.words.wording import bare
 from muster.core.world.gangs import GangState
 from muster.core.world.trial import UndoLog
 
@@ -35,30 +34,27 @@ class Charged(NamedTuple):
 Charges = Sums[Charged]
 
 
-class Quotas:
+class Quotas(dict[Charged, int]):
+    """What each quota has left, as the API server reports. False: there are no quotas."""
+
     def __init__(self, log: UndoLog) -> None:
+        super().__init__()
         self._log = log
-        #: what each quota has left, as the API server reports; the same by what is charged
         self._reported: dict[Name, Amounts] = {}
-        self._room: dict[Charged, int] = {}
         #: what is kept for pods that have places and are not created yet, in all and by gang
         self._promised = Charges()
-        self._of: dict[GangId, Charges] = {}
+        self.kept: dict[GangId, Charges] = {}
         #: counts changes of what quotas have left
         self.version = 0
-
-    def __bool__(self) -> bool:
-        """Whether there are any quotas."""
-        return bool(self._room)
 
     def change(self, name: Name, room: Amounts) -> None:
         """Record what the quota has left, as the API server reports."""
         if (before := self._reported.get(name, ())) == room:
             return
         for resource, _ in before:
-            del self._room[Charged(*name, resource)]
+            del self[Charged(*name, resource)]
         self._reported[name] = room
-        self._room.update({Charged(*name, resource): amount for resource, amount in room})
+        self.update({Charged(*name, resource): amount for resource, amount in room})
         self.version += 1
 
     def remove(self, name: Name) -> None:
@@ -67,21 +63,19 @@ class Quotas:
 
     def settle(self, state: GangState) -> None:
         """Update what is kept for a gang's pods that have places and are not created yet."""
-        if not self._room and state.id not in self._of:
-            return
-        self._promised.add(self._of.pop(state.id, Charges()), -1)
+        self._promised.add(self.kept.pop(state.id, Charges()), -1)
         kept = Charges()
         for pod_set in state.gang.pod_sets if state.gang is not None else ():
             if count := min(pod_set.uncreated, _held(state, pod_set.name)):
                 kept.add(_charges(state, pod_set), count)
         if kept:
-            self._of[state.id] = kept
+            self.kept[state.id] = kept
             self._promised.add(kept)
 
     def apply_to(self, state: GangState) -> bool:
         """Whether any pod of the gang is still to be charged to a quota."""
         gang = state.gang
-        return bool(self._room) and gang is not None and any(p.uncreated and p.quotas for p in gang.pod_sets)
+        return gang is not None and any(p.uncreated and p.quotas for p in gang.pod_sets)
 
     def exceeded(self, state: GangState, demand: Demand) -> str | None:
         """Say which quota has less left than the minimum of `demand` needs; None: no quota."""
@@ -92,7 +86,7 @@ class Quotas:
             if key in room and amount > room[key]:
                 resource, kept = key.resource, self._promised[key]
                 others = f", of which {_bare(resource, kept)} are kept for gangs that start" if kept else ""
-                rest, asks = _bare(resource, max(self._room[key], 0)), _bare(resource, amount)
+                rest, asks = _bare(resource, max(self[key], 0)), _bare(resource, amount)
                 return (
                     f"ResourceQuota {key.quota} of namespace {key.namespace} has {rest} of {resource} "
                     f"left{others}; the pods that are to be created ask for {asks}"
@@ -106,14 +100,14 @@ class Quotas:
 
     def give(self, state: GangState) -> None:
         """Give back what the pods of a gang are charged, in a trial."""
-        given = _charged(state) if self._room else Charges()
+        given = _charged(state) if self else Charges()
         self._give(given)
         self._log.push(self._give, given, -1)
 
     def _give(self, charges: Charges, times: int = 1) -> None:
         for key, amount in charges.items():
-            if key in self._room:
-                self._room[key] += times * amount
+            if key in self:
+                self[key] += times * amount
 
     def costs(self, state: GangState, demand: Demand) -> list[Charges]:
         """What one more place of each part is charged."""
@@ -129,7 +123,7 @@ class Quotas:
         """What the quotas that count for the gang's pods have left, less what is kept for other pods."""
         assert state.gang is not None
         keys = {key for pod_set in state.gang.pod_sets for key in _charges(state, pod_set)}
-        return {key: self._room[key] - self._promised[key] for key in sorted(keys & self._room.keys())}
+        return {key: self[key] - self._promised[key] for key in sorted(keys & self.keys())}
 
     def _minimum(self, state: GangState, demand: Demand) -> Charges:
         """What the minimum is charged; its rest beyond the parts' minima uses uncharged pod sets first."""

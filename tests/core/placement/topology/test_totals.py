@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from muster.core.placement.packing import Pack
 from muster.core.placement.slots import Slots
-from muster.core.placement.topology.totals import Totals
+from muster.core.placement.topology.candidates import Totals
 from muster.core.words.gang import Layer
 from muster.core.world.eligibility import Eligibility
 from muster.core.world.ledger import Ledger

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.core.world.queues.entitlement import Terms, divide, pour
+from muster.core.world.queues.account import Terms, divide, pour
 
 names = st.sampled_from("abcdef")
 small = st.integers(0, 30)

@@ -9,10 +9,9 @@ from dataclasses import replace
 
 from muster.core.demand import Demand
 from muster.core.explain.remedies.question import NOW, Question
-from muster.core.words.amounts import PODS
+from muster.core.words.amounts import PODS, bare, show
 from muster.core.words.decisions import PodSetExplanation, Remedy
 from muster.core.words.gang import Gang, PodSet
-from muster.core.words.wording import bare, show
 
 
 def fewer_pods(question: Question) -> Iterator[Remedy]:

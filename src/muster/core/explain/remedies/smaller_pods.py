@@ -6,10 +6,9 @@ from typing import Final
 
 from muster.core.demand import Part
 from muster.core.explain.remedies.question import NOW, Question
-from muster.core.words.amounts import PODS
+from muster.core.words.amounts import PODS, bare, show
 from muster.core.words.decisions import Remedy
 from muster.core.words.gang import Amounts, Gang, PodSet, Shape
-from muster.core.words.wording import bare, show
 
 #: Into how many parts a pod is cut.
 FACTORS: Final = (2, 4)

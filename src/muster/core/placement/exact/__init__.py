@@ -19,8 +19,7 @@ Proofs are cached (`refutes`). New problems are solved for at most `TURNS` deman
 are solved in later cycles.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from itertools import count, islice
 from typing import Final
 
@@ -29,11 +28,9 @@ import numpy as np
 from muster.core.demand import Demand, Request
 from muster.core.placement.answer import Infeasible, Placed, Reason
 from muster.core.placement.exact import solver
-from muster.core.placement.exact.patterns import Classes, Patterns
-from muster.core.placement.exact.problem import Problem
-from muster.core.placement.exact.program import LACKING, on_nodes, program, rounded, search
+from muster.core.placement.exact.patterns import Classes, Patterns, Sharing
+from muster.core.placement.exact.problem import LACKING, Problem, on_nodes, program, rounded, search
 from muster.core.placement.exact.proofs import Proof, Proofs
-from muster.core.placement.exact.sharing import Sharing
 from muster.core.placement.greedy import Draft
 from muster.core.placement.search_budget import SearchBudget
 from muster.core.placement.slots import Slots
@@ -52,25 +49,14 @@ class Exact:
     def __init__(self, ledger: Ledger, slots: Slots) -> None:
         self._ledger, self._nodes, self._slots = ledger, ledger.nodes, slots
         self._patterns = Patterns(self._nodes)
-        self._proofs = Proofs(self._nodes, slots, self._patterns)
-        self._budget = SearchBudget(TURNS)
-        #: problems that may be solved outside the search budget (`lending`)
-        self.lent = 0
-
-    def next_cycle(self) -> None:
-        self._budget.next_cycle()
-        self._proofs.next_cycle()
-
-    @property
-    def behind(self) -> bool:
-        """Whether some demands still wait for the search budget of a later cycle."""
-        return self._budget.behind
+        self.budget = SearchBudget(TURNS)
+        self._proofs = Proofs(self._nodes, slots, self._patterns, self.budget)
 
     def place(self, request: Request, *, granted: bool = False) -> Placed | Infeasible:
         """Place what greedy placement could not, and charge it to the ledger.
 
         Places with a preferred node keep it if the minimum can be placed so; otherwise as many keep it as
-        happen to. `granted`: `turn` has already granted this demand; else `turn` is called here.
+        happen to. `granted`: the budget has already granted this demand; else it is asked here.
         """
         demand, preferred = request.demand, request.preferred
         if len({part.shape for part in demand.parts}) == 1:
@@ -79,7 +65,7 @@ class Exact:
         caps = problem.caps(self._slots, request.excluded)
         if problem.exceeds(self._nodes, caps) or (len(problem.groups) == 1 and not preferred):
             return Infeasible(Reason.TOTALS)
-        if not (granted or self.turn(demand)):
+        if not (granted or self.budget.take(demand)):
             return Infeasible(Reason.UNSEARCHED)
         if preferred and (placed := self._place_around(request)):
             return placed
@@ -101,22 +87,6 @@ class Exact:
             return None
         found = self._relax(problem, caps, demand if request.excluded is None else None)
         return found if isinstance(found, Infeasible) and found.proven else None
-
-    @contextmanager
-    def lending(self, problems: int) -> Iterator[None]:
-        """Lend problems to a caller that asks several times about one demand (for victims, or a time)."""
-        before, self.lent = self.lent, problems
-        try:
-            yield
-        finally:
-            self.lent = before
-
-    def turn(self, demand: Demand) -> bool:
-        """Whether problems may be solved for this demand in this cycle. Call it once per demand and cycle."""
-        if self.lent > 0:
-            self.lent -= 1
-            return True
-        return self._budget.take(demand)
 
     def refutes(self, demand: Demand) -> Infeasible | None:
         """Return an earlier proof that this demand does not fit; None if there is none that still holds."""

@@ -14,6 +14,7 @@ from muster.core.demand import Demand
 from muster.core.placement.exact.patterns import Classes, Patterns
 from muster.core.placement.exact.problem import Problem
 from muster.core.placement.exact.solver import Floats
+from muster.core.placement.search_budget import SearchBudget
 from muster.core.placement.slots import Slots
 from muster.core.world.nodes import Bools, Columns, Ints, Longs, Nodes
 
@@ -56,7 +57,7 @@ class Proof:
 class Proofs:
     """The cached proofs, by demand."""
 
-    def __init__(self, nodes: Nodes, slots: Slots, patterns: Patterns) -> None:
+    def __init__(self, nodes: Nodes, slots: Slots, patterns: Patterns, budget: SearchBudget) -> None:
         self._nodes = nodes
         self._slots = slots
         self._patterns = patterns
@@ -64,10 +65,7 @@ class Proofs:
         self._seen: Seen | None = None
         #: `Nodes.room` as of `_seen`
         self._room = -1
-        self._cycle = 0
-
-    def next_cycle(self) -> None:
-        self._cycle += 1
+        self._budget = budget
 
     def refutes(self, demand: Demand) -> bool:
         """Whether a cached proof that this demand does not fit still holds."""
@@ -76,17 +74,17 @@ class Proofs:
         proof = self._proofs.get(demand)
         if proof is None:
             return False
-        proof.asked = self._cycle
+        proof.asked = self._budget.cycle
         if self._catch_up(proof) and proof.holds:
             return True
         del self._proofs[demand]
         return False
 
     def keep(self, demand: Demand, proof: Proof) -> None:
-        proof.asked = self._cycle
+        proof.asked = self._budget.cycle
         if len(self._proofs) >= PROOFS:
             # Only proofs that are no longer used are dropped; otherwise all would be lost in turn.
-            for old in [w for w, p in self._proofs.items() if p.asked < self._cycle - 1]:
+            for old in [w for w, p in self._proofs.items() if p.asked < self._budget.cycle - 1]:
                 del self._proofs[old]
         if len(self._proofs) < PROOFS:
             now = Seen(self._nodes)

@@ -4,7 +4,7 @@ A gang is charged whole to its queue and to every queue above it: what its pods 
 waits for. `settle` updates the sums by the difference that a changed gang makes. A start therefore costs
 O(depth), and a cycle in which nothing happened costs nothing here.
 
-*Entitlement* (`entitle`) is divided from the root down, per resource (`entitlement.py`). The root is
+*Entitlement* (`entitle`) is divided from the root down, per resource (`account.py`). The root is
 entitled to what ready, uncordoned nodes have, each queue to its part of its parent's entitlement. It depends
 on what queues use and wait for together. A start does not change that sum, so entitlements are constant
 within one cycle.
@@ -48,9 +48,7 @@ from muster.core.words.gang import Gang, GangId, Queue, QueueOrder, Shape
 from muster.core.world.eligibility import Eligibility, Obstacle
 from muster.core.world.gangs import GangState, given_up
 from muster.core.world.nodes import Nodes
-from muster.core.world.queues.account import DEFAULT, ROOT, Account
-from muster.core.world.queues.entitlement import entitle
-from muster.core.world.queues.faults import faults_of
+from muster.core.world.queues.account import DEFAULT, ROOT, Account, entitle, faults_of
 from muster.core.world.trial import UndoLog
 from muster.names import GPU_SHARE
 

@@ -1,12 +1,23 @@
-"""One queue of the tree: what is charged to it, and what it may still use."""
+"""One queue of the tree: what is charged to it, what it is entitled to, and what is wrong with its rules.
+
+Entitlement is divided from the root down (docs/queues.md). A queue with a `deserved` amount is entitled to
+that. The others are entitled to their guarantee, and divide the rest by weight. This is water filling: the
+vessels are as wide as the weights and as high as each queue can use, so that what one queue leaves is divided
+among the others. The result is the weighted max-min fair division; Volcano's `proportion` does the same in
+floating point, and in rounds.
+
+Amounts and shares are integers. What weights do not divide evenly is given by largest remainder, ties to the
+smallest name (Hamilton's method). So the division is exact, does not depend on the order of its input, and
+never gives away more than there is. If a cluster shrinks below what has been promised, guarantees are cut
+last, and promises of one kind are cut in proportion.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
-from muster.core.words.amounts import Usage
+from muster.core.words.amounts import Sums, Usage, bare, show
 from muster.core.words.gang import Queue
-from muster.core.words.wording import bare, show
 
 ROOT: Final = "root"
 DEFAULT: Final = "default"
@@ -168,3 +179,196 @@ class Account:
     def gangs(self) -> int:
         """How many gangs count against `maxGangs`."""
         return self.standing + self.terminating_gangs
+
+
+def faults_of(rules: Mapping[str, Queue]) -> dict[str, str]:
+    """Return the fault of each faulty queue, by name: a queue below a faulty one is faulty, too.
+
+    Guarantees are kept in order of name: if several exceed the limit together, the last ones are at fault.
+    """
+    faults: dict[str, str] = {}
+    for name in sorted(rules):
+        if found := _fault(rules[name]) or _cycle(name, rules):
+            faults[name] = found
+    for name in sorted(rules):
+        parent = rules[name].parent
+        if name not in faults and parent != ROOT and parent not in rules:
+            faults[name] = f"its parent {parent} does not exist"
+    promised: dict[str, Usage] = {}
+    for name in sorted(rules):
+        parent = rules[name].parent
+        if name in faults or parent == ROOT or parent not in rules:
+            continue
+        so_far, own = promised.setdefault(parent, Usage()), Usage.of(rules[name].guarantee)
+        guarantee = Usage.of(rules[parent].guarantee)
+        limits = {**Usage.of(rules[parent].capability), **guarantee}
+        for resource, amount in sorted(own.items()):
+            if resource in limits and so_far[resource] + amount > limits[resource]:
+                what = "guarantee" if resource in guarantee else "capability"
+                whole, others = bare(resource, limits[resource]), bare(resource, so_far[resource])
+                faults[name] = (
+                    f"its guarantee of {show(resource, amount)} is more than is left of the {what} of its "
+                    f"parent {parent}, {whole}, of which {others} are guaranteed to others below it"
+                )
+        if name not in faults:
+            so_far.add(own)
+    for name in sorted(rules):
+        if name not in faults:
+            above = next((a for a in _ancestors(name, rules) if a in faults), None)
+            if above is not None:
+                faults[name] = f"{above}, above it, is invalid: {faults[above]}"
+    return faults
+
+
+def _fault(queue: Queue) -> str:
+    """Return what is wrong with a queue's own rules; "" if nothing is."""
+    if queue.fault:
+        return queue.fault
+    if queue.name == ROOT:
+        return "root is the name of what all queues are below; choose another"
+    if queue.weight < 1:
+        return f"its weight is {queue.weight}; write 1 or more"
+    caps, guarantee = Usage.of(queue.capability), Usage.of(queue.guarantee)
+    deserved = Usage.of(queue.deserved or ())
+    for what, amounts in (("guarantee", guarantee), ("deserved", deserved)):
+        for resource, amount in sorted(amounts.items()):
+            if amount > caps.get(resource, amount):
+                cap = show(resource, caps[resource])
+                return f"its {what} of {bare(resource, amount)} is above its capability of {cap}"
+    for resource, amount in sorted(deserved.items()):
+        if amount < guarantee[resource]:
+            least = show(resource, guarantee[resource])
+            return f"it deserves {bare(resource, amount)}, less than its guarantee of {least}"
+    return ""
+
+
+def _cycle(name: str, rules: Mapping[str, Queue]) -> str:
+    seen = [name]
+    for above in _ancestors(name, rules):
+        seen.append(above)
+        if above == name:
+            return f"queues are in a cycle: {' is below '.join(seen)}"
+    return ""
+
+
+def _ancestors(name: str, rules: Mapping[str, Queue]) -> Iterator[str]:
+    """Yield the queues above one, each once; stops at the top of the tree, or where a cycle closes."""
+    seen: set[str] = set()
+    while name in rules and (name := rules[name].parent) != ROOT and name not in seen:
+        seen.add(name)
+        yield name
+
+
+class Terms(NamedTuple):
+    """What one queue may claim of one resource."""
+
+    weight: int
+    #: what it uses and waits for
+    asked: int
+    guarantee: int = 0
+    #: None: computed
+    deserved: int | None = None
+    #: None: no cap
+    capability: int | None = None
+
+    def capped(self, amount: int) -> int:
+        return amount if self.capability is None else min(amount, self.capability)
+
+
+def entitle(root: Account) -> bool:
+    """Divide the root's entitlement among the queues below it, by resource. False if nothing changed."""
+    for child in root.children:
+        _ask(child)
+    return _divide_below(root, root.entitled)
+
+
+def _ask(account: Account) -> Usage:
+    """Return what a queue and the queues below it use and wait for, as far as their caps allow."""
+    asked = account.asked = Usage(account.used)
+    asked.add(account.wanted)
+    for child in account.children:
+        asked.add(_ask(child))
+        asked.add(child.used, -1)
+    for resource, cap in account.caps.items():
+        asked[resource] = max(min(asked[resource], cap), account.used[resource])
+    return asked
+
+
+def _divide_below(parent: Account, everything: Mapping[str, int]) -> bool:
+    """`everything`: what the cluster has."""
+    amounts = parent.entitled if parent.parent is None else _left_to_children(parent)
+    changed = False
+    shares: dict[Account, dict[str, int]] = {child: {} for child in parent.children}
+    for resource, amount in amounts.items():
+        divided = divide(amount, {child.name: _terms(child, resource) for child in parent.children})
+        for child, share in shares.items():
+            share[resource] = divided[child.name]
+    for child, share in shares.items():
+        limits = {resource: n for resource, n in share.items() if n < everything[resource]}
+        if (child.entitled, child.limits) != (share, limits):
+            child.entitled, child.limits = share, limits
+            changed = True
+        if child.children:
+            changed |= _divide_below(child, everything)
+    return changed
+
+
+def _left_to_children(parent: Account) -> dict[str, int]:
+    """Return the part of a queue's entitlement that its own gangs do not use."""
+    left = {}
+    for resource, entitled in parent.entitled.items():
+        own = parent.used[resource] - sum(child.used[resource] for child in parent.children)
+        left[resource] = max(entitled - own, 0)
+    return left
+
+
+def _terms(account: Account, resource: str) -> Terms:
+    return Terms(
+        account.rules.weight,
+        account.asked[resource],
+        account.guaranteed[resource],
+        account.deserved.get(resource),
+        account.caps.get(resource),
+    )
+
+
+def divide(amount: int, queues: Mapping[str, Terms]) -> dict[str, int]:
+    """Return the entitlement of each queue, by name; together at most `amount`, which is at least zero."""
+    kept = {name: terms.capped(terms.guarantee) for name, terms in queues.items()}
+    promised, asked = dict[str, int](), dict[str, int]()
+    for name, terms in queues.items():
+        if terms.deserved is not None:
+            promised[name] = max(terms.capped(terms.deserved) - kept[name], 0)
+        else:
+            asked[name] = max(terms.capped(terms.asked) - kept[name], 0)
+    weights = {name: terms.weight for name, terms in queues.items()}
+    shares = Sums[str]()
+    for limits, widths in ((kept, kept), (promised, promised), (asked, weights)):
+        poured = pour(amount, limits, widths)
+        amount -= sum(poured.values())
+        shares.add(poured)
+    return {name: shares[name] for name in queues}
+
+
+def pour(pool: int, limits: Mapping[str, int], weights: Mapping[str, int]) -> dict[str, int]:
+    """Divide a pool by weight, none above its limit: the weighted max-min fair shares, in whole numbers."""
+    shares = dict.fromkeys(limits, 0)
+    thirsty = [name for name, limit in limits.items() if limit > 0]
+    while thirsty:
+        total = sum(weights[name] for name in thirsty)
+        full = {name for name in thirsty if limits[name] * total <= pool * weights[name]}
+        if not full:
+            break
+        for name in full:
+            shares[name] = limits[name]
+            pool -= limits[name]
+        thirsty = [name for name in thirsty if name not in full]
+    if thirsty:
+        total = sum(weights[name] for name in thirsty)
+        for name in thirsty:
+            shares[name] = pool * weights[name] // total
+        left = pool - sum(shares[name] for name in thirsty)
+        by_remainder = sorted(thirsty, key=lambda name: (-(pool * weights[name] % total), name))
+        for name in by_remainder[:left]:
+            shares[name] += 1
+    return shares

@@ -13,15 +13,27 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from muster.core.demand.affinity import NO_CONTEXT, AffinityContext
-from muster.core.words.amounts import PODS, Usage
+from muster.core.words.amounts import PODS, Key, Usage
 from muster.core.words.events import NOTHING, Footprint
-from muster.core.words.gang import GangId, Gather, Place, Shape
+from muster.core.words.gang import GangId, Gather, Place, PodTerm, Shape, Spread
 
 #: Defaults: for trials whose pods other pods need not see, for gangs without places, and without an order.
 NO_FOOTPRINTS: Final[Mapping[str, Footprint]] = {}
 NOWHERE: Final[Mapping[Place, int]] = {}
 UNRANKED: Final[Mapping[str, Sequence[int]]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class AffinityContext:
+    """The affinity context of one part of a demand."""
+
+    #: the pod's footprint, reduced to what terms of its own shape read, so that more demands are equal
+    footprint: Footprint = NOTHING
+    #: required anti-affinity of pods on nodes that selects it
+    pod_anti_affinity: frozenset[PodTerm] = frozenset()
+
+
+NO_CONTEXT: Final = AffinityContext()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +48,7 @@ class Part:
 
     @property
     def constrained(self) -> bool:
-        """Whether something besides room decides where its pods go (`placement/constraints`)."""
+        """Whether something besides room decides where its pods go (`placement/constraints.py`)."""
         shape = self.shape
         looks = (
             shape.ports
@@ -173,3 +185,49 @@ class Request(NamedTuple):
         return self._replace(
             excluded=columns if self.excluded is None else np.union1d(columns, self.excluded)
         )
+
+
+def affinity_context(
+    shape: Shape, footprint: Footprint, pod_anti_affinity: frozenset[PodTerm]
+) -> AffinityContext:
+    terms: list[PodTerm | Spread] = [*shape.pod_affinity, *shape.pod_anti_affinity, *shape.spread]
+    terms += [term for _, term in shape.preferred_pod_affinity]
+    if not terms:
+        return AffinityContext(NOTHING, pod_anti_affinity) if pod_anti_affinity else NO_CONTEXT
+    keys = {requirement.key for term in terms for requirement in term.labels}
+    labels = tuple((key, value) for key, value in footprint.labels if key in keys)
+    return AffinityContext(replace(footprint, labels=labels), pod_anti_affinity)
+
+
+def cut(demand: Demand, room: Mapping[Key, int], costs: Sequence[Mapping[Key, int]]) -> tuple[Part, ...]:
+    """As many places of each part as there is room for, but at least the minimum.
+
+    Parts without any are left out. `costs`: what a place of each part takes. What `room` does not name is not
+    limited. A minimum over all parts is filled with the smallest pods; the rest of the room goes to the parts
+    in their order.
+    """
+    left = dict(room)
+    counts = [0] * len(demand.parts)
+    limited = [{key: n for key, n in cost.items() if n > 0 and key in left} for cost in costs]
+
+    def add(p: int, count: int) -> None:
+        counts[p] += count
+        for key, amount in limited[p].items():
+            left[key] -= count * amount
+
+    def size(p: int) -> float:
+        return max((amount / max(room[key], 1) for key, amount in limited[p].items()), default=0.0)
+
+    for p, part in enumerate(demand.parts):
+        add(p, part.need)
+    rest = demand.need - sum(counts)
+    for p in sorted(range(len(demand.parts)), key=size):
+        more = max(min(rest, demand.parts[p].count - counts[p]), 0)
+        add(p, more)
+        rest -= more
+    for p, part in enumerate(demand.parts):
+        fitting = [max(left[key], 0) // amount for key, amount in limited[p].items()]
+        add(p, min([part.count - counts[p], *fitting]))
+    return tuple(
+        replace(part, count=count) for part, count in zip(demand.parts, counts, strict=True) if count
+    )

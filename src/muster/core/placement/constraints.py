@@ -8,8 +8,9 @@ other gangs, foreign pods, and placed pods of the same trial. The semantics are 
   affinity that no pod in its domain satisfies, or by a domain that has too many pods already.
 - If pods of a group keep each other off a node or domain, it takes one of them. Pods with affinity to each
   other that find no such pod *open* a domain (the tightest that holds them all): the first pod may be placed
-  anywhere, as in Kubernetes, and the others join it. Water filling gives a spread's room per domain: the
-  lowest level to which domains have to be filled so that all pods find room within the skew.
+  anywhere, as in Kubernetes, and the others join it. Water filling gives a spread's room per domain:
+  bisection finds the lowest level to which domains have to be filled so that all pods find room within the
+  skew.
 
 Affinity and anti-affinity hold when a pod is placed and cannot be broken by what the gang places
 afterwards, so a trial's own order is the proof. A spread is checked at the end (`even`): a gang starts all at
@@ -19,17 +20,17 @@ Preferences (preferred affinity, ScheduleAnyway) order nodes in the same vectors
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from muster.core.demand.affinity import AffinityContext
-from muster.core.placement.constraints.water_filling import Limit, fewest, level, pour, share
+from muster.core.demand import AffinityContext
 from muster.core.placement.order import Vector
 from muster.core.words.gang import PodTerm, Shape, Spread
-from muster.core.world.domains import Domain
 from muster.core.world.eligibility import Eligibility, Obstacle
 from muster.core.world.footprints import Carrying, Matching, Using, selects
+from muster.core.world.labels import Domain
 from muster.core.world.ledger import Ledger
 from muster.core.world.nodes import Bools, Columns, Ints, Longs
 
@@ -232,7 +233,7 @@ class Constraints:
         inside: Columns = order[of == best]
         return inside
 
-    def _levels(self, caps: Ints, order: Columns, count: int) -> tuple[list[Limit], list[Limit]]:
+    def _levels(self, caps: Ints, order: Columns, count: int) -> "tuple[list[Limit], list[Limit]]":
         """Return, per required spread, each domain's room, and the pods it must get to make that room."""
         limits, needs = [], []
         left = np.zeros_like(caps)
@@ -248,7 +249,7 @@ class Constraints:
                 needs.append(Limit(domain.index, need))
         return limits, needs
 
-    def _evenly(self, caps: Ints, order: Columns, count: int) -> list[Limit]:
+    def _evenly(self, caps: Ints, order: Columns, count: int) -> "list[Limit]":
         """Return equal shares per domain, as far as room allows, for preferences about the own group."""
         left = np.zeros_like(caps)
         left[order] = caps[order]
@@ -290,3 +291,127 @@ def _one_each(order: Columns, domain: Domain, caps: Ints) -> Columns:
 
 def _either(one: Bools | None, other: Bools) -> Bools:
     return other if one is None else one | other
+
+
+@dataclass(slots=True)
+class Limit:
+    """How many more pods each domain takes: `room`, by number of the domain."""
+
+    index: Ints
+    room: Longs
+
+
+def pour(
+    order: Columns,
+    caps: Longs,
+    limits: Sequence[Limit],
+    needs: Sequence[Limit],
+    shares: Sequence[Limit],
+    count: int,
+) -> tuple[Columns, Longs]:
+    """Fill columns in order: first what domains need, then equal shares, then any column with room."""
+    given = np.zeros(len(order), np.int64)
+    rounds = [[*needs], *([need] for need in needs if len(needs) > 1)] if needs else []
+    for further in [*rounds, *([[*shares]] if shares else []), []]:
+        some = [*limits, *further]
+        left = count - int(given.sum())
+        if left <= 0:
+            break
+        more = _fill(order, caps - given, some, left)
+        given += more
+        for limit in {id(limit): limit for limit in (*limits, *needs, *shares)}.values():
+            index = limit.index[order]
+            taken = np.bincount(index[index >= 0], weights=more[index >= 0], minlength=len(limit.room))
+            limit.room = np.maximum(limit.room - taken.astype(np.int64), 0)
+    chosen = given > 0
+    return order[chosen], given[chosen]
+
+
+def _fill(order: Columns, caps: Longs, limits: Sequence[Limit], count: int) -> Longs:
+    """Return per column of the order as many pods as it and its domains take, up to `count` in total."""
+    rooms: dict[int, tuple[Ints, Longs]] = {}
+    for limit in limits:
+        known = rooms.get(id(limit.index))
+        room = limit.room if known is None else np.minimum(known[1], limit.room)
+        rooms[id(limit.index)] = (limit.index[order], room)
+    if len(rooms) > 1:
+        return _fill_one_by_one(caps, list(rooms.values()), count)
+    for index, room in rooms.values():
+        by_domain = np.argsort(index, kind="stable")
+        grouped = index[by_domain]
+        filled = np.cumsum(caps[by_domain])
+        start = np.searchsorted(grouped, grouped)
+        before = filled - caps[by_domain]
+        before -= before[start]
+        allowed = np.empty_like(caps)
+        limited = np.where(grouped >= 0, np.append(room, 0)[grouped], 0)
+        allowed[by_domain] = np.clip(limited - before, 0, caps[by_domain])
+        caps = allowed
+    filled = np.cumsum(caps)
+    given: Longs = np.clip(count - (filled - caps), 0, caps)
+    return given
+
+
+def _fill_one_by_one(caps: Longs, rooms: Sequence[tuple[Ints, Longs]], count: int) -> Longs:
+    given = np.zeros(len(caps), np.int64)
+    indices = [index.tolist() for index, _ in rooms]
+    left = [room.tolist() for _, room in rooms]
+    for i, cap in enumerate(caps.tolist()):
+        times = min(cap, count)
+        for index, room in zip(indices, left, strict=True):
+            times = min(times, room[index[i]]) if index[i] >= 0 else 0
+        if times > 0:
+            given[i] = times
+            count -= times
+            for index, room in zip(indices, left, strict=True):
+                room[index[i]] -= times
+            if not count:
+                break
+    return given
+
+
+def level(spread: Spread, counts: Longs, counted: Bools, most: Longs, count: int) -> tuple[Longs, Longs]:
+    """Return per domain the room for `count` pods within the skew, and the pods needed to make this room.
+
+    The lowest level L with Σ min(most, L + skew - counts) ≥ count; domains below L must be filled up to it.
+    If there is none, the highest level that domains can be filled to: then not all pods find room.
+    """
+
+    def room(level: int) -> Longs:
+        return np.where(counted, np.clip(level + spread.max_skew - counts, 0, most), 0)
+
+    def need(level: int) -> Longs:
+        return np.where(counted, np.maximum(level - counts, 0), 0)
+
+    low = fewest(spread, counts, counted)
+    fixed = int(np.count_nonzero(counted)) < spread.min_domains or not counted.any()
+    high = low if fixed else max(low, min(low + count, int((counts + most)[counted].min())))
+    while low < high:
+        middle = (low + high) // 2
+        if int(room(middle).sum()) >= count:
+            high = middle
+        else:
+            low = middle + 1
+    if int(need(low).sum()) > count:
+        low -= 1
+    return room(low), need(low)
+
+
+def fewest(spread: Spread, counts: Longs, counted: Bools) -> int:
+    """Return the pods of the domain with the fewest; 0 if there are fewer than `minDomains` domains."""
+    there = counts[counted]
+    return int(there.min()) if len(there) >= max(spread.min_domains, 1) else 0
+
+
+def share(domain: Domain, counts: Longs, left: Ints, count: int) -> Limit:
+    """Return per domain an equal share of `count` pods; pods already there count towards it."""
+    most = domain.sums(left)
+    counted = most > 0
+    low, high = 0, int(counts.max(initial=0)) + count
+    while low < high:
+        middle = (low + high) // 2
+        if int(np.where(counted, np.clip(middle - counts, 0, most), 0).sum()) >= count:
+            high = middle
+        else:
+            low = middle + 1
+    return Limit(domain.index, np.where(counted, np.clip(low - counts, 0, most), 0))
