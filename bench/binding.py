@@ -111,6 +111,7 @@ def _schedule(directory: str, port: int, pipe: Pipe, gangs: int, size: int, prof
 
     from muster.runtime import loop
     from muster.runtime.leader import Term
+    from muster.runtime.watched import WatchedMirror
 
     async def schedule() -> None:
         profiler = cProfile.Profile(time.process_time) if profile else None
@@ -120,7 +121,12 @@ def _schedule(directory: str, port: int, pipe: Pipe, gangs: int, size: int, prof
         watching = asyncio.create_task(informers.run())
         running = asyncio.create_task(
             loop.run(
-                client, informers, SystemClock(), Term(1), schedulers=frozenset({"muster"}), leading=leading
+                client,
+                informers,
+                SystemClock(),
+                Term(1),
+                leading=leading,
+                mirror=WatchedMirror(informers, frozenset({"muster"})),
             )
         )
         await leading.wait()

@@ -9,14 +9,14 @@ A line that was cut off by a crash is ignored. A full disk stops the journal, no
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from math import inf
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import IO, Any, BinaryIO, Final, NewType, Union, get_args, get_origin, get_type_hints
+from typing import IO, Any, BinaryIO, Final, NewType, Protocol, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -48,6 +48,23 @@ class Cycle:
 Mark = Began | Cycle
 
 _CLASSES: Final = {cls.__name__: cls for union in (Event, Decision, Mark) for cls in get_args(union)}
+
+
+class Recorder(Protocol):
+    """Takes the scheduler's events, decisions and marks, in their order: a journal, or a `Tee` of several."""
+
+    def write(self, at: float, what: Event | Decision | Mark) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tee:
+    """Several recorders as one."""
+
+    recorders: Sequence[Recorder]
+
+    def write(self, at: float, what: Event | Decision | Mark) -> None:
+        for recorder in self.recorders:
+            recorder.write(at, what)
 
 
 @dataclass(frozen=True, slots=True)

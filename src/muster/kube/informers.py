@@ -5,7 +5,7 @@ the node agent need it, and all of them see it at the same moment.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from muster.api.base import Kind
@@ -41,6 +41,11 @@ class Informers:
         """Waits until the first list of each of these kinds has been read."""
         for kind in kinds:
             await self[kind].synced.wait()
+
+    def counts(self) -> Iterator[tuple[str, int]]:
+        """Yields the kinds, as `plural.group`, and how many objects of each are known."""
+        for kind, reflector in self._reflectors.items():
+            yield f"{kind.plural}.{kind.group}" if kind.group else kind.plural, len(reflector.items)
 
     async def run(self) -> None:
         """Runs until cancelled."""

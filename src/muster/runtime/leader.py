@@ -20,7 +20,7 @@ from muster.core.words.decisions import Decision
 from muster.core.words.events import Event
 from muster.core.words.gang import GangId
 from muster.effects.execute import Outcome, execute
-from muster.journal import Began, Cycle, Journal
+from muster.journal import Began, Cycle, Recorder
 from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.kube.errors import ApiError, Unanswered, Unreachable
@@ -77,7 +77,7 @@ class Leader:
         mirror: WatchedMirror,
         core: Core,
         limits: Limits | None = None,
-        journal: Journal | None = None,
+        journal: Recorder | None = None,
     ) -> None:
         self.term, self.mirror, self.clock = term, mirror, clock
         self.committer = Committer(mirror, term.epoch, limits)

@@ -14,11 +14,12 @@ from muster.core.cycle import Scheduler
 from muster.core.words.gang import GangId
 from muster.effects import Patch
 from muster.effects.execute import execute_all
-from muster.journal import Journal
+from muster.journal import Recorder
 from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.kube.informers import Informers
 from muster.runtime.commit.view import Limits
+from muster.runtime.decisions import COMMITTED
 from muster.runtime.leader import Deposed, Leader, Term
 from muster.runtime.queues import QueueReports
 from muster.runtime.topology import TopologyReports
@@ -38,17 +39,17 @@ async def run(
     term: Term,
     *,
     scheduler: Scheduler | None = None,
-    schedulers: frozenset[str] | None = None,
     limits: Limits | None = None,
-    journal: Journal | None = None,
+    journal: Recorder | None = None,
     leading: asyncio.Event | None = None,
+    mirror: WatchedMirror | None = None,
 ) -> None:
     """Runs the scheduler until cancelled, or until `Deposed` is raised; the caller runs the informers.
 
-    `schedulers`: the values of `spec.schedulerName` that make a pod muster's; None = all. `leading` is set
-    once this leader has recovered and decides.
+    `leading` is set once this leader has recovered and decides. `mirror`: what it sees of the cluster, if the
+    caller looks at it, too; by default all pods are muster's.
     """
-    mirror = WatchedMirror(informers, schedulers)
+    mirror = mirror or WatchedMirror(informers)
     core = scheduler or Scheduler()
     leader = Leader(client, clock, term, mirror, core, limits, journal)
     reports = (QueueReports(core.queues, mirror), TopologyReports(core, mirror))
@@ -91,6 +92,7 @@ async def _take_over(leader: Leader) -> None:
 
 
 async def _commit(leader: Leader, gang: GangId, writes: Sequence[Write]) -> None:
+    COMMITTED.set(gang)  # for this task, and so for what is logged in it
     leader.done(gang, await execute_all(writes, leader.write))
 
 

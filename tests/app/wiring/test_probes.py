@@ -17,7 +17,9 @@ from muster.local.store import Store
 async def test_a_daemon_is_ready_once_its_mirror_is_complete_and_shows_its_metrics() -> None:
     store = Store(":memory:")
     informers = Informers(LocalClient(Registry(store)))
-    state = State(informers, (kinds.NODE, kinds.POD))
+    state = State()
+    state.informers, state.kinds = informers, (kinds.NODE, kinds.POD)
+    state.answered("GET", 429, 0.02)
     Gauge("answer", "What it is.", registry=state.registry).set(42)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -39,6 +41,8 @@ async def test_a_daemon_is_ready_once_its_mirror_is_complete_and_shows_its_metri
         status, text = await asked("/metrics")
         assert status == 200
         assert "answer 42.0" in text
+        assert "muster_leader 1.0" in text
+        assert 'muster_api_request_seconds_count{method="GET",status="429"} 1.0' in text
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
     store.close()

@@ -14,17 +14,19 @@ import threading
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
 from muster.api import duration, kinds
-from muster.api.base import AnyKind
+from muster.api.base import AnyKind, Kind, Object, R, revision
 from muster.api.fields import FieldError
 from muster.app.wiring import logs, settings
 from muster.app.wiring.probes import State, serving
 from muster.app.wiring.settings import Common, ControllersSettings, LeaderElection, Live, SchedulerSettings
 from muster.controllers import driver, gang, garbage, jobset, podgroup
 from muster.controllers.job import CONTROLLER as JOB
-from muster.kube.client import Client
+from muster.journal import Tee
+from muster.kube.client import Client, Patch
 from muster.kube.clock import SystemClock
 from muster.kube.http import Connection, HttpClient
 from muster.kube.informers import Informers
@@ -32,9 +34,12 @@ from muster.kube.throttle import Bucket
 from muster.local.node.fake_nodes import FakeNodes, OthersNode
 from muster.local.nodespec import NodeSpec
 from muster.runtime import loop
+from muster.runtime.decisions import Decisions, InDecision
 from muster.runtime.election import Election, Timing
 from muster.runtime.leader import Term
+from muster.runtime.metrics import ClusterState, Metrics, TimedScheduler
 from muster.runtime.mirror import WATCHED
+from muster.runtime.watched import WatchedMirror
 from muster.workloads.findings import nearest
 
 __all__ = ["CONTROLLERS", "Lost", "OthersNode", "controllers", "fake_nodes", "known_controllers", "scheduler"]
@@ -67,12 +72,54 @@ def known_controllers(chosen: ControllersSettings) -> list[FieldError]:
     ]
 
 
+class MeasuredClient(HttpClient):
+    """A client that reports which revision it has written, for the lag of the watches."""
+
+    #: takes the kind and the revision of an object that has been created or patched
+    wrote: Callable[[AnyKind, int], None] = staticmethod(lambda kind, revision: None)
+
+    async def create(self, kind: Kind[R], namespace: str, obj: Object) -> R:
+        made = await super().create(kind, namespace, obj)
+        self.wrote(kind, revision(made.metadata.resource_version))
+        return made
+
+    async def patch(
+        self, kind: Kind[R], namespace: str, name: str, patch: Patch, *, subresource: str = ""
+    ) -> R:
+        patched = await super().patch(kind, namespace, name, patch, subresource=subresource)
+        self.wrote(kind, revision(patched.metadata.resource_version))
+        return patched
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What the leading part of a daemon works with."""
+
+    client: MeasuredClient
+    informers: Informers
+    state: State
+
+
 async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> None:
     """Runs the scheduler until SIGTERM or SIGINT. Raises `Lost`, `Deposed`."""
 
-    def lead(client: Client, informers: Informers, term: Term) -> Coroutine[Any, Any, None]:
-        schedulers = frozenset(live.now.scheduler_names)
-        return loop.run(client, informers, SystemClock(), term, schedulers=schedulers)
+    def lead(part: Part, term: Term) -> Coroutine[Any, Any, None]:
+        mirror = WatchedMirror(part.informers, frozenset(live.now.scheduler_names))
+        decisions = Decisions()
+        metrics = Metrics(part.state.registry, decisions, part.informers)
+        core = TimedScheduler(metrics.cycles)
+        part.state.registry.register(ClusterState(mirror, core, decisions, part.informers))
+        part.client.wrote = metrics.wrote
+        logs.add(InDecision(decisions))
+        return loop.run(
+            part.client,
+            part.informers,
+            SystemClock(),
+            term,
+            scheduler=core,
+            journal=Tee((decisions, metrics)),
+            mirror=mirror,
+        )
 
     await _daemon(connection, live, WATCHED, lead)
 
@@ -83,8 +130,8 @@ async def controllers(connection: Connection, live: Live[ControllersSettings]) -
     watched = [watch.kind for controller in chosen for watch in controller.watches]
     indexed = [index.kind for controller in chosen for index in controller.indexes]
 
-    def lead(client: Client, informers: Informers, term: Term) -> Coroutine[Any, Any, None]:
-        return driver.run(client, informers, chosen, SystemClock())
+    def lead(part: Part, term: Term) -> Coroutine[Any, Any, None]:
+        return driver.run(part.client, part.informers, chosen, SystemClock())
 
     await _daemon(connection, live, tuple(dict.fromkeys([*watched, *indexed])), lead)
 
@@ -117,7 +164,7 @@ async def _daemon(
     connection: Connection,
     live: Live[Any],  # Any: settings of any daemon
     kinds: Sequence[AnyKind],
-    lead: Callable[[Client, Informers, Term], Coroutine[Any, Any, None]],
+    lead: Callable[[Part, Term], Coroutine[Any, Any, None]],
 ) -> None:
     stop = _told_to_stop()
     bucket = Bucket(live.now.qps, live.now.burst)
@@ -128,11 +175,12 @@ async def _daemon(
 
     live.changed.append(changed)
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, live.reload)
-    client = HttpClient(connection, bucket)
+    state = State()
+    client = MeasuredClient(connection, bucket, state.answered)
     informers = Informers(client, SystemClock())
     for kind in kinds:
         informers[kind]  # from here on a replica watches, also while it waits for the Lease
-    state = State(informers, kinds)
+    state.informers, state.kinds = informers, kinds
     async with (
         _running(client, informers.run(), live.follow(SystemClock())) as beside,
         serving(live.now.listen, state),
@@ -146,7 +194,7 @@ async def _daemon(
             return
         term = won.result()
         state.leads = term.fresh
-        leading = asyncio.create_task(lead(client, informers, term))
+        leading = asyncio.create_task(lead(Part(client, informers, state), term))
         lost = asyncio.create_task(candidate.lost())
         try:
             await _first(leading, lost, stopped, *beside)

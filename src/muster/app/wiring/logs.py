@@ -12,6 +12,8 @@ from muster.app.wiring.settings import Log
 #: Attributes of every record; what else a record carries was given as `extra`.
 _USUAL: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
+_filters: Final[list[logging.Filter]] = []
+
 
 class JsonFormatter(logging.Formatter):
     """One JSON object per line: `time`, `level`, `logger`, `message`, and what the record carries besides."""
@@ -29,9 +31,18 @@ class JsonFormatter(logging.Formatter):
         return msgspec.json.encode(line, enc_hook=str).decode()
 
 
+def add(filter_: logging.Filter) -> None:
+    """Lets the filter add to each record from now on, whatever the settings become."""
+    _filters.append(filter_)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(filter_)
+
+
 def configure(settings: Log) -> None:
     """Writes the log so from now on."""
     handler = logging.StreamHandler(sys.stderr)
+    for filter_ in _filters:
+        handler.addFilter(filter_)
     if settings.format == "json":
         handler.setFormatter(JsonFormatter())
     else:

@@ -6,8 +6,8 @@ or waits for the Lease: a replica that waits is what takes over.
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 
+import prometheus_client as prometheus
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
@@ -16,18 +16,36 @@ from muster.api.base import AnyKind
 from muster.kube.informers import Informers
 
 
-@dataclass(eq=False)
 class State:
-    """What the probes report of a daemon."""
+    """What the probes report of a daemon, and the metrics that every daemon has."""
 
-    informers: Informers
-    kinds: Sequence[AnyKind]
-    #: whether this replica leads
-    leads: Callable[[], bool] = lambda: False
-    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    def __init__(self) -> None:
+        prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # half of all series
+        self.registry = CollectorRegistry()
+        self.informers: Informers | None = None
+        self.kinds: Sequence[AnyKind] = ()
+        #: whether this replica leads
+        self.leads: Callable[[], bool] = lambda: False
+        prometheus.ProcessCollector(registry=self.registry)
+        prometheus.Gauge(
+            "muster_leader", "1 on the replica that leads.", registry=self.registry
+        ).set_function(lambda: float(self.leads()))
+        self._requests = prometheus.Histogram(
+            "muster_api_request_seconds",
+            "Requests to the API server by their answer, without watches.",
+            ["method", "status"],
+            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0),
+            registry=self.registry,
+        )
+
+    def answered(self, method: str, status: int, seconds: float) -> None:
+        """Counts a request that the API server has answered."""
+        self._requests.labels(method, str(status)).observe(seconds)
 
     def missing(self) -> list[str]:
         """Returns the kinds that have not been listed yet."""
+        if self.informers is None:
+            return ["everything"]
         return [str(kind.plural) for kind in self.kinds if not self.informers[kind].synced.is_set()]
 
 
