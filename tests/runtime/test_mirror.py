@@ -2,10 +2,11 @@
 
 import msgspec
 
+from muster.api import selectors
 from muster.api.base import Object
-from muster.api.core_v1 import Namespace, Pod
-from muster.api.kinds import NAMESPACE, POD
-from muster.core.words.events import GangSubmitted, PodsBound
+from muster.api.core_v1 import Namespace, Node, Pod
+from muster.api.kinds import NAMESPACE, NODE, POD
+from muster.core.words.events import GangSubmitted, NodeChanged, NodeRemoved, PodsBound
 from muster.runtime.mirror import Mirror
 
 SELECTOR = {"matchLabels": {"team": "x"}}
@@ -62,3 +63,44 @@ def test_a_gang_that_is_as_it_was_is_kept_once() -> None:
     (group,) = mirror.groups.values()
     assert group.gang is told
     assert next(iter(group.members.values())).pod.metadata.resource_version == "2"
+
+
+def node(name: str, capacity: int = 1, **labels: str) -> Node:
+    room = {"cpu": str(capacity)}
+    return msgspec.convert({"metadata": {"name": name, "labels": labels}, "status": {"capacity": room}}, Node)
+
+
+def told_nodes(mirror: Mirror) -> list[str]:
+    """What the core is told of nodes: a name, with a minus if the node is gone."""
+    marks = {NodeChanged: "", NodeRemoved: "-"}
+    events = (event for event in mirror.drain(0.0).events if isinstance(event, NodeChanged | NodeRemoved))
+    return [f"{marks[type(event)]}{event.name}" for event in events]
+
+
+def test_only_nodes_that_are_selected_are_told() -> None:
+    mirror = Mirror(selector=selectors.parse("pool=batch"))
+    batch, web = node("batch", pool="batch"), node("web", pool="web")
+    for each in (batch, web):
+        mirror.change(NODE, None, each)
+    assert told_nodes(mirror) == ["batch"]
+    mirror.change(NODE, batch, node("batch", 2, pool="batch"))
+    mirror.change(NODE, web, node("web", 2, pool="web"))
+    assert told_nodes(mirror) == ["batch"]
+    mirror.change(NODE, web, node("web", pool="batch"))
+    mirror.change(NODE, batch, node("batch", pool="web"))
+    assert told_nodes(mirror) == ["web", "-batch"]
+    assert mirror.nodes == {"web"}
+    mirror.change(NODE, node("batch", pool="web"), None)
+    assert told_nodes(mirror) == []
+
+
+def test_another_selection_tells_what_is_different() -> None:
+    mirror = Mirror()
+    nodes = [node("a", zone="1"), node("b", zone="2"), node("c", zone="3")]
+    for each in nodes:
+        mirror.change(NODE, None, each)
+    assert told_nodes(mirror) == ["a", "b", "c"]
+    mirror.select(selectors.parse("zone in (2,3)"), nodes)
+    assert told_nodes(mirror) == ["-a"]
+    mirror.select(selectors.parse("zone!=3"), nodes)
+    assert told_nodes(mirror) == ["a", "-c"]

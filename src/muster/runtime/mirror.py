@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
-from muster.api import kinds
-from muster.api.base import AnyKind, Resource
+from muster.api import kinds, selectors
+from muster.api.base import AnyKind, LabelSelector, Resource
 from muster.api.core_v1 import Node, Pod
 from muster.api.fields import UNREADABLE
 from muster.api.muster_v1alpha1 import GangPlan, Queue
@@ -80,9 +80,18 @@ class Changes:
 
 
 class Mirror:
-    """Holds the objects of the cluster, and reads groups from them. `schedulers`, `whole`: see `World`."""
+    """Holds the objects of the cluster, and reads groups from them. `schedulers`, `whole`: see `World`.
 
-    def __init__(self, schedulers: frozenset[str] | None = None, *, whole: bool = False) -> None:
+    `selector`: labels of the nodes that muster may use. Other nodes do not exist for the core.
+    """
+
+    def __init__(
+        self,
+        schedulers: frozenset[str] | None = None,
+        *,
+        whole: bool = False,
+        selector: LabelSelector | None = None,
+    ) -> None:
         self.world = World(schedulers, whole=whole)
         #: groups as last drained
         self.groups: dict[GangId, Group] = {}
@@ -103,6 +112,9 @@ class Mirror:
         self._allowed: dict[tuple[str, str], BudgetChanged] = {}
         self._pods: dict[PodId, Pod | None] = {}  # changed since the last drain; None = gone
         self._pending = Changes()
+        #: names of the nodes that muster uses
+        self.nodes: set[str] = set()
+        self._selector = selector or LabelSelector()
 
     # -- what the committer reads
 
@@ -177,14 +189,22 @@ class Mirror:
                 looking = pods_looking_at_namespaces(self.world)
                 self._pods.update((PodId(pod.metadata.uid), pod) for pod in looking)
 
+    def select(self, selector: LabelSelector, nodes: Iterable[Node]) -> None:
+        """Uses only nodes with these labels from now on; `nodes`: all that there are."""
+        self._selector = selector
+        for node in nodes:
+            self._node(node, node)
+
     def _node(self, old: Resource | None, new: Resource | None) -> None:
-        if isinstance(new, Node):
+        if isinstance(new, Node) and selectors.matches(self._selector, new.metadata.labels):
             event = node_changed(new)
-            if not isinstance(old, Node) or node_changed(old) != event:
+            before = old if isinstance(old, Node) and old.metadata.name in self.nodes else None
+            if before is None or node_changed(before) != event:
                 self._pending.events.append(event)
-        elif old is not None:
-            name = NodeName(old.metadata.name)
-            self._pending.events.append(NodeRemoved(name))
+            self.nodes.add(new.metadata.name)
+        elif old is not None and old.metadata.name in self.nodes:
+            self.nodes.discard(old.metadata.name)
+            self._pending.events.append(NodeRemoved(NodeName(old.metadata.name)))
             self._pending.gangs.update(dict.fromkeys(self.groups))  # their places may be on it
 
     def _queue(self, old: Resource | None, new: Resource | None) -> None:

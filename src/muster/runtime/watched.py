@@ -1,18 +1,22 @@
 """A mirror that the informers of an API server keep up to date."""
 
 import asyncio
-from collections.abc import Container
 from functools import partial
 
 from muster.api import kinds
-from muster.api.base import AnyKind, Resource
+from muster.api.base import AnyKind, LabelSelector, Resource
 from muster.kube.informers import Informers
 from muster.runtime.mirror import WATCHED, Changes, Mirror
 
 
 class WatchedMirror(Mirror):
-    def __init__(self, informers: Informers, schedulers: frozenset[str] | None = None) -> None:
-        super().__init__(schedulers)
+    def __init__(
+        self,
+        informers: Informers,
+        schedulers: frozenset[str] | None = None,
+        selector: LabelSelector | None = None,
+    ) -> None:
+        super().__init__(schedulers, selector=selector)
         #: set when there is something to drain
         self.changed = asyncio.Event()
         self._informers = informers
@@ -30,9 +34,10 @@ class WatchedMirror(Mirror):
         self.changed.clear()
         return super().drain(now)
 
-    @property
-    def nodes(self) -> Container[str]:
-        return self._informers[kinds.NODE].items
+    def use(self, selector: LabelSelector) -> None:
+        """Uses only nodes with these labels from now on."""
+        self.select(selector, [*self._informers[kinds.NODE].items.values()])
+        self.changed.set()
 
     def find(self, kind: AnyKind, key: str) -> Resource | None:
         found: Resource | None = self._informers[kind].items.get(key)

@@ -15,9 +15,10 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path as FilePath
 from typing import Any, Final
 
-from muster.api import duration, kinds
+from muster.api import duration, kinds, quantity, selectors
 from muster.api.base import AnyKind, Kind, Object, R, revision
 from muster.api.fields import FieldError
 from muster.app.wiring import logs, settings
@@ -25,7 +26,7 @@ from muster.app.wiring.probes import State, serving
 from muster.app.wiring.settings import Common, ControllersSettings, LeaderElection, Live, SchedulerSettings
 from muster.controllers import driver, gang, garbage, jobset, podgroup
 from muster.controllers.job import CONTROLLER as JOB
-from muster.journal import Tee
+from muster.journal import Journal, Recorder, Tee
 from muster.kube.client import Client, Patch
 from muster.kube.clock import SystemClock
 from muster.kube.http import Connection, HttpClient
@@ -104,20 +105,27 @@ async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> No
     """Runs the scheduler until SIGTERM or SIGINT. Raises `Lost`, `Deposed`."""
 
     def lead(part: Part, term: Term) -> Coroutine[Any, Any, None]:
-        mirror = WatchedMirror(part.informers, frozenset(live.now.scheduler_names))
+        now = live.now
+        selector = selectors.parse(now.node_selector)
+        mirror = WatchedMirror(part.informers, frozenset(now.scheduler_names), selector)
+        live.changed.append(lambda now: mirror.use(selectors.parse(now.node_selector)))
         decisions = Decisions()
         metrics = Metrics(part.state.registry, decisions, part.informers)
         core = TimedScheduler(metrics.cycles)
         part.state.registry.register(ClusterState(mirror, core, decisions, part.informers))
         part.client.wrote = metrics.wrote
         logs.add(InDecision(decisions))
+        recorders: list[Recorder] = [decisions, metrics]
+        if now.journal.file:
+            limit = quantity.capacity("memory", now.journal.size)
+            recorders.append(Journal(FilePath(now.journal.file), limit))
         return loop.run(
             part.client,
             part.informers,
             SystemClock(),
             term,
             scheduler=core,
-            journal=Tee((decisions, metrics)),
+            journal=Tee(recorders),
             mirror=mirror,
         )
 
