@@ -718,8 +718,8 @@ FAULTS: Final = (
         "a remedy that delays who has a reservation",
         "explanations",
         "core/cycle/dry_run.py",
-        "        if not last and self._step.reserves(attempt):",
-        "        if False:",
+        "        if not last:\n            self.trials",
+        "        if answer.starts:\n            self.trials",
         _REMEDIES,
     ),
     Fault(

@@ -29,7 +29,7 @@ class _Entry(NamedTuple):
 
 class InfeasibleDemands:
     def __init__(self, world: World, fit: Fit) -> None:
-        self._nodes, self._fit = world.nodes, fit
+        self._nodes, self._fit, self._log = world.nodes, fit, world.log
         self._room = world.nodes.room
         self._known: dict[Demand, _Entry] = {}
         #: how often nodes, or what they have free, had changed between two cycles; how often gangs had
@@ -80,7 +80,16 @@ class InfeasibleDemands:
         return entry.besides is _NOTHING or entry.besides == self._besides(demand, entry.verdict)
 
     def note(self, demand: Demand, verdict: Infeasible | None) -> None:
-        self._known[demand] = _Entry(verdict, self._room.value, self._besides(demand, verdict))
+        """Note that a demand does not fit. A trial that is undone forgets what was noted in it."""
+        if self._log.depth:
+            self._log.push(self._put, demand, self._known.get(demand))
+        self._put(demand, _Entry(verdict, self._room.value, self._besides(demand, verdict)))
+
+    def _put(self, demand: Demand, entry: _Entry | None) -> None:
+        if entry is None:
+            self._known.pop(demand, None)
+        else:
+            self._known[demand] = entry
 
     def verdict(self, demand: Demand) -> Infeasible | None:
         """The last verdict about a demand, even if room has been given back within this cycle."""

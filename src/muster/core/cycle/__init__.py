@@ -75,6 +75,7 @@ class Scheduler:
             hold, world, fit, self._infeasible, self.preemption, self.reservations
         )
         dry_run = DryRun(
+            hold,
             world,
             fit,
             self._admission,
@@ -82,7 +83,6 @@ class Scheduler:
             self._infeasible,
             self.preemption,
             self.reservations,
-            self._placement,
             self._in_order,
         )
         remedies = Remedies(

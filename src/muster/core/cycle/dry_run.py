@@ -22,13 +22,11 @@ from muster.core.demand import Demand, Request
 from muster.core.explain.remedies.question import Outlook
 from muster.core.infeasible import InfeasibleDemands
 from muster.core.placement import Fit, Infeasible, Placed
-from muster.core.placement.greedy import short_of_slots
 from muster.core.preemption import Preemption, Victims
 from muster.core.queueing.admission import Admission, Attempt, Tier
 from muster.core.queueing.attempts import Attempts
 from muster.core.queueing.pending import PendingQueues
 from muster.core.reservations import Reservations
-from muster.core.reservations.answer import WouldDelay
 from muster.core.words.gang import Gang, GangId, NodeName
 from muster.core.world import World
 from muster.core.world.gangs import GangState
@@ -36,8 +34,6 @@ from muster.core.world.nodes import Columns
 
 #: So many places of gangs in front count as one more placement that is tried.
 PLACES: Final = 64
-
-_Answer = Placed | Infeasible | WouldDelay | None
 
 
 class _Unsure(Exception):
@@ -47,6 +43,7 @@ class _Unsure(Exception):
 class DryRun:
     def __init__(
         self,
+        hold: float,
         world: World,
         fit: Fit,
         admission: Admission,
@@ -54,25 +51,25 @@ class DryRun:
         infeasible: InfeasibleDemands,
         preemption: Preemption,
         reservations: Reservations,
-        step: PlacementStep,
         in_order: Callable[[Attempts], Iterable[Attempt]],
     ) -> None:
-        """`in_order` sorts the attempts of a cycle as they are taken."""
+        """`hold`: as in `Config`. `in_order` sorts the attempts of a cycle as they are taken."""
         self._world, self._fit, self._nodes, self._queues = world, fit, world.nodes, world.queues
         self._pending_evictions = world.pending_evictions
         self._admission, self._pending = admission, pending
         self._infeasible, self._preemption, self._reservations = infeasible, preemption, reservations
-        self._step, self._in_order = step, in_order
+        self._step = PlacementStep(hold, world, fit, infeasible, self, reservations, search=False)
+        self._in_order = in_order
         #: how many placements were tried in total
         self.trials = 0
-        self._last = 0
+        self._most = 0
         #: the demands of the gangs in question
         self._wanted: set[Demand | None] = set()
-        #: whether the gang in question may preempt, and the victims it would preempt
-        self._preempts = False
+        #: the gang that may preempt here, and the victims that it would preempt
+        self._preempting: GangId | None = None
         self._found: Victims | None = None
-        #: demands that did not fit in this dry run
-        self._tried: set[Demand] = set()
+        #: the gang that is placed is in front of one in question
+        self._in_front = False
         #: whether entitlements changed: victims may be found where there were none
         self._shares_changed = False
         #: gangs that were given places since reservations were made
@@ -133,11 +130,9 @@ class DryRun:
         """Return the victims with which the gang would start now if it might preempt; None if none."""
         if self._pending_evictions or state.gang is None:
             return None
-        self._found, self._preempts = None, True
-        try:
-            starts = self.starts(state, replace(state.gang, preempts=True), most)
-        finally:
-            self._preempts = False
+        self._found, self._preempting = None, state.id
+        starts = self.starts(state, replace(state.gang, preempts=True), most)
+        self._preempting = None
         return self._found if starts else None
 
     def outlooks(
@@ -159,7 +154,7 @@ class DryRun:
         self._shares_changed = True
         self._started.clear()
         with self._trial(most, strict=False):
-            while left and self.trials < self._last:
+            while left and self.trials < self._most:
                 now, ending = self._next_ends(but=first if first in left else None)
                 if now == inf:
                     now = self._world.now
@@ -175,7 +170,6 @@ class DryRun:
                 self._pending.update(self._started)
                 self._world.now = now
                 self._queues.entitle()
-                self._tried.clear()
                 # Reservations account for every expected end, and are unchanged unless a gang has started.
                 self._reservations.begin(now, unchanged=not self._started)
                 self._started.clear()
@@ -211,14 +205,11 @@ class DryRun:
     @contextmanager
     def _trial(self, most: int, *, strict: bool) -> Iterator[None]:
         """Undo on exit all changes made inside the block."""
-        self._last, self._strict = self.trials + most, strict
+        self._most, self._strict = self.trials + most, strict
         now = self._world.now
         with self._world.trial():
             self._reservations.save()
-            try:
-                yield
-            finally:
-                self._tried.clear()
+            yield
         self._world.now = now
         self._queues.entitle()
 
@@ -263,7 +254,7 @@ class DryRun:
         for attempt in self._in_order(attempts):
             gang = attempt.state.id
             mine, last = gang in to_come, to_come == {gang}
-            where = self._place(attempt, mine=mine, last=last, keep=not one_waits)
+            where = self._place(attempt, last=last, keep=not one_waits)
             if mine and where is not None:
                 to_come.remove(gang)
                 yield gang, where
@@ -278,100 +269,73 @@ class DryRun:
                 return
 
     def _cannot_start(self, state: GangState, demand: Demand, tier: Tier, cap_exceeded: bool) -> bool:
-        """As `PlacementStep.cannot_start`."""
         if state.demand in self._wanted:
             return False  # else one refusal would skip the whole class, including the gang in question
-        if cap_exceeded:
-            return not self._may_end_others(state, demand)
-        if self._reservations.refusal(state, demand) is not None:
-            return True
-        if not state.plain or not self._does_not_fit(demand) or self._may_end_others(state, demand):
-            return False
-        return tier is Tier.BORROWING or not (state.waits and self._reservations.wanted(demand))
+        return not self._is_open(demand) and self._step.cannot_start(state, demand, tier, cap_exceeded)
 
     def _may_fit(self, demand: Demand) -> bool:
-        return not self._does_not_fit(demand)
+        return self._is_open(demand) or demand not in self._infeasible
 
-    def _does_not_fit(self, demand: Demand) -> bool:
-        """Whether the demand is known not to fit, from what this dry run does not change."""
-        if demand in self._tried:
+    def _is_open(self, demand: Demand) -> bool:
+        """Whether greedy placement has failed, and an exact search is still to be made."""
+        verdict = self._infeasible.verdict(demand)
+        return verdict is not None and verdict.postponed and not demand.fits_by_slots
+
+    def _place(self, attempt: Attempt, *, last: bool, keep: bool) -> Columns | None:
+        """Place the gang as the cycle does, less what a dry run omits; return its columns if it starts.
+
+        `last`: no gang behind it is in question; `keep`: its start stays for gangs behind it.
+        """
+        state, demand = attempt.state, attempt.demand
+        if self._world.demands.newly_concerned(state):
+            raise _Unsure  # a gang with anti-affinity to it has started here: its demand differs now
+        if self._step.passed_over(attempt):
+            return None
+        if not (state.plain and self._infeasible.known(demand)):
+            if self.trials >= self._most:
+                raise _Unsure
+            self.trials += 1
+        if last and not (state.begun or self._preempting or self._reservations.of(state.id)):
+            # Whether it starts matters, not which place is on which node.
+            attempt = attempt._replace(vacant=[()] * len(demand.parts))
+        before, self._in_front = self._nodes.used.copy(), not last
+        with self._world.trial() as trial:
+            answer = self._step.answer(attempt, trial)
+            where = np.flatnonzero((self._nodes.used[: len(before)] > before).any(axis=0))
+            if keep and answer.starts:
+                trial.keep()
+        match answer.outcome:
+            case Placed() if last or (answer.starts and not keep):
+                return where
+            case Placed() if answer.starts:
+                self.trials += len(answer.columns) // PLACES
+                self._world.log.push(self._pending.update, (state,))
+                self._started.append(state)
+            case Infeasible(postponed=True) if not (last or demand.fits_by_slots):
+                self._unsure()
+        if not last:
+            self.trials += not answer.starts and self._reservations.wanted(demand)
+            self._step.conclude(attempt, answer, self._world.now)
+        return where if answer.starts else None
+
+    # -- what a dry run omits
+
+    def may_help(self, state: GangState, demand: Demand) -> bool:
+        """Whether victims may help the gang (`VictimSearch`)."""
+        if state.id == self._preempting:
             return True
-        if self._infeasible.known(demand):
-            known = self._infeasible.verdict(demand)
-            if known is None or not known.postponed or demand.fits_by_slots:
-                return True
-        return demand.rules is None and short_of_slots(demand, self._fit.slots)
-
-    def _may_end_others(self, state: GangState, demand: Demand) -> bool:
         if self._shares_changed:
             return self._strict and self._preemption.may_help(state, demand, from_scratch=True)
         return self._preemption.may_help(state, demand)
 
-    def _place(self, attempt: Attempt, *, mine: bool, last: bool, keep: bool) -> Columns | None:
-        """Place the gang as `PlacementStep.place` does, less what a dry run omits; return its
-        columns if it starts.
-
-        `mine`: the gang is in question; `last`: no gang behind it is; `keep`: the start stays for gangs
-        behind.
-        """
-        state, demand = attempt.state, attempt.demand
-        if not demand.parts or self._step.refused(attempt):
-            return None
-        if state.id in self._pending_evictions or any(
-            not promise.announced for promise in state.holds.values()
-        ):
-            self._unsure()
-            return None
-        if self._world.demands.newly_concerned(state):
-            raise _Unsure  # a gang with anti-affinity to it has started here: its demand differs now
-        vacant = attempt.vacant
-        if last and not (state.begun or self._preempts or self._reservations.of(state.id)):
-            vacant = [()] * len(demand.parts)  # whether it starts matters, not which place is on which node
-        request = self._step.request(state, demand)._replace(vacant=vacant, search=False)
-        before = self._nodes.used.copy()
-        with self._world.trial() as trial:
-            answer = self._answer(attempt, request, mine=mine, last=last)
-            if answer and (mine or answer.columns):
-                where = np.flatnonzero((self._nodes.used[: len(before)] > before).any(axis=0))
-                if keep:
-                    devices = self._fit.devices(demand, answer.columns, trial) if not last else {}
-                    trial.keep()
-                    if not last:
-                        self.trials += len(answer.columns) // PLACES
-                        self._save(state)
-                        self._step.promise(state, answer.columns, devices)
-                        self._world.account_for(state)
-                        self._started.append(state)
-                return where
-        if not last and self._step.reserves(attempt):
-            self.trials += 1
-            self._reservations.wait(state, request)
-        return None
-
-    def _answer(self, attempt: Attempt, request: Request, *, mine: bool, last: bool) -> _Answer:
-        """Return where the gang fits, charged; nothing is charged if it does not fit."""
-        state, demand = attempt.state, attempt.demand
-        if not (attempt.cap_exceeded or (state.plain and self._does_not_fit(demand))):
-            if self.trials >= self._last:
-                raise _Unsure
-            self.trials += 1
-            match answer := self._reservations.fit(state, request):
-                case Placed() | WouldDelay():
-                    return answer
-                case Infeasible():
-                    if state.plain:
-                        self._tried.add(demand)
-                    if not (last or answer.proven or demand.fits_by_slots):
-                        self._unsure()
-        if mine and self._preempts:
-            return self._fit_without_victims(state, request)
-        if not last and self._may_end_others(state, demand):
+    def find(self, state: GangState, request: Request) -> Victims | None:
+        """No victims, unless it is asked which ones there would be."""
+        if state.id == self._preempting:
+            self._found = self._preemption.would_find(state, request._replace(search=True))
+            return self._found
+        if self._in_front:
             self._unsure()
         return None
-
-    def _fit_without_victims(self, state: GangState, request: Request) -> _Answer:
-        found = self._found = self._preemption.would_find(state, request._replace(search=True))
-        return None if found is None else self._step.fit_without(state, found, request)
 
     def _unsure(self) -> None:
         if self._strict:

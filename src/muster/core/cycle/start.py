@@ -10,14 +10,15 @@ fit in the table of `infeasible`, and a gang that has to wait with a reservation
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
 from muster.core.demand import Demand, Request
 from muster.core.infeasible import InfeasibleDemands
 from muster.core.placement import Fit, Infeasible, Placed
-from muster.core.preemption import Preemption, Victims
+from muster.core.preemption import Victims
 from muster.core.queueing.admission import Attempt, Tier
 from muster.core.reservations import Reservations
 from muster.core.reservations.answer import WouldDelay
@@ -27,9 +28,39 @@ from muster.core.world import World
 from muster.core.world.gangs import GangState, Hold, footprint, occupy, pod_set_of
 from muster.core.world.ledger import Charged
 from muster.core.world.nodes import Columns
+from muster.core.world.trial import Trial
 
 #: Gangs named in a message.
 _NAMED: Final = 3
+
+
+class Answer(NamedTuple):
+    """Whether a gang starts, and what that takes."""
+
+    #: None: it was not tried
+    outcome: Placed | Infeasible | WouldDelay | None
+    request: Request
+    #: held places that are placed again
+    unannounced: Mapping[Place, Hold] = MappingProxyType({})
+    #: of the places that share a GPU
+    devices: Mapping[Place, int] = MappingProxyType({})
+    victims: Victims | None = None
+
+    @property
+    def columns(self) -> Mapping[Place, int]:
+        return self.outcome.columns if self.outcome else {}
+
+    @property
+    def starts(self) -> bool:
+        return bool(self.outcome) and bool(self.columns or self.unannounced)
+
+
+class VictimSearch(Protocol):
+    """What a placement step asks of `preemption`; in a dry run some of it is left out."""
+
+    def may_help(self, state: GangState, demand: Demand) -> bool: ...
+
+    def find(self, state: GangState, request: Request) -> Victims | None: ...
 
 
 class PlacementStep:
@@ -39,10 +70,13 @@ class PlacementStep:
         world: World,
         fit: Fit,
         infeasible: InfeasibleDemands,
-        preemption: Preemption,
+        preemption: VictimSearch,
         reservations: Reservations,
+        *,
+        search: bool = True,
     ) -> None:
-        """`hold`: as in `Config`."""
+        """`hold`: as in `Config`. `search`: whether exact searches are made (`Request.search`)."""
+        self._search = search
         self._hold, self._world, self._ledger, self._nodes = hold, world, world.ledger, world.nodes
         self._gangs, self._pods = world.gangs, world.pods
         self._demands, self._fit, self._infeasible = world.demands, fit, infeasible
@@ -67,62 +101,82 @@ class PlacementStep:
     def place(self, attempt: Attempt, now: float) -> list[Decision]:
         """Place the gang. Return its Assign, after the Evict that makes room if needed; empty: no fit."""
         attempt = self._up_to_date(attempt)
-        state, demand, capped = attempt.state, attempt.demand, attempt.cap_exceeded
-        if self._passed_over(attempt):
+        if self.passed_over(attempt):
             return []
+        with self._world.trial() as trial:
+            answer = self.answer(attempt, trial)
+            if answer.starts:
+                trial.keep()
+        return self.conclude(attempt, answer, now)
+
+    def answer(self, attempt: Attempt, trial: Trial) -> Answer:
+        """Steps 3 to 5, in a trial: whether the gang starts. If so, its places are charged to the ledger."""
+        state, demand, capped = attempt.state, attempt.demand, attempt.cap_exceeded
         unannounced = {p: promise for p, promise in state.holds.items() if not promise.announced}
         request = self._request(state, demand, attempt.vacant, unannounced)
-        comparable = state.plain and state.id not in self._pending_evictions
-        # 3. Is it known not to fit?
-        known = comparable and demand in self._infeasible and not self._reservations.due(state.id)
-        if (capped or known) and not self._preemption.may_help(state, demand):
-            self._reserve(attempt, request)
-            return []
         outcome: Placed | Infeasible | WouldDelay | None = None
-        victims, devices = None, dict[Place, int]()
-        with self._world.trial() as trial:
-            self._lift(state, unannounced)
-            # 4. Does it fit, beside the reservations?
-            if not (capped or known):
-                outcome = self._reservations.fit(state, request)
-            # 5. If not, does it without other gangs?
-            match outcome:
-                case None | Infeasible() if self._preemption.may_help(state, demand):
-                    victims = self._preemption.find(state, request)
-                    if victims is not None:
-                        outcome = self.fit_without(state, victims, request)
-            if outcome and (outcome.columns or unannounced):
-                devices = self._fit.devices(demand, outcome.columns, trial)
-                trial.keep()
+        # 3. Is it known not to fit?
+        known = self._comparable(state) and demand in self._infeasible
+        if known := known and not self._reservations.due(state.id):
+            outcome = self._infeasible.verdict(demand)
+        if (capped or known) and not self._preemption.may_help(state, demand):
+            return Answer(outcome, request)
+        self._lift(state, unannounced)
+        # 4. Does it fit, beside the reservations?
+        if not (capped or known):
+            outcome = self._reservations.fit(state, request)
+        # 5. If not, does it without other gangs?
+        victims = None
         match outcome:
-            case Placed(columns) if columns or unannounced:
-                return self._start(state, columns, devices, unannounced, victims, now)
-            case _ if capped:
+            case None | Infeasible() if self._preemption.may_help(state, demand):
+                victims = self._preemption.find(state, request)
+                if victims is not None:
+                    outcome = self._fit_without(state, victims, request)
+        devices = self._fit.devices(demand, outcome.columns, trial) if outcome else {}
+        return Answer(outcome, request, unannounced, devices, victims)
+
+    def conclude(self, attempt: Attempt, answer: Answer, now: float) -> list[Decision]:
+        """Start the gang if it fits; else note why not, and let it wait, if need be with a reservation."""
+        state, demand = attempt.state, attempt.demand
+        noted = self._comparable(state) or demand.bound
+        match answer.outcome:
+            case Placed() if answer.starts:
+                return self._start(state, answer, now)
+            case _ if attempt.cap_exceeded:
                 return []  # its queue's refusal is recorded already
             case WouldDelay(reservation):
                 state.refusal = reservation.refusal
-            case _ if not known and (comparable or demand.bound):
-                self._infeasible.note(demand, None if outcome is None or outcome else outcome)
-        # 6. It waits, if need be with a reservation
-        self._reserve(attempt, request)
+            case Infeasible() as verdict if noted:
+                self._infeasible.note(demand, verdict)
+            case Placed() if noted:
+                self._infeasible.note(demand, None)
+        # 6. It waits
+        waits = state.waits and attempt.tier is not Tier.BORROWING
+        if waits and self._reservations.wanted(demand):
+            self._reservations.wait(state, answer.request)
         return []
+
+    def _comparable(self, state: GangState) -> bool:
+        """Whether what is known about its demand holds for this gang, and the other way round."""
+        return state.plain and state.id not in self._pending_evictions
 
     def request(self, state: GangState, demand: Demand) -> Request:
         """The request by which this gang would be placed, with all of its vacant places."""
         return self._request(state, demand, state.vacant, {})
 
-    def fit_without(
+    def _fit_without(
         self, state: GangState, found: Victims, request: Request
     ) -> Placed | Infeasible | WouldDelay:
         """Where the gang fits without the victims that were found for it, which are lifted off the ledger."""
         self._pending_evictions.lift_victims(found.gangs)
-        placed = self._reservations.fit(state, request._replace(search=False))
-        if isinstance(placed, Infeasible):  # only an exact search found it: reuse its answer
-            preferred = {**request.preferred, **found.placed}
-            placed = self._reservations.fit(state, request._replace(preferred=preferred))
-        return placed
+        match self._reservations.fit(state, request._replace(search=False)):
+            case Infeasible():  # only an exact search found it: reuse its answer
+                preferred = {**request.preferred, **found.placed}
+                return self._reservations.fit(state, request._replace(preferred=preferred))
+            case placed:
+                return placed
 
-    def promise(
+    def _promise(
         self,
         state: GangState,
         placed: Mapping[Place, int],
@@ -145,16 +199,6 @@ class PlacementStep:
         state.planned.clear()
         state.lapsed -= placed.keys()
 
-    def reserves(self, attempt: Attempt) -> bool:
-        """Whether the gang has to wait for its minimum, and that is to be recorded (`Reservations.wait`)."""
-        if not attempt.state.waits or attempt.tier is Tier.BORROWING or attempt.cap_exceeded:
-            return False
-        return self._reservations.wanted(attempt.demand)
-
-    def _reserve(self, attempt: Attempt, request: Request) -> None:
-        if self.reserves(attempt):
-            self._reservations.wait(attempt.state, request)
-
     def _lift(self, state: GangState, unannounced: Mapping[Place, Hold]) -> None:
         """Let the gang's unannounced holds, and what leaves for it, be gone from the ledger, for a trial."""
         for promise in unannounced.values():
@@ -165,18 +209,12 @@ class PlacementStep:
         if state.id in self._pending_evictions:
             self._pending_evictions.lift(state.id)
 
-    def _start(
-        self,
-        state: GangState,
-        placed: Mapping[Place, int],
-        devices: Mapping[Place, int],
-        unannounced: Mapping[Place, Hold],
-        victims: Victims | None,
-        now: float,
-    ) -> list[Decision]:
+    def _start(self, state: GangState, answer: Answer, now: float) -> list[Decision]:
         """Evict the victims, and hold the places. The ledger is charged with the places already."""
+        self._world.save(state)
+        victims = answer.victims
         evict = self._evict(state, victims) if victims is not None and victims.gangs else None
-        assign = self._assign(state, placed, devices, unannounced, now)
+        assign = self._assign(state, answer, now)
         if state.id in self._pending_evictions:
             self._pending_evictions.lower(state.id)
         if evict is None or assign is None:
@@ -189,8 +227,10 @@ class PlacementStep:
         assert state.gang is not None
         named = []
         for victim in victims.gangs:
-            gang = self._gangs[victim.gang].gang
-            named.append(replace(victim, reclaimed=gang is not None and gang.queue != state.gang.queue))
+            other = self._gangs[victim.gang]
+            self._world.save(other)
+            reclaimed = other.gang is not None and other.gang.queue != state.gang.queue
+            named.append(replace(victim, reclaimed=reclaimed))
         self._pending_evictions.evict(state.id, victims.gangs, victims.placed)
         return Evict(tuple(named), state.id, sum(victim.work_lost for victim in named))
 
@@ -204,7 +244,7 @@ class PlacementStep:
         assert state.demand is not None
         return attempt._replace(demand=state.demand, vacant=state.vacant)
 
-    def _passed_over(self, attempt: Attempt) -> bool:
+    def passed_over(self, attempt: Attempt) -> bool:
         """Whether the gang is skipped whatever room there is."""
         state = attempt.state
         if not attempt.demand.parts:  # ResourceQuotas have nothing left beyond its minimum
@@ -214,9 +254,9 @@ class PlacementStep:
             self._gangs.touched.add(state.id)
             self._infeasible.helped = True
             return True
-        return self.refused(attempt)
+        return self._refused(attempt)
 
-    def refused(self, attempt: Attempt) -> bool:
+    def _refused(self, attempt: Attempt) -> bool:
         """Whether the gang backs off, is being evicted, or is known to delay a reservation."""
         state = attempt.state
         if state.back_off is not None:
@@ -239,7 +279,7 @@ class PlacementStep:
         assert state.gang is not None
         ranks = {s.name: s.ranks for s in state.gang.pod_sets if s.ranks}
         if not (state.begun or state.avoided):
-            return Request(demand, vacant, ranks=ranks, footprints=state.footprints)
+            return Request(demand, vacant, search=self._search, ranks=ranks, footprints=state.footprints)
         column = self._nodes.column
         nodes = {p: self._pods[pod].node for pod, p in state.pods.items() if p is not None}
         nodes.update({p: promise.node for p, promise in state.holds.items() if promise.announced})
@@ -250,6 +290,7 @@ class PlacementStep:
             planned=[column[node] for node in state.planned.values() if node in column],
             settled={p: column[node] for p, node in nodes.items() if node in column},
             excluded=self._avoided(state),
+            search=self._search,
             ranks=ranks,
             footprints=state.footprints,
         )
@@ -268,29 +309,23 @@ class PlacementStep:
         columns = [self._nodes.column[node] for node in state.avoided if node in self._nodes.column]
         return np.array(sorted(columns), np.intp) if columns else None
 
-    def _assign(
-        self,
-        state: GangState,
-        placed: Mapping[Place, int],
-        devices: Mapping[Place, int],
-        unannounced: Mapping[Place, Hold],
-        now: float,
-    ) -> Assign | None:
+    def _assign(self, state: GangState, answer: Answer, now: float) -> Assign | None:
         """Hold the placed places and return their Assign; None if nothing was placed.
 
-        The ledger is charged with them already, and no longer with `unannounced`.
+        The ledger is charged with them already, and no longer with unannounced holds.
         """
+        placed, unannounced = answer.columns, answer.unannounced
         for place in unannounced:
             del state.holds[place]
         whole = len(placed) == sum(map(len, state.vacant))
-        self.promise(state, placed, devices, now + self._hold if state.pods else None)
+        self._promise(state, placed, answer.devices, now + self._hold if state.pods else None)
         for place in unannounced.keys() & placed.keys():  # no longer than it was held for
             state.holds[place] = state.holds[place]._replace(until=unannounced[place].until)
         self._world.started(state, whole=whole)
         if not placed:
             return None
         names = self._nodes.names
-        return Assign(state.id, {p: names[placed[p]] for p in sorted(placed)}, devices)
+        return Assign(state.id, {p: names[placed[p]] for p in sorted(placed)}, answer.devices)
 
 
 def leaves_for(beneficiary: GangId) -> Explanation:

@@ -15,7 +15,7 @@ belongs to the packages above. They read the gangs that `settle` says have chang
 counters.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from typing import Any, Final, NamedTuple
 
@@ -187,19 +187,29 @@ class World(State):
         self._settle_quotas(state)
 
     def save(self, state: GangState) -> None:
-        """Let the trial that has begun restore this gang and its accounts, if it is undone."""
+        """Let the trial that has begun, if any, restore this gang and its accounts if it is undone."""
+        if not self.log.depth:
+            return
         values = {name: getattr(state, name) for name in _FIELDS}
-        self.log.push(self._restore, state, values)
+        marked = [(gangs, state.id in gangs) for gangs in (self.gangs.touched, self._accounted)]
+        self.log.push(self._restore, state, values, marked)
         for name, value in values.items():
             if isinstance(value, dict | set):
                 setattr(state, name, value.copy())
 
-    def _restore(self, state: GangState, values: dict[str, Any]) -> None:  # Any: a state's fields
+    def _restore(
+        self,
+        state: GangState,
+        values: dict[str, Any],  # Any: a state's fields
+        marked: Sequence[tuple[set[GangId], bool]],
+    ) -> None:
         if state.stamp != values["stamp"]:  # what was cached for it meanwhile is wrong
             values["stamp"] = state.stamp + 1
         _set(state, values)
         self.account_for(state)
         _set(state, values)
+        for gangs, was in marked:
+            (gangs.add if was else gangs.discard)(state.id)
 
     def _report_terminating(self) -> None:
         """Report to the queues what leaving pods still use."""

@@ -16,7 +16,7 @@ deleted.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from muster.core.words.amounts import Usage
 from muster.core.words.decisions import Victim
@@ -27,6 +27,7 @@ from muster.core.world.gangs import Gangs, GangState, Hold, occupy
 from muster.core.world.ledger import Charged, Ledger
 from muster.core.world.nodes import RowAmounts
 from muster.core.world.queues import Terminating
+from muster.core.world.trial import UndoLog
 
 
 @dataclass(slots=True)
@@ -51,9 +52,10 @@ class PendingEvictions(dict[GangId, PendingEviction]):
         exclusive_domains: ExclusiveDomains,
         pods: Mapping[PodId, PodsBound],
         gangs: Gangs,
+        log: UndoLog,
     ) -> None:
         super().__init__()
-        self._ledger, self._exclusive_domains = ledger, exclusive_domains
+        self._ledger, self._exclusive_domains, self._log = ledger, exclusive_domains, log
         self._pods, self._gangs = pods, gangs
         #: by gang that is evicted as a whole, its beneficiary
         self.whole: dict[GangId, GangId] = {}
@@ -102,6 +104,7 @@ class PendingEvictions(dict[GangId, PendingEviction]):
         promised: Iterable[Hold] = (),
         places: Iterable[Place] = (),
     ) -> None:
+        self._save(beneficiary)
         eviction = self.setdefault(beneficiary, PendingEviction())
         eviction.pods |= self._pods.keys() & set(pods)
         eviction.promised += [
@@ -112,6 +115,29 @@ class PendingEvictions(dict[GangId, PendingEviction]):
         self.whole.update(dict.fromkeys(whole, beneficiary))
         self._changed.add(beneficiary)
         self._restamp(beneficiary, *(self._pods[pod].gang for pod in eviction.pods))
+
+    def _save(self, beneficiary: GangId) -> None:
+        """Let the trial that has begun, if any, restore what leaves for a beneficiary."""
+        if self._log.depth:
+            eviction = self.get(beneficiary)
+            before = eviction and replace(
+                eviction, pods={*eviction.pods}, promised=[*eviction.promised], places={*eviction.places}
+            )
+            self._log.push(self._restore, beneficiary, before, {**self.whole}, {**self.leaving})
+
+    def _restore(
+        self,
+        beneficiary: GangId,
+        eviction: PendingEviction | None,
+        whole: dict[GangId, GangId],
+        leaving: dict[PodId, GangId],
+    ) -> None:
+        pods = self.leaving.keys() ^ leaving.keys()
+        self.whole, self.leaving = whole, leaving
+        self.pop(beneficiary, None)
+        if eviction is not None:
+            self[beneficiary] = eviction
+        self._restamp(beneficiary, *(self._pods[pod].gang for pod in pods))
 
     # -- how they end
 
@@ -255,6 +281,7 @@ class PendingEvictions(dict[GangId, PendingEviction]):
 
     def lower(self, beneficiary: GangId) -> None:
         """Charge it again, less what it has in common with the places that are held now."""
+        self._save(beneficiary)
         eviction = self[beneficiary]
         for charged in self._all(eviction):
             self._ledger.take(*charged)

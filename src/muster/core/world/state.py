@@ -38,6 +38,8 @@ class State:
             Quotas(self.log),
             Budgets(),
         )
-        self.pending_evictions = PendingEvictions(self.ledger, self.exclusive_domains, self.pods, self.gangs)
+        self.pending_evictions = PendingEvictions(
+            self.ledger, self.exclusive_domains, self.pods, self.gangs, self.log
+        )
         self.completions = Completions(self.pods, self.ledger, self.pending_evictions, duration)
         self.demands = Demands(self.ledger.footprints)

@@ -210,6 +210,7 @@ class Queues:
         """Replace what counts as usage of terminating pods."""
         if terminating == self._terminating:
             return
+        self._log.push(self.terminating, self._terminating)
         self._terminating = terminating
         self.usage_version += 1
         for account in self.accounts.values():
