@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from muster.cli.errors import BAD_INPUT
-from muster.cli.options import File, Gang, Nodes, Output, OutputFormat, Queue, Volumes
+from muster.cli.options import As, File, Gang, Nodes, Output, OutputFormat, Policies, Queue, Volumes
 
 if TYPE_CHECKING:
     from muster.workloads.findings import Finding
@@ -22,17 +22,24 @@ def command(
     nodes: Nodes = "",
     volume: Volumes = None,
     strict: Strict = False,
+    policies: Policies = "",
+    user: As = "",
     output: OutputFormat = Output.TABLE,
 ) -> None:
     from muster.app.plan import fit
     from muster.cli import jobfile, show
+    from muster.cli.compile import platform
+    from muster.compiler import Facts
     from muster.local import nodespec
     from muster.workloads.findings import JobFileError, Severity
 
+    known = platform(policies, user, facts=Facts() if policies else None)
     never: list[str] = []
     job = None
     try:
-        job = jobfile.load(file, gang=gang, queue=queue, volumes=volume, suffix="", jobs=False)
+        job = jobfile.load(
+            file, gang=gang, queue=queue, volumes=volume, suffix="", jobs=False, platform=known
+        )
     except JobFileError as error:
         if output is Output.TABLE:
             raise

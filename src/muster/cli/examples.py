@@ -64,6 +64,10 @@ _EXAMPLES: Final = {
         muster check train.yaml --nodes "2 x cpu=8,memory=32Gi,nvidia.com/gpu=1"
         muster check train.yaml --strict -o json
     """,
+    "compile": """
+        muster compile training.yaml
+        muster compile training.yaml --target volcano --policies policies -o json
+    """,
     "plan": """
         muster plan train.yaml
         muster plan train.yaml --snapshot cluster.yaml

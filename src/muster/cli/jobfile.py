@@ -4,6 +4,7 @@ import os
 import secrets
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
@@ -20,12 +21,13 @@ from muster.cli.errors import BAD_INPUT, Failure
 from muster.cli.show import plural
 from muster.kube.client import Client
 from muster.workloads import load as loading
-from muster.workloads import source
+from muster.workloads import secret_files, source
 from muster.workloads.annotate import mode_of
 from muster.workloads.demand import PodSet, demand
 from muster.workloads.findings import Finding, Severity
 from muster.workloads.jobfile import Caller, JobFile
 from muster.workloads.kubernetes.gangs import group_of
+from muster.workloads.platform import LAPTOP, Platform
 
 EMBEDDED: Final = Target()
 _STYLE: Final = {"error": "red", "warning": "yellow", "note": "dim", "hint": "cyan"}
@@ -42,11 +44,13 @@ def load(
     content: bytes | None = None,
     runs: bool = True,
     jobs: bool = True,
+    platform: Platform = LAPTOP,
 ) -> JobFile:
     """The compiled file, with a random suffix unless `suffix` is given.
 
     Raises JobFileError with every error in the file. `content`: the file's content if it has been read
     already. `runs`: False if only placement is requested. `jobs`: False if the file may have no jobs.
+    `platform`: what the platform adds to batch jobs.
     """
     pairs = {}
     for volume in volumes or ():
@@ -57,6 +61,8 @@ def load(
             raise Failure(f"--volume {volume}: {directory} is not a directory", BAD_INPUT)
         pairs[name] = os.path.abspath(directory)
     home = StateDirectory.of_user()
+    if target.embedded and runs and suffix is None:
+        platform = replace(platform, stores=lambda: secret_files.read(home.root / "secrets"))
     if content is None and file == "-":
         content = stdin()
     return loading.load(
@@ -73,6 +79,7 @@ def load(
         caller=_caller() if target.embedded and runs else None,
         runs=runs,
         jobs=jobs,
+        platform=platform,
     )
 
 
@@ -182,7 +189,7 @@ def print_finding(finding: Finding) -> None:
 
     severity = finding.severity.value
     Console(stderr=True, soft_wrap=True, highlight=False).print(
-        Text.assemble((f"{severity}: ", _STYLE[severity]), str(finding))
+        Text.assemble((f"{severity}: ", _STYLE[severity]), finding.whole())
     )
 
 
@@ -193,6 +200,7 @@ def finding_json(finding: Finding) -> Object:
         "line": finding.line,
         "field": finding.field,
         "message": finding.message,
+        **({"fix": finding.fix} if finding.fix else {}),
     }
 
 

@@ -17,6 +17,7 @@ from muster import __version__
 from muster.cli import (
     cancel,
     check,
+    compile,
     daemons,
     demo,
     down,
@@ -65,6 +66,7 @@ _VERBS: Final[dict[str, tuple[Callable[..., None], str]]] = {
     "requeue": (requeue.command, "End a job's running pods and let the job wait again."),
     "set": (set_.command, "Change a job's priority or queue."),
     "check": (check.command, "Validate a job file without a cluster."),
+    "compile": (compile.command, "Print what a batch job is compiled to, for this or another scheduler."),
     "plan": (plan.command, "What would happen if these files were submitted now."),
     "replay": (replay.command, "Run a trace through the scheduler in virtual time."),
     "queues": (queues.command, "The queues: what each uses and is entitled to."),

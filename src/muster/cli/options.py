@@ -74,3 +74,15 @@ Volumes = Annotated[
     list[str] | None,
     typer.Option("--volume", metavar="NAME=DIR", help="A directory to use instead of an existing volume."),
 ]
+Policies = Annotated[
+    str,
+    typer.Option(
+        "--policies",
+        metavar="DIR",
+        help="Ask these Cedar policies (*.cedar) about everything that a batch job would get.",
+    ),
+]
+As = Annotated[
+    str,
+    typer.Option("--as", metavar="USER", help="Who submits the job, for policies that ask: NAMESPACE/NAME."),
+]

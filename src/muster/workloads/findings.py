@@ -29,11 +29,17 @@ class Finding:
     path: Path
     message: str
     severity: Severity = Severity.ERROR
+    #: what to add, and to which file: a patch or a policy of several lines; "" if the message says it all
+    fix: str = ""
 
     @property
     def field(self) -> str:
         """The field as people write it: `spec.types.worker.count`."""
         return dotted(self.path)
+
+    def whole(self) -> str:
+        """The finding with its fix, indented below it."""
+        return "\n".join([str(self), *(f"    {line}" for line in self.fix.splitlines())])
 
     def __str__(self) -> str:
         place = self.file if not self.line else f"{self.file}:{self.line}"
@@ -48,7 +54,7 @@ class JobFileError(ValueError):
 
     def __init__(self, findings: Iterable[Finding]) -> None:
         self.findings = list(findings)
-        lines = [str(finding) for finding in self.findings[: self.SHOWN]]
+        lines = [finding.whole() for finding in self.findings[: self.SHOWN]]
         if len(self.findings) > self.SHOWN:
             lines.append(f"and {len(self.findings) - self.SHOWN} more")
         super().__init__("\n".join(lines))

@@ -10,6 +10,7 @@ import msgspec
 from muster.api.base import Object
 from muster.api.fields import Path
 from muster.workloads.findings import Finding, Severity
+from muster.workloads.platform import LAPTOP, Platform
 
 Mode = Literal["gang", "independent"]
 
@@ -51,6 +52,8 @@ class Options:
     jobs: bool = True
     #: False: only placement is requested, so what pods need only to run may be missing
     runs: bool = True
+    #: what the platform adds to batch jobs
+    platform: Platform = LAPTOP
 
 
 class Role(Enum):
@@ -76,7 +79,7 @@ class JobFile:
 
     #: the user's name for the job
     name: str
-    #: the format that the file was read as: "aichor" or "kubernetes"
+    #: the format that the file was read as: "aichor", "kubernetes" or "lattice"
     format: str
     #: in creation order
     items: tuple[Item, ...]

@@ -15,13 +15,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from muster.workloads import aichor, annotate, hints, kubernetes, source
+from muster.workloads import aichor, annotate, hints, kubernetes, lattice, source
 from muster.workloads.findings import JobFileError
 from muster.workloads.formats import Format
 from muster.workloads.jobfile import Caller, JobFile, Mode, Options
+from muster.workloads.platform import LAPTOP, Platform
 
 #: The first format that recognises a file reads it.
-FORMATS: Final[tuple[Format, ...]] = (aichor.FORMAT, kubernetes.FORMAT)
+FORMATS: Final[tuple[Format, ...]] = (aichor.FORMAT, lattice.FORMAT, kubernetes.FORMAT)
 
 
 def load(
@@ -39,6 +40,7 @@ def load(
     caller: Caller | None = None,
     runs: bool = True,
     jobs: bool = True,
+    platform: Platform = LAPTOP,
 ) -> JobFile:
     """The job file `file`, or `text` from elsewhere (at most `source.MAX_BYTES`), called `file` in errors.
 
@@ -51,6 +53,7 @@ def load(
     local      for the embedded cluster
     home       its state directory ($MUSTER_HOME), which holds shared volumes
     jobs       False: the file may have no jobs; queues and the like may be submitted alone
+    platform   what the platform adds to batch jobs: facts, policies, who submits
     runs       False: only placement is requested; images, commands and volumes may be missing
 
     Raises `JobFileError` with every error that was found.
@@ -71,6 +74,7 @@ def load(
         caller=caller,
         runs=runs,
         jobs=jobs,
+        platform=platform,
     )
     documents = source.parse(content, called)
     job = _format(documents[0]).load(documents, options)

@@ -6,20 +6,25 @@ Each read names the field and the values that it accepts; a wrong value is repor
 
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from muster.api import duration, quantity
 from muster.api.fields import Path
 from muster.workloads.findings import Finding, nearest
-from muster.workloads.source import Document
 
 T = TypeVar("T")
 
 
-class Section:
-    """A mapping of a document that is being read; findings are added to the given list."""
+class Source(Protocol):
+    """Where a mapping comes from: a document, or several of its mappings merged."""
 
-    def __init__(self, document: Document, value: Any, path: Path, findings: list[Finding]) -> None:
+    def finding(self, path: Path, message: str) -> Finding: ...
+
+
+class Section:
+    """A mapping of a source that is being read; findings are added to the given list."""
+
+    def __init__(self, document: Source, value: Any, path: Path, findings: list[Finding]) -> None:
         self._document = document
         self._findings = findings
         self.path = path

@@ -1,0 +1,69 @@
+"""What a workload is compiled to, while it is being compiled: objects, a pod template, and problems.
+
+A draft is applied only if it has no problems. Every object is added once under its kind and name; two inputs
+that would write the same object or the same key are a problem, never a silent choice.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from muster.api.base import Object
+from muster.api.fields import FieldError, Path
+from muster.compiler.facts import Problem
+
+
+class Draft:
+    """Collects what is emitted. `pod` is a PodSpec, `objects` what the pod needs before it starts."""
+
+    def __init__(self, namespace: str, labels: dict[str, str]) -> None:
+        self.namespace = namespace
+        self.labels = labels
+        self.pod: Object = {}
+        self.problems: list[Problem] = []
+        #: (kind of question, answer's key) → the field of the file that made it necessary
+        self.origins: dict[tuple[str, str], Path] = {}
+        self._objects: dict[tuple[str, str], Object] = {}
+
+    @property
+    def objects(self) -> list[Object]:
+        """Every object, sorted by kind and name."""
+        return [self._objects[key] for key in sorted(self._objects)]
+
+    def problem(self, path: Path, message: str, patch: str = "") -> None:
+        """Adds a problem with the field at `path`."""
+        self.problems.append(Problem(FieldError(path, message), patch))
+
+    def emit(self, version: str, kind: str, name: str, **fields: Any) -> Object:  # Any: JSON
+        """The object of this kind and name: the one that exists, or a new one with these fields."""
+        if (known := self._objects.get((kind, name))) is not None:
+            return known
+        made: Object = {
+            "apiVersion": version,
+            "kind": kind,
+            "metadata": {"name": name, "namespace": self.namespace, "labels": dict(self.labels)},
+            **fields,
+        }
+        self._objects[(kind, name)] = made
+        return made
+
+    def origin(self, question: str, key: str, path: Path) -> None:
+        """Remembers why something is emitted, for what the gates say of it. The first reason counts."""
+        self.origins.setdefault((question, key), path)
+
+    def join(self, other: "Draft") -> None:
+        """Takes over what another workload of the same job emits."""
+        for made in other.objects:
+            self._objects.setdefault((made["kind"], made["metadata"]["name"]), made)
+        for key, path in other.origins.items():
+            self.origins.setdefault(key, path)
+
+
+def mapping(parent: Object, key: str) -> Object:
+    """The mapping under `key`, made if it is absent."""
+    made: Object = parent.setdefault(key, {})
+    return made
+
+
+def unique(values: Iterable[str]) -> list[str]:
+    """The values in order, each once."""
+    return list(dict.fromkeys(values))

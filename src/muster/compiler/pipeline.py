@@ -1,0 +1,40 @@
+"""The pipeline: a workload and facts in, a draft out.
+
+Each stage adds to the draft and none takes away. Stages do not stop at a problem: the developer gets all of
+them at once. What may be emitted is not decided here but by the gates, which read the draft
+(`security/requests.py`), so that nothing can be emitted without being asked for.
+"""
+
+import hashlib
+
+import msgspec
+
+from muster.compiler import containers, network, runtime
+from muster.compiler.draft import Draft
+from muster.compiler.facts import Facts
+from muster.compiler.workload import Workload
+
+#: Changes with what a pod is configured with.
+CONFIG_HASH = "muster.dev/config-hash"
+MANAGED_BY = "app.kubernetes.io/managed-by"
+
+
+def compile_workload(workload: Workload, facts: Facts) -> Draft:
+    """Everything that the workload needs, and everything that keeps it from being compiled."""
+    labels = {network.NAME: workload.name, MANAGED_BY: "muster"}
+    draft = Draft(workload.namespace, labels)
+    spec = containers.pod(workload, facts, draft)
+    draft.emit("v1", "ServiceAccount", workload.name, automountServiceAccountToken=workload.automount_token)
+    network.policies(workload, facts, draft)
+    runtime.policy(workload, facts, draft)
+    peers = {network.PEERS: workload.peers} if workload.peers else {}
+    config = [made for made in draft.objects if made["kind"] in ("ConfigMap", "Secret")]
+    hashed = hashlib.sha256(msgspec.json.encode(config, order="deterministic")).hexdigest()[:16]
+    draft.pod = {
+        "metadata": {
+            "labels": {network.NAME: workload.name, **peers},
+            "annotations": {CONFIG_HASH: hashed},
+        },
+        "spec": spec,
+    }
+    return draft

@@ -1,0 +1,110 @@
+"""Asks the policies about everything that a workload would get, and words the denials.
+
+A denial says what, where and why, and prints the permit that an administrator could add. The permit is the
+narrowest one that still fits the next run of the job: this resource, for workloads of this namespace.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from muster.api.fields import FieldError
+from muster.compiler.facts import Problem
+from muster.security.policies import Policies
+from muster.security.requests import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Who asks: one task of a job, and if it is known, who submitted the job."""
+
+    namespace: str
+    job: str
+    task: str
+    kind: str = "BatchJob"
+    #: such as `ml/alice`
+    user: str = ""
+    groups: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        return f"{self.namespace}/{self.job}/{self.task}"
+
+
+def denials(policies: Policies, principal: Principal, requests: Sequence[Request]) -> list[Problem]:
+    """A problem for each request that the policies do not permit, in the order of the requests."""
+    if not requests:
+        return []
+    entities = _principal_entities(principal)
+    entities += [
+        {"uid": _uid(each.type, each.id), "attrs": dict(each.attributes), "parents": []}
+        for each in {(request.type, request.id): request for request in requests}.values()
+    ]
+    asked = [
+        {
+            "principal": _uid("Workload", principal.id),
+            "action": _uid("Action", request.action),
+            "resource": _uid(request.type, request.id),
+            "context": {},
+        }
+        for request in requests
+    ]
+    answers = policies.ask(asked, entities)
+    return [
+        Problem(
+            FieldError(request.path, request.denied(answer.reason)),
+            permit="" if answer.policies else permit(principal, request),
+        )
+        for request, answer in zip(requests, answers, strict=True)
+        if not answer.allowed
+    ]
+
+
+def permit(principal: Principal, request: Request) -> str:
+    """The policy that permits this request to the namespace's workloads."""
+    return (
+        f"permit (\n"
+        f"  principal in Muster::Namespace::{_quoted(principal.namespace)},\n"
+        f'  action == Muster::Action::"{request.action}",\n'
+        f"  resource == Muster::{request.type}::{_quoted(request.id)}\n"
+        f");"
+    )
+
+
+def _principal_entities(principal: Principal) -> list[dict[str, Any]]:  # Any: Cedar's JSON
+    workload = {
+        "uid": _uid("Workload", principal.id),
+        "attrs": {
+            "namespace": principal.namespace,
+            "name": f"{principal.job}-{principal.task}",
+            "job": principal.job,
+            "task": principal.task,
+            "kind": principal.kind,
+        },
+        "parents": [_uid("Namespace", principal.namespace)],
+    }
+    entities: list[dict[str, Any]] = [
+        workload,
+        {"uid": _uid("Namespace", principal.namespace), "attrs": {}, "parents": []},
+    ]
+    if principal.user:
+        workload["parents"] = [*_parents(workload), _uid("User", principal.user)]
+        groups = [_uid("Group", name) for name in principal.groups]
+        entities.append({"uid": _uid("User", principal.user), "attrs": {}, "parents": groups})
+        entities += [{"uid": uid, "attrs": {}, "parents": []} for uid in groups]
+    return entities
+
+
+def _parents(entity: dict[str, Any]) -> list[dict[str, str]]:
+    parents: list[dict[str, str]] = entity["parents"]
+    return parents
+
+
+def _uid(type_: str, id_: str) -> dict[str, str]:
+    return {"type": f"Muster::{type_}", "id": id_}
+
+
+def _quoted(text: str) -> str:
+    """The text as a string of Cedar, whose escapes are those of Rust."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(c if c.isprintable() else f"\\u{{{ord(c):x}}}" for c in escaped) + '"'

@@ -1,0 +1,266 @@
+"""Reads from a compiled draft everything that has to be permitted.
+
+Requests follow from what would be emitted, never from the job file: whatever a stage of the compiler comes to
+emit is asked for without its doing anything. What every pod may have (Pod Security Standard *restricted*, its
+own entry point, its own volumes and peers) is not asked for.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from muster.api.base import Object
+from muster.api.fields import Path
+from muster.compiler import containers, network, runtime, secrets
+from muster.compiler.draft import Draft
+from muster.compiler.facts import Facts
+from muster.compiler.workload import Workload
+
+Action = Literal[
+    "DeployImage",
+    "AllowTagReference",
+    "AccessSecret",
+    "AccessExternalEndpoint",
+    "OverrideSecurity",
+    "AccessVolume",
+    "UseQueue",
+    "AuditOnly",
+]
+#: Linux capabilities that a container has if it drops none (containerd's default set).
+_DEFAULT_CAPABILITIES: Final = (
+    "AUDIT_WRITE",
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FOWNER",
+    "FSETID",
+    "KILL",
+    "MKNOD",
+    "NET_BIND_SERVICE",
+    "NET_RAW",
+    "SETFCAP",
+    "SETGID",
+    "SETPCAP",
+    "SETUID",
+    "SYS_CHROOT",
+)
+#: The one capability that *restricted* lets a container add.
+_HARMLESS: Final = frozenset({"NET_BIND_SERVICE"})
+_TITLES: Final[dict[str, str]] = {
+    "DeployImage": "image denied",
+    "AllowTagReference": "image tag denied",
+    "AccessSecret": "secret access denied",
+    "AccessExternalEndpoint": "external endpoint access denied",
+    "OverrideSecurity": "security override denied",
+    "AccessVolume": "volume access denied",
+    "UseQueue": "queue denied",
+    "AuditOnly": "audit posture denied",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One question: may the workload do `action` to the entity `type` `id`?"""
+
+    action: Action
+    type: str
+    id: str
+    attributes: Mapping[str, str] = field(default_factory=dict, compare=False)
+    #: the field of the job file that made it necessary
+    path: Path = field(default=(), compare=False)
+    #: where in the pod, such as "container trainer"; "" if that says nothing
+    where: str = field(default="", compare=False)
+
+    def denied(self, reason: str) -> str:
+        where = f" ({self.where})" if self.where else ""
+        return f"{_TITLES[self.action]}: {self.id!r}{where}: {reason}"
+
+
+def derive(workload: Workload, facts: Facts, draft: Draft) -> list[Request]:
+    """Every request of a compiled workload, each once, in a fixed order."""
+    asked = [
+        *_images(draft),
+        *_secrets(draft),
+        *_endpoints(draft),
+        *_pod_overrides(workload, draft),
+        *_container_overrides(workload, draft),
+        *_binaries(workload, facts, draft),
+        *_volumes(facts, draft),
+    ]
+    return list(dict.fromkeys(asked))
+
+
+def _images(draft: Draft) -> Iterator[Request]:
+    for container in _containers(draft):
+        reference = str(container["image"])
+        name, _, digest = reference.partition("@")
+        repository, tag = _tag(name)
+        registry, slash, rest = repository.partition("/")
+        if not slash or not ("." in registry or ":" in registry or registry == "localhost"):
+            registry, rest = "docker.io", repository
+        attributes = {"registry": registry, "name": rest, "tag": tag, "digest": digest}
+        path = draft.origins.get((containers.IMAGE, reference), ())
+        yield Request("DeployImage", "Image", reference, attributes, path)
+        if not digest:
+            yield Request("AllowTagReference", "Image", reference, attributes, path)
+
+
+def _tag(name: str) -> tuple[str, str]:
+    """Repository and tag of a reference without digest; the tag is `latest` if none is written."""
+    if ":" in name.rpartition("/")[2]:
+        repository, _, tag = name.rpartition(":")
+        return repository, tag
+    return name, "latest"
+
+
+def _secrets(draft: Draft) -> Iterator[Request]:
+    for made in _of_kind(draft, "ExternalSecret"):
+        spec = made["spec"]
+        provider = str(spec["secretStoreRef"]["name"])
+        remotes = [entry["remoteRef"]["key"] for entry in spec.get("data", [])]
+        remotes += [entry["extract"]["key"] for entry in spec.get("dataFrom", [])]
+        for remote in dict.fromkeys(remotes):
+            id_ = f"{provider}:{remote}"
+            path = draft.origins.get((secrets.QUESTION, id_), ())
+            yield Request("AccessSecret", "SecretPath", id_, {"provider": provider, "path": remote}, path)
+
+
+def _endpoints(draft: Draft) -> Iterator[Request]:
+    """Every rule that lets traffic leave the cluster; names of the cluster's own DNS are no endpoints."""
+    for made in _of_kind(draft, "CiliumNetworkPolicy"):
+        for rule in made["spec"]["egress"]:
+            ports = [port for entry in rule.get("toPorts", []) for port in entry["ports"]] or [{}]
+            for entity in rule.get("toEntities", []):
+                for port in ports:
+                    suffix = f":{port['port']}" if port else ""
+                    yield _endpoint(draft, f"entity:{entity}{suffix}", f"entity:{entity}", port)
+            hosts = [str(name.get("matchName") or name["matchPattern"]) for name in rule.get("toFQDNs", [])]
+            hosts += [_host(cidr) for cidr in rule.get("toCIDR", [])]
+            for host in hosts:
+                for port in ports:
+                    yield _endpoint(draft, f"{host}:{port.get('port', '*')}", host, port)
+    for made in _of_kind(draft, "NetworkPolicy"):
+        for rule in made["spec"]["egress"]:
+            for to in rule.get("to", []):
+                if "ipBlock" in to:
+                    host = _host(to["ipBlock"]["cidr"])
+                    for port in rule.get("ports", [{}]):
+                        yield _endpoint(draft, f"{host}:{port.get('port', '*')}", host, port)
+
+
+def _endpoint(draft: Draft, id_: str, host: str, port: Object) -> Request:
+    attributes = {
+        "host": host,
+        "port": str(port.get("port", "*")),
+        "protocol": str(port.get("protocol", "TCP")),
+    }
+    path = draft.origins.get((network.QUESTION, id_), ())
+    where = str(path[-1]) if path else ""
+    return Request("AccessExternalEndpoint", "ExternalEndpoint", id_, attributes, path, where)
+
+
+def _host(cidr: str) -> str:
+    host, _, length = cidr.partition("/")
+    return host if length in ("32", "128") else cidr
+
+
+def _pod_overrides(workload: Workload, draft: Draft) -> Iterator[Request]:
+    spec = draft.pod["spec"]
+    for name in ("hostNetwork", "shareProcessNamespace", "automountServiceAccountToken"):
+        if spec.get(name):
+            yield _override("pod", name, (*workload.path, name), "")
+    for sysctl in (spec.get("securityContext") or {}).get("sysctls", []):
+        name = f"sysctl:{sysctl['name']}"
+        yield _override("pod", name, (*workload.path, "sysctls", sysctl["name"]), "")
+
+
+def _container_overrides(workload: Workload, draft: Draft) -> Iterator[Request]:
+    paths = {each.name: each.path for each in workload.containers}
+    for container in _containers(draft):
+        name = str(container["name"])
+        at = (*paths.get(name, workload.path), "security")
+        context = container.get("securityContext") or {}
+        for id_, category, key in _of_context(context):
+            yield _override(category, id_, (*at, key), f"container {name}")
+
+
+def _of_context(context: Object) -> Iterator[tuple[str, str, str]]:
+    """(override, category, field of the job file) of everything beyond Pod Security Standard restricted."""
+    if context.get("privileged"):
+        yield "privileged", "container", "privileged"
+    if context.get("runAsUser") == 0 or not context.get("runAsNonRoot"):
+        yield "runAsRoot", "container", "runAsUser" if "runAsUser" in context else "runAsNonRoot"
+    if context.get("runAsGroup") == 0:
+        yield "runAsRootGroup", "container", "runAsGroup"
+    if not context.get("readOnlyRootFilesystem"):
+        yield "readWriteRootFilesystem", "container", "readOnlyRootFilesystem"
+    if context.get("allowPrivilegeEscalation", True):
+        yield "allowPrivilegeEscalation", "container", "allowPrivilegeEscalation"
+    for key, field_ in (("seccompProfile", "seccompProfile"), ("appArmorProfile", "apparmorProfile")):
+        profile = context.get(key) or {}
+        if (type_ := profile.get("type", "Unconfined")) != "RuntimeDefault":
+            kind = "seccomp" if key == "seccompProfile" else "apparmor"
+            suffix = f":{profile['localhostProfile']}" if type_ == "Localhost" else ""
+            yield f"{kind}:{type_}{suffix}", "profile", field_
+    capabilities = context.get("capabilities") or {}
+    for name in capabilities.get("add", []):
+        if name not in _HARMLESS:
+            yield f"capability:{name}", "capability", "capabilities"
+    dropped = set(capabilities.get("drop", []))
+    if "ALL" not in dropped:
+        for name in _DEFAULT_CAPABILITIES:
+            if name not in dropped and name not in _HARMLESS:
+                yield f"capability:{name}", "capability", "dropCapabilities"
+
+
+def _binaries(workload: Workload, facts: Facts, draft: Draft) -> Iterator[Request]:
+    """Programs beyond the containers' own; `*` if executions would only be reported."""
+    own = {path for each in workload.containers for path in runtime.own_binaries(each, facts)}
+    named = {path: each for each in workload.containers for path in each.security.binaries}
+    for made in _of_kind(draft, "TracingPolicyNamespaced"):
+        for probe in made["spec"]["kprobes"]:
+            for selector in probe["selectors"]:
+                paths = [path for match in selector.get("matchArgs", []) for path in match["values"]]
+                if any(action["action"] != "Sigkill" for action in selector["matchActions"]):
+                    paths.append(runtime.ANY)
+                for path in paths:
+                    if path not in own:
+                        yield _binary(path, named.get(path), workload, facts)
+
+
+def _binary(path: str, container: Any, workload: Workload, facts: Facts) -> Request:  # Any: Container | None
+    if container is None:
+        unknown = [each for each in workload.containers if not runtime.entry(each, facts)]
+        container = unknown[0] if unknown else workload.containers[0]
+        where = f"container {container.name}, whose entry point is not known"
+        return _override("binary", f"allowedBinary:{path}", (*container.path, "command"), where)
+    at = (*container.path, "security", "allowedBinaries")
+    return _override("binary", f"allowedBinary:{path}", at, f"container {container.name}")
+
+
+def _volumes(facts: Facts, draft: Draft) -> Iterator[Request]:
+    """Claims that the workload mounts and does not own, under the ids that their owners gave them."""
+    own = {made["metadata"]["name"] for made in _of_kind(draft, "PersistentVolumeClaim")}
+    ids = {(namespace, each.claim): id_ for (namespace, id_), each in facts.volumes.items()}
+    for volume in draft.pod["spec"].get("volumes", []):
+        claim = volume.get("persistentVolumeClaim", {}).get("claimName")
+        if claim and claim not in own:
+            id_ = ids.get((draft.namespace, claim), claim)
+            key = f"{draft.namespace}/{id_}"
+            attributes = {"namespace": draft.namespace, "id": id_}
+            yield Request(
+                "AccessVolume", "Volume", key, attributes, draft.origins.get((containers.VOLUME, key), ())
+            )
+
+
+def _override(category: str, id_: str, path: Path, where: str) -> Request:
+    attributes = {"category": category, "override": id_}
+    return Request("OverrideSecurity", "SecurityOverride", id_, attributes, path, where)
+
+
+def _containers(draft: Draft) -> Sequence[Object]:
+    spec = draft.pod["spec"]
+    return [*spec.get("initContainers", []), *spec.get("containers", [])]
+
+
+def _of_kind(draft: Draft, kind: str) -> Iterator[Object]:
+    return (made for made in draft.objects if made["kind"] == kind)

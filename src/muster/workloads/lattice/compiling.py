@@ -1,0 +1,97 @@
+"""Compiles a batch job: each task by the shared pipeline, then the gates, then what is batch about it.
+
+The result is the complete set of objects, or the complete list of problems. Objects are applied in two
+layers: what pods need before they start, then the job.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from muster.api.base import Object
+from muster.api.fields import FieldError
+from muster.compiler import Draft, Facts, compile_workload
+from muster.compiler.facts import Problem
+from muster.compiler.fulfil import fulfil
+from muster.security import gates
+from muster.security.gates import Principal
+from muster.security.policies import Policies
+from muster.security.requests import Request, derive
+from muster.workloads.lattice import hints
+from muster.workloads.lattice.job import BatchJob, Task
+from muster.workloads.platform import UNKNOWN, Stores, Submitter
+
+#: Makes the objects of a job from its tasks' drafts. Reports what the target cannot express.
+Target = Callable[[BatchJob, Sequence[tuple[Task, Draft]], Callable[[Problem], None]], Sequence[Object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    job: BatchJob
+    #: what pods need before they start; empty if there are problems
+    support: Sequence[Object]
+    #: empty if there are problems
+    jobs: Sequence[Object]
+    #: everything that was asked for, once per task
+    requests: Sequence[tuple[Principal, Request]]
+    #: everything that keeps the job from being applied
+    problems: Sequence[Problem]
+    #: what may surprise, and keeps nothing from being applied
+    warnings: Sequence[Problem] = field(default=())
+
+
+def compile_job(
+    job: BatchJob,
+    facts: Facts,
+    target: Target,
+    policies: Policies | None,
+    submitter: Submitter = UNKNOWN,
+    stores: Stores | None = None,
+) -> Compiled:
+    """The job's objects, or its problems.
+
+    policies  None = nothing is asked (there is no platform)
+    stores    values of secrets, where there is no External Secrets Operator; None = there is one
+    """
+    problems: list[Problem] = []
+    drafts: list[tuple[Task, Draft]] = []
+    asked: list[tuple[Principal, Request]] = []
+    for task in job.tasks:
+        draft = compile_workload(task.workload, facts)
+        drafts.append((task, draft))
+        problems += draft.problems
+        principal = Principal(
+            job.namespace, job.name, task.name, user=submitter.user, groups=submitter.groups
+        )
+        requests = derive(task.workload, facts, draft)
+        if job.queue:
+            requests.append(Request("UseQueue", "Queue", job.queue, path=("spec", "queue")))
+        asked += [(principal, request) for request in requests]
+        if policies is not None:
+            problems += gates.denials(policies, principal, requests)
+    together = Draft(job.namespace, {})
+    for _, draft in drafts:
+        together.join(draft)
+    support = together.objects
+    if stores is not None:
+        support, missing = fulfil(support, stores.values, together.origins, stores.file)
+        problems += missing
+    jobs = target(job, drafts, problems.append)
+    told = _once(problems)
+    return Compiled(
+        job=job,
+        support=[] if told else support,
+        jobs=[] if told else jobs,
+        requests=asked,
+        problems=told,
+        warnings=hints.find(job),
+    )
+
+
+def _once(problems: Sequence[Problem]) -> list[Problem]:
+    """The problems, one for each cause: tasks that share a resource share its denial."""
+    return list({(each.error.path, each.error.message): each for each in problems}.values())
+
+
+def refusal(path: tuple[str | int, ...], message: str) -> Problem:
+    """What a target cannot express."""
+    return Problem(FieldError(path, message))

@@ -1,0 +1,199 @@
+"""Reads the containers of a workload, each field checked for itself."""
+
+import base64
+import binascii
+import re
+from typing import Final, Literal
+
+from muster.api.base import Object
+from muster.compiler.workload import Container, File, Mount, Security
+from muster.workloads import dns
+from muster.workloads.lattice.resources import strings
+from muster.workloads.section import Section
+
+_IMAGE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*")
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_REFERENCE: Final = re.compile(r"\$\{resources\.([^}.]+)\}")
+_PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
+_PROFILES: Final = ("RuntimeDefault", "Localhost", "Unconfined")
+#: Characters of a file in a job file; a ConfigMap holds a MiB in all.
+_MAX_FILE: Final = 2**19
+
+
+def read(section: Section, *, sidecar: bool) -> Container:
+    """The container of a section, whose last step is the container's name."""
+    name = str(section.path[-1])
+    if not dns.is_label(name) or len(name) > dns.LABEL:
+        section.error((), "a container's name has lowercase letters, digits and hyphens, at most 63")
+    image = section.text("image")
+    if not image:
+        section.error("image", "is missing")
+    elif not _IMAGE.fullmatch(image) or len(image) > 1024:
+        hint = "; placeholders are not expanded here" if "${" in image else ""
+        section.error("image", f"{image[:80]!r} is no image reference{hint}")
+    command = strings(section, "command")
+    if command and not command[0].startswith("/"):
+        section.error(
+            ("command", 0), f"{command[0]!r} is no absolute path; write /usr/bin/{command[0]} or so"
+        )
+    variables = section.texts("variables")
+    for variable in variables:
+        if not _VARIABLE.fullmatch(variable):
+            section.error(("variables", variable), "is no name of a variable: letters, digits and _")
+    files = section.section("files")
+    mounts = section.section("volumes")
+    limits, requests = _amounts(section)
+    made = Container(
+        name=name,
+        path=section.path,
+        image=image,
+        command=tuple(command),
+        args=tuple(strings(section, "args")),
+        working_dir=section.text("workingDir"),
+        variables=variables,
+        files=[_file(files.section(target)) for target in files.names()],
+        mounts=[_mount(mounts.section(target)) for target in mounts.names()],
+        requests=requests,
+        limits=limits,
+        probes={probe: _probe(section, probe) for probe in _PROBES if probe in section},
+        env_from=tuple(_sources(section)),
+        security=_security(section.section("security")),
+        sidecar=sidecar,
+    )
+    section.close()
+    return made
+
+
+def _amounts(section: Section) -> tuple[dict[str, str], dict[str, str]]:
+    resources = section.section("resources")
+    maps: list[dict[str, str]] = []
+    for kind in ("limits", "requests"):
+        amounts = resources.section(kind)
+        maps.append({name: amounts.quantity(name) for name in amounts.names()})
+    for name in ("cpu", "memory"):
+        if name not in maps[0]:
+            resources.error(("limits", name), "is missing; every container has limits of cpu and memory")
+    resources.close()
+    return maps[0], maps[1]
+
+
+def _file(section: Section) -> File:
+    target = str(section.path[-1])
+    if not target.startswith("/") or ".." in target.split("/"):
+        section.error((), "a file's path is absolute")
+    given = [name for name in ("content", "binaryContent", "source") if name in section]
+    if len(given) != 1:
+        section.error((), "takes exactly one of content, binaryContent and source")
+    if "source" in section:
+        section.error("source", "is not read; put the text into content, or base64 into binaryContent")
+        section.raw("source")
+    text = section.text("content") if "content" in section else None
+    binary: bytes | None = None
+    if "binaryContent" in section:
+        try:
+            binary = base64.b64decode(section.text("binaryContent"), validate=True)
+        except (binascii.Error, ValueError):
+            section.error("binaryContent", "is not base64")
+    if max(len(text or ""), len(binary or b"")) > _MAX_FILE:
+        section.error((), f"is larger than {_MAX_FILE // 1024} KiB; put it into a volume")
+    expand: Literal["all", "none", "escaped"] = "all"
+    if section.flag("noExpand"):
+        expand = "none"
+    elif section.flag("reverseExpand"):
+        expand = "escaped"
+    mode = _mode(section)
+    section.close()
+    return File(target, section.path, text, binary, mode, expand)
+
+
+def _mode(section: Section) -> int | None:
+    """A mode in octal, as text or as YAML writes octal numbers."""
+    value = section.raw("mode")
+    if value is None:
+        return None
+    if isinstance(value, str) and re.fullmatch(r"0?o?[0-7]{3,4}", value):
+        value = int(value.replace("o", ""), 8)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 0o777:
+        section.error("mode", 'is no mode in octal without setuid, setgid and sticky bits; such as "0644"')
+        return None
+    if value & 0o002:
+        section.error("mode", f'{value:04o} lets everybody write; such as "{value & ~0o002:04o}"')
+    return value
+
+
+def _mount(section: Section) -> Mount:
+    target = str(section.path[-1])
+    if not target.startswith("/") or ".." in target.split("/"):
+        section.error((), "a volume's path is absolute")
+    source = section.text("source")
+    if match := _REFERENCE.fullmatch(source):
+        source = match[1]
+    medium = section.choice("medium", ("", "Memory"), "")
+    made = Mount(
+        target,
+        section.path,
+        source,
+        section.text("path"),
+        section.flag("readOnly"),
+        medium,
+        section.quantity("sizeLimit"),
+    )
+    section.close()
+    return made
+
+
+def _probe(section: Section, name: str) -> Object:
+    """A probe as Kubernetes has it; the API server's rules check it with the pod."""
+    probe = section.section(name)
+    made = {key: probe.raw(key) for key in probe.names()}
+    command = (made.get("exec") or {}).get("command") if isinstance(made.get("exec"), dict) else None
+    if command is not None and not (
+        isinstance(command, list) and command and str(command[0]).startswith("/")
+    ):
+        probe.error(("exec", "command"), "is a list that begins with an absolute path")
+        made["exec"] = {"command": ["/bin/false"]}
+    return made
+
+
+def _sources(section: Section) -> list[str]:
+    names = []
+    for each in section.sections("envFrom"):
+        names.append(each.text("secretResource"))
+        each.close()
+    return names
+
+
+def _security(section: Section) -> Security:
+    binaries = strings(section, "allowedBinaries")
+    for index, path in enumerate(binaries):
+        if path != "*" and not path.startswith("/"):
+            section.error(
+                ("allowedBinaries", index), f"{path!r} is no absolute path; write /usr/bin/{path} or so"
+            )
+    user = section.integer("runAsUser", -1)
+    group = section.integer("runAsGroup", -1)
+    seccomp = section.choice("seccompProfile", _PROFILES, "RuntimeDefault")
+    apparmor = section.choice("apparmorProfile", _PROFILES, "RuntimeDefault")
+    files = [section.text(f"{kind}LocalhostProfile") for kind in ("seccomp", "apparmor")]
+    for kind, profile, file in zip(("seccomp", "apparmor"), (seccomp, apparmor), files, strict=True):
+        if (profile == "Localhost") != bool(file):
+            section.error(f"{kind}LocalhostProfile", f"is given if, and only if, {kind}Profile is Localhost")
+    made = Security(
+        capabilities=tuple(strings(section, "capabilities")),
+        drop_capabilities=tuple(strings(section, "dropCapabilities"))
+        if "dropCapabilities" in section
+        else ("ALL",),
+        privileged=section.flag("privileged"),
+        read_only_root=section.flag("readOnlyRootFilesystem", True),
+        run_as_non_root=section.flag("runAsNonRoot", user != 0),
+        run_as_user=user if user >= 0 else None,
+        run_as_group=group if group >= 0 else None,
+        allow_privilege_escalation=section.flag("allowPrivilegeEscalation", section.flag("privileged")),
+        seccomp=seccomp,
+        seccomp_file=files[0],
+        apparmor=apparmor,
+        apparmor_file=files[1],
+        binaries=tuple(binaries),
+    )
+    section.close()
+    return made

@@ -1,0 +1,95 @@
+"""Compiles the text of a BatchJob or LatticeJob to a JobFile: read, compile, ask the gates, emit.
+
+On the embedded cluster nothing enforces networks or programs, and its user is its administrator: policies are
+asked only if some are given.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from muster.api.base import Object
+from muster.api.fields import Path
+from muster.compiler import Facts
+from muster.compiler.facts import Problem
+from muster.workloads.findings import Finding, JobFileError, Severity
+from muster.workloads.jobfile import Item, JobFile, Options, Role
+from muster.workloads.lattice import reader
+from muster.workloads.lattice.compiling import Compiled, compile_job
+from muster.workloads.lattice.merging import Merged
+from muster.workloads.lattice.targets import TARGETS
+from muster.workloads.source import Document
+
+
+def load(documents: Sequence[Document], options: Options) -> JobFile:
+    """The JobFile of one batch job. Raises `JobFileError` with everything that is wrong or denied."""
+    compiled = compiled_of(documents, options)
+    merged = Merged(documents[0])
+    if compiled.problems:
+        raise JobFileError([finding(merged, each) for each in compiled.problems])
+
+    def report(path: Path, message: str, severity: Severity = Severity.ERROR) -> Finding:
+        return merged.finding(_origin(compiled, path), message, severity)
+
+    job = compiled.job
+    support = [*_namespace(job.namespace, options), *compiled.support]
+    return JobFile(
+        name=job.name,
+        format="lattice",
+        items=(
+            *(Item(each, Role.SUPPORT, report) for each in support),
+            *(Item(each, _role(each), report) for each in compiled.jobs),
+        ),
+        notes=tuple(finding(merged, each) for each in compiled.warnings),
+        gang=True,
+    )
+
+
+def compiled_of(documents: Sequence[Document], options: Options) -> Compiled:
+    """What the one job of a file is compiled to. Raises `JobFileError` if the file itself is wrong."""
+    document = documents[0]
+    if len(documents) > 1:
+        raise JobFileError([documents[1].finding((), "a batch job is the only document of its file")])
+    job, errors = reader.read(document, options.namespace)
+    if options.confined and job.namespace != options.namespace:
+        message = f"is {job.namespace}, and --namespace says {options.namespace}"
+        errors.append(document.finding(("metadata", "namespace"), message))
+    if errors:
+        raise JobFileError(sorted(errors, key=lambda each: (each.line, each.column)))
+    platform = options.platform
+    facts = LAPTOP if options.local and platform.facts is None else platform.facts or Facts()
+    target = TARGETS[platform.target]
+    stores = platform.stores() if platform.stores is not None else None
+    return compile_job(job, facts, target, platform.policies, platform.submitter, stores)
+
+
+#: What a laptop has: nothing that enforces networks or programs.
+LAPTOP: Final = Facts(network="none", tetragon=False)
+
+
+def finding(merged: Merged, problem: Problem) -> Finding:
+    """A finding of the compiler or a gate at its place in the file, with its fix."""
+    error = problem.error
+    found = merged.finding(error.path, error.message, Severity(problem.severity))
+    return replace(found, fix=problem.patch or problem.permit)
+
+
+def _namespace(name: str, options: Options) -> list[Object]:
+    """The job's namespace on a laptop, where nobody else makes it."""
+    if not options.local or not options.runs or name == "default":
+        return []
+    return [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}]
+
+
+def _role(obj: Object) -> Role:
+    return Role.SUPPORT if obj["kind"] == "PodGroup" else Role.PRIMARY
+
+
+def _origin(compiled: Compiled, path: Path) -> Path:
+    """The file's field that a field of the job object is compiled from."""
+    match path:
+        case ("spec", "replicatedJobs" | "tasks", int(index), *_):
+            return ("spec", "tasks", compiled.job.tasks[min(index, len(compiled.job.tasks) - 1)].name)
+        case ("metadata", *_):
+            return path
+    return ("spec",)

@@ -1,0 +1,90 @@
+"""Merges `defaults` into each task, and remembers where every field of the result is written.
+
+Maps are merged deeply by key; scalars and lists of the task win. `resources` may be written at the spec, in
+defaults, at the task or in its workload. `entryRuntime` may wrap the fields of the pod. Merging happens
+before anything reads a task, so no reader can forget the defaults.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from muster.api.fields import Path
+from muster.workloads.findings import Finding, Severity
+from muster.workloads.source import Document
+
+#: Wrapper of a task's runtime fields in the chapter's example.
+_WRAPPER = "entryRuntime"
+
+
+class Merged:
+    """A batch job's document with defaults merged into its tasks.
+
+    Fields keep their paths as if each task wrote all of them out. A finding is placed where its field is
+    written.
+    """
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+
+    def task(self, name: str) -> dict[str, Any]:  # Any: a user's YAML
+        """The task with its defaults; its resources are in its workload."""
+        spec = _map(self._document.value.get("spec"))
+        shared = {"workload": {"resources": _map(spec.get("resources"))}}
+        task = _flat(_map(_map(spec.get("tasks")).get(name)))
+        return _merged(_merged(shared, _flat(_map(spec.get("defaults")))), task)
+
+    def finding(self, path: Path, message: str, severity: Severity = Severity.ERROR) -> Finding:
+        """A finding about a field of the merged job, at the place where it is written, or would be."""
+        value = self._document.value
+        candidates = [path, *_elsewhere(path)]
+        depths = [_depth(value, candidate) for candidate in candidates]
+        whole = (each for each, depth in zip(candidates, depths, strict=True) if depth == len(each))
+        best = next(whole, candidates[depths.index(max(depths))])
+        return self._document.finding(best, message, severity)
+
+
+def _elsewhere(path: Path) -> Iterator[Path]:
+    """Where a field of a task may be written instead of at its own path."""
+    if path[:2] != ("spec", "tasks") or len(path) < 3:
+        return
+    base, rest = path[:3], path[3:]
+    yield (*base, _WRAPPER, *rest)
+    yield ("spec", "defaults", *rest)
+    yield ("spec", "defaults", _WRAPPER, *rest)
+    if rest[:2] == ("workload", "resources"):
+        yield (*base, *rest[1:])
+        yield ("spec", "defaults", *rest[1:])
+        yield ("spec", *rest[1:])
+
+
+def _flat(task: dict[str, Any]) -> dict[str, Any]:
+    """The task without its wrapper, and with its resources in its workload."""
+    rest = {key: value for key, value in task.items() if key not in (_WRAPPER, "resources")}
+    inner = {"workload": {"resources": _map(task.get("resources"))}}
+    return _merged(inner, _merged(_map(task.get(_WRAPPER)), rest))
+
+
+def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """`base` with every field of `over`. A field that is null there is as if it were absent."""
+    merged = dict(base)
+    for key, value in over.items():
+        known = base.get(key)
+        if isinstance(known, dict) and isinstance(value, dict):
+            merged[key] = _merged(known, value)
+        elif value is not None or key not in base:
+            merged[key] = value
+    return merged
+
+
+def _map(value: Any) -> dict[str, Any]:  # Any: a user's YAML
+    return value if isinstance(value, dict) else {}
+
+
+def _depth(value: Any, path: Path) -> int:  # Any: a user's YAML
+    """How many steps of the path exist."""
+    for length, step in enumerate(path):
+        try:
+            value = value[step]
+        except (LookupError, TypeError):
+            return length
+    return len(path)

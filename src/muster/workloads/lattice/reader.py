@@ -1,0 +1,202 @@
+"""Reads a BatchJob or LatticeJob: every field typed and checked, everything that is wrong at once."""
+
+from typing import Any, Final
+
+from muster.compiler import Workload
+from muster.compiler.workload import Protocol, Resource
+from muster.workloads import dns
+from muster.workloads.demand import MAX_PLACES
+from muster.workloads.findings import Finding
+from muster.workloads.lattice import containers, resources
+from muster.workloads.lattice.job import (
+    ACTIONS,
+    EVENTS,
+    BatchJob,
+    Policy,
+    RestartPolicy,
+    Schedule,
+    Task,
+    Topology,
+    Training,
+)
+from muster.workloads.lattice.merging import Merged
+from muster.workloads.lattice.resources import strings
+from muster.workloads.section import Section
+from muster.workloads.source import Document
+
+_FRAMEWORKS: Final = {"PyTorch": "PyTorch", "DeepSpeed": "DeepSpeed", "Jax": "Jax"}
+_NCCL: Final = {"netIf": "NCCL_SOCKET_IFNAME", "ibHca": "NCCL_IB_HCA", "debug": "NCCL_DEBUG"}
+
+
+def read(document: Document, namespace: str) -> tuple[BatchJob, list[Finding]]:
+    """The job, and what is wrong with it. If there are errors, the job must not be used.
+
+    `namespace` is that of a job that names none.
+    """
+    findings: list[Finding] = []
+    top = Section(document, document.value, (), findings)
+    for name in ("apiVersion", "kind", "status"):
+        top.raw(name)
+    metadata = top.section("metadata")
+    name = metadata.text("name")
+    namespace = metadata.text("namespace", namespace)
+    labels, annotations = metadata.texts("labels"), metadata.texts("annotations")
+    metadata.names()
+    if not dns.is_label(name) or len(name) > dns.LABEL:
+        metadata.error(
+            "name", "is lowercase letters, digits and hyphens, beginning with a letter, at most 63"
+        )
+    spec = top.section("spec")
+    top.close()
+    merged = Merged(document)
+    tasks = [
+        _task(merged, task, name or "job", namespace, findings) for task in spec.section("tasks").names()
+    ]
+    if not tasks:
+        spec.error("tasks", "is missing; a job has at least one task")
+    for field in ("defaults", "resources", "schedulerName", "observability"):
+        spec.raw(field)
+    job = BatchJob(
+        namespace=namespace,
+        name=name,
+        tasks=tasks,
+        queue=spec.text("queue"),
+        priority_class=spec.text("priorityClassName"),
+        min_available=spec.integer("minAvailable", 0, minimum=1) if "minAvailable" in spec else None,
+        max_retry=spec.integer("maxRetry", 0) if "maxRetry" in spec else None,
+        policies=_policies(spec),
+        topology=_topology(spec.section("topology")) if "topology" in spec else None,
+        training=_training(spec.section("training"), tasks) if "training" in spec else None,
+        schedule=_schedule(spec),
+        labels=labels,
+        annotations=annotations,
+        observability=spec.raw("observability"),
+    )
+    if job.min_available is not None and job.min_available > job.pods:
+        spec.error("minAvailable", f"is {job.min_available}, but all tasks together have {job.pods} pods")
+    if job.pods > MAX_PLACES:
+        spec.error("tasks", f"have {job.pods:,} pods; the most is {MAX_PLACES:,}")
+    spec.close()
+    return job, findings
+
+
+def _task(merged: Merged, name: str, job: str, namespace: str, findings: list[Finding]) -> Task:
+    section = Section(merged, merged.task(name), ("spec", "tasks", name), findings)
+    full = f"{job}-{name}"
+    if not dns.is_label(full) or len(full) > dns.LABEL:
+        section.error((), f"{full!r} names its pods and has to be a DNS label: a-z, 0-9 and -, at most 63")
+    workload = section.section("workload")
+    declared = workload.section("resources")
+    found: list[Resource | None] = [
+        resources.read(declared.section(each), namespace) for each in declared.names()
+    ]
+    listed = workload.section("containers")
+    beside = section.section("sidecars")
+    made = [containers.read(listed.section(each), sidecar=False) for each in listed.names()]
+    made += [containers.read(beside.section(each), sidecar=True) for each in beside.names()]
+    if not listed.names():
+        workload.error("containers", "is missing; a task has at least one container")
+    restart = section.choice("restartPolicy", ("Never", "OnFailure", "Always"), "Never")
+    task = Task(
+        name=name,
+        replicas=section.integer("replicas", 1, maximum=MAX_PLACES),
+        restart_policy=_restart(restart),
+        policies=_policies(section),
+        workload=Workload(
+            namespace=namespace,
+            name=full,
+            path=section.path,
+            containers=made,
+            resources={each.name: each for each in found if each is not None},
+            sysctls=section.texts("sysctls"),
+            host_network=section.flag("hostNetwork"),
+            share_process_namespace=section.flag("shareProcessNamespace"),
+            automount_token=section.flag("automountServiceAccountToken"),
+            pull_secrets=tuple(strings(section, "imagePullSecrets")),
+            ports=_ports(workload.section("service")),
+            peers=job,
+            metadata={"name": job, "namespace": namespace, "task": name},
+        ),
+    )
+    workload.close()
+    section.close()
+    return task
+
+
+def _restart(value: str) -> RestartPolicy:
+    match value:
+        case "OnFailure" | "Always":
+            return value
+        case _:
+            return "Never"
+
+
+def _ports(service: Section) -> dict[str, tuple[int, int, Protocol]]:
+    ports = service.section("ports")
+    made: dict[str, tuple[int, int, Protocol]] = {}
+    for name in ports.names():
+        each = ports.section(name)
+        port = each.integer("port", 0, minimum=1, maximum=65535)
+        protocol: Protocol = "UDP" if each.choice("protocol", ("TCP", "UDP"), "TCP") == "UDP" else "TCP"
+        made[name] = (port, each.integer("targetPort", port, minimum=1, maximum=65535), protocol)
+        each.close()
+    service.close()
+    return made
+
+
+def _policies(section: Section) -> list[Policy]:
+    made = []
+    for each in section.sections("policies"):
+        event, action = each.text("event"), each.text("action")
+        if event not in EVENTS:
+            each.error("event", f"{event!r} is not one of {', '.join(EVENTS)}")
+        if action not in ACTIONS:
+            each.error("action", f"{action!r} is not one of {', '.join(ACTIONS)}")
+        each.close()
+        made.append(Policy(event, action))
+    return made
+
+
+def _topology(section: Section) -> Topology:
+    hard = section.choice("mode", ("Hard", "Soft"), "Soft") == "Hard"
+    tier = section.integer("maxTier", 0, minimum=1, maximum=64) if "maxTier" in section else None
+    if hard and tier is None:
+        section.error("maxTier", "is missing; mode: Hard needs it, such as maxTier: 1")
+    section.close()
+    return Topology(hard, tier)
+
+
+def _training(section: Section, tasks: list[Task]) -> Training:
+    framework = section.choice("framework", tuple(_FRAMEWORKS), "")
+    if not framework:
+        section.error("framework", f"is missing; one of {', '.join(_FRAMEWORKS)}")
+    names = [task.name for task in tasks]
+    coordinator = section.text("coordinatorTask", "master" if "master" in names or not names else names[0])
+    if names and coordinator not in names:
+        section.error("coordinatorTask", f"there is no task {coordinator!r}; tasks: {', '.join(names)}")
+    nccl = section.section("nccl")
+    variables = {variable: nccl.text(field) for field, variable in _NCCL.items() if field in nccl}
+    if nccl.flag("gdr"):
+        variables["NCCL_NET_GDR_LEVEL"] = "SYS"
+    variables.update(nccl.texts("extraEnv"))
+    nccl.close()
+    section.close()
+    known: Any = _FRAMEWORKS.get(framework, "PyTorch")
+    return Training(known, coordinator, variables)
+
+
+def _schedule(spec: Section) -> Schedule | None:
+    fields = ("concurrencyPolicy", "suspend", "successfulJobsHistoryLimit", "failedJobsHistoryLimit")
+    cron = spec.text("schedule")
+    zone = spec.text("timeZone")
+    concurrency = spec.choice("concurrencyPolicy", ("Allow", "Forbid", "Replace"), "Allow")
+    deadline = spec.integer("startingDeadlineSeconds", 0) if "startingDeadlineSeconds" in spec else None
+    suspend = spec.flag("suspend")
+    keep = spec.integer("successfulJobsHistoryLimit", 3), spec.integer("failedJobsHistoryLimit", 1)
+    if not cron:
+        for field in (*fields, "startingDeadlineSeconds", "timeZone"):
+            if field in spec and field != "suspend":
+                spec.error(field, "is for jobs with a schedule")
+        return None
+    policy: Any = concurrency
+    return Schedule(cron, zone, policy, deadline, suspend, *keep)

@@ -1,0 +1,46 @@
+"""The target `muster`: a JobSet whose pods are a gang, in a queue of muster's."""
+
+from collections.abc import Sequence
+
+from muster.api import kinds
+from muster.api.base import Object
+from muster.api.koordinator_v1alpha1 import TOPOLOGY_SPEC
+from muster.api.scheduling import POD_GROUP_LABEL
+from muster.compiler import Draft
+from muster.workloads import annotate
+from muster.workloads.lattice.compiling import refusal
+from muster.workloads.lattice.job import BatchJob, Task
+from muster.workloads.lattice.targets.jobset import Report, jobset
+
+_GROUP = kinds.POD_GROUP_X
+
+
+def emit(job: BatchJob, drafts: Sequence[tuple[Task, Draft]], report: Report) -> list[Object]:
+    """A JobSet that starts as a whole, or with a PodGroup if fewer pods than all are enough."""
+    made = jobset(job, drafts, report)
+    if job.topology is not None:
+        report(
+            refusal(
+                ("spec", "topology"),
+                f"tiers are Volcano's; write the layer into metadata.annotations: {TOPOLOGY_SPEC}",
+            )
+        )
+    for replicated in made["spec"]["replicatedJobs"]:
+        annotate.for_scheduler(replicated["template"]["spec"]["template"])
+    if job.min_available is None or job.min_available == job.pods:
+        if job.queue:
+            annotate.in_queue(made, job.queue)
+        annotate.as_gang(made)
+        return [made]
+    for replicated in made["spec"]["replicatedJobs"]:
+        labels = replicated["template"]["spec"]["template"]["metadata"]["labels"]
+        labels[POD_GROUP_LABEL[_GROUP.group]] = job.name
+    group: Object = {
+        "apiVersion": _GROUP.api_version,
+        "kind": _GROUP.kind,
+        "metadata": {"name": job.name, "namespace": job.namespace},
+        "spec": {"minMember": job.min_available},
+    }
+    if job.queue:
+        annotate.in_queue(group, job.queue)
+    return [group, made]

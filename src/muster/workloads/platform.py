@@ -1,0 +1,50 @@
+"""What the platform adds to a batch job: facts about the cluster, policies, and who submits."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal
+
+from muster.compiler.facts import Facts
+from muster.compiler.fulfil import Values
+
+if TYPE_CHECKING:
+    from muster.security.policies import Policies
+
+TargetName = Literal["muster", "volcano", "native"]
+
+
+@dataclass(frozen=True, slots=True)
+class Submitter:
+    """Who submits the job, such as `ml/alice`; "" if that is not known."""
+
+    user: str = ""
+    groups: tuple[str, ...] = ()
+
+
+UNKNOWN: Final = Submitter()
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """Secrets on a laptop: what would be in a store such as Vault is in files."""
+
+    #: store → path → key → value
+    values: Values = field(repr=False)
+    #: the file of a store, for messages: `{store}` stands for its name
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    #: None = the defaults of where the job is to run
+    facts: Facts | None = None
+    #: None = nothing is asked, as on a laptop
+    policies: "Policies | None" = None
+    submitter: Submitter = UNKNOWN
+    target: TargetName = "muster"
+    #: reads the files of secrets; None = an External Secrets Operator reads its stores
+    stores: Callable[[], Stores] | None = None
+
+
+#: A laptop: its user is its administrator.
+LAPTOP: Final = Platform()

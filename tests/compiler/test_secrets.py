@@ -1,0 +1,140 @@
+"""The five routes of secrets, and that no two inputs share a key of a template."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.api.base import Object
+from muster.compiler import Facts
+from muster.compiler.fulfil import fulfil
+from tests.workloads.lattice.jobs import compiled, small
+
+DB = {"type": "secret", "id": "apps/db", "params": {"keys": ["user", "pass"]}}
+
+
+def objects(container: dict[str, Any], **resources: Any) -> tuple[dict[str, Object], Object]:
+    """ExternalSecrets by name, and the container."""
+    result = compiled(small(container, **resources))
+    assert not result.problems, result.problems
+    job = result.jobs[0]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
+    secrets = {each["metadata"]["name"]: each for each in result.support if each["kind"] == "ExternalSecret"}
+    return secrets, job["spec"]["containers"][0]
+
+
+def problems(container: dict[str, Any], facts: Facts | None = None, **resources: Any) -> list[str]:
+    return [each.error.message for each in compiled(small(container, **resources), facts=facts).problems]
+
+
+def test_one_reference_is_read_from_the_resources_own_secret() -> None:
+    secrets, container = objects({"variables": {"USER": "${resources.db.user}"}}, db=DB)
+    assert container["env"] == [
+        {"name": "USER", "valueFrom": {"secretKeyRef": {"name": "job-work-db", "key": "user"}}}
+    ]
+    assert secrets["job-work-db"]["spec"]["data"] == [
+        {"secretKey": key, "remoteRef": {"key": "apps/db", "property": key}} for key in ("pass", "user")
+    ]
+
+
+def test_references_in_text_are_rendered_by_the_operator() -> None:
+    variables = {"DSN": "pg://${resources.db.user}:${resources.db.pass}@h/{{x}}"}
+    secrets, container = objects({"variables": variables}, db=DB)
+    [name] = secrets
+    assert container["envFrom"] == [{"secretRef": {"name": name}}]
+    template = secrets[name]["spec"]["target"]["template"]
+    assert template == {
+        "engineVersion": "v2",
+        "data": {"DSN": 'pg://{{ index . "db.user" }}:{{ index . "db.pass" }}@h/{{ "{{" }}x{{ "}}" }}'},
+    }
+
+
+def test_a_file_with_references_is_a_secret_of_its_own() -> None:
+    files = {"/etc/app.ini": {"content": "user=${resources.db.user}\n", "mode": "0600"}}
+    secrets, container = objects({"files": files}, db=DB)
+    [name] = secrets
+    [mount] = container["volumeMounts"]
+    assert (mount["mountPath"], mount["readOnly"]) == ("/etc/app.ini", True)
+    assert list(secrets[name]["spec"]["target"]["template"]["data"]) == [mount["subPath"]]
+
+
+def test_a_secret_without_keys_is_read_whole() -> None:
+    secrets, container = objects(
+        {"envFrom": [{"secretResource": "db"}]}, db={"type": "secret", "id": "apps/db"}
+    )
+    assert secrets["job-work-db"]["spec"]["dataFrom"] == [{"extract": {"key": "apps/db"}}]
+    assert container["envFrom"] == [{"secretRef": {"name": "job-work-db"}}]
+
+
+def test_variables_of_two_stores_are_two_secrets() -> None:
+    other = {"type": "secret", "params": {"provider": "other", "keys": ["k"]}}
+    variables = {"A": "x${resources.db.user}", "B": "x${resources.other.k}"}
+    secrets, container = objects({"variables": variables}, db=DB, other=other)
+    assert sorted(secrets) == ["job-work-app-env-eso", "job-work-app-env-eso-1"]
+    assert len(container["envFrom"]) == 2
+
+
+MISTAKES: list[tuple[dict[str, str], str]] = [
+    ({"A": "${resources.db.pasword}"}, "secret db has no key 'pasword'; its keys are user, pass"),
+    ({"A": "${resources.bd.user}"}, "there is no resource bd; declared: db, other"),
+    ({"A": "${resources.db.user}${resources.other.k}"}, "mixes secrets of several stores (default, other)"),
+    ({"A": "${metadata.nam}"}, "metadata has no field 'nam'; available: name, namespace, task"),
+    ({"A": "${env.HOME}"}, "write $${env.HOME} for the text itself"),
+]
+
+
+@pytest.mark.parametrize(("variables", "message"), MISTAKES)
+def test_a_wrong_reference_names_what_there_is(variables: dict[str, str], message: str) -> None:
+    other = {"type": "secret", "params": {"provider": "other", "keys": ["k"]}}
+    told = problems({"variables": variables}, db=DB, other=other)
+    assert any(message in each for each in told), told
+
+
+def test_a_secret_without_a_store_says_what_to_add() -> None:
+    told = problems({"variables": {"A": "${resources.db.user}"}}, Facts(stores={}), db=DB)
+    assert "no default store" in told[0]
+
+
+def test_hyphens_and_underscores_stay_apart() -> None:
+    """Defect 5 of the reference: `a-b`+`c` and `a`+`b-c` were one key there."""
+    one = {"type": "secret", "params": {"keys": ["c"]}}
+    two = {"type": "secret", "params": {"keys": ["b-c"]}}
+    secrets, _ = objects(
+        {"variables": {"V": "${resources.a-b.c} ${resources.a.b-c}"}}, **{"a-b": one, "a": two}
+    )
+    [secret] = secrets.values()
+    assert [each["secretKey"] for each in secret["spec"]["data"]] == ["a-b.c", "a.b-c"]
+
+
+def test_binary_files_are_data_and_not_text() -> None:
+    """Defect 6 of the reference: base64 went to `stringData`, so the file held base64."""
+    result = compiled(small({"files": {"/m": {"binaryContent": "AAEC/w=="}}}))
+    [secret] = [each for each in result.support if each["kind"] == "Secret"]
+    assert list(secret["data"].values()) == ["AAEC/w=="]
+    assert "stringData" not in secret
+
+
+LITERAL = st.text(alphabet='{}"a $', max_size=12).filter(
+    lambda text: "${" not in text and "$$" not in text and not text.endswith("$")
+)
+
+
+@given(before=LITERAL, after=LITERAL, value=st.text(alphabet='{}"\\$<>', min_size=1, max_size=8))
+def test_a_file_backed_store_renders_what_was_written(before: str, after: str, value: str) -> None:
+    result = compiled(small({"variables": {"V": f"{before}${{resources.db.user}}-{after}"}}, db=DB))
+    external = [each for each in result.support if each["kind"] == "ExternalSecret"]
+    store = {"default": {"apps/db": {"user": value, "pass": "-"}}}
+    [secret], missing = fulfil(external, store, {}, "")
+    assert not missing
+    assert secret["stringData"] == {"V": f"{before}{value}-{after}"}
+
+
+def test_a_value_that_a_store_lacks_is_named_and_no_value_is() -> None:
+    result = compiled(small({"variables": {"V": "x${resources.db.user}${resources.db.pass}"}}, db=DB))
+    external = [each for each in result.support if each["kind"] == "ExternalSecret"]
+    made, [problem] = fulfil(external, {"default": {"apps/db": {"user": "hidden"}}}, {}, "{store}.yaml")
+    assert "apps/db" in problem.error.message
+    assert "default.yaml" in problem.error.message
+    assert problem.patch == "apps/db:\n  pass: VALUE"
+    assert "hidden" not in str(problem)
+    assert made

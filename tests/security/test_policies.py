@@ -1,0 +1,101 @@
+"""Policies: what they are checked for, and that a mistake in one never lets anything through."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.security.gates import Principal, denials, permit
+from muster.security.policies import InvalidPolicy, Policies, read
+from muster.security.requests import Request
+
+WHO = Principal("ml", "job", "work", user="ml/alice", groups=("team",))
+SECRET = Request("AccessSecret", "SecretPath", "vault:ml/db", {"provider": "vault", "path": "ml/db"})
+ALL = "permit(principal, action, resource);"
+
+
+def told(texts: dict[str, str], request: Request = SECRET, who: Principal = WHO) -> list[str]:
+    return [each.error.message for each in denials(Policies(texts), who, [request])]
+
+
+ALLOWED = [
+    ALL,
+    'permit(principal in Muster::Namespace::"ml", action, resource);',
+    'permit(principal in Muster::User::"ml/alice", action, resource);',
+    'permit(principal in Muster::Group::"team", action, resource);',
+    'permit(principal == Muster::Workload::"ml/job/work", action, resource);',
+    'permit(principal, action == Muster::Action::"AccessSecret", resource) when { resource.path like "m*" };',
+]
+
+
+@pytest.mark.parametrize("text", ALLOWED)
+def test_who_may(text: str) -> None:
+    assert told({"p": text}) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'permit(principal in Muster::Namespace::"other", action, resource);',
+        'permit(principal in Muster::User::"ml/bob", action, resource);',
+        'permit(principal, action == Muster::Action::"UseQueue", resource);',
+    ],
+)
+def test_what_no_policy_permits_is_denied(text: str) -> None:
+    assert told({"p": text}) == ["secret access denied: 'vault:ml/db': no policy permits it"]
+
+
+def test_a_forbid_wins_and_is_named_by_its_id() -> None:
+    texts = {"all": ALL, "f": '@id("no-secrets") forbid(principal, action, resource);'}
+    assert told(texts) == ["secret access denied: 'vault:ml/db': forbidden by no-secrets"]
+
+
+def test_a_policy_that_fails_counts_as_a_denial() -> None:
+    huge = "9223372036854775807"
+    texts = {
+        "all": ALL,
+        "broken": f"forbid(principal, action, resource) when {{ {huge} + 1 > 0 }};",
+    }
+    [message] = told(texts)
+    assert "a policy failed" in message
+    assert "broken" in message
+
+
+INVALID: list[tuple[dict[str, str], str]] = [
+    ({"p": "permit(principal, action resource);"}, "is not Cedar"),
+    ({"p": 'permit(principal, action == Muster::Action::"Read", resource);'}, "Read"),
+    ({"p": "permit(principal, action, resource) when { resource.owner == 1 };"}, "owner"),
+    ({"p": "permit(principal == ?principal, action, resource);"}, "template"),
+    ({"a": f'@id("x") {ALL}', "b": f'@id("x") {ALL}'}, "two policies with the id x"),
+    ({"p": "// " + "x" * 2**20}, "larger than"),
+]
+
+
+@pytest.mark.parametrize(("texts", "message"), INVALID)
+def test_a_text_with_a_mistake_is_refused_as_a_whole(texts: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidPolicy, match=message):
+        Policies(texts)
+
+
+NAMES = st.text(min_size=1, max_size=12)
+
+
+@given(namespace=NAMES, id_=NAMES)
+def test_the_permit_that_is_printed_permits_it_whatever_the_names(namespace: str, id_: str) -> None:
+    who = Principal(namespace, "job", "work")
+    request = Request("UseQueue", "Queue", id_)
+    assert denials(Policies({"p": permit(who, request)}), who, [request]) == []
+    other = Principal(namespace + "x", "job", "work")
+    assert len(denials(Policies({"p": permit(who, request)}), other, [request])) == 1
+
+
+def test_policies_are_read_from_a_directory(tmp_path: Path) -> None:
+    with pytest.raises(InvalidPolicy, match=r"has no \*\.cedar files"):
+        read(tmp_path)
+    (tmp_path / "all.cedar").write_text(ALL)
+    (tmp_path / "other.txt").write_text("no policy")
+    assert read(tmp_path).permits == 1
+    (tmp_path / "bad.cedar").write_bytes(b"\xff")
+    with pytest.raises(InvalidPolicy, match="not text in UTF-8"):
+        read(tmp_path)

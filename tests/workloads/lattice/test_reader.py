@@ -1,0 +1,144 @@
+"""What a batch job's file may say, and what each mistake is called."""
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.workloads.findings import JobFileError
+from tests.workloads.lattice.jobs import TRAINING, changed, good, parsed, small
+
+TASK = "spec/tasks/workers"
+CONTAINER = f"{TASK}/workload/containers/trainer"
+MISTAKES: list[tuple[dict[str, Any], str, str]] = [
+    ({f"{TASK}/replikas": 3}, "spec.tasks.workers.replikas", "did you mean replicas?"),
+    ({f"{CONTAINER}/image": "a b"}, f"{CONTAINER}/image", "no image reference"),
+    ({f"{CONTAINER}/image": "x:${metadata.name}"}, f"{CONTAINER}/image", "placeholders are not expanded"),
+    ({f"{CONTAINER}/command": ["python"]}, f"{CONTAINER}/command", "absolute path"),
+    ({f"{CONTAINER}/resources/limits": {"cpu": "1"}}, f"{CONTAINER}/resources/limits/memory", "is missing"),
+    ({f"{CONTAINER}/files": {"/a": {}}}, f"{CONTAINER}/files//a", "exactly one of"),
+    ({f"{CONTAINER}/files": {"a": {"content": ""}}}, f"{CONTAINER}/files/a", "absolute"),
+    ({f"{CONTAINER}/files": {"/a": {"content": "", "mode": "0666"}}}, "mode", "lets everybody write"),
+    ({f"{CONTAINER}/files": {"/a": {"content": "", "mode": "4755"}}}, "mode", "without setuid"),
+    ({f"{CONTAINER}/files": {"/a": {"binaryContent": "%"}}}, "binaryContent", "not base64"),
+    ({f"{CONTAINER}/security/apparmorProfile": "Localhost"}, "apparmorLocalhostProfile", "if, and only if"),
+    ({f"{CONTAINER}/security/allowedBinaries": ["sh"]}, "allowedBinaries", "/usr/bin/sh"),
+    ({f"{TASK}/restartPolicy": "Sometimes"}, "restartPolicy", "not one of"),
+    ({"spec/minAvailable": 9}, "spec.minAvailable", "all tasks together have 8"),
+    ({"spec/tasks": {}}, "spec.tasks", "at least one task"),
+    ({"spec/topology": {"mode": "Hard"}}, "spec.topology.maxTier", "needs it"),
+    ({"spec/policies": [{"event": "PodFaild", "action": "RestartJob"}]}, "event", "PodFailed"),
+    ({"spec/concurrencyPolicy": "Forbid"}, "concurrencyPolicy", "jobs with a schedule"),
+    ({"spec/training": {"framework": "PyTorch", "coordinatorTask": "x"}}, "coordinatorTask", "workers"),
+    ({"spec/resources/s3-endpoint/params/endpoints/s3": "https://"}, "endpoints.s3", "names no host"),
+    ({"spec/resources/s3-endpoint/params/endpoints/s3": "db.example.com"}, "endpoints.s3", "names no port"),
+    ({"spec/resources/s3-endpoint/params/endpoints/s3": "ftp://a.b"}, "endpoints.s3", "is not known"),
+    ({"spec/resources/training-data/params/keys": ["a b"]}, "keys[0]", "no key of a Secret"),
+    ({"spec/resources/training-data/type": None}, "training-data.type", "is missing"),
+    ({"metadata/name": "Upper"}, "metadata.name", "lowercase"),
+    ({f"{TASK}/workload/containers": None}, "workload.containers", "at least one container"),
+]
+
+
+@pytest.mark.parametrize(("change", "field", "message"), MISTAKES)
+def test_a_mistake_is_named_with_its_field(change: dict[str, Any], field: str, message: str) -> None:
+    _, findings = parsed(changed(TRAINING, change))
+    told = [(each.field, each.message) for each in findings]
+    assert any(field.replace("/", ".").replace("..", "./") in at and message in said for at, said in told), (
+        told
+    )
+    assert all(each.line for each in findings)
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    changes = {"spec/minAvailable": 9, f"{TASK}/replikas": 3, f"{CONTAINER}/command": ["python"]}
+    _, findings = parsed(changed(TRAINING, changes))
+    assert len(findings) == 3
+
+
+@pytest.mark.parametrize(
+    "where", ["spec/resources", "spec/defaults/resources", f"{TASK}/resources", f"{TASK}/workload/resources"]
+)
+def test_resources_may_be_written_in_four_places(where: str) -> None:
+    moved = {"spec/resources": None, where: {"data": {"type": "secret", "params": {"keys": ["bucket"]}}}}
+    change = dict(moved) if where != "spec/resources" else {where: moved[where]}
+    text = changed(TRAINING, change | {f"{CONTAINER}/variables": {}})
+    assert set(good(text).tasks[0].workload.resources) == {"data"}
+
+
+@pytest.mark.parametrize("where", ["spec/defaults", "spec/defaults/entryRuntime", TASK])
+def test_pull_secrets_may_be_written_in_three_places(where: str) -> None:
+    text = changed(TRAINING, {"spec/defaults": None, f"{where}/imagePullSecrets": ["mine"]})
+    assert good(text).tasks[0].workload.pull_secrets == ("mine",)
+
+
+def test_lists_of_a_task_replace_those_of_the_defaults_and_maps_are_merged() -> None:
+    text = changed(
+        TRAINING,
+        {
+            "spec/defaults/imagePullSecrets": ["a", "b"],
+            "spec/defaults/entryRuntime": None,
+            f"{TASK}/imagePullSecrets": ["c"],
+            "spec/defaults/workload/containers/trainer/variables": {"S3_BUCKET": "lost", "MORE": "kept"},
+        },
+    )
+    workload = good(text).tasks[0].workload
+    assert workload.pull_secrets == ("c",)
+    assert workload.containers[0].variables == {
+        "S3_BUCKET": "${resources.training-data.bucket}",
+        "MORE": "kept",
+    }
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = [
+    "metadata",
+    "spec",
+    "spec/queue",
+    "spec/tasks",
+    TASK,
+    f"{TASK}/workload",
+    CONTAINER,
+    *(
+        f"{CONTAINER}/{name}"
+        for name in ("variables", "files", "volumes", "resources", "security", "envFrom")
+    ),
+    *(f"{CONTAINER}/{name}" for name in ("command", "livenessProbe", "image")),
+    "spec/defaults",
+    "spec/resources",
+    "spec/resources/training-data",
+    "spec/resources/training-data/params",
+    "spec/resources/s3-endpoint/params/endpoints",
+    "spec/policies",
+    "spec/topology",
+    "spec/training",
+    "spec/schedule",
+]
+
+
+@given(field=st.sampled_from(FIELDS), value=JSON)
+def test_no_value_of_any_field_is_more_than_a_finding(field: str, value: object) -> None:
+    job = yaml.safe_load(TRAINING)
+    *parents, last = field.split("/")
+    parent = job
+    for name in parents:
+        parent = parent[name]
+    parent[last] = value
+    with suppress(JobFileError):
+        parsed(json.dumps(job))
+
+
+def test_a_small_job_has_no_findings() -> None:
+    assert good(small()).pods == 1

@@ -1,0 +1,120 @@
+"""What a job becomes on each target, and what a target refuses."""
+
+from typing import Any
+
+import pytest
+
+from tests.workloads.lattice.jobs import TRAINING, changed, compiled
+
+TRAIN = {
+    "spec/queue": None,
+    "spec/minAvailable": None,
+    "spec/tasks/workers/replicas": 4,
+    "spec/tasks/master": {
+        "workload": {
+            "containers": {
+                "trainer": {
+                    "image": "registry.example.com/t@sha256:" + "b" * 64,
+                    "resources": {"limits": {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "8"}},
+                }
+            }
+        }
+    },
+    "spec/training": {"framework": "PyTorch", "nccl": {"netIf": "eth0"}},
+}
+
+
+def env(container: dict[str, Any]) -> dict[str, Any]:
+    return {each["name"]: each.get("value", each.get("valueFrom")) for each in container["env"]}
+
+
+def test_training_numbers_pods_over_all_tasks_with_the_coordinator_first() -> None:
+    [job] = compiled(changed(TRAINING, TRAIN)).jobs
+    first, second = job["spec"]["replicatedJobs"]
+    assert (first["name"], first["replicas"]) == ("master", 1)
+    assert (second["name"], second["replicas"]) == ("workers", 4)
+    assert second["template"]["spec"]["completions"] == 1
+    [container] = first["template"]["spec"]["template"]["spec"]["containers"]
+    variables = env(container)
+    assert variables["MASTER_ADDR"] == "training-run-42-master-0-0.training-run-42"
+    assert variables["WORLD_SIZE"] == "40"
+    assert variables["NNODES"] == "5"
+    assert "job-global-index" in variables["RANK"]["fieldRef"]["fieldPath"]
+    assert variables["NCCL_SOCKET_IFNAME"] == "eth0"
+    assert job["spec"]["successPolicy"] == {"operator": "All", "targetReplicatedJobs": ["master"]}
+
+
+def test_jax_has_variables_of_its_own() -> None:
+    [job] = compiled(changed(TRAINING, TRAIN | {"spec/training": {"framework": "Jax"}})).jobs
+    [container] = job["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]
+    assert {"JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"} <= set(env(container))
+
+
+def test_fewer_pods_than_all_are_a_pod_group() -> None:
+    group, job = compiled(changed(TRAINING, {"spec/minAvailable": 6})).jobs
+    assert (group["kind"], group["spec"]["minMember"]) == ("PodGroup", 6)
+    assert group["metadata"]["labels"]["muster.dev/queue"] == "ml-training"
+    labels = job["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["metadata"]["labels"]
+    assert labels["scheduling.x-k8s.io/pod-group"] == "training-run-42"
+
+
+def test_a_job_for_volcano() -> None:
+    text = changed(
+        TRAINING,
+        {
+            "spec/maxRetry": 3,
+            "spec/policies": [{"event": "PodEvicted", "action": "RestartJob"}],
+            "spec/topology": {"mode": "Hard", "maxTier": 1},
+        },
+    )
+    [job] = compiled(text, target="volcano").jobs
+    assert job["apiVersion"] == "batch.volcano.sh/v1alpha1"
+    spec = job["spec"]
+    assert (spec["minAvailable"], spec["queue"], spec["maxRetry"]) == (8, "ml-training", 3)
+    assert spec["networkTopology"] == {"mode": "hard", "highestTierAllowed": 1}
+    assert spec["policies"] == [{"event": "PodEvicted", "action": "RestartJob"}]
+
+
+def test_a_schedule_for_volcano_is_its_cron_job() -> None:
+    [job] = compiled(changed(TRAINING, {"spec/schedule": "0 2 * * *"}), target="volcano").jobs
+    assert (job["kind"], job["spec"]["schedule"]) == ("CronJob", "0 2 * * *")
+    assert job["spec"]["jobTemplate"]["spec"]["minAvailable"] == 8
+
+
+def test_kubernetes_own_gangs() -> None:
+    group, job = compiled(changed(TRAINING, {"spec/queue": None}), target="native").jobs
+    assert group["spec"] == {"schedulingPolicy": {"gang": {"minCount": 8}}}
+    pod = job["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    assert pod["schedulingGroup"] == {"podGroupName": "training-run-42"}
+    assert "suspend" not in job["spec"]
+
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("native", {}, "no queues"),
+    ("native", {"spec/queue": None, "spec/topology": {"mode": "Soft"}}, "no tiers"),
+    ("muster", {"spec/topology": {"mode": "Soft"}}, "tiers are Volcano's"),
+    (
+        "muster",
+        {"spec/policies": [{"event": "PodPending", "action": "RestartJob"}]},
+        "PodPending → RestartJob",
+    ),
+    ("muster", {"spec/tasks/workers/restartPolicy": "Always"}, "Never or OnFailure"),
+    ("volcano", TRAIN | {"spec/training": {"framework": "Jax"}}, "use target muster"),
+]
+
+
+@pytest.mark.parametrize(("target", "change", "message"), REFUSED)
+def test_what_a_target_cannot_express_is_refused(target: str, change: dict[str, Any], message: str) -> None:
+    problems = compiled(changed(TRAINING, change), target=target).problems
+    assert [each for each in problems if message in each.error.message], problems
+
+
+def test_policies_become_failure_and_success_policies() -> None:
+    change = {
+        "spec/policies": [{"event": "PodFailed", "action": "RestartJob"}],
+        "spec/tasks/workers/policies": [{"event": "TaskCompleted", "action": "CompleteJob"}],
+        "spec/maxRetry": 5,
+    }
+    [job] = compiled(changed(TRAINING, change)).jobs
+    assert job["spec"]["failurePolicy"] == {"maxRestarts": 5}
+    assert job["spec"]["successPolicy"] == {"operator": "All", "targetReplicatedJobs": ["workers"]}
