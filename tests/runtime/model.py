@@ -8,9 +8,9 @@ After every single write the nodes are checked: never more pods than they have r
 """
 
 from collections import Counter
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from muster.api import kinds
 from muster.api.base import Object, controller_of
@@ -29,6 +29,8 @@ from muster.runtime.writes import Write
 from muster.translate.pods import live
 from tests.runtime.planner import Planner
 from tests.runtime.server import Pause, Server, ServerClient
+
+T = TypeVar("T")
 
 NAMESPACE = "default"
 #: Seconds without any change after which nothing more is expected: more than any pause of the committer.
@@ -107,7 +109,7 @@ class Cluster:
         self.sizes[name] = size
         if kind in ("bare", "remade"):
             if size > 1:
-                mark = {ON_PARTIAL: "recreate"} if kind == "remade" else {}
+                mark = {} if kind == "remade" else {ON_PARTIAL: "keep"}
                 group = {"metadata": {"name": name, "annotations": mark}, "spec": {"minMember": size}}
                 self.server.create(kinds.POD_GROUP_X, self.home(name), group)
             for i in range(size):
@@ -308,6 +310,7 @@ class Running:
         core = self.core or Planner(dict(self.cluster.preempts))
         term = Term(self.epoch, fresh=lambda: self.fresh)
         self.leader = Leader(self.client, clock, term, self.mirror, core)
+        self.leader.gather = _one_by_one
         for (kind, key), _ in list(server.objects.items()):
             self.informers[kind]._change(key, server.read(kind, key))
         self.seen = len(server.log)
@@ -411,6 +414,11 @@ async def _commit(running: Running, gang: GangId, writes: Sequence[Write]) -> No
         if any(outcome.error is not None for outcome in outcomes):
             break
     running.leader.done(gang, outcomes)
+
+
+async def _one_by_one(calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
+    """Without an event loop."""
+    return [await call() for call in calls]
 
 
 _POD_SPEC: Object = {

@@ -15,7 +15,7 @@ from muster.core.words.decisions import Explanation
 from muster.core.words.events import CommitFailed, PlacesLost
 from muster.core.words.gang import Code, Gang, GangId, NodeName, Place, PodId, PodSet, Shape
 from muster.effects import Bind
-from muster.kube.errors import Conflict, Invalid, TooManyRequests, Unanswered
+from muster.kube.errors import Conflict, Invalid, ServerError, TooManyRequests, Unanswered
 from muster.runtime.commit.outcomes import learn
 from muster.runtime.commit.places import minimum_met
 from muster.runtime.commit.step import step
@@ -234,7 +234,7 @@ def test_pods_that_cannot_be_recorded_stay_and_the_gang_says_so() -> None:
     assert isinstance(failed, CommitFailed)
     status, delete = step(lone, state, LATE, LIMITS).writes
     assert status_in(status)["phase"] == "Degraded"
-    assert "2 of 3 pods were bound; its pods cannot be recorded for re-creation" in failed.message
+    assert "2 of 3 pods were bound; its pods cannot be re-created: the plan for 9 pods" in failed.message
     assert failed.message in status_in(status)["reason"]["message"]
     assert brief(delete) == "delete GangPlan"
 
@@ -319,16 +319,88 @@ def bind(node: NodeName = A) -> Bind:
     return Bind(pod(0), place(0), node, "1.1/w/0")
 
 
-def test_the_first_refusal_is_held_against_the_node_the_second_against_the_pod() -> None:
+NEVER_TOLD = "pod p0 (w/0) is refused by the API server: never"
+STARTING = view(group(2, BOTH), TWO, plan(TWO))
+
+
+def refused(times: int, now: float = 10.0) -> RetryState:
+    state = RetryState()
+    for node in [A, B][:times]:
+        state, _ = learn(G, state, bind(node), Invalid("never"), now, LIMITS)
+    return state
+
+
+def test_the_first_refusal_is_held_against_the_node_for_a_second() -> None:
     state, events = learn(G, RetryState(), bind(A), Invalid("never"), 10.0, LIMITS)
-    until = 10.0 + LIMITS.exclusion
-    assert events == (PlacesLost(G, frozenset({place(0)}), frozenset({A}), until),)
-    assert kinds_of(view(group(2, BOTH), TWO, plan(TWO)), state, now=11.0) == ["bind", "bind"]
-    state, _ = learn(G, state, bind(B), Invalid("never"), 20.0, LIMITS)
-    taken = step(view(group(2, BOTH), TWO, plan(TWO)), state, 21.0, LIMITS)
+    assert events == (PlacesLost(G, frozenset({place(0)}), frozenset({A}), 11.0),)
+    assert kinds_of(STARTING, state, now=10.1) == ["bind"], "the refused one alone: no other is bound in vain"
+
+
+def test_the_second_refusal_ends_the_start_with_the_servers_words() -> None:
+    taken = step(replace(STARTING, group=group(2, BOTH, owner=None)), refused(2), 10.1, LIMITS)
+    assert [brief(write) for write in taken.writes] == ["delete GangPlan"]
+    assert taken.events == (CommitFailed(G, 11.1, NEVER_TOLD),)
+
+
+def test_so_does_the_first_if_the_core_knows_no_other_node() -> None:
+    why = Explanation(Code.COMMIT_FAILED, "commit", "a failed and must wait; nothing else fits")
+    alone = view(group(2, [pod(0), pod(1, "b")], owner=None), {}, plan(TWO), explanation=why)
+    taken = step(alone, refused(1), 10.1, LIMITS)
+    assert [brief(write) for write in taken.writes] == ["evict"]
+    assert taken.events == (CommitFailed(G, 11.1, NEVER_TOLD),)
+
+
+def test_a_refused_member_is_tried_after_one_second_doubling_to_thirty_however_often() -> None:
+    state, now, pauses = refused(1), 10.0, []
+    for _ in range(8):
+        state, _ = learn(G, state, bind(A), Invalid("never"), now, LIMITS)
+        (failed,) = step(STARTING, state, now, LIMITS).events
+        assert isinstance(failed, CommitFailed)
+        pauses.append(failed.until - now)
+        now = failed.until
+    assert pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
+    state, _ = learn(G, state, bind(A), None, now, LIMITS)
+    assert not state.refusals, "a success ends it"
+
+
+def test_a_refused_member_that_its_user_changes_is_tried_at_once() -> None:
+    state = refused(2)
+    waits = view(group(2, BOTH), {})
+    assert not step(waits, state, 10.2, LIMITS).events
+    labelled = msgspec.structs.replace(BOTH[0].metadata, labels={"team": "research"}, resource_version="9")
+    changed = view(group(2, [msgspec.structs.replace(BOTH[0], metadata=labelled), pod(1)]), {})
+    taken = step(changed, state, 10.2, LIMITS)
+    (event,) = taken.events
+    assert isinstance(event, CommitFailed)
+    assert event.until == 10.2
+    assert not step(changed, taken.state, 10.2, LIMITS).events, "once"
+
+
+def test_the_server_is_quoted_where_the_core_names_the_node_only() -> None:
+    why = Explanation(Code.COMMIT_FAILED, "commit", "a failed and must wait; nothing else fits")
+    waiting = group(2, BOTH)
+    record = msgspec.convert(gang_record(waiting), GangRecord)
+    (told,) = step(view(waiting, {}, record=record, explanation=why), refused(1), 100.0, LIMITS).writes
+    assert status_in(told)["reason"]["message"] == NEVER_TOLD
+
+
+def test_a_start_that_the_core_cannot_complete_is_undone_soon() -> None:
+    why = Explanation(Code.INSUFFICIENT_CAPACITY, "placement", "2 CPU asked; 0 are free")
+    seen = view(group(3, [pod(0, "a")], owner=None), {}, plan(TWO), explanation=why)
+    state = RetryState(progress=(0, 1), since=0.0)
+    assert not step(seen, state, LIMITS.unplaced - 0.1, LIMITS).events
+    taken = step(seen, state, LIMITS.unplaced, LIMITS)
     (failed,) = taken.events
     assert isinstance(failed, CommitFailed)
-    assert failed.message == "pod p0 (w/0): refused by the API server: never"
+    assert failed.message == f"1 of 2 pods were bound, and the rest does not start: {why.message}"
+    assert [brief(write) for write in taken.writes] == ["evict"]
+
+
+def test_a_start_that_times_out_tells_the_last_error_of_the_server() -> None:
+    state, _ = learn(G, GIVEN_UP, bind(), ServerError("failed calling webhook"), 0.0, LIMITS)
+    (failed,) = step(view(group(3, [pod(0, "a")]), {}, plan(TWO)), state, LATE, LIMITS).events
+    assert isinstance(failed, CommitFailed)
+    assert failed.message.endswith("the last error: failed calling webhook")
 
 
 @pytest.mark.parametrize(

@@ -157,15 +157,16 @@ def test_marks_on_the_group() -> None:
 @pytest.mark.parametrize(
     ("group", "pods", "recreate"),
     [
-        ({}, [{}, {}], False),
+        ({}, [{}, {}], True),
         ({names.ON_PARTIAL: "recreate"}, [{}, {}], True),
         ({names.ON_PARTIAL: "keep"}, [{}, {}], False),
         ({names.ON_PARTIAL: "recreate"}, [{names.ON_PARTIAL: "keep"}, {}], False),
-        ({}, [{names.ON_PARTIAL: "recreate"}, {}], False),
-        ({}, [{names.ON_PARTIAL: "recreate"}, {names.ON_PARTIAL: "recreate"}], True),
+        ({names.ON_PARTIAL: "keep"}, [{names.ON_PARTIAL: "recreate"}, {}], False),
+        ({names.ON_PARTIAL: "keep"}, [{names.ON_PARTIAL: "recreate"}] * 2, True),
+        ({}, [{names.ON_PARTIAL: "keep"}, {}], False),
     ],
 )
-def test_members_without_a_controller_may_be_recreated_if_all_say_so(
+def test_members_without_a_controller_may_be_recreated_unless_one_is_to_be_kept(
     group: dict[str, str], pods: list[dict[str, str]], recreate: bool
 ) -> None:
     members = [grouped(f"p{i}", annotations=marks) for i, marks in enumerate(pods)]

@@ -107,6 +107,10 @@ class Client(Protocol):
 
     async def create(self, kind: Kind[R], namespace: str, obj: Object) -> R: ...
 
+    async def dry_create(self, kind: Kind[R], namespace: str, obj: Object) -> Object:
+        """Creates nothing (`dryRun=All`): returns the whole object that `create` would have stored."""
+        ...
+
     async def patch(
         self, kind: Kind[R], namespace: str, name: str, patch: Patch, *, subresource: str = ""
     ) -> R:

@@ -135,6 +135,11 @@ class HttpClient:
     async def create(self, kind: Kind[R], namespace: str, obj: Object) -> R:
         return _object(kind, await self._request("POST", kind.path(namespace), body=obj))
 
+    async def dry_create(self, kind: Kind[R], namespace: str, obj: Object) -> Object:
+        content = await self._request("POST", kind.path(namespace), {"dryRun": "All"}, body=obj)
+        made: Object = _understood(_json.decode, content)
+        return made
+
     async def patch(
         self, kind: Kind[R], namespace: str, name: str, patch: Patch, *, subresource: str = ""
     ) -> R:

@@ -98,6 +98,12 @@ class LocalClient:
     async def create(self, kind: Kind[R], namespace: str, obj: Object) -> R:
         return _decode(kind, await self._write(lambda: self.registry.create(kind, namespace, obj)))
 
+    async def dry_create(self, kind: Kind[R], namespace: str, obj: Object) -> Object:
+        await asyncio.sleep(0)
+        with self.registry.rehearsal():
+            made: Object = msgspec.json.decode(self.registry.create(kind, namespace, obj))
+        return made
+
     async def patch(
         self, kind: Kind[R], namespace: str, name: str, patch: Patch, *, subresource: str = ""
     ) -> R:

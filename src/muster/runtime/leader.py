@@ -19,6 +19,7 @@ from typing import Final, Protocol
 from muster.core.words.decisions import Decision
 from muster.core.words.events import Event
 from muster.core.words.gang import GangId
+from muster.effects import Effect
 from muster.effects.execute import Outcome, execute
 from muster.journal import Began, Cycle, Recorder
 from muster.kube.client import Client
@@ -27,8 +28,8 @@ from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.runtime.commit.view import Limits
 from muster.runtime.committer import Committer
 from muster.runtime.fencing import Fencing
-from muster.runtime.plan import PlanTooLarge, plan_found
-from muster.runtime.recreation import recording
+from muster.runtime.plan import PlanTooLarge, RecordedPod, plan_found
+from muster.runtime.recreation import Gather, NotRecreatable, gathered, recording
 from muster.runtime.watched import WatchedMirror
 from muster.runtime.writes import Fence, RecordPods, Write
 
@@ -88,6 +89,8 @@ class Leader:
         #: events for the core that outcomes of writes have produced
         self._learnt: list[Event] = []
         self._slots = asyncio.Semaphore(WRITES)
+        #: how it reads several objects
+        self.gather: Gather[RecordedPod | None] = gathered
 
     def fences(self) -> list[Fence]:
         """Returns the fences to make now, before anything else, until the fencing is complete."""
@@ -127,9 +130,12 @@ class Leader:
         async with self._slots:
             self._check()
             try:
-                effect = await recording(self._client, write) if isinstance(write, RecordPods) else write
+                if isinstance(write, RecordPods):
+                    effect: Effect = await recording(self._client, write, self.gather)
+                else:
+                    effect = write
                 await execute(self._client, effect, self.clock.now())
-            except (ApiError, PlanTooLarge, Unanswered, Unreachable) as error:
+            except (ApiError, PlanTooLarge, NotRecreatable, Unanswered, Unreachable) as error:
                 log.info("%s: %s", type(write).__name__, error)
                 return Outcome(write, error)
             return Outcome(write)

@@ -1,23 +1,28 @@
 """Re-creates pods that have no controller: what of a deleted pod makes the next one.
 
-A bound pod cannot be unbound. A bound pod without a controller, whose gang cannot be completed, therefore
-either stays (the default) or, with `muster.dev/on-partial: recreate`, is deleted and re-created by muster
-from the earlier record: the object as its user wrote it, with defaults, without the fields that belong to
-one life of a pod or that the server sets.
+A bound pod cannot be unbound. A bound pod without a controller, whose gang cannot be completed, is therefore
+deleted and re-created by muster from an earlier record: the object as its user wrote it, with defaults,
+without the fields that belong to one life of a pod or that the server sets. With
+`muster.dev/on-partial: keep` it stays instead, and so does the whole gang if one of its pods could not come
+back as it was: a container of it has run to its end, or the server would refuse or change the new pod.
 """
 
-from contextlib import suppress
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 from muster.api import kinds
 from muster.api.base import Object
 from muster.effects import Create
 from muster.kube.client import Client
-from muster.kube.errors import NotFound
+from muster.kube.errors import BadRequest, Forbidden, Invalid, NotFound
 from muster.names import EPOCH, GPU_DEVICE, PLAN
 from muster.runtime.plan import PodRef, RecordedPod
 from muster.runtime.writes import RecordPods, create_plan
+
+T = TypeVar("T")
 
 #: Metadata to keep. The server sets everything else, or it belongs to one life.
 _METADATA: Final = ("name", "namespace", "labels", "annotations", "finalizers", "ownerReferences")
@@ -26,6 +31,30 @@ _OURS: Final = (PLAN, EPOCH, GPU_DEVICE)
 _OF_ONE_LIFE: Final = ("nodeName", "ephemeralContainers")
 #: The server computes these from the priority class, and refuses them if the class has changed since.
 _OF_PRIORITY_CLASS: Final = ("priority", "preemptionPolicy")
+
+
+#: In the API server's refusal of an object above a ResourceQuota (`plugin/pkg/admission/resourcequota`).
+_QUOTA: Final = "exceeded quota"
+#: Requests under way at a time.
+PARALLEL: Final = 32
+
+
+class NotRecreatable(Exception):
+    """Raised when a pod would not come back as it was, so it must not be deleted."""
+
+
+#: Returns the results of these calls, made in any order.
+Gather = Callable[[Sequence[Callable[[], Awaitable[T]]]], Awaitable[list[T]]]
+
+
+async def gathered(calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
+    slots = asyncio.Semaphore(PARALLEL)
+
+    async def one(call: Callable[[], Awaitable[T]]) -> T:
+        async with slots:
+            return await call()
+
+    return await asyncio.gather(*map(one, calls))
 
 
 def recreated(pod: Object) -> Object:
@@ -38,16 +67,47 @@ def recreated(pod: Object) -> Object:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-async def recording(client: Client, write: RecordPods) -> Create:
-    """Reads the pods that still exist, and returns the write that records them; raises `PlanTooLarge`."""
-    found = [await _read(client, pod) for pod in write.pods]
+async def recording(
+    client: Client, write: RecordPods, gather: Gather[RecordedPod | None] = gathered
+) -> Create:
+    """Reads the pods that still exist, and returns the write that records them.
+
+    Raises `PlanTooLarge`, `NotRecreatable`, and the client's errors.
+    """
+    found = await gather([partial(_read, client, pod) for pod in write.pods])
     return create_plan(replace(write.plan, pods=tuple(pod for pod in found if pod is not None)))
 
 
 async def _read(client: Client, ref: PodRef) -> RecordedPod | None:
     """Returns the whole pod; None if it is gone or another client deletes it: nothing to re-create."""
-    with suppress(NotFound):
-        body = await client.get_json(kinds.POD, ref.namespace, ref.name)
-        if body["metadata"]["uid"] == ref.uid and "deletionTimestamp" not in body["metadata"]:
-            return RecordedPod(ref.uid, recreated(body))
-    return None
+    try:
+        pod = await client.get_json(kinds.POD, ref.namespace, ref.name)
+    except NotFound:
+        return None
+    if pod["metadata"]["uid"] != ref.uid or "deletionTimestamp" in pod["metadata"]:
+        return None
+    if ended := has_ended(pod):
+        raise NotRecreatable(f"container {ended} of pod {ref.name} has run to its end")
+    body = recreated(pod)
+    metadata = {key: value for key, value in body["metadata"].items() if key != "name"}
+    trial = {**body, "metadata": {**metadata, "generateName": f"{ref.name[:50]}-"}}  # its name is taken
+    try:
+        made = await client.dry_create(kinds.POD, ref.namespace, trial)
+    except (BadRequest, Forbidden, Invalid) as error:
+        if _QUOTA in error.message:  # which counts the pod itself
+            return RecordedPod(ref.uid, body)
+        raise NotRecreatable(f"pod {ref.name} would be refused: {error}") from error
+    for name in sorted(pod["spec"].keys() | made["spec"].keys()):
+        if name != "nodeName" and pod["spec"].get(name) != made["spec"].get(name):
+            raise NotRecreatable(f"the new pod {ref.name} would have another spec.{name}")
+    return RecordedPod(ref.uid, body)
+
+
+def has_ended(pod: Object) -> str:
+    """Returns the name of a container of the pod that has run to its end at least once; "" if none has."""
+    status = pod.get("status", {})
+    for container in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())):
+        states = (container.get("state", {}), container.get("lastState", {}))
+        if container.get("restartCount") or any("terminated" in state for state in states):
+            return str(container["name"])
+    return ""

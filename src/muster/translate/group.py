@@ -108,7 +108,7 @@ class Group:
     finished: bool
     #: a controller re-creates the pods: they may be evicted
     controlled: bool
-    #: members without a controller may be deleted and re-created: all of them say so, or their group does
+    #: members without a controller may be deleted and re-created: neither they nor their group forbid it
     recreate: bool = field(default=False, kw_only=True)
     #: by pod set, the group object that it belongs to, if that is not the source
     set_groups: dict[str, str] = field(default_factory=dict, kw_only=True)

@@ -9,13 +9,14 @@ from dataclasses import replace
 from muster.api import kinds
 from muster.api.base import controller_of, is_true
 from muster.core.words.decisions import Explanation
-from muster.core.words.events import CommitFailed
+from muster.core.words.events import CommitFailed, Event
 from muster.effects import Create, Evict
 from muster.names import PREEMPTED
 from muster.runtime.commit.attempts import record_pods
 from muster.runtime.commit.context import Context
 from muster.runtime.commit.outcomes import commit_failed
 from muster.runtime.commit.places import minimum_met
+from muster.runtime.commit.refusals import retry_at
 from muster.runtime.commit.status import degraded, status_patch, write_status
 from muster.runtime.commit.victims import begun, end_victims
 from muster.runtime.commit.view import GangView, RetryState, Step
@@ -46,10 +47,17 @@ def end(view: GangView, state: RetryState, now: float) -> Step:
     return Step(replace(state, reported_at=now, progress=None, giving_up=""), tuple(writes))
 
 
-def give_up(context: Context, plan: PlacementPlan, message: str) -> Step:
-    """Starts to undo the plan; the core takes back the unfilled places at once."""
+def give_up(context: Context, plan: PlacementPlan, message: str, *, refused: bool = False) -> Step:
+    """Starts to undo the plan; the core takes back the unfilled places at once.
+
+    A start of which a member was `refused` does not count as failed: it is retried soon, however often.
+    """
     state = replace(context.state, giving_up=message)
-    state, events = commit_failed(context.view.id, state, message, context.now, context.limits)
+    if refused:
+        state = replace(state, until=retry_at(state, context.now, context.limits))
+        events: tuple[Event, ...] = (CommitFailed(context.view.id, state.until, message),)
+    else:
+        state, events = commit_failed(context.view.id, state, message, context.now, context.limits)
     released = release(replace(context, state=state), plan)
     return replace(released, events=events + released.events)
 
@@ -114,5 +122,6 @@ def recreate(context: Context, plan: RecreationPlan) -> Step:
     if places.filled and not minimum_met(group.gang, places.settled):
         return release(context, plan)
     # A gang that backs off waits for a change; the re-creation of its own pods does not count as one.
-    until = state.until if state.until > context.now else context.now + context.limits.back_off[0]
+    pause = context.limits.refused if state.refusals else context.limits.back_off
+    until = state.until if state.until > context.now else context.now + pause[0]
     return Step(state, (delete_plan(plan),), (CommitFailed(view.id, until, plan.why),))

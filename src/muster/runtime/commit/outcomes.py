@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from muster.api import kinds
 from muster.core.words.events import CommitFailed, Event, PlacesLost
-from muster.core.words.gang import GangId, PodId
+from muster.core.words.gang import GangId
 from muster.effects import Bind, Create
 from muster.kube.errors import (
     AlreadyExists,
@@ -16,7 +16,8 @@ from muster.kube.errors import (
     Unreachable,
 )
 from muster.runtime.commit.context import Context
-from muster.runtime.commit.view import NEVER, Limits, Refusal, RetryState
+from muster.runtime.commit.refusals import accepted, refused
+from muster.runtime.commit.view import NEVER, Limits, RetryState
 from muster.runtime.writes import RecordPods, Write
 
 
@@ -26,7 +27,8 @@ def learn(
     """Returns the new state (when to retry, what to leave alone) and the events for the core."""
     match error:
         case None:
-            return (replace(state, retries=0) if state.retries else state), ()
+            state = accepted(state, write) if isinstance(write, Bind) else state
+            return (replace(state, retries=0, trouble="") if state.retries else state), ()
         case Conflict() | AlreadyExists() | NotFound():
             return state, ()  # another writer was first: the mirror will show the result
         case Unanswered() | Unreachable() | TooManyRequests():
@@ -35,9 +37,9 @@ def learn(
             return _pause(state, error, now, limits), ()
     message = str(error)
     if isinstance(write, Bind):
-        return _refused(gang, state, write, message, now, limits)
+        return refused(gang, state, write, message, now, limits)
     if isinstance(write, RecordPods):
-        why = f"{state.giving_up}; its pods cannot be recorded for re-creation: {message}"
+        why = f"{state.giving_up}; its pods cannot be re-created: {message}"
         state = replace(state, giving_up=why, recordable=False)
         return state, (CommitFailed(gang, state.until, why),)
     if isinstance(write, Create) and write.kind in (kinds.GANG, kinds.GANG_PLAN):
@@ -61,24 +63,7 @@ def _pause(state: RetryState, error: Exception, now: float, limits: Limits) -> R
     asked = getattr(error, "retry_after", None) or 0.0
     first, longest = limits.retry
     delay = max(asked, min(longest, first * 2 ** min(state.retries, 16)))
-    return replace(state, retries=state.retries + 1, retry_at=now + delay)
-
-
-def _refused(
-    gang: GangId, state: RetryState, bind: Bind, message: str, now: float, limits: Limits
-) -> tuple[RetryState, tuple[Event, ...]]:
-    """Handles a refused bind: the first counts against the node, a second elsewhere against the member."""
-    pod = PodId(bind.pod.metadata.uid)
-    before = state.refusals.get(pod)
-    nodes = (before.nodes if before else frozenset()) | {bind.node}
-    until = now + limits.exclusion
-    excluded_until = until if before else now
-    refusals = {p: r for p, r in state.refusals.items() if r.until > now - limits.exclusion}
-    refusals[pod] = Refusal(nodes, f"refused by the API server: {message}", excluded_until)
-    state = replace(state, refusals=refusals)
-    if before and not bind.planned:
-        return commit_failed(gang, state, refusals[pod].message, now, limits)
-    return state, (PlacesLost(gang, frozenset({bind.place}), frozenset({bind.node}), until),)
+    return replace(state, retries=state.retries + 1, retry_at=now + delay, trouble=str(error))
 
 
 def commit_failed(

@@ -14,6 +14,7 @@ from muster.core.words.gang import Code
 from muster.effects import Create, Patch
 from muster.runtime.commit.context import Context
 from muster.runtime.commit.places import minimum_met
+from muster.runtime.commit.refusals import refusals
 from muster.runtime.commit.view import GangView, Step
 from muster.runtime.plan import RecreationPlan
 from muster.runtime.writes import create_gang, patch_gang
@@ -70,9 +71,10 @@ def _status_write(context: Context) -> Create | Patch | None:
     view, group, places = context.view, context.group, context.places
     if not group.source.kind:  # a gang of one has no record: its pod has the status
         pod = next(iter(places.ready.values()), None)
-        if pod is None or view.explanation is None or view.assigned:
+        explanation = _explanation(context)
+        if pod is None or explanation is None or view.assigned:
             return None
-        body = unschedulable(pod, view.explanation, datetime.fromtimestamp(context.now, UTC))
+        body = unschedulable(pod, explanation, datetime.fromtimestamp(context.now, UTC))
         meta = pod.metadata
         seen = meta.resource_version
         return Patch(kinds.POD, meta.namespace, meta.name, body, "status", False, seen) if body else None
@@ -89,8 +91,19 @@ def _status_write(context: Context) -> Create | Patch | None:
     return status_patch(view, group, phase, explanation, attempt)
 
 
+def _explanation(context: Context) -> Explanation | None:
+    """Returns why the gang waits: the server's own words if it is for a refused member."""
+    explanation = context.view.explanation
+    if explanation is not None and explanation.code is not Code.COMMIT_FAILED:
+        return explanation
+    if refused := refusals(context):
+        return Explanation(Code.COMMIT_FAILED, "commit", refused[min(refused)].message)
+    return explanation
+
+
 def _phase(context: Context) -> tuple[Phase, Explanation | None]:
     view, group, places = context.view, context.group, context.places
+    explanation = _explanation(context)
     plan = view.plans[-1] if view.plans else None
     if isinstance(plan, RecreationPlan):
         message = f"its pods are re-created: {plan.why}"
@@ -100,15 +113,17 @@ def _phase(context: Context) -> tuple[Phase, Explanation | None]:
         if leaving:
             message = f"its places are promised; {leaving} pods that make room for it are leaving"
             return Phase.HELD, Explanation(Code.WAITING_FOR_VICTIMS, "commit", message)
+        if explanation is not None and explanation.code is Code.COMMIT_FAILED and not places.filled:
+            return Phase.WAITING, explanation  # it is retried: for people, nothing has changed
         return (Phase.STARTING if places.filled else Phase.HELD), None
     if minimum_met(group.gang, places.settled):
         more = places.ready.keys() - places.missing.keys()  # pods above the gang's minimum, which wait
-        return Phase.STANDING, view.explanation if more else None
+        return Phase.STANDING, explanation if more else None
     if places.filled and not group.controlled:
-        return Phase.DEGRADED, view.explanation or degraded(context)
+        return Phase.DEGRADED, explanation or degraded(context)
     if places.missing:  # some of the missing places, perhaps; the others may still be taken
-        return Phase.HELD, view.explanation
-    return Phase.WAITING, view.explanation
+        return Phase.HELD, explanation
+    return Phase.WAITING, explanation
 
 
 #: Fields of the status of which a change is worth a write.

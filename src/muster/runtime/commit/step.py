@@ -9,6 +9,7 @@ from muster.runtime.commit.context import Context, context_of
 from muster.runtime.commit.ending import close, end, give_up, recreate, release, suspendable
 from muster.runtime.commit.outcomes import places_lost
 from muster.runtime.commit.places import minimum_met
+from muster.runtime.commit.refusals import reconsidered
 from muster.runtime.commit.status import write_status
 from muster.runtime.commit.victims import end_victims
 from muster.runtime.commit.view import GangView, Limits, RetryState, Step
@@ -56,9 +57,13 @@ def _begin(context: Context) -> Step:
     """
     view, gang, places = context.view, context.group.gang, context.places
     state = replace(context.state, progress=None, giving_up="", recordable=True)
-    if state.failures and minimum_met(gang, places.settled):
-        state = replace(state, failures=0)
+    if (state.failures or state.refusals) and minimum_met(gang, places.settled):
+        state = replace(state, failures=0, refusals=state.refusals if places.missing else {})
     context = replace(context, state=state)
+    if state.refusals and (anew := reconsidered(context)) is not None:
+        # What it backs off for may be gone: the core ends the back-off.
+        event = CommitFailed(view.id, context.now, "a refused pod has changed")
+        return Step(replace(anew, until=context.now), events=(event,))
     if places.lost:
         return Step(state, events=(places_lost(context),))
     if context.suspended and not suspendable(context):
@@ -85,6 +90,8 @@ def _continue(context: Context, plan: PlacementPlan) -> Step:
         return give_up(context, plan, plan.unreadable)
     if places.lost:
         return Step(state, events=(places_lost(context),))
+    if not whole and (message := why_unreachable(context, plan)):
+        return give_up(context, plan, message, refused=True)
 
     # 1. The core has decided otherwise since: record its decision first.
     chosen = tuple(victim for victim in view.chosen if victim not in plan.victims)
@@ -119,14 +126,17 @@ def _continue(context: Context, plan: PlacementPlan) -> Step:
         return Step(state, tuple(binds(context, binding, plan.attempt)))
 
     # 5. The plan ends: closed or given up.
-    overdue = now >= state.since + limits.progress_timeout
-    if whole and (overdue or places.missing.keys().isdisjoint(plan.nodes)):
+    stuck = view.explanation is not None and not minimum_met(
+        group.gang, places.settled | places.missing.keys()
+    )
+    due = state.since + (limits.unplaced if stuck else limits.progress_timeout)
+    if whole and (now >= due or places.missing.keys().isdisjoint(plan.nodes)):
         return close(replace(context, state=replace(state, failures=0)), plan, Phase.STANDING, None)
-    if message := why_unreachable(context, plan):
-        return give_up(context, plan, message)
-    if overdue:
-        message = f"{len(places.settled)} of {len(plan.nodes)} pods were bound"
-        return give_up(context, plan, f"{message} within {limits.progress_timeout:.0f} s")
+    if now >= due:
+        bound = f"{len(places.settled)} of {len(plan.nodes)} pods were bound"
+        if stuck and view.explanation is not None:
+            return give_up(context, plan, f"{bound}, and the rest does not start: {view.explanation.message}")
+        last = f"; the last error: {state.trouble}" if state.trouble else ""
+        return give_up(context, plan, f"{bound} within {limits.progress_timeout:.0f} s{last}")
     reported = write_status(context)
-    wake = min(reported.wake, state.since + limits.progress_timeout, binding.excluded_until)
-    return replace(reported, wake=wake)
+    return replace(reported, wake=min(reported.wake, due, binding.excluded_until))

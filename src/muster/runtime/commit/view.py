@@ -8,7 +8,7 @@ from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang as GangRecord
 from muster.core.words.decisions import Explanation
 from muster.core.words.events import Event
-from muster.core.words.gang import GangId, NodeName, Place, PodId
+from muster.core.words.gang import GangId, NodeName, Place
 from muster.runtime.plan import Plan, VictimRef
 from muster.runtime.writes import Write
 from muster.translate.group import Group, Owner
@@ -28,8 +28,13 @@ class Limits:
     back_off: tuple[float, float] = (5.0, 300.0)
     #: failed commits after which a gang waits for a change
     attempts: int = 5
-    #: how long muster leaves alone a node that refused a member, or a member that two nodes refused
+    #: how long muster avoids the name of a node that has vanished
     exclusion: float = 300.0
+    #: pause after the API server has refused a member, while its gang does not start: the first, doubled
+    #: after each refusal, and the longest
+    refused: tuple[float, float] = (1.0, 30.0)
+    #: how long a start that has begun waits for nodes once the core says that the rest does not fit
+    unplaced: float = 2.0
     #: pause after a write whose outcome is unknown or for which the server had no time: first, longest
     retry: tuple[float, float] = (0.2, 10.0)
     #: least time between two writes of the same Gang's status that only report
@@ -78,11 +83,12 @@ class GangView:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A member whose bind the API server refused because of the member itself, not because it was late."""
+    """A bind that the API server refused because of the member itself, not because it was late."""
 
-    nodes: frozenset[NodeName]
     message: str
-    until: float  # the member is left alone until then
+    times: int  # in a row, on any nodes
+    until: float  # from the second time on, the member is left alone until then
+    seen: object  # what admission may have judged by (`judged`): if it changes, the bind is retried at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +102,11 @@ class RetryState:
     giving_up: str = ""  # why the open plan is being undone
     until: float = 0.0  # the gang backs off until then
     recordable: bool = True  # its pods, for re-creation; False once recording has failed
-    refusals: Mapping[PodId, Refusal] = field(default_factory=dict)
+    #: by member (`refusals.member`), as its successor is refused for the same reasons
+    refusals: Mapping[str, Refusal] = field(default_factory=dict)
     retries: int = 0
     retry_at: float = 0.0
+    trouble: str = ""  # the last error that was only retried
     reported_at: float = 0.0
     #: uids of open plans that this leader found when it started; other plans of older epochs arrived too late
     adopted: frozenset[str] = frozenset()

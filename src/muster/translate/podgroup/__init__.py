@@ -129,6 +129,11 @@ def _name(group: PodGroup) -> ganggroup.Name:
 
 
 def _may_be_recreated(one: Reading) -> bool:
-    """Whether each member without a controller says so; a member that says nothing follows its group."""
-    default = mark(one.group.metadata, names.ON_PARTIAL) if one.group is not None else None
-    return all((kept.on_partial or default) == marks.RECREATE for kept in one.kept if not kept.controlled)
+    """Whether no member without a controller is to be kept; one that says nothing follows its group.
+
+    Without its group object a gang may not: if that were deleted, too, its user would want the pods to end.
+    """
+    if one.group is None:
+        return False
+    default = mark(one.group.metadata, names.ON_PARTIAL)
+    return not any((kept.on_partial or default) == marks.KEEP for kept in one.kept if not kept.controlled)

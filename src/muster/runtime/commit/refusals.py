@@ -1,0 +1,95 @@
+"""Members that the API server refuses to bind: admission by a policy or webhook, a missing right.
+
+The first refusal counts against the node: the core finds another. A second one counts against the member: the
+start fails at once, so that the other members do not wait on their nodes, and is retried after a pause of 1 s
+that doubles to 30 s. The refused member is then bound first. It is retried at once if something changes by
+which admission may have judged it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from muster.api.base import controller_of
+from muster.api.core_v1 import Pod
+from muster.core.words.events import CommitFailed, Event, PlacesLost
+from muster.core.words.gang import GangId, Place
+from muster.effects import Bind
+from muster.names import EPOCH, GPU_DEVICE, PLAN
+from muster.runtime.commit.context import Context
+from muster.runtime.commit.view import Limits, Refusal, RetryState
+
+
+def refused(
+    gang: GangId, state: RetryState, bind: Bind, message: str, now: float, limits: Limits
+) -> tuple[RetryState, tuple[Event, ...]]:
+    """Handles a refused bind; without a plan, a second refusal ends the start."""
+    who = member(bind.place, bind.pod)
+    before = state.refusals.get(who)
+    times = before.times + 1 if before else 1
+    first, longest = limits.refused
+    until = now + min(longest, first * 2 ** min(max(times - 2, 0), 16))
+    told = f"pod {bind.pod.metadata.name} ({bind.place}) is refused by the API server: {message}"
+    state = replace(state, refusals={**state.refusals, who: Refusal(told, times, until, judged(bind.pod))})
+    lost = PlacesLost(gang, frozenset({bind.place}), frozenset({bind.node}), until)
+    if before and not bind.planned:
+        return replace(state, until=until), (lost, CommitFailed(gang, until, told))
+    return state, (lost,)
+
+
+def accepted(state: RetryState, bind: Bind) -> RetryState:
+    """Forgets the refusals of a member that has been bound."""
+    who = member(bind.place, bind.pod)
+    if who not in state.refusals:
+        return state
+    return replace(state, refusals={one: r for one, r in state.refusals.items() if one != who})
+
+
+def member(place: Place, pod: Pod) -> str:
+    """Returns what a pod and its successor have in common: the place, or the name if muster re-creates it."""
+    return pod.metadata.name if controller_of(pod) is None else str(place)
+
+
+def refusals(context: Context) -> Mapping[Place, Refusal]:
+    """Returns the refusals of members that wait, by place."""
+    known = context.state.refusals
+    if not known:
+        return {}
+    ready = ((place, member(place, pod)) for place, pod in context.places.ready.items())
+    return {place: known[who] for place, who in ready if who in known}
+
+
+def is_excluded(refusal: Refusal, now: float) -> bool:
+    return refusal.times > 1 and now < refusal.until
+
+
+def blocking(context: Context) -> Mapping[Place, Refusal]:
+    """Returns the refused places that are not tried now: excluded, or the core has no other node for them."""
+    stuck, missing = context.view.explanation is not None, context.places.missing
+    return {
+        place: refusal
+        for place, refusal in refusals(context).items()
+        if is_excluded(refusal, context.now) or (stuck and place not in missing)
+    }
+
+
+def retry_at(state: RetryState, now: float, limits: Limits) -> float:
+    """When a start that failed because of refusals is retried."""
+    return max([now + limits.refused[0], *(refusal.until for refusal in state.refusals.values())])
+
+
+def reconsidered(context: Context) -> RetryState | None:
+    """Returns the state in which refused members are tried at once, if something of them has changed."""
+    changed = {}
+    for place, refusal in refusals(context).items():
+        pod = context.places.ready[place]
+        if refusal.seen != judged(pod):
+            changed[member(place, pod)] = replace(refusal, until=context.now, seen=judged(pod))
+    return replace(context.state, refusals={**context.state.refusals, **changed}) if changed else None
+
+
+def judged(pod: Pod) -> object:
+    """Returns what of a pod admission may judge by and its user may change while it waits."""
+    meta = pod.metadata
+    ours = (PLAN, EPOCH, GPU_DEVICE)
+    annotations = {key: value for key, value in meta.annotations.items() if key not in ours}
+    return meta.uid, meta.labels, annotations, pod.spec

@@ -1,0 +1,98 @@
+"""A member that admission refuses: its gang is given back, told why, and whole soon after that ends."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from muster.api import kinds
+from muster.api.base import Object
+from muster.core.cycle import Scheduler
+from muster.kube.errors import Forbidden
+from tests.runtime.model import Cluster, Kind, Running
+from tests.runtime.server import AnyKind, ServerClient
+from tests.runtime.test_repeats import play
+
+SIZE = 10
+#: Seconds in which the nine others are given back, and in which the gang starts once nothing refuses it.
+GIVEN_BACK, RETRIED = 2.0, 31.0
+
+
+@dataclass
+class Refused:
+    """A gang of ten, one of which a policy refuses until it ends."""
+
+    kind: Kind
+    nodes: int = 2
+    cluster: Cluster = field(default_factory=Cluster)
+    refuses: bool = True
+    binds: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for node in range(self.nodes):
+            self.cluster.node(f"n{node}", SIZE)
+        self.cluster.gang("main", SIZE, self.kind)
+        self.cluster.settle()
+        self.leader = Running(self.cluster, 2, core=Scheduler(), wrap=self._wrap)
+        self.leader.take_over()
+        self.leader.mirror.changed.set()
+
+    def _wrap(self, client: ServerClient) -> ServerClient:
+        return ServerClient(client.server, self._fault)
+
+    def _fault(self, verb: str, kind: AnyKind, key: str) -> tuple[Exception, bool] | None:
+        if verb != "bind":
+            return None
+        self.binds.append(key)
+        pod = self.cluster.server.objects[kinds.POD, key]
+        if self.refuses and _index(pod) == "3" and "approved" not in pod["metadata"].get("labels", {}):
+            return Forbidden("denied: pods need the label approved"), False
+        return None
+
+    def told(self) -> str:
+        record = self.cluster.record("main")
+        assert record is not None
+        assert record.status.reason is not None
+        return record.status.reason.message
+
+
+def _index(pod: Object) -> str:
+    return str(pod["metadata"]["name"]).split("-")[1]
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("kind", ["job", "free job", "remade"])
+def test_the_others_are_given_back_and_the_server_is_quoted(kind: Kind, nodes: int) -> None:
+    refused = Refused(kind, nodes)
+    play(refused.cluster, refused.leader, GIVEN_BACK)
+    assert len(refused.binds) >= SIZE
+    assert refused.cluster.bound("main") == 0
+    assert "(" in refused.told()
+    assert "is refused by the API server: denied: pods need the label approved" in refused.told()
+
+
+@pytest.mark.parametrize("kind", ["job", "free job", "remade"])
+def test_it_is_retried_with_the_refused_member_first_and_starts_once_it_may(kind: Kind) -> None:
+    refused = Refused(kind)
+    play(refused.cluster, refused.leader, 100.0)
+    assert refused.cluster.bound("main") == 0
+    others = [key for key in refused.binds if key.split("-")[1] != "3"]
+    assert len(others) == SIZE - 1, "no other is bound in vain again"
+    assert len(refused.binds) - len(others) < 12
+    refused.refuses = False
+    play(refused.cluster, refused.leader, RETRIED)
+    assert refused.cluster.outcome("main", SIZE) == "whole"
+
+
+@pytest.mark.parametrize("kind", ["free job", "remade"])
+def test_it_is_retried_at_once_if_its_user_changes_the_refused_member(kind: Kind) -> None:
+    refused = Refused(kind)
+    play(refused.cluster, refused.leader, 60.0)
+    server = refused.cluster.server
+    (pod,) = (pod for pod in server.all(kinds.POD) if pod.metadata.name.split("-")[1] == "3")
+    labelled = {**server.objects[kinds.POD, pod.key]}
+    labelled["metadata"] = {**labelled["metadata"], "labels": {**pod.metadata.labels, "approved": "yes"}}
+    refused.cluster.kept.clear()
+    server._store(kinds.POD, pod.key, labelled)
+    refused.leader.look()
+    play(refused.cluster, refused.leader, 1.0)
+    assert refused.cluster.outcome("main", SIZE) == "whole"
