@@ -222,6 +222,9 @@ class MemoryClient:
             if changed is self.memory.changed:
                 await changed.wait()
 
+    async def dry_create(self, kind: Kind[R], namespace: str, obj: Object) -> Object:
+        raise AssertionError("controllers do not rehearse")
+
     async def create(self, kind: Kind[R], namespace: str, obj: Object) -> R:
         name = obj["metadata"].get("name", "")
         await self._before("create", kind, name)

@@ -60,10 +60,10 @@ FAULTS: Final = (
         _STEP,
     ),
     _fault(
-        "a pod that two nodes refused is tried on",
+        "members that were refused are not bound first",
         "commit/binding.py",
-        "        if is_excluded(state, pod, context.now):",
-        "        if False:",
+        "    for place in sorted(doubtful or bindable.places):",
+        "    for place in sorted(bindable.places):",
         _STEP,
     ),
     Fault(
@@ -139,9 +139,9 @@ FAULTS: Final = (
     ),
     _fault(
         "a member that is refused twice is tried on",
-        "commit/outcomes.py",
-        "    excluded_until = until if before else now",
-        "    excluded_until = now",
+        "commit/refusals.py",
+        "    return refusal.times > 1 and now < refusal.until",
+        "    return False",
         _STEP,
     ),
     _fault(

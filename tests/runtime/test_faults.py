@@ -1,8 +1,8 @@
 """Whatever goes wrong: seeded histories with faults of all kinds, under a virtual clock.
 
 Lost answers (with effect and without), conflicts, a busy server, other writers, dying leaders, controllers
-that pause, make fewer or more pods, a member that is always refused, a node that vanishes. Each run must come
-to rest with every gang whole, waiting or, without an owner, degraded with its reason; no node is ever
+that pause, make fewer or more pods, a member that is refused for long, a node that vanishes. Each run must
+come to rest with every gang whole, waiting or, without an owner, degraded with its reason; no node is ever
 oversubscribed (the model looks after every write); and recovering twice changes nothing.
 """
 
@@ -16,9 +16,11 @@ from muster.api import kinds
 from muster.api.batch_v1 import COMPLETION_INDEX
 from muster.core.cycle import Scheduler
 from muster.kube.errors import Conflict, Invalid, TooManyRequests
+from muster.runtime.commit.view import Limits
 from tests.runtime.model import Kind, Making, Running
 from tests.runtime.server import AnyKind, ServerClient, lost
 from tests.runtime.test_crashes import Case
+from tests.runtime.test_repeats import play
 
 SEEDS = [*range(200), 816, 5301]  # the last two have found something once
 CALM = 300.0  # seconds after which nothing goes wrong by chance any more
@@ -39,11 +41,11 @@ class Trouble:
         self.cluster = self.case.cluster()
         self.own_core = self.case.victim is None and choose((True, False))
         self.rate = choose((0.0, 0.1, 0.3, 0.6))
-        self.refused = choose((None, None, 0))  # the member that is always refused
+        self.refused = choose((None, None, 0))  # the member that is refused for a long time
         making = choose((None, None, Making(at_most=self.case.size - 1), Making(twice=frozenset({0}))))
         if making is not None:
             self.cluster.making["main"] = making
-        self.hopeless = self.refused is not None or (making is not None and making.at_most < self.case.size)
+        self.hopeless = making is not None and making.at_most < self.case.size
 
     def leader(self, epoch: int) -> Running:
         core: Any = Scheduler() if self.own_core else None
@@ -117,6 +119,9 @@ def test_whatever_goes_wrong(seed: int) -> None:
             epoch += 1
             leader = trouble.leader(epoch)
     cluster.server.time = max(cluster.server.time, CALM) + 1
+    if trouble.refused is not None:  # it is retried as long as it is refused
+        play(cluster, leader, 2 * Limits().refused[1])
+        trouble.refused = None
     leader.quiesce()
     leader.stop()
     alone = case.kind in ("bare", "remade")

@@ -1,0 +1,77 @@
+"""Gangs for these tests, and what the audit log says of them."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from muster.api.base import Object
+from muster.api.kinds import POD, POD_GROUP_X
+from muster.names import SCHEDULER
+from tests.cluster.conftest import Cluster
+from tests.cluster.control_plane import ControlPlane
+
+POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
+
+
+def member(gang: str, index: int, cpu: str = "1", test: str = "", **annotations: str) -> Object:
+    """A pod of a gang; with `test`, for nodes with that label only."""
+    container = {"name": "c", "image": "none", "resources": {"requests": {"cpu": cpu}}}
+    return {
+        "metadata": {
+            "name": f"{gang}-{index}",
+            "labels": {POD_GROUP_LABEL: gang},
+            "annotations": {f"muster.dev/{key}": value for key, value in annotations.items()},
+        },
+        "spec": {
+            "schedulerName": SCHEDULER,
+            "restartPolicy": "Never",
+            "containers": [container],
+            **({"nodeSelector": {"test": test}} if test else {}),
+        },
+    }
+
+
+async def gang(cluster: Cluster, name: str, size: int, cpu: str = "1", test: str = "") -> None:
+    await cluster.make(POD_GROUP_X, {"metadata": {"name": name}, "spec": {"minMember": size}})
+    for index in range(size):
+        await cluster.make(POD, member(name, index, cpu, test))
+
+
+async def bound(cluster: Cluster, name: str) -> int:
+    pods = await cluster.client.list(POD, "default", labels=f"{POD_GROUP_LABEL}={name}")
+    return sum(bool(pod.spec.node_name) for pod in pods.items)
+
+
+def bound_at(plane: ControlPlane, prefix: str) -> list[tuple[str, float]]:
+    """The pods in the order in which the server bound them, with the time (Unix seconds)."""
+    found = done(plane, "create", "pods", "binding")
+    return [(name, at) for name, code, at in found if code == 201 and name.startswith(prefix)]
+
+
+def refused_at(plane: ControlPlane, pod: str) -> list[float]:
+    """When the server refused to bind this pod."""
+    found = done(plane, "create", "pods", "binding")
+    return [at for name, code, at in found if code in (403, 422) and name == pod]
+
+
+def given_back_at(plane: ControlPlane, prefix: str) -> list[tuple[str, float]]:
+    """The pods that were deleted by a request, with the time."""
+    return [(name, at) for name, code, at in done(plane, "delete", "pods") if name.startswith(prefix)]
+
+
+def times(plane: ControlPlane, verb: str, resource: str, name: str) -> list[float]:
+    return [at for one, code, at in done(plane, verb, resource) if one == name and code < 300]
+
+
+def done(
+    plane: ControlPlane, verb: str, resource: str, subresource: str = ""
+) -> Iterator[tuple[str, int, float]]:
+    """What the audit log says of such requests: the object's name, the status, and when it was answered."""
+    for entry in plane.writes():
+        match entry:
+            case {
+                "verb": str(asked),
+                "objectRef": {"resource": str(of), "name": str(name), **rest},
+                "responseStatus": {"code": int(code)},
+                "stageTimestamp": str(at),
+            } if (asked, of, rest.get("subresource", "")) == (verb, resource, subresource):
+                yield name, code, datetime.fromisoformat(at).timestamp()
