@@ -26,8 +26,9 @@ from muster.kube.client import EventType, LogOptions
 from muster.kube.clock import SystemClock
 from muster.kube.http import Connection, HttpClient
 from muster.local import credentials
-from muster.local.door import LARGEST, door
+from muster.local.door import door
 from muster.local.registry import Registry
+from muster.local.request import LARGEST
 from muster.local.serving import serving
 from muster.local.store import Store
 
@@ -196,6 +197,7 @@ async def test_a_server_that_is_not_there(tmp_path: Path) -> None:
 
 
 DEEP = b"[" * 150 + b"]" * 150
+STRATEGIC = {"Content-Type": "application/strategic-merge-patch+json"}
 CASES = [
     ("GET", "/", b"", {}, 404),
     ("GET", "/api/v1/nonsense", b"", {}, 404),
@@ -214,7 +216,10 @@ CASES = [
     ("PATCH", "/api/v1/nodes/n", b'{"x": %b}' % DEEP, {"Content-Type": "application/merge-patch+json"}, 400),
     ("PATCH", "/api/v1/nodes/n", DEEP, {"Content-Type": "application/json-patch+json"}, 400),
     ("POST", "/api/v1/namespaces/nowhere/pods", b'{"metadata": {"name": "a"}}', {}, 404),
-    ("PATCH", "/api/v1/nodes/n", b"{}", {"Content-Type": "application/strategic-merge-patch+json"}, 415),
+    ("PATCH", "/api/v1/nodes/n", b'{"$patch": "maybe"}', STRATEGIC, 400),
+    ("PATCH", "/apis/muster.dev/v1alpha1/queues/q", b"{}", STRATEGIC, 404),
+    ("PATCH", "/api/v1/nodes/n", b"{}", {"Content-Type": "application/xml"}, 415),
+    ("GET", "/api/v1/nodes", b"", {"Accept": "application/json;as=Picture;g=meta.k8s.io;v=v1"}, 406),
     ("PATCH", "/api/v1/nodes/n", b"{}", {"Content-Type": "application/json-patch+json"}, 400),
     ("PUT", "/api/v1/nodes", b"{}", {}, 405),
     ("OPTIONS", "/api/v1/nodes", b"", {}, 405),

@@ -56,6 +56,10 @@ class MethodNotAllowed(ApiError):
     status, reason = 405, "MethodNotAllowed"
 
 
+class NotAcceptable(ApiError):
+    status, reason = 406, "NotAcceptable"
+
+
 class AlreadyExists(ApiError):
     status, reason = 409, "AlreadyExists"
 
@@ -106,6 +110,7 @@ _CLASSES: Final[list[type[ApiError]]] = [
     Forbidden,
     NotFound,
     MethodNotAllowed,
+    NotAcceptable,
     AlreadyExists,
     Conflict,
     Expired,

@@ -31,8 +31,7 @@ _KNOWN: Final = {  # parameters by method and whether the path names an object
     ("DELETE", True): _OF_DELETES,
     ("DELETE", False): _OF_DELETES | {"labelSelector", "fieldSelector"},
 }
-#: Unknown fields are accepted, and no warnings are sent.
-_VALIDATIONS: Final = ("", "Ignore", "Warn")
+_VALIDATIONS: Final = ("", "Ignore", "Warn", "Strict")
 _BOOLEANS: Final = {"": None, "true": True, "1": True, "false": False, "0": False}
 
 #: Most seconds ago: earlier than any log.
@@ -86,7 +85,7 @@ def check(method: str, named: bool, query: Query) -> None:
         if len(values) > 1 and name != "dryRun":
             raise BadRequest(f"the query parameter {name!r} is given {len(values)} times; write it once")
     if (given := query.get("fieldValidation", [""])[0]) not in _VALIDATIONS:
-        raise BadRequest(f"fieldValidation={given} is not supported; choose Ignore or Warn")
+        raise BadRequest(f"fieldValidation={given} is not known; choose Ignore, Warn or Strict")
 
 
 def since(seconds: int | None, time: str) -> timedelta | datetime | None:

@@ -20,14 +20,18 @@ class Listing(NamedTuple):
     #: how many objects follow; None if selectors would have to be evaluated to know
     remaining: int | None = None
 
-    def encode(self, kind: AnyKind) -> bytes:
-        """The encoded list object of the response."""
+    def metadata(self) -> Object:
+        """The `metadata` of the list."""
         meta: Object = {"resourceVersion": str(self.revision)}
         if self.token:
             meta["continue"] = self.token
             if self.remaining is not None:
                 meta["remainingItemCount"] = self.remaining
-        head = {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": meta}
+        return meta
+
+    def encode(self, kind: AnyKind) -> bytes:
+        """The encoded list object of the response."""
+        head = {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": self.metadata()}
         return msgspec.json.encode(head)[:-1] + b',"items":[' + b",".join(self.items) + b"]}"
 
 

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -88,6 +89,9 @@ class Registry:
         self._terminating: set[str] = set()
         if not store.read_only:
             self._start()
+
+    def now(self) -> datetime:
+        return self._clock.now()
 
     # Reading
 
@@ -218,9 +222,26 @@ class Registry:
 
         A resourceVersion or uid that the patch sets in metadata is a precondition.
         """
+        return self.change(
+            kind,
+            namespace,
+            name,
+            lambda current: patches.apply(kind, name, current, patch),
+            subresource=subresource,
+        )
+
+    def change(
+        self,
+        kind: AnyKind,
+        namespace: str,
+        name: str,
+        change: Callable[[Object], Object],
+        *,
+        subresource: str = "",
+    ) -> bytes:
+        """Replaces an object by `change` of it. Metadata that it sets is a precondition, as in a patch."""
         raw, current = self._load(kind, namespace, name)
-        patched = patches.apply(kind, name, current, patch)
-        return self._replace(kind, raw, current, admission.read(kind, patched), subresource)
+        return self._replace(kind, raw, current, admission.read(kind, change(current)), subresource)
 
     def delete(self, kind: AnyKind, namespace: str, name: str, options: DeleteOptions = _BACKGROUND) -> bytes:
         """Deletes an object; returns its last state, or the state in which it waits for its removal."""

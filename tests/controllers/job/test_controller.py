@@ -139,3 +139,16 @@ async def test_pods_of_a_job_that_is_gone_lose_their_finalizer() -> None:
         memory.delete(JOB, "ml", "train")
         await asyncio.sleep(1)
         assert memory.all(POD) == []
+
+
+async def test_pods_that_their_job_has_let_go_lose_their_finalizer() -> None:
+    """Deleted with --cascade=orphan: the garbage collector takes the owner references away, and pods stay."""
+    async with controlled() as client:
+        memory = client.memory
+        submit(memory, parallelism=2, completions=2)
+        await asyncio.sleep(1)
+        memory.delete(JOB, "ml", "train")
+        for pod in memory.all(POD):
+            memory.patch(POD, "ml", pod.metadata.name, {"metadata": {"ownerReferences": None}})
+        await asyncio.sleep(1)
+        assert [pod.metadata.finalizers for pod in memory.all(POD)] == [[], []]

@@ -24,7 +24,7 @@ from muster.api.fields import FieldError
 from muster.api.fields import Path as FieldPath
 from muster.api.rules.metadata import shown
 
-_FILE: Final = Path(__file__).with_name("types.json")
+FILE: Final = Path(__file__).with_name("types.json")
 #: Of the kinds that are CRDs, the parts that are Kubernetes' own.
 _CRDS: Final[Object] = {
     "JobSet": {"metadata": "ObjectMeta", "spec": "JobSetSpec"},
@@ -60,7 +60,7 @@ def apply(kind: Kind[Any], obj: Object) -> list[FieldError]:  # Any: an object o
 
 @cache
 def _structs() -> dict[str, _Struct]:
-    table = json.loads(_FILE.read_text()) | _CRDS
+    table = json.loads(FILE.read_text()) | _CRDS
     return {
         name: _Struct(
             {field: type_.rstrip("!") for field, type_ in fields.items()},

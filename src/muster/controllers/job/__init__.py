@@ -11,10 +11,10 @@ from typing import Final
 from muster.api import kinds
 from muster.api.base import controller_of
 from muster.api.batch_v1 import CONTROLLER as NAME
-from muster.api.batch_v1 import TRACKING_FINALIZER
+from muster.api.batch_v1 import JOB_NAME, TRACKING_FINALIZER
 from muster.api.core_v1 import Pod
 from muster.controllers.caches import Caches, Index
-from muster.controllers.driver import Controller, Watch, controlled_by, itself
+from muster.controllers.driver import Change, Controller, Watch, itself
 from muster.controllers.job.reconcile import JobObserved, reconcile
 
 __all__ = ["CONTROLLER", "JobObserved", "observe", "reconcile"]
@@ -44,15 +44,23 @@ def observe(caches: Caches, key: str) -> JobObserved | None:
 
 
 def _job_keys(pod: Pod) -> Iterable[str]:
-    reference = controller_of(pod)
-    if reference is None or (reference.api_version, reference.kind) != _JOB:
-        return ()
-    return (f"{pod.metadata.namespace}/{reference.name}",)
+    """The Job that controls the pod, or one that has let the pod go but still keeps it with its finalizer."""
+    reference, meta = controller_of(pod), pod.metadata
+    if reference is not None:
+        is_job = (reference.api_version, reference.kind) == _JOB
+        return (f"{meta.namespace}/{reference.name}",) if is_job else ()
+    if TRACKING_FINALIZER in meta.finalizers and (name := meta.labels.get(JOB_NAME)):
+        return (f"{meta.namespace}/{name}",)
+    return ()
+
+
+def _of_pod(change: Change) -> list[str]:
+    return [key for pod in change.objects for key in _job_keys(pod)]
 
 
 CONTROLLER: Final = Controller(
     name="job-controller",
-    watches=(Watch(kinds.JOB, itself), Watch(kinds.POD, controlled_by(kinds.JOB))),
+    watches=(Watch(kinds.JOB, itself), Watch(kinds.POD, _of_pod)),
     observe=observe,
     reconcile=reconcile,
     indexes=(Index(kinds.POD, BY_JOB, _job_keys),),
