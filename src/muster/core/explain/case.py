@@ -146,7 +146,8 @@ class Case:
             taken = np.multiply(more, amount, dtype=np.int64)
             count(resource, self.world.nodes.free(row) - taken < amount)
         if vector.share:
-            count(GPU_SHARE, self.world.nodes.devices.slots(vector.share) - more < 1)
+            devices, free = self.world.nodes.devices, self.world.nodes.free
+            count(GPU_SHARE, devices.slots(vector.share, free(devices.row)) - more < 1)
         for name, blocked in constraints:
             count(name, blocked)
         return limits

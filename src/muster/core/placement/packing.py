@@ -176,7 +176,7 @@ class Pack(Order):
         left = devices.left(columns)
         least = np.where(left >= share, left - share, UNLIMITED).min(axis=0, initial=UNLIMITED)
         cost = np.where(least < UNLIMITED, least, WHOLE - share + _OPENING).astype(np.int64)
-        cost += np.maximum(devices.thousandths(columns) - share, 0) * _EMPTINESS // (8 * WHOLE)
+        cost += np.maximum(self.nodes.thousandths(columns) - share, 0) * _EMPTINESS // (8 * WHOLE)
         if fixed is not None and vector.may_strand:
             cost += self._strands(vector, fixed, free)
         if fixed is not None and fixed.contended is not None:
@@ -214,7 +214,7 @@ class Pack(Order):
         def stranded(free: int, idle: int) -> int:
             return max(free - max(idle, 0) * gpus * _SERVES[0] // (cores * _SERVES[1]), 0)
 
-        free = nodes.devices.thousandths_at(column)
+        free = nodes.thousandths_at(column)
         idle = min(max(nodes.free_at(self._cpu, column), 0), UNLIMITED)
         taken = WHOLE * asked.get(self._gpu, 0)
         return stranded(free - taken, idle - asked.get(self._cpu, 0)) - stranded(free, idle)

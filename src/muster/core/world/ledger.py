@@ -14,7 +14,7 @@ taken in a trial; the caller names the device when the share is given back.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -23,11 +23,14 @@ import numpy.typing as npt
 
 from muster.core.words.events import NOTHING, Footprint
 from muster.core.words.gang import Amounts, GangId, NodeName
-from muster.core.world.devices import Choose, Device
+from muster.core.world.devices import Device
 from muster.core.world.footprints import Footprints, Terms, seen
 from muster.core.world.nodes import Columns, Nodes, RowAmounts
 from muster.core.world.trial import Trial, UndoLog
 from muster.names import GPU_SHARE
+
+#: Which device of the column a pod of this demand and this share is to take.
+Choose = Callable[[int, RowAmounts, int], int]
 
 
 class Share(NamedTuple):
@@ -203,7 +206,7 @@ class Ledger:
         return self._device(column, row_amounts, share)
 
     def _note_share(self, node: NodeName, share: int, device: int) -> None:
-        self._share(node, share, device)
+        self.nodes.charge_share(node, share, device)
         if self.log.depth:
             self.log.entries.append((self._unshare, node, share, device))
 
@@ -235,13 +238,7 @@ class Ledger:
         self._room.value = room
 
     def _undo_share(self, node: NodeName, share: int, device: int) -> None:
-        self._share(node, -share, device)
-
-    def _share(self, node: NodeName, share: int, device: int) -> None:
-        if share > 0:
-            self.nodes.devices.take(node, share, device)
-        else:
-            self.nodes.devices.give(node, -share, device)
+        self.nodes.charge_share(node, -share, device)
 
     def _charge(
         self,
