@@ -33,6 +33,7 @@ from typing import Final
 import numpy as np
 
 from muster.core.placement.order import Fixed, Order, Vector
+from muster.core.words.amounts import Sums
 from muster.core.words.gang import Gang, GangId, Shape
 from muster.core.world.devices import WHOLE
 from muster.core.world.eligibility import Eligibility
@@ -260,7 +261,7 @@ class Contention:
     def __init__(self, nodes: Nodes, eligibility: Eligibility) -> None:
         self._nodes, self._eligibility = nodes, eligibility
         #: thousandths of GPUs by constraint, that is, a shape that asks for nothing; no zeros
-        self._asked: dict[Shape, int] = {}
+        self._asked = Sums[Shape]()
         #: the gangs that are counted, as they were then
         self._counted: dict[GangId, Gang] = {}
         self._changed = False
@@ -289,10 +290,9 @@ class Contention:
             amounts = dict(shape.requests)
             if more := (WHOLE * amounts.get(GPU, 0) + amounts.get(GPU_SHARE, 0)) * pod_set.count * times:
                 constraint = Shape((), shape.selector, shape.affinity, shape.tolerations, shape.volumes)
-                before = self._asked.pop(constraint, 0)
-                if after := before + more:
-                    self._asked[constraint] = after
-                self._changed |= _rounded(before) != _rounded(after)
+                before = self._asked[constraint]
+                self._asked.count(constraint, more)
+                self._changed |= _rounded(before) != _rounded(before + more)
 
     def settle(self) -> None:
         """Bring `parts` up to date with gangs and nodes, which have settled."""

@@ -16,12 +16,12 @@ taken in a trial; the caller names the device when the share is given back.
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from muster.core.words.events import NOTHING, Footprint
+from muster.core.words.events import NOTHING, Footprint, PodsBound
 from muster.core.words.gang import Amounts, GangId, NodeName
 from muster.core.world.devices import Device
 from muster.core.world.footprints import Footprints, Terms, seen
@@ -51,6 +51,10 @@ class Charged(NamedTuple):
     requests: Amounts
     device: int | None
     footprint: Footprint
+
+    @classmethod
+    def of(cls, pod: PodsBound) -> Self:
+        return cls(pod.node, pod.requests, pod.footprint.device, pod.footprint)
 
 
 class Ledger:

@@ -23,7 +23,7 @@ from typing import Final, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from muster.core.words.amounts import PODS
+from muster.core.words.amounts import PODS, Sums
 from muster.core.words.events import NodeChanged
 from muster.core.words.gang import Amounts, NodeName
 from muster.core.world.devices import Devices, whole_slots
@@ -78,7 +78,7 @@ class Nodes:
         self._changed: tuple[tuple[int, int], list[int] | Columns | None] = ((-1, -1), None)
         self._new: set[NodeName] = set()
         #: use on nodes that have no column now: not merged in yet, removed, or not known yet
-        self._elsewhere: dict[NodeName, dict[str, int]] = {}
+        self._elsewhere: dict[NodeName, Sums[str]] = {}
         self._resolved: dict[Amounts, RowAmounts] = {}
         #: row of GPU_SHARE, once a pod has asked for a share; -1 before
         self._shares = -1
@@ -124,8 +124,8 @@ class Nodes:
         if not self._new:
             return
         for name, column in self.column.items():
-            used = {r: self.used.item(row, column) for r, row in self.resources.items()}
-            self._elsewhere[name] = {r: amount for r, amount in used.items() if amount}
+            used = ((r, self.used.item(row, column)) for r, row in self.resources.items())
+            self._elsewhere[name] = Sums((r, amount) for r, amount in used if amount)
         for name in self.facts:
             for resource, _ in self.facts[name].capacity:
                 self.row(resource)
@@ -136,7 +136,7 @@ class Nodes:
         self._free = [np.zeros(size, row.dtype) for row in self._free]
         self.used = np.zeros((len(self._capacity), size), np.int64)
         for column, name in enumerate(self.names):
-            for resource, amount in self._elsewhere.pop(name, {}).items():
+            for resource, amount in self._elsewhere.pop(name, Sums[str]()).items():
                 self.used[self.row(resource), column] = amount
         for column, name in enumerate(self.names):
             self._write(column, self.facts[name])
@@ -184,12 +184,9 @@ class Nodes:
 
     def charge_elsewhere(self, name: NodeName, row_amounts: RowAmounts, times: int) -> None:
         """As `charge`, for a node without a column."""
-        used = self._elsewhere.setdefault(name, {})
+        used = self._elsewhere.setdefault(name, Sums())
         for row, amount in row_amounts:
-            resource = self.resource(row)
-            used[resource] = used.get(resource, 0) + times * amount
-            if not used[resource]:
-                del used[resource]
+            used.count(self.resource(row), times * amount)
         if not used:
             del self._elsewhere[name]
 
