@@ -17,7 +17,7 @@ from muster.core.words.events import (
     PodsEnded,
 )
 from muster.core.words.gang import Code, GangId, NodeName, Place, PodId, PodSet
-from muster.core.world.ledger import Ledger
+from muster.core.world.ledger import Charged, Ledger
 from muster.core.world.nodes import Nodes
 from muster.core.world.trial import Trial
 from tests.core.words import assigns, bind, gang, node, scheduler, shape, waits, where
@@ -93,7 +93,7 @@ def test_devices_are_what_a_naive_model_says(told: list[tuple[str, int, int]]) -
             pods.append((which, 0, amount, device))
         elif what == "end" and pods:
             on, whole, share, device = pods.pop(which % len(pods))
-            ledger.give(names[on], shape(gpu=whole, share=share).requests, device)
+            ledger.give(Charged(names[on], shape(gpu=whole, share=share).requests, device))
             models[on].whole -= whole
             if device is not None:
                 models[on].change(-share, device)

@@ -186,7 +186,7 @@ class Completions:
             for kind, _, columns, times in taken.alike:
                 together.setdefault(kind, []).append((columns, times))
             for share in taken.shares:
-                ledger.give(*share)
+                ledger.give(share)
         for (row_amounts, footprint), some in together.items():
             columns, times = some[0]
             if len(some) > 1:
@@ -204,7 +204,7 @@ class Completions:
             # What it takes besides its share depends on the other pods on the device: the ledger knows.
             if (column := self._nodes.column.get(share.node)) is not None:
                 before = self._nodes.used[:, column].copy()
-                self._ledger.give(*share)
+                self._ledger.give(share)
                 used[:, column] += self._nodes.used[:, column] - before
 
     def _sum(self, taken: Taken, amounts: Used, sign: int) -> None:

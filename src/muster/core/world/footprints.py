@@ -102,8 +102,9 @@ class _Answer:
 
 #: Anti-affinity that pods carry.
 Terms = tuple[PodTerm, ...]
-_Where = int | Columns | NodeName
-_Times = int | npt.NDArray[np.int64]
+#: One node by column or by name, with a number of pods; or distinct columns, with a number or one for each.
+Where = int | Columns | NodeName
+Times = int | npt.NDArray[np.int64]
 
 
 class Footprints:
@@ -115,7 +116,7 @@ class Footprints:
         self._footprints: list[Footprint] = []
         #: by number of the footprint: pods per node, as of `_folded`
         self._on: list[Sums[NodeName]] = []
-        self._log: list[tuple[int, _Where, _Times]] = []
+        self._log: list[tuple[int, Where, Times]] = []
         self._logged = 0  # columns in the log
         self._start = 0  # position of the log's first entry
         self._folded = 0  # entries of the log that `_on` has
@@ -123,7 +124,7 @@ class Footprints:
         #: required anti-affinity of pods that are, or recently were, on nodes; replaced when some is dropped
         self.carried = AntiAffinity()
 
-    def note(self, where: _Where, times: _Times, footprint: Footprint) -> Terms:
+    def note(self, where: Where, times: Times, footprint: Footprint) -> Terms:
         """Note `times` more (or fewer) of these pods on a node, by column or name, or on distinct columns.
 
         Returns their anti-affinity that was not known before, which a trial has to `forget` when it ends.

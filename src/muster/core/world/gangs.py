@@ -219,7 +219,7 @@ def give_back(state: GangState, places: Iterable[Place], ledger: Ledger) -> list
     for place in sorted(places):
         promise = state.holds.pop(place, None)
         if promise is not None:
-            ledger.give(*promise.charged)
+            ledger.give(promise.charged)
             occupy(state, promise.node, promise.requests, -1)
             if promise.announced:
                 announced.append(place)

@@ -191,7 +191,7 @@ class Handlers:
 
     def _give_back(self, bound: PodsBound, times: int) -> None:
         """Give back what `times` of these pods took."""
-        self._ledger.give(*Charged.of(bound), times)
+        self._ledger.give(Charged.of(bound), times)
         if bound.gang is None:
             self._exclusive.foreign(bound.node, -times)
         else:

@@ -203,7 +203,7 @@ class PendingEvictions(dict[GangId, PendingEviction]):
         state = self._gangs.get(beneficiary)
         if state is not None and any(place in state.filled for place in eviction.places):
             for charged in eviction.promised:
-                self._ledger.give(*charged)
+                self._ledger.give(charged)
             eviction.promised.clear()
             self._restamp(beneficiary)
 
@@ -215,7 +215,7 @@ class PendingEvictions(dict[GangId, PendingEviction]):
         for node, row_amounts in eviction.shared.items():
             self._ledger.charge(node, row_amounts)
         for charged in eviction.promised:
-            self._ledger.give(*charged)
+            self._ledger.give(charged)
         for pod in eviction.pods:
             del self.leaving[pod]
         for gang in whole:

@@ -13,7 +13,7 @@ required one. If no permitted domain holds all of it, and its minimum is smaller
 this way, and the other pods as near to it as possible. `candidates.py` lists a layer's domains that could
 hold the gang. One shape is then placed by capacity (`fill.py`). For several shapes greedy placement decides,
 in many domains at once (`batch.py`), then the exact methods, for at most `SEARCHES` domains. Multiples are
-exact for one shape (`multiples.py`); of several shapes only greedy placement is tried, and an answer
+exact for one shape; of several shapes only greedy placement is tried, and an answer
 "infeasible" then says so.
 
 Filled and held places constrain the others: a gang that must gather stays in the domain in which most of it
@@ -34,8 +34,7 @@ from muster.core.placement.greedy import Draft, Filled, fill_in_some_way, search
 from muster.core.placement.slots import Slots
 from muster.core.placement.topology.batch import first_that_holds
 from muster.core.placement.topology.candidates import Candidates, Grouped, Totals
-from muster.core.placement.topology.fill import deal, fill
-from muster.core.placement.topology.multiples import InMultiples, hold
+from muster.core.placement.topology.fill import InMultiples, Pods, deal, fill, hold
 from muster.core.placement.topology.rank_order import in_rank_order
 from muster.core.placement.topology.rules import Levels
 from muster.core.words.gang import Layer, Place
@@ -240,7 +239,7 @@ class Search:
     def choose(
         self, level: int, numbers: Sequence[int], asked: Grouped
     ) -> tuple[int, Sequence[Filled]] | None:
-        """Return the first domain that holds what is asked, and by part what goes where; without the ledger."""
+        """Return the first domain that holds what is asked, and by part what goes where. Charge nothing."""
         if not self._several:
             for number in numbers:
                 if (filled := self._fill_one_shape(level, number, asked)) is not None:
@@ -265,7 +264,7 @@ class Search:
         most = group.count - sum(placed)
         vector, free = of.slots.of(group.shape), self.domains.slots(0)
         if not self._multiples:
-            filled = fill(of.nodes, self._topology, vector, free, level, number, least, most)
+            filled = fill(Pods(of.nodes, self._topology, vector, free, most), level, number, least)
         else:
             divided, there = self._in_multiples, self._settled
             if draft is not None:
@@ -273,7 +272,8 @@ class Search:
                 for _, blocked in draft.obstacles(0, skew=False):
                     free = np.where(blocked, 0, free)
             if divided is None:
-                divided = InMultiples(of.nodes, self._topology, vector, free, self._multiples, there, most)
+                pods = Pods(of.nodes, self._topology, vector, free, most)
+                divided = InMultiples(pods, self._multiples, there)
             if draft is None:
                 self._in_multiples = divided
             filled = divided.fill(level, number, max(least, 0))
