@@ -203,7 +203,7 @@ class Case:
         """Return all gangs that use some of a resource, the largest users first."""
         known = self.holding.get(resource)
         if known is None:
-            gangs = self.world.gangs.values()
+            gangs = [state for state in self.world.gangs.values() if state.usage]
             amounts = {state.id: held for state in gangs if (held := _held(state, resource)) > 0}
             names = sorted(amounts, key=lambda gang: (-amounts[gang], gang))
             known = self.holding[resource] = [self.world.gangs[name] for name in names]

@@ -243,6 +243,8 @@ _PRECISE: Final = 2**12
 _BITS: Final = 3
 #: Constraints that are considered: those that ask for most.
 _MOST: Final = 64
+#: Shapes whose constraint is kept.
+_KEPT: Final = 1024
 
 
 class Contention:
@@ -262,6 +264,8 @@ class Contention:
         self._nodes, self._eligibility = nodes, eligibility
         #: thousandths of GPUs by constraint, that is, a shape that asks for nothing; no zeros
         self._asked = Sums[Shape]()
+        #: by shape
+        self._constraints: dict[Shape, Shape] = {}
         #: the gangs that are counted, as they were then
         self._counted: dict[GangId, Gang] = {}
         self._changed = False
@@ -289,7 +293,11 @@ class Contention:
             shape = pod_set.shape
             amounts = dict(shape.requests)
             if more := (WHOLE * amounts.get(GPU, 0) + amounts.get(GPU_SHARE, 0)) * pod_set.count * times:
-                constraint = Shape((), shape.selector, shape.affinity, shape.tolerations, shape.volumes)
+                if (constraint := self._constraints.get(shape)) is None:
+                    if len(self._constraints) >= _KEPT:
+                        self._constraints.clear()
+                    constraint = Shape((), shape.selector, shape.affinity, shape.tolerations, shape.volumes)
+                    self._constraints[shape] = constraint
                 before = self._asked[constraint]
                 self._asked.count(constraint, more)
                 self._changed |= _rounded(before) != _rounded(before + more)

@@ -82,6 +82,8 @@ class GangState:
     vacant: tuple[Sequence[int], ...] = ()
     #: what other pods see of each pod set's pods
     footprints: dict[str, Footprint] = field(default_factory=dict)
+    #: gangs with the same object here wait for one reason, or start alike (queueing/pending.py); None: alone
+    peers: object = None
     #: how much anti-affinity was known when `demand` was set (`AntiAffinity.as_of`)
     carried: int = 0
     #: priority, then age, then id; lowest first
