@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from muster.cli.errors import BAD_INPUT
-from muster.cli.options import As, File, Gang, Nodes, Output, OutputFormat, Policies, Queue, Volumes
+from muster.cli.options import (
+    As,
+    File,
+    Gang,
+    Nodes,
+    Output,
+    OutputFormat,
+    Policies,
+    Queue,
+    VerifyImages,
+    Volumes,
+)
 
 if TYPE_CHECKING:
     from muster.workloads.findings import Finding
@@ -24,6 +35,7 @@ def command(
     strict: Strict = False,
     policies: Policies = "",
     user: As = "",
+    verify_images: VerifyImages = False,
     output: OutputFormat = Output.TABLE,
 ) -> None:
     from muster.app.plan import fit
@@ -33,7 +45,7 @@ def command(
     from muster.local import nodespec
     from muster.workloads.findings import JobFileError, Severity
 
-    known = platform(policies, user, facts=Facts() if policies else None)
+    known = platform(policies, user, verify_images, facts=Facts() if policies or verify_images else None)
     never: list[str] = []
     job = None
     try:

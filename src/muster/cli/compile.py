@@ -1,13 +1,15 @@
 """`muster compile FILE`: prints what a batch job is compiled to, for muster or another scheduler."""
 
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from muster.cli.options import As, File, Into, Output, Policies
+from muster.cli.options import As, File, Into, Output, Policies, VerifyImages
 
 if TYPE_CHECKING:
+    from muster.compiler import Facts
     from muster.workloads.platform import Platform, TargetName
 
 
@@ -28,6 +30,7 @@ def command(
     target: Target = Scheduler.MUSTER,
     policies: Policies = "",
     user: As = "",
+    verify_images: VerifyImages = False,
     namespace: Into = None,
     output: Form = Output.YAML,
 ) -> None:
@@ -37,7 +40,7 @@ def command(
     from muster.cli import jobfile, show
     from muster.compiler import Facts
 
-    known = platform(policies, user, target.value, Facts())
+    known = platform(policies, user, verify_images, target.value, Facts())
     where = Cluster(None, None, namespace, "")
     job = jobfile.load(
         file, gang=None, queue=None, volumes=None, target=where, suffix="", runs=False, platform=known
@@ -54,25 +57,32 @@ def command(
 
 
 def platform(
-    policies: str, user: str, target: "TargetName" = "muster", facts: "object | None" = None
+    policies: str,
+    user: str,
+    verify_images: bool,
+    target: "TargetName" = "muster",
+    facts: "Facts | None" = None,
 ) -> "Platform":
     """The platform that the options describe. Raises Failure."""
     from pathlib import Path
 
     from muster.cli.errors import BAD_INPUT, Failure
-    from muster.compiler import Facts
     from muster.workloads.platform import Platform, Submitter
 
-    read = None
-    if policies:
-        from muster.security.policies import InvalidPolicy
-        from muster.security.policies import read as read_policies
+    known = Platform(facts=facts, submitter=Submitter(user), target=target)
+    if not policies and not verify_images:
+        return known
+    from muster.app.commands.images import looker, trust_policies
+    from muster.security.images.trust import InvalidPolicy as InvalidTrust
+    from muster.security.policies import InvalidPolicy, read
 
-        try:
-            read = read_policies(Path(policies))
-        except InvalidPolicy as error:
-            raise Failure(str(error), BAD_INPUT) from None
-        except OSError as error:
-            raise Failure(f"--policies {policies}: {error.strerror}", BAD_INPUT) from None
-    assert facts is None or isinstance(facts, Facts)
-    return Platform(facts=facts, policies=read, submitter=Submitter(user), target=target)
+    try:
+        if policies:
+            known = replace(known, policies=read(Path(policies)))
+        if verify_images:
+            known = replace(known, look_up=looker(trust_policies(Path(policies)) if policies else []))
+    except (InvalidPolicy, InvalidTrust) as error:
+        raise Failure(str(error), BAD_INPUT) from None
+    except OSError as error:
+        raise Failure(f"--policies {policies}: {error.strerror}", BAD_INPUT) from None
+    return known

@@ -82,6 +82,13 @@ Policies = Annotated[
         help="Ask these Cedar policies (*.cedar) about everything that a batch job would get.",
     ),
 ]
+VerifyImages = Annotated[
+    bool,
+    typer.Option(
+        "--verify-images",
+        help="Look images up in their registries, and check the TrustPolicies (*.yaml) beside the policies.",
+    ),
+]
 As = Annotated[
     str,
     typer.Option("--as", metavar="USER", help="Who submits the job, for policies that ask: NAMESPACE/NAME."),

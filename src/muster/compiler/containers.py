@@ -103,6 +103,8 @@ def _image(container: Container, facts: Facts, draft: Draft) -> str:
         return container.image
     if not known.trusted:
         draft.problem((*container.path, "image"), f"image verification denied: {known.reason}")
+    if not known.digest:
+        return container.image
     name = container.image.partition("@")[0]
     if ":" in name.rpartition("/")[2]:
         name = name.rpartition(":")[0]

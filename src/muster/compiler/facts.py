@@ -15,7 +15,7 @@ from muster.api.fields import FieldError
 class Image:
     """What is known of an image from its registry."""
 
-    #: `sha256:…` of the index or manifest that the reference leads to
+    #: `sha256:…` of the index or manifest that the reference leads to; "" if that is not known
     digest: str
     entrypoint: tuple[str, ...] = ()
     cmd: tuple[str, ...] = ()

@@ -1,10 +1,10 @@
 """What the platform adds to a batch job: facts about the cluster, policies, and who submits."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
-from muster.compiler.facts import Facts
+from muster.compiler.facts import Facts, Image
 from muster.compiler.fulfil import Values
 
 if TYPE_CHECKING:
@@ -42,6 +42,8 @@ class Platform:
     policies: "Policies | None" = None
     submitter: Submitter = UNKNOWN
     target: TargetName = "muster"
+    #: looks images up in their registries; None = their names are taken as they are
+    look_up: Callable[[Sequence[str]], Mapping[str, Image]] | None = None
     #: reads the files of secrets; None = an External Secrets Operator reads its stores
     stores: Callable[[], Stores] | None = None
 

@@ -58,6 +58,9 @@ def compiled_of(documents: Sequence[Document], options: Options) -> Compiled:
         raise JobFileError(sorted(errors, key=lambda each: (each.line, each.column)))
     platform = options.platform
     facts = LAPTOP if options.local and platform.facts is None else platform.facts or Facts()
+    if platform.look_up is not None:
+        images = {each.image for task in job.tasks for each in task.workload.containers}
+        facts = replace(facts, images=platform.look_up(sorted(images)))
     target = TARGETS[platform.target]
     stores = platform.stores() if platform.stores is not None else None
     return compile_job(job, facts, target, platform.policies, platform.submitter, stores)

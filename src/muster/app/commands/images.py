@@ -1,0 +1,90 @@
+"""Looks up a job's images in their registries, with the credentials of the user's container tools."""
+
+import asyncio
+import base64
+import binascii
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+import yaml
+
+from muster.compiler.facts import Image
+from muster.security.images import trust
+from muster.security.images.reference import InvalidReference
+from muster.security.images.registry import Registry, RegistryError
+from muster.security.images.trust import InvalidPolicy, TrustPolicy
+from muster.security.images.verify import look_up
+
+#: What pods of the cluster run on.
+_PLATFORM: Final = ("linux", "amd64")
+_AT_A_TIME: Final = 8
+_MOST: Final = 2**20
+
+
+def looker(policies: Sequence[TrustPolicy]) -> Callable[[Sequence[str]], Mapping[str, Image]]:
+    """A function that looks images up. An image that cannot be looked up is not trusted, with the reason."""
+
+    def look(images: Sequence[str]) -> Mapping[str, Image]:
+        return asyncio.run(_all(images, policies))
+
+    return look
+
+
+async def _all(images: Sequence[str], policies: Sequence[TrustPolicy]) -> Mapping[str, Image]:
+    several = asyncio.Semaphore(_AT_A_TIME)
+    async with aiohttp.ClientSession() as session:
+        registry = Registry(session, _credentials())
+
+        async def one(image: str) -> Image:
+            async with several:
+                try:
+                    return (await look_up(image, registry, policies, _PLATFORM)).image
+                except (InvalidReference, RegistryError) as error:
+                    return Image("", trusted=False, reason=str(error))
+
+        found = await asyncio.gather(*map(one, images))
+    return dict(zip(images, found, strict=True))
+
+
+def trust_policies(directory: Path) -> list[TrustPolicy]:
+    """The TrustPolicies in a directory's `*.yaml` files. Raises `InvalidPolicy` and OSError."""
+    policies = []
+    for file in sorted(directory.glob("*.yaml")):
+        with file.open("rb") as stream:
+            text = stream.read(_MOST)
+        try:
+            documents = list(yaml.safe_load_all(text))
+        except yaml.YAMLError as error:
+            raise InvalidPolicy(f"{file}: is not YAML: {error}") from None
+        for document in documents:
+            if isinstance(document, dict) and document.get("kind") == "TrustPolicy":
+                name = str((document.get("metadata") or {}).get("name", file.stem))
+                try:
+                    policies.append(trust.read(name, document.get("spec") or {}, {}))
+                except InvalidPolicy as error:
+                    raise InvalidPolicy(f"{file}: spec.{error}") from None
+    return policies
+
+
+def _credentials() -> dict[str, tuple[str, str]]:
+    """Registry → (user, password), from Docker's configuration."""
+    directory = os.environ.get("DOCKER_CONFIG") or str(Path.home() / ".docker")
+    try:
+        written = json.loads((Path(directory) / "config.json").read_bytes()[:_MOST])
+    except (OSError, ValueError):
+        return {}
+    found: dict[str, tuple[str, str]] = {}
+    auths = written.get("auths") if isinstance(written, dict) else None
+    for registry, entry in (auths if isinstance(auths, dict) else {}).items():
+        try:
+            user, colon, password = base64.b64decode(entry["auth"], validate=True).decode().partition(":")
+        except (LookupError, TypeError, ValueError, binascii.Error):
+            continue
+        if colon:
+            host = registry.removeprefix("https://").partition("/")[0]
+            found["docker.io" if host == "index.docker.io" else host] = (user, password)
+    return found

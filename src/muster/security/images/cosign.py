@@ -1,0 +1,314 @@
+"""Checks cosign's signatures in both formats: the legacy payload, and the Sigstore bundle with DSSE.
+
+A signature is about a digest. What a signature says of names is ignored, as cosign's specification asks. A
+keyless signature counts if the certificate chains to the configured root and names the identity, and if the
+transparency log, by its own signature, has seen exactly this signature while the certificate was valid.
+
+Sources: sigstore/cosign, specs/SIGNATURE_SPEC.md and BUNDLE_SPEC.md; secure-systems-lab/dsse, protocol.md;
+in-toto/attestation, spec/v1/statement.md; sigstore/fulcio, docs/oid-info.md.
+"""
+
+import base64
+import binascii
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any, Final
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding
+
+from muster.security.images.trust import Authority, Key, Keyless, PublicKey
+
+SIMPLE_SIGNING: Final = "application/vnd.dev.cosign.simplesigning.v1+json"
+BUNDLE: Final = "application/vnd.dev.sigstore.bundle.v0.3+json"
+#: Annotations of a layer of the legacy format.
+SIGNATURE: Final = "dev.cosignproject.cosign/signature"
+CERTIFICATE: Final = "dev.sigstore.cosign/certificate"
+CHAIN: Final = "dev.sigstore.cosign/chain"
+LOG_BUNDLE: Final = "dev.sigstore.cosign/bundle"
+
+_IN_TOTO: Final = "application/vnd.in-toto+json"
+_STATEMENT: Final = "https://in-toto.io/Statement/v1"
+_PREDICATE: Final = "https://sigstore.dev/cosign/sign/v1"
+_ISSUER: Final = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.8")
+_ISSUER_V1: Final = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.1")
+
+
+class Rejected(ValueError):
+    """A signature that does not prove what it has to; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """One signature of an image: what was signed, the signature, and what a keyless one adds."""
+
+    #: the exact bytes that the signature covers
+    message: bytes
+    signature: bytes
+    #: the digest that the message is about
+    digest: str
+    #: PEM of the signer's certificate and of intermediates; "" with a key
+    certificate: str = ""
+    chain: str = ""
+    #: the transparency log's entry: body, integratedTime, logIndex, logID
+    entry: Mapping[str, Any] | None = None
+    promise: bytes = b""
+
+
+def legacy(blob: bytes, annotations: Mapping[str, str]) -> Signed:
+    """A signature of the legacy format. `blob`: the layer, whose digest is checked already."""
+    payload = _object(blob, "payload")
+    critical = payload.get("critical")
+    if not isinstance(critical, dict) or critical.get("type") != "cosign container image signature":
+        raise Rejected("the payload is no signature of an image")
+    image = critical.get("image")
+    digest = str(image.get("docker-manifest-digest", "")) if isinstance(image, dict) else ""
+    entry, promise = None, b""
+    if LOG_BUNDLE in annotations:
+        log = _object(annotations[LOG_BUNDLE].encode(), "entry of the transparency log")
+        entry, promise = _entry(log.get("Payload")), _decoded(log.get("SignedEntryTimestamp"), "promise")
+    return Signed(
+        message=blob,
+        signature=_decoded(annotations.get(SIGNATURE), "signature"),
+        digest=digest,
+        certificate=annotations.get(CERTIFICATE, ""),
+        chain=annotations.get(CHAIN, ""),
+        entry=entry,
+        promise=promise,
+    )
+
+
+def bundle(blob: bytes, digest: str) -> Signed:
+    """A signature in a Sigstore bundle, if it is about `digest`."""
+    content = _object(blob, "bundle")
+    envelope = content.get("dsseEnvelope")
+    if not isinstance(envelope, dict) or envelope.get("payloadType") != _IN_TOTO:
+        raise Rejected("the bundle has no in-toto statement")
+    payload = _decoded(envelope.get("payload"), "payload")
+    statement = _object(payload, "statement")
+    if statement.get("_type") != _STATEMENT or statement.get("predicateType") != _PREDICATE:
+        raise Rejected("the statement is no signature of an image")
+    subjects = statement.get("subject")
+    named = [
+        each["digest"].get("sha256")
+        for each in (subjects if isinstance(subjects, list) else [])
+        if isinstance(each, dict) and isinstance(each.get("digest"), dict)
+    ]
+    signatures = envelope.get("signatures")
+    if not isinstance(signatures, list) or len(signatures) != 1 or not isinstance(signatures[0], dict):
+        raise Rejected("the bundle has not exactly one signature")
+    material = content.get("verificationMaterial")
+    material = material if isinstance(material, dict) else {}
+    certificate, entry, promise = "", None, b""
+    if isinstance(written := material.get("certificate"), dict):
+        der = _decoded(written.get("rawBytes"), "certificate")
+        certificate = _pem(der)
+        entry, promise = _log_entry(material.get("tlogEntries"))
+    return Signed(
+        message=_pae(payload),
+        signature=_decoded(signatures[0].get("sig"), "signature"),
+        digest=digest if digest.removeprefix("sha256:") in named else "",
+        certificate=certificate,
+        entry=entry,
+        promise=promise,
+    )
+
+
+def check(signed: Signed, digest: str, authority: Authority) -> None:
+    """Raises `Rejected` unless the authority has signed this digest."""
+    if signed.digest != digest:
+        raise Rejected("the signature is about another image")
+    match authority:
+        case Key(key=key):
+            _verify(key, signed.signature, signed.message)
+        case Keyless():
+            _keyless(signed, authority)
+
+
+def _keyless(signed: Signed, authority: Keyless) -> None:
+    if not signed.certificate:
+        raise Rejected("the signature has no certificate")
+    try:
+        leaf = x509.load_pem_x509_certificate(signed.certificate.encode())
+        between = x509.load_pem_x509_certificates(signed.chain.encode()) if signed.chain else []
+    except ValueError:
+        raise Rejected("the certificate cannot be read") from None
+    _chains(leaf, between, authority.root)
+    when = _logged(signed, authority.log)
+    if not leaf.not_valid_before_utc <= when <= leaf.not_valid_after_utc:
+        raise Rejected("the certificate was not valid when the image was signed")
+    if (issuer := _issuer(leaf)) != authority.issuer:
+        raise Rejected(f"the identity was issued by {issuer!r}, not {authority.issuer!r}")
+    subjects = _subjects(leaf)
+    if not any(authority.admits(subject) for subject in subjects):
+        raise Rejected(f"was signed by {', '.join(subjects) or 'an identity without a name'}")
+    key = leaf.public_key()
+    if not isinstance(key, PublicKey):
+        raise Rejected("the certificate's key is of an unknown kind")
+    _verify(key, signed.signature, signed.message)
+
+
+def _chains(leaf: x509.Certificate, between: list[x509.Certificate], root: x509.Certificate) -> None:
+    """Raises unless each certificate is issued by the next, and the last by the root."""
+    chain = [leaf, *(each for each in between if each != root), root]
+    if len(chain) > 5:
+        raise Rejected("the chain of certificates is too long")
+    for one, issuer in pairwise(chain):
+        try:
+            constraints = issuer.extensions.get_extension_for_class(x509.BasicConstraints).value
+            one.verify_directly_issued_by(issuer)
+        except x509.ExtensionNotFound:
+            raise Rejected("a certificate of the chain may not issue others") from None
+        except (ValueError, TypeError, InvalidSignature):
+            raise Rejected("the certificate does not chain to the configured root") from None
+        if not constraints.ca:
+            raise Rejected("a certificate of the chain may not issue others")
+
+
+def _logged(signed: Signed, log: PublicKey) -> datetime:
+    """When the log saw this signature. Raises unless the log has signed an entry about exactly it."""
+    entry = signed.entry
+    if entry is None:
+        raise Rejected("the signature has no entry of a transparency log")
+    canonical = {key: entry[key] for key in ("body", "integratedTime", "logID", "logIndex")}
+    message = json.dumps(canonical, sort_keys=True, separators=(",", ":")).encode()
+    try:
+        _verify(log, signed.promise, message)
+    except Rejected:
+        raise Rejected("the transparency log has not signed this entry") from None
+    body = _object(_decoded(entry["body"], "body"), "entry of the transparency log")
+    if not _about(body, signed):
+        raise Rejected("the transparency log's entry is about another signature")
+    return datetime.fromtimestamp(entry["integratedTime"], UTC)
+
+
+def _about(body: Mapping[str, Any], signed: Signed) -> bool:
+    """Whether an entry (hashedrekord, or dsse) is about this signature."""
+    spec = body.get("spec")
+    if not isinstance(spec, dict):
+        return False
+    text = base64.b64encode(signed.signature).decode()
+    if body.get("kind") == "hashedrekord":
+        hashed = hashlib.sha256(signed.message).hexdigest()
+        return (_at(spec, "signature", "content"), _at(spec, "data", "hash", "value")) == (text, hashed)
+    if body.get("kind") == "dsse":
+        signatures = spec.get("signatures")
+        found = [_at(each, "signature") for each in signatures] if isinstance(signatures, list) else []
+        return found == [text]
+    return False
+
+
+def _verify(key: PublicKey, signature: bytes, message: bytes) -> None:
+    try:
+        match key:
+            case ec.EllipticCurvePublicKey():
+                key.verify(signature, message, ec.ECDSA(hashes.SHA256()))
+            case ed25519.Ed25519PublicKey():
+                key.verify(signature, message)
+            case _:
+                key.verify(signature, message, padding.PKCS1v15(), hashes.SHA256())
+    except InvalidSignature:
+        raise Rejected("the signature is not by this key") from None
+
+
+def _issuer(leaf: x509.Certificate) -> str:
+    for oid, offset in ((_ISSUER, 2), (_ISSUER_V1, 0)):
+        try:
+            value = leaf.extensions.get_extension_for_oid(oid).value
+        except x509.ExtensionNotFound:
+            continue
+        if isinstance(value, x509.UnrecognizedExtension):
+            raw = value.value
+            # the newer extension is a DER UTF8String: tag, length, text
+            if offset and (len(raw) < 2 or raw[0] != 0x0C or raw[1] != len(raw) - 2):
+                raise Rejected("the certificate's issuer cannot be read")
+            return raw[offset:].decode(errors="replace")
+    return ""
+
+
+def _subjects(leaf: x509.Certificate) -> list[str]:
+    try:
+        names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return []
+    return [
+        *names.get_values_for_type(x509.RFC822Name),
+        *names.get_values_for_type(x509.UniformResourceIdentifier),
+    ]
+
+
+def _log_entry(entries: Any) -> tuple[Mapping[str, Any] | None, bytes]:  # Any: JSON
+    """The one entry of a bundle, in the form that the log signs."""
+    if not isinstance(entries, list) or len(entries) != 1 or not isinstance(entries[0], dict):
+        return None, b""
+    entry = entries[0]
+    try:
+        form = {
+            "body": entry["canonicalizedBody"],
+            "integratedTime": int(entry["integratedTime"]),
+            "logIndex": int(entry["logIndex"]),
+            "logID": base64.b64decode(entry["logId"]["keyId"], validate=True).hex(),
+        }
+        promise = entry["inclusionPromise"]["signedEntryTimestamp"]
+    except (LookupError, TypeError, ValueError):
+        raise Rejected("the entry of the transparency log is incomplete") from None
+    return _entry(form), _decoded(promise, "promise")
+
+
+def _entry(value: Any) -> Mapping[str, Any]:  # Any: JSON
+    if (
+        isinstance(value, dict)
+        and isinstance(value.get("body"), str)
+        and isinstance(value.get("logID"), str)
+        and all(type(value.get(key)) is int for key in ("integratedTime", "logIndex"))
+        and 0 <= value["integratedTime"] < 2**33
+    ):
+        return value
+    raise Rejected("the entry of the transparency log is incomplete")
+
+
+def _pae(payload: bytes) -> bytes:
+    """DSSE's pre-authentication encoding."""
+    return b"DSSEv1 %d %s %d %s" % (len(_IN_TOTO), _IN_TOTO.encode(), len(payload), payload)
+
+
+def _pem(der: bytes) -> str:
+    body = base64.encodebytes(der).decode()
+    return f"-----BEGIN CERTIFICATE-----\n{body}-----END CERTIFICATE-----\n"
+
+
+def _object(content: bytes, what: str) -> dict[str, Any]:  # Any: JSON
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError):
+        raise Rejected(f"the {what} is no JSON") from None
+    if not isinstance(value, dict):
+        raise Rejected(f"the {what} is no JSON object")
+    return value
+
+
+def _decoded(text: Any, what: str) -> bytes:  # Any: JSON
+    try:
+        return base64.b64decode(text, validate=True)
+    except (TypeError, ValueError, binascii.Error):
+        raise Rejected(f"the {what} is no base64") from None
+
+
+def parsed(content: bytes) -> dict[str, Any]:  # Any: JSON
+    """A JSON object; empty if it is none."""
+    try:
+        return _object(content, "content")
+    except Rejected:
+        return {}
+
+
+def _at(value: Any, *path: str) -> Any:  # Any: JSON
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value

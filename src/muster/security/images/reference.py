@@ -1,0 +1,110 @@
+"""Image references: registry, repository, tag, digest.
+
+Source: distribution/reference, reference.go. A name without a registry is one of docker.io.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+_REPOSITORY: Final = re.compile(
+    r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*", re.ASCII
+)
+_TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", re.ASCII)
+_DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
+_REGISTRY: Final = re.compile(r"([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA-F:]+\])(:[0-9]{1,5})?")
+_DOCKER: Final = "docker.io"
+#: Characters of a reference.
+_MOST: Final = 1024
+
+
+class InvalidReference(ValueError):
+    """A text that names no image."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    registry: str
+    repository: str
+    #: "" if only the digest is given
+    tag: str = ""
+    #: "" or `sha256:…`
+    digest: str = ""
+
+    @property
+    def name(self) -> str:
+        """Registry and repository."""
+        return f"{self.registry}/{self.repository}"
+
+    def pinned(self, digest: str) -> str:
+        """The reference with this digest instead of its tag."""
+        return f"{self.name}@{digest}"
+
+
+def parse(text: str) -> Reference:
+    """The parts of a reference; the tag is `latest` if neither tag nor digest is given.
+
+    Raises `InvalidReference`.
+    """
+    if len(text) > _MOST:
+        raise InvalidReference(f"has {len(text)} characters; the most is {_MOST}")
+    name, at, digest = text.partition("@")
+    if at and not is_digest(digest):
+        raise InvalidReference(f"{digest[:80]!r} is no digest; a digest is sha256: and 64 hexadecimal digits")
+    first, slash, rest = name.partition("/")
+    if slash and ("." in first or ":" in first or first == "localhost"):
+        registry, path = first, rest
+    else:
+        registry, path = _DOCKER, name
+    path, colon, tag = path.partition(":")
+    if registry == _DOCKER and "/" not in path:
+        path = f"library/{path}"
+    if not _REGISTRY.fullmatch(registry) or not _REPOSITORY.fullmatch(path):
+        raise InvalidReference(f"{name[:80]!r} names no image; such as registry.example.com/team/app")
+    if colon and not _TAG.fullmatch(tag):
+        raise InvalidReference(f"{tag[:80]!r} is no tag")
+    return Reference(registry, path, tag or ("" if digest else "latest"), digest)
+
+
+def is_digest(text: str) -> bool:
+    """Whether the text is a SHA-256 digest as registries write it."""
+    return _DIGEST.fullmatch(text) is not None
+
+
+def matches(glob: str, name: str) -> bool:
+    """Whether `registry/repository` matches, segment by segment.
+
+    `*` is one segment or a part of one, and `**` any number of segments, so `ghcr.io/acme/**` does not match
+    `ghcr.io/acme-evil/x`.
+    """
+    return _matches(glob.split("/"), name.split("/"))
+
+
+def _matches(globs: list[str], segments: list[str]) -> bool:
+    """Dynamic programming over both lists, so that a hostile glob takes no longer than their product."""
+    reached = [index == 0 for index in range(len(segments) + 1)]
+    for glob in globs:
+        if glob == "**":
+            for index in range(1, len(segments) + 1):
+                reached[index] = reached[index] or reached[index - 1]
+            continue
+        reached = [False] + [
+            reached[index] and _segment(glob, segment) for index, segment in enumerate(segments)
+        ]
+    return reached[-1]
+
+
+def _segment(glob: str, segment: str) -> bool:
+    first, *middle = glob.split("*")
+    if not middle:
+        return glob == segment
+    last = middle.pop()
+    if len(segment) < len(first) + len(last) or not segment.startswith(first) or not segment.endswith(last):
+        return False
+    rest = segment[len(first) : len(segment) - len(last)]
+    for part in middle:
+        found = rest.find(part)
+        if found < 0:
+            return False
+        rest = rest[found + len(part) :]
+    return True

@@ -1,0 +1,74 @@
+"""Names of images, and globs that match whole segments."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.security.images.reference import InvalidReference, Reference, matches, parse
+
+SHA = "sha256:" + "a" * 64
+PARSED: list[tuple[str, Reference]] = [
+    ("nginx", Reference("docker.io", "library/nginx", "latest")),
+    ("team/app:1", Reference("docker.io", "team/app", "1")),
+    ("ghcr.io/a/b/c:v1.2", Reference("ghcr.io", "a/b/c", "v1.2")),
+    ("localhost/x", Reference("localhost", "x", "latest")),
+    ("127.0.0.1:5000/x", Reference("127.0.0.1:5000", "x", "latest")),
+    (f"ghcr.io/a/b@{SHA}", Reference("ghcr.io", "a/b", "", SHA)),
+    (f"ghcr.io/a/b:1@{SHA}", Reference("ghcr.io", "a/b", "1", SHA)),
+]
+WRONG = ["", "A/b", "ghcr.io/", "a b", "x:", "x@sha256:abc", "ghcr.io/../x", "x:" + "t" * 200, "x" * 2000]
+GLOBS: list[tuple[str, str, bool]] = [
+    ("ghcr.io/acme/*", "ghcr.io/acme/app", True),
+    ("ghcr.io/acme/*", "ghcr.io/acme/a/b", False),
+    ("ghcr.io/acme/**", "ghcr.io/acme/a/b", True),
+    ("ghcr.io/acme/**", "ghcr.io/acme-evil/a", False),
+    ("ghcr.io/acme", "ghcr.io/acme-evil", False),
+    ("**", "ghcr.io/a", True),
+    ("**/app", "ghcr.io/x/y/app", True),
+    ("*.example.com/*", "r.example.com/a", True),
+    ("*.example.com/*", "r.example.com.evil.org/a", False),
+    ("ghcr.io/a*b*c", "ghcr.io/axxbyyc", True),
+    ("ghcr.io/a*b*c", "ghcr.io/acb", False),
+]
+
+
+@pytest.mark.parametrize(("text", "reference"), PARSED)
+def test_references(text: str, reference: Reference) -> None:
+    assert parse(text) == reference
+
+
+@pytest.mark.parametrize("text", WRONG)
+def test_what_names_no_image(text: str) -> None:
+    with pytest.raises(InvalidReference):
+        parse(text)
+
+
+@pytest.mark.parametrize(("glob", "name", "matched"), GLOBS)
+def test_globs(glob: str, name: str, matched: bool) -> None:
+    assert matches(glob, name) is matched
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_a_reference_or_an_error(text: str) -> None:
+    try:
+        found = parse(text)
+    except InvalidReference:
+        return
+    assert parse(f"{found.name}:{found.tag}" if found.tag else found.pinned(found.digest)).name == found.name
+
+
+@given(
+    st.lists(st.sampled_from(["a", "b", "*", "**", "a*"]), max_size=6),
+    st.lists(st.sampled_from("ab"), max_size=6),
+)
+def test_globs_agree_with_their_definition(globs: list[str], segments: list[str]) -> None:
+    def by_definition(glob: list[str], rest: list[str]) -> bool:
+        if not glob:
+            return not rest
+        if glob[0] == "**":
+            return by_definition(glob[1:], rest) or (bool(rest) and by_definition(glob, rest[1:]))
+        head = {"*": True, "a*": rest[:1] == ["a"]}.get(glob[0], rest[:1] == glob[:1])
+        return bool(rest) and head and by_definition(glob[1:], rest[1:])
+
+    if globs and segments:
+        assert matches("/".join(globs), "/".join(segments)) is by_definition(globs, segments)

@@ -1,0 +1,380 @@
+"""Images looked up in a registry on this machine: signed, not signed, signed by others, and lied about."""
+
+import asyncio
+import json
+import os
+import shutil
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from muster.security.images import trust
+from muster.security.images.registry import Registry, RegistryError
+from muster.security.images.verify import Verified, look_up
+from tests.security.images import fakes
+from tests.security.images.fakes import Authority, Store
+
+LINUX = ("linux", "amd64")
+
+
+@asynccontextmanager
+async def serving(application: web.Application) -> AsyncIterator[str]:
+    """The application on a port of this machine; yields `127.0.0.1:port`."""
+    runner = web.AppRunner(application)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        yield f"127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+async def looked_up(store: Store, image: str, *authorities: dict[str, Any], **policy: Any) -> Verified:
+    async with serving(store.application()) as host:
+        spec = {"match": {"images": [f"{host}/**"]}, "authorities": list(authorities), **policy}
+        policies = [trust.read("team", spec, {})] if authorities else []
+        async with aiohttp.ClientSession() as session:
+            return await look_up(f"{host}/{image}", Registry(session), policies, LINUX)
+
+
+def by_key(private: Any, name: str = "release") -> dict[str, Any]:
+    return {"name": name, "key": {"pem": fakes.pem(private)}}
+
+
+async def test_an_image_without_a_policy_is_resolved_and_its_entry_point_read() -> None:
+    store = Store()
+    digest = store.image("v1", entrypoint=["/usr/bin/python3", "-m"])
+    found = await looked_up(store, "app:v1")
+    assert found.image.digest == digest
+    assert (found.image.entrypoint, found.image.cmd) == (("/usr/bin/python3", "-m"), ("-v",))
+    assert found.image.trusted
+
+
+async def test_of_several_platforms_the_index_is_pinned_and_the_clusters_platform_read() -> None:
+    store = Store()
+    digest = store.image("v1", several=True)
+    found = await looked_up(store, "app:v1")
+    assert found.image.digest == digest
+    assert found.image.entrypoint == ("/app",)
+
+
+@pytest.mark.parametrize("api", [True, False])
+async def test_a_bundle_is_found_by_the_referrers_api_and_by_the_fallback_tag(api: bool) -> None:
+    store, private = Store(api=api), fakes.key()
+    store.sign_bundle(digest := store.image("v1"), fakes.bundle(private, digest))
+    assert (await looked_up(store, "app:v1", by_key(private))).image.trusted
+
+
+async def test_a_legacy_signature_is_found_by_its_tag() -> None:
+    store, private = Store(), fakes.key()
+    store.sign_legacy(digest := store.image("v1"), [fakes.legacy(private, digest)])
+    assert (await looked_up(store, "app:v1", by_key(private))).image.trusted
+
+
+async def test_an_image_that_is_not_signed_is_denied_with_the_policys_name() -> None:
+    store, private = Store(), fakes.key()
+    store.image("v1")
+    found = await looked_up(store, "app:v1", by_key(private))
+    assert not found.image.trusted
+    assert found.image.reason == "team: not signed by release (the image is not signed)"
+
+
+async def test_a_policy_that_only_audits_reports_and_denies_nothing() -> None:
+    store, private = Store(), fakes.key()
+    store.image("v1")
+    found = await looked_up(store, "app:v1", by_key(private), action="audit")
+    assert found.image.trusted
+    assert [each.enforced for each in found.findings] == [False]
+
+
+async def test_all_authorities_or_any_of_them() -> None:
+    store, one, other = Store(), fakes.key(), fakes.key()
+    store.sign_legacy(digest := store.image("v1"), [fakes.legacy(one, digest)])
+    both = [by_key(one, "one"), by_key(other, "other")]
+    assert (await looked_up(store, "app:v1", *both)).image.trusted
+    found = await looked_up(store, "app:v1", *both, mode="all")
+    assert not found.image.trusted
+    assert "not signed by other" in found.image.reason
+
+
+LEGACY_LIES: list[tuple[str, Callable[[Any, str], tuple[bytes, dict[str, str]]]]] = [
+    ("not by this key", lambda private, digest: fakes.legacy(fakes.key(), digest)),
+    ("about another image", lambda private, digest: fakes.legacy(private, "sha256:" + "0" * 64)),
+    (
+        "no base64",
+        lambda private, digest: (fakes.payload(digest), {"dev.cosignproject.cosign/signature": "%"}),
+    ),
+    ("no signature of an image", lambda private, digest: (b'{"critical": {}}', {})),
+    ("no JSON", lambda private, digest: (b"[" * 100_000, {})),
+]
+
+
+@pytest.mark.parametrize(("why", "made"), LEGACY_LIES)
+async def test_a_signature_that_proves_nothing(why: str, made: Callable[..., Any]) -> None:
+    store, private = Store(), fakes.key()
+    store.sign_legacy(digest := store.image("v1"), [made(private, digest)])
+    found = await looked_up(store, "app:v1", by_key(private))
+    assert not found.image.trusted
+    assert why in found.image.reason
+
+
+async def test_a_bundle_about_another_image_proves_nothing() -> None:
+    store, private = Store(), fakes.key()
+    store.sign_bundle(store.image("v1"), fakes.bundle(private, "sha256:" + "0" * 64))
+    found = await looked_up(store, "app:v1", by_key(private))
+    assert "about another image" in found.image.reason
+
+
+async def test_a_bad_signature_beside_a_good_one_does_no_harm() -> None:
+    store, private = Store(), fakes.key()
+    digest = store.image("v1")
+    store.sign_legacy(digest, [fakes.legacy(fakes.key(), digest), fakes.legacy(private, digest)])
+    store.sign_bundle(digest, b"no bundle")
+    assert (await looked_up(store, "app:v1", by_key(private))).image.trusted
+
+
+async def test_keyless_signatures_in_both_formats() -> None:
+    store, authority = Store(), Authority()
+    digest = store.image("v1")
+    store.sign_legacy(digest, [authority.keyless(digest)])
+    assert (await looked_up(store, "app:v1", {"keyless": authority.policy()})).image.trusted
+    store, digest = Store(), ""
+    store.sign_bundle(digest := store.image("v1"), authority.bundle(digest))
+    pattern = authority.policy(subjectRegExp="https://example.com/team/.*", subject="")
+    assert (await looked_up(store, "app:v1", {"keyless": pattern})).image.trusted
+
+
+KEYLESS_LIES: list[tuple[str, dict[str, Any]]] = [
+    ("was signed by https://evil.example.com", {"subject": "https://evil.example.com"}),
+    ("was issued by 'https://evil.example.com'", {"issuer": "https://evil.example.com"}),
+    ("does not chain", {"by": fakes.key()}),
+    ("not valid when the image was signed", {"logged": fakes.SIGNED_AT + timedelta(hours=1)}),
+]
+
+
+@pytest.mark.parametrize(("why", "changes"), KEYLESS_LIES)
+async def test_a_keyless_signature_that_proves_nothing(why: str, changes: dict[str, Any]) -> None:
+    store, authority = Store(), Authority()
+    store.sign_legacy(digest := store.image("v1"), [authority.keyless(digest, **changes)])
+    found = await looked_up(store, "app:v1", {"keyless": authority.policy()})
+    assert not found.image.trusted
+    assert why in found.image.reason
+
+
+async def test_a_log_of_another_key_or_about_another_signature_proves_nothing() -> None:
+    authority, other = Authority(), Authority()
+    store = Store()
+    store.sign_legacy(digest := store.image("v1"), [authority.keyless(digest)])
+    found = await looked_up(store, "app:v1", {"keyless": authority.policy(rekorKey=fakes.pem(other.log_key))})
+    assert "has not signed this entry" in found.image.reason
+    store = Store()
+    blob, annotations = authority.keyless(digest := store.image("v1"))
+    _, foreign = authority.keyless(digest)
+    annotations["dev.sigstore.cosign/bundle"] = foreign["dev.sigstore.cosign/bundle"]
+    store.sign_legacy(digest, [(blob, annotations)])
+    found = await looked_up(store, "app:v1", {"keyless": authority.policy()})
+    assert "about another signature" in found.image.reason
+
+
+async def test_a_tag_that_moves_between_check_and_use_moves_nothing() -> None:
+    store, private = Store(), fakes.key()
+    store.sign_legacy(digest := store.image("v1"), [fakes.legacy(private, digest)])
+    found = await looked_up(store, "app:v1", by_key(private))
+    store.image("v1", entrypoint=["/evil"])
+    assert found.image.digest == digest
+
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+async def problem(handler: Handler, login: tuple[str, str] | None = None) -> str:
+    """What looking up an image says if every request is answered by the handler."""
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", handler)
+    async with serving(application) as host, aiohttp.ClientSession() as session:
+        known = {host: login} if login else {}
+        with pytest.raises(RegistryError) as caught:
+            await look_up(f"{host}/app:v1", Registry(session, known, timeout=0.5), [], LINUX)
+        return str(caught.value)
+
+
+async def test_a_registry_that_never_answers() -> None:
+    async def silent(request: web.Request) -> web.StreamResponse:
+        await asyncio.Event().wait()
+        return web.Response()
+
+    assert "no answer within 0.5 s" in await problem(silent)
+
+
+async def test_a_registry_that_answers_hugely() -> None:
+    async def huge(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            await response.write(b"x" * 2**20)
+
+    assert "is larger than 4096 KiB" in await problem(huge)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [(b"<html>", "is no JSON"), (b"[]", "is no JSON object"), (b"{}", "names no configuration")],
+)
+async def test_a_registry_that_answers_wrongly(body: bytes, said: str) -> None:
+    async def wrong(request: web.Request) -> web.StreamResponse:
+        return web.Response(body=body)
+
+    assert said in await problem(wrong)
+
+
+async def test_a_registry_that_answers_a_digest_with_something_else() -> None:
+    store = Store()
+    digest = store.image("v1")
+    store.manifests[digest] = b'{"schemaVersion": 2}'
+    with pytest.raises(RegistryError, match="with another manifest"):
+        await looked_up(store, f"app@{digest}")
+
+
+async def test_redirects_without_end() -> None:
+    async def around(request: web.Request) -> web.StreamResponse:
+        raise web.HTTPTemporaryRedirect(request.path)
+
+    assert "more than 4 redirects" in await problem(around)
+
+
+async def test_a_redirect_to_somewhere_else_carries_no_credentials() -> None:
+    seen: list[str] = []
+
+    async def elsewhere(request: web.Request) -> web.StreamResponse:
+        seen.append(request.headers.get("Authorization", ""))
+        return web.Response(body=b"{}")
+
+    other = web.Application()
+    other.router.add_route("*", "/{path:.*}", elsewhere)
+    async with serving(other) as target:
+
+        async def login(request: web.Request) -> web.StreamResponse:
+            if "Authorization" not in request.headers:
+                raise web.HTTPUnauthorized(headers={"WWW-Authenticate": 'Basic realm="x"'})
+            raise web.HTTPTemporaryRedirect(f"http://{target}/blob")
+
+        await problem(login, ("user", "password"))
+    assert seen == [""]
+
+
+async def test_credentials_do_not_go_to_a_token_service_of_another_domain() -> None:
+    seen: list[str] = []
+
+    async def token(request: web.Request) -> web.StreamResponse:
+        seen.append(request.headers.get("Authorization", ""))
+        return web.json_response({"token": "t"})
+
+    service = web.Application()
+    service.router.add_get("/token", token)
+    async with serving(service) as realm:
+        port = realm.rpartition(":")[2]
+
+        async def challenge(request: web.Request) -> web.StreamResponse:
+            if "Authorization" in request.headers:
+                return web.Response(body=b"{}")
+            where = f'Bearer realm="http://localhost:{port}/token",service="s"'
+            raise web.HTTPUnauthorized(headers={"WWW-Authenticate": where})
+
+        await problem(challenge, ("user", "password"))
+    assert seen == [""]
+
+
+INVALID: list[tuple[dict[str, Any], str]] = [
+    ({"match": {}}, "match.images"),
+    ({"authorities": []}, "authorities: is missing"),
+    ({"authorities": [{"name": "x"}]}, "exactly one of key and keyless"),
+    ({"authorities": [{"key": {"pem": "no key"}}]}, "is no public key in PEM"),
+    ({"authorities": [{"key": {"secretRef": {"name": "x"}}}]}, "there is no secret /x/"),
+    ({"authorities": [{"keyless": {"issuer": "i"}}]}, "exactly one of subject and subjectRegExp"),
+    ({"mode": "some"}, "mode: is any or all"),
+    ({"action": "warn"}, "action: is enforce or audit"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), INVALID)
+def test_a_trust_policy_with_a_mistake_names_its_field(change: dict[str, Any], message: str) -> None:
+    spec = {"match": {"images": ["**"]}, "authorities": [by_key(fakes.key())], **change}
+    with pytest.raises(trust.InvalidPolicy, match=message):
+        trust.read("p", spec, {})
+
+
+def test_a_key_may_be_in_a_secret() -> None:
+    private = fakes.key()
+    spec = {
+        "match": {"images": ["**"]},
+        "authorities": [{"key": {"secretRef": {"namespace": "a", "name": "b", "key": "c"}}}],
+    }
+    assert trust.read("p", spec, {"a/b/c": fakes.pem(private)}).authorities
+
+
+async def test_a_real_registry(tmp_path: Path) -> None:
+    """Debian's docker-registry, which has no referrers API."""
+    binary = os.environ.get("MUSTER_DOCKER_REGISTRY") or shutil.which("docker-registry")
+    if binary is None:
+        pytest.skip("docker-registry is not installed; $MUSTER_DOCKER_REGISTRY may name it")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        host = f"127.0.0.1:{probe.getsockname()[1]}"
+    settings = {
+        "version": 0.1,
+        "storage": {"filesystem": {"rootdirectory": str(tmp_path / "data")}},
+        "http": {"addr": host},
+        "log": {"level": "error"},
+    }
+    (tmp_path / "config.yml").write_text(json.dumps(settings))
+    process = await asyncio.create_subprocess_exec(binary, "serve", str(tmp_path / "config.yml"))
+    try:
+        async with aiohttp.ClientSession(f"http://{host}") as session:
+            await _up(session)
+            store, private = Store(), fakes.key()
+            digest = store.image("v1")
+            store.sign_legacy(digest, [fakes.legacy(private, digest)])
+            store.sign_bundle(digest, fakes.bundle(private, digest))
+            await _push(session, store)
+            policy = trust.read("p", {"match": {"images": ["**"]}, "authorities": [by_key(private)]}, {})
+            found = await look_up(f"{host}/team/app:v1", Registry(session), [policy], LINUX)
+            assert found.image.digest == digest
+            assert found.image.trusted
+            other = trust.read("p", {"match": {"images": ["**"]}, "authorities": [by_key(fakes.key())]}, {})
+            denied = await look_up(f"{host}/team/app:v1", Registry(session), [other], LINUX)
+            assert denied.image.reason.count("not by this key") == 1
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def _up(session: aiohttp.ClientSession) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                async with session.get("/v2/"):
+                    return
+            except aiohttp.ClientConnectionError:
+                await asyncio.sleep(0.05)
+
+
+async def _push(session: aiohttp.ClientSession, store: Store) -> None:
+    for digest, content in store.blobs.items():
+        async with session.post("/v2/team/app/blobs/uploads/") as begun:
+            where = begun.headers["Location"]
+        async with session.put(f"{where}&digest={digest}", data=content) as put:
+            assert put.status == 201
+    for version, content in sorted(store.manifests.items(), key=lambda each: b'"manifests"' in each[1]):
+        type_ = fakes.INDEX if b'"manifests"' in content else fakes.MANIFEST
+        async with session.put(
+            f"/v2/team/app/manifests/{version}", data=content, headers={"Content-Type": type_}
+        ) as put:
+            assert put.status == 201, await put.text()
