@@ -71,6 +71,8 @@ class Election:
         self._seen: Lease | None = None
         self._seen_at = 0.0
         self._renewed_at = self._not_before = float("-inf")
+        #: when this candidate may take the Lease, if it is not renewed meanwhile
+        self._free_at = float("-inf")
         self._told = ""
 
     @property
@@ -81,7 +83,8 @@ class Election:
     async def win(self) -> Term:
         """Wait until this candidate leads. Return its term."""
         while not await self._try(self._take()):
-            await self._clock.sleep(self.timing.retry)
+            left = self._free_at - self._clock.monotonic()
+            await self._clock.sleep(left if 0 < left < self.timing.retry else self.timing.retry)
         assert self._seen is not None
         epoch = self._seen.spec.lease_transitions
         log.info("%s leads, epoch %d", self._identity, epoch)
@@ -131,7 +134,8 @@ class Election:
             return False
         if spec.holder_identity not in ("", self._identity):
             patience = min(max(spec.lease_duration_seconds, 1), LONGEST)
-            if self._clock.monotonic() < self._seen_at + patience:
+            self._free_at = self._seen_at + patience
+            if self._clock.monotonic() < self._free_at:
                 self._tell(f"{spec.holder_identity} leads")
                 return False
         new = {} if spec.holder_identity == self._identity else self._new(spec.lease_transitions + 1)
