@@ -105,6 +105,9 @@ _EXAMPLES: Final = {
     "crds": """
         muster crds
     """,
+    "hand-back": """
+        muster hand-back
+    """,
     "up": """
         muster up
         muster up --detach --nodes "8 x cpu=64,memory=512Gi,nvidia.com/gpu=8,runtime=none"

@@ -23,6 +23,7 @@ from muster.cli import (
     down,
     examples,
     get,
+    hand_back,
     hold,
     list_,
     logs,
@@ -78,6 +79,7 @@ _VERBS: Final[dict[str, tuple[Callable[..., None], str]]] = {
     "controllers": (daemons.controllers, "Keep the records of a real cluster's gangs: the daemon."),
     "fake-nodes": (daemons.fake_nodes, "Simulate nodes, and the pods on them, on any cluster."),
     "crds": (daemons.crds, "The definitions of muster's kinds, for kubectl apply."),
+    "hand-back": (hand_back.command, "Release what muster holds on a cluster, once it is uninstalled."),
     "demo": (demo.command, "A demonstration that takes a minute."),
 }
 for _verb, (_command, _help) in _VERBS.items():

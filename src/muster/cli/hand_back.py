@@ -1,0 +1,49 @@
+"""`muster hand-back`: the last step of uninstalling muster from a cluster."""
+
+from typing import Annotated
+
+import typer
+
+from muster.cli.options import Context, Kubeconfig
+
+
+def command(
+    lease: Annotated[
+        str,
+        typer.Option(
+            "--lease", metavar="NAMESPACE/NAME", help="The Lease of the scheduler, which must have ended."
+        ),
+    ] = "muster-system/muster-scheduler",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    import asyncio
+
+    from muster.app.commands.hand_back import HandedBack, hand_back
+    from muster.cli.errors import BAD_INPUT, Failure
+    from muster.kube import config
+    from muster.kube.clock import SystemClock
+    from muster.kube.http import HttpClient
+
+    namespace, slash, name = lease.partition("/")
+    if not (namespace and slash and name) or "/" in name:
+        raise Failure(
+            f"--lease: {lease!r} is no NAMESPACE/NAME, such as muster-system/muster-scheduler", BAD_INPUT
+        )
+    connection = config.load(kubeconfig, context)
+
+    async def act() -> HandedBack:
+        client = HttpClient(connection)
+        try:
+            return await hand_back(client, SystemClock(), (namespace, name))
+        finally:
+            await client.close()
+
+    found = asyncio.run(act())
+    print(f"handed back: {len(found.gangs)} gangs; their pods stay as they are")
+    for gang, bound, least in found.partial:
+        print(f"gang {gang} is bound in part: {bound} of {least} pods; delete or complete it")
+    for kind, key in found.suspended:
+        of, _, owner = key.partition("/")
+        resume = f"""kubectl patch {kind} {owner} -n {of} --type merge -p '{{"spec":{{"suspend":false}}}}'"""
+        print(f"{kind} {key} is suspended, as muster had not started it; to start it: {resume}")
