@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 
-.PHONY: setup demo test test-cluster check bench reproduce mutants clean
+.PHONY: setup demo test test-cluster kustomize check bench reproduce mutants clean
 
 demo: setup
 	@$(BIN)/muster demo
@@ -15,6 +15,10 @@ test: check
 # On $KUBECONFIG, a cluster that may be written to, or on a control plane that is built with Go and kept.
 test-cluster: setup
 	@MUSTER_TEST_CLUSTER=1 $(BIN)/python -m tests.cluster
+
+# The kustomize base, from the Helm chart; Helm is built with Go.
+kustomize: setup
+	@$(BIN)/python -m tests.cluster.kustomize
 
 check: setup
 	@$(BIN)/ruff format --check src tests bench

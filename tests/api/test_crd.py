@@ -1,12 +1,16 @@
+import re
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 from muster.api import kinds
 from muster.api.base import Kind
 from muster.api.crd import COLUMNS, definitions
 
+CHART = Path(__file__).parents[2] / "charts/muster/files/crds.yaml"
 MINE: tuple[Kind[Any], ...] = (kinds.QUEUE, kinds.GANG, kinds.GANG_PLAN)
 
 
@@ -47,9 +51,14 @@ def test_the_schemas_are_structural() -> None:
 def test_columns_show_fields_that_exist(kind: Kind[Any]) -> None:
     for _, type_, path in COLUMNS[kind.kind]:
         found = {**schema(kind)}
-        names = path.removeprefix(".").split(".")
+        names = re.split(r"(?<!\\)\.", path.removeprefix("."))
         if names[0] == "metadata":
             continue
         for name in names:
-            found = found["properties"][name]
-        assert found["type"] == type_, path
+            found = found["properties"][name] if "properties" in found else found["additionalProperties"]
+        assert found.get("type", "string") == type_, path  # a quantity has no type
+
+
+def test_the_chart_defines_the_kinds_as_this_version_does() -> None:
+    """`muster crds > charts/muster/files/crds.yaml` brings the file up to date."""
+    assert list(yaml.safe_load_all(CHART.read_text())) == definitions()

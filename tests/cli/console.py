@@ -26,7 +26,8 @@ _VARYING: Final = (
     (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:PORT"),
     (re.compile(r"KUBECONFIG=\S+"), "KUBECONFIG=FILE"),
     (re.compile(r"\b\d+:\d\d(\.\d)?"), "TIME"),
-    (re.compile(r" \d+[smhd]\b"), " AGE"),
+    (re.compile(r" (\d+m)?\d+[smhd]\b"), " AGE"),
+    (re.compile(r"^LAST DEPLOYED: .*"), "LAST DEPLOYED: TIME"),
     (re.compile(r"[░▐█▌]+"), "BAR"),
     (re.compile(r"\s+"), " "),
 )

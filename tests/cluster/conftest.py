@@ -1,6 +1,8 @@
 """The cluster of these tests: `$KUBECONFIG`, which may be written to, or a control plane of their own.
 
-They run with MUSTER_TEST_CLUSTER=1 only (`make test-cluster`).
+They run with MUSTER_TEST_CLUSTER=1 only (`make test-cluster`). The daemons run as muster's chart installs
+them: with the arguments of its Deployments and the tokens of its ServiceAccounts. One request of theirs that
+the API server refuses as forbidden fails the test.
 """
 
 import asyncio
@@ -17,11 +19,12 @@ from typing import Any, Final, TypeVar
 import pytest
 
 from muster.api.base import Kind, Object, Resource
-from muster.api.crd import definitions
-from muster.api.kinds import GANG_PLAN, NAMESPACE, POD_GROUP_X
+from muster.api.kinds import GANG, GANG_PLAN, NODE, POD, POD_GROUP_X
 from muster.kube import config
-from muster.kube.errors import AlreadyExists, ApiError
+from muster.kube.errors import AlreadyExists, ApiError, NotFound
 from muster.kube.http import HttpClient
+from muster.local.node.node_object import RUNTIME
+from tests.cluster.chart import Chart, install
 from tests.cluster.control_plane import ControlPlane, running
 
 T = TypeVar("T")
@@ -49,20 +52,36 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
         yield plane
 
 
+@pytest.fixture(scope="session")
+def chart(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Chart:
+    """muster's chart, installed; its Deployments have no replicas, since no kubelet would run them."""
+    return install(
+        plane.kubeconfig, tmp_path_factory.mktemp("chart"), "controllers.replicas=0", "scheduler.replicas=0"
+    )
+
+
 @dataclass
 class Cluster:
     """The API server, and processes of muster that work on it."""
 
     client: HttpClient
     kubeconfig: Path
+    chart: Chart
     logs: Path
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
+    def daemon(self, name: str) -> subprocess.Popen[bytes]:
+        """Starts a replica of the chart's Deployment of this name; the fixture ends it."""
+        return self._start(self.chart.kubeconfig(name), *self.chart.arguments(name))
+
     def muster(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Starts `muster …`; the fixture ends it."""
+        """Starts `muster …` as the cluster's administrator; the fixture ends it."""
+        return self._start(self.kubeconfig, *arguments)
+
+    def _start(self, kubeconfig: Path, *arguments: str) -> subprocess.Popen[bytes]:
         with (self.logs / f"{len(self.processes)}-{arguments[0]}.log").open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "muster", *arguments, "--kubeconfig", str(self.kubeconfig)],
+                [sys.executable, "-m", "muster", *arguments, "--kubeconfig", str(kubeconfig)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -77,30 +96,45 @@ class Cluster:
             whole = {"apiVersion": kind.api_version, "kind": kind.kind, **body}
             await self.client.create(kind, namespace if kind.namespaced else "", whole)
 
+    async def clear(self) -> None:
+        """Deletes what a test has made, whatever still holds on to it."""
+        kinds: tuple[Kind[Any], ...] = (POD_GROUP_X, POD, GANG_PLAN, GANG)
+        for kind in kinds:
+            items = (await self.client.list(kind)).items
+            await asyncio.gather(*(self._remove(kind, each) for each in items))
+        nodes = (await self.client.list(NODE, labels=f"{RUNTIME}=none")).items
+        await asyncio.gather(*(self._remove(NODE, each) for each in nodes))
+
+    async def _remove(self, kind: Kind[Any], item: Resource) -> None:
+        meta = item.metadata
+        with suppress(NotFound):
+            if meta.finalizers:
+                await self.client.patch(kind, meta.namespace, meta.name, {"metadata": {"finalizers": None}})
+            await self.client.delete(kind, meta.namespace, meta.name, grace_period=0)
+
     async def until(self, what: str, look: Callable[[], Awaitable[T | None]], pause: float = 0.1) -> T:
         """What `look` returns, once that is true."""
-        until = asyncio.get_running_loop().time() + PATIENCE
+        until, last = asyncio.get_running_loop().time() + PATIENCE, ""
         while asyncio.get_running_loop().time() < until:
             try:
                 if found := await look():
                     return found
             except ApiError as error:
-                what = f"{what} ({error})"
+                last = f" ({error})"
             await asyncio.sleep(pause)
         logs = "\n".join(f"== {log.name}\n{log.read_text()[-3000:]}" for log in sorted(self.logs.iterdir()))
-        raise AssertionError(f"not within {PATIENCE:.0f} s: {what}\n{logs}")
+        raise AssertionError(f"not within {PATIENCE:.0f} s: {what}{last}\n{logs}")
 
 
 @pytest.fixture
-async def cluster(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Cluster]:
-    """The cluster with muster's kinds and PodGroups defined, and nothing running."""
+async def cluster(plane: ControlPlane, chart: Chart, tmp_path: Path) -> AsyncIterator[Cluster]:
+    """The cluster with muster installed and PodGroups defined, and nothing running."""
     client = HttpClient(config.load(str(plane.kubeconfig)))
-    made = Cluster(client, plane.kubeconfig, tmp_path)
-    for definition in (*definitions(), _open(POD_GROUP_X)):
-        await made.make(CRD, definition)
-    await made.make(NAMESPACE, {"metadata": {"name": "muster-system"}})
-    await made.until("PodGroups are served", lambda: _served(client, POD_GROUP_X))
-    await made.until("GangPlans are served", lambda: _served(client, GANG_PLAN))
+    made = Cluster(client, plane.kubeconfig, chart, tmp_path)
+    await made.make(CRD, open_definition(POD_GROUP_X))
+    await made.until("PodGroups are served", lambda: served(client, POD_GROUP_X))
+    await made.until("GangPlans are served", lambda: served(client, GANG_PLAN))
+    before = len(plane.forbidden(chart.accounts))
     try:
         yield made
     finally:
@@ -111,15 +145,19 @@ async def cluster(plane: ControlPlane, tmp_path: Path) -> AsyncIterator[Cluster]
                 process.wait(30)
             except subprocess.TimeoutExpired:
                 process.kill()
+        await made.clear()
         await client.close()
+    assert plane.forbidden(chart.accounts)[before:] == [], (
+        "charts/muster/templates/roles.yaml says who may what"
+    )
 
 
-async def _served(client: HttpClient, kind: Kind[Any]) -> bool:
+async def served(client: HttpClient, kind: Kind[Any]) -> bool:
     await client.list(kind)
     return True
 
 
-def _open(kind: Kind[Any]) -> Object:
+def open_definition(kind: Kind[Any]) -> Object:
     """The definition of a kind of others, without a schema."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {

@@ -1,8 +1,9 @@
 """A real Kubernetes control plane on loopback, for tests: etcd, API server, controllers, default scheduler.
 
 It is built once from Go modules (`control_plane/go.mod` pins the versions) and kept in the cache directory.
-RBAC is on. An audit log records every write with microseconds: muster is judged by what the server saw. All
-data is in a directory of the test's. The processes are children of the test's, and are killed when it ends.
+RBAC is on. An audit log records every write with microseconds, and every request of muster's accounts: muster
+is judged by what the server saw. All data is in a directory of the test's. The processes are children of the
+test's, and are killed when it ends. Helm and kubectl are built in the same way.
 """
 
 import base64
@@ -14,15 +15,21 @@ import ssl
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 HERE: Final = Path(__file__).parent / "control_plane"
+#: What is built, and of which package. All share most of their code, and are compiled once.
+PROGRAMS: Final = {
+    "control-plane": ".",
+    "helm": "helm.sh/helm/v4/cmd/helm",
+    "kubectl": "k8s.io/kubernetes/cmd/kubectl",
+}
 HOST: Final = "127.0.0.1"
 #: Seconds until a component must answer.
 PATIENCE: Final = 180.0
@@ -34,6 +41,7 @@ kind: Policy
 omitStages: [RequestReceived]
 rules:
 - {level: Metadata, verbs: [create, update, patch, delete, deletecollection]}
+- {level: Metadata, userGroups: ["system:serviceaccounts:muster-system"]}  # also reads that are refused
 - {level: None}
 """
 
@@ -42,15 +50,15 @@ class Missing(Exception):
     """What this machine lacks for a control plane."""
 
 
-def built() -> Path:
-    """The binary, built if there is none of these versions. Raises Missing."""
+def built(program: str = "control-plane") -> Path:
+    """One of `PROGRAMS`, built if there is none of these versions. Raises Missing."""
     if shutil.which("go") is None:
         raise Missing(
             "the test cluster is built with Go, and there is no `go`; install Go, or set KUBECONFIG"
         )
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "muster-test-cluster"
     stamp = "".join((HERE / name).read_text() for name in ("go.mod", "main.go"))
-    binary, known = cache / "control-plane", cache / "built-from"
+    binary, known = cache / program, cache / f"{program}.built-from"
     if binary.exists() and known.exists() and known.read_text() == stamp:
         return binary
     cache.mkdir(parents=True, exist_ok=True)
@@ -61,7 +69,7 @@ def built() -> Path:
         for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
         for name, value in (("gitVersion", version), ("gitMajor", "1"), ("gitMinor", minor))
     )
-    _go("build", "-trimpath", "-ldflags", f"-s -w {flags}", "-o", str(binary), ".")
+    _go("build", "-trimpath", "-ldflags", f"-s -w {flags}", "-o", str(binary), PROGRAMS[program])
     known.write_text(stamp)
     return binary
 
@@ -108,11 +116,22 @@ class ControlPlane:
         path.chmod(0o600)
         return path
 
-    def writes(self) -> Iterator[dict[str, object]]:
-        """The audit log's entries, in the order in which the server finished them."""
+    def entries(self) -> Iterator[dict[str, Any]]:  # Any: JSON
+        """The audit log in the order in which the server finished the requests; none if there is no log."""
+        if not self.audit.is_file():
+            return
         *lines, _ = self.audit.read_bytes().split(b"\n")  # the last one may be in the making
         for line in lines:
             yield msgspec.json.decode(line)
+
+    def forbidden(self, users: Container[str]) -> list[str]:
+        """What these users' roles do not allow, as `USER VERB PATH`. (Admission has reasons of its own.)"""
+        return [
+            f"{entry['user']['username']} {entry['verb']} {entry['requestURI']}"
+            for entry in self.entries()
+            if entry["user"]["username"] in users
+            and entry.get("annotations", {}).get("authorization.k8s.io/decision") == "forbid"
+        ]
 
 
 @contextmanager

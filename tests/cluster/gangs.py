@@ -66,7 +66,7 @@ def done(
     plane: ControlPlane, verb: str, resource: str, subresource: str = ""
 ) -> Iterator[tuple[str, int, float]]:
     """What the audit log says of such requests: the object's name, the status, and when it was answered."""
-    for entry in plane.writes():
+    for entry in plane.entries():
         match entry:
             case {
                 "verb": str(asked),

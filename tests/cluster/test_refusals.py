@@ -42,8 +42,8 @@ async def test_the_others_are_given_back_at_once_and_all_start_when_the_policy_i
     if not plane.audit.is_file():
         pytest.skip("this cluster shows no audit log")
     cluster.muster("fake-nodes", "2 x name=strict,cpu=16,memory=8Gi,label:test=refusals")
-    cluster.muster("scheduler")
-    cluster.muster("controllers")
+    cluster.daemon("scheduler")
+    cluster.daemon("controllers")
     pod = "strict-3"
     await cluster.make(POLICY, policy(pod))
     spec = {"policyName": "approval", "validationActions": ["Deny"]}

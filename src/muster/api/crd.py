@@ -19,6 +19,9 @@ COLUMNS: Final[dict[str, tuple[tuple[str, str, str], ...]]] = {
         ("Weight", "integer", ".spec.weight"),
         ("Waiting", "integer", ".status.waiting"),
         ("Running", "integer", ".status.standing"),
+        ("CPU", "string", ".status.used.cpu"),
+        ("GPUs", "string", r".status.used.nvidia\.com/gpu"),
+        ("Closed", "boolean", ".spec.closed"),
         ("Age", "date", ".metadata.creationTimestamp"),
     ),
     "Gang": (
@@ -29,6 +32,9 @@ COLUMNS: Final[dict[str, tuple[tuple[str, str, str], ...]]] = {
         ("Running", "integer", ".status.running"),
         ("Reason", "string", ".status.reason.code"),
         ("Age", "date", ".metadata.creationTimestamp"),
+        ("Priority", "integer", ".spec.priority"),
+        ("Expected", "string", ".status.expectedStart"),
+        ("Message", "string", ".status.reason.message"),
     ),
     "GangPlan": (
         ("Gang", "string", ".spec.gang"),
@@ -37,6 +43,8 @@ COLUMNS: Final[dict[str, tuple[tuple[str, str, str], ...]]] = {
         ("Age", "date", ".metadata.creationTimestamp"),
     ),
 }
+#: Columns that `kubectl get -o wide` adds.
+WIDE: Final = frozenset({"Priority", "Expected", "Message"})
 #: By kind, CEL rules on `spec`, each with its message.
 RULES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "Queue": (
@@ -66,7 +74,8 @@ def _definition(kind: Kind[Any]) -> Object:
         "served": True,
         "storage": True,
         "additionalPrinterColumns": [
-            {"name": name, "type": type_, "jsonPath": path} for name, type_, path in COLUMNS[kind.kind]
+            {"name": name, "type": type_, "jsonPath": path, **({"priority": 1} if name in WIDE else {})}
+            for name, type_, path in COLUMNS[kind.kind]
         ],
         "schema": {
             "openAPIV3Schema": {

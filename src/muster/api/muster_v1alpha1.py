@@ -62,6 +62,8 @@ class GangStatus(Struct, frozen=True):
 
 
 class Gang(Resource, frozen=True):
+    """Pods that start together or not at all, and why they wait; written by muster only."""
+
     spec: GangSpec = GangSpec()
     status: GangStatus = GangStatus()
 
@@ -75,6 +77,8 @@ class GangPlanSpec(Struct, frozen=True):
 
 
 class GangPlan(Resource, frozen=True):
+    """The start of a gang that is being carried out; written by muster only."""
+
     spec: GangPlanSpec = GangPlanSpec()
 
 
@@ -113,5 +117,7 @@ class QueueStatus(Struct, frozen=True):
 
 
 class Queue(Resource, frozen=True):
+    """A share of the cluster, and the order in which its gangs start."""
+
     spec: QueueSpec = QueueSpec()
     status: QueueStatus = QueueStatus()

@@ -33,7 +33,7 @@ from muster.core.explain.topology_unsatisfied import topology_unsatisfied
 from muster.core.placement import Fit, Infeasible
 from muster.core.queueing.admission import Admission
 from muster.core.words.decisions import Explanation, Wait
-from muster.core.words.gang import Code
+from muster.core.words.gang import Code, GangId
 from muster.core.world import World
 from muster.core.world.gangs import GangState, stands, whole
 
@@ -78,15 +78,15 @@ class Explainer:
         if self._as_of != self._world.nodes.revision:
             self._earlier, self._explained = self._explained, {}
         with self._fit.exact.budget.lending(PROBLEMS):
-            reasons = self._reasons(served, case_of)
-        examined = self._remedies.begin(reasons, now)
+            reasons = [(state, _without(state.id, self._reason(state, case_of))) for state in served]
+        self._remedies.begin(reasons, now)
         waits = []
-        for state, explanation in reasons:
-            if explanation is not None and state.id in examined:
+        for state, reason in reasons:
+            explanation = reason
+            if explanation is not None:
                 explanation = self._remedies.added(state, explanation, case_of)
-            if explanation is state.explanation:
-                continue
-            if explanation is not None and explanation != state.explanation:
+            same = explanation is state.explanation or explanation == state.explanation
+            if explanation is not None and not same:
                 waits.append(Wait(state.id, explanation))
             state.explanation = explanation
         self._remedies.end()
@@ -115,23 +115,6 @@ class Explainer:
     def behind(self) -> bool:
         """Whether remedies for some gangs are still to be found in later cycles."""
         return self._remedies.behind
-
-    def _reasons(
-        self, served: Iterable[GangState], case_of: Callable[[Demand], Case]
-    ) -> list[tuple[GangState, Explanation | None]]:
-        """Return why each gang waits. Gangs of one class that were refused alike have one reason."""
-        reasons: list[tuple[GangState, Explanation | None]] = []
-        known: dict[tuple[object, int], Explanation | None] = {}
-        for state in served:
-            key = state.peers, id(state.refusal)
-            if state.peers is None or key not in known:
-                known[key] = self._reason(state, case_of)
-            reason = known[key]
-            if reason is not None and state.id in reason.blockers:
-                others = tuple(other for other in reason.blockers if other != state.id)
-                reason = replace(reason, blockers=others)
-            reasons.append((state, reason))
-        return reasons
 
     def _reason(self, state: GangState, case_of: Callable[[Demand], Case]) -> Explanation | None:
         """Return the explanation of the first code that applies, in the order of docs/names.md."""
@@ -238,3 +221,10 @@ def _commit_failed(state: GangState, case: Case) -> Explanation | None:
     else:
         return None
     return Explanation(Code.COMMIT_FAILED, "commit", message, case.pod_sets)
+
+
+def _without(gang: GangId, explanation: Explanation | None) -> Explanation | None:
+    """Remove the gang itself from its blockers."""
+    if explanation is None or gang not in explanation.blockers:
+        return explanation
+    return replace(explanation, blockers=tuple(other for other in explanation.blockers if other != gang))

@@ -33,7 +33,6 @@ from muster.core.words.amounts import Usage
 from muster.core.words.gang import Gang, GangId, PodId
 from muster.core.world import World
 from muster.core.world.gangs import GangState, given_up
-from muster.core.world.ledger import Charged
 
 __all__ = ["Preemption", "Victims"]
 
@@ -180,7 +179,7 @@ class Preemption:
         with ledger.trial():
             for pod in sorted(coming - pending.leaving.keys()):
                 bound = self._world.pods[pod]
-                ledger.give(Charged.of(bound))
+                ledger.give(bound.node, bound.requests, bound.footprint.device, bound.footprint)
             for beneficiary in pending:
                 if beneficiary != state.id:
                     pending.lift(beneficiary)

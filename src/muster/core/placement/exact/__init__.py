@@ -20,7 +20,6 @@ are solved in later cycles.
 """
 
 from collections.abc import Mapping
-from functools import lru_cache, partial
 from itertools import count, islice
 from typing import Final
 
@@ -29,9 +28,9 @@ import numpy as np
 from muster.core.demand import Demand, Request
 from muster.core.placement.answer import Infeasible, Placed, Reason
 from muster.core.placement.exact import solver
-from muster.core.placement.exact.patterns import Catalogue, Classes, Sharing
+from muster.core.placement.exact.patterns import Classes, Patterns, Sharing
 from muster.core.placement.exact.problem import LACKING, Problem, on_nodes, program, rounded, search
-from muster.core.placement.exact.proofs import Proofs
+from muster.core.placement.exact.proofs import Proof, Proofs
 from muster.core.placement.greedy import Draft
 from muster.core.placement.search_budget import SearchBudget
 from muster.core.placement.slots import Slots
@@ -42,8 +41,6 @@ from muster.core.world.nodes import Ints, Longs
 
 #: Demands per cycle for which problems are solved.
 TURNS: Final = 4
-#: Lists of demands whose patterns are remembered.
-_CATALOGUES: Final = 64
 
 
 class Exact:
@@ -51,9 +48,9 @@ class Exact:
 
     def __init__(self, ledger: Ledger, slots: Slots) -> None:
         self._ledger, self._nodes, self._slots = ledger, ledger.nodes, slots
-        self._catalogue = lru_cache(_CATALOGUES)(partial(Catalogue, self._nodes))
+        self._patterns = Patterns(self._nodes)
         self.budget = SearchBudget(TURNS)
-        self._proofs = Proofs(self._nodes, slots, self.budget)
+        self._proofs = Proofs(self._nodes, slots, self._patterns, self.budget)
 
     def place(self, request: Request, *, granted: bool = False) -> Placed | Infeasible:
         """Place what greedy placement could not, and charge it to the ledger.
@@ -137,15 +134,14 @@ class Exact:
         self, problem: Problem, caps: Ints, remember: Demand | None
     ) -> Infeasible | tuple[Classes, solver.Floats | None]:
         """Return the relaxation's solution, if any; or a proof, kept for the demand to `remember`."""
-        catalogue = self._catalogue(tuple(group.row_amounts for group in problem.groups))
-        classes = catalogue.classes(caps)
+        classes = self._patterns.classes([g.row_amounts for g in problem.groups], caps)
         if classes is None:
             return Infeasible(Reason.PATTERNS)
         relaxed = solver.optimum(program(problem, classes, relaxed=True))
         if relaxed is None or relaxed.cost <= LACKING:
             return classes, None if relaxed is None else relaxed.x
-        proof = self._proofs.proof(problem, catalogue, classes, caps, relaxed.prices)
-        if proof is None:
+        proof = Proof.of(problem, classes, relaxed.prices, len(self._nodes))
+        if not proof.holds:
             return classes, None
         if remember is not None:
             self._proofs.keep(remember, proof)

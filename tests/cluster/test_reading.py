@@ -1,9 +1,5 @@
-"""Reading a real API server: one that may be written to, whose kubeconfig MUSTER_TEST_KUBECONFIG names.
+"""Reading a real API server. Nodes and pods are plain objects here: no kubelet runs them."""
 
-An API server and etcd are enough: nodes and pods are plain objects here, which nobody runs.
-"""
-
-import os
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -21,18 +17,15 @@ from muster.names import GPU, SCHEDULER
 from muster.workloads import snapshot
 from tests.api.rules.test_resources import pods
 from tests.app.plan.test_plan import job, objects
+from tests.cluster.control_plane import ControlPlane
 
-KUBECONFIG = os.environ.get("MUSTER_TEST_KUBECONFIG", "")
-pytestmark = pytest.mark.skipif(
-    not KUBECONFIG, reason="MUSTER_TEST_KUBECONFIG names no cluster that may be written to"
-)
 NODES, PODS = 3, 5
 PREFIX = "muster-test"
 
 
 @pytest.fixture
-async def client() -> AsyncIterator[HttpClient]:
-    client = HttpClient(config.load(KUBECONFIG))
+async def client(plane: ControlPlane) -> AsyncIterator[HttpClient]:
+    client = HttpClient(config.load(str(plane.kubeconfig)))
     made: list[tuple[Kind[Any], str]] = []  # Any: of many kinds
 
     async def make(kind: Kind[Any], name: str, value: Object) -> None:

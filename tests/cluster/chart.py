@@ -1,0 +1,114 @@
+"""muster's Helm chart on a test cluster, and what it takes to run its Deployments as processes.
+
+No kubelet is here, so the tests start what a kubelet would start: the container's arguments, with a token of
+the pod's ServiceAccount. Only the address to listen at differs, since all pods share one network.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from tests.cluster.control_plane import Missing, built
+
+CHART: Final = Path(__file__).parents[2] / "charts/muster"
+NAMESPACE: Final = "muster-system"
+
+
+@dataclass
+class Chart:
+    """The chart as installed in `NAMESPACE`."""
+
+    admin: Path
+    home: Path
+    _users: dict[str, Path] = field(default_factory=dict)
+
+    @property
+    def accounts(self) -> frozenset[str]:
+        """The users that the daemons are."""
+        return frozenset(
+            f"system:serviceaccount:{NAMESPACE}:muster-{name}" for name in ("scheduler", "controllers")
+        )
+
+    def kubectl(self, *arguments: str, stdin: str = "") -> str:
+        return run("kubectl", *arguments, kubeconfig=self.admin, home=self.home, stdin=stdin)
+
+    def arguments(self, daemon: str) -> list[str]:
+        """The arguments of the Deployment's container, with its ConfigMap in a file, listening nowhere."""
+        (container,) = self._pod(daemon)["containers"]
+        data = self._get("configmap", f"muster-{daemon}")["data"]
+        file = self.home / f"{daemon}.yaml"
+        file.write_text(data["config.yaml"])
+        given = [each for each in container["args"] if not each.startswith("--listen")]
+        return [each.replace("/etc/muster/config.yaml", str(file)) for each in given]
+
+    def kubeconfig(self, daemon: str) -> Path:
+        """A kubeconfig with a token of the Deployment's ServiceAccount, as TokenRequest gives it."""
+        account = self._pod(daemon)["serviceAccountName"]
+        if account not in self._users:
+            token = self.kubectl(
+                "create", "token", account, f"--namespace={NAMESPACE}", "--duration=2h"
+            ).strip()
+            found = json.loads(
+                self.kubectl("config", "view", "--raw", "--minify", "--flatten", "--output=json")
+            )
+            found["users"][0]["user"] = {"token": token}
+            path = self._users[account] = self.home / f"{account}.kubeconfig"
+            path.write_text(json.dumps(found))
+            path.chmod(0o600)
+        return self._users[account]
+
+    def _pod(self, daemon: str) -> Any:  # Any: JSON
+        return self._get("deployment", f"muster-{daemon}")["spec"]["template"]["spec"]
+
+    def _get(self, kind: str, name: str) -> Any:  # Any: JSON
+        return json.loads(self.kubectl("get", kind, name, f"--namespace={NAMESPACE}", "--output=json"))
+
+
+def install(kubeconfig: Path, home: Path, *values: str) -> Chart:
+    """Installs the chart with these values, each `PATH=VALUE`, or upgrades it to them."""
+    arguments = [
+        "upgrade",
+        "--install",
+        "muster",
+        str(CHART),
+        f"--namespace={NAMESPACE}",
+        "--create-namespace",
+    ]
+    run("helm", *arguments, *(f"--set={value}" for value in values), kubeconfig=kubeconfig, home=home)
+    return Chart(kubeconfig, home)
+
+
+def rendered(home: Path, *values: str) -> str:
+    """The chart's objects as YAML; no cluster is asked."""
+    arguments = ["template", "muster", str(CHART), f"--namespace={NAMESPACE}"]
+    return run(
+        "helm", *arguments, *(f"--set={value}" for value in values), kubeconfig=Path(os.devnull), home=home
+    )
+
+
+def run(program: str, *arguments: str, kubeconfig: Path, home: Path, stdin: str = "") -> str:
+    """What the program prints. Its caches are below `home`. Raises AssertionError if it fails."""
+    done = subprocess.run(
+        [found(program), *arguments],
+        env={"PATH": os.environ["PATH"], "HOME": str(home), "KUBECONFIG": str(kubeconfig)},
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, f"{program} {' '.join(arguments)}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def found(program: str) -> Path:
+    """The program of the pinned version; without Go, the one in the path. Raises Missing."""
+    try:
+        return built(program)
+    except Missing:
+        if there := shutil.which(program):
+            return Path(there)
+        raise

@@ -1,0 +1,147 @@
+"""What the chart renders is what an API server takes, as strictly as it can check."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from muster.api.base import Kind, Object, Resource
+from muster.api.kinds import GANG, GANG_PLAN
+from muster.kube import config
+from muster.kube.errors import Forbidden, NotFound
+from muster.kube.http import HttpClient
+from muster.runtime.mirror import WATCHED
+from tests.cluster import kustomize
+from tests.cluster.chart import NAMESPACE, Chart, rendered
+from tests.cluster.conftest import CRD, Cluster, open_definition, served
+
+SERVICE_MONITOR = Kind("monitoring.coreos.com", "v1", "ServiceMonitor", "servicemonitors", True, Resource)
+ASLEEP = ("scheduler.replicas=0", "controllers.replicas=0")
+EVERYTHING = (
+    *ASLEEP,
+    "serviceMonitor.enabled=true",
+    "serviceMonitor.labels.release=prometheus",
+    "dashboard.enabled=true",
+    "image.tag=v1",
+    "imagePullSecrets[0].name=key",
+    "nodeSelector.role=control",
+    "tolerations[0].operator=Exists",
+    "podLabels.a=b",
+    "podAnnotations.a=b",
+    "scheduler.config.schedulerNames={muster,second}",
+    "scheduler.config.qps=50",
+    "scheduler.extraArgs={--help}",
+    "scheduler.env[0].name=A",
+    "guard.users={root}",
+    "networkPolicy.metricsFrom[0].podSelector.matchLabels.a=b",
+)
+NOTHING = (
+    *ASLEEP,
+    "crds.install=false",
+    "rbac.userRoles=false",
+    "guard.enabled=false",
+    "networkPolicy.enabled=false",
+    "scheduler.recreatePods=false",
+    "priorityClassName=",
+)
+
+
+def whole(kind: Kind[Any], body: Object) -> Object:
+    return {"apiVersion": kind.api_version, "kind": kind.kind, **body}
+
+
+def objects(chart: Chart, *values: str) -> list[Any]:  # Any: JSON
+    return [each for each in yaml.safe_load_all(rendered(chart.home, *values)) if each]
+
+
+@pytest.mark.parametrize("values", [ASLEEP, EVERYTHING, NOTHING], ids=["default", "everything", "nothing"])
+async def test_what_is_rendered_is_accepted_with_strict_validation(
+    cluster: Cluster, chart: Chart, values: tuple[str, ...]
+) -> None:
+    await cluster.make(CRD, open_definition(SERVICE_MONITOR))
+    await cluster.until("ServiceMonitors are served", lambda: served(cluster.client, SERVICE_MONITOR))
+    levels = [f"pod-security.kubernetes.io/{mode}=restricted" for mode in ("enforce", "warn")]
+    chart.kubectl("label", "--overwrite", "namespace", NAMESPACE, *levels)
+    apply = ("apply", "--server-side", "--force-conflicts", "--validate=strict", "--warnings-as-errors")
+    chart.kubectl(*apply, "--dry-run=server", "--filename=-", stdin=rendered(chart.home, *values))
+    if values == ASLEEP:
+        chart.kubectl(*apply, "--filename=-", stdin=rendered(chart.home, *values))
+    for each in objects(chart, *values):
+        if each["kind"] == "Deployment":  # pod security refuses pods, not what they are made from
+            meta = {"name": "tried", "namespace": NAMESPACE}
+            pod = {**each["spec"]["template"], "apiVersion": "v1", "kind": "Pod", "metadata": meta}
+            create = ("create", "--dry-run=server", "--validate=strict", "--warnings-as-errors")
+            chart.kubectl(*create, "--filename=-", stdin=yaml.safe_dump(pod))
+
+
+async def test_users_however_mighty_write_no_plans(cluster: Cluster, chart: Chart) -> None:
+    async def refused() -> bool:
+        body = whole(GANG_PLAN, {"metadata": {"name": "forged"}, "spec": {"gang": "forged"}})
+        try:
+            await cluster.client.create(GANG_PLAN, "default", body)
+        except Forbidden as error:
+            return "only muster writes Gangs and GangPlans" in str(error)
+        await cluster.client.delete(GANG_PLAN, "default", "forged")
+        return False
+
+    await cluster.until("the guard is up", refused)
+    record = whole(
+        GANG, {"metadata": {"name": "guarded", "finalizers": ["muster.dev/gang"]}, "spec": {"minCount": 1}}
+    )
+    with pytest.raises(Forbidden):
+        await cluster.client.create(GANG, "default", record)
+    scheduler = HttpClient(config.load(str(chart.kubeconfig("scheduler"))))
+    try:
+        await scheduler.create(GANG, "default", record)
+        await scheduler.patch(
+            GANG, "default", "guarded", {"status": {"phase": "Waiting"}}, subresource="status"
+        )
+    finally:
+        await scheduler.close()
+    for body, subresource in (({"spec": {"minCount": 2}}, ""), ({"status": {"phase": "Standing"}}, "status")):
+        with pytest.raises(Forbidden):
+            await cluster.client.patch(GANG, "default", "guarded", body, subresource=subresource)
+    await cluster.client.patch(GANG, "default", "guarded", {"metadata": {"labels": {"a": "b"}}})
+    await cluster.client.delete(GANG, "default", "guarded")
+    await cluster.client.patch(GANG, "default", "guarded", {"metadata": {"finalizers": None}})
+    with pytest.raises(NotFound):
+        await cluster.client.get(GANG, "default", "guarded")
+
+
+def test_the_scheduler_may_watch_what_its_mirror_shows(chart: Chart) -> None:
+    (role,) = (
+        each["rules"]
+        for each in objects(chart)
+        if each["kind"] == "ClusterRole" and each["metadata"]["name"] == "muster-scheduler"
+    )
+    may = {
+        (group, resource)
+        for rule in role
+        if {"list", "watch"} <= set(rule["verbs"])
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    assert may == {(kind.group, kind.plural) for kind in WATCHED}
+
+
+@pytest.mark.parametrize(
+    "value", ["scheduler.replica=3", "controllers.config.only={job}", "port=80", "image=muster"]
+)
+def test_a_value_that_means_nothing_is_refused(chart: Chart, value: str) -> None:
+    with pytest.raises(AssertionError, match="values don't meet the specifications"):
+        rendered(chart.home, value)
+
+
+def test_the_kustomize_base_is_the_chart(chart: Chart) -> None:
+    """`make kustomize` brings it up to date."""
+    assert list(yaml.safe_load_all((kustomize.BASE / "muster.yaml").read_text())) == kustomize.objects(
+        chart.home
+    )
+    built = list(yaml.safe_load_all(chart.kubectl("kustomize", str(kustomize.BASE))))
+    names = [(each["kind"], each["metadata"]["name"]) for each in built]
+    assert sorted(names) == sorted(
+        [
+            ("Namespace", NAMESPACE),
+            *((e["kind"], e["metadata"]["name"]) for e in kustomize.objects(chart.home)),
+        ]
+    )

@@ -1,0 +1,51 @@
+"""The Helm chart says the same as the code. (tests/cluster/test_chart.py installs it.)"""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from muster.app.wiring.daemon import CONTROLLERS
+from muster.app.wiring.settings import Common, ControllersSettings, SchedulerSettings, load
+from muster.version import VERSION
+
+ROOT = Path(__file__).parents[1]
+CHART = ROOT / "charts/muster"
+#: What the chart sets itself.
+OWN = {"apiVersion", "kind", "lease", "listen"}
+DAEMONS = [("scheduler", SchedulerSettings), ("controllers", ControllersSettings)]
+
+
+def test_the_chart_has_the_version_of_what_it_installs() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert {chart["version"], chart["appVersion"], project["version"]} == {VERSION}
+
+
+@pytest.mark.parametrize(("daemon", "type_"), DAEMONS)
+def test_its_schema_has_the_settings_that_there_are(daemon: str, type_: type[Common]) -> None:
+    schema = json.loads((CHART / "values.schema.json").read_text())["properties"][daemon]["properties"][
+        "config"
+    ]
+
+    def compare(struct: Any, part: Any, leave: set[str]) -> None:  # Any: a struct's type, JSON
+        fields = {each.encode_name: each.type for each in msgspec.structs.fields(struct)}
+        assert set(fields) - leave == set(part["properties"])
+        for name, inner in part["properties"].items():
+            if inner.get("type") == "object":
+                compare(fields[name], inner, set())
+
+    compare(type_, schema, OWN)
+
+
+@pytest.mark.parametrize(("daemon", "type_"), DAEMONS)
+def test_its_settings_are_valid(daemon: str, type_: type[Common], tmp_path: Path) -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    file = tmp_path / "config.yaml"
+    file.write_text(yaml.safe_dump(values[daemon]["config"]))
+    load(type_, str(file), {})
+    assert set(values["controllers"]["config"]["only"]) <= set(CONTROLLERS)
