@@ -291,7 +291,7 @@ class DryRun:
             raise _Unsure  # a gang with anti-affinity to it has started here: its demand differs now
         if self._step.passed_over(attempt):
             return None
-        if not (state.plain and self._infeasible.known(demand)):
+        if not (state.plain and demand in self._infeasible):
             if self.trials >= self._most:
                 raise _Unsure
             self.trials += 1
@@ -314,7 +314,7 @@ class DryRun:
             case Infeasible(postponed=True) if not (last or demand.fits_by_slots):
                 self._unsure()
         if not last:
-            self.trials += not answer.starts and self._reservations.wanted(demand)
+            self.trials += not answer.starts and self._step.reserves(attempt)
             self._step.conclude(attempt, answer, self._world.now)
         return where if answer.starts else None
 

@@ -151,10 +151,15 @@ class PlacementStep:
             case Placed() if noted:
                 self._infeasible.note(demand, None)
         # 6. It waits
-        waits = state.waits and attempt.tier is not Tier.BORROWING
-        if waits and self._reservations.wanted(demand):
+        if self.reserves(attempt):
             self._reservations.wait(state, answer.request)
         return []
+
+    def reserves(self, attempt: Attempt) -> bool:
+        """Whether the gang has to wait for its minimum, and that is to be recorded (`Reservations.wait`)."""
+        if not attempt.state.waits or attempt.tier is Tier.BORROWING or attempt.cap_exceeded:
+            return False
+        return self._reservations.wanted(attempt.demand)
 
     def _comparable(self, state: GangState) -> bool:
         """Whether what is known about its demand holds for this gang, and the other way round."""
