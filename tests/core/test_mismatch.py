@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.core.explain.nothing_matches import mismatch
+from muster.core.explain.reasons import mismatch
 from muster.core.words.events import NodeChanged
 from muster.core.words.gang import Effect, Shape, Taint, Toleration
 from tests.core.words import node, shape

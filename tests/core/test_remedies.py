@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.core.cycle import Config, Scheduler
-from muster.core.explain.remedies.preempting import NOT
+from muster.core.explain.question import NOT
 from muster.core.reservations import Backfill
 from muster.core.words.decisions import ExpectedStart, Explanation, Remedy
 from muster.core.words.events import (

@@ -725,9 +725,9 @@ FAULTS: Final = (
     Fault(
         "a remedy's trial is charged for good",
         "oversubscription",
-        "core/explain/remedies/question.py",
-        "        with self.case.world.trial():\n            if without is not None:",
-        "        if True:\n            if without is not None:",
+        "core/explain/question.py",
+        "        with self.case.world.trial():\n            self.case.world.completions.give([without])",
+        "        if True:\n            self.case.world.completions.give([without])",
         _REMEDIES,
     ),
     Fault(
@@ -974,7 +974,7 @@ FAULTS: Final = (
         "pods above a minimum wait in silence",
         "explanations",
         "core/explain/__init__.py",
-        "return None if state.holds else self._of_surplus(state, state.demand, case_of)",
+        "return None if state.holds else self._of_surplus(state, gang.queue, demand)",
         "return None",
         ("tests/core/test_explain.py",),
     ),

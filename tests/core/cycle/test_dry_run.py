@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from muster.core.cycle import Config, Scheduler
-from muster.core.explain.remedies.preempting import NOT
+from muster.core.explain.question import NOT
 from muster.core.reservations import Backfill
 from muster.core.words.amounts import PODS
 from muster.core.words.decisions import Decision, Evict, Wait

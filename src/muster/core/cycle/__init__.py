@@ -22,8 +22,7 @@ from muster.core.cycle.config import Config
 from muster.core.cycle.dry_run import DryRun
 from muster.core.cycle.incremental import IncrementalCycle
 from muster.core.cycle.start import PlacementStep
-from muster.core.explain import Explainer
-from muster.core.explain.remedies import Remedies
+from muster.core.explain import Explainer, Remedies
 from muster.core.infeasible import InfeasibleDemands
 from muster.core.placement import Fit
 from muster.core.preemption import Preemption
@@ -94,7 +93,7 @@ class Scheduler:
             self.reservations,
             dry_run,
         )
-        self._explainer = Explainer(world, fit, self._admission, remedies)
+        self._explainer = Explainer(world, fit, self._admission, self._infeasible.verdict, remedies)
         #: gangs that were leaving stay, since the end of the last cycle: they may be victims again
         self._spared = False
         #: some gang had to be explained in the last cycle
@@ -133,7 +132,7 @@ class Scheduler:
         This is for single requests: a cycle spends less on remedies, for the first gangs of each queue only.
         """
         state = self.gangs.get(gang)
-        return None if state is None else self._explainer.asked(state, self._infeasible.verdict)
+        return None if state is None else self._explainer.asked(state)
 
     @property
     def behind(self) -> bool:
@@ -195,7 +194,7 @@ class Scheduler:
         if not (waiting or self._explained):
             return []
         self._explained = bool(waiting)
-        return self._explainer.explain(waiting, self._infeasible.verdict, now)
+        return self._explainer.explain(waiting, now)
 
     def _follow(self, changed: Sequence[GangState]) -> None:
         """Update what rests on gangs that have changed."""

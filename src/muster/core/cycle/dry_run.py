@@ -19,7 +19,7 @@ import numpy as np
 
 from muster.core.cycle.start import PlacementStep
 from muster.core.demand import Demand, Request
-from muster.core.explain.remedies.question import Outlook
+from muster.core.explain.question import Outlook
 from muster.core.infeasible import InfeasibleDemands
 from muster.core.placement import Fit, Infeasible, Placed
 from muster.core.preemption import Preemption, Victims

@@ -6,12 +6,12 @@ reasons are of two kinds:
 - what kept *this gang* from being tried, or from using room that exists: its gate, a failed commit, and
   `GangState.refusal`, which the component that refused the gang in this cycle has set (its queue, victims
   that are still leaving, another gang's reservation);
-- why *its demand* does not fit (`NEVER` and `NOW`, a function per code). That depends only on the demand and
-  on the ledger, so equal demands share one explanation until a node changes: ten thousand equal gangs are
-  explained once, and an explanation that is the same as before is not reported again.
+- why *its demand* does not fit (`reasons.py`). That depends only on the demand and on the ledger, so equal
+  demands share one explanation until a node changes: ten thousand equal gangs are explained once, and an
+  explanation that is the same as before is not reported again.
 
 A gang whose minimum runs does not wait, but pods above its minimum may: they start when there is room. The
-gang is told why not one more of them starts, in the same codes; no dry run is made for them.
+gang is told why not one more of them starts, in the same codes; no remedies are sought for them.
 
 The totals behind `InsufficientCapacity` are those of nodes that the gang's pods may use at all, so "8 are
 free" never means eight on nodes that they cannot use.
@@ -19,17 +19,12 @@ free" never means eight on nodes that they cannot use.
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from muster.core.demand import Demand
 from muster.core.explain.case import Case
-from muster.core.explain.constraint_unsatisfied import constraint_unsatisfied
-from muster.core.explain.fragmented import fragmented
-from muster.core.explain.insufficient_capacity import insufficient_capacity
-from muster.core.explain.invalid import invalid
-from muster.core.explain.kept_by_queue import kept_by_queue
-from muster.core.explain.nothing_matches import nothing_matches
-from muster.core.explain.topology_unsatisfied import topology_unsatisfied
+from muster.core.explain.reasons import NEVER, NOW, Reasons, kept_by_queue
+from muster.core.explain.remedies import Remedies
 from muster.core.placement import Fit, Infeasible
 from muster.core.queueing.admission import Admission
 from muster.core.words.decisions import Explanation, Wait
@@ -37,18 +32,7 @@ from muster.core.words.gang import Code, GangId
 from muster.core.world import World
 from muster.core.world.gangs import GangState, stands, whole
 
-if TYPE_CHECKING:  # remedies read the cases of this package
-    from muster.core.explain.remedies import Remedies
-
-__all__ = ["Explainer"]
-
-_Reasons = tuple[Callable[[Case], Explanation | None], ...]
-
-#: Why a demand would not fit even if the cluster were empty: the first that returns an explanation counts.
-NEVER: Final[_Reasons] = (invalid, nothing_matches)
-#: Why it does not fit now. The last always returns an explanation.
-NOW: Final[_Reasons] = (insufficient_capacity, topology_unsatisfied, constraint_unsatisfied, fragmented)
-
+__all__ = ["Explainer", "Remedies"]
 
 #: Exact problems per cycle that may be solved to find out whether something besides room keeps gangs off.
 PROBLEMS: Final = 4
@@ -57,94 +41,95 @@ PROBLEMS: Final = 4
 class Explainer:
     """Explains gangs against the ledger as it is now."""
 
-    def __init__(self, world: World, fit: Fit, admission: Admission, remedies: "Remedies") -> None:
-        self._world, self._fit = world, fit
-        self._admission = admission
-        self._remedies = remedies
-        #: by want and reasons, as of a revision of the nodes; None: no explanation applies
-        self._explained: _Explained = {}
-        self._earlier: _Explained = {}
+    def __init__(
+        self,
+        world: World,
+        fit: Fit,
+        admission: Admission,
+        verdict: Callable[[Demand], Infeasible | None],
+        remedies: Remedies,
+    ) -> None:
+        """`verdict`: what is known about a demand beyond greedy placement."""
+        self._world, self._fit, self._admission = world, fit, admission
+        self._verdict, self._remedies = verdict, remedies
+        #: the cases of this cycle, or of one request, and the holders that they share
+        self._cases: dict[Demand, Case] = {}
+        self._holding: dict[str, list[GangState]] = {}
+        #: by demand and reasons, as of a revision of the nodes; None: no explanation applies
+        self._explained: dict[Hashable, Explanation | None] = {}
+        self._earlier: dict[Hashable, Explanation | None] = {}
         self._as_of = -1
 
-    def explain(
-        self, served: Iterable[GangState], verdict: Callable[[Demand], Infeasible | None], now: float
-    ) -> list[Wait]:
+    def explain(self, served: Iterable[GangState], now: float) -> list[Wait]:
         """Explain all waiting gangs, and return the explanations that changed, in serving order.
 
-        Each gang keeps its own in `explanation`. `verdict`: what is known beyond greedy placement.
+        Each gang keeps its own in `explanation`.
         """
-
-        case_of = self._cases(verdict)
+        self._begin()
         if self._as_of != self._world.nodes.revision:
             self._earlier, self._explained = self._explained, {}
         with self._fit.exact.budget.lending(PROBLEMS):
-            reasons = [(state, _without(state.id, self._reason(state, case_of))) for state in served]
+            reasons = [(state, _without(state.id, self._reason(state))) for state in served]
         self._remedies.begin(reasons, now)
         waits = []
-        for state, reason in reasons:
-            explanation = reason
+        for state, explanation in reasons:
             if explanation is not None:
-                explanation = self._remedies.added(state, explanation, case_of)
-            same = explanation is state.explanation or explanation == state.explanation
-            if explanation is not None and not same:
-                waits.append(Wait(state.id, explanation))
+                explanation = self._remedies.added(state, explanation, self._case)
+                if explanation is not state.explanation and explanation != state.explanation:
+                    waits.append(Wait(state.id, explanation))
             state.explanation = explanation
         self._remedies.end()
         self._as_of = self._world.nodes.revision
         return waits
 
-    def asked(self, state: GangState, verdict: Callable[[Demand], Infeasible | None]) -> Explanation | None:
+    def asked(self, state: GangState) -> Explanation | None:
         """Return the last cycle's explanation with all remedies; None if the gang does not wait."""
+        self._begin()
         told = state.explanation
-        return None if told is None else self._remedies.asked(state, told, self._cases(verdict))
-
-    def _cases(self, verdict: Callable[[Demand], Infeasible | None]) -> Callable[[Demand], Case]:
-        """Return a function that makes one case per demand; all cases read the ledger as it is now."""
-        holding: dict[str, list[GangState]] = {}
-        cases: dict[Demand, Case] = {}
-
-        def case_of(demand: Demand) -> Case:
-            case = cases.get(demand)
-            if case is None:
-                case = cases[demand] = Case(self._world, self._fit, demand, verdict(demand), holding)
-            return case
-
-        return case_of
+        return None if told is None else self._remedies.asked(state, told, self._case)
 
     @property
     def behind(self) -> bool:
         """Whether remedies for some gangs are still to be found in later cycles."""
         return self._remedies.behind
 
-    def _reason(self, state: GangState, case_of: Callable[[Demand], Case]) -> Explanation | None:
+    def _begin(self) -> None:
+        """Read the ledger anew."""
+        self._cases, self._holding = {}, {}
+
+    def _case(self, demand: Demand) -> Case:
+        case = self._cases.get(demand)
+        if case is None:
+            case = Case(self._world, self._fit, demand, self._verdict(demand), self._holding)
+            self._cases[demand] = case
+        return case
+
+    def _reason(self, state: GangState) -> Explanation | None:
         """Return the explanation of the first code that applies, in the order of docs/names.md."""
-        gang = state.gang
+        gang, demand = state.gang, state.demand
         if gang is None:
             return None
         if gang.gate is not None:  # Invalid, Gated, MembersMissing
             told = Explanation(gang.gate.code, "gate", gang.gate.message)
             return None if stands(state) and whole(state) else told
-        if state.demand is None:
+        if demand is None:
             return None
         if state.waits:
             refusal = state.refusal
             if refusal is None or refusal.code in (Code.OVER_SHARE, Code.HELD_FOR_RESERVATION):
-                refusal = self._admission.used_up(state, state.demand) or refusal
-            return self._of(state, state.demand, refusal, case_of)
+                refusal = self._admission.used_up(state, demand) or refusal
+            return self._of(state, gang.queue, demand, refusal)
         # pods for its held places are on their way
-        return None if state.holds else self._of_surplus(state, state.demand, case_of)
+        return None if state.holds else self._of_surplus(state, gang.queue, demand)
 
-    def _of_surplus(
-        self, state: GangState, demand: Demand, case_of: Callable[[Demand], Case]
-    ) -> Explanation | None:
+    def _of_surplus(self, state: GangState, queue: str, demand: Demand) -> Explanation | None:
         """Explain why not one more pod above the minimum starts. Computed once for equal gangs."""
-        assert state.gang is not None
         more = self._world.demands.of(demand.parts, 1, demand.rules)
         refusal = self._admission.refusal(state, more) or state.refusal
         count = sum(map(len, state.vacant))
 
         def find() -> Explanation | None:
-            told = self._of(state, more, refusal, case_of)
+            told = self._of(state, queue, more, refusal)
             if told is None or (
                 told.code is Code.FRAGMENTED and all(s.fits >= s.wanted for s in told.pod_sets)
             ):
@@ -154,46 +139,41 @@ class Explainer:
 
         if state.back_off is not None or state.avoided:
             return find()
-        key = more, count, state.gang.queue, refusal and (refusal.code, refusal.message)
-        return self._once(key, find)
+        return self._once((more, count, queue, refusal and (refusal.code, refusal.message)), find)
 
     def _of(
-        self, state: GangState, demand: Demand, refusal: Explanation | None, case_of: Callable[[Demand], Case]
+        self, state: GangState, queue: str, demand: Demand, refusal: Explanation | None
     ) -> Explanation | None:
         """Return the first code that applies to a demand that does not fit, from its queue's `Invalid` on."""
         code = None if refusal is None else refusal.code
         if code is Code.INVALID:
             return refusal
         if refusal is not None and code in (Code.QUEUE_CLOSED, Code.QUOTA_EXCEEDED):
-            return self._kept(state, refusal, demand, case_of)
-        if (never := self._first(NEVER, demand, case_of)) is not None:  # Invalid, NothingMatches
+            return self._kept(queue, refusal, demand)
+        if (never := self._first(NEVER, demand)) is not None:  # Invalid, NothingMatches
             return never
         if refusal is not None and code is Code.OVER_SHARE:
-            return self._kept(state, refusal, demand, case_of)
-        if state.back_off is not None or state.avoided:
-            failed = _commit_failed(state, case_of(demand))
-            if failed is not None:
-                return failed
+            return self._kept(queue, refusal, demand)
+        failing = state.back_off is not None or state.avoided
+        if failing and (failed := _commit_failed(state, self._case(demand))) is not None:
+            return failed
         if code is Code.WAITING_FOR_VICTIMS or code is Code.HELD_FOR_RESERVATION:
             return refusal
-        return self._first(NOW, demand, case_of)
+        return self._first(NOW, demand)
 
-    def _first(
-        self, reasons: _Reasons, demand: Demand, case_of: Callable[[Demand], Case]
-    ) -> Explanation | None:
+    def _first(self, reasons: Reasons, demand: Demand) -> Explanation | None:
         """Return the first explanation that these reasons give. Computed once for equal demands."""
-        return self._once((demand, reasons is NEVER), lambda: _told(reasons, case_of(demand)))
 
-    def _kept(
-        self, state: GangState, refusal: Explanation, demand: Demand, case_of: Callable[[Demand], Case]
-    ) -> Explanation | None:
+        def find() -> Explanation | None:
+            case = self._case(demand)
+            return next((told for reason in reasons if (told := reason(case)) is not None), None)
+
+        return self._once((demand, reasons is NEVER), find)
+
+    def _kept(self, queue: str, refusal: Explanation, demand: Demand) -> Explanation | None:
         """Return the queue's refusal with numbers added. Computed once for equal gangs."""
-        assert state.gang is not None
-        queue = state.gang.queue
-        return self._once(
-            (demand, queue, refusal.code, refusal.message),
-            lambda: kept_by_queue(case_of(demand), self._world.queues, queue, refusal),
-        )
+        key, queues = (demand, queue, refusal.code, refusal.message), self._world.queues
+        return self._once(key, lambda: kept_by_queue(self._case(demand), queues, queue, refusal))
 
     def _once(self, key: Hashable, find: Callable[[], Explanation | None]) -> Explanation | None:
         if key in self._explained:
@@ -203,13 +183,6 @@ class Explainer:
             found = known  # the same object: `explain` then compares by identity, which is fast
         self._explained[key] = found
         return found
-
-
-_Explained = dict[Hashable, Explanation | None]
-
-
-def _told(reasons: _Reasons, case: Case) -> Explanation | None:
-    return next((told for reason in reasons if (told := reason(case)) is not None), None)
 
 
 def _commit_failed(state: GangState, case: Case) -> Explanation | None:

@@ -13,13 +13,13 @@ from typing import Final
 
 import numpy as np
 
-from muster.core.demand import NO_CONTEXT, Demand, Part, Request, Rules
+from muster.core.demand import NO_CONTEXT, Demand, Part, Request
 from muster.core.placement import Fit, Infeasible
 from muster.core.placement.greedy import Draft
 from muster.core.placement.order import Vector
 from muster.core.words.amounts import PODS, bare, show
 from muster.core.words.decisions import PodSetExplanation
-from muster.core.words.gang import GangId
+from muster.core.words.gang import GangId, Shape
 from muster.core.world import World
 from muster.core.world.devices import WHOLE
 from muster.core.world.eligibility import Obstacle
@@ -50,6 +50,7 @@ class Case:
     verdict: Infeasible | None = None
     #: gangs by resource, the largest holders first: found once for all cases of a cycle
     holding: dict[str, list[GangState]] = field(default_factory=dict)
+    _fits: dict[tuple[bool, bool], bool] = field(default_factory=dict)
 
     @cached_property
     def pod_sets(self) -> tuple[PodSetExplanation, ...]:
@@ -91,39 +92,22 @@ class Case:
         limits = self.limits(vector, (), vector.slots) if fits < wanted else {}
         return PodSetExplanation(part.pod_set, wanted, fits, limits)
 
-    @cached_property
-    def fits_without_rules(self) -> bool:
-        """Whether there is room without regard to the topology, as far as is known."""
-        return self._fits(self.demand.parts, None)
+    def fits_without(self, *, rules: bool = False, constraints: bool = False) -> bool:
+        """Whether there is room without regard to the topology, or to other pods, as far as is known.
 
-    @cached_property
-    def fits_without_constraints(self) -> bool:
-        """Whether there is room without regard to other pods, as far as is known."""
-        return self._fits(self._bare, self.demand.rules)
-
-    @cached_property
-    def fits_without_both(self) -> bool:
-        """Whether there is room without regard to either, as far as is known."""
-        return self._fits(self._bare, None)
-
-    @property
-    def _bare(self) -> tuple[Part, ...]:
-        """The demand's parts without constraints besides room."""
-        parts = self.demand.parts
-        shapes = (
-            replace(part.shape, ports=(), pod_affinity=(), pod_anti_affinity=(), spread=()) for part in parts
-        )
-        return tuple(
-            replace(part, shape=shape, affinity=NO_CONTEXT) for part, shape in zip(parts, shapes, strict=True)
-        )
-
-    def _fits(self, parts: tuple[Part, ...], rules: Rules | None) -> bool:
-        """Whether greedy placement succeeds, or an exact search while problems are lent (`lending`)."""
-        fit, ledger = self.fit, self.world.ledger
-        demand = self.world.demands.of(parts, self.demand.need, rules)
+        Greedy placement finds out, or an exact search while problems are lent (`lending`).
+        """
+        if (known := self._fits.get((rules, constraints))) is not None:
+            return known
+        fit, parts = self.fit, self.demand.parts
+        if constraints:
+            parts = tuple(replace(part, shape=_bare(part.shape), affinity=NO_CONTEXT) for part in parts)
+        demand = self.world.demands.of(parts, self.demand.need, None if rules else self.demand.rules)
         request = Request(demand, [range(part.count) for part in parts], search=fit.exact.budget.lent > 0)
-        with ledger.trial():
-            return bool(fit.anywhere(request) if rules is None else fit.fit(request))
+        with self.world.ledger.trial():
+            found = bool(fit.anywhere(request) if demand.rules is None else fit.fit(request))
+        self._fits[rules, constraints] = found
+        return found
 
     def limits(
         self, vector: Vector, constraints: Iterable[tuple[str, Bools]] = (), more: Ints | int = 0
@@ -142,7 +126,7 @@ class Case:
 
         for flag, name in _LIMITS:
             count(name, obstacles & flag != 0)
-        for resource, row, amount in self.asked(vector):
+        for resource, row, amount in self._asked(vector):
             taken = np.multiply(more, amount, dtype=np.int64)
             count(resource, self.world.nodes.free(row) - taken < amount)
         if vector.share:
@@ -151,10 +135,17 @@ class Case:
             count(name, blocked)
         return limits
 
-    def asked(self, vector: Vector) -> list[tuple[str, int, int]]:
+    def asked(self, part: Part) -> list[tuple[str, int, int]]:
         """Return (resource, row, amount) of one pod: the scarce resource first, then by name, `pods` last."""
+        return self._asked(self.fit.slots.of(part.shape))
+
+    def _asked(self, vector: Vector) -> list[tuple[str, int, int]]:
         asked = [(self.world.nodes.resource(row), row, amount) for row, amount in vector.row_amounts]
         return sorted(asked, key=lambda item: (item[1] != vector.scarce, item[0] == PODS, item[0]))
+
+    def matching(self, part: Part) -> Bools:
+        """Return the nodes that this part's pods may use, were these ready and not cordoned."""
+        return self.world.eligibility.of(part.shape).matching
 
     def at_least(self, row: int) -> int:
         """Return what the minimum takes at least of a resource, whichever places make it up."""
@@ -191,12 +182,13 @@ class Case:
 
     def holders(self, resource: str, usable: Bools) -> tuple[GangId, ...]:
         """Return the gangs on some of these nodes that use most of a resource, at most `BLOCKERS`."""
+        there = (state.id for state in self.holds(resource) if self.on(state, usable))
+        return tuple(islice(there, BLOCKERS))
+
+    def on(self, state: GangState, nodes: Bools) -> bool:
+        """Whether a gang is on some of these nodes."""
         column = self.world.nodes.column
-
-        def there(state: GangState) -> bool:
-            return any(usable[column[node]] for node in state.nodes if node in column)
-
-        return tuple(state.id for state in islice(filter(there, self.holds(resource)), BLOCKERS))
+        return any(nodes[column[node]] for node in state.nodes if node in column)
 
     def holds(self, resource: str) -> list[GangState]:
         """Return all gangs that use some of a resource, the largest users first."""
@@ -211,6 +203,11 @@ class Case:
     def named(self, part: Part, message: str) -> str:
         """Return the message, with the pod set's name if the demand has several."""
         return f"{part.pod_set}: {message}" if len(self.demand.parts) > 1 else message
+
+
+def _bare(shape: Shape) -> Shape:
+    """The shape without constraints besides room."""
+    return replace(shape, ports=(), pod_affinity=(), pod_anti_affinity=(), spread=())
 
 
 def _held(state: GangState, resource: str) -> int:

@@ -30,9 +30,10 @@ from muster.core.preemption.limits import caps, limits
 from muster.core.preemption.running import RunningGangs
 from muster.core.preemption.victims import Victims, find
 from muster.core.words.amounts import Usage
-from muster.core.words.gang import Gang, GangId, PodId
+from muster.core.words.decisions import Victim
+from muster.core.words.gang import Gang, PodId
 from muster.core.world import World
-from muster.core.world.gangs import GangState, given_up
+from muster.core.world.gangs import GangState, departing, given_up
 
 __all__ = ["Preemption", "Victims"]
 
@@ -148,7 +149,7 @@ class Preemption:
 
     # -- which gangs may be victims
 
-    def ranks_above(self, preemptor: Gang, demand: Demand) -> Callable[[Gang], bool]:
+    def _ranks_above(self, preemptor: Gang, demand: Demand) -> Callable[[Gang], bool]:
         """Whether a gang has lower priority in its queue, or its queue may reclaim from that gang's queue."""
         reclaims = self._reclaims(preemptor.queue, demand)
 
@@ -158,17 +159,45 @@ class Preemption:
 
         return ranks_above
 
-    def evictable(self, preemptor: Gang, demand: Demand) -> set[GangId]:
-        """The gangs that it may evict now, each by itself."""
-        candidates, _ = self._candidates.of(self._now, self._may_evict(preemptor, demand))
-        return {candidate.gang.id for candidate in candidates}
+    def none_because(self, state: GangState, request: Request) -> str | None:
+        """Why there are no victims for the gang among the running gangs; None: not known yet."""
+        gang, demand, world = state.gang, request.demand, self._world
+        assert gang is not None
+        if world.pending_evictions or (gang.preempts and self.may_help(state, demand)):
+            return None
+        ranks_above = self._ranks_above(gang, demand)
+        lower = [each for each in world.gangs.values() if each.gang and each.pods and ranks_above(each.gang)]
+        if not lower:
+            if len(world.queues.accounts) == 1:
+                return "no gang of lower priority runs"
+            return f"no gang of lower priority runs in queue {gang.queue}, and other queues need not give way"
+        staying = [each for each in lower if not departing(each, world.pods)]
+        if not staying:
+            return f"{_gangs(len(lower))} of lower rank {_are(len(lower))} leaving already"
+        candidates, _ = self._candidates.of(self._now, self._may_evict(gang, demand))
+        able = sorted(candidate.gang.id for candidate in candidates)
+        if not able:
+            protected = "protected: not preemptible, starting, or within a minimum run time"
+            return f"{_gangs(len(staying))} of lower rank {_are(len(staying))} {protected}"
+        if world.pending_evictions.deleted:  # perhaps the room of these pods is enough
+            return None
+        with world.trial():
+            world.pending_evictions.lift_victims([Victim(other) for other in able])
+            fits = bool(self._fit.fit(request._replace(search=False)))
+        if fits:
+            return f"budgets or entitlements protect too much of the {_gangs(len(able))} of lower rank"
+        if demand.helped_by_arrivals:  # it may need some of them to stay
+            return (
+                f"no way was found to make it fit by ending some of the {_gangs(len(able))} that it may end"
+            )
+        return f"it would not fit even without the {_gangs(len(able))} that it may end"
 
     def _may_evict(self, preemptor: Gang, demand: Demand) -> Callable[[Gang], bool]:
         """Whether it may evict a gang: of lower rank, not leaving, not waiting for victims, not itself."""
         pending, pods = self._world.pending_evictions, self._world.pods
         leaving = {pods[pod].gang for pod in pending.leaving}
         barred = {*leaving, *pending.whole, *pending, preemptor.id}
-        ranks_above = self.ranks_above(preemptor, demand)
+        ranks_above = self._ranks_above(preemptor, demand)
         return lambda other: ranks_above(other) and other.id not in barred
 
     # -- searches
@@ -201,3 +230,11 @@ class Preemption:
             if found is not None:
                 break
         return found, due
+
+
+def _gangs(count: int) -> str:
+    return "1 gang" if count == 1 else f"{count} gangs"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"

@@ -1,12 +1,11 @@
 """One waiting gang, and the means to try changes without side effects.
 
-Changes are tried twice. `fits` checks whether there is room, on the ledger as it is, which is cheap enough to
-find the largest number of pods by bisection. `starts` makes a dry run of the next cycle with the change, and
-only what it confirms is reported.
+Only what `starts` or `starts_without` confirms, by a dry run of the next cycle with the change, is reported.
+`fits` and `has_room` check whether there is room, on the ledger as it is. They are cheap enough to find the
+largest number of pods by bisection, and to pass over gangs whose end is not enough.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import dropwhile
 from typing import Final, Protocol
@@ -22,6 +21,7 @@ from muster.core.world.gangs import GangState
 
 NOW: Final = "would start now"
 LATER: Final = "would start"
+NOT: Final = "not by preemption"
 #: Placements that one dry run may try, and one whole outlook.
 MOST: Final = 25
 #: The cost of a search for victims, in placements.
@@ -46,35 +46,31 @@ class Outlook:
 
 
 class DryRun(Protocol):
-    """The next cycle with one change made, without a trace: `muster.core.cycle.dry_run`.
+    """The next cycle with one change made, in a trial: `muster.core.cycle.dry_run` says what its answers are.
 
     `most`: how many placements may be tried for an answer.
     """
 
-    #: how many placements were tried in total
+    #: how many placements were tried in total, here or in a dry run
     trials: int
 
     @property
-    def as_of(self) -> Hashable:
-        """A version of the state: while it is the same, so are the results."""
+    def as_of(self) -> Hashable: ...
 
     @property
-    def timed(self) -> bool:
-        """Whether results also change with time."""
+    def timed(self) -> bool: ...
 
-    def starts(self, state: GangState, gang: Gang, most: int) -> bool:
-        """Whether the gang, edited to `gang`, would certainly start now."""
+    def starts(self, state: GangState, gang: Gang, most: int) -> bool: ...
 
-    def starts_without(self, other: GangState, asked: Sequence[GangState], most: int) -> dict[GangId, bool]:
-        """Which of the gangs in `asked`, in serving order, would certainly start now if another ended."""
+    def starts_without(
+        self, other: GangState, asked: Sequence[GangState], most: int
+    ) -> dict[GangId, bool]: ...
 
-    def victims(self, state: GangState, most: int) -> Victims | None:
-        """The victims with which the gang would start now if it might preempt; None if none."""
+    def victims(self, state: GangState, most: int) -> Victims | None: ...
 
     def outlooks(
         self, asked: Sequence[GangState], most: int, *, beyond: bool
-    ) -> dict[GangId, Outlook | None]:
-        """When gangs start if all gangs end as expected and none arrives; None: not found out."""
+    ) -> dict[GangId, Outlook | None]: ...
 
 
 @dataclass
@@ -105,8 +101,6 @@ class Question:
     foresight: Foresight
     #: how many times as much as usual may be tried
     patience: int = 1
-    #: how many placements were tried
-    trials: int = 0
 
     @property
     def demand(self) -> Demand:
@@ -118,11 +112,6 @@ class Question:
         parts = {part.pod_set: part for part in self.demand.parts}
         return [(parts[told.name], told) for told in self.case.pod_sets if told.fits < told.wanted]
 
-    @property
-    def short_of_quota(self) -> bool:
-        """Whether a ResourceQuota has no room for the gang's pods."""
-        return self.case.world.quotas.exceeded(self.state, self.demand) is not None
-
     def fits(self, demand: Demand) -> bool:
         """Whether the queue admits this demand now, and there is room for it beside all reservations."""
         if not self.admission.allows(self.state, demand):
@@ -133,25 +122,23 @@ class Question:
             self.reservations.save()
             return self._placed(demand, lambda request: self.reservations.fit(self.state, request))
 
-    def has_room(self, without: GangState | None = None) -> bool:
-        """Whether there is room for the gang's demand, regardless of its queue and of reservations."""
+    def has_room(self, without: GangState) -> bool:
+        """Whether there would be room if another gang ended, regardless of queues and of reservations."""
         with self.case.world.trial():
-            if without is not None:
-                self.case.world.completions.give([without])
+            self.case.world.completions.give([without])
             return self._placed(self.demand, self.case.fit.fit)
 
     def _placed(self, demand: Demand, fit: Callable[[Request], object]) -> bool:
         """In a trial: whether a request for this demand fits."""
-        self.trials += 1
+        self.dry_run.trials += 1
         # No vacant places: which pod would be placed where is not needed, and costs most of a trial.
         nowhere: list[Sequence[int]] = [()] * len(demand.parts)
         return bool(fit(self.request._replace(demand=demand, vacant=nowhere, preferred={}, search=False)))
 
     def starts(self, gang: Gang) -> bool:
         """Whether the gang, edited to `gang`, starts in the next cycle (`DryRun.starts`)."""
-        with self._counted():
-            self.trials += 1
-            return self.dry_run.starts(self.state, gang, MOST * self.patience)
+        self.dry_run.trials += 1
+        return self.dry_run.starts(self.state, gang, MOST * self.patience)
 
     def starts_without(self, other: GangState) -> bool:
         """Whether the gang starts in the next cycle if another ends (`DryRun.starts_without`)."""
@@ -159,30 +146,20 @@ class Question:
         if self.state.id not in known:
             on = dropwhile(lambda each: each is not self.state, self.asked)
             asked = [each for each in on if each.id not in known]
-            with self._counted():
-                self.trials += 1
-                known |= self.dry_run.starts_without(other, asked, MOST * self.patience * len(asked))
+            self.dry_run.trials += 1
+            known |= self.dry_run.starts_without(other, asked, MOST * self.patience * len(asked))
         return known[self.state.id]
 
     def victims(self) -> Victims | None:
         """Return the victims that the gang would preempt if it might (`DryRun.victims`)."""
-        self.trials += VICTIMS
+        self.dry_run.trials += VICTIMS
         return self.dry_run.victims(self.state, MOST * self.patience)
 
     def outlook(self) -> Outlook | None:
         """Return when the gang starts if no other gang arrives (`DryRun.outlooks`)."""
-        known = self.foresight.outlooks
+        known, reserved = self.foresight.outlooks, self.reservations.of
         if self.state.id not in known:
-            asked = [
-                each for each in self.asked if each.id not in known and self.reservations.of(each.id) is None
-            ]
-            with self._counted():
-                most = FAR * self.patience * len(asked)
-                known |= self.dry_run.outlooks(asked, most, beyond=self.patience > 1)
+            asked = [each for each in self.asked if each.id not in known and reserved(each.id) is None]
+            most = FAR * self.patience * len(asked)
+            known |= self.dry_run.outlooks(asked, most, beyond=self.patience > 1)
         return known[self.state.id]
-
-    @contextmanager
-    def _counted(self) -> Iterator[None]:
-        before = self.dry_run.trials
-        yield
-        self.trials += self.dry_run.trials - before

@@ -14,20 +14,15 @@ For the same gangs an expected start is found: the time of their reservation, el
 `Outlook`; or the reason why it is unknown.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
 from typing import Final
 
 from muster.core.demand import Demand, Request
 from muster.core.explain.case import Case
-from muster.core.explain.remedies.blocker_ends import blocker_ends
-from muster.core.explain.remedies.expected_start import expected_start
-from muster.core.explain.remedies.fewer_pods import fewer_pods
-from muster.core.explain.remedies.other_queue import other_queue
-from muster.core.explain.remedies.preempting import preempting
-from muster.core.explain.remedies.question import DryRun, Foresight, Question
-from muster.core.explain.remedies.smaller_pods import smaller_pods
-from muster.core.explain.remedies.without_layer import without_layer
+from muster.core.explain.changes import HELPING
+from muster.core.explain.expected_start import expected_start
+from muster.core.explain.question import DryRun, Foresight, Question
 from muster.core.preemption import Preemption
 from muster.core.queueing.admission import Admission
 from muster.core.reservations import Reservations
@@ -35,50 +30,10 @@ from muster.core.words.decisions import ExpectedStart, Explanation, Remedy
 from muster.core.words.gang import Code, GangId
 from muster.core.world.gangs import GangState
 
-__all__ = ["Question", "Remedies"]
-
-_Search = Callable[[Question], Iterator[Remedy]]
-
-#: Remedies if there is no room for the gang, in the order in which they are reported: what the owner can
-#: change first, then what others would have to do.
-ROOM: Final[tuple[_Search, ...]] = (
-    fewer_pods,
-    smaller_pods,
-    without_layer,
-    blocker_ends,
-    preempting,
-)
-#: Remedies if the gang's queue refuses it.
-QUEUE: Final[tuple[_Search, ...]] = (fewer_pods, smaller_pods, other_queue, blocker_ends)
-#: Remedies by reason. No change here helps against other reasons.
-KINDS: Final[Mapping[Code, tuple[_Search, ...]]] = {
-    Code.QUEUE_CLOSED: (other_queue,),
-    Code.QUOTA_EXCEEDED: (*QUEUE, preempting),
-    Code.OVER_SHARE: QUEUE,
-    Code.NOTHING_MATCHES: (smaller_pods,),
-    Code.HELD_FOR_RESERVATION: ROOM,
-    Code.INSUFFICIENT_CAPACITY: ROOM,
-    Code.TOPOLOGY_UNSATISFIED: ROOM,
-    Code.CONSTRAINT_UNSATISFIED: ROOM,
-    Code.FRAGMENTED: ROOM,
-}
 #: Reasons that may disappear when other gangs end.
-PASSING: Final = frozenset(
-    {
-        Code.QUOTA_EXCEEDED,
-        Code.OVER_SHARE,
-        Code.HELD_FOR_RESERVATION,
-        Code.INSUFFICIENT_CAPACITY,
-        Code.TOPOLOGY_UNSATISFIED,
-        Code.CONSTRAINT_UNSATISFIED,
-        Code.FRAGMENTED,
-    }
-)
-
+PASSING: Final = HELPING.keys() - {Code.QUEUE_CLOSED, Code.NOTHING_MATCHES}
 #: How many times as much as in a cycle is tried for a gang that is examined on request.
 PATIENCE: Final = 40
-
-_HELPED: Final = KINDS.keys() | PASSING
 
 
 class Remedies:
@@ -141,11 +96,10 @@ class Remedies:
             if self._left <= 0:
                 self.behind = True
                 return explanation
-            question = self._question(
-                state, explanation, case_of, asked.values(), self._foresight, patience=1
-            )
+            before = self._dry_run.trials
+            question = self._question(state, explanation, case_of, asked.values(), self._foresight)
             known = self._known[state.id] = (explanation.code, *_answer(question))
-            self._left -= question.trials
+            self._left -= self._dry_run.trials - before
         _, found, start = known
         return replace(explanation, remedies=found, expected_start=start) if found or start else explanation
 
@@ -156,9 +110,8 @@ class Remedies:
         if not _may_be_helped(state, explanation):
             return explanation
         only = [(state, explanation.code)]
-        found, start = _answer(
-            self._question(state, explanation, case_of, only, Foresight(), patience=PATIENCE)
-        )
+        question = self._question(state, explanation, case_of, only, Foresight(), PATIENCE)
+        found, start = _answer(question)
         return replace(explanation, remedies=found, expected_start=start)
 
     def _question(
@@ -168,19 +121,17 @@ class Remedies:
         case_of: Callable[[Demand], Case],
         asked: Iterable[tuple[GangState, Code]],
         foresight: Foresight,
-        *,
-        patience: int,
+        patience: int = 1,
     ) -> Question:
         gang, demand = state.gang, state.demand
         assert gang is not None
         assert demand is not None
-        request, case = self._request(state, demand), case_of(demand)
         return Question(
             state,
             gang,
             explanation,
-            request,
-            case,
+            self._request(state, demand),
+            case_of(demand),
             self._admission,
             self._preemption,
             self._reservations,
@@ -193,10 +144,10 @@ class Remedies:
 
 
 def _may_be_helped(state: GangState, explanation: Explanation) -> bool:
-    return state.gang is not None and state.waits and explanation.code in _HELPED
+    return state.gang is not None and state.waits and explanation.code in HELPING
 
 
 def _answer(question: Question) -> tuple[tuple[Remedy, ...], ExpectedStart | None]:
     code = question.explanation.code
-    remedies = tuple(remedy for kind in KINDS.get(code, ()) for remedy in kind(question))
+    remedies = tuple(remedy for change in HELPING[code] for remedy in change(question))
     return remedies, expected_start(question) if code in PASSING else None

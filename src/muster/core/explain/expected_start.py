@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import Final
 
-from muster.core.explain.remedies.question import Question
+from muster.core.explain.question import Question
 from muster.core.words.decisions import ExpectedStart
 from muster.core.words.gang import GangId, NodeName
 from muster.core.world.gangs import departing
