@@ -17,7 +17,6 @@ from muster.core.cycle import Config, Scheduler
 from muster.core.demand import AffinityContext, Demand, Part, Request, Rules
 from muster.core.placement.greedy import place
 from muster.core.placement.slots import tightest_group
-from muster.core.placement.topology import Choice
 from muster.core.reservations import Backfill
 from muster.core.words.events import (
     Footprint,
@@ -192,9 +191,14 @@ def domain_choice(scheduler: Scheduler, request: Request) -> float:
         started = time.perf_counter()
         excluded = scheduler.fit.exclusive_domains.barred(request.demand)
         search = scheduler.fit.topology_placement.search(request._replace(excluded=excluded))
-        found = search.choose() if search is not None else None
+        assert search is not None
+        found = next(
+            choice
+            for level, asked in search.tries()
+            if (choice := search.choose(level, search.domains.of(level, asked).tolist(), asked)) is not None
+        )
         times.append(time.perf_counter() - started)
-        assert isinstance(found, Choice)
+        assert found
         tried = scheduler.ledger.trial()
         scheduler.fit.fit(request)
         tried.undo()

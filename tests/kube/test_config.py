@@ -174,10 +174,108 @@ def test_a_token_in_the_file_is_never_read_again(write: Write) -> None:
     assert connection.headers() == {"Authorization": "Bearer old"}
 
 
-@pytest.mark.parametrize("key", ["as", "as-uid", "as-groups", "as-user-extra"])
-def test_nobody_acts_with_rights_that_he_meant_to_put_off(write: Write, key: str) -> None:
-    with pytest.raises(ConfigError, match=f"user u: impersonation is not supported; remove {key!r}"):
-        config.load(write({"token": "t", key: "reader"}))
+def test_a_user_acts_as_another_one(write: Write) -> None:
+    user = {
+        "token": "t",
+        "as": "ann",
+        "as-uid": "7",
+        "as-groups": ["dev", "ops"],
+        "as-user-extra": {"a/b": ["x", "y"]},
+    }
+    assert [*config.load(write(user)).headers().items()] == [
+        ("Authorization", "Bearer t"),
+        ("Impersonate-User", "ann"),
+        ("Impersonate-Group", "dev"),
+        ("Impersonate-Group", "ops"),
+        ("Impersonate-Uid", "7"),
+        ("Impersonate-Extra-a%2Fb", "x"),
+        ("Impersonate-Extra-a%2Fb", "y"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("user", "said"),
+    [
+        ({"as-groups": ["dev"]}, "'as-groups' is given without 'as'; name a user, or remove it"),
+        ({"as": "ann", "as-groups": "dev"}, "impersonation: Expected `array`, got `str` - at `$.as-groups`"),
+    ],
+)
+def test_an_impersonation_that_is_not_understood_is_refused(
+    write: Write, user: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        config.load(write({"token": "t", **user}))
+
+
+def test_the_proxy_and_the_name_of_the_server(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    cluster = {"proxy-url": "http://proxy:3128", "tls-server-name": "kubernetes"}
+    connection = config.load(write({"token": "t"}, cluster=cluster))
+    assert (connection.proxy, connection.server_name) == ("http://proxy:3128", "kubernetes")
+    connection = config.load(write({"token": "t"}))
+    assert (connection.proxy, connection.server_name) == ("", "")
+    with pytest.raises(ConfigError, match="proxy 'socks5://p:1' is not supported; use one with http:// or"):
+        config.load(write({"token": "t"}, cluster={"proxy-url": "socks5://p:1"}))
+    monkeypatch.setenv("HTTPS_PROXY", "http://env:1")
+    assert config.load(write({"token": "t"})).proxy == "http://env:1"
+    assert config.load(write({"token": "t"}, cluster={"server": "https://127.0.0.1:6443"})).proxy == ""
+    monkeypatch.setenv("NO_PROXY", "10.1.2.3")
+    assert config.load(write({"token": "t"})).proxy == ""
+
+
+def test_certificates_that_are_replaced_are_read_again(
+    write: Write, home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = 0.0
+    files = {name: tmp_path / name for name in ("ca.crt", "client.crt", "client.key")}
+    new = tmp_path / "new"
+    new.mkdir()
+    credentials.ensure(new, SystemClock().now())
+
+    def install(directory: Path) -> None:
+        files["ca.crt"].write_bytes(credentials.authority_file(directory).read_bytes())
+        files["client.crt"].write_bytes((directory / "server.crt").read_bytes())
+        files["client.key"].write_bytes((directory / "server.key").read_bytes())
+
+    install(home)
+    user = {"client-certificate": str(files["client.crt"]), "client-key": str(files["client.key"])}
+    cluster = {"certificate-authority": str(files["ca.crt"]), "certificate-authority-data": None}
+    connection = config.load(write(user, cluster=cluster), now=lambda: now)
+    assert connection.tls is not None
+    assert len(connection.tls.get_ca_certs()) == 1
+    install(new)
+    connection.headers()
+    assert len(connection.tls.get_ca_certs()) == 1, "not within the minute"
+    now = 60.0
+    connection.headers()
+    assert len(connection.tls.get_ca_certs()) == 2
+    files["client.key"].write_bytes(b"half")
+    now = 120.0
+    connection.headers()
+    assert "certificates cannot be renewed" in caplog.text
+
+
+def test_in_a_pod_the_namespace_is_that_of_the_service_account(
+    write: Write, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = tmp_path / "account"
+    account.mkdir()
+    (account / "token").write_text("t")
+    (account / "ca.crt").write_bytes(credentials.authority_file(home).read_bytes())
+    (account / "namespace").write_text("muster-system")
+    monkeypatch.setattr("kubernetes.config.incluster_config.SERVICE_TOKEN_FILENAME", str(account / "token"))
+    monkeypatch.setattr("kubernetes.config.incluster_config.SERVICE_CERT_FILENAME", str(account / "ca.crt"))
+    monkeypatch.setattr(config, "_ACCOUNT", str(account))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    now = 0.0
+    connection = config.load(now=lambda: now)
+    assert (connection.server, connection.namespace) == ("https://10.0.0.1:443", "muster-system")
+    assert connection.headers() == {"Authorization": "bearer t"}
+    (account / "token").write_text("u")
+    now = 60.0
+    assert connection.headers() == {"Authorization": "bearer u"}
 
 
 @pytest.mark.parametrize(

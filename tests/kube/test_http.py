@@ -5,14 +5,16 @@ import json
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from multidict import CIMultiDict
 
 from muster.api.kinds import CONFIG_MAP, POD
 from muster.kube import errors
-from muster.kube.client import EventType, LogOptions
+from muster.kube.client import EventType, LogOptions, ends_initial
 from muster.kube.http import CONNECTIONS, Connection, HttpClient
 
 
@@ -22,12 +24,15 @@ class Server:
     def __init__(self, *answers: list[bytes]) -> None:
         self._answers = list(answers)
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
+        #: the headers of each request as they were sent
+        self.lines: list[list[str]] = []
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
         headers = {
             key.lower(): value for key, _, value in (line.partition(": ") for line in head[1:] if line)
         }
+        self.lines.append(head[1:])
         body = await reader.readexactly(int(headers.get("content-length", 0)))
         self.requests.append((head[0].rpartition(" ")[0], headers, body))
         for piece in self._answers.pop(0):
@@ -206,11 +211,81 @@ async def test_a_kind_that_the_server_has_not_is_named() -> None:
             await client.create(CONFIG_MAP, "ns", {})
 
 
-async def test_who_is_asked_to_wait_is_told_how_long() -> None:
-    async with talking(answer({}, "429 Too Many Requests", "Retry-After: 3")) as (_, client):
+BUSY = answer({}, "429 Too Many Requests", "Retry-After: 3")
+
+
+async def test_a_write_that_the_server_puts_off_is_not_repeated_but_told_how_long() -> None:
+    async with talking(BUSY) as (_, client):
         with pytest.raises(errors.TooManyRequests) as caught:
-            await client.get(CONFIG_MAP, "ns", "c")
+            await client.create(CONFIG_MAP, "ns", {})
         assert caught.value.retry_after == 3.0
+
+
+@pytest.mark.parametrize(
+    ("answers", "slept", "error"),
+    [
+        ([BUSY, BUSY, answer(CONFIG)], [3.0, 3.0], None),
+        ([answer({}, "503 Service Unavailable", "Retry-After: 900"), answer(CONFIG)], [30.0], None),
+        ([answer({}, "429 Too Many Requests")], [], errors.TooManyRequests),
+        ([answer({}, "503 Service Unavailable")], [], errors.ServerError),
+        ([BUSY] * 10, [3.0] * 9, errors.TooManyRequests),
+    ],
+)
+async def test_a_read_that_the_server_puts_off_is_repeated_when_it_says(
+    answers: list[list[bytes]], slept: list[float], error: type[Exception] | None
+) -> None:
+    paused: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        paused.append(seconds)
+
+    async with talking(*answers) as (_, client):
+        client._sleep = sleep
+        client._connection = replace(client._connection, headers=dict)
+        if error is None:
+            assert (await client.get(CONFIG_MAP, "ns", "c")).metadata.name == "c"
+        else:
+            with pytest.raises(error):
+                await client.get(CONFIG_MAP, "ns", "c")
+    assert paused == slept
+
+
+async def test_what_a_server_streams_first_is_what_exists() -> None:
+    end = {"metadata": {"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}}}
+    lines = [
+        json.dumps({"type": "ADDED", "object": CONFIG}).encode(),
+        json.dumps({"type": "BOOKMARK", "object": end}).encode(),
+    ]
+    async with talking(stream(*(line + b"\n" for line in lines))) as (server, client):
+        events = [event async for event in client.watch(CONFIG_MAP, resource_version="")]
+        assert [ends_initial(event) for event in events] == [False, True]
+        asked = server.requests[0][0]
+        assert "sendInitialEvents=true" in asked
+        assert "resourceVersionMatch=NotOlderThan" in asked
+
+
+async def test_through_a_proxy_the_proxy_is_asked() -> None:
+    proxy = Server(answer(CONFIG))
+    listening = await asyncio.start_server(proxy.serve, "127.0.0.1")
+    port = listening.sockets[0].getsockname()[1]
+    client = HttpClient(Connection("http://kubernetes.invalid:80", proxy=f"http://127.0.0.1:{port}"))
+    try:
+        assert (await client.get(CONFIG_MAP, "ns", "c")).metadata.name == "c"
+    finally:
+        await client.close()
+        listening.close()
+        await listening.wait_closed()
+    assert proxy.requests[0][0].startswith("GET http://kubernetes.invalid")
+
+
+async def test_headers_that_occur_several_times_are_all_sent() -> None:
+    async with talking(answer(CONFIG)) as (server, client):
+        several = CIMultiDict(
+            [("Impersonate-User", "ann"), ("Impersonate-Group", "a"), ("Impersonate-Group", "b")]
+        )
+        client._connection = replace(client._connection, headers=lambda: several)
+        await client.create(CONFIG_MAP, "ns", {})
+    assert server.lines[0].count("Impersonate-Group: a") == server.lines[0].count("Impersonate-Group: b") == 1
 
 
 @pytest.mark.parametrize(

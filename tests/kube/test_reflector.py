@@ -12,7 +12,18 @@ import pytest
 from muster.api.core_v1 import ConfigMap
 from muster.api.kinds import CONFIG_MAP
 from muster.kube.client import EventType, Page, WatchEvent
-from muster.kube.errors import ApiError, Expired, Forbidden, NotFound, ServerError, Unanswered, Unreachable
+from muster.kube.errors import (
+    ApiError,
+    BadRequest,
+    Expired,
+    Forbidden,
+    Invalid,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unanswered,
+    Unreachable,
+)
 from muster.kube.reflector import BACK_OFF, Reflector
 
 Told = tuple[str | None, str | None]
@@ -79,6 +90,7 @@ class Instant:
 
 class Run:
     tolerated: tuple[type[ApiError], ...] = ()
+    streaming = False
 
     def __init__(self, script: Script) -> None:
         self.script, self.clock = script, Instant()
@@ -90,6 +102,7 @@ class Run:
             CONFIG_MAP,
             clock=self.clock,
             tolerated=self.tolerated,
+            streaming=self.streaming,
         )
         self.reflector.subscribe(self._note, self.progress.append)
 
@@ -254,3 +267,78 @@ async def test_what_works_again_starts_its_back_off_anew() -> None:
 async def test_a_server_that_ends_watches_at_once_is_not_asked_without_pause() -> None:
     async with ran([page(5)], [[], [], []]) as run:
         assert run.clock.slept == [BACK_OFF[0]] * 3
+
+
+class Streaming(Run):
+    streaming = True
+
+
+def end(version: int) -> WatchEvent[ConfigMap]:
+    """The bookmark after what exists."""
+    marks = {"k8s.io/initial-events-end": "true"}
+    meta = {"resourceVersion": str(version), "annotations": marks}
+    return event("BOOKMARK", msgspec.convert({"metadata": meta}, ConfigMap))
+
+
+async def test_what_exists_may_come_with_the_watch() -> None:
+    exists = [event("ADDED", config("a", 3)), event("ADDED", config("b", 4)), end(5)]
+    after = [event("MODIFIED", config("a", 6))]
+    async with ran([], [[*exists, *after]], Streaming) as run:
+        assert run.script.asked == ["watch ", "watch 6"]
+        assert run.told == [(None, "a@3"), (None, "b@4"), ("a@3", "a@6")]
+        assert run.progress == ["5", "6"], "nothing is up to date before all of it is there"
+        assert run.reflector.synced.is_set()
+
+
+async def test_after_an_expired_revision_the_difference_is_reported_also_from_a_stream() -> None:
+    first = [event("ADDED", config("a", 3)), event("ADDED", config("b", 4)), end(5), Expired("gone")]
+    again = [
+        event("ADDED", config("b", 4)),
+        event("ADDED", config("c", 8)),
+        event("ADDED", config("d", 8)),
+        event("DELETED", config("d", 9)),
+        end(9),
+    ]
+    async with ran([], [first, again], Streaming) as run:
+        assert run.script.asked == ["watch ", "watch ", "watch 9"]
+        assert run.told == [(None, "a@3"), (None, "b@4"), ("a@3", None), (None, "c@8")]
+
+
+@pytest.mark.parametrize(
+    "watch",
+    [
+        pytest.param([Invalid("sendInitialEvents is forbidden")], id="refused"),
+        pytest.param([BadRequest("unknown parameter")], id="not known"),
+        pytest.param([event("ADDED", config("a", 3))], id="ends before it has sent all"),
+        pytest.param([event("ADDED", config("a", 3)), event("BOOKMARK", config("", 9))], id="ignored"),
+    ],
+)
+async def test_a_server_that_does_not_stream_lists_is_asked_for_pages(watch: Sequence[Any]) -> None:
+    async with ran([page(5, config("a", 3))], [watch], Streaming) as run:
+        assert run.script.asked == ["watch ", "list", "watch 5"]
+        assert run.told == [(None, "a@3")]
+
+
+@pytest.mark.looptime
+async def test_a_server_that_sends_nothing_at_first_is_asked_for_pages() -> None:
+    class Silent(Script):
+        async def watch(
+            self, kind: Any, namespace: str, *, resource_version: str, **how: Any
+        ) -> AsyncIterator[WatchEvent[ConfigMap]]:
+            if not resource_version:
+                self.asked.append("watch ")
+                await asyncio.Event().wait()
+            async for each in super().watch(kind, namespace, resource_version=resource_version, **how):
+                yield each
+
+    run = Streaming(Silent([page(5)], []))
+    task = asyncio.create_task(run.reflector.run())
+    await run.script.over.wait()
+    assert run.script.asked == ["watch ", "list", "watch 5"]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_list_that_the_server_puts_off_is_asked_for_when_it_says() -> None:
+    async with ran([TooManyRequests("busy", retry_after=7.0), page(5)], []) as run:
+        assert run.clock.slept == [7.0]

@@ -1,7 +1,7 @@
 """get in all forms, describe, events, wait, api-resources."""
 
 from tests.kubectl.cases import Case, Run
-from tests.kubectl.manifests import CONFIG_MAP, JOB, POD
+from tests.kubectl.manifests import JOB, POD
 
 AGE = r"\d+[smh]\d*s?"
 
@@ -58,7 +58,7 @@ CASES = (
             Run(
                 "get configmaps --watch-only -o name",
                 meanwhile=(
-                    Run("create -f -", stdin=CONFIG_MAP.format(name="seen", value="one")),
+                    Run("create configmap seen --from-literal=a=b"),
                     Run("delete configmap seen"),
                 ),
                 then=("^configmap/seen$",),

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli.binary import Muster, until
-from tests.kubectl import reading, writing
+from tests.kubectl import reading, typed, writing
 from tests.kubectl.cases import Case, Kubectl, absent
 
-CASES = (*reading.CASES, *writing.CASES)
+CASES = (*reading.CASES, *writing.CASES, *typed.CASES)
 NODES = "2 x name=node,cpu=4,memory=4Gi,pods=110"
 
 pytestmark = pytest.mark.skipif(bool(absent()), reason=absent())

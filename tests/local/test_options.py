@@ -206,12 +206,6 @@ async def test_impersonation_is_refused(filled: Registry) -> None:
     assert "deletionTimestamp" not in json.loads(filled.get(kinds.POD, "default", "p"))["metadata"]
 
 
-async def test_protobuf_is_refused_by_its_name(filled: Registry) -> None:
-    line = f"POST {CORE}/configmaps?fieldManager=kubectl-create&fieldValidation=Strict"
-    status, answer = await ask(filled, line, config("d"), "application/vnd.kubernetes.protobuf")
-    assert (status, answer["message"][:28]) == (415, "protobuf is not supported; s")
-
-
 @pytest.mark.parametrize("path", ["/version", "/version/"])
 async def test_the_version_has_all_fields_that_clients_insist_on(registry: Registry, path: str) -> None:
     from kubernetes.client import VersionInfo  # it is slow to import

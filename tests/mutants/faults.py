@@ -94,7 +94,7 @@ FAULTS: Final = (
         "a pod that moves is charged twice",
         "oversubscription",
         "core/world/handlers.py",
-        "self._ledger.give(bound.node, bound.requests, bound.footprint.device, bound.footprint, times)",
+        "self._ledger.give(Charged.of(bound), times)",
         "pass",
         _EVENTS,
     ),
@@ -117,9 +117,9 @@ FAULTS: Final = (
     Fault(
         "a shared device is not a whole one less",
         "oversubscription",
-        "core/world/devices.py",
-        "        self._note(node, device, opened=used[device] == share)",
-        "        self._note(node, device, opened=0)",
+        "core/world/nodes.py",
+        "opened, row_amounts = self.devices.take(name, share, device),",
+        "opened, row_amounts = 0 * self.devices.take(name, share, device),",
         _EVENTS,
     ),
     Fault(
@@ -535,7 +535,7 @@ FAULTS: Final = (
         "waiting bound",
         "core/world/pending_evictions.py",
         "                self._ledger.lift(victim.gang, charged)",
-        "                self._ledger.give(*charged)",
+        "                self._ledger.give(charged)",
         ("tests/core/world/test_completions.py",),
     ),
     Fault(
@@ -654,8 +654,8 @@ FAULTS: Final = (
         "labels that stay when a hold is given back",
         "company",
         "core/world/gangs.py",
-        "ledger.give(promise.node, promise.requests, promise.device, promise.footprint)",
-        "ledger.give(promise.node, promise.requests, promise.device)",
+        "ledger.give(promise.charged)",
+        "ledger.give(promise.charged._replace(footprint=NOTHING))",
         ("tests/core/placement/test_constraints.py",),
     ),
     Fault(

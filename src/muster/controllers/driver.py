@@ -204,6 +204,7 @@ class _Driver:
         except Exception as error:  # one object's error must not affect other objects
             state.failures += 1
             delay = min(BACK_OFF[1], BACK_OFF[0] * 2 ** min(state.failures - 1, 16))
+            delay = max(delay, min(BACK_OFF[1], getattr(error, "retry_after", None) or 0.0))
             self._report(controller, key, error, delay)
         state.awaited = self._revisions(outcomes)
         state.awaited_until = self._clock.monotonic() + LAG_LIMIT

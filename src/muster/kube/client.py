@@ -33,6 +33,11 @@ class WatchEvent(msgspec.Struct, Generic[R], frozen=True):
     object: R
 
 
+def ends_initial(event: WatchEvent[R]) -> bool:
+    """Whether the objects that existed when the watch began have all been sent."""
+    return event.object.metadata.annotations.get("k8s.io/initial-events-end") == "true"
+
+
 class Page(msgspec.Struct, Generic[R], frozen=True):
     """A list, or one page of it."""
 
@@ -100,6 +105,9 @@ class Client(Protocol):
         fields: str = "",
     ) -> AsyncIterator[WatchEvent[R]]:
         """Changes after `resource_version`, with bookmarks, until the server ends the watch.
+
+        Over HTTP `resource_version` may be "": then all objects that exist are sent first, as ADDED, and
+        then a bookmark that `ends_initial` (KEP-3157). Raises `Invalid` if the server cannot do that.
 
         Raises `Expired` if the server no longer keeps that revision.
         """

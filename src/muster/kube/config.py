@@ -5,6 +5,8 @@ OIDC, client certificates). Only this module imports it, and only when it is nee
 are read from the files again (`kube/credentials.py`).
 """
 
+import ipaddress
+import logging
 import os
 import ssl
 import time
@@ -12,11 +14,16 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote, urlsplit
+from urllib.request import proxy_bypass
 
 import msgspec
+from multidict import CIMultiDict
 
 from muster.kube.credentials import Credentials, Reading
 from muster.kube.http import Connection
+
+log = logging.getLogger(__name__)
 
 
 class ConfigError(Exception):
@@ -55,15 +62,24 @@ class _KubeConfig(msgspec.Struct, rename="kebab"):
     users: list[_NamedUser] | None = None
 
 
+class _Impersonation(msgspec.Struct, rename="kebab"):
+    as_: str = msgspec.field(name="as", default="")
+    as_uid: str = ""
+    as_groups: list[str] = []
+    as_user_extra: dict[str, list[str]] = {}
+
+
 #: Exceptions of the official client whose message is for users; any other is a side effect of a bad file.
 _MADE_FOR_PEOPLE: Final = ("ConfigException",)
 
 
-#: Ways to authenticate whose tokens change. Tokens in the kubeconfig itself and client certificates do not.
+#: Ways to authenticate whose tokens change. Tokens in the kubeconfig itself do not.
 _CHANGING: Final = ("exec", "auth-provider", "tokenFile")
-#: Seconds after which a token in a file is read again: the program that writes the file replaces it in time.
-_TOKEN_FILE_SECONDS: Final = 60.0
+#: Seconds after which a file is looked at again: the program that writes it replaces it in time.
+_FILE_SECONDS: Final = 60.0
 _NEVER: Final = float("inf")
+#: Where a pod finds its service account.
+_ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
 def load(
@@ -82,6 +98,7 @@ def load(
         if not found.host:
             raise ValueError("the cluster has no server")
         tls = _tls(found)
+        proxy = _proxy(found)
     except Exception as error:  # a bad file makes the loaders raise exceptions of any type
         where = "" if inside else f"{path}: "
         raise ConfigError(f"no usable cluster configuration: {where}{_words(error)}") from error
@@ -94,14 +111,104 @@ def load(
 
     first = Reading(_headers(found), _NEVER if until is None else until)
     credentials = Credentials(first, read if until is not None else None, now)
+    files = _Files(tls, found, now)
+
+    def headers() -> Mapping[str, str]:
+        files.renew()
+        return credentials.headers()
+
     return Connection(
-        found.host, tls, credentials.headers, lambda: credentials.expired, namespace, credentials.refused
+        found.host,
+        tls,
+        headers,
+        lambda: credentials.expired,
+        namespace,
+        credentials.refused,
+        proxy,
+        found.tls_server_name or "",
     )
 
 
+class _Files:
+    """The certificates that were read from files, which other programs replace before they expire."""
+
+    def __init__(self, tls: ssl.SSLContext | None, found: Any, now: Callable[[], float]) -> None:
+        self._tls, self._now = tls, now
+        self._authority, self._certificate, self._key = found.ssl_ca_cert, found.cert_file, found.key_file
+        self._seen, self._next = self._state(), now() + _FILE_SECONDS
+
+    def renew(self) -> None:
+        """Reads the files again if they have changed; once a minute at most. Later connections use them."""
+        if self._tls is None or self._now() < self._next:
+            return
+        self._next, state = self._now() + _FILE_SECONDS, self._state()
+        if state == self._seen:
+            return
+        try:
+            if self._authority:
+                self._tls.load_verify_locations(self._authority)  # earlier authorities stay, too
+            if self._certificate:
+                self._tls.load_cert_chain(self._certificate, self._key)
+        except (OSError, ssl.SSLError) as error:  # half replaced, perhaps
+            log.error("certificates cannot be renewed: %s", _words(error))
+        else:
+            self._seen = state
+
+    def _state(self) -> object:
+        found: list[tuple[int, int, int] | None] = []
+        for name in (self._authority, self._certificate, self._key):
+            try:
+                stat = os.stat(name) if name else None
+            except OSError:
+                stat = None
+            found.append((stat.st_ino, stat.st_mtime_ns, stat.st_size) if stat is not None else None)
+        return found
+
+
 def _headers(found: Any) -> Mapping[str, str]:
+    """The headers that authenticate the user, and those that say as whom it acts (some several times)."""
     token = found.api_key.get("authorization") or found.api_key.get("BearerToken")
-    return {"Authorization": token} if token else {}
+    headers = CIMultiDict({"Authorization": token} if token else {})
+    headers.extend(found.acts_as)
+    return headers
+
+
+def _acts_as(user: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The headers of the user's impersonation. Raises ValueError."""
+    acts = sorted(key for key in user if key == "as" or key.startswith("as-"))
+    if not acts:
+        return []
+    try:
+        entry = msgspec.convert({key: user[key] for key in acts}, _Impersonation)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"impersonation: {error}") from None
+    if not entry.as_:
+        raise ValueError(f"impersonation: {acts[0]!r} is given without 'as'; name a user, or remove it")
+    headers = [("Impersonate-User", entry.as_), *(("Impersonate-Group", group) for group in entry.as_groups)]
+    if entry.as_uid:
+        headers.append(("Impersonate-Uid", entry.as_uid))
+    for key, values in sorted(entry.as_user_extra.items()):
+        headers += [(f"Impersonate-Extra-{quote(key, safe='')}", value) for value in values]
+    return headers
+
+
+def _proxy(found: Any) -> str:
+    """The URL of the proxy: proxy-url, or what the environment says of this host."""
+    proxy, host = str(found.proxy or ""), urlsplit(found.host).hostname or ""
+    if found.proxy_said or not proxy:
+        pass
+    elif host == "localhost" or _loopback(host) or proxy_bypass(host):
+        return ""
+    if proxy and urlsplit(proxy).scheme not in ("http", "https"):
+        raise ValueError(f"proxy {proxy!r} is not supported; use one with http:// or https://")
+    return proxy
+
+
+def _loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _of_file(path: str, context: str | None, now: float) -> tuple[Any, str, float | None]:
@@ -122,11 +229,7 @@ def _of_file(path: str, context: str | None, now: float) -> tuple[Any, str, floa
     if context:
         active = next(entry for entry in contexts if entry["name"] == context)
     user = _user(config, path, active["context"])
-    if acts := sorted(key for key in user if key == "as" or key.startswith("as-")):
-        # The loader ignores impersonation, so requests would use rights that the user means not to use.
-        raise ValueError(
-            f"user {active['context']['user']}: impersonation is not supported; remove {acts[0]!r}"
-        )
+    found.acts_as, found.proxy_said = _acts_as(user), getattr(loader, "proxy", None) is not None
     if not found.api_key and not found.cert_file and "exec" in user:  # the loader only logs this
         raise ValueError(f"the plug-in {user['exec']['command']} gives no credentials")
     return found, active["context"].get("namespace") or "default", _until(loader, user, now)
@@ -139,7 +242,7 @@ def _until(loader: Any, user: Mapping[str, Any], now: float) -> float | None:
     expiry = getattr(loader, "expiry", None)
     if isinstance(expiry, datetime):
         return expiry.timestamp()
-    return now + _TOKEN_FILE_SECONDS if "tokenFile" in user else _NEVER
+    return now + _FILE_SECONDS if "tokenFile" in user else _NEVER
 
 
 def _user(config: Any, path: str, context: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -154,7 +257,12 @@ def _in_cluster(now: float) -> tuple[Any, str, float]:
     config: Any = kubernetes.config  # Any: as above
     found: Any = kubernetes.client.Configuration()
     config.load_incluster_config(client_configuration=found)
-    return found, "default", now + _TOKEN_FILE_SECONDS
+    found.acts_as, found.proxy_said = [], False
+    try:
+        namespace = Path(_ACCOUNT, "namespace").read_text().strip()
+    except OSError:
+        namespace = ""
+    return found, namespace or "default", now + _FILE_SECONDS
 
 
 def _check(path: str) -> None:

@@ -1,24 +1,27 @@
 """The client over HTTP: aiohttp for the connection, msgspec for the bodies.
 
-There are no hidden retries, because the caller must know whether a write may have taken effect. A connection
-that could not be made raises `Unreachable`; an answer that is missing or cannot be read raises `Unanswered`.
-Only a request that is refused as Unauthorized, which has no effect, is retried once if there are new
-credentials. (aiohttp itself repeats a GET or DELETE once if a connection that was kept open is found closed.)
-Watches are read in chunks and split at newlines here, because a line (one object) may be larger than the
-buffer of any line reader.
+A write is not repeated, because the caller must know whether it may have taken effect. A connection that
+could not be made raises `Unreachable`; an answer that is missing or cannot be read raises `Unanswered`. Only
+a request that is refused as Unauthorized, which has no effect, is retried once if there are new credentials.
+A read that the server puts off (429 or 5xx with Retry-After) is repeated after that time. (aiohttp itself
+repeats a GET or DELETE once if a connection that was kept open is found closed.) Watches are read in chunks
+and split at newlines here, because a line (one object) may be larger than the buffer of any line reader.
 """
 
 import asyncio
 import math
+import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 import aiohttp
 import msgspec
+from aiohttp import AddrInfoType
+from multidict import CIMultiDict
 
 from muster.api.base import Kind, Object, Resource
 from muster.api.kinds import POD
@@ -36,6 +39,10 @@ Answered = Callable[[str, int, float], None]
 
 CONNECTIONS: Final = 64  # most connections to the server, besides those that read logs
 WATCH_SECONDS: Final = 300  # after which the server ends a watch and the client resumes it
+#: Times that a read is sent if the server asks for a pause (Retry-After), and the longest pause in seconds.
+READS: Final = 10
+LONGEST_PAUSE: Final = 30.0
+_INITIAL: Final = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
 TIMEOUT: Final = aiohttp.ClientTimeout(total=60, connect=10)
 STREAM_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, connect=10, sock_read=WATCH_SECONDS + 60)
 
@@ -54,6 +61,10 @@ class Connection:
     namespace: str = "default"
     #: called with the headers of a request that was refused as Unauthorized: whether there are others now
     refused: Callable[[Mapping[str, str]], bool] = lambda headers: False
+    #: URL of an HTTP proxy to connect through; "": none
+    proxy: str = ""
+    #: the name that the server's certificate must have; "": that of the address
+    server_name: str = ""
 
 
 class HttpClient:
@@ -64,9 +75,12 @@ class HttpClient:
         connection: Connection,
         bucket: Bucket | None = None,
         answered: Answered = lambda method, status, seconds: None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """`bucket`: what each request waits for, but no watch. `answered` is told of each answer."""
         self._connection, self._bucket, self._answered = connection, bucket or Bucket(), answered
+        self._sleep = sleep
+        self._server_name = connection.server_name or None
         self._session = self._open(CONNECTIONS)
         # Each followed log uses a connection of its own for as long as its container runs. Their number is
         # not limited, and they do not count against the connections of other requests.
@@ -75,7 +89,10 @@ class HttpClient:
     def _open(self, connections: int) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
             base_url=self._connection.server,
-            connector=aiohttp.TCPConnector(ssl=self._connection.tls or False, limit=connections),
+            connector=aiohttp.TCPConnector(
+                ssl=self._connection.tls or False, limit=connections, socket_factory=_kept_alive
+            ),
+            proxy=self._connection.proxy or None,
             timeout=TIMEOUT,
             headers={"Accept": "application/json", "User-Agent": "muster"},
         )
@@ -124,6 +141,7 @@ class HttpClient:
             "allowWatchBookmarks": "true",
             "resourceVersion": resource_version,
             "timeoutSeconds": str(WATCH_SECONDS),
+            **({} if resource_version else _INITIAL),
         }
         async for line in self._lines(kind.path(namespace), query):
             event = _understood(decode_event, line)
@@ -203,16 +221,34 @@ class HttpClient:
         body: Patch | None = None,
         media: str = "application/json",
     ) -> bytes:
-        await self._bucket.take()
-        sent = await self._headers()
         payload = msgspec.json.encode(body) if body is not None else None
         kept = {"Content-Type": media} if body is not None else {}
+        for _ in range(READS - 1):
+            try:
+                return await self._request_once(method, path, query, payload, kept)
+            except errors.ApiError as error:
+                if method != "GET" or error.retry_after is None:
+                    raise
+                await self._sleep(min(error.retry_after, LONGEST_PAUSE))
+        return await self._request_once(method, path, query, payload, kept)
+
+    async def _request_once(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        payload: bytes | None,
+        kept: Mapping[str, str],
+    ) -> bytes:
+        """Sends a request: once more if it is refused as Unauthorized and there are other credentials."""
+        await self._bucket.take()
+        sent = await self._headers()
         try:
-            return await self._send(method, path, query, payload, {**sent, **kept})
+            return await self._send(method, path, query, payload, _with(sent, kept))
         except errors.Unauthorized:
             if not await in_thread(lambda: self._connection.refused(sent)):
                 raise
-        return await self._send(method, path, query, payload, {**await self._headers(), **kept})
+        return await self._send(method, path, query, payload, _with(await self._headers(), kept))
 
     async def _send(
         self,
@@ -225,7 +261,12 @@ class HttpClient:
         asked = time.monotonic()
         try:
             async with self._session.request(
-                method, path, params=query, data=payload, headers=headers
+                method,
+                path,
+                params=query,
+                data=payload,
+                headers=headers,
+                server_hostname=self._server_name,
             ) as response:
                 content = await response.read()
                 self._answered(method, response.status, time.monotonic() - asked)
@@ -258,9 +299,15 @@ class HttpClient:
         query: Mapping[str, str],
         sent: Mapping[str, str],
     ) -> AsyncIterator[bytes]:
-        headers = {**sent, "Accept-Encoding": "identity"}
+        headers = _with(sent, {"Accept-Encoding": "identity"})
         try:
-            async with session.get(path, params=query, headers=headers, timeout=STREAM_TIMEOUT) as response:
+            async with session.get(
+                path,
+                params=query,
+                headers=headers,
+                timeout=STREAM_TIMEOUT,
+                server_hostname=self._server_name,
+            ) as response:
                 if response.status >= 400:
                     _raise_for_status(response, await response.read())
                 async for chunk in response.content.iter_any():
@@ -278,6 +325,24 @@ class HttpClient:
                 if line:
                     yield line
             await asyncio.sleep(0)  # a busy watch must not starve other tasks
+
+
+def _with(headers: Mapping[str, str], more: Mapping[str, str]) -> CIMultiDict[str]:
+    """Returns the headers of a request; some of the credentials' may occur several times."""
+    found = CIMultiDict(headers)
+    found.update(more)
+    return found
+
+
+def _kept_alive(address: AddrInfoType) -> socket.socket:
+    """Returns a socket whose dead peer is noticed within 30 s: a watch may be silent for a minute."""
+    family, type_, protocol, _, _ = address
+    made = socket.socket(family, type_, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):  # not on every platform
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return made
 
 
 _json: Final = msgspec.json.Decoder(dict[str, Any])  # Any: JSON

@@ -17,8 +17,11 @@ from muster.kube.reflector import R, Reflector
 
 
 class Informers:
-    def __init__(self, client: Client, clock: Clock | None = None, *, namespace: str = "") -> None:
-        """`namespace`: only objects in it are shown; "" for all."""
+    def __init__(
+        self, client: Client, clock: Clock | None = None, *, namespace: str = "", streaming: bool = False
+    ) -> None:
+        """`namespace`: only objects in it are shown; "" for all. `streaming`: see `Reflector`."""
+        self._streaming = streaming
         self._client, self._clock, self._namespace = client, clock, namespace
         self._reflectors: dict[Kind[Any], Reflector[Any]] = {}  # Any: one mapping over many kinds
         self._group: asyncio.TaskGroup | None = None
@@ -33,6 +36,7 @@ class Informers:
                 namespace=self._namespace,
                 clock=self._clock,
                 tolerated=_tolerated(kind),
+                streaming=self._streaming,
             )
             self._start(found)
         return found

@@ -1,21 +1,23 @@
 """A cache of the objects of one kind, kept up to date by list and watch, for all that read the kind.
 
-The reflector lists once and watches from that revision. When the watch ends, it resumes from the last
-revision seen. When that revision has expired, it lists again and reports the differences. `items` therefore
-has every object at a recent revision, and each change is reported exactly once, in order.
+The reflector lists once and watches from that revision, or, where the server can do that, lets the watch send
+first what exists: no answer is then as large as the cluster, and the server keeps no copy of it. When the
+watch ends, it resumes from the last revision seen. When that revision has expired, it lists again and reports
+the differences. `items` therefore has every object at a recent revision, and each change is reported exactly
+once, in order.
 """
 
 import asyncio
 import logging
 import random
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from muster.api.base import Kind, Resource
 from muster.api.fields import UNREADABLE
-from muster.kube.client import Client, EventType
+from muster.kube.client import Client, EventType, WatchEvent, ends_initial
 from muster.kube.clock import Clock, SystemClock
-from muster.kube.errors import ApiError, Expired, Unanswered, Unreachable
+from muster.kube.errors import ApiError, BadRequest, Expired, Invalid, Unanswered, Unreachable
 from muster.kube.listing import list_all
 
 R = TypeVar("R", bound=Resource)
@@ -24,6 +26,14 @@ OnProgress = Callable[[str], None]
 log = logging.getLogger(__name__)
 
 BACK_OFF = (0.2, 30.0)  # seconds between retries, first and largest
+
+
+#: Seconds without an object after which a server is taken not to stream lists.
+FIRST_EVENTS: Final = 30.0
+
+
+class _NoStream(Exception):
+    """The server does not send what exists in a watch."""
 
 
 class Reflector(Generic[R]):
@@ -43,8 +53,12 @@ class Reflector(Generic[R]):
         fields: str = "",
         clock: Clock | None = None,
         tolerated: tuple[type[ApiError], ...] = (),
+        streaming: bool = False,
     ) -> None:
-        """`tolerated`: answers to a list that count as an empty list until the server has another answer."""
+        """`tolerated`: answers to a list that count as an empty list until the server has another answer.
+
+        `streaming`: let the watch send what exists, instead of a list, if the server can do that.
+        """
         self.kind = kind
         #: objects by `namespace/name`; read only
         self.items: dict[str, R] = {}
@@ -56,7 +70,7 @@ class Reflector(Generic[R]):
         self._subscribers: list[tuple[OnChange[R], OnProgress]] = []
         self._namespace, self._labels, self._fields = namespace, labels, fields
         self._clock = clock or SystemClock()
-        self._tolerated = tolerated
+        self._tolerated, self._streaming = tolerated, streaming
         self._off = False  # whether the last answer was a tolerated one
         self._heard = False  # whether this watch has sent anything
 
@@ -82,9 +96,9 @@ class Reflector(Generic[R]):
         """
         failures = 0
         while True:
-            self._heard = False
+            self._heard, asked = False, 0.0
             try:
-                if not self.resource_version:
+                if not self.resource_version and not self._streaming:
                     await self._list()
                 await self._watch()
                 if not self._heard:
@@ -93,34 +107,43 @@ class Reflector(Generic[R]):
                 continue
             except Expired as error:
                 self.resource_version, why = "", error.message
+            except _NoStream:
+                log.info("%s are listed in pages: the server does not stream lists", self.kind.plural)
+                self._streaming = False
+                continue
             except (ApiError, Unanswered, Unreachable) as error:
                 why = str(error)
                 if isinstance(error, self._tolerated):
                     self._turn_off(why)
+                if isinstance(error, ApiError) and error.retry_after is not None:
+                    asked = min(error.retry_after, BACK_OFF[1])
             if self._heard:
                 failures = 0
                 continue
             failures += 1
-            delay = min(BACK_OFF[1], BACK_OFF[0] * 2 ** min(failures - 1, 10))
+            delay = max(asked, min(BACK_OFF[1], BACK_OFF[0] * 2 ** min(failures - 1, 10)))
             if not self._off:
                 log.warning("watching %s: %s; again in %.1f s", self.kind.plural, why, delay)
-            await self._clock.sleep(delay * (0.5 + random.random() / 2))  # spread the retries
+            await self._clock.sleep(max(asked, delay * (0.5 + random.random() / 2)))  # spread the retries
 
     async def _list(self) -> None:
         listed = await list_all(
             self._client, self.kind, self._namespace, labels=self._labels, fields=self._fields
         )
+        self._replace({item.key: item for item in listed.items}, listed.resource_version)
+
+    def _replace(self, found: dict[str, R], resource_version: str) -> None:
+        """Takes over all objects as of a revision, and reports what is different."""
         if self._off:
             self._off = False
             log.info("%s can be read now", self.kind.plural)
-        found = {item.key: item for item in listed.items}
         for key in [key for key in self.items if key not in found]:
             self._change(key, None)
         for key, item in found.items():
             old = self.items.get(key)
             if old is None or old.metadata.resource_version != item.metadata.resource_version:
                 self._change(key, item)
-        self._progress(listed.resource_version)
+        self._progress(resource_version)
         self.synced.set()
 
     def _turn_off(self, why: str) -> None:
@@ -131,19 +154,46 @@ class Reflector(Generic[R]):
         self.synced.set()
 
     async def _watch(self) -> None:
-        async for event in self._client.watch(
-            self.kind,
-            self._namespace,
-            resource_version=self.resource_version,
-            labels=self._labels,
-            fields=self._fields,
-        ):
-            self._heard = True
-            if event.type is EventType.DELETED:
-                self._change(event.object.key, None)
-            elif event.type is not EventType.BOOKMARK:
-                self._change(event.object.key, event.object)
-            self._progress(event.object.metadata.resource_version)
+        #: what exists, while the watch sends that
+        found: dict[str, R] | None = {} if not self.resource_version else None
+        try:
+            async with asyncio.timeout(None if found is None else FIRST_EVENTS) as patience:
+                async for event in self._client.watch(
+                    self.kind,
+                    self._namespace,
+                    resource_version=self.resource_version,
+                    labels=self._labels,
+                    fields=self._fields,
+                ):
+                    if found is None:
+                        self._heard = True
+                        self._take(event)
+                    elif event.type is EventType.DELETED:
+                        found.pop(event.object.key, None)
+                    elif event.type is not EventType.BOOKMARK:
+                        found[event.object.key] = event.object
+                        patience.reschedule(asyncio.get_running_loop().time() + FIRST_EVENTS)
+                    elif ends_initial(event):
+                        patience.reschedule(None)
+                        self._replace(found, event.object.metadata.resource_version)
+                        found = None
+                    else:
+                        raise _NoStream  # a bookmark before the end: it has not understood
+        except TimeoutError:
+            raise _NoStream from None
+        except (BadRequest, Invalid):
+            if found is None:
+                raise
+            raise _NoStream from None
+        if found is not None:
+            raise _NoStream
+
+    def _take(self, event: WatchEvent[R]) -> None:
+        if event.type is EventType.DELETED:
+            self._change(event.object.key, None)
+        elif event.type is not EventType.BOOKMARK:
+            self._change(event.object.key, event.object)
+        self._progress(event.object.metadata.resource_version)
 
     def _change(self, key: str, new: R | None) -> None:
         old = self.items.get(key)

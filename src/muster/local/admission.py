@@ -5,38 +5,46 @@ types. Then the rules of its kind complete and check it (`muster.api.rules`).
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from muster.api import kinds, rules
-from muster.api.base import Object, without_nulls
+from muster.api.base import Object, Resource, without_nulls
 from muster.api.batch_v1 import JobSpec, JobTemplate
 from muster.api.core_v1 import PodTemplate
 from muster.api.fields import TOO_DEEP, InvalidObject, Path, convert, too_deep
 from muster.kube.errors import BadRequest
 from muster.local.refusals import AnyKind, invalid
 
+_NOTHING: Final[Object] = {}
 
-def read(kind: AnyKind, obj: Any) -> Object:  # Any: whatever the request's body was
-    """A copy of `obj` without nulls, which Kubernetes treats as absent."""
+
+def read(kind: AnyKind, obj: Any, old: Object = _NOTHING) -> Object:  # Any: whatever the request's body was
+    """A copy of `obj` without nulls, which Kubernetes treats as absent.
+
+    Parts that are the very objects of the `old` state have been read before, and are not copied.
+    """
     if not isinstance(obj, dict):
         raise BadRequest(f"the body is not an object; send one {kind.kind} as JSON")
     for key, expected in (("apiVersion", kind.api_version), ("kind", kind.kind)):
         if obj.get(key) not in (None, "", expected):
             raise BadRequest(f"{key} is {obj[key]!r}, but the request is for {kind.api_version} {kind.kind}")
+    changed = {key: item for key, item in obj.items() if item is not old.get(key)} if old else obj
     try:
-        raw = msgspec.json.encode(obj)
+        raw = msgspec.json.encode(changed)
     except (TypeError, ValueError, RecursionError) as error:
         raise BadRequest(f"the body is not JSON: {error}") from None
     copy: Object = {"apiVersion": kind.api_version, "kind": kind.kind}
-    copy |= msgspec.json.decode(raw)
-    if too_deep(raw, copy):
+    copy |= obj if old else {}
+    read: Object = msgspec.json.decode(raw)
+    if too_deep(raw, read):
         raise BadRequest(f"the object {TOO_DEEP}")
     try:
-        msgspec.msgpack.encode(copy)
+        msgspec.msgpack.encode(read)
     except OverflowError:
         raise BadRequest("a number in the object is larger than 64 bits hold") from None
+    copy |= read
     if b"null" in raw:
         copy = without_nulls(copy)
     copy["apiVersion"], copy["kind"] = kind.api_version, kind.kind
@@ -65,20 +73,22 @@ def earlier(kind: AnyKind, raw: bytes) -> Object:
     return obj
 
 
-def check_status(kind: AnyKind, name: str, obj: Object) -> None:
-    """Checks the types of `obj.status`. The other fields have the right types already."""
-    check_structs(kind, name, obj)
+def check_status(kind: AnyKind, name: str, obj: Object) -> Resource:
+    """Checks the types of `obj.status`; the other fields have the right types already. Returns the struct."""
+    typed = check_structs(kind, name, obj)
     _give_types(kind, name, {"status": obj["status"]})
+    return typed
 
 
-def check_structs(kind: AnyKind, name: str, obj: Object) -> None:
-    """Raises `Invalid` for fields that no struct can hold, in the object and in its templates."""
+def check_structs(kind: AnyKind, name: str, obj: Object) -> Resource:
+    """`obj` as a struct. Raises `Invalid` for fields that no struct can hold, in templates too."""
     try:
-        convert(obj, kind.type)
+        typed: Resource = convert(obj, kind.type)
         for path, template, type_ in _templates(kind, obj):
             convert(template, type_, path)
     except InvalidObject as error:
         raise invalid(kind, name, error.errors) from None
+    return typed
 
 
 def _give_types(kind: AnyKind, name: str, obj: Object) -> None:

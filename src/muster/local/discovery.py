@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from muster.api import kinds
 from muster.api.base import Kind, Object
+from muster.local.reviews import REVIEWS, Review
 from muster.version import VERSION
 
 _VERBS: Final = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
@@ -64,6 +65,11 @@ def document(path: str) -> Object | None:
 def _documents() -> dict[str, Object]:
     found: dict[str, Object] = {"/version": _VERSION, "/api": {"kind": "APIVersions", "versions": ["v1"]}}
     groups = []
+    for name, of_reviews in groupby(REVIEWS, key=lambda review: review.group):
+        only = {"groupVersion": f"{name}/v1", "version": "v1"}
+        group: Object = {"name": name, "versions": [only], "preferredVersion": only}
+        found |= _group_documents(group, [_resource(review) for review in of_reviews])
+        groups.append(group)
     for name, of_group in groupby(sorted(kinds.ALL, key=_group), key=_group):
         members = list(of_group)
         versions = list(dict.fromkeys(kind.version for kind in members))
@@ -78,11 +84,31 @@ def _documents() -> dict[str, Object]:
             }
         if name:
             served = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
-            group: Object = {"name": name, "versions": served, "preferredVersion": served[0]}
+            group = {"name": name, "versions": served, "preferredVersion": served[0]}
             groups.append(group)
             found[f"/apis/{name}"] = {"kind": "APIGroup", "apiVersion": "v1", **group}
     found["/apis"] = {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
     return found
+
+
+def _group_documents(group: Object, resources: list[Object]) -> dict[str, Object]:
+    """The documents of a group with one version."""
+    version = group["preferredVersion"]["groupVersion"]
+    of_version = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version}
+    return {
+        f"/apis/{group['name']}": {"kind": "APIGroup", "apiVersion": "v1", **group},
+        f"/apis/{version}": of_version | {"resources": resources},
+    }
+
+
+def _resource(review: Review) -> Object:
+    return {
+        "name": review.plural,
+        "singularName": review.kind.lower(),
+        "namespaced": False,
+        "kind": review.kind,
+        "verbs": ["create"],
+    }
 
 
 def _group(kind: Kind[Any]) -> str:  # Any: as above

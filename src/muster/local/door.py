@@ -6,6 +6,7 @@ and a client that does not read is disconnected instead of buffered for. Every p
 token.
 
     GET     /version, /api, /apis, …                 what is served
+    POST    /apis/authorization.k8s.io/v1/…          who is asking, and what it may do
     GET     /api/v1/namespaces/NS/pods[?watch=1]     list, watch
     GET     …/pods/NAME[/log]                        get, log
     POST    …/pods[/NAME/{binding,eviction}]         create, bind, evict
@@ -30,9 +31,8 @@ from muster.kube.errors import (
     NotFound,
     ServerError,
     Unauthorized,
-    UnsupportedMediaType,
 )
-from muster.local import options, tables, writing
+from muster.local import options, reviews, tables, writing
 from muster.local.answer import Answer, Send, Stream, refusal, send_answer, send_stream
 from muster.local.client import LogSource
 from muster.local.discovery import document
@@ -49,7 +49,6 @@ SLOW: Final = 30.0
 #: Seconds that a watch lasts unless the client asks for less.
 WATCH: Final = 1800.0
 
-_PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 _HEALTH: Final = ("/healthz", "/livez", "/readyz")
 log = logging.getLogger(__name__)
 
@@ -92,14 +91,14 @@ async def _handle(registry: Registry, logs: LogSource, request: Request) -> Answ
         if (body := openapi.document(request.path.rstrip("/"))) is None:
             raise NotFound(f"{request.path} is not served here")
         return Answer(200, body)
+    if request.method == "POST" and (review := reviews.at(request.path)) is not None:
+        return Answer(201, msgspec.json.encode(reviews.answer(review, await request.json())))
     target = target_of(request.path)
     called = request.method, bool(target.name)
     if called not in _READS and called not in _WRITES:
         raise MethodNotAllowed(f"{request.method} is not possible on {request.path}")
     if request.header(b"impersonate-user"):
         raise BadRequest("impersonation is not supported; leave Impersonate-User (kubectl: --as) out")
-    if request.media_type == _PROTOBUF:
-        raise UnsupportedMediaType("protobuf is not supported; send JSON (kubectl: create -f FILE)")
     options.check(request.method, bool(target.name), request.parameters)
     if called in _READS:
         return await _READS[called](registry, logs, target, request)

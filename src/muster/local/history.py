@@ -6,6 +6,7 @@ are forgotten.
 """
 
 from datetime import datetime
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -16,16 +17,17 @@ from muster.api.base import Object
 from muster.api.core_v1 import Pod
 from muster.kube.decode import decode
 from muster.local.store import Store
-from muster.workloads.pod_run import PodRun, run_of
+from muster.workloads.pod_run import PodRun, Progress, progress_of, run_of
 
 #: Most runs kept.
 RUNS: Final = 100_000
 
 
 _COLUMNS: Final = PodRun.__struct_fields__
-#: What changes in a pod's life; of times the first counts.
+#: Columns that change in a pod's life; of times the first counts.
 _TIMES: Final = ("bound", "started", "ended")
-_CHANGING: Final = ("node", "phase", "exit_code", "reason", "restarts", "preempted", "deleted")
+_CHANGING: Final = tuple(name for name in Progress.__struct_fields__ if name not in _TIMES)
+_changing: Final = attrgetter(*_CHANGING)
 _INSERT: Final = (
     f"INSERT OR REPLACE INTO pod_runs({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
 )
@@ -68,25 +70,30 @@ class History:
             for run in runs
         ]
 
-    def record(self, pod: Object, old: Object | None, now: datetime) -> None:
-        """Records a pod's new state. Call it within the transaction that writes `pod`."""
+    def record(self, pod: Object, old: Object | None, now: datetime, typed: Pod | None = None) -> None:
+        """Records a pod's new state. Call it within the transaction that writes `pod`.
+
+        `typed` is the pod as a struct if the caller has it; its metadata may be older.
+        """
         if old is None:
-            run = replace(_run(pod, now), created=now.timestamp(), bound=_bound(pod, now))
+            run = replace(
+                run_of(_typed(pod), now.timestamp()), created=now.timestamp(), bound=_bound(pod, now)
+            )
             self._store.execute(_INSERT, astuple(run))
             self._forget_the_oldest()
         elif pod.get("status") is not None and _changed(pod, old):
-            self._update(pod, _run(pod, now), now)
+            self._update(pod, progress_of(typed or _typed(pod), now.timestamp()), now)
 
     def close(self, pod: Object, old: Object, now: datetime) -> None:
         """Records the end of a pod. Call it within the transaction that removes `pod`."""
-        run = _run(pod, now)
-        if run.ended is None:
-            run = replace(run, phase="Deleted", ended=now.timestamp(), deleted=True)
-        self._update(pod, run, now)
+        last = progress_of(_typed(pod), now.timestamp())
+        if last.ended is None:
+            last = replace(last, phase="Deleted", ended=now.timestamp(), deleted=True)
+        self._update(pod, last, now)
 
-    def _update(self, pod: Object, run: PodRun, now: datetime) -> None:
-        times = (_bound(pod, now), run.started, run.ended)
-        self._store.execute(_UPDATE, (*times, *(getattr(run, name) for name in _CHANGING), run.uid))
+    def _update(self, pod: Object, progress: Progress, now: datetime) -> None:
+        times = (_bound(pod, now), progress.started, progress.ended)
+        self._store.execute(_UPDATE, (*times, *_changing(progress), pod["metadata"]["uid"]))
 
     def _forget_the_oldest(self) -> None:
         self._made += 1
@@ -117,9 +124,8 @@ def _bound(pod: Object, now: datetime) -> float | None:
     return now.timestamp() if pod["spec"].get("nodeName") else None
 
 
-def _run(pod: Object, now: datetime) -> PodRun:
+def _typed(pod: Object) -> Pod:
     try:
-        typed = msgspec.convert(pod, Pod)
+        return msgspec.convert(pod, Pod)
     except msgspec.ValidationError:  # some field cannot be read: `decode` leaves it out
-        typed = decode(kinds.POD, msgspec.json.encode(pod))
-    return run_of(typed, now.timestamp())
+        return decode(kinds.POD, msgspec.json.encode(pod))

@@ -115,4 +115,4 @@ def count_generation(kind: AnyKind, current: Object, new: Object) -> None:
 
 def time_text(time: datetime) -> str:
     """`time` as RFC 3339 in UTC with microseconds."""
-    return time.strftime("%Y-%m-%dT%H:%M:%S.") + f"{time.microsecond:06d}Z"
+    return time.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"

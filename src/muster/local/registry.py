@@ -20,7 +20,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from muster.api import kinds
-from muster.api.base import Object
+from muster.api.base import Object, Resource
+from muster.api.core_v1 import Pod
 from muster.kube.client import LogOptions, Patch
 from muster.kube.clock import Clock, SystemClock
 from muster.kube.errors import BadRequest, Expired, ServerError
@@ -83,12 +84,13 @@ class Registry:
         self.past = Past(store)
         self._clock = clock or SystemClock()
         self._random = source or random.SystemRandom()
-        #: built from the pods at first use
+        #: of the pods, and the namespaces that are being deleted: read from the store at first use
         self._addresses: Addresses | None = None
         self._events = 0  # created since they were last counted
-        self._terminating: set[str] = set()
+        self._terminating: set[str] | None = None
         if not store.read_only:
             self._start()
+            store.undone.append(self._forget)
 
     def now(self) -> datetime:
         return self._clock.now()
@@ -172,7 +174,7 @@ class Registry:
         if not dry:
             yield
             return
-        with suppress(_Undone), self._transaction():
+        with suppress(_Undone), self.store.transaction():
             yield
             raise _Undone
 
@@ -199,7 +201,7 @@ class Registry:
         elif kind is kinds.SERVICE_ACCOUNT:
             obj.pop("status", None)
         admission.check(kind, name, obj, None)
-        with self._transaction():
+        with self.store.transaction():
             if kind is kinds.POD:
                 obj["status"] = {"phase": "Pending"}
                 if obj["spec"].get("nodeName"):
@@ -241,7 +243,9 @@ class Registry:
     ) -> bytes:
         """Replaces an object by `change` of it. Metadata that it sets is a precondition, as in a patch."""
         raw, current = self._load(kind, namespace, name)
-        return self._replace(kind, raw, current, admission.read(kind, change(current)), subresource)
+        # what an update completes in place must not be part of `current`; a status is not completed
+        base = current if subresource else _OBJECT.decode(raw)
+        return self._replace(kind, raw, current, admission.read(kind, change(base), base), subresource)
 
     def delete(self, kind: AnyKind, namespace: str, name: str, options: DeleteOptions = _BACKGROUND) -> bytes:
         """Deletes an object; returns its last state, or the state in which it waits for its removal."""
@@ -249,7 +253,7 @@ class Registry:
         metadata.check_preconditions(
             kind, current, uid=options.uid, resource_version=options.resource_version
         )
-        with self._transaction():
+        with self.store.transaction():
             if kind is kinds.NAMESPACE:
                 return self._delete_namespace(raw, current)
             return self._delete(kind, raw, current, options)
@@ -264,7 +268,7 @@ class Registry:
         fields: str = "",
     ) -> Listing:
         """Deletes all matching objects in one transaction; returns their states before."""
-        with self._transaction():
+        with self.store.transaction():
             listing = self.list(kind, namespace, labels=labels, fields=fields)
             for raw in listing.items:
                 self._delete(kind, raw, _OBJECT.decode(raw), options)
@@ -278,7 +282,7 @@ class Registry:
             kinds.POD, pod, uid=wanted.metadata.uid, resource_version=wanted.metadata.resource_version
         )
         binding.check(pod)
-        with self._transaction():
+        with self.store.transaction():
             bound = self._assign(pod, wanted.target.name, wanted.metadata.annotations)
             metadata.count_generation(kinds.POD, pod, bound)
             return self._put(kinds.POD, bound, pod, raw)
@@ -296,7 +300,7 @@ class Registry:
             disrupted = eviction.disrupted(pod, self._clock.now())
         else:
             disrupted = pod
-        with self.rehearsal(dry), self._transaction():
+        with self.rehearsal(dry), self.store.transaction():
             return self._delete(kinds.POD, raw, disrupted, options, before=pod)
 
     def together(self, writes: Sequence[Callable[[], bytes]]) -> Iterable[bytes | Exception]:
@@ -307,7 +311,7 @@ class Registry:
         """
         if len(writes) > 1:
             try:
-                with self._transaction():
+                with self.store.transaction():
                     return [_outcome(write, ServerError) for write in writes]
             except Exception as error:
                 log.warning("%d writes are made one by one: %s", len(writes), error)
@@ -340,23 +344,20 @@ class Registry:
             for name in NAMESPACES:
                 if self.store.get("namespaces", "", name) is None:
                     self.create(kinds.NAMESPACE, "", {"metadata": {"name": name}})
-        self._terminating = {
-            obj["metadata"]["name"]
-            for obj in self._objects(kinds.NAMESPACE)
-            if "deletionTimestamp" in obj["metadata"]
-        }
 
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        """A transaction of the store. If it fails, the registry's state in memory is restored, too."""
-        terminating = set(self._terminating)
-        try:
-            with self.store.transaction():
-                yield
-        except BaseException:
-            self._terminating = terminating
-            self._addresses = None
-            raise
+    def _forget(self) -> None:
+        """Forgets what is derived from the store, because a write has been undone."""
+        self._addresses = self._terminating = None
+
+    def _closing(self) -> set[str]:
+        """Names of the namespaces that are being deleted."""
+        if self._terminating is None:
+            self._terminating = {
+                obj["metadata"]["name"]
+                for obj in self._objects(kinds.NAMESPACE)
+                if "deletionTimestamp" in obj["metadata"]
+            }
+        return self._terminating
 
     def _load(self, kind: AnyKind, namespace: str, name: str) -> tuple[bytes, Object]:
         raw = self.get(kind, namespace, name)
@@ -372,7 +373,7 @@ class Registry:
             return ""
         if not namespace:
             raise BadRequest(f"{resource(kind)} live in a namespace, and none is named")
-        if namespace in self._terminating:
+        if namespace in self._closing():
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             cause = {"reason": "NamespaceTerminating", "message": why, "field": "metadata.namespace"}
             raise forbidden(kind, "", why, [cause])
@@ -402,9 +403,10 @@ class Registry:
         metadata.check_preconditions(
             kind, current, uid=given.get("uid"), resource_version=given.get("resourceVersion")
         )
+        typed = None
         if subresource:
             new = metadata.carry_over(kind, current, proposed, subresource)
-            admission.check_status(kind, name, new)
+            typed = admission.check_status(kind, name, new)
         else:
             given |= {"name": name, "uid": current["metadata"]["uid"]}  # some defaults derive from these
             proposed = admission.complete(kind, name, proposed)
@@ -416,10 +418,10 @@ class Registry:
             metadata.count_generation(kind, current, new)
         if new == current:
             return raw
-        with self._transaction():
+        with self.store.transaction():
             if is_over(new):
                 return self._remove(kind, new, current, raw)
-            return self._put(kind, new, current, raw)
+            return self._put(kind, new, current, raw, typed)
 
     def _delete(
         self,
@@ -445,7 +447,7 @@ class Registry:
         marked["status"] = {**(current.get("status") or {}), "phase": "Terminating"}
         if marked != current:
             raw = self._put(kinds.NAMESPACE, marked, current, raw)
-        self._terminating.add(name)
+        self._closing().add(name)
         for kind in kinds.ALL:
             if kind.namespaced:
                 for _, _, body in list(self.store.scan(resource(kind), name)):
@@ -486,10 +488,19 @@ class Registry:
                 event = _OBJECT.decode(raw)
                 self._remove(kinds.EVENT, event, event, raw)
 
-    def _put(self, kind: AnyKind, obj: Object, old: Object | None, raw: bytes | None) -> bytes:
+    def _put(
+        self,
+        kind: AnyKind,
+        obj: Object,
+        old: Object | None,
+        raw: bytes | None,
+        typed: Resource | None = None,
+    ) -> bytes:
+        """Writes `obj`, whose stored state was `old` (`raw`). `typed`: the struct, if the caller has it."""
         meta = obj["metadata"] = dict(obj["metadata"])
         if kind is kinds.POD:
-            self.history.record(obj, old, self._clock.now())
+            assert isinstance(typed, Pod | None)
+            self.history.record(obj, old, self._clock.now(), typed)
         return self.store.put(resource(kind), meta.get("namespace", ""), meta["name"], obj, raw)
 
     def _remove(self, kind: AnyKind, obj: Object, old: Object, raw: bytes) -> bytes:
@@ -502,8 +513,8 @@ class Registry:
         self.past.close(kind, obj, self._clock.now())
         body = self.store.remove(resource(kind), namespace, name, obj, raw)
         if kind is kinds.NAMESPACE:
-            self._terminating.discard(name)
-        elif namespace in self._terminating:
+            self._closing().discard(name)
+        elif namespace in self._closing():
             self._finish_namespace(namespace)
         return body
 

@@ -10,7 +10,7 @@ from muster.api import kinds
 from muster.api.base import Kind
 from muster.api.fields import TOO_DEEP, too_deep
 from muster.kube.errors import BadRequest, NotFound, TooLarge
-from muster.local import options
+from muster.local import options, protobuf
 
 # Any: ASGI's messages are open dictionaries
 Scope = MutableMapping[str, Any]
@@ -61,6 +61,10 @@ class Request:
         given = str(self.header(b"content-type"), "latin-1")
         return given.partition(";")[0].strip().lower()
 
+    @property
+    def is_protobuf(self) -> bool:
+        return self.media_type == protobuf.MEDIA
+
     async def body(self) -> bytes:
         declared = self.header(b"content-length")
         if declared.isdigit() and int(declared) > LARGEST:
@@ -78,16 +82,16 @@ class Request:
                 return b"".join(chunks)
 
     async def json(self, type_: type[Any] = dict) -> Any:
-        """The body as a JSON value of type `type_`. Any: the user may send any content."""
+        """The body, JSON or protobuf, as a JSON value of type `type_`. Any: the user may send any content."""
         body = await self.body()
         try:
-            value = msgspec.json.decode(body)
+            value = protobuf.decode(body) if self.is_protobuf else msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise BadRequest(f"the body is not JSON: {error}") from None
         if not isinstance(value, type_):
             what = "a JSON object" if type_ is dict else "a list of operations"
             raise BadRequest(f"the body is not {what}")
-        if too_deep(body, value):
+        if not self.is_protobuf and too_deep(body, value):
             raise BadRequest(f"the body {TOO_DEEP}")
         return value
 

@@ -19,7 +19,7 @@ import fcntl
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Final
@@ -93,6 +93,8 @@ class Store:
         self._depth = 0
         self._pending: list[Event] = []
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
+        #: called after a transaction, or a part of one, has been undone
+        self.undone: list[Callable[[], None]] = []
 
     @classmethod
     def open_read_only(cls, path: Path | str) -> "Store":
@@ -180,46 +182,25 @@ class Store:
 
         A transaction within another is part of it. If the inner one fails, it is undone alone.
         """
-        if self._depth:
-            with self._part():
-                yield
-            return
         if self.read_only:
             raise MethodNotAllowed(f"the store {self.path} is open for reading only")
-        before = self.revision
-        self.execute("BEGIN IMMEDIATE")
-        self._depth = 1
-        try:
-            yield
-            self._trim()
-            self.execute("COMMIT")
-        except BaseException:
-            self.revision = before
-            self._pending.clear()
-            self._roll_back()
-            raise
-        finally:
-            self._depth = 0
-        self._publish()
-
-    @contextmanager
-    def _part(self) -> Iterator[None]:
-        assert self._connection is not None
-        before, pending = self.revision, len(self._pending)
-        self.execute("SAVEPOINT part")
+        part, before, pending = self._depth > 0, self.revision, len(self._pending)
+        self.execute("SAVEPOINT part" if part else "BEGIN IMMEDIATE")
         self._depth += 1
         try:
             yield
-            self.execute("RELEASE part")
+            if not part:
+                self._trim()
+            self.execute("RELEASE part" if part else "COMMIT")
         except BaseException:
             self.revision = before
             del self._pending[pending:]
-            if self._connection.in_transaction:  # on a full disk SQLite has undone all of it
-                self._connection.execute("ROLLBACK TO part")
-                self._connection.execute("RELEASE part")
+            self._roll_back(part)
             raise
         finally:
             self._depth -= 1
+        if not part:
+            self._publish()
 
     def put(self, kind: str, namespace: str, name: str, obj: Object, previous: bytes | None) -> bytes:
         """Writes `obj`, whose last state was `previous`, under the next revision; returns it encoded."""
@@ -308,11 +289,16 @@ class Store:
             if not future.done():
                 future.set_result(None)
 
-    def _roll_back(self) -> None:
+    def _roll_back(self, part: bool) -> None:
         assert self._connection is not None
-        self._next_compacted = self.compacted
-        if self._connection.in_transaction:  # not after a failed COMMIT that rolled back by itself
-            self._connection.execute("ROLLBACK")
+        if not part:
+            self._next_compacted = self.compacted
+        # on a full disk, or after a failed COMMIT, SQLite has rolled back all of it by itself
+        if self._connection.in_transaction:
+            for statement in ("ROLLBACK TO part", "RELEASE part") if part else ("ROLLBACK",):
+                self._connection.execute(statement)
+        for undone in self.undone:
+            undone()
 
     # Opening
 

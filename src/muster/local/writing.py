@@ -1,16 +1,18 @@
 """The writes of the HTTP API: from a request's body and parameters to the registry, and back.
 
-A body is JSON. `fieldValidation` says what happens to fields that the kind does not have: they are
-kept (`Ignore`, the default), named in a header (`Warn`), or refused (`Strict`, which kubectl asks for).
+A body is JSON or protobuf. `fieldValidation` says what happens to fields that the kind does not have: they
+are kept (`Ignore`, the default), named in a header (`Warn`), or refused (`Strict`, which kubectl asks for).
 """
 
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
+
 from muster.api import kinds
 from muster.api.base import Object
 from muster.kube.errors import BadRequest, MethodNotAllowed, NotFound, UnsupportedMediaType
-from muster.local import options, patches, strategic
+from muster.local import options, patches, protobuf, strategic
 from muster.local.answer import JSON, Answer, Headers, success, warning
 from muster.local.refusals import AnyKind
 from muster.local.registry import Registry
@@ -79,7 +81,7 @@ async def patch(registry: Registry, target: Target, request: Request) -> Answer:
 
 
 async def delete(registry: Registry, target: Target, request: Request) -> Answer:
-    given = options.of_deletion(await request.body(), request.parameters)
+    given = await _deletion(request)
     if target.subresource:
         raise MethodNotAllowed(f"DELETE is not possible on {request.path}")
     with registry.rehearsal(given.is_dry):
@@ -90,7 +92,7 @@ async def delete(registry: Registry, target: Target, request: Request) -> Answer
 
 
 async def delete_all(registry: Registry, target: Target, request: Request) -> Answer:
-    given = options.of_deletion(await request.body(), request.parameters)
+    given = await _deletion(request)
     if target.kind is kinds.NAMESPACE or (target.kind.namespaced and not target.namespace):
         raise MethodNotAllowed(f"DELETE is not possible on {request.path}: delete within one namespace")
     labels, fields = request.query("labelSelector"), request.query("fieldSelector")
@@ -99,6 +101,13 @@ async def delete_all(registry: Registry, target: Target, request: Request) -> An
             target.kind, target.namespace, given.meant(), labels=labels, fields=fields
         )
         return Answer(200, deleted.encode(target.kind))
+
+
+async def _deletion(request: Request) -> options.Options:
+    body = await request.body()
+    if request.is_protobuf and body:
+        body = msgspec.json.encode(protobuf.decode(body))
+    return options.of_deletion(body, request.parameters)
 
 
 def _is_gone(registry: Registry, target: Target) -> bool:

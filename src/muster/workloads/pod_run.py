@@ -1,11 +1,13 @@
 """One pod's run, from its creation to its end: what the history keeps, and what a timeline shows.
 
-`run_of` reads it from a pod as the API server has it, on the embedded cluster and on a real one.
+`run_of` reads it from a pod as the API server has it, on the embedded cluster and on a real one;
+`progress_of` reads only the part that changes.
 """
 
 from datetime import UTC, datetime, timedelta
 
 import msgspec
+from msgspec.structs import asdict
 
 from muster.api.base import condition, is_true
 from muster.api.batch_v1 import COMPLETION_INDEX, JOB_NAME
@@ -22,22 +24,10 @@ from muster.api.natural import natural
 from muster.names import PREEMPTED
 
 
-class PodRun(msgspec.Struct, frozen=True, gc=False):
-    """One pod from its creation to its end. Times are in seconds since 1970; None means not (yet)."""
+class Progress(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The part of a run that changes. Times are in seconds since 1970; None means not (yet)."""
 
-    uid: str
-    namespace: str
-    name: str
-    #: names and indexes of the pod's owners; "" or None if it has none
-    jobset: str
-    jobset_uid: str
-    replicated_job: str
-    job: str
-    job_index: int | None
-    completion_index: int | None
-    attempt: int
     node: str
-    created: float
     bound: float | None
     started: float | None
     ended: float | None
@@ -52,8 +42,6 @@ class PodRun(msgspec.Struct, frozen=True, gc=False):
     preempted: bool
     #: whether the run ended because the pod was deleted, whatever its exit code
     deleted: bool
-    #: index of the pod's job among all jobs of the JobSet, in the order of the file
-    job_global_index: int | None = None
 
     @property
     def failed_by_itself(self) -> bool:
@@ -61,26 +49,29 @@ class PodRun(msgspec.Struct, frozen=True, gc=False):
         return self.phase == "Failed" and not self.preempted and not self.deleted
 
 
+class PodRun(Progress, frozen=True, gc=False, kw_only=True):
+    """One pod from its creation to its end."""
+
+    uid: str
+    namespace: str
+    name: str
+    #: names and indexes of the pod's owners; "" or None if it has none
+    jobset: str
+    jobset_uid: str
+    replicated_job: str
+    job: str
+    job_index: int | None
+    completion_index: int | None
+    attempt: int
+    created: float
+    #: index of the pod's job among all jobs of the JobSet, in the order of the file
+    job_global_index: int | None = None
+
+
 def run_of(pod: Pod, now: float | None = None) -> PodRun:
     """The run that a pod records. `now` stands for times that its status leaves out; None: unknown."""
-    meta, status = pod.metadata, pod.status
+    meta = pod.metadata
     labels = meta.labels
-    states = [container.state for container in status.container_statuses]
-    ends = [state.terminated for state in states if state.terminated]
-    failures = [end for end in ends if end.exit_code]
-    first = min(failures, key=lambda end: _seconds(end.finished_at) or 0.0, default=None)
-    parts = [
-        part
-        for container in status.container_statuses
-        for state in (container.state, container.last_state)
-        for part in (state.running, state.terminated)
-    ]
-    starts = [part.started_at for part in parts if part is not None and part.started_at is not None]
-    started = _seconds(min(starts, default=None))
-    ended = max((end.finished_at for end in ends if end.finished_at), default=None)
-    if ended is None and now is not None:
-        ended = datetime.fromtimestamp(now, UTC)
-    bound = condition(status.conditions, "PodScheduled")
     created = _seconds(meta.creation_timestamp)
     return PodRun(
         uid=meta.uid,
@@ -93,18 +84,47 @@ def run_of(pod: Pod, now: float | None = None) -> PodRun:
         job_index=natural(labels.get(JOB_INDEX)),
         completion_index=natural(labels.get(COMPLETION_INDEX) or meta.annotations.get(COMPLETION_INDEX)),
         attempt=natural(labels.get(RESTART_ATTEMPT)) or 0,
-        node=pod.spec.node_name,
         created=created if created is not None else now or 0.0,
+        job_global_index=natural(labels.get(JOB_GLOBAL_INDEX)),
+        **asdict(progress_of(pod, now)),
+    )
+
+
+def progress_of(pod: Pod, now: float | None = None) -> Progress:
+    """The part of a pod's run that changes; `now` as for `run_of`."""
+    status, starts, ends, restarts = pod.status, [], [], 0
+    for container in status.container_statuses:
+        restarts += container.restart_count
+        for state in (container.state, container.last_state):
+            for part in (state.running, state.terminated):
+                if part is not None and part.started_at is not None:
+                    starts.append(part.started_at)
+        if container.state.terminated is not None:
+            ends.append(container.state.terminated)
+    failures = [end for end in ends if end.exit_code]
+    first = min(failures, key=lambda end: _seconds(end.finished_at) or 0.0, default=None)
+    started = _seconds(min(starts, default=None))
+    ended = None
+    if pod.terminal:
+        ended = max((end.finished_at for end in ends if end.finished_at), default=None)
+        if ended is None and now is not None:
+            ended = datetime.fromtimestamp(now, UTC)
+    bound = condition(status.conditions, "PodScheduled")
+    return Progress(
+        node=pod.spec.node_name,
         bound=_seconds(bound.last_transition_time if bound and bound.status == "True" else None),
         started=now if started is None and status.phase == "Running" else started,
-        ended=_seconds(ended) if pod.terminal else None,
+        ended=_seconds(ended),
         phase=status.phase or "Pending",
-        exit_code=first.exit_code if first is not None else 0 if ends and len(ends) == len(states) else None,
+        exit_code=first.exit_code
+        if first is not None
+        else 0
+        if ends and len(ends) == len(status.container_statuses)
+        else None,
         reason=status.reason or (first.reason if first is not None else ""),
-        restarts=sum(container.restart_count for container in status.container_statuses),
+        restarts=restarts,
         preempted=is_true(status.conditions, PREEMPTED),
-        deleted=pod.terminal and ended is not None and told_to_end(pod, ended),
-        job_global_index=natural(labels.get(JOB_GLOBAL_INDEX)),
+        deleted=ended is not None and told_to_end(pod, ended),
     )
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.core.placement.exact import patterns
-from muster.core.placement.exact.patterns import Classes, Patterns, maximal
+from muster.core.placement.exact.patterns import Catalogue, Classes, maximal
 from muster.core.placement.packing import Pack
 from muster.core.placement.slots import Slots
 from muster.core.words.gang import NodeName, Shape
@@ -71,7 +71,7 @@ def as_longs(rows: list[list[int]]) -> Longs:
 def classes(nodes: Nodes, shapes: list[Shape], count: int) -> Classes | None:
     slots = Slots(Pack(nodes, Eligibility(nodes)))
     caps: Ints = np.array([np.minimum(slots.of(s).slots, count) for s in shapes], np.int32)
-    return Patterns(nodes).classes([nodes.row_amounts(s.requests) for s in shapes], caps)
+    return Catalogue(nodes, [nodes.row_amounts(s.requests) for s in shapes]).classes(caps)
 
 
 def cluster(*free: tuple[int, int]) -> Nodes:
@@ -103,16 +103,15 @@ def test_too_many_patterns_are_no_answer(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_what_is_remembered_is_bounded_and_not_mistaken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patterns, "_KINDS", 2)
-    monkeypatch.setattr(patterns, "_CATALOGUES", 2)
     nodes = cluster(*((gpu, 64_000) for gpu in range(6)))
-    slots, kept = Slots(Pack(nodes, Eligibility(nodes))), Patterns(nodes)
+    slots, kept = Slots(Pack(nodes, Eligibility(nodes))), dict[int, Catalogue]()
     for large in (2, 3, 4, 2):
         shapes = [shape(gpu=large), shape(gpu=1)]
         caps = np.array([slots.of(s).slots for s in shapes], np.int32)
-        row_amounts_of = [nodes.row_amounts(s.requests) for s in shapes]
+        catalogue = kept.setdefault(large, Catalogue(nodes, [nodes.row_amounts(s.requests) for s in shapes]))
         for column in range(6):
             columns = np.array([column])
-            found = kept.of(row_amounts_of, caps[:, columns], columns)
+            found = catalogue.of(catalogue.reduced(caps[:, columns], columns))
             assert found is not None
             expected = naive([column], caps[:, column].tolist(), [[large], [1]])
             assert [tuple(p) for p in found[0].tolist()] == expected
@@ -127,7 +126,8 @@ def test_patterns_of_shares_fit_the_devices_and_not_only_their_sum() -> None:
     shapes = [shape(share=600), shape(share=700), shape(gpu=1)]
     slots = Slots(Pack(nodes, Eligibility(nodes)))
     caps = np.array([np.minimum(slots.of(s).slots, 2) for s in shapes], np.int32)
-    found = Patterns(nodes).of([nodes.row_amounts(s.requests) for s in shapes], caps, np.arange(2))
+    catalogue = Catalogue(nodes, [nodes.row_amounts(s.requests) for s in shapes])
+    found = catalogue.of(catalogue.reduced(caps, np.arange(2)))
     assert found is not None
     assert [[tuple(pattern) for pattern in each.tolist()] for each in found] == [
         [(0, 0, 2), (0, 1, 1), (0, 2, 0), (1, 0, 1), (1, 1, 0), (2, 0, 0)],

@@ -43,9 +43,7 @@ class Cluster:
         def is_infeasible(state: GangState, demand: Demand, tier: Tier, cap_exceeded: bool) -> bool:
             return state.plain and demand in infeasible
 
-        return Attempts(
-            self.pending, self._queues, self._admission, lapsed, is_infeasible, lambda _: True, seen=False
-        )
+        return Attempts(self.pending, self._queues, self._admission, lapsed, is_infeasible, lambda _: True)
 
     def serve(self, lapsed: set[GangId], infeasible: Container[Demand] = ()) -> list[GangState]:
         attempts = self.attempts(lapsed, infeasible)

@@ -320,6 +320,15 @@ class TestRefusals:
         [wait] = waits(muster.decide(0.0))
         assert wait.explanation.message == "queue a allows only namespace ml, not web"
 
+    def test_a_gang_of_a_namespace_that_is_not_allowed_keeps_none_that_asks_for_the_same(self) -> None:
+        muster = cluster(queue("a", namespaces=("ml",)))
+        for i, namespace in enumerate(("web", "ml")):
+            one = submit(f"g{i}", "a", 20).gang
+            sets = tuple(replace(pod_set, namespace=namespace) for pod_set in one.pod_sets)
+            muster.apply(GangSubmitted(replace(one, pod_sets=sets, namespace="ml", submitted=float(i))))
+        codes = {wait.gang: wait.explanation.code for wait in waits(muster.decide(0.0))}
+        assert codes == {"g0": Code.INVALID, "g1": Code.INSUFFICIENT_CAPACITY}
+
     def test_an_unknown_queue(self) -> None:
         muster = cluster(*TEAMS, submit("g", "c", 1))
         assert not started(muster)

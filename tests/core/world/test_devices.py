@@ -17,7 +17,7 @@ from muster.core.words.events import (
     PodsEnded,
 )
 from muster.core.words.gang import Code, GangId, NodeName, Place, PodId, PodSet
-from muster.core.world.ledger import Ledger
+from muster.core.world.ledger import Charged, Ledger
 from muster.core.world.nodes import Nodes
 from muster.core.world.trial import Trial
 from tests.core.words import assigns, bind, gang, node, scheduler, shape, waits, where
@@ -93,7 +93,7 @@ def test_devices_are_what_a_naive_model_says(told: list[tuple[str, int, int]]) -
             pods.append((which, 0, amount, device))
         elif what == "end" and pods:
             on, whole, share, device = pods.pop(which % len(pods))
-            ledger.give(names[on], shape(gpu=whole, share=share).requests, device)
+            ledger.give(Charged(names[on], shape(gpu=whole, share=share).requests, device))
             models[on].whole -= whole
             if device is not None:
                 models[on].change(-share, device)
@@ -119,11 +119,14 @@ def test_devices_are_what_a_naive_model_says(told: list[tuple[str, int, int]]) -
             assert {i: amount for i, amount in enumerate(used) if amount} == model.shared
             assert nodes.free_at(nodes.devices.row, column) == max(model.empty, -1)
             for share in (1, 250, 333, 1000, 1001):
-                assert nodes.devices.slots(share).item(column) == model.slots(share)
-                assert nodes.devices.slots_at(share, column) == model.slots(share)
+                assert nodes.devices.slots(share, nodes.free(nodes.devices.row)).item(column) == model.slots(
+                    share
+                )
+                empty = nodes.free_at(nodes.devices.row, column)
+                assert nodes.devices.slots_at(share, empty, column) == model.slots(share)
             free = 1000 * max(model.empty, 0) + sum(max(1000 - used, 0) for used in model.shared.values())
-            assert nodes.devices.thousandths().item(column) == free
-            assert nodes.devices.thousandths_at(column) == free
+            assert nodes.thousandths().item(column) == free
+            assert nodes.thousandths_at(column) == free
 
 
 def test_shares_fill_open_devices_before_others() -> None:
@@ -230,7 +233,8 @@ def test_a_node_that_comes_back_has_its_shares() -> None:
     muster.apply(node("a", gpu=1))
     muster.apply(GangSubmitted(gang("ns/y", of=shape(share=600))))
     assert not assigns(muster.decide(2.0))
-    assert muster.nodes.devices.slots(400).tolist() == [1, 0]
+    devices, free = muster.nodes.devices, muster.nodes.free
+    assert devices.slots(400, free(devices.row)).tolist() == [1, 0]
 
 
 def explained(

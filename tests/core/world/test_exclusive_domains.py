@@ -20,6 +20,7 @@ from muster.core.words.events import (
     PodsEnded,
 )
 from muster.core.words.gang import Gang, GangId, Gather, Layer, NodeName, Place, PodId, PodSet, Strategy
+from muster.core.world.ledger import Charged
 from tests.core.words import assigns, bind, gang, node, pod, scheduler, shape, started, waits, where
 
 
@@ -200,7 +201,7 @@ def test_trials_that_take_it_away_see_its_domain_free() -> None:
     request = Request(state.demand, state.vacant)
     tried = made.ledger.trial()
     for promise in made.gangs[GangId("one")].holds.values():
-        made.ledger.give(promise.node, promise.requests)
+        made.ledger.give(Charged(promise.node, promise.requests))
     assert made.fit.fit(request) == Placed({Place("main", 0): 0})
     tried.undo()
     assert not made.fit.fit(request)

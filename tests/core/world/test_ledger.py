@@ -4,7 +4,7 @@ import pytest
 from muster.core.words.events import Footprint
 from muster.core.words.gang import NodeName, Operator, PodTerm, Requirement
 from muster.core.world.footprints import Matching
-from muster.core.world.ledger import Ledger
+from muster.core.world.ledger import Charged, Ledger
 from muster.core.world.nodes import Nodes
 from tests.core.words import GPU, amounts, node, shape
 
@@ -28,7 +28,7 @@ def test_rollback_undoes_all_since_its_mark_and_nothing_before() -> None:
     ledger.take(NodeName("a"), amounts({GPU: 1}))
     inner = ledger.trial()
     ledger.take_at(np.array([0, 2]), two, np.array([1, 3]))
-    ledger.give(NodeName("a"), amounts({GPU: 1}))
+    ledger.give(Charged(NodeName("a"), amounts({GPU: 1})))
     assert free(nodes) == [6, 8, 2]
     inner.undo()
     assert free(nodes) == [7, 8, 8]
@@ -84,7 +84,7 @@ def test_what_a_trial_gives_back_is_noticed_in_it_and_lasts_if_it_is_kept(gives:
     outer = ledger.trial()
     inner = ledger.trial()
     if gives:
-        ledger.give(NodeName("a"), amounts({GPU: 4}))
+        ledger.give(Charged(NodeName("a"), amounts({GPU: 4})))
     ledger.take(NodeName("b"), amounts({GPU: 4}))
     inner.keep()
     within = ledger.nodes.room.value
@@ -95,7 +95,7 @@ def test_what_a_trial_gives_back_is_noticed_in_it_and_lasts_if_it_is_kept(gives:
     else:
         outer.undo()
         assert ledger.nodes.room.value == before
-    ledger.give(NodeName("a"), amounts({GPU: 1}))
+    ledger.give(Charged(NodeName("a"), amounts({GPU: 1})))
     assert ledger.nodes.room.value not in (before, within)
 
 

@@ -5,7 +5,7 @@ from muster.core.words.amounts import PODS
 from muster.core.words.decisions import Evict
 from muster.core.words.events import GangRemoved, GangSubmitted, NodeChanged, PodsBound, PodsEnded
 from muster.core.words.gang import Gang, GangId, NodeName, Place, PodId, PodSet, Shape
-from muster.core.world.ledger import Ledger
+from muster.core.world.ledger import Charged, Ledger
 from muster.core.world.nodes import LARGEST, UNLIMITED, Log, Nodes
 from tests.core.words import GPU, amounts, node
 
@@ -84,7 +84,7 @@ def test_absurd_amounts_do_not_overflow() -> None:
         ledger.take(NodeName("a"), (("memory", 2**62),))
     assert free(nodes, "memory") == [-1]
     for _ in range(3):
-        ledger.give(NodeName("a"), (("memory", 2**62),))
+        ledger.give(Charged(NodeName("a"), (("memory", 2**62),)))
     assert free(nodes, "memory") == [LARGEST]
 
 

@@ -11,10 +11,12 @@ is required. The types of CRDs are their structs'.
 """
 
 import json
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -32,133 +34,160 @@ _CRDS: Final[Object] = {
     "ReplicatedJob": {"template": "JobTemplateSpec"},
 }
 _INT64: Final = 2**63
-_EXPECTED: Final = {
-    "s": "a string",
-    "i": "an integer of at most 64 bits",
-    "b": "true or false",
-    "t": "a time such as 2026-01-31T12:00:00Z",
-    "x": "an integer or a string",
-}
 #: What Kubernetes writes for a field of a status that is required and has not been set.
 _ZERO: Final[dict[str, Any]] = {"s": "", "i": 0, "b": False}
 #: Where a value is, innermost step first: steps are joined for errors only.
 _Place = tuple[Any, ...]
-
-
-class _Struct(NamedTuple):
-    fields: dict[str, str]
-    required: list[str]
+#: Types whose values need no further look if they are exactly of this class: most values are.
+_EXACT: Final[dict[str, type]] = {"s": str, "x": str, "b": bool}
+#: Gives a value its type, in place; returns it, unchanged if that is an error.
+_Check = Callable[[Any, _Place, list[FieldError]], Any]  # Any: JSON
 
 
 def apply(kind: Kind[Any], obj: Object) -> list[FieldError]:  # Any: an object of any kind
     """Gives the fields of `obj` their types, in place; returns those that cannot have theirs."""
     errors: list[FieldError] = []
-    if kind.kind in _structs():
-        _struct(kind.kind, obj, (), errors)
+    if kind.kind in _table():
+        _check(kind.kind)(obj, (), errors)
     return errors
 
 
 @cache
-def _structs() -> dict[str, _Struct]:
-    table = json.loads(FILE.read_text()) | _CRDS
-    return {
-        name: _Struct(
-            {field: type_.rstrip("!") for field, type_ in fields.items()},
-            [field for field, type_ in fields.items() if type_.endswith("!")],
-        )
-        for name, fields in table.items()
-    }
+def _table() -> dict[str, dict[str, str]]:
+    """The fields of each struct, with their types."""
+    table: dict[str, dict[str, str]] = json.loads(FILE.read_text()) | _CRDS
+    return table
 
 
-def _struct(name: str, value: Any, at: _Place, errors: list[FieldError]) -> None:  # Any: JSON
-    if not isinstance(value, dict):
-        errors.append(_wrong(value, at, "a map"))
-        return
-    fields, required = _structs()[name]
-    for key, item in value.items():
-        type_ = fields.get(key)
-        if type_ is not None and not (type_ == "s" and isinstance(item, str)):  # most are that
-            value[key] = _typed(type_, item, (key, at), errors)  # the key is there: its place does not move
-    for key in required:
-        if key not in value:
-            _missing(fields[key], key, value, at, errors)
+@cache
+def _check(type_: str) -> _Check:
+    if type_[0] == "[":
+        return _list(type_[1:])
+    if type_[0] == "{":
+        return _map(type_[1:])
+    return _SCALARS.get(type_) or _struct(type_)
 
 
-def _typed(type_: str, value: Any, at: _Place, errors: list[FieldError]) -> Any:  # Any: JSON
-    """`value` converted to `type_`; unchanged if that is an error."""
-    first = type_[0]
-    if first == "s":
-        if isinstance(value, str):
-            return value
-    elif first == "i":
-        if type(value) is int and -_INT64 <= value < _INT64:
-            return value
-    elif first == "b":
-        if isinstance(value, bool):
-            return value
-    elif first == "q":
-        try:
-            return (quantity.canonical if isinstance(value, str | int | float) else quantity.parse)(value)
-        except ValueError as error:
-            errors.append(FieldError(_path(at), f"Invalid value: {error}"))
-            return value
-    elif first == "x":
-        if isinstance(value, str) or (type(value) is int and -_INT64 <= value < _INT64):
-            return value
-    elif first == "t":
-        if isinstance(value, str) and _is_time(value):
-            return value
-    elif first == "o":
+def _struct(name: str) -> _Check:
+    fields = {field: type_.rstrip("!") for field, type_ in _table()[name].items()}
+    required = [field for field, type_ in _table()[name].items() if type_.endswith("!")]
+    exact = {field: _EXACT[type_] for field, type_ in fields.items() if type_ in _EXACT}
+
+    def check(value: Any, at: _Place, errors: list[FieldError]) -> Any:  # Any: JSON
+        if not isinstance(value, dict):
+            return _refused(value, at, errors, "a map")
+        for key, item in value.items():
+            if type(item) is not exact.get(key) and key in fields:
+                # the key is there: its place does not move
+                value[key] = _check(fields[key])(item, (key, at), errors)
+        for key in required:
+            if key not in value:
+                _missing(fields[key], key, value, at, errors)
         return value
-    elif first in "[{":
-        _many(type_, value, at, errors)
+
+    return check
+
+
+def _list(inner: str) -> _Check:
+    exact, each = _EXACT.get(inner), _check(inner)
+
+    def check(value: Any, at: _Place, errors: list[FieldError]) -> Any:  # Any: JSON
+        if not isinstance(value, list):
+            return _refused(value, at, errors, "a list")
+        for position, item in enumerate(value):
+            if type(item) is not exact:
+                value[position] = each(item, (position, at), errors)
         return value
-    else:
-        _struct(type_, value, at, errors)
+
+    return check
+
+
+def _map(inner: str) -> _Check:
+    exact, each = _EXACT.get(inner), _check(inner)
+
+    def check(value: Any, at: _Place, errors: list[FieldError]) -> Any:  # Any: JSON
+        if not isinstance(value, dict):
+            return _refused(value, at, errors, "a map")
+        for key, item in value.items():
+            if type(item) is not exact:
+                value[key] = each(item, (key, at), errors)
         return value
-    errors.append(_wrong(value, at, _EXPECTED[first]))
+
+    return check
+
+
+def _string(value: Any, at: _Place, errors: list[FieldError]) -> Any:  # Any: JSON
+    if isinstance(value, str):
+        return value
+    return _refused(value, at, errors, "a string")
+
+
+def _integer(value: Any, at: _Place, errors: list[FieldError]) -> Any:  # Any: JSON
+    if type(value) is int and -_INT64 <= value < _INT64:
+        return value
+    return _refused(value, at, errors, "an integer of at most 64 bits")
+
+
+def _boolean(value: Any, at: _Place, errors: list[FieldError]) -> Any:  # Any: JSON
+    if isinstance(value, bool):
+        return value
+    return _refused(value, at, errors, "true or false")
+
+
+def _time(value: Any, at: _Place, errors: list[FieldError]) -> Any:  # Any: JSON
+    if isinstance(value, str):
+        with suppress(msgspec.ValidationError):
+            msgspec.convert(value, datetime)
+            return value
+    return _refused(value, at, errors, "a time such as 2026-01-31T12:00:00Z")
+
+
+def _quantity(value: Any, at: _Place, errors: list[FieldError]) -> Any:  # Any: JSON
+    try:
+        return (quantity.canonical if isinstance(value, (str, int, float)) else quantity.parse)(value)
+    except ValueError as error:
+        errors.append(FieldError(_path(at), f"Invalid value: {error}"))
+        return value
+
+
+def _integer_or_string(value: Any, at: _Place, errors: list[FieldError]) -> Any:  # Any: JSON
+    if isinstance(value, str) or (type(value) is int and -_INT64 <= value < _INT64):
+        return value
+    return _refused(value, at, errors, "an integer or a string")
+
+
+def _any(value: Any, at: _Place, errors: list[FieldError]) -> Any:  # Any: JSON
     return value
 
 
-def _many(type_: str, value: Any, at: _Place, errors: list[FieldError]) -> None:  # Any: JSON
-    """Of a list or a map, each."""
-    inner = type_[1:]
-    if type_[0] == "[":
-        if not isinstance(value, list):
-            errors.append(_wrong(value, at, "a list"))
-            return
-        for position, item in enumerate(value):
-            if inner != "s" or not isinstance(item, str):
-                value[position] = _typed(inner, item, (position, at), errors)
-    elif not isinstance(value, dict):
-        errors.append(_wrong(value, at, "a map"))
-    else:
-        for key, item in value.items():
-            if inner != "s" or not isinstance(item, str):
-                value[key] = _typed(inner, item, (key, at), errors)
+_SCALARS: Final[dict[str, _Check]] = {
+    "s": _string,
+    "i": _integer,
+    "b": _boolean,
+    "t": _time,
+    "q": _quantity,
+    "x": _integer_or_string,
+    "o": _any,
+}
 
 
 def _missing(type_: str, key: str, value: Object, at: _Place, errors: list[FieldError]) -> None:
-    path = _path((key, at))
-    if path[0] != "status":
-        errors.append(FieldError(path, "Required value"))
+    above = (key, at)
+    while above[1]:
+        above = above[1]
+    if above[0] != "status":
+        errors.append(FieldError(_path((key, at)), "Required value"))
     elif type_ in _ZERO:
         value[key] = _ZERO[type_]
 
 
-def _is_time(value: str) -> bool:
-    try:
-        msgspec.convert(value, datetime)
-    except msgspec.ValidationError:
-        return False
-    return True
-
-
-def _wrong(value: Any, at: _Place, expected: str) -> FieldError:  # Any: JSON
+def _refused(value: Any, at: _Place, errors: list[FieldError], expected: str) -> Any:  # Any: JSON
     told = json.dumps(value)
-    if expected == _EXPECTED["s"] and isinstance(value, bool | int | float):
-        return FieldError(_path(at), f'Invalid value: must be a string; write "{told}" in quotes')
-    return FieldError(_path(at), f"Invalid value: {shown(told).strip(chr(34))}: must be {expected}")
+    wrong = f"{shown(told).strip(chr(34))}: must be {expected}"
+    if expected == "a string" and isinstance(value, bool | int | float):
+        wrong = f'must be a string; write "{told}" in quotes'
+    errors.append(FieldError(_path(at), f"Invalid value: {wrong}"))
+    return value
 
 
 def _path(at: _Place) -> FieldPath:

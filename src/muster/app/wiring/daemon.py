@@ -148,7 +148,7 @@ async def fake_nodes(connection: Connection, nodes: list[NodeSpec], tell: Callab
     """Plays simulated nodes until SIGTERM or SIGINT; the nodes stay. `tell` gets a line once they play."""
     stop = _told_to_stop()
     client = HttpClient(connection)
-    informers = Informers(client, SystemClock())
+    informers = Informers(client, SystemClock(), streaming=True)
     playing = FakeNodes(client, informers, nodes, SystemClock())
 
     async def announce() -> None:
@@ -185,7 +185,7 @@ async def _daemon(
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, live.reload)
     state = State()
     client = MeasuredClient(connection, bucket, state.answered)
-    informers = Informers(client, SystemClock())
+    informers = Informers(client, SystemClock(), streaming=True)
     for kind in kinds:
         informers[kind]  # from here on a replica watches, also while it waits for the Lease
     state.informers, state.kinds = informers, kinds

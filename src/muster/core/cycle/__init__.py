@@ -162,7 +162,7 @@ class Scheduler:
         self.fit.exact.budget.next_cycle()
         self.preemption.next_cycle(now, changed=self._infeasible.changed)
         # When explaining, visit infeasible gangs too: the reason may be the gang's own.
-        seen = self.config.explain
+        seen = (lambda state: self.reservations.of(state.id)) if self.config.explain else None
         only = None if seen or lapsed else self._incremental.lasts(now)
         if only is None:
             self.reservations.begin(now)

@@ -249,7 +249,7 @@ class DryRun:
         to_come, one_waits = set(asked), False
         self._wanted = {state.demand for state in asked.values()}
         attempts = Attempts(
-            self._pending, self._queues, self._admission, (), self._cannot_start, self._may_fit, seen=False
+            self._pending, self._queues, self._admission, (), self._cannot_start, self._may_fit
         )
         for attempt in self._in_order(attempts):
             gang = attempt.state.id

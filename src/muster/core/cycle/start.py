@@ -26,7 +26,6 @@ from muster.core.words.decisions import Assign, Decision, Evict, Explanation, Vi
 from muster.core.words.gang import Code, GangId, Place
 from muster.core.world import World
 from muster.core.world.gangs import GangState, Hold, footprint, occupy, pod_set_of
-from muster.core.world.ledger import Charged
 from muster.core.world.nodes import Columns
 from muster.core.world.trial import Trial
 
@@ -207,8 +206,7 @@ class PlacementStep:
     def _lift(self, state: GangState, unannounced: Mapping[Place, Hold]) -> None:
         """Let the gang's unannounced holds, and what leaves for it, be gone from the ledger, for a trial."""
         for promise in unannounced.values():
-            lifted = Charged(promise.node, promise.requests, promise.device, promise.footprint)
-            self._ledger.lift(state.id, lifted)
+            self._ledger.lift(state.id, promise.charged)
             occupy(state, promise.node, promise.requests, -1)
             self._world.log.push(occupy, state, promise.node, promise.requests, 1)
         if state.id in self._pending_evictions:

@@ -28,7 +28,7 @@ from muster.core.explain.remedies import Remedies
 from muster.core.placement import Fit, Infeasible
 from muster.core.queueing.admission import Admission
 from muster.core.words.decisions import Explanation, Wait
-from muster.core.words.gang import Code, GangId
+from muster.core.words.gang import Code
 from muster.core.world import World
 from muster.core.world.gangs import GangState, stands, whole
 
@@ -69,14 +69,16 @@ class Explainer:
         if self._as_of != self._world.nodes.revision:
             self._earlier, self._explained = self._explained, {}
         with self._fit.exact.budget.lending(PROBLEMS):
-            reasons = [(state, _without(state.id, self._reason(state))) for state in served]
-        self._remedies.begin(reasons, now)
+            reasons = self._reasons(served)
+        examined = self._remedies.begin(reasons, now)
         waits = []
         for state, explanation in reasons:
-            if explanation is not None:
+            if explanation is not None and state.id in examined:
                 explanation = self._remedies.added(state, explanation, self._case)
-                if explanation is not state.explanation and explanation != state.explanation:
-                    waits.append(Wait(state.id, explanation))
+            if explanation is state.explanation:
+                continue
+            if explanation is not None and explanation != state.explanation:
+                waits.append(Wait(state.id, explanation))
             state.explanation = explanation
         self._remedies.end()
         self._as_of = self._world.nodes.revision
@@ -103,6 +105,21 @@ class Explainer:
             case = Case(self._world, self._fit, demand, self._verdict(demand), self._holding)
             self._cases[demand] = case
         return case
+
+    def _reasons(self, served: Iterable[GangState]) -> list[tuple[GangState, Explanation | None]]:
+        """Return why each gang waits. Gangs of one class that were refused alike have one reason."""
+        reasons: list[tuple[GangState, Explanation | None]] = []
+        known: dict[tuple[object, int], Explanation | None] = {}
+        for state in served:
+            key = state.peers, id(state.refusal)
+            if state.peers is None or key not in known:
+                known[key] = self._reason(state)
+            reason = known[key]
+            if reason is not None and state.id in reason.blockers:
+                others = tuple(other for other in reason.blockers if other != state.id)
+                reason = replace(reason, blockers=others)
+            reasons.append((state, reason))
+        return reasons
 
     def _reason(self, state: GangState) -> Explanation | None:
         """Return the explanation of the first code that applies, in the order of docs/names.md."""
@@ -194,10 +211,3 @@ def _commit_failed(state: GangState, case: Case) -> Explanation | None:
     else:
         return None
     return Explanation(Code.COMMIT_FAILED, "commit", message, case.pod_sets)
-
-
-def _without(gang: GangId, explanation: Explanation | None) -> Explanation | None:
-    """Remove the gang itself from its blockers."""
-    if explanation is None or gang not in explanation.blockers:
-        return explanation
-    return replace(explanation, blockers=tuple(other for other in explanation.blockers if other != gang))

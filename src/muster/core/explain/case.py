@@ -130,7 +130,8 @@ class Case:
             taken = np.multiply(more, amount, dtype=np.int64)
             count(resource, self.world.nodes.free(row) - taken < amount)
         if vector.share:
-            count(GPU_SHARE, self.world.nodes.devices.slots(vector.share) - more < 1)
+            devices, free = self.world.nodes.devices, self.world.nodes.free
+            count(GPU_SHARE, devices.slots(vector.share, free(devices.row)) - more < 1)
         for name, blocked in constraints:
             count(name, blocked)
         return limits
@@ -194,7 +195,7 @@ class Case:
         """Return all gangs that use some of a resource, the largest users first."""
         known = self.holding.get(resource)
         if known is None:
-            gangs = self.world.gangs.values()
+            gangs = [state for state in self.world.gangs.values() if state.usage]
             amounts = {state.id: held for state in gangs if (held := _held(state, resource)) > 0}
             names = sorted(amounts, key=lambda gang: (-amounts[gang], gang))
             known = self.holding[resource] = [self.world.gangs[name] for name in names]

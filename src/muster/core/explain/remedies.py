@@ -14,7 +14,7 @@ For the same gangs an expected start is found: the time of their reservation, el
 `Outlook`; or the reason why it is unknown.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -64,19 +64,25 @@ class Remedies:
         #: whether a gang was not examined because this cycle's trials were used up
         self.behind = False
 
-    def begin(self, waiting: Iterable[tuple[GangState, Explanation | None]], now: float) -> None:
-        """Begin a cycle. `waiting`: the gangs that wait, and why, in serving order."""
+    def begin(
+        self, waiting: Iterable[tuple[GangState, Explanation | None]], now: float
+    ) -> Collection[GangId]:
+        """Begin a cycle. Return the gangs that are examined. `waiting`: all that wait, and why, as served."""
         if self._as_of != self._dry_run.as_of or (now != self._now and self._dry_run.timed):
             self._known.clear()
             self._foresight = Foresight()
         self._now, self._left, self.behind = now, self._trials, False
         self._asked.clear()
+        full = set[str]()
         for state, explanation in waiting:
-            if explanation is None or state.gang is None:
+            if state.gang is None or state.gang.queue in full or explanation is None:
                 continue
             asked = self._asked.setdefault(state.gang.queue, {})
-            if len(asked) < self._first and _may_be_helped(state, explanation):
+            if len(asked) >= self._first:
+                full.add(state.gang.queue)
+            elif _may_be_helped(state, explanation):
                 asked[state.id] = state, explanation.code
+        return {gang for asked in self._asked.values() for gang in asked}
 
     def end(self) -> None:
         """End the cycle: all gangs have been explained."""
@@ -85,12 +91,12 @@ class Remedies:
     def added(
         self, state: GangState, explanation: Explanation, case_of: Callable[[Demand], Case]
     ) -> Explanation:
-        """Return a waiting gang's explanation with its remedies and its expected start added.
+        """Return the explanation of a gang that is examined, with its remedies and its expected start added.
 
         Call it for the gangs in serving order.
         """
-        if state.gang is None or state.id not in (asked := self._asked[state.gang.queue]):
-            return explanation
+        assert state.gang is not None
+        asked = self._asked[state.gang.queue]
         known = self._known.get(state.id)
         if known is None or known[0] is not explanation.code:
             if self._left <= 0:

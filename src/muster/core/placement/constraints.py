@@ -19,6 +19,7 @@ once, so only the final state must satisfy it, in every domain where the gang ha
 Preferences (preferred affinity, ScheduleAnyway) order nodes in the same vectors and block none.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -386,12 +387,7 @@ def level(spread: Spread, counts: Longs, counted: Bools, most: Longs, count: int
     low = fewest(spread, counts, counted)
     fixed = int(np.count_nonzero(counted)) < spread.min_domains or not counted.any()
     high = low if fixed else max(low, min(low + count, int((counts + most)[counted].min())))
-    while low < high:
-        middle = (low + high) // 2
-        if int(room(middle).sum()) >= count:
-            high = middle
-        else:
-            low = middle + 1
+    low = bisect_left(range(high), True, low, high, key=lambda level: int(room(level).sum()) >= count)
     if int(need(low).sum()) > count:
         low -= 1
     return room(low), need(low)
@@ -406,12 +402,10 @@ def fewest(spread: Spread, counts: Longs, counted: Bools) -> int:
 def share(domain: Domain, counts: Longs, left: Ints, count: int) -> Limit:
     """Return per domain an equal share of `count` pods; pods already there count towards it."""
     most = domain.sums(left)
-    counted = most > 0
-    low, high = 0, int(counts.max(initial=0)) + count
-    while low < high:
-        middle = (low + high) // 2
-        if int(np.where(counted, np.clip(middle - counts, 0, most), 0).sum()) >= count:
-            high = middle
-        else:
-            low = middle + 1
-    return Limit(domain.index, np.where(counted, np.clip(low - counts, 0, most), 0))
+
+    def room(level: int) -> Longs:
+        return np.where(most > 0, np.clip(level - counts, 0, most), 0)
+
+    highest = int(counts.max(initial=0)) + count
+    enough = bisect_left(range(highest), True, key=lambda level: int(room(level).sum()) >= count)
+    return Limit(domain.index, room(enough))

@@ -142,16 +142,15 @@ class Draft:
         #: parts in the order in which their minima are filled: larger pods first
         self.order = sorted(range(len(parts)), key=lambda p: -vectors[p].size)
 
-    def trial(self) -> "Step":
+    def trial(self) -> Trial:
         """Begin a trial of what is placed from here on."""
-        return Step(self, self._ledger.trial())
+        trial = self._ledger.trial()
+        lengths = [len(columns) for columns in self._columns]
+        self._ledger.log.push(self._restore, list(self.placed), lengths, dict(self._fixed))
+        return trial
 
-    def state(self) -> tuple[list[int], list[int], dict[Place, int]]:
-        """What `restore` needs to take off all that is placed from here on."""
-        return list(self.placed), [len(columns) for columns in self._columns], dict(self._fixed)
-
-    def restore(self, state: tuple[list[int], list[int], dict[Place, int]]) -> None:
-        self.placed, lengths, self._fixed = state
+    def _restore(self, placed: list[int], lengths: list[int], fixed: dict[Place, int]) -> None:
+        self.placed, self._fixed = placed, fixed
         for columns, length in zip(self._columns, lengths, strict=True):
             del columns[length:]
 
@@ -334,28 +333,6 @@ class Draft:
             if own is not None:
                 own.barred.clear()
                 own.opened = None
-
-
-class Step:
-    """A trial of a draft: undone on leaving it, unless it is kept."""
-
-    __slots__ = ("_draft", "_kept", "_state", "_trial")
-
-    def __init__(self, draft: Draft, trial: Trial) -> None:
-        self._draft, self._trial, self._kept = draft, trial, False
-        self._state = draft.state()
-
-    def __enter__(self) -> "Step":
-        return self
-
-    def keep(self) -> None:
-        self._kept = True
-        self._trial.keep()
-
-    def __exit__(self, *_: object) -> None:
-        if not self._kept:
-            self._trial.undo()
-            self._draft.restore(self._state)
 
 
 #: Limits of one search: placements of one pod that are tried, and nodes that are examined for them in total.

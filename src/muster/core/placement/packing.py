@@ -33,6 +33,7 @@ from typing import Final
 import numpy as np
 
 from muster.core.placement.order import Fixed, Order, Vector
+from muster.core.words.amounts import Sums
 from muster.core.words.gang import Gang, GangId, Shape
 from muster.core.world.devices import WHOLE
 from muster.core.world.eligibility import Eligibility
@@ -176,7 +177,7 @@ class Pack(Order):
         left = devices.left(columns)
         least = np.where(left >= share, left - share, UNLIMITED).min(axis=0, initial=UNLIMITED)
         cost = np.where(least < UNLIMITED, least, WHOLE - share + _OPENING).astype(np.int64)
-        cost += np.maximum(devices.thousandths(columns) - share, 0) * _EMPTINESS // (8 * WHOLE)
+        cost += np.maximum(self.nodes.thousandths(columns) - share, 0) * _EMPTINESS // (8 * WHOLE)
         if fixed is not None and vector.may_strand:
             cost += self._strands(vector, fixed, free)
         if fixed is not None and fixed.contended is not None:
@@ -214,7 +215,7 @@ class Pack(Order):
         def stranded(free: int, idle: int) -> int:
             return max(free - max(idle, 0) * gpus * _SERVES[0] // (cores * _SERVES[1]), 0)
 
-        free = nodes.devices.thousandths_at(column)
+        free = nodes.thousandths_at(column)
         idle = min(max(nodes.free_at(self._cpu, column), 0), UNLIMITED)
         taken = WHOLE * asked.get(self._gpu, 0)
         return stranded(free - taken, idle - asked.get(self._cpu, 0)) - stranded(free, idle)
@@ -242,6 +243,8 @@ _PRECISE: Final = 2**12
 _BITS: Final = 3
 #: Constraints that are considered: those that ask for most.
 _MOST: Final = 64
+#: Shapes whose constraint is kept.
+_KEPT: Final = 1024
 
 
 class Contention:
@@ -260,7 +263,9 @@ class Contention:
     def __init__(self, nodes: Nodes, eligibility: Eligibility) -> None:
         self._nodes, self._eligibility = nodes, eligibility
         #: thousandths of GPUs by constraint, that is, a shape that asks for nothing; no zeros
-        self._asked: dict[Shape, int] = {}
+        self._asked = Sums[Shape]()
+        #: by shape
+        self._constraints: dict[Shape, Shape] = {}
         #: the gangs that are counted, as they were then
         self._counted: dict[GangId, Gang] = {}
         self._changed = False
@@ -288,11 +293,14 @@ class Contention:
             shape = pod_set.shape
             amounts = dict(shape.requests)
             if more := (WHOLE * amounts.get(GPU, 0) + amounts.get(GPU_SHARE, 0)) * pod_set.count * times:
-                constraint = Shape((), shape.selector, shape.affinity, shape.tolerations, shape.volumes)
-                before = self._asked.pop(constraint, 0)
-                if after := before + more:
-                    self._asked[constraint] = after
-                self._changed |= _rounded(before) != _rounded(after)
+                if (constraint := self._constraints.get(shape)) is None:
+                    if len(self._constraints) >= _KEPT:
+                        self._constraints.clear()
+                    constraint = Shape((), shape.selector, shape.affinity, shape.tolerations, shape.volumes)
+                    self._constraints[shape] = constraint
+                before = self._asked[constraint]
+                self._asked.count(constraint, more)
+                self._changed |= _rounded(before) != _rounded(before + more)
 
     def settle(self) -> None:
         """Bring `parts` up to date with gangs and nodes, which have settled."""

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from muster.core.placement.order import NO_SLOT, Order, Vector
 from muster.core.words.gang import Shape
+from muster.core.world.devices import whole_slots
 from muster.core.world.nodes import UNLIMITED, Bools, Columns, Ints, Nodes, Row, RowAmounts, quotient
 
 #: Shapes kept; the least recently used is dropped first. At 10,000 nodes one takes 80 kB.
@@ -107,7 +108,7 @@ class Slots:
         for row, amount in row_amounts:
             np.minimum(slots, quotient(nodes.capacity(row), amount), out=slots)
         if share := nodes.share(row_amounts):
-            np.minimum(slots, nodes.devices.slots_when_empty(share), out=slots)
+            np.minimum(slots, whole_slots(share, nodes.capacity(nodes.devices.row)), out=slots)
         return slots
 
     def _new(self, shape: Shape) -> Vector:
@@ -122,7 +123,12 @@ class Slots:
         for row, amount in others:
             fit = np.minimum(fit, quotient(self._free(row, columns), amount))
         if vector.share:
-            fit = np.minimum(fit, self._nodes.devices.slots(vector.share, columns))
+            fit = np.minimum(
+                fit,
+                self._nodes.devices.slots(
+                    vector.share, self._free(self._nodes.devices.row, columns), columns
+                ),
+            )
         slots = np.maximum(fit, 0).astype(np.int32, copy=False)
         slots *= vector.eligible if columns is None else vector.eligible[columns]
         if columns is None:
@@ -150,7 +156,9 @@ class Slots:
         for row, amount in vector.row_amounts:
             slots = min(slots, nodes.free_at(row, column) // amount)
         if vector.share and slots > 0:
-            slots = min(slots, nodes.devices.slots_at(vector.share, column))
+            slots = min(
+                slots, nodes.devices.slots_at(vector.share, nodes.free_at(nodes.devices.row, column), column)
+            )
         slots = max(slots, 0)
         vector.total += slots - vector.slots.item(column)
         vector.slots[column] = slots

@@ -34,6 +34,7 @@ from muster.core.words.decisions import Victim
 from muster.core.words.gang import Gang, PodId
 from muster.core.world import World
 from muster.core.world.gangs import GangState, departing, given_up
+from muster.core.world.ledger import Charged
 
 __all__ = ["Preemption", "Victims"]
 
@@ -208,7 +209,7 @@ class Preemption:
         with ledger.trial():
             for pod in sorted(coming - pending.leaving.keys()):
                 bound = self._world.pods[pod]
-                ledger.give(bound.node, bound.requests, bound.footprint.device, bound.footprint)
+                ledger.give(Charged.of(bound))
             for beneficiary in pending:
                 if beneficiary != state.id:
                     pending.lift(beneficiary)

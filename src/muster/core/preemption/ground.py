@@ -66,7 +66,7 @@ class Checks:
         single = taken if request.demand.constrained else taken & table.shares
         for victim in table.victims(single):
             for charged in self._world.pending_evictions.charged(victim):
-                ledger.give(*charged)
+                ledger.give(charged)
         for row_amounts, units, columns, times in table.groups:
             mine = (taken & ~single)[units]
             if mine.any():

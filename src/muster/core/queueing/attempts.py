@@ -56,13 +56,14 @@ class Attempts:
         infeasible: Callable[[GangState, Demand, Tier, bool], bool],
         fits: Callable[[Demand], bool],
         *,
-        seen: bool,
+        seen: Callable[[GangState], object] | None = None,
         only: Collection[GangId] | None = None,
     ) -> None:
         """Attempts of the gangs in `pending`; `lapsed` gangs, whose hold has just run out, are last.
 
         `infeasible`: whether a gang is known not to start with this demand, in this tier, or once a hard cap
-        allows it (`Grant.cap_exceeded`). `fits`: whether this may fit, as far as is known. `only`: all gangs
+        allows it (`Grant.cap_exceeded`). `fits`: whether this may fit, as far as is known. `seen`: infeasible
+        gangs are visited too, each class as one except for gangs for which this is true. `only`: all gangs
         but these, and the gangs behind them, are known to be infeasible (`cycle/incremental.py`).
         """
         self._pending, self._queues, self._admission = pending, queues, admission
@@ -154,10 +155,11 @@ class Attempts:
                 cursor.next()
                 self.served[state.id] = state
                 state.refusal = grant.refusal
-                if grant.demand is None:
-                    continue
-                known = not self._seen and grant.demand is peers.demand  # the cursor has tested that already
-                if not known and self._infeasible(state, grant.demand, tier, grant.cap_exceeded):
+                if self._refused(state, grant, tier, peers):
+                    if self._seen is not None and tier is Tier.WITHIN and not self._lapsed:
+                        for other in cursor.alike(peers, self._seen):
+                            self.served[other.id] = other
+                            other.refusal = state.refusal
                     continue
                 attempt = admission.attempt(state, grant, tier)
                 yield attempt
@@ -168,8 +170,14 @@ class Attempts:
                     rest = EquivalenceClass(state.demand, [(head.key, state)])
                     over.setdefault(account, []).append(rest.head())
 
+    def _refused(self, state: GangState, grant: Grant, tier: Tier, peers: EquivalenceClass) -> bool:
+        """Whether the gang is known not to start with what it may have."""
+        if grant.demand is None or (self._seen is None and grant.demand is peers.demand):
+            return grant.demand is None  # of all that it lacks, the cursor has tested it already
+        return self._infeasible(state, grant.demand, tier, grant.cap_exceeded)
+
     def _skips_within(self, account: Account, head: Head) -> bool:
-        if self._seen or head.demand is None:
+        if self._seen is not None or head.demand is None:
             return False
         return self._infeasible(head.state, head.demand, Tier.WITHIN, False)
 
@@ -178,7 +186,7 @@ class Attempts:
         state, demand = head.state, head.demand
         if demand is None:
             return False
-        if not self._seen:
+        if self._seen is None:
             return self._infeasible(state, demand, Tier.BORROWING, False)
         grant = self._admission.grant(state, account, Tier.BORROWING)
         state.refusal = refusal = grant and grant.refusal

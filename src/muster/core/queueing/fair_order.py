@@ -6,14 +6,16 @@ heads decide which queue is next, they are tested again once a gang has started:
 must not hold back the gangs behind it.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush, heapreplace
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any
 
 from muster.core.demand import Demand
-from muster.core.queueing.pending import Head
+from muster.core.queueing.pending import EquivalenceClass, Head
 from muster.core.words.gang import QueueOrder
+from muster.core.world.gangs import GangState
 from muster.core.world.queues.account import Account
 
 
@@ -65,6 +67,21 @@ class Cursor:
             heapreplace(heap, behind)
         else:
             heappop(heap)
+
+    def alike(self, peers: EquivalenceClass, until: Callable[[GangState], object]) -> list[GangState]:
+        """Take out the gangs of this class that are next, up to a gang of another class, or one for which
+        `until` is true."""
+        heap = self._next()
+        if not heap or heap[0].peers is not peers:
+            return []
+        position, entries, others = heap[0].position, peers.entries, heap[1:3]
+        last = bisect_left(entries, (min(others).key,)) if others else len(entries)
+        some = [*takewhile(lambda state: not until(state), [state for _, state in entries[position:last]])]
+        if (position := position + len(some)) < len(entries):
+            heapreplace(heap, peers.head(position))
+        else:
+            heappop(heap)
+        return some
 
     def leave(self) -> Head:
         """Take the head out, and all of its class behind it."""

@@ -97,15 +97,17 @@ class PendingQueue:
         kind = self._kind(state, order)
         # Keys have equal length: while a queue's order changes, its gangs have keys of either kind.
         key: Key = (0, *state.rank[1:]) if order is QueueOrder.FIFO else state.rank
-        if self._position.get(state.id) == (kind, key):
-            self.classes[kind].demand = state.demand
-            return False
-        self.drop(state.id)
+        if (before := self._position.get(state.id)) is not None:
+            if before == (kind, key):
+                self.classes[kind].demand = state.demand
+                return False
+            self.drop(state.id)
         self._position[state.id] = kind, key
         peers = self.classes.get(kind)
         if peers is None:
             peers = self.classes[kind] = EquivalenceClass(state.demand)
         peers.demand = state.demand
+        state.peers = None if state.begun or state.demand is None else peers
         insort(peers.entries, (key, state))
         if self._first is not None and key < self._first:
             self._first = key
@@ -125,7 +127,7 @@ class PendingQueue:
     def _kind(self, state: GangState, order: QueueOrder) -> Hashable:
         """The kind of a gang. If a gang does not start, no gang of its kind with a lower rank does.
 
-        Whether it fits depends only on what it lacks. Whether its queue allows it depends on its namespace
+        Whether it fits depends only on what it lacks. Whether its queue allows it depends on its namespaces
         and user, and whether a ResourceQuota does on what is still to be charged. Whether victims can be
         found depends on its priority too, which does not order a fifo queue. Whether it may backfill depends
         on how long it runs.
@@ -133,9 +135,10 @@ class PendingQueue:
         gang = state.gang
         if not state.plain or gang is None:
             return state.id
-        charged = tuple(
-            [(s.name, s.namespace, s.uncreated, s.quotas) for s in gang.pod_sets if s.uncreated and s.quotas]
-        )
+        charged: tuple[Hashable, ...] = ()
+        for s in gang.pod_sets:
+            if s.namespace or (s.quotas and s.uncreated):
+                charged = *charged, (s.name, s.namespace, s.uncreated, s.quotas)
         if charged and state.begun:
             return state.id  # places that it holds are charged already
         kind: tuple[Hashable, ...]
@@ -182,8 +185,9 @@ class PendingQueues:
                 self.of_queue[name] = PendingQueue(self._duration)
             pending, account = self.of_queue[name], self._queues.find(name)
             order = account.rules.order if account is not None else order
-        if self._where.get(state.id) is not pending:
-            self.drop(state.id)
+        if (before := self._where.get(state.id)) is not pending:
+            if before is not None:
+                before.drop(state.id)
             self._where[state.id] = pending
         if pending.put(state, order):
             self.newcomers.add(state.id)

@@ -22,10 +22,17 @@ class Sums(dict[Key, int]):
     def add(self, amounts: Mapping[Key, int], times: int = 1) -> None:
         """Add so many times these amounts, in place. A sum that becomes zero is removed."""
         for key, amount in amounts.items():
-            if total := self.get(key, 0) + times * amount:
-                self[key] = total
-            else:
-                self.pop(key, None)
+            self.count(key, times * amount)
+
+    def count(self, key: Key, more: int) -> None:
+        """Add so much to one sum, in place. A sum that becomes zero is removed."""
+        if total := self.get(key, 0) + more:
+            self[key] = total
+        else:
+            self.pop(key, None)
+
+    def copy(self) -> Self:
+        return type(self)(self)
 
     def plus(self, amounts: Mapping[Key, int]) -> Self:
         total = type(self)(self)

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
+from functools import cache, partial
 from itertools import repeat
+from operator import attrgetter
 from typing import Final, NamedTuple, NewType
 
 from muster.names import GPU_SHARE
@@ -34,10 +35,14 @@ class Hashed:
         try:
             return self._hash
         except AttributeError:
-            object.__setattr__(
-                self, "_hash", hash(tuple(getattr(self, name) for name in self.__match_args__))
-            )
+            object.__setattr__(self, "_hash", hash(_fields(self.__match_args__)(self)))
             return self._hash
+
+
+@cache
+def _fields(names: tuple[str, ...]) -> Callable[[object], object]:
+    """Return a function that returns these fields of an object."""
+    return attrgetter(*names)
 
 
 class Place(NamedTuple):

@@ -22,10 +22,10 @@ from typing import Any, Final, NamedTuple
 from muster.core.words.decisions import Release
 from muster.core.words.events import Event
 from muster.core.words.gang import Gang, GangId
-from muster.core.world.devices import Choose
 from muster.core.world.eligibility import Eligibility
 from muster.core.world.gangs import GangState, give_back, stands, unwanted
 from muster.core.world.handlers import Handlers
+from muster.core.world.ledger import Choose
 from muster.core.world.nodes import Nodes
 from muster.core.world.state import State
 from muster.core.world.trial import Trial

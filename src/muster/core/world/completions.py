@@ -21,9 +21,10 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from muster.core.words.amounts import Sums
 from muster.core.words.events import NOTHING, Footprint, PodsBound
-from muster.core.words.gang import Amounts, Gang, GangId, NodeName, PodId
-from muster.core.world.gangs import GangState, Hold
+from muster.core.words.gang import Gang, GangId, PodId
+from muster.core.world.gangs import GangState
 from muster.core.world.ledger import Charged, Ledger
 from muster.core.world.nodes import Columns, RowAmounts
 from muster.core.world.pending_evictions import PendingEvictions
@@ -42,7 +43,7 @@ class Taken(NamedTuple):
     #: equal pods on nodes that have a column: their number in all, and on each of these distinct columns
     alike: list[tuple[tuple[RowAmounts, Footprint], int, Columns, npt.NDArray[np.int64]]]
     #: pods that share a GPU, one by one
-    shares: list[tuple[NodeName, Amounts, int, Footprint]]
+    shares: list[Charged]
     #: `Nodes.layout` and the stamp of the gang for which this is valid
     layout: int
     stamp: int
@@ -185,7 +186,7 @@ class Completions:
             for kind, _, columns, times in taken.alike:
                 together.setdefault(kind, []).append((columns, times))
             for share in taken.shares:
-                ledger.give(*share)
+                ledger.give(share)
         for (row_amounts, footprint), some in together.items():
             columns, times = some[0]
             if len(some) > 1:
@@ -201,9 +202,9 @@ class Completions:
         self._sum(taken, used, -1)
         for share in taken.shares:
             # What it takes besides its share depends on the other pods on the device: the ledger knows.
-            if (column := self._nodes.column.get(share[0])) is not None:
+            if (column := self._nodes.column.get(share.node)) is not None:
                 before = self._nodes.used[:, column].copy()
-                self._ledger.give(*share)
+                self._ledger.give(share)
                 used[:, column] += self._nodes.used[:, column] - before
 
     def _sum(self, taken: Taken, amounts: Used, sign: int) -> None:
@@ -223,31 +224,26 @@ class Completions:
     def _take(self, state: GangState, lifted: Mapping[Charged, int] = _NOTHING_LIFTED) -> Taken:
         """What a gang takes, less what a trial has lifted already."""
         column, row_amounts = self._nodes.column, self._nodes.row_amounts
-        alike: dict[tuple[RowAmounts, Footprint], dict[int, int]] = {}
-        shares: list[tuple[NodeName, Amounts, int, Footprint]] = []
+        alike: dict[tuple[RowAmounts, Footprint], Sums[int]] = {}
+        shares: list[Charged] = []
         leaving = self._pending_evictions.leaving
         bound = (self._pods[pod] for pod in state.pods if pod not in leaving)
         departing, shared = self._pending_evictions.charged_to(state.id)
-        taken: list[tuple[PodsBound | Hold | Charged, int | None, int]] = []
-        taken += ((one, one.footprint.device, number) for one, number in _runs(bound))
-        taken += ((one, one.device, number) for one, number in _runs(state.holds.values()))
-        taken += ((one, one.device, 1) for one in departing)
+        taken = [(Charged.of(one), number) for one, number in _runs(bound)]
+        taken += ((one.charged, number) for one, number in _runs(state.holds.values()))
+        taken += ((one, 1) for one in departing)
         off = dict(lifted)
-        for one, device, number in taken:
-            if off and (gone := off.get(what := Charged(one.node, one.requests, device, one.footprint))):
-                off[what] = max(gone - number, 0)
+        for one, number in taken:
+            if gone := off.get(one, 0):
+                off[one] = max(gone - number, 0)
                 number = max(number - gone, 0)
-            if not number:
-                continue
-            if device is not None:
-                shares += [(one.node, one.requests, device, one.footprint)] * number
-            elif (at := column.get(one.node)) is not None:
-                times = alike.setdefault((row_amounts(one.requests), one.footprint), {})
-                times[at] = times.get(at, 0) + number
+            if number and one.device is not None:
+                shares += [one] * number
+            elif number and (at := column.get(one.node)) is not None:
+                alike.setdefault((row_amounts(one.requests), one.footprint), Sums()).count(at, number)
         for node, common in shared.items() if not lifted else ():
             if (at := column.get(node)) is not None:
-                times = alike.setdefault((common, NOTHING), {})
-                times[at] = times.get(at, 0) - 1
+                alike.setdefault((common, NOTHING), Sums()).count(at, -1)
         return Taken(
             [
                 (

@@ -14,41 +14,68 @@ nothing depends on which device breaks. If more are open or in whole use than a 
 and the node takes neither pods with whole GPUs nor further shares.
 
 The amounts are kept by node name, as a column lasts only for one layout, and as a table (numbers × columns)
-for whole vectors of nodes at a time.
+for whole vectors of nodes at a time. How many devices are empty is the caller's to say: `Nodes` knows it.
 """
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from muster.core.words.gang import NodeName
-from muster.names import GPU
-
-if TYPE_CHECKING:
-    from muster.core.world.nodes import Columns, Ints, Nodes, RowAmounts
 
 #: Thousandths of one device.
 WHOLE: Final = 1000
 #: Devices that are counted on one node; thousandths of so many still fit 32 bits.
 _MOST: Final = 2**20
 
+_Ints = npt.NDArray[np.int32]
+_Row = _Ints | npt.NDArray[np.int64]
+_Columns = npt.NDArray[np.intp]
 #: One device: its node and its number there.
 Device = tuple[NodeName, int]
 #: By device, for callers without shares.
 NO_SHARES: Final[Mapping[Device, int]] = {}
-#: Which device of the column a pod of this demand and this share is to take.
-Choose = Callable[[int, "RowAmounts", int], int]
 
 
 class Devices:
-    def __init__(self, nodes: "Nodes") -> None:
-        self._nodes = nodes
-        self.row = nodes.row(GPU)
+    def __init__(self, row: int) -> None:
+        #: of whole devices, in `Nodes`
+        self.row = row
         #: thousandths in use by number of device, 0 where it is not open; no zero at the end, no empty list
         self._used: dict[NodeName, list[int]] = {}
-        self._layout = -1
-        self._left: Ints = np.zeros((0, 0), np.int32)
+        self._names: Sequence[NodeName] = ()
+        self._column: Mapping[NodeName, int] = {}
+        self._left: _Ints = np.zeros((0, 0), np.int32)
+
+    def lay_out(self, names: Sequence[NodeName], column: Mapping[NodeName, int]) -> None:
+        """Follow the nodes to their new columns."""
+        self._names, self._column = names, column
+        here = {node: used for node, used in self._used.items() if node in column}
+        self._left = np.zeros((max(map(len, here.values()), default=0), len(names)), np.int32)
+        for node, used in here.items():
+            self._left[: len(used), column[node]] = [_left(amount) for amount in used]
+
+    def take(self, node: NodeName, share: int, device: int) -> int:
+        """Use a share of this device (below zero: give it back), even if it exceeds what is left.
+
+        Returns 1 if that opens the device, -1 if it closes it, else 0.
+        """
+        used = self._used.setdefault(node, [])
+        used += [0] * (device + 1 - len(used))
+        before = used[device]
+        after = used[device] = before + share
+        while used and not used[-1]:
+            used.pop()
+        if not used:
+            del self._used[node]
+        column = self._column.get(node)
+        if column is not None:
+            if more := max(device + 1 - len(self._left), 0):
+                self._left = np.vstack((self._left, np.zeros((more, len(self._names)), np.int32)))
+            self._left[device, column] = _left(after)
+        return bool(after) - bool(before)
 
     def best_fit(self, node: NodeName, share: int) -> int:
         """The open device with the least left that fits, the lowest number of several; else a new one."""
@@ -61,105 +88,56 @@ class Devices:
         used = self._used.get(node, [])
         return used.index(0) if 0 in used else len(used)
 
-    def take(self, node: NodeName, share: int, device: int) -> None:
-        """Use a share of this device, even if it exceeds what is left: a recorded share is always charged."""
-        used = self._used.setdefault(node, [])
-        used += [0] * (device + 1 - len(used))
-        used[device] += share
-        self._note(node, device, opened=used[device] == share)
-
-    def give(self, node: NodeName, share: int, device: int) -> None:
-        used = self._used[node]
-        used[device] -= share
-        closed = not used[device]
-        while used and not used[-1]:
-            used.pop()
-        if not used:
-            del self._used[node]
-        self._note(node, device, opened=-closed)
-
     def used(self, node: NodeName) -> list[int]:
         """Thousandths in use by shares, by number; 0 and beyond the end: not open."""
         return self._used.get(node, [])
 
-    def shared(self, columns: "Columns") -> dict[Device, int]:
+    def shared(self, columns: _Columns) -> dict[Device, int]:
         """Thousandths in use by shares on each open device of these nodes."""
-        names = map(self._nodes.names.__getitem__, columns.tolist() if self._used else ())
+        names = map(self._names.__getitem__, columns.tolist() if self._used else ())
         here = filter(self._used.__contains__, names)
         return {(node, i): used for node in here for i, used in enumerate(self._used[node]) if used}
 
     def opened(self, shares: Mapping[Device, int]) -> list[int]:
         """Columns of the devices that have no shares but these, one entry for each device."""
-        column, used = self._nodes.column, self._used
+        column, used = self._column, self._used
         return [column[node] for (node, i), share in shares.items() if used[node][i] == share]
 
-    def left(self, columns: "Columns | None" = None) -> "Ints":
+    def left(self, columns: _Columns | None = None) -> _Ints:
         """Numbers × columns: thousandths left on open devices, 0 on others."""
-        if self._layout != self._nodes.layout:
-            self._tabulate()
         return self._left if columns is None else self._left[:, columns]
 
-    def slots(self, share: int, columns: "Columns | None" = None) -> "Ints":
-        """How many such shares each node's devices take."""
-        empty = self._nodes.free(self.row) if columns is None else self._nodes.free(self.row)[columns]
-        slots = np.minimum(empty, _MOST) * np.int32(WHOLE // share)
+    def slots(self, share: int, empty: _Row, columns: _Columns | None = None) -> _Ints:
+        """How many such shares each node's devices take; `empty`: the devices that are, -1 if overdrawn."""
+        slots = whole_slots(share, empty)
         for left in self.left(columns):
             slots += left // share
         slots[empty < 0] = 0
         return slots
 
-    def slots_at(self, share: int, column: int) -> int:
-        empty = self._nodes.free_at(self.row, column)
+    def slots_at(self, share: int, empty: int, column: int) -> int:
         if empty < 0:
             return 0
-        slots = min(empty, _MOST) * (WHOLE // share)
-        for used in self._used.get(self._nodes.names[column], ()):
-            if 0 < used < WHOLE:
-                slots += (WHOLE - used) // share
-        return slots
+        open_ = sum((WHOLE - used) // share for used in self._open_at(column))
+        return min(empty, _MOST) * (WHOLE // share) + open_
 
-    def slots_when_empty(self, share: int) -> "Ints":
-        return np.minimum(self._nodes.capacity(self.row), _MOST) * np.int32(WHOLE // share)
-
-    def thousandths(self, columns: "Columns | None" = None) -> "Ints":
+    def thousandths(self, empty: _Row, columns: _Columns | None = None) -> _Ints:
         """All that is free on each node, of empty and of open devices."""
-        empty = self._nodes.free(self.row) if columns is None else self._nodes.free(self.row)[columns]
-        free: Ints = np.minimum(np.maximum(empty, 0), _MOST) * np.int32(WHOLE)
+        free = whole_slots(1, np.maximum(empty, 0))
         free += self.left(columns).sum(axis=0, dtype=np.int32)
         return free
 
-    def thousandths_at(self, column: int) -> int:
-        open_ = (WHOLE - used for used in self._used.get(self._nodes.names[column], ()) if 0 < used < WHOLE)
-        return min(max(self._nodes.free_at(self.row, column), 0), _MOST) * WHOLE + sum(open_)
+    def thousandths_at(self, empty: int, column: int) -> int:
+        return self.slots_at(1, max(empty, 0), column)
 
-    def capacity(self) -> "Ints":
-        """Thousandths of all devices of each node."""
-        return np.minimum(self._nodes.capacity(self.row), _MOST) * np.int32(WHOLE)
+    def _open_at(self, column: int) -> list[int]:
+        """Thousandths in use on each device of a node that has some left."""
+        return [used for used in self._used.get(self._names[column], ()) if 0 < used < WHOLE]
 
-    def _note(self, node: NodeName, device: int, opened: int) -> None:
-        """Bring the row of whole devices and the table up to date."""
-        column = self._nodes.column.get(node)
-        row_amounts = ((self.row, 1),)
-        if column is None:
-            self._nodes.charge_elsewhere(node, row_amounts, opened)
-            return
-        self._nodes.charge(column, row_amounts, opened)
-        if self._layout != self._nodes.layout:
-            return
-        if device >= len(self._left):
-            grown = np.zeros((device + 1, len(self._nodes)), np.int32)
-            grown[: len(self._left)] = self._left
-            self._left = grown
-        used = self._used.get(node, [])
-        self._left[device, column] = _left(used[device]) if device < len(used) else 0
 
-    def _tabulate(self) -> None:
-        here = {node: used for node, used in self._used.items() if node in self._nodes.column}
-        numbers = max(map(len, here.values()), default=0)
-        self._left = np.zeros((numbers, len(self._nodes)), np.int32)
-        for node, used in here.items():
-            self._left[: len(used), self._nodes.column[node]] = [_left(amount) for amount in used]
-        self._layout = self._nodes.layout
+def whole_slots(share: int, empty: _Row) -> _Ints:
+    """How many such shares so many empty devices take."""
+    return np.minimum(empty, _MOST).astype(np.int32) * np.int32(WHOLE // share)
 
 
 def _left(used: int) -> int:

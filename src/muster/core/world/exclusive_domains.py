@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 
 from muster.core.demand import Demand
-from muster.core.words.amounts import PODS
+from muster.core.words.amounts import PODS, Sums
 from muster.core.words.decisions import Victim
 from muster.core.words.events import PodsBound
 from muster.core.words.gang import GangId, NodeName, PodId
@@ -176,15 +176,13 @@ class _ByNode:
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
-        self._counts = Counter[NodeName]()
+        self._counts = Sums[NodeName]()
         self._columns: Longs = np.zeros(0, np.int64)
         self._layout = -1
 
     def add(self, nodes: Iterable[NodeName], times: int) -> None:
         for node in nodes:
-            self._counts[node] += times
-            if not self._counts[node]:
-                del self._counts[node]
+            self._counts.count(node, times)
             if self._layout == self._nodes.layout and node in self._nodes.column:
                 self._columns[self._nodes.column[node]] += times
 

@@ -16,6 +16,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from muster.core.words.amounts import Sums
 from muster.core.words.events import Footprint
 from muster.core.words.gang import HostPort, NodeName, Operator, PodTerm, Requirement
 from muster.core.world.labels import Domains, satisfied
@@ -101,8 +102,9 @@ class _Answer:
 
 #: Anti-affinity that pods carry.
 Terms = tuple[PodTerm, ...]
-_Where = int | Columns | NodeName
-_Times = int | npt.NDArray[np.int64]
+#: One node by column or by name, with a number of pods; or distinct columns, with a number or one for each.
+Where = int | Columns | NodeName
+Times = int | npt.NDArray[np.int64]
 
 
 class Footprints:
@@ -113,8 +115,8 @@ class Footprints:
         self._numbers: dict[Footprint, int] = {}
         self._footprints: list[Footprint] = []
         #: by number of the footprint: pods per node, as of `_folded`
-        self._on: list[dict[NodeName, int]] = []
-        self._log: list[tuple[int, _Where, _Times]] = []
+        self._on: list[Sums[NodeName]] = []
+        self._log: list[tuple[int, Where, Times]] = []
         self._logged = 0  # columns in the log
         self._start = 0  # position of the log's first entry
         self._folded = 0  # entries of the log that `_on` has
@@ -122,7 +124,7 @@ class Footprints:
         #: required anti-affinity of pods that are, or recently were, on nodes; replaced when some is dropped
         self.carried = AntiAffinity()
 
-    def note(self, where: _Where, times: _Times, footprint: Footprint) -> Terms:
+    def note(self, where: Where, times: Times, footprint: Footprint) -> Terms:
         """Note `times` more (or fewer) of these pods on a node, by column or name, or on distinct columns.
 
         Returns their anti-affinity that was not known before, which a trial has to `forget` when it ends.
@@ -134,7 +136,7 @@ class Footprints:
         if number is None:
             number = self._numbers[footprint] = len(self._footprints)
             self._footprints.append(footprint)
-            self._on.append({})
+            self._on.append(Sums())
         if isinstance(where, np.ndarray):
             where, times = owned(where), times if isinstance(times, int) else owned(times)
             self._logged += len(where)
@@ -188,10 +190,10 @@ class Footprints:
             if isinstance(where, np.ndarray):
                 each = times.tolist() if isinstance(times, np.ndarray) else [times] * len(where)
                 for column, n in zip(where.tolist(), each, strict=True):
-                    _add(on, self._names[column], n)
+                    on.count(self._names[column], n)
             else:
                 assert isinstance(times, int)
-                _add(on, self._names[where] if isinstance(where, int) else where, times)
+                on.count(self._names[where] if isinstance(where, int) else where, times)
         self._folded = len(self._log)
 
     def _begin_afresh(self) -> None:
@@ -208,12 +210,6 @@ class Footprints:
         self.carried = self.carried.only(
             {term for footprint in self._footprints for term in footprint.pod_anti_affinity}
         )
-
-
-def _add(on: dict[NodeName, int], name: NodeName, times: int) -> None:
-    on[name] = on.get(name, 0) + times
-    if not on[name]:
-        del on[name]
 
 
 class AntiAffinity:

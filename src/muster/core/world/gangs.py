@@ -16,16 +16,14 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from muster.core.demand import Demand
-from muster.core.words.amounts import PODS, Usage
+from muster.core.words.amounts import PODS, Sums, Usage
 from muster.core.words.decisions import Explanation
 from muster.core.words.events import NOTHING, Footprint, PodsBound
 from muster.core.words.gang import Amounts, Gang, GangId, NodeName, Place, PodId, PodSet
-from muster.core.world.ledger import Ledger
-
-Key = TypeVar("Key")
+from muster.core.world.ledger import Charged, Ledger
 
 
 class Hold(NamedTuple):
@@ -42,6 +40,10 @@ class Hold(NamedTuple):
     #: device of the node, if the place shares a GPU
     device: int | None = None
     footprint: Footprint = NOTHING
+
+    @property
+    def charged(self) -> Charged:
+        return Charged(self.node, self.requests, self.device, self.footprint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +82,15 @@ class GangState:
     vacant: tuple[Sequence[int], ...] = ()
     #: what other pods see of each pod set's pods
     footprints: dict[str, Footprint] = field(default_factory=dict)
+    #: gangs with the same object here wait for one reason, or start alike (queueing/pending.py); None: alone
+    peers: object = None
     #: how much anti-affinity was known when `demand` was set (`AntiAffinity.as_of`)
     carried: int = 0
     #: priority, then age, then id; lowest first
     rank: tuple[int, float, GangId] = (0, 0.0, GangId(""))
     #: what its pods and holds use, by resource, and how many of them are on which node; no zeros
-    usage: dict[str, int] = field(default_factory=dict)
-    nodes: dict[NodeName, int] = field(default_factory=dict)
+    usage: Sums[str] = field(default_factory=Sums[str])
+    nodes: Sums[NodeName] = field(default_factory=Sums[NodeName])
     #: `Gangs.arrivals` when this gang arrived or was last changed by its owner
     arrived: int = 0
     #: counts changes of its pods, and of what it uses and where
@@ -167,11 +171,11 @@ class Gangs(dict[GangId, GangState]):
 def occupy(state: GangState, node: NodeName, requests: Amounts, times: int) -> None:
     """Add what `times` pods of a gang use (below zero: remove it); the caller charges the ledger."""
     state.stamp += 1
-    _count(state.nodes, node, times)
-    _count(state.usage, PODS, times)
+    state.nodes.count(node, times)
+    state.usage.count(PODS, times)
     for resource, amount in requests:
         if resource != PODS:
-            _count(state.usage, resource, times * amount)
+            state.usage.count(resource, times * amount)
 
 
 def fill(state: GangState, pods: Mapping[PodId, Place | None], at: float | None = None) -> None:
@@ -217,7 +221,7 @@ def give_back(state: GangState, places: Iterable[Place], ledger: Ledger) -> list
     for place in sorted(places):
         promise = state.holds.pop(place, None)
         if promise is not None:
-            ledger.give(promise.node, promise.requests, promise.device, promise.footprint)
+            ledger.give(promise.charged)
             occupy(state, promise.node, promise.requests, -1)
             if promise.announced:
                 announced.append(place)
@@ -290,18 +294,14 @@ def indices(*places: Iterable[Place]) -> dict[str, set[int]]:
     return sets
 
 
-def _count(counts: dict[Key, int], key: Key, more: int) -> None:
-    count = counts.get(key, 0) + more
-    if count:
-        counts[key] = count
-    else:
-        counts.pop(key, None)
+def used_by(some: Iterable[PodsBound | Hold]) -> Usage:
+    """What one pod of each of these uses together."""
+    usage = Usage()
+    for each in some:
+        usage.add(Usage.of_pod(each.requests))
+    return usage
 
 
 def given_up(state: GangState) -> Usage:
     """Return what a gang uses in unannounced places: it gives them up for the places assigned to it now."""
-    held = Usage()
-    for promise in state.holds.values():
-        if not promise.announced:
-            held.add(Usage.of_pod(promise.requests))
-    return held
+    return used_by(promise for promise in state.holds.values() if not promise.announced)

@@ -46,6 +46,7 @@ from muster.core.world.gangs import (
     stands,
     vacate,
 )
+from muster.core.world.ledger import Charged
 from muster.core.world.state import State
 
 
@@ -190,7 +191,7 @@ class Handlers:
 
     def _give_back(self, bound: PodsBound, times: int) -> None:
         """Give back what `times` of these pods took."""
-        self._ledger.give(bound.node, bound.requests, bound.footprint.device, bound.footprint, times)
+        self._ledger.give(Charged.of(bound), times)
         if bound.gang is None:
             self._exclusive.foreign(bound.node, -times)
         else:

@@ -14,20 +14,22 @@ taken in a trial; the caller names the device when the share is given back.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
-from muster.core.words.events import NOTHING, Footprint
+from muster.core.words.events import NOTHING, Footprint, PodsBound
 from muster.core.words.gang import Amounts, GangId, NodeName
-from muster.core.world.devices import Choose, Device
-from muster.core.world.footprints import Footprints, Terms, seen
+from muster.core.world.devices import Device
+from muster.core.world.footprints import Footprints, Terms, Times, Where, seen
 from muster.core.world.nodes import Columns, Nodes, RowAmounts
 from muster.core.world.trial import Trial, UndoLog
 from muster.names import GPU_SHARE
+
+#: Which device of the column a pod of this demand and this share is to take.
+Choose = Callable[[int, RowAmounts, int], int]
 
 
 class Share(NamedTuple):
@@ -46,8 +48,12 @@ class Charged(NamedTuple):
 
     node: NodeName
     requests: Amounts
-    device: int | None
-    footprint: Footprint
+    device: int | None = None
+    footprint: Footprint = NOTHING
+
+    @classmethod
+    def of(cls, pod: PodsBound) -> Self:
+        return cls(pod.node, pod.requests, pod.footprint.device, pod.footprint)
 
 
 class Ledger:
@@ -77,42 +83,33 @@ class Ledger:
         requests: Amounts,
         device: int | None = None,
         footprint: Footprint = NOTHING,
+        times: int = 1,
     ) -> int | None:
-        """Charge a pod with these requests to a node, whether the node is known or not.
+        """Charge `times` pods with these requests to a node, whether the node is known or not.
 
-        Returns the device of its share of a GPU: `device`, or a chosen one. None: it has no share.
+        Returns the device of a share of a GPU: `device`, or a chosen one. None: the pods have no share. A pod
+        with a share is charged alone.
         """
         row_amounts = self.nodes.row_amounts(requests)
         share = self.nodes.share(row_amounts)
         if share:
+            assert abs(times) == 1
             if device is None:
+                assert times > 0, "a share is given back to the device that it was taken from"
                 device = self._choose(node, row_amounts, share)
-            self._note_share(node, share, device)
-        self._note(self.nodes.column.get(node, node), row_amounts, 1, footprint)
+            self._note_share(node, times * share, device)
+        self._note(self.nodes.column.get(node, node), row_amounts, times, footprint)
         return device if share else None
 
-    def give(
-        self,
-        node: NodeName,
-        requests: Amounts,
-        device: int | None = None,
-        footprint: Footprint = NOTHING,
-        times: int = 1,
-    ) -> None:
-        """Undo `times` takes; `device` is what `take` returned. With a device, `times` must be 1."""
-        row_amounts = self.nodes.row_amounts(requests)
-        share = self.nodes.share(row_amounts)
-        if share:
-            assert device is not None, "a share is given back to the device that it was taken from"
-            assert times == 1
-            self._note_share(node, -share, device)
-        self._note(self.nodes.column.get(node, node), row_amounts, -times, footprint)
+    def give(self, charged: Charged, times: int = 1) -> None:
+        """Undo `times` takes; the device is what `take` returned."""
+        self.take(*charged, -times)
 
     def lift(self, gang: GangId, charged: Charged) -> None:
         """Give back something that this gang uses, for a trial. `Completions` does not give it back again."""
         self.log.push_brief(self._end_lift, gang, charged)
         self.lifted.setdefault(gang, Counter())[charged] += 1
-        self.give(*charged)
+        self.give(charged)
 
     def charge(self, node: NodeName, row_amounts: RowAmounts, times: int = 1) -> None:
         """Charge an amount, without a pod or a device, to a node, whether the node is known or not."""
@@ -132,7 +129,7 @@ class Ledger:
         self,
         columns: int | Columns,
         row_amounts: RowAmounts,
-        times: int | npt.NDArray[np.int64] = 1,
+        times: Times = 1,
         footprint: Footprint = NOTHING,
     ) -> None:
         """Charge `times` pods to one column, or `times[i]` to each of several distinct ones.
@@ -203,17 +200,11 @@ class Ledger:
         return self._device(column, row_amounts, share)
 
     def _note_share(self, node: NodeName, share: int, device: int) -> None:
-        self._share(node, share, device)
+        self.nodes.charge_share(node, share, device)
         if self.log.depth:
             self.log.entries.append((self._unshare, node, share, device))
 
-    def _note(
-        self,
-        where: NodeName | int | Columns,
-        row_amounts: RowAmounts,
-        times: int | npt.NDArray[np.int64],
-        footprint: Footprint,
-    ) -> None:
+    def _note(self, where: Where, row_amounts: RowAmounts, times: Times, footprint: Footprint) -> None:
         carried = self._charge(where, row_amounts, times, footprint)
         if self.log.depth:
             entry = self._uncharge, where, row_amounts, times, footprint, carried, self._room.value
@@ -223,9 +214,9 @@ class Ledger:
 
     def _undo_charge(
         self,
-        where: NodeName | int | Columns,
+        where: Where,
         row_amounts: RowAmounts,
-        times: int | npt.NDArray[np.int64],
+        times: Times,
         footprint: Footprint,
         carried: Terms,
         room: int,
@@ -235,21 +226,9 @@ class Ledger:
         self._room.value = room
 
     def _undo_share(self, node: NodeName, share: int, device: int) -> None:
-        self._share(node, -share, device)
+        self.nodes.charge_share(node, -share, device)
 
-    def _share(self, node: NodeName, share: int, device: int) -> None:
-        if share > 0:
-            self.nodes.devices.take(node, share, device)
-        else:
-            self.nodes.devices.give(node, -share, device)
-
-    def _charge(
-        self,
-        where: NodeName | int | Columns,
-        row_amounts: RowAmounts,
-        times: int | npt.NDArray[np.int64],
-        footprint: Footprint,
-    ) -> Terms:
+    def _charge(self, where: Where, row_amounts: RowAmounts, times: Times, footprint: Footprint) -> Terms:
         """Charge, and return anti-affinity that no pod was known to carry before."""
         carried = self.footprints.note(where, times, footprint) if footprint is not NOTHING else ()
         if not isinstance(times, int):

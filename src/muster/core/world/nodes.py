@@ -23,12 +23,12 @@ from typing import Final, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from muster.core.words.amounts import PODS
+from muster.core.words.amounts import PODS, Sums
 from muster.core.words.events import NodeChanged
 from muster.core.words.gang import Amounts, NodeName
-from muster.core.world.devices import Devices
+from muster.core.world.devices import Devices, whole_slots
 from muster.core.world.trial import Version
-from muster.names import GPU_SHARE
+from muster.names import GPU, GPU_SHARE
 
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
@@ -78,7 +78,7 @@ class Nodes:
         self._changed: tuple[tuple[int, int], list[int] | Columns | None] = ((-1, -1), None)
         self._new: set[NodeName] = set()
         #: use on nodes that have no column now: not merged in yet, removed, or not known yet
-        self._elsewhere: dict[NodeName, dict[str, int]] = {}
+        self._elsewhere: dict[NodeName, Sums[str]] = {}
         self._resolved: dict[Amounts, RowAmounts] = {}
         #: row of GPU_SHARE, once a pod has asked for a share; -1 before
         self._shares = -1
@@ -87,7 +87,7 @@ class Nodes:
         #: by row, the largest amount that its type holds
         self._mosts = [UNLIMITED]
         self.used: Longs = np.zeros((1, 0), np.int64)
-        self.devices = Devices(self)
+        self.devices = Devices(self.row(GPU))
 
     def __len__(self) -> int:
         """The number of columns, those of removed nodes included."""
@@ -124,8 +124,8 @@ class Nodes:
         if not self._new:
             return
         for name, column in self.column.items():
-            used = {r: self.used.item(row, column) for r, row in self.resources.items()}
-            self._elsewhere[name] = {r: amount for r, amount in used.items() if amount}
+            used = ((r, self.used.item(row, column)) for r, row in self.resources.items())
+            self._elsewhere[name] = Sums((r, amount) for r, amount in used if amount)
         for name in self.facts:
             for resource, _ in self.facts[name].capacity:
                 self.row(resource)
@@ -136,7 +136,7 @@ class Nodes:
         self._free = [np.zeros(size, row.dtype) for row in self._free]
         self.used = np.zeros((len(self._capacity), size), np.int64)
         for column, name in enumerate(self.names):
-            for resource, amount in self._elsewhere.pop(name, {}).items():
+            for resource, amount in self._elsewhere.pop(name, Sums[str]()).items():
                 self.used[self.row(resource), column] = amount
         for column, name in enumerate(self.names):
             self._write(column, self.facts[name])
@@ -145,6 +145,7 @@ class Nodes:
         self.changes.clear()
         self.fact_changes.clear()
         self.layout += 1
+        self.devices.lay_out(self.names, self.column)
 
     # Amounts
 
@@ -183,14 +184,19 @@ class Nodes:
 
     def charge_elsewhere(self, name: NodeName, row_amounts: RowAmounts, times: int) -> None:
         """As `charge`, for a node without a column."""
-        used = self._elsewhere.setdefault(name, {})
+        used = self._elsewhere.setdefault(name, Sums())
         for row, amount in row_amounts:
-            resource = self.resource(row)
-            used[resource] = used.get(resource, 0) + times * amount
-            if not used[resource]:
-                del used[resource]
+            used.count(self.resource(row), times * amount)
         if not used:
             del self._elsewhere[name]
+
+    def charge_share(self, name: NodeName, share: int, device: int) -> None:
+        """Use thousandths of a device (negative: give them back). An open device is charged whole."""
+        opened, row_amounts = self.devices.take(name, share, device), ((self.devices.row, 1),)
+        if (column := self.column.get(name)) is not None:
+            self.charge(column, row_amounts, opened)
+        else:
+            self.charge_elsewhere(name, row_amounts, opened)
 
     def changed(self, position: int) -> list[int] | Columns | None:
         """Distinct columns that have changed since a position of the log: few as a list, more as an array.
@@ -230,7 +236,7 @@ class Nodes:
     def free(self, row: int) -> Row:
         """Free amount of a resource per node; -1 where the node is overdrawn. Read-only for callers."""
         if row == self._shares:
-            return self.devices.thousandths()
+            return self.thousandths()
         return self._free[row]
 
     def all_free(self, row: int) -> int:
@@ -239,19 +245,27 @@ class Nodes:
 
     def free_at(self, row: int, column: int) -> int:
         if row == self._shares:
-            return self.devices.thousandths_at(column)
+            return self.thousandths_at(column)
         return self._free[row].item(column)
+
+    def thousandths(self, columns: Columns | None = None) -> Ints:
+        """Thousandths of GPUs that are free on each node, of empty and of open devices."""
+        empty = self._free[self.devices.row]
+        return self.devices.thousandths(empty if columns is None else empty[columns], columns)
+
+    def thousandths_at(self, column: int) -> int:
+        return self.devices.thousandths_at(self._free[self.devices.row].item(column), column)
 
     def capacity(self, row: int) -> Row:
         if row == self._shares:
-            return self.devices.capacity()
+            return whole_slots(1, self._capacity[self.devices.row])
         return self._capacity[row]
 
     def capacities(self, columns: Columns) -> Longs:
         """Rows × these columns: the capacity of these nodes for every resource."""
         capacities = np.array([capacity[columns] for capacity in self._capacity], np.int64)
         if self._shares >= 0:
-            capacities[self._shares] = self.devices.capacity()[columns]
+            capacities[self._shares] = self.capacity(self._shares)[columns]
         return capacities
 
     def capacity_at(self, row: int, column: int) -> int:

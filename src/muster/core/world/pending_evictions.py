@@ -23,7 +23,7 @@ from muster.core.words.decisions import Victim
 from muster.core.words.events import PodsBound
 from muster.core.words.gang import GangId, NodeName, Place, PodId
 from muster.core.world.exclusive_domains import ExclusiveDomains
-from muster.core.world.gangs import Gangs, GangState, Hold, occupy
+from muster.core.world.gangs import Gangs, GangState, Hold, occupy, used_by
 from muster.core.world.ledger import Charged, Ledger
 from muster.core.world.nodes import RowAmounts
 from muster.core.world.queues import Terminating
@@ -107,9 +107,7 @@ class PendingEvictions(dict[GangId, PendingEviction]):
         self._save(beneficiary)
         eviction = self.setdefault(beneficiary, PendingEviction())
         eviction.pods |= self._pods.keys() & set(pods)
-        eviction.promised += [
-            Charged(hold.node, hold.requests, hold.device, hold.footprint) for hold in promised
-        ]
+        eviction.promised += [hold.charged for hold in promised]
         eviction.places |= set(places)
         self.leaving.update(dict.fromkeys(eviction.pods, beneficiary))
         self.whole.update(dict.fromkeys(whole, beneficiary))
@@ -205,7 +203,7 @@ class PendingEvictions(dict[GangId, PendingEviction]):
         state = self._gangs.get(beneficiary)
         if state is not None and any(place in state.filled for place in eviction.places):
             for charged in eviction.promised:
-                self._ledger.give(*charged)
+                self._ledger.give(charged)
             eviction.promised.clear()
             self._restamp(beneficiary)
 
@@ -217,7 +215,7 @@ class PendingEvictions(dict[GangId, PendingEviction]):
         for node, row_amounts in eviction.shared.items():
             self._ledger.charge(node, row_amounts)
         for charged in eviction.promised:
-            self._ledger.give(*charged)
+            self._ledger.give(charged)
         for pod in eviction.pods:
             del self.leaving[pod]
         for gang in whole:
@@ -231,7 +229,7 @@ class PendingEvictions(dict[GangId, PendingEviction]):
         """What leaving pods of this gang use; their beneficiary is charged with it instead."""
         if not self.leaving:
             return Usage()
-        return _used_by(self._pods[pod] for pod in self.leaving.keys() & gang.pods.keys())
+        return used_by(self._pods[pod] for pod in self.leaving.keys() & gang.pods.keys())
 
     def usage(self) -> Iterator[Terminating]:
         """What victims still use, and what their beneficiaries hold, for the hard caps of queues."""
@@ -245,10 +243,10 @@ class PendingEvictions(dict[GangId, PendingEviction]):
                     by_queue.setdefault(victim.queue if victim is not None else "", []).append(bound)
             yield Terminating(
                 state.gang.queue if state.gang is not None else "",
-                _used_by(state.holds.values()),
+                used_by(state.holds.values()),
                 not state.pods,
                 tuple(
-                    (queue, _used_by(pods), len(self.whole.keys() & {pod.gang for pod in pods}))
+                    (queue, used_by(pods), len(self.whole.keys() & {pod.gang for pod in pods}))
                     for queue, pods in by_queue.items()
                 ),
             )
@@ -259,10 +257,10 @@ class PendingEvictions(dict[GangId, PendingEviction]):
         """What the ledger is charged with for a gang, or for some pods of it, that could be a victim."""
         state = self._gangs[victim.gang]
         for pod in sorted(victim.pods or state.pods):
-            yield _charged(self._pods[pod])
+            yield Charged.of(self._pods[pod])
         if not victim.pods:
             for _, hold in sorted(state.holds.items()):
-                yield Charged(hold.node, hold.requests, hold.device, hold.footprint)
+                yield hold.charged
 
     def lift_victims(self, victims: Sequence[Victim]) -> None:
         """Let these be gone from the ledger, and from their exclusive domains, for a trial."""
@@ -295,7 +293,7 @@ class PendingEvictions(dict[GangId, PendingEviction]):
         return ([], {}) if eviction is None else ([*self._all(eviction)], eviction.shared)
 
     def _all(self, eviction: PendingEviction) -> Iterator[Charged]:
-        yield from (_charged(self._pods[pod]) for pod in sorted(eviction.pods))
+        yield from (Charged.of(self._pods[pod]) for pod in sorted(eviction.pods))
         yield from eviction.promised
 
     def _restamp(self, *gangs: GangId | None) -> None:
@@ -337,14 +335,3 @@ class PendingEvictions(dict[GangId, PendingEviction]):
             for row, amount in () if nodes.share(row_amounts) else row_amounts:
                 amounts[row] = amounts.get(row, 0) + amount
         return sums
-
-
-def _charged(bound: PodsBound) -> Charged:
-    return Charged(bound.node, bound.requests, bound.footprint.device, bound.footprint)
-
-
-def _used_by(some: Iterable[PodsBound | Hold]) -> Usage:
-    usage = Usage()
-    for each in some:
-        usage.add(Usage.of_pod(each.requests))
-    return usage

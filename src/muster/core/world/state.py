@@ -6,12 +6,11 @@ from muster.core.words.events import PodsBound
 from muster.core.words.gang import Gang, PodId
 from muster.core.world.budgets import Budgets
 from muster.core.world.completions import Completions
-from muster.core.world.devices import Choose
 from muster.core.world.eligibility import Eligibility
 from muster.core.world.exclusive_domains import ExclusiveDomains
 from muster.core.world.gangs import Gangs
 from muster.core.world.lacking import Demands
-from muster.core.world.ledger import Ledger
+from muster.core.world.ledger import Choose, Ledger
 from muster.core.world.nodes import Nodes
 from muster.core.world.pending_evictions import PendingEvictions
 from muster.core.world.queues import Queues

@@ -34,7 +34,7 @@ class Score(Order):
 
     def gpu(self, columns: Columns | None) -> Ints:
         """Thousandths of GPUs that are free."""
-        return self.nodes.devices.thousandths(columns)
+        return self.nodes.thousandths(columns)
 
     def asked(self, row_amounts: RowAmounts) -> tuple[int, int, int]:
         """Milli-CPU, thousandths of one GPU (a share, or all), and how many GPUs, 0 to n."""

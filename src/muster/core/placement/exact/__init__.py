@@ -20,6 +20,7 @@ are solved in later cycles.
 """
 
 from collections.abc import Mapping
+from functools import lru_cache, partial
 from itertools import count, islice
 from typing import Final
 
@@ -28,9 +29,9 @@ import numpy as np
 from muster.core.demand import Demand, Request
 from muster.core.placement.answer import Infeasible, Placed, Reason
 from muster.core.placement.exact import solver
-from muster.core.placement.exact.patterns import Classes, Patterns, Sharing
+from muster.core.placement.exact.patterns import Catalogue, Classes, Sharing
 from muster.core.placement.exact.problem import LACKING, Problem, on_nodes, program, rounded, search
-from muster.core.placement.exact.proofs import Proof, Proofs
+from muster.core.placement.exact.proofs import Proofs
 from muster.core.placement.greedy import Draft
 from muster.core.placement.search_budget import SearchBudget
 from muster.core.placement.slots import Slots
@@ -41,6 +42,8 @@ from muster.core.world.nodes import Ints, Longs
 
 #: Demands per cycle for which problems are solved.
 TURNS: Final = 4
+#: Lists of demands whose patterns are remembered.
+_CATALOGUES: Final = 64
 
 
 class Exact:
@@ -48,9 +51,9 @@ class Exact:
 
     def __init__(self, ledger: Ledger, slots: Slots) -> None:
         self._ledger, self._nodes, self._slots = ledger, ledger.nodes, slots
-        self._patterns = Patterns(self._nodes)
+        self._catalogue = lru_cache(_CATALOGUES)(partial(Catalogue, self._nodes))
         self.budget = SearchBudget(TURNS)
-        self._proofs = Proofs(self._nodes, slots, self._patterns, self.budget)
+        self._proofs = Proofs(self._nodes, slots, self.budget)
 
     def place(self, request: Request, *, granted: bool = False) -> Placed | Infeasible:
         """Place what greedy placement could not, and charge it to the ledger.
@@ -134,14 +137,15 @@ class Exact:
         self, problem: Problem, caps: Ints, remember: Demand | None
     ) -> Infeasible | tuple[Classes, solver.Floats | None]:
         """Return the relaxation's solution, if any; or a proof, kept for the demand to `remember`."""
-        classes = self._patterns.classes([g.row_amounts for g in problem.groups], caps)
+        catalogue = self._catalogue(tuple(group.row_amounts for group in problem.groups))
+        classes = catalogue.classes(caps)
         if classes is None:
             return Infeasible(Reason.PATTERNS)
         relaxed = solver.optimum(program(problem, classes, relaxed=True))
         if relaxed is None or relaxed.cost <= LACKING:
             return classes, None if relaxed is None else relaxed.x
-        proof = Proof.of(problem, classes, relaxed.prices, len(self._nodes))
-        if not proof.holds:
+        proof = self._proofs.proof(problem, catalogue, classes, caps, relaxed.prices)
+        if proof is None:
             return classes, None
         if remember is not None:
             self._proofs.keep(remember, proof)

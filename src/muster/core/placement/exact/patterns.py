@@ -18,12 +18,11 @@ decided within the budget stays: this overestimates the room and never underesti
 what is found is verified by charging it to the ledger.
 
 Small pods on large nodes have very many patterns. Both the listing (`_ROWS`) and the result
-(`PATTERNS`) are bounded; beyond, `Patterns.classes` answers None and there is no exact answer.
+(`PATTERNS`) are bounded; beyond, `Catalogue.classes` answers None and there is no exact answer.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import gcd
 from typing import Final
 
@@ -36,8 +35,7 @@ from muster.core.world.nodes import Columns, Ints, Longs, Nodes, RowAmounts
 PATTERNS: Final = 5_000
 #: Partial patterns listed at a time, all new kinds of nodes together.
 _ROWS: Final = 200_000
-#: Sets of shapes remembered, and kinds of nodes for each; beyond, all kinds of a set are forgotten.
-_CATALOGUES: Final = 64
+#: Kinds of nodes remembered for one list of demands; beyond, all are forgotten.
 _KINDS: Final = 10_000
 
 
@@ -53,21 +51,27 @@ class Classes:
         return sum(map(len, self.patterns))
 
 
-class Patterns:
-    """Finds the classes of nodes for groups of pods, and remembers the patterns of each kind of node."""
+class Catalogue:
+    """The patterns of one list of demands (what a pod of each group takes), by the reduced form of a node."""
 
-    def __init__(self, nodes: Nodes) -> None:
-        self._nodes = nodes
-        self._catalogue = lru_cache(_CATALOGUES)(self._new)
+    def __init__(self, nodes: Nodes, row_amounts_of: Sequence[RowAmounts]) -> None:
+        self._nodes, self._sharing = nodes, Sharing.of(row_amounts_of, nodes)
+        self._rows = sorted({row for row_amounts in row_amounts_of for row, _ in row_amounts})
+        asked = [dict(row_amounts) for row_amounts in row_amounts_of]
+        amounts = [[a.get(row, 0) for row in self._rows] for a in asked]
+        self._units = np.array([gcd(*column) for column in zip(*amounts, strict=True)], np.int64)
+        #: groups × resources, in units
+        self._asked: Longs = np.array(amounts, np.int64) // self._units
+        self._known: dict[bytes, Longs] = {}
 
-    def classes(self, row_amounts_of: Sequence[RowAmounts], caps: Ints) -> Classes | None:
+    def classes(self, caps: Ints) -> Classes | None:
         """Return the classes of nodes that take any pod; None if there are too many patterns.
 
         `caps[g]` is per node how many pods of group g could matter there: its slots, at most the size of
         the group, zero where the group must not go.
         """
         columns = np.flatnonzero(caps.any(axis=0))
-        found = self.of(row_amounts_of, caps[:, columns], columns)
+        found = self.of(self.reduced(caps[:, columns], columns))
         if found is None:
             return None
         members: dict[bytes, tuple[Longs, list[int]]] = {}
@@ -85,50 +89,13 @@ class Patterns:
             [patterns for patterns, _ in ordered],
         )
 
-    def of(self, row_amounts_of: Sequence[RowAmounts], caps: Ints, columns: Columns) -> list[Longs] | None:
-        """Return the patterns of each of these nodes; None if too many. `caps` has a column for each node."""
-        return self._catalogue(tuple(row_amounts_of)).of(self._nodes, caps, columns)
+    def reduced(self, caps: Ints, columns: Columns) -> Longs:
+        """Return the reduced form of each of these nodes, for each of which `caps` has a column.
 
-    def _new(self, row_amounts_of: tuple[RowAmounts, ...]) -> "Catalogue":
-        return Catalogue(row_amounts_of, Sharing.of(row_amounts_of, self._nodes))
-
-
-class Catalogue:
-    """The patterns of one list of demands, by the reduced form of a node."""
-
-    def __init__(self, row_amounts_of: Sequence[RowAmounts], sharing: "Sharing | None" = None) -> None:
-        self._sharing = sharing
-        self._rows = sorted({row for row_amounts in row_amounts_of for row, _ in row_amounts})
-        asked = [dict(row_amounts) for row_amounts in row_amounts_of]
-        amounts = [[a.get(row, 0) for row in self._rows] for a in asked]
-        self._units = np.array([gcd(*column) for column in zip(*amounts, strict=True)], np.int64)
-        #: groups × resources, in units
-        self._asked: Longs = np.array(amounts, np.int64) // self._units
-        self._known: dict[bytes, Longs] = {}
-
-    def of(self, nodes: Nodes, caps: Ints, columns: Columns) -> list[Longs] | None:
-        """Return the patterns of each node; None if too many. `caps` has one column for each of `columns`."""
-        kinds = self._reduced(nodes, caps, columns)
-        raw, width = kinds.tobytes(), kinds.itemsize * kinds.shape[1]
-        keys = [raw[at : at + width] for at in range(0, len(raw), width)]
-        new = {key: i for i, key in enumerate(keys) if key not in self._known}
-        if new:
-            if len(self._known) + len(new) > _KINDS:
-                self._known.clear()
-                new = {key: i for i, key in enumerate(keys)}
-            some = kinds[list(new.values())]
-            resources = len(self._rows)
-            listed = maximal(some[:, :resources], some[:, resources : resources + len(caps)], self._asked)
-            if listed is None:
-                return None
-            if self._sharing is not None:
-                listed = self._on_devices(self._sharing, listed, some[:, resources + len(caps) :])
-            self._known.update(zip(new, listed, strict=True))
-        return [self._known[key] for key in keys]
-
-    def _reduced(self, nodes: Nodes, caps: Ints, columns: Columns) -> Longs:
-        """Return per node: what is free of each resource in units, as far as usable, the caps, and what
-        there is of devices, if pods share them."""
+        It is what is free of each resource in units, as far as usable, the caps, and what there is of
+        devices, if pods share them.
+        """
+        nodes = self._nodes
         kinds = np.empty((len(columns), len(self._rows) + len(caps)), np.int64)
         limits = caps.astype(np.int64)
         for r, row in enumerate(self._rows):
@@ -141,14 +108,24 @@ class Catalogue:
             kinds = np.ascontiguousarray(np.hstack((kinds, self._sharing.room(nodes, limits, columns))))
         return kinds
 
-    def _on_devices(self, sharing: "Sharing", listed: list[Longs], rooms: Longs) -> list[Longs]:
-        """Return those patterns of each kind of node that fit its devices."""
-        left, found = CHECKED, []
-        for patterns, room in zip(listed, rooms.tolist(), strict=True):
-            fitting, checked = sharing.within(patterns, room, left)
-            left -= checked
-            found.append(fitting)
-        return found
+    def of(self, kinds: Longs) -> list[Longs] | None:
+        """Return the patterns of each of these reduced forms; None if there are too many."""
+        raw, width = kinds.tobytes(), kinds.itemsize * kinds.shape[1]
+        keys = [raw[at : at + width] for at in range(0, len(raw), width)]
+        new = {key: i for i, key in enumerate(keys) if key not in self._known}
+        if new:
+            if len(self._known) + len(new) > _KINDS:
+                self._known.clear()
+                new = {key: i for i, key in enumerate(keys)}
+            groups, resources = self._asked.shape
+            free, caps, rooms = np.split(kinds[list(new.values())], [resources, resources + groups], axis=1)
+            listed = maximal(free, caps, self._asked)
+            if listed is None:
+                return None
+            if self._sharing is not None:
+                listed = self._sharing.all_within(listed, rooms)
+            self._known.update(zip(new, listed, strict=True))
+        return [self._known[key] for key in keys]
 
 
 def maximal(free: Longs, caps: Longs, asked: Longs) -> list[Longs] | None:
@@ -232,6 +209,15 @@ class Sharing:
         left = np.sort(nodes.devices.left(columns).astype(np.int64), axis=0)[::-1]
         left[left < least] = 0
         return np.vstack((empty, left)).T
+
+    def all_within(self, listed: list[Longs], rooms: Longs) -> list[Longs]:
+        """Return those patterns of each kind of node that fit its devices."""
+        left, found = CHECKED, []
+        for patterns, room in zip(listed, rooms.tolist(), strict=True):
+            fitting, checked = self.within(patterns, room, left)
+            left -= checked
+            found.append(fitting)
+        return found
 
     def within(self, patterns: Longs, room: Sequence[int], budget: int) -> tuple[Longs, int]:
         """Return the maximal sub-patterns of these that fit the devices, and how many were checked; all of

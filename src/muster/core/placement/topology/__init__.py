@@ -13,7 +13,7 @@ required one. If no permitted domain holds all of it, and its minimum is smaller
 this way, and the other pods as near to it as possible. `candidates.py` lists a layer's domains that could
 hold the gang. One shape is then placed by capacity (`fill.py`). For several shapes greedy placement decides,
 in many domains at once (`batch.py`), then the exact methods, for at most `SEARCHES` domains. Multiples are
-exact for one shape (`multiples.py`); of several shapes only greedy placement is tried, and an answer
+exact for one shape; of several shapes only greedy placement is tried, and an answer
 "infeasible" then says so.
 
 Filled and held places constrain the others: a gang that must gather stays in the domain in which most of it
@@ -34,8 +34,7 @@ from muster.core.placement.greedy import Draft, Filled, fill_in_some_way, search
 from muster.core.placement.slots import Slots
 from muster.core.placement.topology.batch import first_that_holds
 from muster.core.placement.topology.candidates import Candidates, Grouped, Totals
-from muster.core.placement.topology.fill import deal, fill
-from muster.core.placement.topology.multiples import InMultiples, hold
+from muster.core.placement.topology.fill import InMultiples, Pods, deal, fill, hold
 from muster.core.placement.topology.rank_order import in_rank_order
 from muster.core.placement.topology.rules import Levels
 from muster.core.words.gang import Layer, Place
@@ -62,17 +61,6 @@ class Nearest:
     among: int
     #: its nodes
     columns: Columns
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A domain, and where each part's pods go in it; not charged yet."""
-
-    level: int
-    number: int
-    demand: Demand
-    #: by part
-    filled: Sequence[Filled]
 
 
 #: A demand's levels, its pods by shape, and the same with all pods as its minimum.
@@ -150,7 +138,7 @@ class Search:
         self._multiples = levels.multiples
         self._node = len(of.topology.levels) - 1
         self._settled = np.array(sorted(request.settled.values()), np.intp)
-        self._domains = Candidates(
+        self.domains = Candidates(
             of.nodes, of.slots, of.topology, of.totals, request, levels, minimum, self._settled
         )
         self._several = len(minimum.groups) > 1
@@ -168,38 +156,29 @@ class Search:
         """Return the domains of the layers that the request prefers, has to itself or requires."""
         grounds = []
         for level in sorted({self._limit, self._loosest, self._exclusive}, reverse=True):
-            home = self._domains.home(level) if level and len(self._settled) else None
+            home = self.domains.home(level) if level and len(self._settled) else None
             if level < self._limit or (level > self._limit and len(self._settled) and home is None):
                 continue
             domains = self._topology.levels[level].domains.copy()
             if home is not None:
                 domains[domains != home] = -1
-            if self._domains.barred is not None:
-                domains[self._domains.barred] = -1
+            if self.domains.barred is not None:
+                domains[self.domains.barred] = -1
             grounds.append(domains)
         return grounds
 
     def place(self) -> Placed | Infeasible:
         """Place and charge; if it is infeasible, the caller must roll back."""
-        found = self._on_own_nodes() or self.choose()
-        if isinstance(found, Choice):
-            found = self._charge(
-                found.level, found.number, found.demand, lambda draft: _take(draft, found.filled)
-            )
-        if found is not None:
-            return found
-        home = self._domains.home(self._limit) if self._limit else None
+        if placed := self._on_own_nodes():
+            return placed
+        for level, asked in self.tries():
+            if placed := self._try(level, asked):
+                return placed
+        home = self.domains.home(self._limit) if self._limit else None
         infeasible = Infeasible(Reason.TOTALS) if self._open is None else self._open
         return replace(infeasible, home=(self._limit, home) if home is not None else None)
 
-    def choose(self) -> Choice | Placed | None:
-        """Return nodes and counts; or places on nodes, charged, if that took trials on the ledger."""
-        for level, asked in self._tries():
-            if (found := self._try(level, asked)) is not None:
-                return found
-        return None
-
-    def _tries(self) -> Iterator[tuple[int, Grouped]]:
+    def tries(self) -> Iterator[tuple[int, Grouped]]:
         """Yield where to look for what: all pods, the tightest level first, then the minimum."""
         for level in range(self._node, self._loosest - 1, -1):
             yield level, self._whole
@@ -216,7 +195,7 @@ class Search:
             return None
         columns = self._settled if len(self._settled) else np.array(sorted(preferred.values()), np.intp)
         for level in range(self._node, self._limit - 1, -1):
-            number = self._domains.most(level, columns)
+            number = self.domains.most(level, columns)
             if number is None:
                 continue
             inside = set(self._topology.columns(level, number).tolist())
@@ -231,16 +210,17 @@ class Search:
 
     # Domains of one level
 
-    def _try(self, level: int, asked: Grouped) -> Choice | Placed | None:
+    def _try(self, level: int, asked: Grouped) -> Placed | None:
         """Find the level's first domain that holds what is asked (the whole gang, or its minimum).
 
         Greedy placement is tried first: a domain that only a search would fill comes after all others.
         """
-        candidates = self._domains.of(level, asked)
+        candidates = self.domains.of(level, asked)
         some = candidates[:TRIES].tolist()
         if self._aside and (level or not self._several):
-            if (choice := self._choose_aside(level, some, asked)) is not None:
-                return choice
+            if (choice := self.choose(level, some, asked)) is not None:
+                number, filled = choice
+                return self._charge(level, number, asked.demand, lambda draft: _take(draft, filled))
         else:
             preferred = self._request.preferred
             for number in some:
@@ -256,19 +236,20 @@ class Search:
             self._leave_open(Infeasible(Reason.UNSEARCHED))
         return None
 
-    def _choose_aside(self, level: int, numbers: Sequence[int], asked: Grouped) -> Choice | None:
-        """Find the first domain that holds what is asked, without the ledger."""
-        demand = asked.demand
+    def choose(
+        self, level: int, numbers: Sequence[int], asked: Grouped
+    ) -> tuple[int, Sequence[Filled]] | None:
+        """Return the first domain that holds what is asked, and by part what goes where. Charge nothing."""
         if not self._several:
             for number in numbers:
                 if (filled := self._fill_one_shape(level, number, asked)) is not None:
-                    return Choice(level, number, demand, filled)
+                    return number, filled
             return None
-        of_shape = {vector.shape: vector for vector in self._domains.vectors}
-        vectors = [of_shape[part.shape] for part in demand.parts]
-        domains = (self._domains.columns(level, number) for number in numbers)
-        found = first_that_holds(self._of.nodes, self._of.slots.order, vectors, demand, domains)
-        return None if found is None else Choice(level, numbers[found[0]], demand, found[1])
+        of_shape = {vector.shape: vector for vector in self.domains.vectors}
+        vectors = [of_shape[part.shape] for part in asked.demand.parts]
+        domains = (self.domains.columns(level, number) for number in numbers)
+        found = first_that_holds(self._of.nodes, self._of.slots.order, vectors, asked.demand, domains)
+        return None if found is None else (numbers[found[0]], found[1])
 
     def _fill_one_shape(
         self, level: int, number: int, asked: Grouped, draft: Draft | None = None
@@ -281,9 +262,9 @@ class Search:
         placed = [0] * len(parts) if draft is None else draft.placed
         least = max(asked.demand.need, group.need) - sum(placed)
         most = group.count - sum(placed)
-        vector, free = of.slots.of(group.shape), self._domains.slots(0)
+        vector, free = of.slots.of(group.shape), self.domains.slots(0)
         if not self._multiples:
-            filled = fill(of.nodes, self._topology, vector, free, level, number, least, most)
+            filled = fill(Pods(of.nodes, self._topology, vector, free, most), level, number, least)
         else:
             divided, there = self._in_multiples, self._settled
             if draft is not None:
@@ -291,7 +272,8 @@ class Search:
                 for _, blocked in draft.obstacles(0, skew=False):
                     free = np.where(blocked, 0, free)
             if divided is None:
-                divided = InMultiples(of.nodes, self._topology, vector, free, self._multiples, there, most)
+                pods = Pods(of.nodes, self._topology, vector, free, most)
+                divided = InMultiples(pods, self._multiples, there)
             if draft is None:
                 self._in_multiples = divided
             filled = divided.fill(level, number, max(least, 0))
@@ -397,8 +379,8 @@ class Search:
 
     def _within(self, level: int, number: int) -> Columns | None:
         """Return the columns of a domain that may be used; None = all columns."""
-        unlimited = level == 0 and self._domains.barred is None
-        return None if unlimited else self._domains.columns(level, number)
+        unlimited = level == 0 and self.domains.barred is None
+        return None if unlimited else self.domains.columns(level, number)
 
     def _leave_open(self, infeasible: Infeasible) -> None:
         """Record a reason that is no proof: at least one domain is not ruled out."""
@@ -416,7 +398,7 @@ class Search:
             numbers = np.array([home[1]], np.intp)
         if not len(numbers):
             return None
-        number = int(numbers[self._domains.useful(level)[numbers].argmax()])
+        number = int(numbers[self.domains.useful(level)[numbers].argmax()])
         with self._of.ledger.trial():
             draft = self._draft(self._minimum.demand, self._within(level, number))
             draft.fill_minimum()

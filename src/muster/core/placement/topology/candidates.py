@@ -46,12 +46,9 @@ class Grouped:
         for part in demand.parts:
             found = groups.get(part.shape, Group(part.shape, 0, 0))
             groups[part.shape] = Group(part.shape, found.need + part.need, found.count + part.count)
-        rest = demand.need - sum(group.need for group in groups.values())
-        taken = [(group.need, dict(nodes.row_amounts(shape.requests))) for shape, group in groups.items()]
-        least = []
-        for row in sorted({row for _, amounts in taken for row in amounts}):
-            minimum = sum(need * amounts.get(row, 0) for need, amounts in taken)
-            least.append((row, minimum + rest * min(amounts.get(row, 0) for _, amounts in taken)))
+        taken = [dict(nodes.row_amounts(part.shape.requests)) for part in demand.parts]
+        rows = sorted({row for amounts in taken for row in amounts})
+        least = [(row, demand.at_least([amounts.get(row, 0) for amounts in taken])) for row in rows]
         return Grouped(demand, tuple(groups.values()), tuple(least))
 
     @property

@@ -142,6 +142,9 @@ class Queues:
         for account in self.accounts.values():
             account.path = (account, *account.above())
             account.free = self.root.children == [account] and account.unlimited
+            account.closed = next((above.name for above in account.path if above.rules.closed), None)
+            some = any(above.rules.namespaces or above.rules.users for above in account.path)
+            account.for_all = not (some or account.fault or account.children)
         self._undivided = any(a.free and a.rules.order is not QueueOrder.FAIR for a in self.accounts.values())
         self._built, self._entitled = True, False
         self.rules_version += 1
@@ -173,14 +176,14 @@ class Queues:
             self._charge(new, 1)
 
     def _charge_of(self, state: GangState, leaving: Usage | None) -> _Charge | None:
-        gang, used = state.gang, Usage.of(state.usage.items())
+        gang, used = state.gang, Usage.of(state.usage.items()) if state.usage else _NOTHING
         if leaving:
             used = used.minus(leaving)
         if gang is None:
             return _Charge("", "", used, Usage(), False, False) if used else None
         lacks = gang.gate is None and state.demand is not None and self.barred(gang) is None
         asks = lacks and (state.begun or self.closed(gang.queue) is None)
-        wanted = state.demand.most if asks and state.demand is not None else Usage()
+        wanted = state.demand.most if asks and state.demand is not None else _NOTHING
         if wanted and state.holds and (held := given_up(state)):  # held places count as used already
             wanted = wanted.minus(held)
         stands = state.begun and bool(used or not leaving)
@@ -263,6 +266,8 @@ class Queues:
     def barred(self, gang: Gang) -> str | None:
         """Return why a gang can never start in the queue it names under the current rules; None if it can."""
         account = self.find(gang.queue)
+        if account is not None and account.for_all:
+            return None
         if account is None:
             names = [name for name, other in self.accounts.items() if not (other.children or other.fault)]
             return f"there is no queue {gang.queue}; there {_are(names)}"
@@ -281,7 +286,8 @@ class Queues:
 
     def closed(self, name: str) -> str | None:
         """Return the queue, this one or one above it, that is closed to new gangs; None: none is."""
-        return next((above.name for above in self.path(name) if above.rules.closed), None)
+        account = self.find(name)
+        return account.closed if account is not None else None
 
     def borrowed(self, account: Account) -> None:
         """Record that a start carried the queue over its entitlement: next time other queues go first."""
@@ -332,5 +338,6 @@ def _are(names: list[str]) -> str:
 
 
 _ANY: Final = Shape(())
+_NOTHING: Final = Usage()
 #: At most so many queues are listed when the named one does not exist.
 _NAMED: Final = 10

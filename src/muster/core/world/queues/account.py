@@ -50,6 +50,10 @@ class Account:
     by_namespace: dict[str, Usage] = field(default_factory=dict)
     #: it has the cluster to itself, and no limits: it is entitled to whatever it asks for
     free: bool = False
+    #: it, or a queue above it, is closed to new gangs: the name of that queue
+    closed: str | None = None
+    #: no rule keeps gangs of some namespaces or users out of it, and it can have gangs
+    for_all: bool = False
     #: number of the last start that carried it over its entitlement; -1: none has
     last_borrowed: int = -1
     #: the rules' amounts; `caps` limit only the resources that they name
