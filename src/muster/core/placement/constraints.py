@@ -48,8 +48,8 @@ class Constraints:
         self._shape = shape
         self._footprint = concern.footprint
         self._carried = sorted(concern.pod_anti_affinity, key=repr)
-        self._footprints = ledger.footprints
-        self._eligibility = eligibility
+        self._eligibility, self._count = eligibility, ledger.footprints.count
+        self._domain = ledger.footprints.domains.of
         self._near = Matching(shape.pod_affinity) if shape.pod_affinity else None
         #: the part's pods satisfy their own affinity
         self._meets_itself = bool(shape.pod_affinity) and all(
@@ -70,26 +70,15 @@ class Constraints:
         Without `skew`, a spread blocks only nodes without its labels: more pods may even it out.
         """
         if self._shape.ports:
-            yield "ports", self._footprints.count(Using(self._shape.ports)) > 0
-        blocked: Bools | None = None
-        for term in self._shape.pod_anti_affinity:
-            blocked = _either(blocked, self._crowded(term.key, self._footprints.count(Matching((term,)))))
-        for term in self._carried:
-            blocked = _either(blocked, self._crowded(term.key, self._footprints.count(Carrying(term))))
-        if blocked is not None:
-            yield "podAntiAffinity", blocked
+            yield "ports", self._count(Using(self._shape.ports)) > 0
+        apart = [(term.key, self._count(Matching((term,)))) for term in self._shape.pod_anti_affinity]
+        apart += [(term.key, self._count(Carrying(term))) for term in self._carried]
+        if apart:
+            yield "podAntiAffinity", np.logical_or.reduce([self._crowded(*each) for each in apart])
         if self._near is not None:
             yield "podAffinity", self._lonely()
-        blocked = None
-        for spread in self.hard:
-            domain, counts, counted = self._spread(spread)
-            blocked = _either(blocked, domain.index < 0)
-            if skew:
-                least = fewest(spread, counts, counted)
-                full = counts + self._selects(spread) - least > spread.max_skew
-                blocked |= domain.where(full)
-        if blocked is not None:
-            yield "spread", blocked
+        if self.hard:
+            yield "spread", np.logical_or.reduce([self._too_many(spread, skew) for spread in self.hard])
 
     def even(self, columns: Sequence[int]) -> bool:
         """Whether every required spread holds where this part's pods have been put."""
@@ -117,19 +106,19 @@ class Constraints:
         order = self._order(vector, caps)
         for term in self._shape.pod_anti_affinity:
             if selects(term, self._footprint):
-                order = _one_each(order, self._footprints.domains.of(term.key), caps)
-        if self._opens:
+                order = _one_each(order, self._domain(term.key), caps)
+        if self._near is not None and self._opens(self._met()):
             order = self._open(order, caps, count, ideal)
-        limits, needs = self._levels(caps, order, count)
-        return pour(
-            order, caps[order].astype(np.int64), limits, needs, self._evenly(caps, order, count), count
-        )
+        left = np.zeros_like(caps)
+        left[order] = caps[order]
+        limits, needs = self._levels(left, count)
+        return pour(order, caps[order].astype(np.int64), limits, needs, self._evenly(left, count), count)
 
     # Pods that are there
 
     def _crowded(self, key: str, count: Ints) -> Bools:
         """Return the nodes whose domain has a counted pod."""
-        domain = self._footprints.domains.of(key)
+        domain = self._domain(key)
         if domain.single:
             crowded: Bools = (count > 0) & (domain.index >= 0)
             return crowded
@@ -137,25 +126,32 @@ class Constraints:
 
     def _lonely(self) -> Bools:
         """Return the nodes where the pod's affinity is not satisfied."""
-        assert self._near is not None
-        count = self._footprints.count(self._near)
-        domains = [self._footprints.domains.of(term.key) for term in self._shape.pod_affinity]
-        missing: Bools = np.logical_or.reduce([domain.index < 0 for domain in domains])
-        there = [domain.sums(count) > 0 for domain in domains]
-        if self._meets_itself and not any(found.any() for found in there):
-            return missing
-        for domain, found in zip(domains, there, strict=True):
-            missing |= ~domain.where(found)
+        met = self._met()
+        missing: Bools = np.logical_or.reduce([domain.index < 0 for domain, _ in met])
+        if not self._opens(met):
+            for domain, found in met:
+                missing |= ~domain.where(found)
         return missing
 
-    @property
-    def _opens(self) -> bool:
+    def _opens(self, met: list[tuple[Domain, Bools]]) -> bool:
         """Whether the first pod may go anywhere: no pod satisfies its affinity, and the pod itself would."""
-        if self._near is None or not self._meets_itself:
-            return False
-        count = self._footprints.count(self._near)
-        domains = [self._footprints.domains.of(term.key) for term in self._shape.pod_affinity]
-        return not any(count[domain.index >= 0].any() for domain in domains)
+        return self._meets_itself and not any(found.any() for _, found in met)
+
+    def _met(self) -> list[tuple[Domain, Bools]]:
+        """Return the domains of each affinity term, and which of them have a pod that satisfies all terms."""
+        assert self._near is not None
+        count = self._count(self._near)
+        domains = [self._domain(term.key) for term in self._shape.pod_affinity]
+        return [(domain, domain.sums(count) > 0) for domain in domains]
+
+    def _too_many(self, spread: Spread, skew: bool) -> Bools:
+        """Return the nodes that a required spread blocks; as in `obstacles`."""
+        domain, counts, counted = self._spread(spread)
+        blocked: Bools = domain.index < 0
+        if skew:
+            least = fewest(spread, counts, counted)
+            blocked |= domain.where(counts + self._selects(spread) - least > spread.max_skew)
+        return blocked
 
     def _selects(self, spread: Spread) -> bool:
         return selects(self.term(spread), self._footprint)
@@ -165,8 +161,8 @@ class Constraints:
 
     def _spread(self, spread: Spread) -> tuple[Domain, Longs, Bools]:
         """Return a spread's domains, each one's pods on nodes that count, and which have such nodes."""
-        domain = self._footprints.domains.of(spread.key)
-        count = self._footprints.count(Matching((self.term(spread),), leaving=False))
+        domain = self._domain(spread.key)
+        count = self._count(Matching((self.term(spread),), leaving=False))
         nodes = self.counting(spread)
         counts = domain.sums(count * nodes)
         counted = np.zeros(domain.count, np.bool_)
@@ -183,7 +179,7 @@ class Constraints:
             keeping |= Obstacle.TAINT | Obstacle.CORDON | Obstacle.NOT_READY
         nodes: Bools = (obstacles & np.uint8(keeping)) == 0
         for other in self.hard if spread.required else self._soft:
-            nodes &= self._footprints.domains.of(other.key).index >= 0
+            nodes &= self._domain(other.key).index >= 0
         return nodes
 
     # Order and limits
@@ -198,8 +194,8 @@ class Constraints:
         if self._shape.preferred_pod_affinity:
             pull = np.zeros(len(caps), np.int64)
             for weight, term in self._shape.preferred_pod_affinity:
-                domain = self._footprints.domains.of(term.key)
-                count = domain.sums(self._footprints.count(Matching((term,))))
+                domain = self._domain(term.key)
+                count = domain.sums(self._count(Matching((term,))))
                 if weight > 0 and selects(term, self._footprint) and not count.any():
                     count = _widest(domain, caps, columns)
                 pull -= weight * domain.at(count)
@@ -212,7 +208,7 @@ class Constraints:
 
     def _open(self, order: Columns, caps: Ints, count: int, ideal: int) -> Columns:
         """Return one domain's columns: the tightest that holds `ideal`, else `count`, else the largest."""
-        domains = [self._footprints.domains.of(term.key) for term in self._shape.pod_affinity]
+        domains = [self._domain(term.key) for term in self._shape.pod_affinity]
         numbers = np.array([domain.index[order] for domain in domains])
         openings, of = np.unique(numbers, axis=1, return_inverse=True)
         of = of.reshape(-1)
@@ -234,26 +230,21 @@ class Constraints:
         inside: Columns = order[of == best]
         return inside
 
-    def _levels(self, caps: Ints, order: Columns, count: int) -> "tuple[list[Limit], list[Limit]]":
+    def _levels(self, left: Ints, count: int) -> "tuple[list[Limit], list[Limit]]":
         """Return, per required spread, each domain's room, and the pods it must get to make that room."""
         limits, needs = [], []
-        left = np.zeros_like(caps)
-        left[order] = caps[order]
         for spread in self.hard:
             if not self._selects(spread):
                 continue
             domain, counts, counted = self._spread(spread)
-            most = domain.sums(left)
-            room, need = level(spread, counts, counted, most, count)
+            room, need = level(spread, counts, counted, domain.sums(left), count)
             limits.append(Limit(domain.index, room))
             if need.any():
                 needs.append(Limit(domain.index, need))
         return limits, needs
 
-    def _evenly(self, caps: Ints, order: Columns, count: int) -> "list[Limit]":
+    def _evenly(self, left: Ints, count: int) -> "list[Limit]":
         """Return equal shares per domain, as far as room allows, for preferences about the own group."""
-        left = np.zeros_like(caps)
-        left[order] = caps[order]
         shares = []
         for spread in self._soft:
             if self._selects(spread):
@@ -261,8 +252,8 @@ class Constraints:
                 shares.append(share(domain, counts, left, count))
         for weight, term in self._shape.preferred_pod_affinity:
             if weight < 0 and selects(term, self._footprint):
-                domain = self._footprints.domains.of(term.key)
-                counts = domain.sums(self._footprints.count(Matching((term,))))
+                domain = self._domain(term.key)
+                counts = domain.sums(self._count(Matching((term,))))
                 shares.append(share(domain, counts, left, count))
         return shares
 
@@ -288,10 +279,6 @@ def _one_each(order: Columns, domain: Domain, caps: Ints) -> Columns:
     inside = order[keep & (index >= 0)]
     caps[inside] = np.minimum(caps[inside], 1)
     return order[keep]
-
-
-def _either(one: Bools | None, other: Bools) -> Bools:
-    return other if one is None else one | other
 
 
 @dataclass(slots=True)

@@ -12,26 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf
 
-from muster.core.words.events import (
-    BudgetChanged,
-    BudgetRemoved,
-    CommitFailed,
-    Event,
-    GangRemoved,
-    GangSubmitted,
-    LayersChanged,
-    NodeChanged,
-    NodeRemoved,
-    PlacesLost,
-    PlacesRetired,
-    PlanFound,
-    PodsBound,
-    PodsEnded,
-    QueueChanged,
-    QueueRemoved,
-    QuotaChanged,
-    QuotaRemoved,
-)
+from muster.core.words import events
+from muster.core.words.events import Event, PodsBound
 from muster.core.words.gang import Amounts, PodId
 from muster.core.world.gangs import (
     BackOff,
@@ -63,39 +45,39 @@ class Handlers:
         match event:
             case PodsBound():
                 self._pods_bound(event)
-            case PodsEnded():
+            case events.PodsEnded():
                 self._pods_ended(event)
-            case GangSubmitted():
+            case events.GangSubmitted():
                 self._gang_submitted(event)
-            case GangRemoved():
+            case events.GangRemoved():
                 self._gang_removed(event)
-            case NodeChanged():
+            case events.NodeChanged():
                 if self._nodes.change(event):
                     self._end_endless_back_offs()
-            case NodeRemoved():
+            case events.NodeRemoved():
                 if self._nodes.remove(event.name):
                     self._gangs.touched |= {s.id for s in self._gangs.values() if event.name in s.nodes}
-            case PlacesRetired():
+            case events.PlacesRetired():
                 self._places_retired(event)
-            case PlanFound():
+            case events.PlanFound():
                 self._plan_found(event)
-            case PlacesLost():
+            case events.PlacesLost():
                 self._places_lost(event)
-            case CommitFailed():
+            case events.CommitFailed():
                 self._commit_failed(event)
-            case LayersChanged():
+            case events.LayersChanged():
                 self._topology.change(event.layers)
-            case QueueChanged():
+            case events.QueueChanged():
                 if self._queues.change(event.queue):
                     self._gangs.touched.update(self._gangs)  # their requests may count now, or no longer
-            case BudgetChanged() | BudgetRemoved():
+            case events.BudgetChanged() | events.BudgetRemoved():
                 self._budgets.apply(event)
-            case QueueRemoved():
+            case events.QueueRemoved():
                 if self._queues.remove(event.name):
                     self._gangs.touched.update(self._gangs)
-            case QuotaChanged():
+            case events.QuotaChanged():
                 self._quotas.change((event.namespace, event.name), event.room)
-            case QuotaRemoved():
+            case events.QuotaRemoved():
                 self._quotas.remove((event.namespace, event.name))
 
     def _pods_bound(self, event: PodsBound) -> None:
@@ -160,7 +142,7 @@ class Handlers:
                 state.leaving[pod] = vacated
             occupy(state, event.node, event.requests, 1)
 
-    def _pods_ended(self, event: PodsEnded) -> None:
+    def _pods_ended(self, event: events.PodsEnded) -> None:
         for bound, pods in _rows([(pod, self._pods.pop(pod)) for pod in event.pods if pod in self._pods]):
             self._pending_evictions.pods_seen(pods, deleted=False)
             self._give_back(bound, len(pods))
@@ -197,7 +179,7 @@ class Handlers:
         else:
             occupy(self._gangs.touch(bound.gang), bound.node, bound.requests, -times)
 
-    def _gang_submitted(self, event: GangSubmitted) -> None:
+    def _gang_submitted(self, event: events.GangSubmitted) -> None:
         state = self._gangs.touch(event.gang.id)
         gang = event.gang
         if state.gang is not None:
@@ -216,7 +198,7 @@ class Handlers:
         if state.back_off is not None and state.back_off.until == inf:
             state.back_off = None
 
-    def _gang_removed(self, event: GangRemoved) -> None:
+    def _gang_removed(self, event: events.GangRemoved) -> None:
         state = self._gangs.touch(event.gang)
         self._pending_evictions.give_up(event.gang)
         give_back(state, list(state.holds), self._ledger)
@@ -226,14 +208,14 @@ class Handlers:
         state.planned.clear()
         state.leaving.clear()
 
-    def _places_retired(self, event: PlacesRetired) -> None:
+    def _places_retired(self, event: events.PlacesRetired) -> None:
         state = self._gangs.touch(event.gang)
         state.retired = event.places
         state.stamp += 1
         for retired in event.places:
             state.planned.pop(retired, None)
 
-    def _plan_found(self, event: PlanFound) -> None:
+    def _plan_found(self, event: events.PlanFound) -> None:
         state = self._gangs.touch(event.gang)
         for place, node in event.nodes.items():
             if not (place in state.filled or place in state.holds or place in state.retired):
@@ -241,7 +223,7 @@ class Handlers:
         for victim in event.victims:
             self._pending_evictions.found(event.gang, victim)
 
-    def _places_lost(self, event: PlacesLost) -> None:
+    def _places_lost(self, event: events.PlacesLost) -> None:
         state = self._gangs.touch(event.gang)
         give_back(state, event.places, self._ledger)
         for lost in event.places:
@@ -249,7 +231,7 @@ class Handlers:
         for node in event.excluded:
             state.avoided[node] = max(event.until, state.avoided.get(node, event.until))
 
-    def _commit_failed(self, event: CommitFailed) -> None:
+    def _commit_failed(self, event: events.CommitFailed) -> None:
         state = self._gangs.touch(event.gang)
         self._pending_evictions.give_up(event.gang)
         give_back(state, list(state.holds), self._ledger)
