@@ -2,10 +2,10 @@
 
 Each pod set is one vector operation whatever its size: nodes in packing order (`slots.py`), each filled with
 whole slots, until the set is placed. Vector bin packing is NP-hard. This greedy method is exact for gangs of
-one shape (the slots of a node do not depend on the order). For several shapes it may miss a placement that
-exists, but never finds one that does not; larger pods are placed first, which keeps misses rare.
+one shape. For several shapes it may miss a placement that exists; larger pods are placed first, which keeps
+misses rare.
 
-Parts with constraints besides room (`constraints`) are placed the same way, with their own choice of
+Parts with constraints besides room (`constraints.py`) are placed the same way, with their own choice of
 nodes. For them the greedy method proves nothing in either direction, so several ways are tried: other orders
 of the parts (a part may have affinity towards another part, which must be placed first), and other domains to
 gather in. If no way succeeds, `search` tries the minimum's placements pod by pod, within a budget.
@@ -47,11 +47,12 @@ def place(request: Request, ledger: Ledger, slots: Slots) -> Placed | None:
     if short_of_slots(demand, slots):
         return None
     draft = Draft(request, ledger, slots)
-    filled = fill_in_some_way(draft, request.preferred) if draft.constrained else _fill(draft)
+    filled = fill_in_some_way(draft, request.preferred) if draft.constrained else _fill(draft, ledger)
     if not filled and demand.sharing and len(demand.parts) > 1 and not draft.constrained:
         # Large shares first: once small ones are placed, no device may have room left for them.
+        draft = Draft(request, ledger, slots)
         draft.order.sort(key=lambda p: -demand.parts[p].shape.gpu_share)
-        filled = _fill(draft)
+        filled = _fill(draft, ledger)
     if not filled:
         return None
     draft.fill_up()
@@ -69,9 +70,9 @@ def short_of_slots(demand: Demand, slots: Slots) -> bool:
     return fitting < demand.need
 
 
-def _fill(draft: "Draft") -> bool:
-    """Place the minimum of a demand without constraints. False: nothing is placed."""
-    with draft.trial() as trial:
+def _fill(draft: "Draft", ledger: Ledger) -> bool:
+    """Place the minimum of a demand without constraints. False: it does not fit; drop the draft."""
+    with ledger.trial() as trial:
         for place, column in sorted(draft.request.preferred.items()):
             draft.prefer(place, column)
         if draft.fill_minimum():

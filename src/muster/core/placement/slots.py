@@ -1,10 +1,9 @@
 """Slots: how many more pods of a shape each node takes now, and the order in which nodes are filled.
 
-A vector is computed once per shape and then follows the log of changed nodes: it catches up when it is
-next read, so the cost of a placement depends on the shapes in use, not on the number of nodes. At any time it
-equals a fresh computation. The sum is kept too, so that a gang that cannot fit is refused by one comparison.
-The order of nodes (`key`, lowest first, ties to the smallest name) is in `order.py`. A caller that only
-counts (`room`) does not update the keys; the next caller that needs them does (`of`).
+A vector is computed once per shape and then follows the log of changed nodes: it catches up when it is next
+read, so the cost of a placement depends on the shapes in use, not on the number of nodes. The sum is kept
+too, so that a gang that cannot fit is refused by one comparison. The order of nodes (`key`, lowest first,
+ties to the smallest name) is in `order.py`.
 """
 
 from typing import Final

@@ -2,11 +2,8 @@
 
 A node is eligible if it is ready, not cordoned (or the pod tolerates the taint of cordoned nodes), carries
 every label of the selector, satisfies one term of the required node affinity and one of the node affinity of
-each volume, and has no NoSchedule or NoExecute taint that is not tolerated. Operators are Kubernetes' own
-(`labels.py`); a term without requirements matches no node.
-
-PreferNoSchedule taints and preferred node affinity keep no pod off; they rank nodes: nodes with fewer
-such taints first, then nodes that satisfy more weight.
+each volume, and has no NoSchedule or NoExecute taint that is not tolerated. PreferNoSchedule taints and
+preferred node affinity rank nodes: those with fewer such taints first, then those that satisfy more weight.
 
 All shapes of equal constraint share one mask. It costs a pass over the nodes once; afterwards only nodes
 whose facts changed are evaluated again.

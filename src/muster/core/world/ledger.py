@@ -1,13 +1,13 @@
 """The one ledger of resource use: charges by node name.
 
-Facts (a bound pod, a held place) and trials (would this gang fit?) use the same two calls, so there is no
-second account that could differ. One call charges both a pod's amounts and what other pods see of it
-(`footprints.py`). Within a trial (`trial.py`) each
-charge is logged, so that it can be undone. Trials do not nest across a change of columns.
+Facts (a bound pod, a held place) and trials (would this gang fit?) use the same calls, so there is no second
+account that could differ. One call charges both a pod's amounts and what other pods see of it
+(`footprints.py`). Within a trial (`trial.py`) each charge is logged, so that it can be undone. A trial ends
+before columns move.
 
 What a gang uses is given back once. A trial may lift some of it (a victim's pods, places that are placed
-again). A look ahead within that trial gives back what ending gangs use (`Completions.give`). The ledger knows
-what is lifted, and so what is left to give back. A lift ends when its trial does.
+again). A look ahead within that trial gives back what ending gangs use (`Completions.give`), less what is
+lifted already. A lift ends when its trial does.
 
 A share of a GPU is charged to one device of its node. `take` returns the device, and `devices` returns those
 taken in a trial; the caller names the device when the share is given back.

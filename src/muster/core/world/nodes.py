@@ -1,17 +1,16 @@
 """The nodes, as a structure of arrays: per resource one contiguous row of integers with a cell per node.
 
-Rows of this layout are what makes a decision cheap: "how many pods fit on each of 10,000 nodes" is one
-SIMD division per resource, about thirty times faster than over an array of node records. Columns stand
-in order of node name, so that the first of several equal nodes is always the one with the smallest
-name. New nodes are collected and merged in once per cycle (`settle`). That moves columns, so column numbers
-are valid only until the next `settle`, and everything that lasts longer is kept by name.
+"How many pods fit on each of 10,000 nodes" is one SIMD division per resource, about thirty times faster than
+over an array of node records. Columns stand in order of node name, so that the first of several equal nodes
+is always the one with the smallest name. New nodes are collected and merged in once per cycle (`settle`).
+That moves columns, so column numbers are valid only until the next `settle`, and everything that lasts longer
+is kept by name.
 
 Units are the caller's integers (milli-CPU, bytes, pieces). A row is int32, and becomes int64 with the first
-capacity above 2^31-1: bytes are counted exactly, and rows of everything else stay half as wide and four
-times as fast to divide (decision 18). A capacity above 2^46 counts as 2^46 and a request above it fits
-nowhere, so sums over 100,000 nodes, and products of slots and requests, stay below 2^63. What is used is
-summed in int64; `free` is capacity minus used, and any amount below zero (a node that shrank, a foreign pod
-that was forced on it) reads -1: no room.
+capacity above 2^31-1: bytes are counted exactly, and rows of everything else stay half as wide and four times
+as fast to divide (decision 18). A capacity above 2^46 counts as 2^46 and a request above it fits nowhere, so
+sums over 100,000 nodes, and products of slots and requests, stay below 2^63. `free` is capacity minus used,
+and any amount below zero (a node that shrank, a foreign pod that was forced on it) reads -1: no room.
 
 The resource `pods` is implicit: every pod takes one, whatever it requests, and a node whose capacity
 does not name `pods` sets no limit. A node has none of any other resource that it does not name. Shares of

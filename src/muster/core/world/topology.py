@@ -4,14 +4,11 @@ The administrator names the layers from the widest to the narrowest and, for eac
 give a node's domain. A domain is identified by its path, so block b1 below spine s1 and block b1 below spine
 s2 are two domains. Two layers always exist: the cluster above all others, and the node below them.
 
-Nodes with the same labels of all layers form one *cell*. Cells are in order of path, so the cells of a
-domain of any layer are adjacent, and so are the nodes of a cell in `order`. Summing a value over every domain
+Nodes with the same labels of all layers form one *cell*. Cells are in order of path, so the cells of a domain
+of any layer are adjacent, and so are the nodes of a cell in `order`. Summing a value over every domain
 therefore takes one gather of the nodes (`sums`) and then one short pass per layer (`totals`). A node that
-lacks a layer's label is in no domain of that layer; where that layer does not matter, it is used like any
-other node.
-
-The tree follows the nodes' facts: when labels change, only those nodes' paths are read again, and the cells
-are renumbered only if a path has changed.
+lacks a layer's label is in no domain of that layer. When labels change, only those nodes' paths are read
+again, and the cells are renumbered only if a path has changed.
 """
 
 from collections.abc import Sequence

@@ -1,12 +1,10 @@
 """Fills a batch of domains on copies of their free amounts, to find the first that holds all these pods.
 
-Greedy placement on the ledger (`greedy.Trial`) charges each part at once, and then every shape's slots are
-updated over all nodes. A gang of several shapes has to try many small domains, most of which do not hold it.
-A batch copies what is free on the domains' nodes, a few dozen numbers per resource, and fills the copies in
-the same order and with the same choices. The ledger is charged only once all pods fit.
-
-Several domains are filled at once, one per row, as a row of twenty numbers takes NumPy hardly less time than
-fifty such rows. Rows of smaller domains are padded with nodes that take nothing.
+A draft charges each part to the ledger at once, and then every shape's slots are updated over all nodes. A
+gang of several shapes has to try many small domains, most of which do not hold it. A batch copies what is
+free on the domains' nodes, a few dozen numbers per resource, and fills the copies in the same order and with
+the same choices. Several domains are filled at once, one per row, as a row of twenty numbers takes NumPy
+hardly less time than fifty such rows. Rows of smaller domains are padded with nodes that take nothing.
 
 It handles only pods without constraints besides room, and packing orders whose keys depend on a node's free
 amounts alone (`Order.keys_of`).

@@ -1,41 +1,29 @@
 """The queues, a tree of accounts: what each uses, what it is entitled to, and from which it may reclaim.
 
-A gang is charged whole to its queue and to every queue above it: what its pods and holds use, and what it
-waits for. `settle` updates the sums by the difference that a changed gang makes. A start therefore costs
-O(depth), and a cycle in which nothing happened costs nothing here.
-
-*Entitlement* (`entitle`) is divided from the root down, per resource (`account.py`). The root is
-entitled to what ready, uncordoned nodes have, each queue to its part of its parent's entitlement. It depends
-on what queues use and wait for together. A start does not change that sum, so entitlements are constant
-within one cycle.
+The rules are those of docs/queues.md. A gang is charged whole to its queue and to every queue above it: what
+its pods and holds use, and what it waits for. `settle` updates the sums by the difference that a changed gang
+makes. A start therefore costs O(depth), and a cycle in which nothing happened costs nothing here. `entitle`
+divides the capacity (`account.py`). Entitlements depend on what queues use and wait for together. A start
+does not change that sum, so they are constant within one cycle.
 
 A queue is *over* its entitlement if it uses more of some resource than it is entitled to, and the entitlement
 is less than the cluster has. A queue entitled to the whole cluster can never exceed its share: if it lacks
 something, it lacks capacity.
 
-Queues that contradict themselves or each other (`fault`) take no part: their gangs are not started, and the
-other queues are served as usual. The queue `default` always exists.
-
-A search for victims (reclaim, preemption) combines these calls, on accounts that are charged and discharged
-speculatively like the ledger:
-
-    queues.shift(queue, usage, -1)                      # as if so much were freed; +1 undoes it
-    queues.may_reclaim(mine, least, theirs, freed)      # may `mine` take `freed` from `theirs`, as it stands?
-
-`may_reclaim` compares the two queues where their paths part. The claimant's queues, from its own up to there,
-must stay within their entitlement. The victim's queues must be over theirs, be reclaimable, and keep their
+A search for victims charges and frees the accounts as it does the ledger (`shift`), and asks `may_reclaim`.
+That compares the two queues where their paths part. The claimant's queues, from its own up to there, must
+stay within their entitlement. The victim's queues must be over theirs, be reclaimable, and keep their
 guarantees once the amounts are gone. A queue may end up below its entitlement, because gangs are not cut in
 two, but a gang may be taken only from a queue that is over it; the caller must therefore shift first what it
-has taken so far. Nothing is reclaimed within one queue: that is preemption, by priority.
+has taken so far.
 
-*Terminating pods* (`terminating`) count against hard caps until they are gone, so that no start exceeds
-a cap. Entitlements ignore them: a queue must not lose more for what has been taken from it already, and what
-has been taken is charged to the gang for which it was taken. Caps include them: victims use their resources
-until they are gone, and may free more than the beneficiary takes, which another gang would otherwise be given
-at once. So each queue counts, for each beneficiary, the greater of what leaves and what arrives.
+*Terminating pods* count against hard caps until they are gone, so that no start exceeds a cap. Entitlements
+ignore them: a queue must not lose more for what has been taken from it already, and what has been taken is
+charged to the gang for which it was taken. Victims may free more than the beneficiary takes, so each queue
+counts, for each beneficiary, the greater of what leaves and what arrives.
 
-Source of the rules: docs/queues.md. Volcano's `capacity` plugin (deserved, guarantee, reclaim by queue) and
-Kueue's hierarchical cohorts (least common ancestor) have the same shape.
+Volcano's `capacity` plugin (deserved, guarantee, reclaim by queue) and Kueue's hierarchical cohorts (least
+common ancestor) have the same shape.
 """
 
 from collections import Counter
