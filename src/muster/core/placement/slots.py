@@ -28,8 +28,6 @@ class Slots:
         #: the shape that was read last, and its vector
         self._asked: Shape | None = None
         self._last: Vector | None = None
-        #: the columns that have changed, as of a position of the log, and what is free there by row
-        self._gathered: tuple[int, Columns | None, dict[int, Row]] = (-1, None, {})
 
     def of(self, shape: Shape) -> Vector:
         """The current vector of this shape. Read it before the ledger changes again."""
@@ -137,16 +135,8 @@ class Slots:
             vector.slots[columns] = slots
 
     def _free(self, row: int, columns: Columns | None) -> Row:
-        """What is free on these columns, kept until nodes change: the shapes of a gang need the same."""
-        if columns is None:
-            return self._nodes.free(row)
-        as_of = self._nodes.changes.end
-        if self._gathered[0] != as_of or self._gathered[1] is not columns:
-            self._gathered = as_of, columns, {}
-        free = self._gathered[2].get(row)
-        if free is None:
-            free = self._gathered[2][row] = self._nodes.free(row)[columns]
-        return free
+        free = self._nodes.free(row)
+        return free if columns is None else free[columns]
 
     def _update(self, vector: Vector, column: int) -> None:
         """Compute the slots of one column, without the fixed cost of array operations."""
