@@ -1,0 +1,65 @@
+"""A start that cannot be completed: the gang is given back whole."""
+
+import pytest
+
+from muster.api.kinds import NODE, POD, POD_GROUP_X
+from tests.cluster.conftest import Cluster
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.gangs import POD_GROUP_LABEL, bound, bound_at, done, given_back_at, member, times
+
+SIZE, NODES = 500, 10
+#: Seconds from the new leader's election until the last bound pod has been given back.
+GIVEN_BACK = 10.0
+
+
+async def test_a_gang_whose_leader_was_killed_and_whose_nodes_are_gone_is_given_back_whole(
+    cluster: Cluster, plane: ControlPlane
+) -> None:
+    """150 of 500 pods are bound when the leader is killed; then half of the nodes are cordoned."""
+    if not plane.audit.is_file():
+        pytest.skip("this cluster shows no audit log")
+    cluster.muster("fake-nodes", f"{NODES} x name=half,cpu={SIZE // NODES},memory=64Gi,label:test=half")
+    killed = cluster.muster("scheduler")
+    cluster.muster("controllers")
+    await cluster.make(POD_GROUP_X, {"metadata": {"name": "half"}, "spec": {"minMember": SIZE}})
+    for index in range(SIZE):
+        await cluster.make(POD, member("half", index, test="half"))
+
+    async def begun() -> bool:
+        return len(bound_at(plane, "half-")) >= 150
+
+    await cluster.until("150 pods are bound", begun, 0.005)
+    killed.kill()
+    for node in (await cluster.client.list(NODE, labels="test=half")).items[::2]:
+        await cluster.client.patch(NODE, "", node.metadata.name, {"spec": {"unschedulable": True}})
+    before = await pods(cluster)
+    started = {name for name, node in before.values() if node}
+    assert 150 <= len(started) < SIZE
+    renewals = len(times(plane, "patch", "leases", "muster-scheduler"))
+    cluster.muster("scheduler")
+
+    async def given_back() -> bool:
+        return len(await pods(cluster)) == SIZE and await bound(cluster, "half") == 0
+
+    await cluster.until(f"all {len(started)} are given back", given_back)
+    elected = times(plane, "patch", "leases", "muster-scheduler")[renewals]
+    returned = given_back_at(plane, "half-")
+    assert {name for name, _ in returned} == started
+    last = max(at for name, _, at in done(plane, "create", "pods") if name in started)
+    assert last - elected < GIVEN_BACK
+    after = await pods(cluster)
+    assert {name for name, _ in after.values()} == {name for name, _ in before.values()}
+    assert {uid for uid, (name, _) in before.items() if name not in started} <= after.keys()
+    for node in (await cluster.client.list(NODE, labels="test=half")).items:
+        await cluster.client.patch(NODE, "", node.metadata.name, {"spec": {"unschedulable": False}})
+
+    async def whole() -> bool:
+        return await bound(cluster, "half") == SIZE
+
+    await cluster.until("it starts", whole)
+
+
+async def pods(cluster: Cluster) -> dict[str, tuple[str, str]]:
+    """Name and node of the gang's pods, by uid."""
+    found = await cluster.client.list(POD, "default", labels=f"{POD_GROUP_LABEL}=half")
+    return {pod.metadata.uid: (pod.metadata.name, pod.spec.node_name) for pod in found.items}
