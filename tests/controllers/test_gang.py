@@ -14,7 +14,7 @@ from muster.api.muster_v1alpha1 import GangStatus
 from muster.api.scheduling import POD_GROUP_LABEL
 from muster.controllers.caches import Caches
 from muster.controllers.driver import Change
-from muster.controllers.gang import LINGER, controller
+from muster.controllers.gang import LINGER, REFRESH, controller
 from muster.effects import Absent, Delete, Effect, Patch, Requeue
 from muster.kube.errors import Conflict
 from tests.controllers.memory import START, Memory
@@ -22,6 +22,8 @@ from tests.controllers.memory import START, Memory
 CONTROLLER = controller()
 KINDS = [watch.kind for watch in CONTROLLER.watches]
 KEY = "ns/gang"
+#: Some time after each Gang was created.
+NOW = START + REFRESH
 
 
 class Cluster:
@@ -65,7 +67,7 @@ class Cluster:
     def caches(self) -> Caches:
         return self.memory.caches(KINDS, CONTROLLER.indexes)
 
-    def reconcile(self, now: datetime = START) -> Sequence[Effect]:
+    def reconcile(self, now: datetime = NOW) -> Sequence[Effect]:
         observed = CONTROLLER.observe(self.caches(), KEY)
         assert observed is not None
         effects = CONTROLLER.reconcile(observed, now)
@@ -92,7 +94,7 @@ def test_counts_and_answers(cluster: Cluster) -> None:
     cluster.pod("e", "Pending", "", uid)
     cluster.reconcile()
     status = cluster.status
-    assert (status.bound, status.running, status.succeeded, status.failed) == (2, 1, 1, 1)
+    assert (status.running, status.succeeded, status.failed) == (1, 1, 1)
     assert is_true(status.conditions, "Bound")
     assert not is_true(status.conditions, "Running")
     assert is_true(status.conditions, "Members")
@@ -115,16 +117,41 @@ def test_a_condition_tells_since_when(cluster: Cluster) -> None:
     cluster.pod("a", "Pending", "n", uid)
     cluster.reconcile()
     cluster.memory.patch(POD, "ns", "a", {"status": {"phase": "Running"}}, "status")
-    later = START + timedelta(seconds=5)
+    later = NOW + timedelta(seconds=1)
     cluster.reconcile(later)
     times = {one.type: one.last_transition_time for one in cluster.status.conditions}
-    assert times == {"Bound": START, "Running": later, "Members": START}
+    assert times == {"Bound": NOW, "Running": later, "Members": NOW}
+
+
+def test_a_gang_that_starts_at_once_is_counted_once(cluster: Cluster) -> None:
+    uid = cluster.group()
+    cluster.gang(uid=uid, minimum=3)
+    soon = START + timedelta(seconds=1)
+    for name in "abc":
+        assert cluster.reconcile(soon) == [Requeue(START + REFRESH)], "for people, nothing has changed yet"
+        cluster.pod(name, "Running", "n", uid)
+    assert [type(effect) for effect in cluster.reconcile(soon)] == [Patch]
+    assert (cluster.status.running, cluster.status.counted) == (3, soon)
+    cluster.memory.patch(POD, "ns", "a", {"status": {"phase": "Succeeded"}}, "status")
+    assert cluster.reconcile(soon + REFRESH / 2) == [Requeue(soon + REFRESH)]
+    cluster.reconcile(soon + REFRESH)
+    assert (cluster.status.running, cluster.status.succeeded) == (2, 1)
+
+
+def test_that_a_gang_does_not_run_any_more_is_told_at_once(cluster: Cluster) -> None:
+    uid = cluster.group()
+    cluster.gang(uid=uid, minimum=1)
+    cluster.pod("a", "Running", "n", uid)
+    cluster.reconcile()
+    cluster.memory.patch(POD, "ns", "a", {"status": {"phase": "Failed"}}, "status")
+    cluster.reconcile(NOW + timedelta(seconds=1))
+    assert (cluster.status.running, cluster.status.failed) == (0, 1)
 
 
 def test_it_writes_only_what_is_its_own(cluster: Cluster) -> None:
     uid = cluster.group()
     cluster.gang(uid=uid)
-    cluster.memory.patch(GANG, "ns", "gang", {"status": {"phase": "Starting", "epoch": 3}}, "status")
+    cluster.memory.patch(GANG, "ns", "gang", {"status": {"phase": "Starting", "epoch": 3}})
     cluster.pod("a", "Running", "n", uid)
     cluster.reconcile()
     assert (cluster.status.phase, cluster.status.epoch, cluster.status.running) == ("Starting", 3, 1)
@@ -176,9 +203,12 @@ def test_a_record_without_an_owner_goes_some_time_after_its_last_member(cluster:
     assert cluster.memory.read(GANG, KEY).metadata.deletion_timestamp is not None
 
 
-def test_a_record_is_not_expired_while_a_plan_is_open(cluster: Cluster) -> None:
+@pytest.mark.parametrize("held", [False, True], ids=["apart", "in the Gang"])
+def test_a_record_is_not_expired_while_a_plan_is_open(cluster: Cluster, held: bool) -> None:
     cluster.gang(POD_GROUP_X, "g")
-    cluster.memory.create(GANG_PLAN, "ns", {"metadata": {"name": "gang-1"}, "spec": {"gang": "gang"}})
+    cluster.memory.patch(GANG, "ns", "gang", {"plan": {"epoch": 1, "attempt": 1} if held else None})
+    if not held:
+        cluster.memory.create(GANG_PLAN, "ns", {"metadata": {"name": "gang-1"}, "spec": {"gang": "gang"}})
     cluster.reconcile()
     assert cluster.reconcile(START + 10 * LINGER) == []
 

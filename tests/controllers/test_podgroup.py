@@ -95,7 +95,7 @@ def test_the_way_of_a_group(cluster: Cluster) -> None:
     assert cluster.settle() == ["Pending"]
     for name in ("a", "b"):
         cluster.pod(name)
-    assert cluster.settle(START + timedelta(seconds=1)) == ["PreScheduling", "Scheduling"]
+    assert cluster.settle(START + timedelta(seconds=1)) == ["Scheduling"]
     assert cluster.status.schedule_start_time == START + timedelta(seconds=1)
     for name in ("a", "b"):
         cluster.memory.patch(POD, "ns", name, {"spec": {"nodeName": "n"}})
@@ -111,11 +111,18 @@ def test_the_way_of_a_group(cluster: Cluster) -> None:
     assert status.schedule_start_time == START + timedelta(seconds=1), "set once"
 
 
+def test_a_gang_that_has_started_at_once_costs_one_write(cluster: Cluster) -> None:
+    for name in ("a", "b"):
+        cluster.pod(name, "Running", "n")
+    assert cluster.settle() == ["Running"]
+    assert cluster.status.schedule_start_time == START
+
+
 def test_a_group_without_a_minimum_goes_by_its_first_pod() -> None:
     cluster = Cluster(POD_GROUP_SIGS, minimum=0)
     assert cluster.settle() == ["Pending"]
     cluster.pod("a")
-    assert cluster.settle() == ["PreScheduling", "Scheduling"]
+    assert cluster.settle() == ["Scheduling"]
     cluster.phase("a", "Running")
     cluster.memory.patch(POD, "ns", "a", {"spec": {"nodeName": "n"}})
     assert cluster.settle() == ["Running"]

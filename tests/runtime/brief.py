@@ -2,16 +2,23 @@
 
 from typing import Any
 
+from muster.api import kinds
 from muster.effects import Bind, Create, Delete, Evict, Patch
 from muster.runtime.writes import RecordPods, Write
 
 
 def brief(write: Write) -> str:
     match write:
+        case Create(kinds.GANG, body={"plan": _}):
+            return "create Gang with plan"
         case Create(kind):
             return f"create {kind.kind}"
         case Patch(kind, _, _, {"spec": {"suspend": bool(value)}}):
             return f"suspend {kind.kind}" if value else f"resume {kind.kind}"
+        case Patch(kinds.GANG, body={"plan": None, **rest}):
+            return "remove plan, write status" if "status" in rest else "remove plan"
+        case Patch(kinds.GANG, body={"plan": _}):
+            return "record plan"
         case Patch(kind, subresource=subresource):
             return f"patch {kind.kind} {subresource}".rstrip()
         case Delete(kind):
@@ -30,5 +37,4 @@ def status_in(write: Write) -> Any:  # Any: JSON
     """The status that the write sets."""
     assert isinstance(write, Patch)
     assert isinstance(write.body, dict)
-    assert write.subresource == "status"
     return write.body["status"]

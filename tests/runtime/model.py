@@ -21,9 +21,10 @@ from muster.core.words.gang import GangId
 from muster.effects.execute import Outcome, runs
 from muster.kube.informers import Informers
 from muster.names import ADMISSION, EPOCH, GANG, ON_PARTIAL
+from muster.runtime.commit.view import Limits
 from muster.runtime.leader import LONGEST_SLEEP, Deposed, Leader, Term
 from muster.runtime.mirror import WATCHED
-from muster.runtime.plan import Plan, RecordedPod, RecreationPlan, VictimRef, decode
+from muster.runtime.plan import Plan, RecordedPod, RecreationPlan, VictimRef, found
 from muster.runtime.watched import WatchedMirror
 from muster.runtime.writes import Write
 from muster.translate.pods import live
@@ -210,7 +211,7 @@ class Cluster:
 
     def _is_accounted_for(self, name: str) -> bool:
         """Whether a gang that is not whole has a plan, is a victim, is suspended, or says so."""
-        for plan in map(decode, self.server.all(kinds.GANG_PLAN)):
+        for plan in self.plans():
             if name in plan.gang or any(name in victim.gang for victim in _victims(plan)):
                 return True
         job = self.server.objects.get((kinds.JOB, f"{self.home(name)}/{name}"))
@@ -221,9 +222,7 @@ class Cluster:
 
     def _check_kept(self) -> None:
         """Each is there, as it was created but for its node, or it is on record."""
-        recorded = {
-            pod.name for plan in map(decode, self.server.all(kinds.GANG_PLAN)) for pod in _recorded(plan)
-        }
+        recorded = {pod.name for plan in self.plans() for pod in _recorded(plan)}
         for name, created in self.kept.items():
             found = self.server.objects.get((kinds.POD, f"{NAMESPACE}/{name}"))
             if found is None:
@@ -251,6 +250,11 @@ class Cluster:
             for pod in pods
             if pod["metadata"]["name"].startswith(name)
         )
+
+    def plans(self) -> list[Plan]:
+        """The open plans."""
+        held = [*self.server.all(kinds.GANG_PLAN), *self.server.all(kinds.GANG)]
+        return [plan for plan in map(found, held) if plan is not None]
 
     def record(self, name: str) -> Gang | None:
         for gang in self.server.all(kinds.GANG):
@@ -298,6 +302,7 @@ class Running:
     leads: bool = False
     core: Any = None  # Any: Planner, or muster's own
     wrap: Callable[[ServerClient], ServerClient] = lambda client: client
+    limits: Limits | None = None
     #: looks and decides after each single write, while the other writes of the same gang are under way
     overlapping: bool = False
 
@@ -309,7 +314,7 @@ class Running:
         self.mirror = WatchedMirror(self.informers)
         core = self.core or Planner(dict(self.cluster.preempts))
         term = Term(self.epoch, fresh=lambda: self.fresh)
-        self.leader = Leader(self.client, clock, term, self.mirror, core)
+        self.leader = Leader(self.client, clock, term, self.mirror, core, self.limits)
         self.leader.gather = _one_by_one
         for (kind, key), _ in list(server.objects.items()):
             self.informers[kind]._change(key, server.read(kind, key))

@@ -74,7 +74,7 @@ class Server:
         self._check(old, meta.get("uid", ""), meta.get("resourceVersion", ""))
         new = _renewed(old)
         for name, value in patch.items():
-            if (name == "status") == (subresource == "status"):
+            if not kind.status or (name == "status") == (subresource == "status"):
                 new[name] = merged(new.get(name), value) if name != "metadata" else new["metadata"]
         if subresource != "status" and "annotations" in meta:
             new["metadata"]["annotations"] = merged(new["metadata"].get("annotations"), meta["annotations"])

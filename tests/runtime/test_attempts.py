@@ -5,14 +5,14 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from muster.api.base import ObjectMeta
 from muster.api.muster_v1alpha1 import Gang as GangRecord
-from muster.api.muster_v1alpha1 import GangPlan
 from muster.core.words.gang import GangId, PodId
-from muster.effects import Create
+from muster.effects import Create, Patch
 from muster.runtime.commit.step import step
-from muster.runtime.commit.view import GangView, RetryState, Victim
-from muster.runtime.plan import PlacementPlan, PodRef, VictimRef, decode
-from muster.runtime.writes import Write
+from muster.runtime.commit.view import GangView, Limits, RetryState, Victim
+from muster.runtime.plan import PlacementPlan, PodRef, VictimRef, found
+from muster.runtime.writes import Write, without_nulls
 from tests.runtime.brief import brief
 from tests.runtime.test_commit import LIMITS, A, B, G, group, place, plan, pod, view
 
@@ -28,9 +28,11 @@ def recorded(seen: GangView, state: RetryState | None = None) -> PlacementPlan:
     return read(create)
 
 
-def read(create: Write) -> PlacementPlan:
-    assert isinstance(create, Create)
-    plan = decode(msgspec.convert(create.body, GangPlan))
+def read(write: Write) -> PlacementPlan:
+    assert isinstance(write, (Create, Patch))
+    assert isinstance(write.body, dict)
+    name = {"metadata": {"name": "job-g", "namespace": "ns", "uid": "u", "resourceVersion": "1"}}
+    plan = found(msgspec.convert(without_nulls({**write.body, **name}), GangRecord))
     assert isinstance(plan, PlacementPlan)
     return plan
 
@@ -59,8 +61,29 @@ def test_attempts_only_grow(state: int, status: int, attempt: int) -> None:
     assert recorded(replace(MOVED, record=record), RetryState(attempt=state)).attempt == attempt
 
 
-def test_the_gang_is_recorded_before_its_plan_and_once() -> None:
-    writes = step(MOVED, RetryState(), 0.0, LIMITS).writes
-    assert list(map(brief, writes)) == ["create Gang", "create GangPlan"]
-    (alone,) = step(replace(MOVED, record=GangRecord()), RetryState(), 0.0, LIMITS).writes
-    assert brief(alone) == "create GangPlan"
+RECORDED = replace(MOVED, record=GangRecord(metadata=ObjectMeta(resource_version="7")))
+LARGE = replace(LIMITS, held_plan=0)
+
+
+@pytest.mark.parametrize(
+    ("seen", "limits", "writes"),
+    [
+        (MOVED, LIMITS, ["create Gang with plan"]),
+        (RECORDED, LIMITS, ["record plan"]),
+        (MOVED, LARGE, ["create Gang", "create GangPlan"]),
+        (RECORDED, LARGE, ["create GangPlan"]),
+    ],
+    ids=["small", "small, recorded", "large", "large, recorded"],
+)
+def test_a_small_plan_is_recorded_in_its_gang_and_a_large_one_after_it(
+    seen: GangView, limits: Limits, writes: list[str]
+) -> None:
+    assert list(map(brief, step(seen, RetryState(), 0.0, limits).writes)) == writes
+
+
+def test_a_plan_in_its_gang_is_recorded_only_over_the_gang_as_it_was_seen() -> None:
+    (write,) = step(RECORDED, RetryState(), 0.0, LIMITS).writes
+    assert isinstance(write, Patch)
+    assert isinstance(write.body, dict)
+    assert write.body["metadata"] == {"resourceVersion": "7"}
+    assert write.body["status"]["phase"] == "Starting"

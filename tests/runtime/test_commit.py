@@ -14,7 +14,7 @@ from muster.api.muster_v1alpha1 import Source
 from muster.core.words.decisions import Explanation
 from muster.core.words.events import CommitFailed, PlacesLost
 from muster.core.words.gang import Code, Gang, GangId, NodeName, Place, PodId, PodSet, Shape
-from muster.effects import Bind
+from muster.effects import Bind, Create, Patch
 from muster.kube.errors import Conflict, Invalid, ServerError, TooManyRequests, Unanswered
 from muster.runtime.commit.outcomes import learn
 from muster.runtime.commit.places import minimum_met
@@ -88,7 +88,7 @@ BOTH = [pod(0), pod(1)]
 NEXT = {
     "a suspended gang with places is planned": (
         view(group(2, [], suspended=True), TWO),
-        ["create Gang", "create GangPlan"],
+        ["create Gang with plan"],
     ),
     "a plan resumes its owner": (view(group(2, [], suspended=True), TWO, plan(TWO)), ["resume Job"]),
     "no bind before the minimum can be reached": (view(group(2, BOTH[:1]), TWO, plan(TWO)), []),
@@ -102,11 +102,11 @@ NEXT = {
         ["delete GangPlan"],
     ),
     "one lost member is bound without a plan": (view(group(2, [pod(0, "a"), pod(1)]), {1: B}), ["bind"]),
-    "two lost members are a new attempt": (view(group(2, BOTH), TWO), ["create Gang", "create GangPlan"]),
+    "two lost members are a new attempt": (view(group(2, BOTH), TWO), ["create Gang with plan"]),
     "no plan for less than the minimum": (view(group(3, BOTH), TWO), []),
     "where plan and core differ, the next attempt comes first": (
         view(group(2, BOTH), {0: B, 1: A}, plan(TWO)),
-        ["create Gang", "create GangPlan"],
+        ["create Gang with plan"],
     ),
     "of two plans the lower goes first": (
         view(group(2, BOTH), TWO, plan(TWO), plan(TWO, 2)),
@@ -243,10 +243,7 @@ def test_a_plan_that_cannot_be_read_is_replaced_once() -> None:
     """By the next leader; what this one has written and cannot read it does not write again."""
     unreadable = replace(plan({}), unreadable="GangPlan ns/job-g-1: not JSON")
     inherited = view(group(2, BOTH), TWO, unreadable, epoch=2)
-    assert kinds_of(inherited, RetryState(adopted=frozenset({unreadable.uid}))) == [
-        "create Gang",
-        "create GangPlan",
-    ]
+    assert kinds_of(inherited, RetryState(adopted=frozenset({unreadable.uid}))) == ["create Gang with plan"]
     own = step(view(group(2, BOTH), TWO, unreadable), RetryState(), 0.0, LIMITS)
     (failed,) = own.events
     assert isinstance(failed, CommitFailed)
@@ -290,17 +287,32 @@ def test_what_stands_says_why_pods_above_its_minimum_wait_as_long_as_they_do() -
     assert (status_in(told)["phase"], status_in(told)["reason"]) == ("Standing", None)
 
 
-def test_the_first_reason_follows_its_record_at_once() -> None:
+def test_a_gang_is_recorded_with_its_first_reason_and_what_changes_is_told_once_in_a_while() -> None:
     waiting = view(
         group(2, [], suspended=True), {}, explanation=Explanation(Code.FRAGMENTED, "placement", "why")
     )
     made = step(waiting, RetryState(), 100.0, LIMITS)
-    assert [brief(write) for write in made.writes] == ["create Gang"]
-    recorded = replace(waiting, record=msgspec.convert(gang_record(group(2, [], suspended=True)), GangRecord))
-    told = step(recorded, made.state, 100.1, LIMITS)
-    assert [brief(write) for write in told.writes] == ["patch Gang status"]
+    (create,) = made.writes
+    assert isinstance(create, Create)
+    assert create.body["status"]["reason"]["message"] == "why"
+    recorded = replace(waiting, record=msgspec.convert(create.body, GangRecord))
+    assert not step(recorded, made.state, 100.1, LIMITS).writes
     changed = replace(recorded, explanation=Explanation(Code.FRAGMENTED, "placement", "why else"))
-    assert not step(changed, told.state, 100.2, LIMITS).writes, "what changes is told once in a while"
+    assert not step(changed, made.state, 100.2, LIMITS).writes
+    assert kinds_of(changed, made.state, 101.0) == ["patch Gang"]
+
+
+HELD = replace(plan(TWO), held="7")
+STANDING = view(group(2, [pod(0, "a"), pod(1, "b")]), {}, HELD, record=GangRecord())
+
+
+def test_a_plan_in_its_gang_is_closed_together_with_the_status() -> None:
+    (write,) = step(STANDING, RetryState(), 0.0, LIMITS).writes
+    assert brief(write) == "remove plan, write status"
+    assert isinstance(write, Patch)
+    assert isinstance(write.body, dict)
+    assert (write.namespace, write.name, write.body["metadata"]) == ("ns", "job-g", {"resourceVersion": "7"})
+    assert (write.body["status"]["phase"], write.body["status"]["bound"]) == ("Standing", 2)
 
 
 def test_pauses_double_and_after_five_failures_it_waits_for_a_change() -> None:

@@ -15,10 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.api.core_v1 import Pod
-from muster.api.muster_v1alpha1 import GangPlan
+from muster.api.muster_v1alpha1 import Gang, GangPlan
 from muster.core.words.decisions import Victim
 from muster.core.words.events import PlanFound
 from muster.core.words.gang import GangId, NodeName, Place, PodId
+from muster.runtime.commit.view import Limits
 from muster.runtime.plan import (
     OwnerRef,
     PlacementPlan,
@@ -28,9 +29,10 @@ from muster.runtime.plan import (
     RecordedPod,
     RecreationPlan,
     VictimRef,
-    decode,
     encode,
+    found,
     mark,
+    packed,
     plan_found,
 )
 from tests.spoiled import STRANGE, TEXTS, spoiled
@@ -42,7 +44,11 @@ def plan(places: int) -> PlacementPlan:
 
 
 def read(body: dict[str, Any]) -> Plan:
-    return decode(msgspec.convert(body, GangPlan))
+    plan = found(msgspec.convert(body, GangPlan))
+    assert plan is not None
+    if isinstance(plan, PlacementPlan) and plan.unreadable:
+        raise ValueError(plan.unreadable)
+    return plan
 
 
 def test_a_plan_is_read_back_as_it_was_written() -> None:
@@ -59,6 +65,21 @@ def test_a_plan_is_read_back_as_it_was_written() -> None:
     body = encode(written)
     assert body["metadata"] == {"name": "jobset-g-3", "namespace": "ns"}
     assert read(body) == written
+
+
+def test_a_plan_in_its_gang_is_read_back_with_what_tells_it_from_its_successors() -> None:
+    metadata = {"name": "jobset-g", "namespace": "ns", "uid": "u", "resourceVersion": "8"}
+    read = found(msgspec.convert({"metadata": metadata, "plan": packed(plan(2))}, Gang))
+    assert read == replace(plan(2), uid="u/7.3")
+    assert read is not None
+    assert read.held == "8"
+    assert found(msgspec.convert({"metadata": metadata}, Gang)) is None
+
+
+def test_most_gangs_plans_are_small_enough_for_their_gang() -> None:
+    source = random.Random(1)
+    uids = {Place("workers", i): PodId(str(uuid.UUID(int=source.getrandbits(128)))) for i in range(300)}
+    assert len(packed(replace(plan(300), pods=uids))["blob"]) < Limits().held_plan
 
 
 def test_pods_to_make_anew_are_read_back_and_alike_ones_take_little() -> None:

@@ -13,7 +13,7 @@ from muster.api.muster_v1alpha1 import GangPlan
 from muster.core.words.gang import GangId, PodId
 from muster.kube.errors import Forbidden
 from muster.names import EPOCH, PLAN
-from muster.runtime.plan import PodRef, RecreationPlan, decode
+from muster.runtime.plan import PodRef, RecreationPlan, found
 from muster.runtime.recreation import NotRecreatable, has_ended, recording, recreated
 from muster.runtime.writes import RecordPods
 from tests.runtime.server import AnyKind, Server, ServerClient
@@ -121,6 +121,6 @@ async def test_a_pod_is_recorded_only_if_it_would_come_back_as_it_was(
         with pytest.raises(NotRecreatable, match=re.escape(why)):
             await recording(client, write)
         return
-    found = decode(msgspec.convert((await recording(client, write)).body, GangPlan))
-    assert isinstance(found, RecreationPlan)
-    assert [pod.body for pod in found.pods] == [recreated(POD)]
+    read = found(msgspec.convert((await recording(client, write)).body, GangPlan))
+    assert isinstance(read, RecreationPlan)
+    assert [pod.body for pod in read.pods] == [recreated(POD)]

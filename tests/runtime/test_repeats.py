@@ -21,6 +21,7 @@ from muster.kube.errors import (
     Unanswered,
     Unreachable,
 )
+from muster.runtime.commit.view import Limits
 from muster.runtime.loop import PACE
 from muster.runtime.plan import PlacementPlan, encode
 from tests.runtime.model import Cluster, Running
@@ -174,6 +175,38 @@ def test_a_damaged_plan_is_deleted_once(forged: Object, found: bool) -> None:
     leader.stop()
 
 
+@pytest.mark.parametrize(
+    "forged",
+    [{"blob": ""}, {"blob": "bm90IHpsaWI="}, {"blob": blob("default/main"), "epoch": 999_999}],
+    ids=["no blob", "a blob that is none", "another epoch"],
+)
+@pytest.mark.parametrize("found", [False, True], ids=["while it leads", "when it begins"])
+def test_a_damaged_plan_in_a_gang_is_removed_once(forged: Object, found: bool) -> None:
+    cluster = Cluster()
+    cluster.node("a", 2)
+    cluster.gang("main", 2, "job")
+    cluster.settle()
+    leader = Running(cluster, 1)
+    leader.quiesce()
+    leader.stop()
+    if found:
+        cluster.server.patch(kinds.GANG, "default/job-main", {"plan": forged})
+    client = Stubborn(cluster.server)
+    leader = Running(cluster, 2, wrap=lambda _: client)
+    leader.take_over()
+    play(cluster, leader, 5.0)
+    if not found:
+        cluster.server.patch(kinds.GANG, "default/job-main", {"plan": forged})
+        leader.look()
+    play(cluster, leader, 120.0)
+    assert cluster.outcome("main", 2) == "whole"
+    assert not cluster.plans()
+    assert [asked for asked in client.accepted if asked[1] is kinds.GANG] == [
+        ("patch", kinds.GANG, "default/job-main")
+    ]
+    leader.stop()
+
+
 def test_a_plan_whose_gang_is_changed_is_deleted_once() -> None:
     """A plan is never patched by muster; anybody else may do it."""
     cluster = Cluster()
@@ -181,7 +214,7 @@ def test_a_plan_whose_gang_is_changed_is_deleted_once() -> None:
     cluster.gang("main", 2, "job")
     cluster.settle()
     client = Stubborn(cluster.server, stubborn=("delete", kinds.GANG_PLAN), answer=Forbidden("not yet"))
-    leader = Running(cluster, 2, wrap=lambda _: client)
+    leader = Running(cluster, 2, wrap=lambda _: client, limits=Limits(held_plan=0))
     leader.take_over()
     play(cluster, leader, 30.0)
     (plan,) = cluster.server.all(kinds.GANG_PLAN)

@@ -51,7 +51,7 @@ OF_ITS_OWN = replace(group(2, list(BOUND)), record="job-v")
 CASES = {
     "pod by pod": (Victim(LEAVING, None, BOUND, (), NOTED), ["evict", "evict"]),
     "by one write": (Victim(LEAVING, OWNER, BOUND, (), NOTED), ["suspend Job"]),
-    "noted first": (Victim(LEAVING, OWNER, BOUND, (), record()), ["patch Gang status", "suspend Job"]),
+    "noted first": (Victim(LEAVING, OWNER, BOUND, (), record()), ["patch Gang", "suspend Job"]),
     "its own start ends with it": (
         Victim(LEAVING, OWNER, BOUND, (ITS_PLAN,), NOTED),
         ["delete GangPlan", "suspend Job"],

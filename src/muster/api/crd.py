@@ -63,8 +63,8 @@ def definitions() -> list[Object]:
 
 
 def _definition(kind: Kind[Any]) -> Object:
-    parts = {"spec", "status"}
-    fields = {f.encode_name: _schema(f.type) for f in _fields(kind.type) if f.encode_name in parts}
+    header = {"apiVersion", "kind", "metadata"}
+    fields = {f.encode_name: _schema(f.type) for f in _fields(kind.type) if f.encode_name not in header}
     spec = fields["spec"]
     spec["x-kubernetes-validations"] = [
         {"rule": rule, "message": message} for rule, message in RULES.get(kind.kind, ())
@@ -85,8 +85,7 @@ def _definition(kind: Kind[Any]) -> Object:
                     "apiVersion": {"type": "string"},
                     "kind": {"type": "string"},
                     "metadata": {"type": "object"},
-                    "spec": spec,
-                    **({"status": fields["status"]} if kind.status else {}),
+                    **fields,
                 },
             }
         },

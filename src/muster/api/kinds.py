@@ -66,7 +66,7 @@ CLUSTER_NETWORK_TOPOLOGY: Final = Kind(
     ClusterNetworkTopology,
 )
 QUEUE: Final = Kind(DOMAIN, "v1alpha1", "Queue", "queues", False, Queue)
-GANG: Final = Kind(DOMAIN, "v1alpha1", "Gang", "gangs", True, Gang)
+GANG: Final = Kind(DOMAIN, "v1alpha1", "Gang", "gangs", True, Gang, status=False)
 GANG_PLAN: Final = Kind(DOMAIN, "v1alpha1", "GangPlan", "gangplans", True, GangPlan, status=False)
 
 #: Any, because a table of kinds holds kinds of many types.

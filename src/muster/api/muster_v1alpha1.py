@@ -1,7 +1,9 @@
 """muster's own kinds (`muster.dev/v1alpha1`): Queue, and the scheduler's records Gang and GangPlan.
 
-Only the committer writes `Gang.spec` and `status.{phase, reason, epoch, attempt}`. The gang controller
-writes the counts and conditions. A GangPlan is created and deleted, never patched.
+Only the committer writes `Gang.spec`, `plan` and `status.{phase, reason, bound, epoch, attempt}`. The gang
+controller writes the other counts and the conditions. Both change a Gang as a whole: its status is no
+subresource, so that one write can say what has changed together. A GangPlan is created and deleted, never
+patched.
 """
 
 from muster.api.base import Condition, Int32, Int64, Object, Resource, Struct, Time
@@ -49,6 +51,8 @@ class GangStatus(Struct, frozen=True):
     running: Int32 = 0
     succeeded: Int32 = 0
     failed: Int32 = 0
+    #: when the gang controller wrote its counts
+    counted: Time | None = None
     epoch: Int64 = 0
     attempt: Int64 = 0
     preemptions: list[Object] = []
@@ -61,19 +65,26 @@ class GangStatus(Struct, frozen=True):
                 entry["lostResourceSeconds"] = entry.pop("workLost")
 
 
-class Gang(Resource, frozen=True):
-    """Pods that start together or not at all, and why they wait; written by muster only."""
+class OpenPlan(Struct, frozen=True):
+    """An open plan: what muster has decided to do, and has not finished."""
 
-    spec: GangSpec = GangSpec()
-    status: GangStatus = GangStatus()
-
-
-class GangPlanSpec(Struct, frozen=True):
-    gang: str = ""
     epoch: Int64 = 0
     attempt: Int64 = 0
     #: zlib-compressed, base64-encoded JSON; see `muster.runtime.plan`
     blob: str = ""
+
+
+class Gang(Resource, frozen=True):
+    """Pods that start together or not at all, and why they wait; written by muster only."""
+
+    spec: GangSpec = GangSpec()
+    #: a plan that is small enough not to need a GangPlan
+    plan: OpenPlan | None = None
+    status: GangStatus = GangStatus()
+
+
+class GangPlanSpec(OpenPlan, frozen=True):
+    gang: str = ""
 
 
 class GangPlan(Resource, frozen=True):

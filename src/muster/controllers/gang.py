@@ -1,9 +1,12 @@
 """The Gang controller: counts what a gang's members do, and deletes records that have expired.
 
-The committer states what a gang is meant to be (phase, reason, plan). This controller counts what its
-existing pods are: bound, running, succeeded, failed. Two conditions summarise the counts: `Bound` and
-`Running` are true if at least the minimum is bound or running, including pods that have succeeded. `Members`
-says whether any pod exists, and since when.
+The committer states what a gang is meant to be, and how many of its places are filled (phase, reason, plan,
+bound). This controller counts what its existing pods do: running, succeeded, failed. Two conditions summarise
+the counts: `Bound` and `Running` are true if at least the minimum is bound or running, including pods that
+have succeeded. `Members` says whether any pod exists, and since when.
+
+Each count is worth a write only if people would notice: at once if the gang begins or ceases to run, or has
+lost its last member, otherwise `REFRESH` after the last one.
 
 Garbage collection deletes a record with its group object. A record without an owner (for example because
 its pods name a PodGroup that never existed) is deleted `LINGER` after its last member. Its finalizer keeps a
@@ -18,7 +21,7 @@ from typing import Final
 import msgspec
 
 from muster import names
-from muster.api.base import AnyKind, Condition, Object, condition, controller_of
+from muster.api.base import AnyKind, Condition, Object, condition, controller_of, is_true
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JOBSET_NAME, REPLICATED_JOB_NAME
 from muster.api.kinds import BY_NAME, GANG, GANG_PLAN, JOB, JOBSET, POD, POD_GROUP_SIGS, POD_GROUP_X
@@ -32,6 +35,8 @@ from muster.effects import Absent, Delete, Effect, Patch, Requeue
 LINGER: Final = timedelta(minutes=10)
 #: Seconds within which changes of one gang's pods cause one reconcile.
 SETTLE: Final = 0.1
+#: Least time between two writes of counts that only differ in number.
+REFRESH: Final = timedelta(seconds=5)
 #: Index of pods by the group objects that they may be members of, and of gangs by their source group objects.
 GROUP: Final = "group"
 #: Index of plans by their gang.
@@ -44,7 +49,7 @@ class Observed:
     pods: tuple[Pod, ...]
     #: whether the group object exists
     source: bool
-    #: whether a GangPlan of the gang exists
+    #: whether a plan of the gang is open
     planned: bool
 
 
@@ -89,7 +94,7 @@ def observe(caches: Caches, key: str) -> Observed | None:
         gang=gang,
         pods=tuple(pod for pod in pods if _is_member(pod, gang)),
         source=found is not None and found.metadata.uid == source.uid,
-        planned=bool(caches[GANG_PLAN].by(GANG_OF, key)),
+        planned=gang.plan is not None or bool(caches[GANG_PLAN].by(GANG_OF, key)),
     )
 
 
@@ -134,15 +139,15 @@ def _count(observed: Observed, now: datetime) -> list[Effect]:
     gang, pods = observed.gang, observed.pods
     phases = [pod.status.phase for pod in pods]
     succeeded = phases.count("Succeeded")
+    bound = sum(bool(pod.spec.node_name) and not pod.terminal for pod in pods)
     counts = {
-        "bound": sum(bool(pod.spec.node_name) and not pod.terminal for pod in pods),
         "running": phases.count("Running"),
         "succeeded": succeeded,
         "failed": phases.count("Failed"),
     }
     least = gang.spec.min_count
     answers = {
-        "Bound": _enough(counts["bound"] + succeeded, least, "bound or succeeded"),
+        "Bound": _enough(bound + succeeded, least, "bound or succeeded"),
         "Running": _enough(counts["running"] + succeeded, least, "running or succeeded"),
         "Members": (bool(pods), "PodsExist" if pods else "NoPods", ""),
     }
@@ -151,15 +156,24 @@ def _count(observed: Observed, now: datetime) -> list[Effect]:
     ]
     status = gang.status
     before = {
-        "bound": status.bound,
         "running": status.running,
         "succeeded": status.succeeded,
         "failed": status.failed,
     }
     if before == counts and status.conditions == conditions:
         return []
-    body: Object = {"status": {**counts, "conditions": msgspec.to_builtins(conditions)}}
-    return [Patch(GANG, gang.metadata.namespace, gang.metadata.name, body, "status")]
+    due = (status.counted or gang.metadata.creation_timestamp or now) + REFRESH
+    if now < due and not _noticed(status.conditions, conditions):
+        return [Requeue(due)]
+    counted = msgspec.to_builtins(now)
+    body: Object = {"status": {**counts, "conditions": msgspec.to_builtins(conditions), "counted": counted}}
+    return [Patch(GANG, gang.metadata.namespace, gang.metadata.name, body)]
+
+
+def _noticed(old: list[Condition], new: list[Condition]) -> bool:
+    """Whether the gang begins or ceases to run, or its last member has gone."""
+    ran, runs = is_true(old, "Running"), is_true(new, "Running")
+    return ran != runs or (is_true(old, "Members") and not is_true(new, "Members"))
 
 
 def _enough(have: int, least: int, of: str) -> tuple[bool, str, str]:

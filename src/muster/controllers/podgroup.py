@@ -19,6 +19,7 @@ Three behaviours differ, each from a known defect upstream:
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from muster.api.base import AnyKind, Object
 from muster.api.core_v1 import Pod
@@ -27,7 +28,7 @@ from muster.api.membership import pod_groups
 from muster.api.scheduling import PodGroup
 from muster.controllers.caches import Caches
 from muster.controllers.driver import Change, Controller, Watch, itself
-from muster.controllers.gang import GROUP, POD_INDEX, SETTLE
+from muster.controllers.gang import GROUP, POD_INDEX
 from muster.effects import Effect, Patch
 
 
@@ -51,14 +52,24 @@ def controller(kind: AnyKind) -> Controller[Observed]:
     return Controller(f"podgroup {kind.group}", watches, observe, reconcile, (POD_INDEX,), SETTLE)
 
 
+#: Most steps of one reconcile: "" → Pending → PreScheduling → what the counts say.
+_PHASES: Final = range(4)
+#: Seconds within which changes of one group's pods cause one write: a gang that starts at once costs one.
+SETTLE: Final = 1.0
+
+
 def reconcile(observed: Observed, now: datetime) -> list[Effect]:
-    """Makes one step of the state machine; its own write causes the next step."""
+    """Makes as many steps of the state machine as the counts allow, in one write."""
     group, pods = observed.group, observed.pods
     status, least = group.status, max(group.spec.min_member, 1)
     counts = Counts.of(pods)
-    phase = next_phase(status.phase, counts, least)
+    before, phase = "", status.phase
+    for _ in _PHASES:
+        before, phase = phase, next_phase(phase, counts, least)
+        if phase == before:
+            break
     start = status.schedule_start_time
-    if start is None and phase == "Scheduling":
+    if start is None and phase not in ("", "Pending", "PreScheduling"):
         start = now
     new: Object = {
         "phase": phase,

@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from muster.core.words.decisions import Decision
 from muster.core.words.events import Event
@@ -28,7 +28,7 @@ from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.runtime.commit.view import Limits
 from muster.runtime.committer import Committer
 from muster.runtime.fencing import Fencing
-from muster.runtime.plan import PlanTooLarge, RecordedPod, plan_found
+from muster.runtime.plan import PlanTooLarge, plan_found
 from muster.runtime.recreation import Gather, NotRecreatable, gathered, recording
 from muster.runtime.watched import WatchedMirror
 from muster.runtime.writes import Fence, RecordPods, Write
@@ -90,7 +90,7 @@ class Leader:
         self._learnt: list[Event] = []
         self._slots = asyncio.Semaphore(WRITES)
         #: how it reads several objects
-        self.gather: Gather[RecordedPod | None] = gathered
+        self.gather: Gather[Any] = gathered  # Any: whatever is read
 
     def fences(self) -> list[Fence]:
         """Returns the fences to make now, before anything else, until the fencing is complete."""

@@ -21,7 +21,7 @@ from muster.api import kinds, selectors
 from muster.api.base import AnyKind, LabelSelector, Resource
 from muster.api.core_v1 import Node, Pod
 from muster.api.fields import UNREADABLE
-from muster.api.muster_v1alpha1 import GangPlan, Queue
+from muster.api.muster_v1alpha1 import Gang, GangPlan, Queue
 from muster.api.scheduling import PodDisruptionBudget
 from muster.core.words.events import (
     BudgetChanged,
@@ -39,7 +39,7 @@ from muster.core.words.events import (
     QuotaRemoved,
 )
 from muster.core.words.gang import Amounts, GangId, NodeName, Place, PodId
-from muster.runtime.plan import PlacementPlan, Plan, decode
+from muster.runtime.plan import PlacementPlan, Plan, found
 from muster.translate.budgets import budget_changed
 from muster.translate.budgets import counts_itself as counted
 from muster.translate.dialects import (
@@ -165,6 +165,7 @@ class Mirror:
         elif kind is kinds.PDB:
             self._budget(latest, gone=new is None)
         elif kind is kinds.GANG:
+            self._plan(old, new)
             self._record(latest)
         elif kind is kinds.GANG_PLAN:
             self._plan(old, new)
@@ -232,16 +233,18 @@ class Mirror:
             self._pending.gangs[gang] = None
 
     def _plan(self, old: Resource | None, new: Resource | None) -> None:
-        if isinstance(old, GangPlan):
-            record = (old.metadata.namespace, old.spec.gang)
-            plan = self._plans[record].pop(old.metadata.name)
-            if not self._plans[record]:
-                del self._plans[record]
-            self._pending.gangs[self._id(plan)] = None
-        if isinstance(new, GangPlan):
-            plan = _decoded(new)
-            record = (new.metadata.namespace, new.spec.gang)
-            self._plans.setdefault(record, {})[new.metadata.name] = plan
+        """Takes in the plan of a GangPlan or a Gang."""
+        before = None
+        if isinstance(old, (GangPlan, Gang)):
+            record, name = _where(old)
+            before = self._plans.get(record, {}).pop(name, None)
+            if before is not None:
+                self._pending.gangs[self._id(before)] = None
+                if not self._plans[record]:
+                    del self._plans[record]
+        if isinstance(new, (GangPlan, Gang)) and (plan := _decoded(new, old, before)) is not None:
+            record, name = _where(new)
+            self._plans.setdefault(record, {})[name] = plan
             self._pending.gangs[self._id(plan)] = None
 
     def _id(self, plan: Plan) -> GangId:
@@ -355,28 +358,24 @@ class Mirror:
         return group.gang.id, member.place if member is not None else None
 
 
-def _decoded(obj: GangPlan) -> Plan:
-    """Decodes a plan.
+def _where(obj: GangPlan | Gang) -> tuple[tuple[str, str], str]:
+    """Returns namespace and name of the Gang that a plan belongs to, and the plan's own name among them."""
+    meta = obj.metadata
+    return (
+        ((meta.namespace, meta.name), "")
+        if isinstance(obj, Gang)
+        else ((meta.namespace, obj.spec.gang), meta.name)
+    )
 
-    A plan that cannot be read promises nothing, and says why; it is replaced, or undone like any other.
-    """
-    try:
-        return decode(obj)
-    except ValueError as error:
-        log.error("%s", error)
-        namespace, record = obj.metadata.namespace, obj.spec.gang
-        gang = GangId(f"{namespace}/{record}")
-        return PlacementPlan(
-            gang,
-            record,
-            namespace,
-            obj.spec.epoch,
-            obj.spec.attempt,
-            nodes={},
-            unreadable=str(error),
-            uid=obj.metadata.uid,
-            named=obj.metadata.name,
-        )
+
+def _decoded(obj: GangPlan | Gang, old: Resource | None, before: Plan | None) -> Plan | None:
+    """Returns the plan in an object; `before` if it is still that of `old`."""
+    if before is not None and isinstance(old, Gang) and isinstance(obj, Gang) and old.plan == obj.plan:
+        return replace(before, held=obj.metadata.resource_version)
+    plan = found(obj)
+    if isinstance(plan, PlacementPlan) and plan.unreadable:
+        log.error("%s", plan.unreadable)
+    return plan
 
 
 def _one_by_one(items: Iterable[T], act: Callable[[T], bool | None]) -> list[T]:

@@ -3,10 +3,12 @@
 There are two: a `PlacementPlan` says which node each place of a gang gets, and which victims leave for it; a
 `RecreationPlan` says which pods of a failed start are deleted and re-created. Both are `GangPlan` objects. A
 GangPlan is deleted after the last effect, and never patched, so that a reader always sees all of one
-decision. Everything but its gang, epoch and attempt
-is one compressed string, because a plan may have ten thousand places and etcd keeps objects small: nodes
-are named once and places refer to them by number; consecutive indices of a pod set on one node cost a few
-bytes. 10,000 places take about 0.25 MB, most of it for the uids.
+decision. A small plan is a field of its Gang instead, and set and removed with the Gang's status: two writes
+less for each gang that starts. The precondition of these writes is the Gang's resourceVersion.
+
+Everything but a plan's gang, epoch and attempt is one compressed string, because a plan may have ten thousand
+places and etcd keeps objects small: nodes are named once and places refer to them by number; consecutive
+indices of a pod set on one node cost a few bytes. 10,000 places take about 0.25 MB, most of it for the uids.
 """
 
 import base64
@@ -23,7 +25,7 @@ from muster.api import kinds
 from muster.api.base import AnyKind, Object, Resource
 from muster.api.core_v1 import Pod
 from muster.api.fields import UNREADABLE
-from muster.api.muster_v1alpha1 import GangPlan
+from muster.api.muster_v1alpha1 import Gang, GangPlan, OpenPlan
 from muster.core.words.decisions import Victim
 from muster.core.words.events import PlanFound
 from muster.core.words.gang import GangId, NodeName, Place, PodId
@@ -113,6 +115,8 @@ class _Header:
     uid: str = field(default="", kw_only=True)
     #: any name of the GangPlan object that the plan was read from; "" = as muster names its own
     named: str = field(default="", kw_only=True, compare=False)
+    #: resourceVersion of the Gang that holds the plan; "" = the plan is a GangPlan object
+    held: str = field(default="", kw_only=True, compare=False)
 
     @property
     def name(self) -> str:
@@ -164,8 +168,8 @@ def mark(epoch: int, attempt: int, place: Place) -> str:
     return f"{epoch}.{attempt}/{place}"
 
 
-def encode(plan: Plan) -> Object:
-    """Returns the GangPlan object; raises `PlanTooLarge`."""
+def packed(plan: Plan) -> Object:
+    """Returns what of a plan is written, in its Gang or in a GangPlan; raises `PlanTooLarge`."""
     body = _pack(plan)
     blob = base64.b64encode(zlib.compress(body, 6)).decode()
     for size, most in ((len(blob), MAX_BLOB), (len(body), MAX_BODY)):
@@ -174,35 +178,58 @@ def encode(plan: Plan) -> Object:
                 f"{len(plan.nodes)} places" if isinstance(plan, PlacementPlan) else f"{len(plan.pods)} pods"
             )
             raise PlanTooLarge(many, size, most)
+    return {"epoch": plan.epoch, "attempt": plan.attempt, "blob": blob}
+
+
+def encode(plan: Plan) -> Object:
+    """Returns the GangPlan object; raises `PlanTooLarge`."""
     return {
         "apiVersion": kinds.GANG_PLAN.api_version,
         "kind": kinds.GANG_PLAN.kind,
         "metadata": {"name": plan.name, "namespace": plan.namespace},
-        "spec": {"gang": plan.record, "epoch": plan.epoch, "attempt": plan.attempt, "blob": blob},
+        "spec": {"gang": plan.record, **packed(plan)},
     }
 
 
-def decode(obj: GangPlan) -> Plan:
-    """Returns the plan in an object; raises ValueError if the object is not a plan of muster's."""
+def found(obj: GangPlan | Gang) -> Plan | None:
+    """Returns the plan in an object, if there is one.
+
+    A plan that cannot be read promises nothing, and says why; it is replaced, or undone like any other.
+    """
+    meta = obj.metadata
+    if not isinstance(obj, Gang):
+        return _decoded(obj, obj.spec.gang, obj.spec, uid=meta.uid, named=meta.name)
+    if obj.plan is None:
+        return None
+    uid = f"{meta.uid}/{obj.plan.epoch}.{obj.plan.attempt}"
+    return _decoded(obj, meta.name, obj.plan, uid=uid, held=meta.resource_version)
+
+
+def _decoded(
+    obj: GangPlan | Gang, record: str, plan: OpenPlan, *, uid: str, named: str = "", held: str = ""
+) -> Plan:
+    namespace = obj.metadata.namespace
     try:
-        body = _BODY.decode(_inflated(base64.b64decode(obj.spec.blob)))
-        if not body.gang.startswith(f"{obj.metadata.namespace}/"):
+        body = _BODY.decode(_inflated(base64.b64decode(plan.blob)))
+        if not body.gang.startswith(f"{namespace}/"):
             raise ValueError(f"its gang {body.gang} is of another namespace")
-        header = (GangId(body.gang), obj.spec.gang, obj.metadata.namespace, obj.spec.epoch, obj.spec.attempt)
-        uid, name = obj.metadata.uid, obj.metadata.name
+        header = (GangId(body.gang), record, namespace, plan.epoch, plan.attempt)
         if body.remade:
             recorded = tuple(_recorded(uid, pod) for uid, pod in body.remade)
-            return RecreationPlan(*header, recorded, body.why, uid=uid, named=name)
+            return RecreationPlan(*header, recorded, body.why, uid=uid, named=named, held=held)
         return PlacementPlan(
             *header,
             nodes=_unpack_places(body.places, body.nodes),
             pods=_unpack_pods(body.pods),
             victims=tuple(map(_victim, body.victims)),
             uid=uid,
-            named=name,
+            named=named,
+            held=held,
         )
     except (*UNREADABLE, zlib.error) as error:
-        raise ValueError(f"GangPlan {obj.key}: {error}") from error
+        header = (GangId(f"{namespace}/{record}"), record, namespace, plan.epoch, plan.attempt)
+        wrong = f"{type(obj).__name__} {obj.key}: {error}"
+        return PlacementPlan(*header, nodes={}, unreadable=wrong, uid=uid, named=named, held=held)
 
 
 #: An index or a count of places or nodes; seconds since the epoch that are a valid date.

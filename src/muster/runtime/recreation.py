@@ -11,10 +11,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
+
+import msgspec
 
 from muster.api import kinds
 from muster.api.base import Object
+from muster.core.words.gang import PodId
 from muster.effects import Create
 from muster.kube.client import Client
 from muster.kube.errors import BadRequest, Forbidden, Invalid, NotFound
@@ -67,18 +70,20 @@ def recreated(pod: Object) -> Object:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-async def recording(
-    client: Client, write: RecordPods, gather: Gather[RecordedPod | None] = gathered
-) -> Create:
+async def recording(client: Client, write: RecordPods, gather: Gather[Any] = gathered) -> Create:
     """Reads the pods that still exist, and returns the write that records them.
 
     Raises `PlanTooLarge`, `NotRecreatable`, and the client's errors.
     """
     found = await gather([partial(_read, client, pod) for pod in write.pods])
-    return create_plan(replace(write.plan, pods=tuple(pod for pod in found if pod is not None)))
+    pods = [pod for pod in found if pod is not None]
+    templates = {msgspec.json.encode(_unnamed(pod), order="deterministic"): pod for pod in pods}
+    await gather([partial(_rehearse, client, pod) for pod in templates.values()])
+    recorded = tuple(RecordedPod(PodId(pod["metadata"]["uid"]), recreated(pod)) for pod in pods)
+    return create_plan(replace(write.plan, pods=recorded))
 
 
-async def _read(client: Client, ref: PodRef) -> RecordedPod | None:
+async def _read(client: Client, ref: PodRef) -> Object | None:
     """Returns the whole pod; None if it is gone or another client deletes it: nothing to re-create."""
     try:
         pod = await client.get_json(kinds.POD, ref.namespace, ref.name)
@@ -88,19 +93,28 @@ async def _read(client: Client, ref: PodRef) -> RecordedPod | None:
         return None
     if ended := has_ended(pod):
         raise NotRecreatable(f"container {ended} of pod {ref.name} has run to its end")
-    body = recreated(pod)
-    metadata = {key: value for key, value in body["metadata"].items() if key != "name"}
-    trial = {**body, "metadata": {**metadata, "generateName": f"{ref.name[:50]}-"}}  # its name is taken
+    return pod
+
+
+async def _rehearse(client: Client, pod: Object) -> None:
+    """Asks the server what it would create, under another name as the pod's own is taken."""
+    body, name = _unnamed(pod), pod["metadata"]["name"]
+    trial = {**body, "metadata": {**body["metadata"], "generateName": f"{name[:50]}-"}}
     try:
-        made = await client.dry_create(kinds.POD, ref.namespace, trial)
+        made = await client.dry_create(kinds.POD, pod["metadata"]["namespace"], trial)
     except (BadRequest, Forbidden, Invalid) as error:
         if _QUOTA in error.message:  # which counts the pod itself
-            return RecordedPod(ref.uid, body)
-        raise NotRecreatable(f"pod {ref.name} would be refused: {error}") from error
-    for name in sorted(pod["spec"].keys() | made["spec"].keys()):
-        if name != "nodeName" and pod["spec"].get(name) != made["spec"].get(name):
-            raise NotRecreatable(f"the new pod {ref.name} would have another spec.{name}")
-    return RecordedPod(ref.uid, body)
+            return
+        raise NotRecreatable(f"pod {name} would be refused: {error}") from error
+    for part in sorted(pod["spec"].keys() | made["spec"].keys()):
+        if part != "nodeName" and pod["spec"].get(part) != made["spec"].get(part):
+            raise NotRecreatable(f"the new pod {name} would have another spec.{part}")
+
+
+def _unnamed(pod: Object) -> Object:
+    """Returns what pods of one template have in common."""
+    body = recreated(pod)
+    return {**body, "metadata": {key: value for key, value in body["metadata"].items() if key != "name"}}
 
 
 def has_ended(pod: Object) -> str:

@@ -14,7 +14,7 @@ from muster.api.base import AnyKind, Object, Resource
 from muster.api.muster_v1alpha1 import Gang as GangRecord
 from muster.effects import Bind, Create, Delete, Effect, Evict, Patch
 from muster.names import EPOCH
-from muster.runtime.plan import Plan, PodRef, RecreationPlan, encode
+from muster.runtime.plan import PlacementPlan, Plan, PodRef, RecreationPlan, encode, packed
 from muster.translate.group import Group, Owner
 from muster.translate.status import gang_record
 
@@ -41,23 +41,65 @@ class Fence(Patch):
 Write = Effect | RecordPods
 
 
-def create_gang(group: Group) -> Create:
-    return Create(kinds.GANG, group.namespace, gang_record(group))
+def create_gang(group: Group, body: Object) -> Create:
+    """Returns the write that creates a gang's record; `body`: its first status, its first plan."""
+    return Create(kinds.GANG, group.namespace, {**gang_record(group), **without_nulls(body)})
 
 
-def patch_gang(record: GangRecord, body: Object, subresource: str = "") -> Patch:
+def patch_gang(record: GangRecord, body: Object) -> Patch:
     """Returns a patch without precondition, since the gang controller writes there too."""
     meta = record.metadata
-    return Patch(kinds.GANG, meta.namespace, meta.name, body, subresource, False, meta.resource_version)
+    return Patch(kinds.GANG, meta.namespace, meta.name, body, missing_ok=False, seen=meta.resource_version)
+
+
+def record_plan(
+    plan: PlacementPlan, group: Group, record: GangRecord | None, status: Object, most: int
+) -> tuple[Write, ...]:
+    """Returns the writes that record a plan, the last of which counts; raises `PlanTooLarge`.
+
+    A plan of at most `most` bytes is recorded together with the gang's status, if no other writer has changed
+    the Gang meanwhile.
+    """
+    body = packed(plan)
+    if len(body["blob"]) > most:
+        first = () if record is not None else (create_gang(group, status),)
+        return (*first, create_plan(plan))
+    if record is None:
+        return (create_gang(group, {"plan": body, **status}),)
+    return (_patch_held(group.namespace, group.record, record.metadata.resource_version, body, status),)
 
 
 def create_plan(plan: Plan) -> Create:
-    """Returns the write that records a plan; raises `PlanTooLarge`."""
+    """Returns the write that records a plan as an object of its own; raises `PlanTooLarge`."""
     return Create(kinds.GANG_PLAN, plan.namespace, encode(plan))
 
 
-def delete_plan(plan: Plan) -> Delete:
+def close_plan(plan: Plan, status: Patch | None) -> tuple[Write, ...]:
+    """Returns the writes that set the gang's status and then remove the plan: one, if its Gang holds it."""
+    if plan.held:
+        body = status.body if status is not None and isinstance(status.body, dict) else {}
+        return (_patch_held(plan.namespace, plan.record, plan.held, None, body),)
+    return (*([status] if status is not None else []), delete_plan(plan))
+
+
+def delete_plan(plan: Plan) -> Delete | Patch:
+    if plan.held:
+        return _patch_held(plan.namespace, plan.record, plan.held, None, {})
     return Delete(kinds.GANG_PLAN, plan.namespace, plan.name, plan.uid)
+
+
+def _patch_held(namespace: str, name: str, version: str, plan: Object | None, status: Object) -> Patch:
+    body = {"metadata": {"resourceVersion": version}, "plan": plan, **status}
+    return Patch(kinds.GANG, namespace, name, body, missing_ok=plan is None, seen=version)
+
+
+def without_nulls(patch: Object) -> Object:
+    """Returns what a merge patch leaves in the object."""
+    return {
+        key: without_nulls(value) if isinstance(value, dict) else value
+        for key, value in patch.items()
+        if value is not None
+    }
 
 
 def suspend(namespace: str, owner: Owner) -> Patch:
@@ -129,6 +171,10 @@ def aim(write: Write) -> object:
             return Evict, pod.metadata.uid
         case Create(kinds.GANG_PLAN, namespace, body):
             return Create, kinds.GANG_PLAN, namespace, body["spec"]["gang"]
+        case Create(kinds.GANG, namespace):
+            return Create, kinds.GANG, namespace, write.name
+        case Patch(kinds.GANG, namespace, name, {"plan": plan}):
+            return Patch, kinds.GANG, namespace, name, plan is None
         case RecordPods(plan):
             return RecordPods, plan.namespace, plan.record
         case Create(kind, namespace, body):

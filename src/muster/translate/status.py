@@ -90,7 +90,7 @@ def gang_status(
     attempt: int | None = None,
     warnings: Sequence[str] = (),
 ) -> Object:
-    """Returns a merge patch for `gangs/status`.
+    """Returns a merge patch for the status of a Gang.
 
     It sets phase, reason, explanation, expectedStart and warnings, and epoch and attempt if given. Without an
     explanation it removes the existing one. It changes nothing else: counts and conditions are the gang

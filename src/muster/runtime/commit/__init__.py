@@ -8,7 +8,7 @@ difference arose. Therefore recovery needs no code of its own: a new leader call
 same open plans and bound pods, and continues where the old leader stopped. docs/committing.md explains why
 nothing is left half done; the order of writes is
 
-    GangPlan → victims → unsuspend, or wait for pods → binds → Gang status → delete the plan
+    plan → victims → unsuspend, or wait for pods → binds → Gang status and the plan's removal
 
 Rules that every module keeps:
 

@@ -10,7 +10,8 @@ from muster.runtime.commit.context import Context
 from muster.runtime.commit.outcomes import commit_failed
 from muster.runtime.commit.view import NEVER, GangView, RetryState, Step
 from muster.runtime.plan import PlacementPlan, PlanTooLarge, PodRef, RecreationPlan, VictimRef
-from muster.runtime.writes import RecordPods, create_gang, create_plan
+from muster.runtime.writes import RecordPods, record_plan
+from muster.translate.status import Phase, gang_status
 
 
 def record_attempt(context: Context, victims: tuple[VictimRef, ...]) -> Step:
@@ -27,13 +28,15 @@ def record_attempt(context: Context, victims: tuple[VictimRef, ...]) -> Step:
         pods={p: PodId(pod.metadata.uid) for p, pod in chain(places.filled.items(), places.ready.items())},
         victims=victims,
     )
+    waits = view.explanation is not None or not places.ready
+    phase = Phase.STARTING if places.filled or not (victims or waits) else Phase.HELD
+    status = gang_status(phase, epoch=view.epoch, attempt=attempt, warnings=group.warnings)
     try:
-        create = create_plan(plan)
+        writes = record_plan(plan, group, view.record, status, context.limits.held_plan)
     except PlanTooLarge as error:
         state, events = commit_failed(view.id, state, str(error), context.now, context.limits, until=NEVER)
         return Step(state, events=events)
-    first = () if view.record is not None else (create_gang(group),)
-    return Step(replace(state, attempt=attempt), (*first, create))
+    return Step(replace(state, attempt=attempt), writes)
 
 
 def record_pods(context: Context, pods: Iterable[Pod]) -> Step:

@@ -10,6 +10,7 @@ from muster.api import kinds
 from muster.api.base import controller_of, is_true
 from muster.core.words.decisions import Explanation
 from muster.core.words.events import CommitFailed, Event
+from muster.core.words.gang import Code
 from muster.effects import Create, Evict
 from muster.names import PREEMPTED
 from muster.runtime.commit.attempts import record_pods
@@ -21,7 +22,7 @@ from muster.runtime.commit.status import degraded, status_patch, write_status
 from muster.runtime.commit.victims import begun, end_victims
 from muster.runtime.commit.view import GangView, RetryState, Step
 from muster.runtime.plan import PlacementPlan, Plan, RecreationPlan
-from muster.runtime.writes import Write, delete_plan, suspend
+from muster.runtime.writes import Write, close_plan, delete_plan, suspend
 from muster.translate.pods import live
 from muster.translate.status import Phase
 
@@ -29,8 +30,7 @@ from muster.translate.status import Phase
 def close(context: Context, plan: Plan, phase: Phase, explanation: Explanation | None) -> Step:
     """Closes a plan that has nothing left to do: writes the gang's status, then deletes the plan."""
     status = status_patch(context.view, context.group, phase, explanation, plan.attempt)
-    writes = (delete_plan(plan),) if status is None else (status, delete_plan(plan))
-    return Step(replace(context.state, reported_at=context.now), writes)
+    return Step(replace(context.state, reported_at=context.now), close_plan(plan, status))
 
 
 def end(view: GangView, state: RetryState, now: float) -> Step:
@@ -74,8 +74,9 @@ def release(context: Context, plan: Plan) -> Step:
         return Step(state, writes)
     owner = group.owner
     if owner is not None and suspendable(context):
+        closed = _failed(context, plan)
         first = () if owner.suspended else (suspend(group.namespace, owner),)
-        return Step(state, (*first, delete_plan(plan)))
+        return replace(closed, writes=(*first, *closed.writes))
     alone = [pod for pod in filled.values() if controller_of(pod) is None]
     readable = isinstance(plan, RecreationPlan) or not plan.unreadable
     if alone and group.recreate and state.recordable and readable:
@@ -84,7 +85,13 @@ def release(context: Context, plan: Plan) -> Step:
         return Step(state, tuple(Evict(pod, f"released: {state.giving_up}") for pod in filled.values()))
     if filled:
         return close(context, plan, Phase.DEGRADED, degraded(context))
-    return Step(state, (delete_plan(plan),))
+    return _failed(context, plan)
+
+
+def _failed(context: Context, plan: Plan) -> Step:
+    """Closes a plan that has come to nothing: the gang waits, and says why."""
+    why = Explanation(Code.COMMIT_FAILED, "commit", context.state.giving_up)
+    return close(context, plan, Phase.WAITING, why if context.state.giving_up else None)
 
 
 def suspendable(context: Context) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from muster.api import kinds
 from muster.core.words.events import CommitFailed, Event, PlacesLost
 from muster.core.words.gang import GangId
-from muster.effects import Bind, Create
+from muster.effects import Bind, Create, Patch
 from muster.kube.errors import (
     AlreadyExists,
     ApiError,
@@ -42,9 +42,18 @@ def learn(
         why = f"{state.giving_up}; its pods cannot be re-created: {message}"
         state = replace(state, giving_up=why, recordable=False)
         return state, (CommitFailed(gang, state.until, why),)
-    if isinstance(write, Create) and write.kind in (kinds.GANG, kinds.GANG_PLAN):
+    if _records(write):
         return commit_failed(gang, state, f"the plan cannot be recorded: {message}", now, limits)
     return _pause(state, error, now, limits), ()
+
+
+def _records(write: Write) -> bool:
+    """Whether the write records a plan, or the Gang before it."""
+    match write:
+        case Create(kinds.GANG | kinds.GANG_PLAN) | Patch(kinds.GANG, body={"plan": {}}):
+            return True
+        case _:
+            return False
 
 
 def repeated(state: RetryState, repeats: int, now: float, limits: Limits) -> RetryState:

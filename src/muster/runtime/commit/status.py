@@ -17,7 +17,7 @@ from muster.runtime.commit.places import minimum_met
 from muster.runtime.commit.refusals import refusals
 from muster.runtime.commit.view import GangView, Step
 from muster.runtime.plan import RecreationPlan
-from muster.runtime.writes import create_gang, patch_gang
+from muster.runtime.writes import create_gang, patch_gang, without_nulls
 from muster.translate.group import Group
 from muster.translate.status import Phase, gang_spec, gang_status, unschedulable
 
@@ -30,9 +30,7 @@ def write_status(context: Context) -> Step:
         return Step(state)
     if now < state.reported_at + pause:
         return Step(state, wake=state.reported_at + pause)
-    if not isinstance(write, Create):  # a new record has no status yet: its first reason follows at once
-        state = replace(state, reported_at=now)
-    return Step(state, (write,))
+    return Step(replace(state, reported_at=now), (write,))
 
 
 def status_patch(
@@ -41,11 +39,20 @@ def status_patch(
     """Returns the write that sets this status; None if it is set already, or if there is no record."""
     if view.record is None:
         return None
-    body = gang_status(phase, explanation, epoch=view.epoch, attempt=attempt, warnings=group.warnings)
-    status = msgspec.convert(_without_nulls(body["status"]), GangStatus)
+    body = _body(view, group, phase, explanation, attempt)
+    status = msgspec.convert(without_nulls(body["status"]), GangStatus)
     if all(getattr(status, name) == getattr(view.record.status, name) for name in _REPORTED):
         return None
-    return patch_gang(view.record, body, "status")
+    return patch_gang(view.record, body)
+
+
+def _body(
+    view: GangView, group: Group, phase: Phase, explanation: Explanation | None, attempt: int
+) -> Object:
+    """Returns the merge patch that sets this status."""
+    body = gang_status(phase, explanation, epoch=view.epoch, attempt=attempt, warnings=group.warnings)
+    body["status"]["bound"] = len(group.members.filled)
+    return body
 
 
 def degraded(context: Context) -> Explanation:
@@ -83,7 +90,9 @@ def _status_write(context: Context) -> Create | Patch | None:
         explanation = Explanation(Code.COMMIT_FAILED, "commit", view.unfenced.message)
     if view.record is None:
         known = explanation is not None or phase is not Phase.WAITING
-        return create_gang(group) if known else None
+        if not known:
+            return None
+        return create_gang(group, _body(view, group, phase, explanation, context.state.attempt))
     spec = gang_spec(group)
     if msgspec.convert(spec, GangSpec) != view.record.spec:
         return patch_gang(view.record, {"spec": spec})
@@ -127,13 +136,4 @@ def _phase(context: Context) -> tuple[Phase, Explanation | None]:
 
 
 #: Fields of the status of which a change is worth a write.
-_REPORTED: Final = ("phase", "reason", "explanation", "attempt", "warnings")
-
-
-def _without_nulls(patch: Object) -> Object:
-    """Returns what a merge patch leaves in the object."""
-    return {
-        key: _without_nulls(value) if isinstance(value, dict) else value
-        for key, value in patch.items()
-        if value is not None
-    }
+_REPORTED: Final = ("phase", "reason", "explanation", "attempt", "warnings", "bound")

@@ -24,7 +24,7 @@ def end_victims(victims: Iterable[Victim], by: GangId) -> Iterator[Write]:
         if not alive or (owner is not None and owner.suspended):
             continue
         if victim.record is None and victim.group is not None and victim.group.source.kind:
-            yield create_gang(victim.group)
+            yield create_gang(victim.group, {})
             continue  # its eviction waits until the record names it
         if (note := _preempted(victim.record, victim.recorded, by)) is not None:
             yield note
@@ -54,4 +54,4 @@ def _preempted(record: GangRecord | None, victim: VictimRef, by: GangId) -> Patc
     note, known = entry(victim, by), record.status.preemptions
     if note in known:
         return None
-    return patch_gang(record, {"status": {"preemptions": [*known[1 - MOST_PREEMPTIONS :], note]}}, "status")
+    return patch_gang(record, {"status": {"preemptions": [*known[1 - MOST_PREEMPTIONS :], note]}})

@@ -20,6 +20,10 @@ NEVER: Final = float("inf")
 class Limits:
     """Bounds of a commit, in seconds unless they say otherwise."""
 
+    #: largest plan, in bytes of its blob, that is a field of its Gang (some 300 places): all who watch Gangs
+    #: receive it
+    held_plan: int = 8_192
+
     #: time without progress (a pod appeared, a bind succeeded) after which muster gives the minimum up
     progress_timeout: float = 60.0
     #: the same while victims are leaving: includes their grace periods
@@ -34,7 +38,7 @@ class Limits:
     #: after each refusal, and the longest
     refused: tuple[float, float] = (1.0, 30.0)
     #: how long a start that has begun waits for nodes once the core says that the rest does not fit
-    unplaced: float = 2.0
+    unplaced: float = 1.0
     #: pause after a write whose outcome is unknown or for which the server had no time: first, longest
     retry: tuple[float, float] = (0.2, 10.0)
     #: least time between two writes of the same Gang's status that only report
