@@ -93,14 +93,12 @@ async def test_users_however_mighty_write_no_plans(cluster: Cluster, chart: Char
     scheduler = HttpClient(config.load(str(chart.kubeconfig("scheduler"))))
     try:
         await scheduler.create(GANG, "default", record)
-        await scheduler.patch(
-            GANG, "default", "guarded", {"status": {"phase": "Waiting"}}, subresource="status"
-        )
+        await scheduler.patch(GANG, "default", "guarded", {"status": {"phase": "Waiting"}})
     finally:
         await scheduler.close()
-    for body, subresource in (({"spec": {"minCount": 2}}, ""), ({"status": {"phase": "Standing"}}, "status")):
+    for body in ({"spec": {"minCount": 2}}, {"status": {"phase": "Standing"}}, {"plan": {"epoch": 1}}):
         with pytest.raises(Forbidden):
-            await cluster.client.patch(GANG, "default", "guarded", body, subresource=subresource)
+            await cluster.client.patch(GANG, "default", "guarded", body)
     await cluster.client.patch(GANG, "default", "guarded", {"metadata": {"labels": {"a": "b"}}})
     await cluster.client.delete(GANG, "default", "guarded")
     await cluster.client.patch(GANG, "default", "guarded", {"metadata": {"finalizers": None}})

@@ -19,8 +19,8 @@ async def test_a_gang_that_starts_at_once_costs_at_most_three_writes_besides_its
     if not plane.audit.is_file():
         pytest.skip("this cluster shows no audit log")
     cluster.muster("fake-nodes", "2 x name=few,cpu=16,memory=8Gi,label:test=few")
-    cluster.muster("scheduler")
-    cluster.muster("controllers")
+    cluster.daemon("scheduler")
+    cluster.daemon("controllers")
     for size in MOST:
         await gang(cluster, f"few{size}", size, test="few")
 
@@ -43,7 +43,7 @@ async def test_a_gang_that_starts_at_once_costs_at_most_three_writes_besides_its
 def writes(plane: ControlPlane, name: str) -> Counter[str]:
     """Accepted writes of objects of this name, or of plans of this gang, by verb and resource."""
     found: Counter[str] = Counter()
-    for entry in plane.writes():
+    for entry in plane.entries():
         match entry:
             case {
                 "verb": str(verb),

@@ -21,8 +21,8 @@ async def test_a_gang_whose_leader_was_killed_and_whose_nodes_are_gone_is_given_
     if not plane.audit.is_file():
         pytest.skip("this cluster shows no audit log")
     cluster.muster("fake-nodes", f"{NODES} x name=half,cpu={SIZE // NODES},memory=64Gi,label:test=half")
-    killed = cluster.muster("scheduler")
-    cluster.muster("controllers")
+    killed = cluster.daemon("scheduler")
+    cluster.daemon("controllers")
     await cluster.make(POD_GROUP_X, {"metadata": {"name": "half"}, "spec": {"minMember": SIZE}})
     before_it = len(bound_at(plane, ""))
 
@@ -39,7 +39,7 @@ async def test_a_gang_whose_leader_was_killed_and_whose_nodes_are_gone_is_given_
     started = {name for name, node in before.values() if node}
     assert 150 <= len(started) < SIZE
     renewals = len(times(plane, "patch", "leases", "muster-scheduler"))
-    cluster.muster("scheduler")
+    cluster.daemon("scheduler")
 
     async def given_back() -> bool:
         return len(await pods(cluster)) == SIZE and await bound(cluster, "half") == 0
@@ -65,7 +65,7 @@ async def test_a_gang_whose_leader_was_killed_and_whose_nodes_are_gone_is_given_
 def spans(plane: ControlPlane, since: float) -> dict[str, tuple[int, float, float]]:
     """Requests after a time, by verb, resource and status: how many, the first and the last (seconds)."""
     found: dict[str, list[float]] = {}
-    for entry in plane.writes():
+    for entry in plane.entries():
         match entry:
             case {
                 "verb": str(verb),

@@ -47,7 +47,7 @@ def test_the_server_stamps_what_is_its_own(registry: Registry) -> None:
 
 
 def test_a_new_object_has_no_status_of_its_own_making(registry: Registry) -> None:
-    made = create(registry, {"metadata": {"name": "g"}, "status": {"phase": "Standing"}}, kinds.GANG)
+    made = create(registry, {"metadata": {"name": "g"}, "status": {"phase": "Standing"}}, kinds.POD_GROUP_X)
     assert "status" not in made
     assert made["metadata"]["generation"] == 1
     assert create(registry, pod() | {"status": {"phase": "Running"}}, kinds.POD)["status"] == {
@@ -286,26 +286,26 @@ def test_a_write_that_changes_nothing_is_none(registry: Registry) -> None:
 
 
 def test_status_has_a_writer_of_its_own(registry: Registry) -> None:
-    create(registry, {"metadata": {"name": "g"}, "spec": {"minCount": 1}}, kinds.GANG)
-    change = {"metadata": {"labels": {"a": "b"}}, "spec": {"minCount": 2}, "status": {"phase": "Held"}}
-    after = patch(registry, "g", change, kinds.GANG, "status")
-    assert (after["spec"], after["status"]) == ({"minCount": 1}, {"phase": "Held"})
+    create(registry, {"metadata": {"name": "g"}, "spec": {"minMember": 1}}, kinds.POD_GROUP_X)
+    change = {"metadata": {"labels": {"a": "b"}}, "spec": {"minMember": 2}, "status": {"phase": "Pending"}}
+    after = patch(registry, "g", change, kinds.POD_GROUP_X, "status")
+    assert (after["spec"], after["status"]) == ({"minMember": 1}, {"phase": "Pending"})
     assert "labels" not in after["metadata"]
-    after = patch(registry, "g", change | {"status": {"phase": "Starting"}}, kinds.GANG)
-    assert (after["spec"], after["status"]) == ({"minCount": 2}, {"phase": "Held"})
+    after = patch(registry, "g", change | {"status": {"phase": "Running"}}, kinds.POD_GROUP_X)
+    assert (after["spec"], after["status"]) == ({"minMember": 2}, {"phase": "Pending"})
     assert after["metadata"]["labels"] == {"a": "b"}
 
 
 def test_generation_counts_changes_of_the_spec_only(registry: Registry) -> None:
-    create(registry, {"metadata": {"name": "g"}, "spec": {"minCount": 1}}, kinds.GANG)
+    create(registry, {"metadata": {"name": "g"}, "spec": {"minMember": 1}}, kinds.POD_GROUP_X)
     generations = [
-        patch(registry, "g", change, kinds.GANG, sub)["metadata"]["generation"]
+        patch(registry, "g", change, kinds.POD_GROUP_X, sub)["metadata"]["generation"]
         for change, sub in (
-            ({"status": {"phase": "Held"}}, "status"),
+            ({"status": {"phase": "Pending"}}, "status"),
             ({"metadata": {"labels": {"a": "b"}, "generation": 50}}, ""),
-            ({"spec": {"minCount": 2}}, ""),
-            ({"spec": {"minCount": 2}}, ""),
-            ({"spec": {"minCount": 3}}, ""),
+            ({"spec": {"minMember": 2}}, ""),
+            ({"spec": {"minMember": 2}}, ""),
+            ({"spec": {"minMember": 3}}, ""),
         )
     ]
     assert generations == [1, 1, 2, 2, 3]

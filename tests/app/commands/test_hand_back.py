@@ -34,7 +34,7 @@ async def gang(client: LocalClient, name: str, bound: int, phase: str, *more: st
     body = {"metadata": {"name": name, "finalizers": finalizers}, "spec": {"minCount": 3}}
     await client.create(kinds.GANG, "default", body)
     status: Object = {"status": {"bound": bound, "phase": phase}}
-    await client.patch(kinds.GANG, "default", name, status, subresource="status")
+    await client.patch(kinds.GANG, "default", name, status)
 
 
 async def job(client: LocalClient, name: str, suspended: bool, admission: str = "gang") -> None:

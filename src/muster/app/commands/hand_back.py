@@ -14,14 +14,13 @@ from muster.api.base import Kind, Resource, mark
 from muster.api.batch_v1 import Job
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.kinds import GANG, GANG_PLAN, JOB, JOBSET, LEASE
-from muster.api.muster_v1alpha1 import GangPlan
 from muster.app.commands.change import Refused
 from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.kube.errors import NotFound
 from muster.kube.listing import list_all
 from muster.runtime.election import LONGEST
-from muster.runtime.plan import RecreationPlan, decode
+from muster.runtime.plan import RecreationPlan, found
 from muster.translate.status import Phase
 
 Owner = TypeVar("Owner", Job, JobSet)
@@ -51,7 +50,7 @@ async def hand_back(client: Client, clock: Clock, lease: tuple[str, str]) -> Han
     """
     await _no_leader(client, clock, lease)
     plans = (await list_all(client, GANG_PLAN, missing_ok=True)).items
-    if remade := next((plan for plan in plans if _holds_pods(plan)), None):
+    if remade := next((plan for plan in plans if isinstance(found(plan), RecreationPlan)), None):
         raise Refused(
             f"GangPlan {remade.key} holds pods that are being re-created; "
             "let a scheduler run until it is gone, then uninstall again"
@@ -101,13 +100,6 @@ async def _no_leader(client: Client, clock: Clock, lease: tuple[str, str]) -> No
         if clock.monotonic() >= since + min(spec.lease_duration_seconds, LONGEST):
             return
         await clock.sleep(1)
-
-
-def _holds_pods(plan: GangPlan) -> bool:
-    try:
-        return isinstance(decode(plan), RecreationPlan)
-    except ValueError:
-        return False
 
 
 async def _remove(client: Client, slots: asyncio.Semaphore, kind: Kind[Any], item: Resource) -> None:
