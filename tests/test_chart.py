@@ -1,6 +1,7 @@
 """The Helm chart says the same as the code. (tests/cluster/test_chart.py installs it.)"""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -49,3 +50,13 @@ def test_its_settings_are_valid(daemon: str, type_: type[Common], tmp_path: Path
     file.write_text(yaml.safe_dump(values[daemon]["config"]))
     load(type_, str(file), {})
     assert set(values["controllers"]["config"]["only"]) <= set(CONTROLLERS)
+
+
+def test_the_dashboard_shows_metrics_that_exist() -> None:
+    dashboard = json.loads((CHART / "files/dashboard.json").read_text())
+    asked = " ".join(target["expr"] for panel in dashboard["panels"] for target in panel["targets"])
+    shown = {re.sub("_(bucket|count|sum)$", "", name) for name in re.findall(r"\bmuster_\w+", asked)}
+    known = set(re.findall(r"`(muster_\w+)`", (ROOT / "docs/daemons.md").read_text()))
+    assert len(shown) > 10
+    assert shown <= known
+    assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])

@@ -33,6 +33,8 @@ EVERYTHING = (
     "scheduler.extraArgs={--help}",
     "scheduler.env[0].name=A",
     "guard.users={root}",
+    "scheduler.config.journal.file=/var/lib/muster/journal.jsonl",
+    "scheduler.journalVolume.emptyDir.sizeLimit=1Gi",
     "networkPolicy.metricsFrom[0].podSelector.matchLabels.a=b",
 )
 NOTHING = (

@@ -1,5 +1,6 @@
 """`muster scheduler` on a real API server: processes of muster, nodes that `muster fake-nodes` plays."""
 
+import os
 import time
 
 import pytest
@@ -81,7 +82,7 @@ async def test_a_leader_that_is_killed_in_the_middle_of_a_gang_is_followed_by_on
     async def whole() -> bool:
         return all([await bound(cluster, name) == size for name, size in sizes.items()])
 
-    await cluster.until(f"all are bound ({first} were when the leader was killed)", whole)
+    await cluster.until(f"all are bound ({first} were when the leader was killed)", whole, 0.5)
     assert await leader() not in (0, leads)
     for name in sizes:
         names = [pod for pod, _ in bound_at(plane, f"{name}-")]
@@ -89,4 +90,5 @@ async def test_a_leader_that_is_killed_in_the_middle_of_a_gang_is_followed_by_on
     took = max(at for name in sizes for _, at in bound_at(plane, f"{name}-")) - killed
     print(f"{first} of 500 bound, the leader killed, and all bound {took:.1f} s later")
     assert first < sizes["large"]
-    assert took < Timing().duration + 5
+    busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))  # the 5 s are those of an idle machine
+    assert took < Timing().duration + 5 * busy
