@@ -51,6 +51,7 @@ class UnitTable:
             [candidates[gang].spare.get(name, 0) if name else 1 for gang, name in numbers], np.int64
         )
         self._in_set, self._in_gang = _Ranks(self._set), _Ranks(self.gang)
+        self._gangs: dict[int, tuple[slice, _Ranks, _Ranks]] = {}
         #: how many units of its gang come before each
         self._place: Longs = self._in_gang.of(np.ones(len(self.gang), np.bool_))
         #: each gang is evicted as a whole or not at all
@@ -91,18 +92,34 @@ class UnitTable:
         whole[self.gang[units & self.core]] = True
         return np.asarray(whole[self.gang])
 
-    def next(self, left: Bools, taken: Bools) -> tuple[Bools, Bools]:
-        """Of the units left, each that can be taken next, and all that a gang can give up at once."""
-        surplus = taken & ~self.core
-        of_set = (self._of_set - np.bincount(self._set[surplus], minlength=len(self._of_set)))[self._set]
-        of_gang = (self._spare - np.bincount(self.gang[surplus], minlength=len(self._spare)))[self.gang]
-        others = np.bincount(self.gang[~taken], minlength=len(self._spare))[self.gang]
-        ready: Bools = left & np.where(self.core, others == 1, (of_set > 0) & (of_gang > 0))
-        rest = left & ~self.core
-        rest &= self._in_set.of(rest) < of_set
-        rest &= self._in_gang.of(rest) < of_gang
-        rest |= left & self.whole_of(left)
-        return ready, rest
+    def next(self, left: Bools, taken: Bools, gang: int | None = None) -> tuple[slice, Bools, Bools]:
+        """Of the units left, each that can be taken next, and all that a gang can give up at once.
+
+        Of all gangs, or of one: the answer is for the units of this slice.
+        """
+        some, in_set, in_gang = (slice(None), self._in_set, self._in_gang) if gang is None else self._of(gang)
+        left, taken, core = left[some], taken[some], self.core[some]
+        gangs, sets = self.gang[some], self._set[some]
+        surplus = taken & ~core
+        of_set = (self._of_set - np.bincount(sets[surplus], minlength=len(self._of_set)))[sets]
+        of_gang = (self._spare - np.bincount(gangs[surplus], minlength=len(self._spare)))[gangs]
+        others = np.bincount(gangs[~taken], minlength=len(self._spare))[gangs]
+        ready: Bools = left & np.where(core, others == 1, (of_set > 0) & (of_gang > 0))
+        rest = left & ~core
+        rest &= in_set.of(rest) < of_set
+        rest &= in_gang.of(rest) < of_gang
+        whole = np.zeros(len(self.candidates), np.bool_)
+        whole[gangs[left & core]] = True
+        rest |= left & whole[gangs]
+        return some, ready, rest
+
+    def _of(self, gang: int) -> "tuple[slice, _Ranks, _Ranks]":
+        """The units of one gang, and the ranks among them."""
+        known = self._gangs.get(gang)
+        if known is None:
+            some = slice(*np.searchsorted(self.gang, [gang, gang + 1]).tolist())
+            known = self._gangs[gang] = some, _Ranks(self._set[some]), _Ranks(self.gang[some])
+        return known
 
     def _collect(self) -> None:
         collected: dict[RowAmounts, tuple[list[int], list[Columns], list[Longs]]] = {}

@@ -259,7 +259,7 @@ class SlotBounds:
         helps. `fraction`: what a whole slot's worth of fractions counts.
         """
         table, parts = self._table, range(len(self._parts))
-        taken, usable = start.copy(), usable.copy()
+        taken, left = start.copy(), usable & ~start
         free = self._without(taken)
         slots = [self._slots(p, free) for p in parts]
         values = [self._value(p, free, fraction) for p in parts]
@@ -268,60 +268,60 @@ class SlotBounds:
         # Of equal losses: fewer gangs, then fewer pods. Even a loss of nothing costs a little.
         tiny = 1e-9 * (1.0 + float(lost.sum()))
         cost = lost + tiny * (1 + table.pods / 1e6)
-        owed = self._owed(taken)
-        if self._suffices([s.sum(keepdims=True) for s in slots]).all() and not owed.any():
-            yield taken
+        _, ready, rest = table.next(left, taken)
+        allowed = True
         while True:
+            owed, lacks = self._owed(taken), self._lacks([int(s.sum()) for s in slots])
+            if allowed and not lacks and not owed.any():
+                yield taken
             columns = self._column[touched]
             after = free[:, columns] + self._amount[:, touched]
             gains[touched] = sum(self._value(p, after, fraction, columns) - values[p][columns] for p in parts)
             gain: Floats = np.bincount(self._unit, gains, len(table)).astype(np.float64)
-            lacks = self._lacks([int(s.sum()) for s in slots])
             np.minimum(gain, max(lacks, 1), out=gain)  # more is of no use
             if owed.any():
                 gain = self._paid(owed) + (gain / lacks if lacks else 0.0)
-            picked = self._best(gain, cost, usable & ~taken, taken)
+            picked = self._best(gain, cost, ready, rest)
             if picked is None:
                 return
-            if not allow(taken | picked):
-                usable &= ~(picked if picked.sum() > 1 else table.from_on(picked))
+            gang = int(table.gang[picked.argmax()])
+            allowed = allow(taken | picked)
+            if allowed:
+                taken = taken | picked
+                left &= ~picked
+                entries = np.flatnonzero(picked[self._unit])
+                changed = np.zeros(free.shape[1], np.bool_)
+                changed[self._column[entries]] = True
+                where = np.flatnonzero(changed)
+                for row, amount in zip(free, self._amount, strict=True):
+                    np.add.at(row, self._column[entries], amount[entries])
+                for p in parts:
+                    values[p][where] = self._value(p, free[:, where], fraction, where)
+                    slots[p][where] = self._slots(p, free[:, where], where)
+                touched = np.flatnonzero(changed[self._column])
+            else:
+                left &= ~(picked if picked.sum() > 1 else table.from_on(picked))
                 touched = touched[:0]
-                continue
-            taken = taken | picked
-            entries = np.flatnonzero(picked[self._unit])
-            changed = np.zeros(free.shape[1], np.bool_)
-            changed[self._column[entries]] = True
-            where = np.flatnonzero(changed)
-            for row, amount in zip(free, self._amount, strict=True):
-                np.add.at(row, self._column[entries], amount[entries])
-            for p in parts:
-                values[p][where] = self._value(p, free[:, where], fraction, where)
-                slots[p][where] = self._slots(p, free[:, where], where)
-            owed = self._owed(taken)
-            if self._suffices([s.sum(keepdims=True) for s in slots]).all() and not owed.any():
-                yield taken
-            touched = np.flatnonzero(changed[self._column])
+            mine, ready[mine], rest[mine] = table.next(left, taken, gang)
 
-    def _best(self, gain: Floats, cost: Floats, left: Bools, taken: Bools) -> Bools | None:
+    def _best(self, gain: Floats, cost: Floats, ready: Bools, rest: Bools) -> Bools | None:
         """A unit of some gang, or all that is left of it. None: nothing frees anything."""
         table = self._table
         picked = np.zeros(len(table), np.bool_)
-        if table.whole:
-            score = np.where(left, gain / cost, 0.0)
-            picked[score.argmax()] = True
-            return picked if score.max() > 0 else None
-        ready, all_of = table.next(left, taken)
-        gangs = len(table.candidates)
-        rest_gain = np.bincount(table.gang, np.where(all_of, gain, 0.0), gangs)
-        rest_cost = np.bincount(table.gang, np.where(all_of, cost, 0.0), gangs)
         one = np.where(ready, gain / cost, 0.0)
-        rest = np.where(all_of, (rest_gain / np.maximum(rest_cost, cost.min()))[table.gang], 0.0)
-        if max(one.max(), rest.max()) <= 0:
+        best, most = int(one.argmax()), 0.0
+        if not table.whole:
+            gangs = len(table.candidates)
+            rest_gain = np.bincount(table.gang, np.where(rest, gain, 0.0), gangs)
+            rest_cost = np.bincount(table.gang, np.where(rest, cost, 0.0), gangs)
+            together = np.where(rest, (rest_gain / np.maximum(rest_cost, cost.min()))[table.gang], 0.0)
+            most = float(together.max())
+        if max(float(one[best]), most) <= 0:
             return None
-        if rest.max() > one.max():
-            all_left: Bools = all_of & (table.gang == table.gang[rest.argmax()])
+        if most > one[best]:
+            all_left: Bools = rest & (table.gang == table.gang[together.argmax()])
             return all_left
-        picked[one.argmax()] = True
+        picked[best] = True
         return picked
 
     def _without(self, taken: Bools) -> Longs:
@@ -350,6 +350,8 @@ class SlotBounds:
 
     def _owed(self, taken: Bools) -> Longs:
         """What is still to be freed below each cap."""
+        if not len(self._quota.lacking):
+            return self._quota.lacking
         owed: Longs = np.maximum(self._quota.lacking - self._quota.freed[:, taken].sum(axis=1), 0)
         return owed
 
