@@ -206,16 +206,16 @@ FAULTS: Final = (
         "victims are ended for room that deleted pods leave",
         "preemption",
         "core/preemption/__init__.py",
-        "if (self._world.pending_evictions or coming) and self._fits_soon(",
-        "if self._world.pending_evictions and self._fits_soon(",
+        "if (pending or coming) and self._fits_soon(",
+        "if pending and self._fits_soon(",
         ("tests/core/preemption/test_coming_room.py",),
     ),
     Fault(
         "a deleted pod that is stuck is waited for without end",
         "waiting bound",
         "core/preemption/__init__.py",
-        "self._failed.due = min(self._failed.due, *coming.values(), inf)",
-        "pass",
+        "found, due = None, min(coming.values(), default=inf)",
+        "found, due = None, inf",
         ("tests/core/preemption/test_coming_room.py",),
     ),
     Fault(
@@ -253,7 +253,7 @@ FAULTS: Final = (
     Fault(
         "surplus that cannot suffice is searched",
         "preemption",
-        "core/preemption/ground.py",
+        "core/preemption/victims.py",
         "        if not self.bounds.attainable(here):",
         "        if False:",
         ("tests/core/preemption/test_surplus.py",),
@@ -341,7 +341,7 @@ FAULTS: Final = (
     Fault(
         "who is to be kept company may go",
         "preemption",
-        "core/preemption/ground.py",
+        "core/preemption/victims.py",
         "independent = usable & ~self.table.from_on(dependents.needed)",
         "independent = usable",
         ("tests/core/preemption/test_preemption.py",),
@@ -349,7 +349,7 @@ FAULTS: Final = (
     Fault(
         "a budget is asked pod by pod",
         "preemption",
-        "core/preemption/limits.py",
+        "core/preemption/eviction_units.py",
         "(needs[taken].sum(axis=0) <= np.maximum(most, 0)).all()",
         "(needs[taken].max(axis=0) <= np.maximum(most, 0)).all()",
         ("tests/core/preemption/test_preemption.py", "tests/core/preemption/test_evictions.py"),
@@ -357,9 +357,9 @@ FAULTS: Final = (
     Fault(
         "victims need not make room below a cap",
         "preemption",
-        "core/preemption/limits.py",
-        "in account.over_caps(asked):",
-        "in ():",
+        "core/preemption/eviction_units.py",
+        "        over += account.over_caps(asked)\n",
+        "",
         ("tests/core/preemption/test_preemption.py", "tests/core/preemption/test_evictions.py"),
     ),
     Fault(
@@ -373,7 +373,7 @@ FAULTS: Final = (
     Fault(
         "more is taken back than was lent",
         "preemption",
-        "core/preemption/limits.py",
+        "core/preemption/eviction_units.py",
         "        queues.shift(theirs, freed, -1)",
         "        queues.shift(theirs, (), -1)",
         ("tests/core/preemption/test_preemption.py",),
@@ -765,7 +765,7 @@ FAULTS: Final = (
     Fault(
         "budgets are not asked",
         "preemption",
-        "core/preemption/limits.py",
+        "core/preemption/eviction_units.py",
         "        if needs.any():",
         "        if False:",
         ("tests/core/preemption/test_preemption.py",),

@@ -92,7 +92,7 @@ def test_nothing_is_looked_for_again_while_nothing_changes(monkeypatch: pytest.M
     made = full(True, SMALL, LARGE)
     made.apply(GangSubmitted(WANTS))
     made.decide(10.0)
-    monkeypatch.setattr(made.preemption, "find", lambda *_: pytest.fail("a second search"))
+    monkeypatch.setattr(made.preemption, "victims", lambda *_: pytest.fail("a second search"))
     made.apply(GangSubmitted(gang("other", count=20)))
     made.decide(11.0)
     made.apply(

@@ -10,8 +10,7 @@ import pytest
 from muster.core.cycle import Scheduler
 from muster.core.demand import Request
 from muster.core.preemption.candidates import OTHERS, Candidates
-from muster.core.preemption.eviction_units import UnitTable
-from muster.core.preemption.limits import Quota
+from muster.core.preemption.eviction_units import Quota, UnitTable
 from muster.core.preemption.slot_bounds import SlotBounds
 from muster.core.words.events import GangSubmitted, LayersChanged
 from muster.core.words.gang import Gather, Layer, PodId, PodSet, Strategy

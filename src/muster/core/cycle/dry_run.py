@@ -126,7 +126,7 @@ class DryRun:
             return self.starts_without(other, asked[:1], most)
         return {gang: gang in starting for gang in left}
 
-    def victims(self, state: GangState, most: int) -> Victims | None:
+    def preempts(self, state: GangState, most: int) -> Victims | None:
         """Return the victims with which the gang would start now if it might preempt; None if none."""
         if self._pending_evictions or state.gang is None:
             return None
@@ -328,10 +328,10 @@ class DryRun:
             return self._strict and self._preemption.may_help(state, demand, from_scratch=True)
         return self._preemption.may_help(state, demand)
 
-    def find(self, state: GangState, request: Request) -> Victims | None:
+    def victims(self, state: GangState, request: Request) -> Victims | None:
         """No victims, unless it is asked which ones there would be."""
         if state.id == self._preempting:
-            self._found = self._preemption.would_find(state, request._replace(search=True))
+            self._found, _ = self._preemption.search(state, request._replace(search=True))
             return self._found
         if self._in_front:
             self._unsure()

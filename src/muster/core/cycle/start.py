@@ -59,7 +59,7 @@ class VictimSearch(Protocol):
 
     def may_help(self, state: GangState, demand: Demand) -> bool: ...
 
-    def find(self, state: GangState, request: Request) -> Victims | None: ...
+    def victims(self, state: GangState, request: Request) -> Victims | None: ...
 
 
 class PlacementStep:
@@ -128,7 +128,7 @@ class PlacementStep:
         victims = None
         match outcome:
             case None | Infeasible() if self._preemption.may_help(state, demand):
-                victims = self._preemption.find(state, request)
+                victims = self._preemption.victims(state, request)
                 if victims is not None:
                     outcome = self._fit_without(state, victims, request)
         devices = self._fit.devices(demand, outcome.columns, trial) if outcome else {}

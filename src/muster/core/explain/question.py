@@ -66,7 +66,7 @@ class DryRun(Protocol):
         self, other: GangState, asked: Sequence[GangState], most: int
     ) -> dict[GangId, bool]: ...
 
-    def victims(self, state: GangState, most: int) -> Victims | None: ...
+    def preempts(self, state: GangState, most: int) -> Victims | None: ...
 
     def outlooks(
         self, asked: Sequence[GangState], most: int, *, beyond: bool
@@ -151,9 +151,9 @@ class Question:
         return known[self.state.id]
 
     def victims(self) -> Victims | None:
-        """Return the victims that the gang would preempt if it might (`DryRun.victims`)."""
+        """Return the victims that the gang would preempt if it might (`DryRun.preempts`)."""
         self.dry_run.trials += VICTIMS
-        return self.dry_run.victims(self.state, MOST * self.patience)
+        return self.dry_run.preempts(self.state, MOST * self.patience)
 
     def outlook(self) -> Outlook | None:
         """Return when the gang starts if no other gang arrives (`DryRun.outlooks`)."""

@@ -1,6 +1,6 @@
 """Preemption: victims at the least loss for a gang whose minimum does not fit, or none.
 
-`Preemption.find` answers that question. A search costs milliseconds, and thousands of gangs may wait. So a
+`Preemption.victims` answers that question. A search costs milliseconds, and thousands of gangs may wait. So a
 search is made only where it can help (`may_help`):
 
 - for a gang that may preempt and whose minimum does not fit, on the nodes or below the hard caps of its
@@ -24,9 +24,8 @@ from muster.core.demand import Demand, Request
 from muster.core.placement import Fit
 from muster.core.placement.search_budget import SearchBudget
 from muster.core.preemption.candidates import Candidates
-from muster.core.preemption.eviction_units import UnitTable
+from muster.core.preemption.eviction_units import UnitTable, caps, limits
 from muster.core.preemption.failed_searches import FailedSearches
-from muster.core.preemption.limits import caps, limits
 from muster.core.preemption.running import RunningGangs
 from muster.core.preemption.victims import Victims, find
 from muster.core.words.amounts import Usage
@@ -80,34 +79,29 @@ class Preemption:
         """When a search that failed may succeed without any event: a minimum run time ends."""
         return self._failed.due
 
-    def find(self, state: GangState, request: Request) -> Victims | None:
+    def victims(self, state: GangState, request: Request) -> Victims | None:
         """Victims for the gang, and its places then. The ledger is charged as the gang sees it, and stays so.
 
         Also None if the gang fits once the pods that are already leaving have gone.
         """
-        gang = state.gang
+        gang, pending = state.gang, self._world.pending_evictions
         assert gang is not None
         if not self._budget.take(request.demand):
             self._later.add((request.demand, gang.queue))
             return None
         coming = {
             pod: since + COMING
-            for pod, since in self._world.pending_evictions.deleted.items()
+            for pod, since in pending.deleted.items()
             if since is not None and since + COMING > self._now
         }
-        if (self._world.pending_evictions or coming) and self._fits_soon(state, request, coming.keys()):
-            self._failed.add(gang, request.demand)
-            self._failed.due = min(self._failed.due, *coming.values(), inf)
-            return None
-        found, due = self._search_for(state, request)
+        if (pending or coming) and self._fits_soon(state, request, coming.keys()):
+            found, due = None, min(coming.values(), default=inf)
+        else:
+            found, due = self.search(state, request)
         self._failed.due = min(self._failed.due, due)
         if found is None:
             self._failed.add(gang, request.demand)
         return found
-
-    def would_find(self, state: GangState, request: Request) -> Victims | None:
-        """The victims if the gang might preempt. This search does not count towards `SEARCHES`."""
-        return self._search_for(state, request)[0]
 
     # -- whether a search can help
 
@@ -215,8 +209,8 @@ class Preemption:
                     pending.lift(beneficiary)
             return bool(self._fit.fit(request._replace(search=False)))
 
-    def _search_for(self, state: GangState, request: Request) -> tuple[Victims | None, float]:
-        """Victims, and when the next minimum run time ends."""
+    def search(self, state: GangState, request: Request) -> tuple[Victims | None, float]:
+        """Victims, whether or not the gang may preempt, and when the next minimum run time ends."""
         gang, world = state.gang, self._world
         assert gang is not None
         asked, may = request.demand.least.minus(given_up(state)), self._may_evict(gang, request.demand)

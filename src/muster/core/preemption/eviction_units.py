@@ -1,10 +1,22 @@
 """Candidates' units as arrays, on which a search for victims computes.
 
 A set of victims is a mask over units. Of each gang it contains all units, or as much surplus as the gang can
-spare (`UnitTable.holds`). A mask with more surplus than that is an upper bound of what can be freed.
+spare (`UnitTable.holds`). A mask with more surplus than that is an upper bound of what can be freed. As a
+whole a set must keep the `limits`:
+
+- *budgets*: of the pods that a PodDisruptionBudget selects, no more than it allows. A pod may be selected by
+  several, and pods that are leaving already count.
+- *reclaim*: what another queue uses may be taken only while that queue is over its entitlement, from the
+  first unit to the last: the units before the last one must not have brought it down already. The smallest
+  gangs are taken first, which is the order that allows most. A queue is brought down by surplus, unit by
+  unit, or by the rest of whole gangs, which may leave it below its entitlement.
+
+A set that keeps these limits still does when victims are spared. The opposite holds for the `Quota`: what the
+victims free below the hard caps of the preemptor's queues, which must be enough.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate, combinations
 from math import comb
 
@@ -12,8 +24,12 @@ import numpy as np
 import numpy.typing as npt
 
 from muster.core.preemption.candidates import Candidate
+from muster.core.words.amounts import Usage
 from muster.core.words.decisions import Victim
+from muster.core.world import World
 from muster.core.world.nodes import Bools, Columns, Longs, RowAmounts
+from muster.core.world.queues import Queues
+from muster.core.world.queues.account import Account
 
 Floats = npt.NDArray[np.float64]
 
@@ -245,3 +261,85 @@ class _Ranks:
         rank = np.empty_like(before)
         rank[self._order] = before - before[self._begin]
         return rank
+
+
+#: Whether a set of victims keeps the limits.
+Limits = Callable[[Bools], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What has to be freed below hard caps."""
+
+    #: by cap, what is missing below it
+    lacking: Longs
+    #: caps × units: what each frees of it
+    freed: Longs
+
+
+def limits(table: UnitTable, queue: str, asked: Usage, world: World) -> Limits:
+    """The limits for a preemptor of this queue, which takes at least `asked`."""
+    checks: list[Limits] = []
+    if world.budgets:
+        left = world.budgets.left(world.pods, world.pending_evictions.leaving)
+        names = sorted(left)
+        needs = _needs(table, names, world)
+        if needs.any():
+            most = np.array([left[name] for name in names], np.int64)
+            checks.append(lambda taken: bool((needs[taken].sum(axis=0) <= np.maximum(most, 0)).all()))
+    others = np.array([candidate.gang.queue != queue for candidate in table.candidates], np.bool_)
+    if others.any():
+        foreign: Bools = others[table.gang]
+        checks.append(lambda taken: _may_reclaim(table, taken & foreign, queue, asked, world.queues))
+    return lambda taken: all(check(taken) for check in checks)
+
+
+def caps(table: UnitTable, queue: str, asked: Usage, new: bool, queues: Queues) -> Quota:
+    """What must be freed for a preemptor of this queue that takes `asked`; `new`: it is one more gang."""
+    account = queues.find(queue)
+    over: list[tuple[Account, str, int]] = []
+    if account is not None:
+        over += [(above, "", gangs) for above, gangs in account.over_max_gangs()] if new else []
+        over += account.over_caps(asked)
+    paths = [queues.path(candidate.gang.queue) for candidate in table.candidates]
+    freed = np.zeros((len(over), len(table)), np.int64)
+    for i, (above, resource, _) in enumerate(over):
+        below = np.array([above in path for path in paths], np.bool_)[table.gang]
+        freed[i] = [unit.freed[resource] if resource else unit.core for unit in table.units]
+        freed[i] *= below
+    return Quota(np.array([amount for *_, amount in over], np.int64), freed)
+
+
+def _needs(table: UnitTable, names: Sequence[tuple[str, str]], world: World) -> Longs:
+    """Units × budgets: how many pods of the unit the budget selects."""
+    needs = np.zeros((len(table), len(names)), np.int64)
+    number = {name: i for i, name in enumerate(names)}
+    for unit, one in enumerate(table.units):
+        for pod in one.pods:
+            for name in world.budgets.of(world.pods[pod]):
+                needs[unit, number[name]] += 1
+    return needs
+
+
+def _may_reclaim(table: UnitTable, taken: Bools, queue: str, asked: Usage, queues: Queues) -> bool:
+    """Whether each of these units may be reclaimed once those before it are gone."""
+    spared = table.kept(taken & ~table.core)
+    units = np.flatnonzero(spared | (taken & table.core)).tolist()
+    sizes = np.bincount(table.gang[taken], table.pods[taken], len(table.candidates))
+    shifted: list[tuple[str, Usage]] = []
+    allowed = True
+    for unit in sorted(units, key=lambda unit: (sizes[table.gang[unit]], unit)):
+        theirs, freed = table.candidates[table.gang[unit]].gang.queue, table.units[unit].freed
+        if table.core[unit]:  # with all that could not be spared
+            rest = np.flatnonzero(taken & ~spared & (table.gang == table.gang[unit]))
+            freed = Usage()
+            for one in rest:
+                freed.add(table.units[one].freed)
+        if not queues.may_reclaim(queue, asked, theirs, freed):
+            allowed = False
+            break
+        queues.shift(theirs, freed, -1)
+        shifted.append((theirs, freed))
+    for theirs, freed in shifted:
+        queues.shift(theirs, freed, 1)
+    return allowed

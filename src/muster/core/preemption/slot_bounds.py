@@ -9,7 +9,7 @@ domain is the fractional knapsack of the resource for which it is highest: victi
 free there relative to what they lose, the last of them in part. No set of victims loses less. For a gang
 that needs exclusive domains the bound is what is lost with all gangs there.
 
-What must be freed below hard caps (`limits.py`) is counted beside the slots: both have to suffice. A unit is
+What must be freed below hard caps (`Quota`) is counted beside the slots: both have to suffice. A unit is
 worth its part of the missing slots, and of the missing quota.
 """
 
@@ -22,8 +22,7 @@ import numpy as np
 
 from muster.core.demand import Request
 from muster.core.preemption.affinity_dependents import AffinityDependents, sums
-from muster.core.preemption.eviction_units import Floats, UnitTable
-from muster.core.preemption.limits import Quota
+from muster.core.preemption.eviction_units import Floats, Quota, UnitTable
 from muster.core.words.gang import Shape
 from muster.core.world.devices import WHOLE
 from muster.core.world.eligibility import Eligibility

@@ -2,8 +2,8 @@
 
 Which set of victims is the best is said in docs/preemption.md ("How victims are chosen"). Every returned set
 has been checked: the preemptor fits afterwards, with all that `Fit` checks, and the victims keep their limits
-(`limits.py`) as a whole. To find the very best is set covering, which is hard; so, after Dobson's greedy for
-covering integer programs and the reprieve of kube-scheduler's preemption:
+(`eviction_units.py`) as a whole. To find the very best is set covering, which is hard; so, after Dobson's
+greedy for covering integer programs and the reprieve of kube-scheduler's preemption:
 
 - *level*: how many pods would fit if all candidates up to a priority left is a sum of slots, which only
   grows with the priority: bisection finds the lowest that could do, and `Fit` confirms it or goes on.
@@ -19,6 +19,8 @@ covering integer programs and the reprieve of kube-scheduler's preemption:
   tried. If that violates the limits, take what frees most for the fewest pods.
 - *reprieve*: spare victims, the most costly first, as long as the preemptor still fits. What is left is
   irreducible: no single victim can be spared.
+- *fits*: slots are checked first, which is arithmetic (`slot_bounds.py`). For pods of one shape that need
+  nothing but capacity they are sufficient. Otherwise `Fit` decides, in a trial, at most `CHECKS` times.
 - *exchange*: for each victim, the most costly first, look for others that do the same for less; then begin
   with each of those that were not chosen. Only if there are few candidates.
 """
@@ -33,9 +35,7 @@ import numpy as np
 from muster.core.demand import Request
 from muster.core.placement import Fit
 from muster.core.preemption.affinity_dependents import AffinityDependents
-from muster.core.preemption.eviction_units import UnitTable
-from muster.core.preemption.ground import FEW, Checks, Ground
-from muster.core.preemption.limits import Limits, Quota
+from muster.core.preemption.eviction_units import Limits, Quota, UnitTable
 from muster.core.preemption.slot_bounds import SlotBounds
 from muster.core.words.decisions import Victim
 from muster.core.words.gang import Place
@@ -57,6 +57,13 @@ EXCHANGES: Final = 60
 EFFORT: Final = 500
 #: What a whole slot's worth of fractions counts, in slots.
 FRACTIONS: Final = (0.25, 1.0)
+#: How often one search asks `Fit`.
+CHECKS: Final = 150
+#: The same for a gang that may need some pods to stay: sets of victims are tried one by one.
+CHECKS_WITH_DEPENDENTS: Final = 400
+#: Exchanges are tried only among at most so many units: among more they rarely gain a hundredth. The same
+#: limit holds for choosing victims of a gang that does not fit with all gone.
+FEW: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,22 +73,6 @@ class Victims:
     gangs: tuple[Victim, ...]
     #: places → columns
     placed: dict[Place, int]
-
-
-@dataclass(frozen=True, slots=True)
-class _Way:
-    """Units whose end makes room on some ground, and the units from which they were chosen."""
-
-    ground: Ground
-    usable: Bools
-    chosen: Bools
-    #: the tightest ground first
-    rank: int
-
-    @property
-    def cost(self) -> tuple[float, int, int, int, int]:
-        table = self.ground.table
-        return *table.cost(self.chosen), self.rank, table.order(self.chosen)
 
 
 def find(
@@ -124,6 +115,137 @@ def _levels(bounds: SlotBounds, table: UnitTable) -> Iterator[Bools]:
         if surplus.any():
             yield surplus
         yield usable
+
+
+class Checks:
+    """Asks `Fit` on behalf of all grounds of one search."""
+
+    def __init__(
+        self,
+        request: Request,
+        table: UnitTable,
+        allow: Limits,
+        world: World,
+        fit: Fit,
+        dependents: AffinityDependents | None,
+    ) -> None:
+        """`dependents`: for a gang that may need some pods to stay."""
+        self.table, self.allow, self.dependents = table, allow, dependents
+        self._world, self._fit = world, fit
+        self._left = CHECKS if dependents is None else CHECKS_WITH_DEPENDENTS
+        #: slots are sufficient
+        self.by_slots = fit.by_slots(request.demand)
+        #: pods elsewhere may keep it off
+        self.far = request.demand.constrained or fit.bars(request.demand)
+
+    def place(self, request: Request, taken: Bools) -> dict[Place, int] | None:
+        """Where the gang goes without these units; None, too, once there have been too many checks."""
+        if not self._left:
+            return None
+        self._left -= 1
+        with self._world.ledger.trial():
+            self._lift(request, taken)
+            self._world.exclusive_domains.leave(self.table.victims(taken))
+            placed = self._fit.fit(request)
+        return placed.columns if placed else None
+
+    def _lift(self, request: Request, taken: Bools) -> None:
+        ledger, table = self._world.ledger, self.table
+        # One by one where devices matter, or what others see of the victims; the rest by kinds of pods.
+        single = taken if request.demand.constrained else taken & table.shares
+        for victim in table.victims(single):
+            for charged in self._world.pending_evictions.charged(victim):
+                ledger.give(charged)
+        for row_amounts, units, columns, times in table.groups:
+            mine = (taken & ~single)[units]
+            if mine.any():
+                freed = np.bincount(columns[mine], times[mine], table.columns).astype(np.int64)
+                where = np.flatnonzero(freed)
+                ledger.take_at(where, row_amounts, -freed[where])
+
+
+class Ground:
+    """One ground, and the units whose end makes room there."""
+
+    def __init__(self, checks: Checks, bounds: SlotBounds, request: Request) -> None:
+        self.bounds = bounds
+        self.table, self.allow = checks.table, checks.allow
+        self._checks, self._request = checks, request
+        self._known: dict[bytes, dict[Place, int] | None] = {}
+
+    def inside(self, rank: int, number: int) -> "Ground":
+        """One domain of this ground."""
+        columns = np.flatnonzero(self.bounds.grounds[rank] == number)
+        if len(columns) == self.table.columns:
+            return self
+        outside = np.ones(self.table.columns, np.bool_)
+        outside[columns] = False
+        if self._request.excluded is not None:
+            outside[self._request.excluded] = True
+        request = self._request._replace(excluded=np.flatnonzero(outside))
+        return Ground(self._checks, self.bounds.within(columns), request)
+
+    def fits(self, taken: Bools) -> bool:
+        """Whether the preemptor fits once these units are gone. Also False after too many checks."""
+        return self.bounds.enough(taken) and self.fits_given_slots(taken)
+
+    def fits_given_slots(self, taken: Bools) -> bool:
+        """Whether it fits, given that the slots suffice."""
+        return self._checks.by_slots or self.placed(taken) is not None
+
+    def placed(self, taken: Bools) -> dict[Place, int] | None:
+        """Where it is placed once these units are gone."""
+        key = taken.tobytes()
+        if key not in self._known:
+            self._known[key] = self._checks.place(self._request, taken)
+        return self._known[key]
+
+    def choice(self, usable: Bools) -> Bools | None:
+        """Which of these units to choose from; None: nothing shows that it fits, whichever are taken.
+
+        The units that free something here, of which some may have to stay if there are few; or all, as pods
+        elsewhere may keep the gang off; or those on which its affinity and spread do not depend.
+        """
+        here: Bools = usable & self.bounds.reach
+        if not self.bounds.attainable(here):
+            return None
+        dependents = self._checks.dependents
+        few = dependents is not None and len(self.table) <= FEW
+        if self.fits(here) or (few and self.bounds.enough(here)):
+            return here
+        if self._checks.far and self.fits(usable):
+            return usable
+        if dependents is not None:
+            independent = usable & ~self.table.from_on(dependents.needed)
+            return independent if self.fits(independent) else None
+        return None
+
+    def sets(self, usable: Bools, most: int) -> list[Bools] | None:
+        """All sets of these units without which the gang has room and its affinity holds, cheapest first.
+
+        None: for gangs that need no pod to stay, and if sets times nodes are more than `most`.
+        """
+        dependents = self._checks.dependents
+        sets = self.table.sets(usable, most // self.table.columns) if dependents is not None else None
+        if dependents is None or sets is None:
+            return None
+        return list(filter(self.allow, sets[self.bounds.enough_each(sets, dependents)]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """Units whose end makes room on some ground, and the units from which they were chosen."""
+
+    ground: Ground
+    usable: Bools
+    chosen: Bools
+    #: the tightest ground first
+    rank: int
+
+    @property
+    def cost(self) -> tuple[float, int, int, int, int]:
+        table = self.ground.table
+        return *table.cost(self.chosen), self.rank, table.order(self.chosen)
 
 
 def _best(whole: Ground, usable: Bools) -> _Way | None:
