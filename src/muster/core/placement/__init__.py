@@ -72,7 +72,8 @@ class Fit:
         whatever pods leave.
         """
         if request.demand.rules is not None:
-            return self.topology_placement.grounds(request)
+            search = self.topology_placement.search(request)
+            return [] if search is None else search.grounds()
         everywhere = np.zeros(len(self._nodes), np.int32)
         if request.excluded is not None:
             everywhere[request.excluded] = -1
@@ -92,7 +93,9 @@ class Fit:
 
     def nearest(self, demand: Demand, infeasible: Infeasible | None) -> Nearest | None:
         """The domain of the required layer that takes most of the minimum of a demand that does not fit."""
-        return self.topology_placement.nearest(demand, infeasible, self.exclusive_domains.barred(demand))
+        barred, places = self.exclusive_domains.barred(demand), [range(part.count) for part in demand.parts]
+        search = self.topology_placement.search(Request(demand, places, excluded=barred))
+        return None if search is None else search.nearest(infeasible.home if infeasible is not None else None)
 
     def refutes(self, demand: Demand) -> Infeasible | None:
         """Refute a demand without a trial: too few slots, or an earlier proof. None: the demand may fit."""

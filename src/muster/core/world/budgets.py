@@ -11,7 +11,7 @@ evicted; here both are checked.)
 
 from collections.abc import Iterable, Mapping
 
-from muster.core.words.events import BudgetChanged, BudgetRemoved, PodsBound
+from muster.core.words.events import BudgetChanged, PodsBound
 from muster.core.words.gang import PodId
 from muster.core.world.labels import satisfied
 
@@ -22,15 +22,14 @@ class Budgets:
         #: how often a budget changed
         self.changes = 0
 
-    def apply(self, event: BudgetChanged | BudgetRemoved) -> None:
-        """Record a budget, or its removal."""
-        key = (event.namespace, event.name)
-        before = self._budgets.get(key)
-        if isinstance(event, BudgetRemoved):
+    def change(self, namespace: str, name: str, budget: BudgetChanged | None) -> None:
+        """Record a budget; None: it is removed."""
+        key = (namespace, name)
+        self.changes += self._budgets.get(key) != budget
+        if budget is None:
             self._budgets.pop(key, None)
         else:
-            self._budgets[key] = event
-        self.changes += self._budgets.get(key) != before
+            self._budgets[key] = budget
 
     def __bool__(self) -> bool:
         return bool(self._budgets)

@@ -70,8 +70,10 @@ class Handlers:
             case events.QueueChanged():
                 if self._queues.change(event.queue):
                     self._gangs.touched.update(self._gangs)  # their requests may count now, or no longer
-            case events.BudgetChanged() | events.BudgetRemoved():
-                self._budgets.apply(event)
+            case events.BudgetChanged():
+                self._budgets.change(event.namespace, event.name, event)
+            case events.BudgetRemoved():
+                self._budgets.change(event.namespace, event.name, None)
             case events.QueueRemoved():
                 if self._queues.remove(event.name):
                     self._gangs.touched.update(self._gangs)

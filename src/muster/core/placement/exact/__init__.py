@@ -73,11 +73,8 @@ class Exact:
         if preferred and (placed := self._place_around(request)):
             return placed
         remember = demand if request.excluded is None and not preferred else None
-        counts = self._solve(problem, caps, remember)
-        if isinstance(counts, Infeasible):
-            return counts
-        placed = self._carry_out(Draft(request, self._ledger, self._slots), problem, counts, preferred)
-        return placed or Infeasible(Reason.BUDGET)
+        draft = Draft(request, self._ledger, self._slots)
+        return self._solve(draft, problem, caps, preferred, remember)
 
     def lacks_room(self, request: Request) -> Infeasible | None:
         """Return a proof that the minimum has no room even without constraints; None if not proven."""
@@ -89,7 +86,7 @@ class Exact:
         if len(problem.groups) == 1:
             return None
         found = self._relax(problem, caps, demand if request.excluded is None else None)
-        return found if isinstance(found, Infeasible) and found.proven else None
+        return None if found or not found.proven else found
 
     def refutes(self, demand: Demand) -> Infeasible | None:
         """Return an earlier proof that this demand does not fit; None if there is none that still holds."""
@@ -102,36 +99,40 @@ class Exact:
             for place, column in sorted(request.preferred.items()):
                 draft.prefer(place, column)
             problem = Problem.of(request.demand, draft.placed, self._slots)
-            placed = None
             if not problem.groups:  # the preferred nodes hold the whole minimum
                 draft.fill_up()
                 placed = draft.places()
-            elif not problem.exceeds(self._nodes, caps := problem.caps(self._slots, request.excluded)):
-                counts = self._solve(problem, caps, None)
-                if not isinstance(counts, Infeasible):
-                    placed = self._carry_out(draft, problem, counts, {})
-            if placed:
-                trial.keep()
-        return placed
+            else:
+                caps = problem.caps(self._slots, request.excluded)
+                fits = not problem.exceeds(self._nodes, caps)
+                found = self._solve(draft, problem, caps, {}, None) if fits else None
+                if not found:
+                    return None
+                placed = found
+            trial.keep()
+            return placed
 
-    def _solve(self, problem: Problem, caps: Ints, remember: Demand | None) -> Longs | Infeasible:
-        """Return pods by groups × nodes that make up the minimum, or why there are none.
-
-        A proof is kept for the demand to `remember`.
-        """
+    def _solve(
+        self,
+        draft: Draft,
+        problem: Problem,
+        caps: Ints,
+        preferred: Mapping[Place, int],
+        remember: Demand | None,
+    ) -> Placed | Infeasible:
+        """Solve and carry out what a draft still lacks. A proof is kept for the demand to `remember`."""
         relaxed = self._relax(problem, caps, remember)
-        if isinstance(relaxed, Infeasible):
+        if not relaxed:
             return relaxed
         classes, x = relaxed
-        if x is not None:
-            counts = rounded(problem, classes, x, caps.shape)
-            if counts is not None:
-                return counts
-        uses, exhausted = search(problem, classes)
-        if uses is None:
-            return Infeasible(Reason.EXHAUSTED if exhausted else Reason.BUDGET)
-        counts = on_nodes(classes, uses, caps.shape)
-        return Infeasible(Reason.BUDGET) if counts is None else counts
+        counts = rounded(problem, classes, x, caps.shape) if x is not None else None
+        if counts is None:
+            uses, exhausted = search(problem, classes)
+            if uses is None:
+                return Infeasible(Reason.EXHAUSTED if exhausted else Reason.BUDGET)
+            counts = on_nodes(classes, uses, caps.shape)
+        placed = self._carry_out(draft, problem, counts, preferred) if counts is not None else None
+        return placed or Infeasible(Reason.BUDGET)
 
     def _relax(
         self, problem: Problem, caps: Ints, remember: Demand | None

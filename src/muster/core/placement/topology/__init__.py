@@ -100,18 +100,6 @@ class TopologyPlacement:
         resolved = self._resolved(request.demand, self.topology.layers)
         return None if resolved is None else Search(self, request, *resolved)
 
-    def grounds(self, request: Request) -> list[Ints]:
-        """As `Fit.grounds`."""
-        search = self.search(request)
-        return [] if search is None else search.grounds()
-
-    def nearest(
-        self, demand: Demand, infeasible: Infeasible | None, excluded: Columns | None
-    ) -> Nearest | None:
-        """As `Fit.nearest`."""
-        search = self.search(Request(demand, [range(part.count) for part in demand.parts], excluded=excluded))
-        return None if search is None else search.nearest(infeasible.home if infeasible is not None else None)
-
     def _resolve(self, demand: Demand, layers: tuple[Layer, ...]) -> _Resolved | None:
         assert demand.rules is not None
         levels = Levels.of(demand.rules, layers)
