@@ -45,17 +45,12 @@ class Devices:
         self.row = row
         #: thousandths in use by number of device, 0 where it is not open; no zero at the end, no empty list
         self._used: dict[NodeName, list[int]] = {}
-        self._names: Sequence[NodeName] = ()
-        self._column: Mapping[NodeName, int] = {}
+        #: the columns; `Nodes` replaces both when they move
+        self.names: Sequence[NodeName] = ()
+        self.column: Mapping[NodeName, int] = {}
+        #: numbers × columns, and the columns for which it was made
         self._left: _Ints = np.zeros((0, 0), np.int32)
-
-    def lay_out(self, names: Sequence[NodeName], column: Mapping[NodeName, int]) -> None:
-        """Follow the nodes to their new columns."""
-        self._names, self._column = names, column
-        here = {node: used for node, used in self._used.items() if node in column}
-        self._left = np.zeros((max(map(len, here.values()), default=0), len(names)), np.int32)
-        for node, used in here.items():
-            self._left[: len(used), column[node]] = [_left(amount) for amount in used]
+        self._made_for: Mapping[NodeName, int] = self.column
 
     def take(self, node: NodeName, share: int, device: int) -> int:
         """Use a share of this device (below zero: give it back), even if it exceeds what is left.
@@ -70,10 +65,10 @@ class Devices:
             used.pop()
         if not used:
             del self._used[node]
-        column = self._column.get(node)
-        if column is not None:
+        column = self.column.get(node)
+        if column is not None and self._made_for is self.column:
             if more := max(device + 1 - len(self._left), 0):
-                self._left = np.vstack((self._left, np.zeros((more, len(self._names)), np.int32)))
+                self._left = np.vstack((self._left, np.zeros((more, len(self.names)), np.int32)))
             self._left[device, column] = _left(after)
         return bool(after) - bool(before)
 
@@ -94,17 +89,23 @@ class Devices:
 
     def shared(self, columns: _Columns) -> dict[Device, int]:
         """Thousandths in use by shares on each open device of these nodes."""
-        names = map(self._names.__getitem__, columns.tolist() if self._used else ())
+        names = map(self.names.__getitem__, columns.tolist() if self._used else ())
         here = filter(self._used.__contains__, names)
         return {(node, i): used for node in here for i, used in enumerate(self._used[node]) if used}
 
     def opened(self, shares: Mapping[Device, int]) -> list[int]:
         """Columns of the devices that have no shares but these, one entry for each device."""
-        column, used = self._column, self._used
+        column, used = self.column, self._used
         return [column[node] for (node, i), share in shares.items() if used[node][i] == share]
 
     def left(self, columns: _Columns | None = None) -> _Ints:
         """Numbers × columns: thousandths left on open devices, 0 on others."""
+        if self._made_for is not self.column:
+            self._made_for, here = self.column, self._used.keys() & self.column.keys()
+            most = max((len(self._used[node]) for node in here), default=0)
+            self._left = np.zeros((most, len(self.names)), np.int32)
+            for node in here:
+                self._left[: len(self._used[node]), self.column[node]] = [*map(_left, self._used[node])]
         return self._left if columns is None else self._left[:, columns]
 
     def slots(self, share: int, empty: _Row, columns: _Columns | None = None) -> _Ints:
@@ -132,7 +133,7 @@ class Devices:
 
     def _open_at(self, column: int) -> list[int]:
         """Thousandths in use on each device of a node that has some left."""
-        return [used for used in self._used.get(self._names[column], ()) if 0 < used < WHOLE]
+        return [used for used in self._used.get(self.names[column], ()) if 0 < used < WHOLE]
 
 
 def whole_slots(share: int, empty: _Row) -> _Ints:

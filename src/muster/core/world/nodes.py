@@ -144,7 +144,7 @@ class Nodes:
         self.changes.clear()
         self.fact_changes.clear()
         self.layout += 1
-        self.devices.lay_out(self.names, self.column)
+        self.devices.names, self.devices.column = self.names, self.column
 
     # Amounts
 
