@@ -131,7 +131,8 @@ def measured(name: str, scheduler: Scheduler, demand: Demand) -> dict[str, float
         column = int(np.flatnonzero(scheduler.nodes.free(scheduler.nodes.resources[GPU]))[0])
 
         def kept() -> float:
-            scheduler.ledger.take_at(column, ((0, 1),))
+            for times in (1, -1):
+                scheduler.ledger.take_at(column, ((0, 1),), times)
             started = time.process_time()
             known.budget.next_cycle()
             assert known.refutes(demand) is not None

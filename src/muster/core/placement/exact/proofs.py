@@ -32,19 +32,20 @@ class Proof:
     catalogue: Catalogue
     prices: Longs
     least: int
-    #: the reduced form of each node, and the most that it can bring
+    #: the reduced form of each node, the most that it can bring, and the sum of that
     kinds: Longs
     brings: Longs
-    #: `Nodes.layout` and `Nodes.room` for which it was checked
+    total: int
+    #: `Nodes.layout`, `Nodes.room` and the position in the log of changes for which it was checked
     layout: int
     room: int
+    position: int
     #: the cycle in which it was last used
     asked: int = 0
 
     @property
     def holds(self) -> bool:
-        total: int = sum(self.brings.tolist())
-        return total < self.least
+        return self.total < self.least
 
 
 class Proofs:
@@ -64,9 +65,10 @@ class Proofs:
         brings = np.zeros(len(nodes), np.int64)
         for columns, patterns in zip(classes.columns, classes.patterns, strict=True):
             brings[columns] = (patterns @ prices).max()
-        kinds = catalogue.reduced(caps, np.arange(len(nodes)))
+        kinds, total = catalogue.reduced(caps, np.arange(len(nodes))), sum(brings.tolist())
         least = problem.least(prices.tolist())
-        found = Proof(problem, catalogue, prices, least, kinds, brings, nodes.layout, nodes.room.value)
+        as_of = nodes.layout, nodes.room.value, nodes.changes.end
+        found = Proof(problem, catalogue, prices, least, kinds, brings, total, *as_of)
         return found if found.holds else None
 
     def keep(self, demand: Demand, proof: Proof) -> None:
@@ -90,18 +92,23 @@ class Proofs:
         return False
 
     def _still_holds(self, proof: Proof) -> bool:
-        """Check a proof again after room was given back, and value the nodes that have changed."""
+        """Check a proof again after room was given back, and value the nodes that differ."""
         nodes = self._nodes
         if proof.layout != nodes.layout:
             return False
-        kinds = proof.catalogue.reduced(proof.problem.caps(self._slots, None), np.arange(len(nodes)))
-        if kinds.shape != proof.kinds.shape:  # some node has more open devices
+        changed = nodes.changed(proof.position)
+        columns = np.arange(len(nodes)) if changed is None else np.array(changed, np.intp)
+        kinds = proof.catalogue.reduced(proof.problem.caps(self._slots, None, columns), columns)
+        if kinds.shape[1] != proof.kinds.shape[1]:  # some node has more open devices
             return False
-        changed = np.flatnonzero((kinds != proof.kinds).any(axis=1))
-        if len(changed):
-            listed = proof.catalogue.of(kinds[changed])
+        differ = np.flatnonzero((kinds != proof.kinds[columns]).any(axis=1))
+        if len(differ):
+            listed = proof.catalogue.of(kinds[differ])
             if listed is None:
                 return False
-            proof.brings[changed] = [(patterns @ proof.prices).max(initial=0) for patterns in listed]
-        proof.kinds, proof.room = kinds, nodes.room.value
+            columns, kinds = columns[differ], kinds[differ]
+            brings = np.array([(patterns @ proof.prices).max(initial=0) for patterns in listed])
+            proof.total += sum((brings - proof.brings[columns]).tolist())
+            proof.brings[columns], proof.kinds[columns] = brings, kinds
+        proof.room, proof.position = nodes.room.value, nodes.changes.end
         return proof.holds
