@@ -453,7 +453,7 @@ FAULTS: Final = (
     Fault(
         "a promise is kept in places that its company has spoiled",
         "waiting bound",
-        "core/reservations/keeper.py",
+        "core/reservations/start_search.py",
         "        self._calendar.add(replace(again, request=request",
         "        self._calendar.add(replace(each, request=request",
         ("tests/core/reservations/test_promises.py",),

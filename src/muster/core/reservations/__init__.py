@@ -20,7 +20,7 @@ seconds the scheduler *drains* for it: it sets aside the places that the longest
 keeps free what is free there already.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from enum import Enum
 from itertools import takewhile
 from math import inf
@@ -31,8 +31,8 @@ from muster.core.demand import Demand, Request
 from muster.core.placement import Fit, Infeasible, Placed
 from muster.core.reservations.affinity_guard import AffinityGuard
 from muster.core.reservations.answer import Reservation, WouldDelay, held
-from muster.core.reservations.calendar import Calendar
-from muster.core.reservations.keeper import ReservationKeeper
+from muster.core.reservations.calendar import Calendar, Withheld
+from muster.core.reservations.start_search import StartSearch
 from muster.core.words.decisions import Explanation, Reserve
 from muster.core.words.gang import GangId
 from muster.core.world import World
@@ -41,7 +41,7 @@ from muster.core.world.gangs import GangState
 from muster.core.world.nodes import Columns
 from muster.core.world.trial import Trial
 
-_Answer = Placed | Infeasible
+_Answer = Placed | Infeasible | WouldDelay
 
 
 class Backfill(Enum):
@@ -82,7 +82,7 @@ class Reservations:
         self._fit, self._completions, self._demands = fit, world.completions, world.demands
         self._calendar = Calendar(world.ledger, world.completions)
         self._guard = AffinityGuard(world, fit)
-        self._keeper = ReservationKeeper(world, fit, self._calendar)
+        self._search = StartSearch(world, fit, self._calendar)
         #: of the gangs that have to wait in this cycle, in their order
         self.made: list[Reservation] = []
         #: the reason of all other gangs, if no gang may start any more in this cycle
@@ -121,7 +121,7 @@ class Reservations:
             self._calendar.clear()
         self.made = []
         if unchanged is None:  # else it is a dry run
-            self._keeper.next_cycle()
+            self._search.next_cycle()
         self.closed = None
         self._held.clear()
         self._never.clear()
@@ -141,7 +141,7 @@ class Reservations:
         """Begin a cycle with the reservations of the last one, which hold up the same gangs."""
         self._now, self._unchanged, self._kept = now, None, None
         self._held.clear()
-        self._keeper.next_cycle()
+        self._search.next_cycle()
 
     def save(self) -> None:
         """Let the trial that has begun restore what this cycle has found, if it is undone."""
@@ -207,7 +207,7 @@ class Reservations:
                 self._held[demand, state.begun] = reservation.at, reservation
         return None if reservation is None else reservation.refusal
 
-    def fit(self, state: GangState, request: Request) -> _Answer | WouldDelay:
+    def fit(self, state: GangState, request: Request) -> _Answer:
         """As `Fit.fit`; `WouldDelay`, and the ledger as it was, if it would fit but for a reservation."""
         until = self._until(state)
         others = (each for each in self._calendar if each.gang != state.id)
@@ -216,25 +216,27 @@ class Reservations:
             return self._pass(state, request)
         if (blocker := self._blocker(state, request.demand, until)) is not None:
             return WouldDelay(blocker)
-        placed: _Answer | WouldDelay = WouldDelay(first)
+        anywhere: _Answer = WouldDelay(first)
         by_slots = state.plain and request.demand.fits_by_slots
         if not by_slots or self._fit.refutes(request.demand) is not None:
-            placed = self._try(state, request, self._fit.fit)
-        if placed or isinstance(placed, Infeasible):
-            return placed
-        beside = self._try(state, request, lambda request: self._beside(state, request))
-        if isinstance(beside, WouldDelay) and self._guard.concerns(beside.reservation, request):
-            off = request.keeping_off(beside.reservation.columns)
-            beside = self._try(state, off, lambda request: self._beside(state, request))
-        if beside:
-            return beside
+            anywhere = self._try(state, request)
+        match anywhere:
+            case Placed() | Infeasible():
+                return anywhere
+        answer = self._try(state, request, beside=True)
+        match answer:
+            case WouldDelay(delayed) if self._guard.concerns(delayed, request):
+                off = request.keeping_off(delayed.columns)
+                answer = self._try(state, off, beside=True)
+        if answer:
+            return answer
         if taken := self._in_its_places(state, request) or self._overrule(state, request):
             return taken
         minded = any(self._guard.concerns(each, request) for each in self._calendar)
         if self._calendar.of(state.id) is None and not minded:
             last = max(each.at for each in self._calendar if each.at < until)
-            self._held[request.demand, state.begun] = last, placed.reservation
-        return placed
+            self._held[request.demand, state.begun] = last, anywhere.reservation
+        return anywhere
 
     def of(self, gang: GangId) -> Reservation | None:
         return self._calendar.of(gang)
@@ -277,7 +279,7 @@ class Reservations:
                 return each
         return None
 
-    def _pass(self, state: GangState, request: Request) -> _Answer:
+    def _pass(self, state: GangState, request: Request) -> Placed | Infeasible:
         """Place a gang that has gone before any reservation begins, so that it delays none."""
         placed = self._fit.fit(request)
         if placed:
@@ -286,17 +288,23 @@ class Reservations:
             return placed
         return self._in_its_places(state, request) or placed
 
-    def _try(
-        self, state: GangState, request: Request, fit: Callable[[Request], _Answer]
-    ) -> _Answer | WouldDelay:
+    def _try(self, state: GangState, request: Request, *, beside: bool = False) -> _Answer:
+        """Place it, and charge the calendar, unless that delays a reservation.
+
+        `beside`: only on what reservations leave.
+        """
         own = self._calendar.of(state.id)
         guarded = [each for each in self._calendar if each is not own and self._guard.concerns(each, request)]
         with self._ledger.trial() as trial:
             self._calendar.drop(state.id)  # its own reservation does not block it
-            before = self._nodes.used.copy()
-            placed = fit(request)
+            before, charged = self._nodes.used.copy(), list[Withheld]()
+            if beside:
+                standing = self._calendar.standing(self._now, self._until(state))
+                charged = self._calendar.withhold(standing, self._now, sharing=request.demand.sharing)
+            placed = self._fit.fit(request)
             if not placed:
                 return placed
+            self._calendar.give_back(charged)
             until = self._until(state)
             shares = self._ledger.shared(trial) if request.demand.sharing else NO_SHARES
             columns = np.flatnonzero((self._nodes.used[: len(before)] > before).any(axis=0))
@@ -320,22 +328,9 @@ class Reservations:
         for each in guarded:
             if each.at < until:
                 request = self._guard.beside_passer(each.request, passer, columns)
-                if not self._keeper.confirm(each, request, self._now):
+                if not self._search.confirm(each, request, self._now):
                     return each
         return None
-
-    def _beside(self, state: GangState, request: Request) -> _Answer:
-        """Place it on what reservations leave."""
-        trial = self._ledger.trial()
-        standing = self._calendar.standing(self._now, self._until(state))
-        charged = self._calendar.withhold(standing, self._now, sharing=request.demand.sharing)
-        placed = self._fit.fit(request)
-        if placed:
-            self._calendar.give_back(charged)
-            trial.keep()
-        else:
-            trial.undo()
-        return placed
 
     def _in_its_places(self, state: GangState, request: Request) -> Placed | None:
         """Place it where its reservation, which begins now, says: all others were made with that charged."""
@@ -345,13 +340,12 @@ class Reservations:
         if not any(request.vacant):  # a dry run that does not say which places it asks for
             return None
         there = {place: column[node] for place, node in own.nodes.items() if node in column}
-        trial = self._ledger.trial()
-        with self._ledger.on(own.devices):
-            placed = self._fit.fit(self._demands.only(request, there)._replace(preferred=there))
-        if not placed or placed.columns != there or self._over(own, trial):
-            trial.undo()
-            return None
-        trial.keep()
+        with self._ledger.trial() as trial:
+            with self._ledger.on(own.devices):
+                placed = self._fit.fit(self._demands.only(request, there)._replace(preferred=there))
+            if not placed or placed.columns != there or self._over(own, trial):
+                return None
+            trial.keep()
         self._calendar.drop(state.id)
         self._calendar.start(own.columns, own.use, own.shares, self._until(state))
         return placed
@@ -371,12 +365,13 @@ class Reservations:
         with self._ledger.trial() as trial:
             for gang in later:
                 self._calendar.drop(gang)
-            placed = self._try(state, request, self._fit.fit)
-            if isinstance(placed, WouldDelay):
-                placed = self._try(state, request, lambda request: self._beside(state, request))
-            if placed:
+            answer = self._try(state, request)
+            match answer:
+                case WouldDelay():
+                    answer = self._try(state, request, beside=True)
+            if answer:
                 trial.keep()
-                return placed
+                return answer
         return None
 
     def _later(self, state: GangState) -> list[GangId]:
@@ -405,7 +400,7 @@ class Reservations:
             return kept
         known = self._calendar.of(state.id)
         if known is not None:
-            self._keeper.keep(known, request, self._now, moved=state.id in self._moved)
+            self._search.keep(known, request, self._now, moved=state.id in self._moved)
         return self._calendar.of(state.id)
 
     def _book(self, state: GangState, request: Request) -> Reservation | None:
@@ -414,7 +409,7 @@ class Reservations:
         assert gang is not None
         drains = self._now - gang.submitted >= self._drain_after
         duration = self._completions.duration(gang) if self._keeps else inf
-        return self._keeper.make(
+        return self._search.make(
             state.id, request, duration, self._now, before=self._later(state), drains=drains
         )
 

@@ -1,4 +1,4 @@
-"""Finds the earliest time at which a gang fits, if nothing else starts: instants are tried in order.
+"""Makes reservations, and keeps them: the earliest time at which a gang fits, if nothing else starts.
 
 Instants are the times at which a gang ends, or a reservation is over. Gangs that end by then are taken off
 the ledger, what reservations need is charged to it, and `Fit` says whether the gang fits. Fragmentation,
@@ -8,11 +8,21 @@ Greedy placement is not monotone: more room may fit less. The instants are there
 other, without bisection. Before the first trial the sums of what is free must suffice, which skips most of
 them. After `TRIALS` trials the steps grow; the time that is then found is one at which the gang fits, but
 perhaps not the first.
+
+A reservation is kept as long as possible, in its places or in others at the same time, and is not given up
+for a gang of lower rank. Two things may endanger it from one cycle to the next:
+
+- A gang whose anti-affinity excludes the reserved gang has started or ended. The reserved gang's demand then
+  differs, but only in that respect (`equal_but_for_anti_affinity`). It is tried again at its time.
+- A gang ends late. Where that shows in amounts, the calendar delays the reservations after it (`recompute`).
+  But a gang that is still there may be in the way for other reasons; then the next few ends are tried. A
+  reservation after this one counts only from when this one was to be over: it will be late as well.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from heapq import merge
-from itertools import chain, pairwise, takewhile
+from itertools import chain, islice, pairwise, takewhile
 from math import inf
 from operator import itemgetter
 from typing import Final
@@ -36,6 +46,8 @@ from muster.names import GPU, GPU_SHARE
 TRIALS: Final = 256
 #: Problems that may be solved exactly in a cycle for all searches together; further trials are greedy.
 PROBLEMS: Final = 20
+#: How many ends are tried for a gang whose time has come and that still waits.
+LATE: Final = 16
 
 #: A time, and the gang that ends then; None: a reservation is over.
 _Instant = tuple[float, GangState | None]
@@ -52,6 +64,80 @@ class StartSearch:
 
     def next_cycle(self) -> None:
         self._problems = PROBLEMS
+
+    def make(
+        self,
+        gang: GangId,
+        request: Request,
+        duration: float,
+        now: float,
+        *,
+        before: Sequence[GangId],
+        drains: bool,
+    ) -> Reservation | None:
+        """Make the earliest reservation; None: it fits at no known time, and muster does not drain for it.
+
+        `before`: gangs that lose their reservations if that makes this one earlier.
+        """
+        found = self.find(gang, request, duration, now)
+        if before and (found is None or found.start > now):
+            with self._ledger.trial() as trial:
+                for other in before:
+                    self._calendar.drop(other)
+                sooner = self.find(gang, request, duration, now)
+                if sooner is not None and (found is None or sooner.start < found.start):
+                    found = sooner
+                    trial.keep()
+        if found is None and drains:
+            found = self.find(gang, request, duration, now, endless=True)
+        if found is not None:
+            self._calendar.add(found)
+        return found
+
+    def keep(self, known: Reservation, request: Request, now: float, *, moved: bool) -> None:
+        """Keep a reservation of an earlier cycle, in its places or others, or drop it.
+
+        `moved`: it begins later than it did in that cycle.
+        """
+        if known.demand is request.demand and known.at > now:
+            if moved:
+                self._advance(known, request, now)
+            return
+        same = known.demand.equal_but_for_anti_affinity(request.demand)
+        ends = (end for end, _ in self._completions.after(now) if end >= known.at)
+        # A gang with required affinity may wait for other pods; no other gang then waits for it.
+        times = [known.at] * (known.at > now) + [
+            *islice(ends, 0 if request.demand.helped_by_arrivals else LATE)
+        ]
+        if not (same and any(self.confirm(known, request, now, at) for at in dict.fromkeys(times))):
+            self._calendar.drop(known.gang)
+
+    def confirm(self, each: Reservation, request: Request, now: float, at: float | None = None) -> bool:
+        """Whether it holds on the ledger as it is, for this request, in its places or others, at its time.
+
+        `at`: a later time instead, if a gang ends late. False: it is dropped.
+        """
+        at, column = each.at if at is None else at, self._nodes.column
+        there = {place: column[node] for place, node in each.nodes.items() if node in column}
+        self._calendar.drop(each.gang)
+        if at >= each.gone:
+            return False
+        again = self.at(each.gang, request._replace(preferred=there), at, each.gone, now)
+        if again is None:
+            return False
+        until, made, since = at + (each.until - each.at), each.made, each.since
+        self._calendar.add(replace(again, request=request, until=until, made=made, since=since))
+        return True
+
+    def _advance(self, known: Reservation, request: Request, now: float) -> None:
+        """Look for other places at an earlier time, as the reservation begins later than it did."""
+        duration = known.until - known.at
+        with self._ledger.trial() as trial:
+            self._calendar.drop(known.gang)
+            again = self.find(known.gang, request, duration, now)
+            if again is not None and again.start < known.at:
+                self._calendar.add(replace(again, made=known.made, since=known.since))
+                trial.keep()
 
     def find(
         self, gang: GangId, request: Request, duration: float, now: float, *, endless: bool = False
@@ -78,7 +164,7 @@ class StartSearch:
                 self._completions.give(ended[given:])
                 given = len(ended)
                 standing = self._calendar.standing(known, known + duration)
-                found = self._at(gang, request, known, known + duration, standing, ended, now)
+                found = self._beside(gang, request, known, known + duration, standing, ended, now)
                 if found is not None:
                     found.start = end
                     return found
@@ -96,7 +182,7 @@ class StartSearch:
         with self._ledger.trial():
             self._completions.give(ended)
             standing = self._calendar.standing(time, until, as_promised=True)
-            return self._at(gang, request, time, until, standing, ended, now)
+            return self._beside(gang, request, time, until, standing, ended, now)
 
     def _instants(self, gang: GangId, now: float, endless: bool) -> Iterator[_Instant]:
         """The times at which another gang ends (with that gang) or a reservation is over, in order."""
@@ -106,7 +192,7 @@ class StartSearch:
         over = sorted(each.until for each in self._calendar if now < each.until < inf)
         return merge(ends, ((until, None) for until in over), key=itemgetter(0)) if over else ends
 
-    def _at(
+    def _beside(
         self,
         gang: GangId,
         request: Request,
