@@ -17,6 +17,7 @@ from muster.core.demand import NO_CONTEXT, Demand, Part, Request
 from muster.core.placement import Fit, Infeasible
 from muster.core.placement.greedy import Draft
 from muster.core.placement.order import Vector
+from muster.core.placement.topology.candidates import Grouped
 from muster.core.words.amounts import PODS, bare, show
 from muster.core.words.decisions import PodSetExplanation
 from muster.core.words.gang import GangId, Shape
@@ -148,9 +149,10 @@ class Case:
         """Return the nodes that this part's pods may use, were these ready and not cordoned."""
         return self.world.eligibility.of(part.shape).matching
 
-    def at_least(self, row: int) -> int:
-        """Return what the minimum takes at least of a resource, whichever places make it up."""
-        return self.demand.at_least([self.amount(part, row) for part in self.demand.parts])
+    @cached_property
+    def least(self) -> dict[int, int]:
+        """What the minimum takes at least of each resource, whichever places make it up; by row."""
+        return {row: amount for row, amount in Grouped.of(self.demand, self.world.nodes).least if amount}
 
     def amount(self, part: Part, row: int) -> int:
         """Return what one pod of a part takes of a resource."""

@@ -223,11 +223,10 @@ def _blockers(question: Question) -> list[GangState]:
     case, world = question.case, question.case.world
     lacking: dict[str, int] = {}
     usable: Bools = np.zeros(len(world.nodes), np.bool_)
-    for resource, row in world.nodes.resources.items():
-        if demanded := case.at_least(row):
-            nodes = case.usable(row)
-            usable |= nodes
-            lacking[resource] = max(demanded - case.free(row, nodes), 0)
+    for row, demanded in case.least.items():
+        nodes = case.usable(row)
+        usable |= nodes
+        lacking[world.nodes.resource(row)] = max(demanded - case.free(row, nodes), 0)
     found = [
         other
         for other in case.holds(PODS)

@@ -118,15 +118,13 @@ def _few(texts: set[str]) -> str:
 def insufficient_capacity(case: Case) -> Explanation | None:
     """InsufficientCapacity: less of some resource is free on all usable nodes than the minimum takes."""
     nodes = case.world.nodes
-    short: list[tuple[float, str, int, int]] = []
-    for resource, row in nodes.resources.items():
-        if demanded := case.at_least(row):
-            free = case.free(row, case.usable(row))
-            short += [(free / demanded, resource, demanded, free)] * (demanded > free)
+    short: list[tuple[float, str, int, int, int]] = []
+    for row, demanded in case.least.items():
+        free = case.free(row, case.usable(row))
+        short += [(free / demanded, nodes.resource(row), row, demanded, free)] * (demanded > free)
     if not short:
         return None
-    _, resource, demanded, free = min(short)
-    row = nodes.resources[resource]
+    _, resource, row, demanded, free = min(short)
     usable = case.usable(row)
     capacity, serving = int(nodes.capacity(row)[usable].sum(dtype=np.int64)), int(np.count_nonzero(usable))
     message = f"{case.total(resource, row, demanded)}; "
@@ -271,7 +269,7 @@ def fragmented(case: Case) -> Explanation:
     if case.verdict is not None and len({part.shape for part in demand.parts}) > 1:
         but += _certainty(case.verdict)  # for one shape greedy placement is exact
     usable = case.usable(row)
-    asks = case.total(resource, row, case.at_least(row))
+    asks = case.total(resource, row, case.least[row])
     message = case.named(part, f"{asks}; {are(resource, case.free(row, usable))} free, but {but}")
     return Explanation(Code.FRAGMENTED, "placement", message, sets, case.holders(resource, usable))
 

@@ -16,11 +16,11 @@ worth its part of the missing slots, and of the missing quota.
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 
 import numpy as np
 
 from muster.core.demand import Request
+from muster.core.placement.topology.candidates import Grouped
 from muster.core.preemption.affinity_dependents import AffinityDependents, sums
 from muster.core.preemption.eviction_units import Floats, Quota, UnitTable
 from muster.core.words.gang import Shape
@@ -28,13 +28,6 @@ from muster.core.world.devices import WHOLE
 from muster.core.world.eligibility import Eligibility
 from muster.core.world.nodes import Bools, Columns, Ints, Longs, Nodes, RowAmounts
 from muster.names import GPU_SHARE
-
-
-@dataclass(slots=True)
-class _Pods:
-    shape: Shape
-    count: int = 0
-    need: int = 0
 
 
 class SlotBounds:
@@ -60,30 +53,18 @@ class SlotBounds:
         #: units that free something here, or must be taken before one that does
         self.reach: Bools = np.ones(len(table), np.bool_)
         #: pods of one shape, of whichever pod sets
-        self._parts = [_Pods(shape) for shape in dict.fromkeys(part.shape for part in request.demand.parts)]
-        for part in request.demand.parts:
-            alike = next(some for some in self._parts if some.shape == part.shape)
-            alike.count += part.count
-            alike.need += part.need
+        grouped = Grouped.of(request.demand, nodes)
+        self._parts = grouped.groups
         self._need = request.demand.need
         self._table = table
         self._quota = quota
-        row_amounts_of = [dict(nodes.row_amounts(pods.shape.requests)) for pods in self._parts]
-        rows = sorted({row for row_amounts in row_amounts_of for row in row_amounts})
+        rows = [row for row, _ in grouped.least]
         self._asked = [
-            [(i, amount) for i, row in enumerate(rows) if (amount := row_amounts.get(row, 0))]
-            for row_amounts in row_amounts_of
+            [(rows.index(row), amount) for row, amount in nodes.row_amounts(pods.shape.requests)]
+            for pods in self._parts
         ]
-        rest = self._need - sum(pods.need for pods in self._parts)
         #: of each row what the minimum takes at least
-        self._least = [
-            sum(
-                pods.need * row_amounts.get(row, 0)
-                for pods, row_amounts in zip(self._parts, row_amounts_of, strict=True)
-            )
-            + rest * min(row_amounts.get(row, 0) for row_amounts in row_amounts_of)
-            for row in rows
-        ]
+        self._least = [least for _, least in grouped.least]
         #: nodes that each part may use
         self._open: list[Bools] = []
         for pods in self._parts:

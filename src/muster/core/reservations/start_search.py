@@ -31,6 +31,7 @@ import numpy as np
 
 from muster.core.demand import Demand, Request
 from muster.core.placement import Fit
+from muster.core.placement.topology.candidates import Grouped
 from muster.core.reservations.affinity_guard import AffinityGuard
 from muster.core.reservations.answer import Reservation
 from muster.core.reservations.calendar import Calendar
@@ -245,21 +246,8 @@ class StartSearch:
     def _shortage(self, demand: Demand) -> dict[str, int]:
         """By resource how much more has to be free, all nodes together, before anything can fit."""
         nodes = self._nodes
-        short: dict[str, int] = {}
-        amounts = [dict(nodes.row_amounts(part.shape.requests)) for part in demand.parts]
-        rest = demand.need - sum(part.need for part in demand.parts)
-        for row in {row for asked in amounts for row in asked}:
-            least = 0
-            for part, asked in zip(demand.parts, amounts, strict=True):
-                least += part.need * asked.get(row, 0)
-            if rest:
-                least += rest * min(
-                    (a.get(row, 0) for p, a in zip(demand.parts, amounts, strict=True) if p.count > p.need),
-                    default=0,
-                )
-            if least > (free := nodes.all_free(row)):
-                short[nodes.resource(row)] = least - free
-        return short
+        least = Grouped.of(demand, nodes).least
+        return {nodes.resource(row): n - free for row, n in least if (free := nodes.all_free(row)) < n}
 
 
 def _left_by(state: GangState, resource: str) -> int:
