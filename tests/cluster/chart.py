@@ -36,14 +36,18 @@ class Chart:
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
         return run("kubectl", *arguments, kubeconfig=self.admin, home=self.home, stdin=stdin)
 
-    def arguments(self, daemon: str) -> list[str]:
-        """The arguments of the Deployment's container, with its ConfigMap in a file, listening nowhere."""
-        (container,) = self._pod(daemon)["containers"]
+    def arguments(self, daemon: str, port: int = 0) -> list[str]:
+        """The arguments of the Deployment's container, with its ConfigMap in a file; port 0: none."""
         data = self._get("configmap", f"muster-{daemon}")["data"]
         file = self.home / f"{daemon}.yaml"
         file.write_text(data["config.yaml"])
-        given = [each for each in container["args"] if not each.startswith("--listen")]
-        return [each.replace("/etc/muster/config.yaml", str(file)) for each in given]
+        given = [each for each in self.container(daemon)["args"] if not each.startswith("--listen")]
+        listen = [f"--listen=127.0.0.1:{port}"] if port else []
+        return [*(each.replace("/etc/muster/config.yaml", str(file)) for each in given), *listen]
+
+    def container(self, daemon: str) -> Any:  # Any: JSON
+        (container,) = self._pod(daemon)["containers"]
+        return container
 
     def kubeconfig(self, daemon: str) -> Path:
         """A kubeconfig with a token of the Deployment's ServiceAccount, as TokenRequest gives it."""

@@ -147,7 +147,7 @@ def running(home: Path, *, scheduler: bool = False) -> Iterator[ControlPlane]:
         f"{tokens['scheduler']},system:kube-scheduler,scheduler\n"
     )
     (home / "audit.yaml").write_text(_AUDIT)
-    etcd, api, controllers, kube_scheduler = _ports(4)
+    etcd, api, controllers, kube_scheduler = free_ports(4)
     plane = ControlPlane(home, f"https://{HOST}:{api}", home / "admin.kubeconfig", home / "audit.log")
     for user, token in tokens.items():
         plane.user(user, token)
@@ -335,7 +335,7 @@ def _keys(home: Path) -> None:
         subprocess.run(["openssl", *arguments], cwd=home, check=True, capture_output=True)
 
 
-def _ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that are free now."""
     sockets = [socket.socket() for _ in range(count)]
     try:

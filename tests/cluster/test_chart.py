@@ -16,6 +16,7 @@ from tests.cluster.chart import NAMESPACE, Chart, rendered
 from tests.cluster.conftest import CRD, Cluster, open_definition, served
 
 SERVICE_MONITOR = Kind("monitoring.coreos.com", "v1", "ServiceMonitor", "servicemonitors", True, Resource)
+APPLY = ("apply", "--server-side", "--force-conflicts", "--validate=strict", "--warnings-as-errors")
 ASLEEP = ("scheduler.replicas=0", "controllers.replicas=0")
 EVERYTHING = (
     *ASLEEP,
@@ -64,10 +65,9 @@ async def test_what_is_rendered_is_accepted_with_strict_validation(
     await cluster.until("ServiceMonitors are served", lambda: served(cluster.client, SERVICE_MONITOR))
     levels = [f"pod-security.kubernetes.io/{mode}=restricted" for mode in ("enforce", "warn")]
     chart.kubectl("label", "--overwrite", "namespace", NAMESPACE, *levels)
-    apply = ("apply", "--server-side", "--force-conflicts", "--validate=strict", "--warnings-as-errors")
-    chart.kubectl(*apply, "--dry-run=server", "--filename=-", stdin=rendered(chart.home, *values))
+    chart.kubectl(*APPLY, "--dry-run=server", "--filename=-", stdin=rendered(chart.home, *values))
     if values == ASLEEP:
-        chart.kubectl(*apply, "--filename=-", stdin=rendered(chart.home, *values))
+        chart.kubectl(*APPLY, "--filename=-", stdin=rendered(chart.home, *values))
     for each in objects(chart, *values):
         if each["kind"] == "Deployment":  # pod security refuses pods, not what they are made from
             meta = {"name": "tried", "namespace": NAMESPACE}
@@ -137,6 +137,7 @@ def test_the_kustomize_base_is_the_chart(chart: Chart) -> None:
     assert list(yaml.safe_load_all((kustomize.BASE / "muster.yaml").read_text())) == kustomize.objects(
         chart.home
     )
+    chart.kubectl(*APPLY, "--dry-run=server", f"--kustomize={kustomize.BASE}")
     built = list(yaml.safe_load_all(chart.kubectl("kustomize", str(kustomize.BASE))))
     names = [(each["kind"], each["metadata"]["name"]) for each in built]
     assert sorted(names) == sorted(
