@@ -8,7 +8,9 @@ or the next timer is due.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Protocol
 
 from muster.core.cycle import Scheduler
 from muster.core.words.gang import GangId
@@ -26,7 +28,20 @@ from muster.runtime.topology import TopologyReports
 from muster.runtime.watched import WatchedMirror
 from muster.runtime.writes import Write
 
-Reports = QueueReports | TopologyReports
+
+class Reports(Protocol):
+    """Statuses that people or other programs read, and no decision of the scheduler depends on."""
+
+    def due(self, now: datetime) -> Iterator[Patch]:
+        """Yields the patches to write now; `written` takes their outcomes."""
+        ...
+
+    def written(self, report: Patch, error: Exception | None) -> None: ...
+
+    def wait(self, now: float) -> float:
+        """Returns the seconds until there is something to write; infinite if there is nothing."""
+        ...
+
 
 #: Seconds between two turns of the loop, so that it handles a burst of changes at once.
 PACE = 0.005
@@ -43,19 +58,20 @@ async def run(
     journal: Recorder | None = None,
     leading: asyncio.Event | None = None,
     mirror: WatchedMirror | None = None,
+    reports: Sequence[Reports] = (),
 ) -> None:
     """Runs the scheduler until cancelled, or until `Deposed` is raised; the caller runs the informers.
 
     `leading` is set once this leader has recovered and decides. `mirror`: what it sees of the cluster, if the
-    caller looks at it, too; by default all pods are muster's.
+    caller looks at it, too; by default all pods are muster's. `reports`: more than of queues and topology.
     """
     mirror = mirror or WatchedMirror(informers)
     core = scheduler or Scheduler()
     leader = Leader(client, clock, term, mirror, core, limits, journal)
-    reports = (QueueReports(core.queues, mirror), TopologyReports(core, mirror))
+    every: list[Reports] = [QueueReports(core.queues, mirror), TopologyReports(core, mirror), *reports]
     try:
         async with asyncio.TaskGroup() as tasks:
-            await _lead(leader, reports, tasks, leading)
+            await _lead(leader, every, tasks, leading)
     except ExceptionGroup as errors:
         deposed, others = errors.split(Deposed)
         if deposed is None or others is not None:
@@ -97,8 +113,7 @@ async def _commit(leader: Leader, gang: GangId, writes: Sequence[Write]) -> None
 
 
 async def _report(leader: Leader, reports: Reports, report: Patch) -> None:
-    if (await leader.write(report)).error is not None:
-        reports.failed(report.name)
+    reports.written(report, (await leader.write(report)).error)
 
 
 async def _sleep(leader: Leader, seconds: float) -> None:

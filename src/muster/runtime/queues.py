@@ -59,9 +59,10 @@ class QueueReports:
             body = {"status": {**status, **gone}}
             yield Patch(kinds.QUEUE, "", name, body, "status", missing_ok=False)
 
-    def failed(self, name: str) -> None:
-        """Notes that the status was not written; it is retried at the next change."""
-        self._written.pop(name, None)
+    def written(self, report: Patch, error: Exception | None) -> None:
+        """Takes the outcome: a status that was not written is retried at the next change."""
+        if error is not None:
+            self._written.pop(report.name, None)
 
     def wait(self, now: float) -> float:
         """Returns the seconds until there is something to write; infinite if there is nothing."""

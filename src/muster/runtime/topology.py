@@ -69,9 +69,10 @@ class TopologyReports:
         body: Object = {"status": status}
         yield Patch(kinds.CLUSTER_NETWORK_TOPOLOGY, "", DEFAULT, body, "status", missing_ok=False)
 
-    def failed(self, name: str) -> None:
-        """Notes that the status was not written; it is retried at the next change."""
-        self._written = None
+    def written(self, report: Patch, error: Exception | None) -> None:
+        """Takes the outcome: a status that was not written is retried at the next change."""
+        if error is not None:
+            self._written = None
 
     def wait(self, now: float) -> float:
         """Returns the seconds until there is something to write; infinite if there is nothing."""

@@ -16,7 +16,7 @@ from muster.api.base import Condition, Object, condition, controller_of
 from muster.api.core_v1 import Pod
 from muster.api.kinds import GANG
 from muster.core.words.decisions import Explanation
-from muster.core.words.gang import GangId
+from muster.core.words.gang import Code, GangId
 from muster.translate.group import Group
 
 LONGEST_MESSAGE: Final = 1024  # characters
@@ -26,6 +26,22 @@ MOST_LISTED: Final = 50
 MOST_LIMITS: Final = 20
 #: the last second that a date can express
 _LATEST: Final = 253_402_300_799.0
+#: The condition of pods that autoscalers look at, and the reason for which they add nodes.
+SCHEDULED: Final = "PodScheduled"
+UNSCHEDULABLE: Final = "Unschedulable"
+#: Reasons that more nodes may end: the gang may start, as far as gates, caps and quotas go. The share of a
+#: queue grows with the cluster, so OverShare is one of them.
+HELPED_BY_NODES: Final = frozenset(
+    {
+        Code.OVER_SHARE,
+        Code.NOTHING_MATCHES,
+        Code.HELD_FOR_RESERVATION,
+        Code.INSUFFICIENT_CAPACITY,
+        Code.TOPOLOGY_UNSATISFIED,
+        Code.CONSTRAINT_UNSATISFIED,
+        Code.FRAGMENTED,
+    }
+)
 #: most pod sets of a record
 MOST_POD_SETS: Final = 500
 
@@ -151,18 +167,49 @@ def explained(explanation: Explanation) -> Object:
 
 
 def unschedulable(pod: Pod, explanation: Explanation, now: datetime) -> Object | None:
-    """Returns a merge patch for `pods/status`: PodScheduled=False; None if the pod has that already.
+    """Returns a merge patch for `pods/status` of a gang of one; None if the pod has that condition already.
+
+    The reasons are Kubernetes' own where a node or a gate is missing, and else muster's code: autoscalers add
+    nodes for pods that are Unschedulable, and for no others.
+    """
+    if pod.spec.scheduling_gates:
+        reason = "SchedulingGated"
+    else:
+        reason = UNSCHEDULABLE if explanation.code in HELPED_BY_NODES else explanation.code.value
+    message = _cut(f"{explanation.code.value}: {explanation.message}")
+    return _not_scheduled(pod, reason, message, now)
+
+
+def member_waits(pod: Pod, group: Group, code: Code, now: datetime) -> Object | None:
+    """Returns a merge patch for `pods/status` of an unbound member; None if there is nothing to say.
+
+    All members of a gang that waits for capacity are Unschedulable, so that autoscalers make room for all.
+    If the gang waits for anything else, a member that was Unschedulable no longer is. The message has no
+    numbers that change often, which would cost a write for each pod.
+    """
+    if pod.spec.scheduling_gates:
+        return None  # the API server has said so
+    old = condition(pod.status.conditions, SCHEDULED)
+    if code in HELPED_BY_NODES:
+        message = f"the gang of {group.gang.min_count} or more pods waits for room for all of them at once"
+        return _not_scheduled(pod, UNSCHEDULABLE, f"{message}; Gang {group.record} says more", now)
+    if old is None or old.reason != UNSCHEDULABLE:
+        return None
+    return _not_scheduled(pod, code.value, f"Gang {group.record} says more", now)
+
+
+def _not_scheduled(pod: Pod, reason: str, message: str, now: datetime) -> Object | None:
+    """Returns the merge patch that sets PodScheduled=False; None if the pod has that already.
 
     It is conditional on the pod's uid and resourceVersion, as a merge patch replaces the whole list of
-    conditions. The reasons are Kubernetes' own: SchedulingGated, else Unschedulable.
+    conditions.
     """
-    gated = bool(pod.spec.scheduling_gates)
-    old = condition(pod.status.conditions, "PodScheduled")
+    old = condition(pod.status.conditions, SCHEDULED)
     new = Condition(
-        type="PodScheduled",
+        type=SCHEDULED,
         status="False",
-        reason="SchedulingGated" if gated else "Unschedulable",
-        message=_cut(f"{explanation.code.value}: {explanation.message}"),
+        reason=reason,
+        message=message,
         last_transition_time=old.last_transition_time if old is not None and old.status == "False" else now,
     )
     if old is not None and (old.status, old.reason, old.message) == (new.status, new.reason, new.message):

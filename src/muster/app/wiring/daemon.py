@@ -35,8 +35,10 @@ from muster.kube.throttle import Bucket
 from muster.local.node.fake_nodes import FakeNodes, OthersNode
 from muster.local.nodespec import NodeSpec
 from muster.runtime import loop
+from muster.runtime.conditions import ConditionReports
 from muster.runtime.decisions import Decisions, InDecision
 from muster.runtime.election import Election, Timing
+from muster.runtime.events import GroupEvents
 from muster.runtime.leader import Term
 from muster.runtime.metrics import ClusterState, Metrics, TimedScheduler
 from muster.runtime.mirror import WATCHED
@@ -115,11 +117,12 @@ async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> No
         part.state.registry.register(ClusterState(mirror, core, decisions, part.informers))
         part.client.wrote = metrics.wrote
         logs.add(InDecision(decisions))
-        recorders: list[Recorder] = [decisions, metrics]
+        events = GroupEvents(mirror, decisions)
+        recorders: list[Recorder] = [decisions, metrics, events]
         if now.journal.file:
             limit = quantity.capacity("memory", now.journal.size)
             recorders.append(Journal(FilePath(now.journal.file), limit))
-        return loop.run(
+        scheduling = loop.run(
             part.client,
             part.informers,
             SystemClock(),
@@ -127,7 +130,9 @@ async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> No
             scheduler=core,
             journal=Tee(recorders),
             mirror=mirror,
+            reports=[ConditionReports(core, mirror)],
         )
+        return _together(scheduling, events.run(part.client, SystemClock()))
 
     await _daemon(connection, live, WATCHED, lead)
 
@@ -212,6 +217,17 @@ async def _daemon(
             for task in (leading, lost, stopped):
                 task.cancel()
             await asyncio.gather(leading, lost, stopped, return_exceptions=True)
+
+
+async def _together(*parts: Coroutine[Any, Any, None]) -> None:
+    """Runs parts that do not end, until one of them fails."""
+    tasks = [asyncio.create_task(part) for part in parts]
+    try:
+        await _first(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _first(*tasks: asyncio.Task[Any]) -> None:  # Any: results of any type

@@ -1,0 +1,102 @@
+"""Tells autoscalers which pods wait for nodes: the condition PodScheduled of all members of waiting gangs.
+
+An autoscaler adds nodes for pods that are Unschedulable, and knows nothing of gangs. So either all unbound
+members of a gang are Unschedulable, if more nodes could start the gang, or none of them, if its queue, its
+quota or a gate keeps it from starting (`translate.status.member_waits`). Pods without a group have that
+condition from the committer.
+
+A write changes the pod, so a bind that was decided before would be refused. Therefore the conditions of a
+gang are written once it has waited for `PATIENCE`, and no more than `FLYING` are under way.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Final, Protocol
+
+from muster.api import kinds
+from muster.core.cycle import Scheduler
+from muster.core.words.gang import Code, GangId
+from muster.effects import Patch
+from muster.translate.group import Group
+from muster.translate.status import member_waits
+
+#: Seconds between two looks at the gangs that wait.
+PACE: Final = 1.0
+#: Seconds that a gang has waited for one kind of reason before its pods say so.
+PATIENCE: Final = 2.0
+#: Patches under way.
+FLYING: Final = 16
+
+
+class Observed(Protocol):
+    @property
+    def groups(self) -> dict[GangId, Group]: ...
+
+
+class ConditionReports:
+    def __init__(self, core: Scheduler, observed: Observed) -> None:
+        self._core, self._observed = core, observed
+        self._next = 0.0
+        #: since when each waiting gang waits, and its reason
+        self._since: dict[GangId, tuple[Code, float]] = {}
+        #: gangs whose pods have nothing more to say, as they were read and for this reason
+        self._told: dict[GangId, tuple[Group, Code]] = {}
+        self._due: dict[str, Patch] = {}
+        self._flying: set[str] = set()
+
+    def due(self, now: datetime) -> Iterator[Patch]:
+        if now.timestamp() >= self._next:
+            self._next = now.timestamp() + PACE
+            self._look(now)
+        while self._due and len(self._flying) < FLYING:
+            key = next(iter(self._due))
+            self._flying.add(key)
+            yield self._due.pop(key)
+
+    def written(self, report: Patch, error: Exception | None) -> None:
+        """Takes the outcome: what was not written is found again at a later look."""
+        self._flying.discard(_key(report))
+
+    def wait(self, now: float) -> float:
+        if self._due and len(self._flying) < FLYING:
+            return 0.0
+        return max(self._next - now, 0.0) if self._core.served else float("inf")
+
+    def _look(self, now: datetime) -> None:
+        """Finds the patches to write."""
+        self._due.clear()
+        since, self._since = self._since, {}
+        told, self._told = self._told, {}
+        at = now.timestamp()
+        for state in self._core.served:
+            gang, explanation = state.id, state.explanation
+            group = self._observed.groups.get(gang)
+            if explanation is None or group is None or not group.source.kind:
+                continue
+            if not state.lacks or state.holds or state.planned:  # it starts
+                continue
+            code = explanation.code
+            known = since.get(gang)
+            self._since[gang] = known if known is not None and known[0] is code else (code, at)
+            was = told.get(gang)
+            same = was is not None and was[0] is group and was[1] is code
+            settled = at >= self._since[gang][1] + PATIENCE
+            if same or (settled and not self._find(group, code, now)):
+                self._told[gang] = group, code
+
+    def _find(self, group: Group, code: Code, now: datetime) -> bool:
+        """Adds the patches of one gang. Returns whether there are any."""
+        found = False
+        unbound = [member.pod for member in group.members.values() if not member.pod.spec.node_name]
+        for pod in sorted(unbound, key=lambda pod: (pod.metadata.namespace, pod.metadata.name)):
+            if body := member_waits(pod, group, code, now):
+                meta = pod.metadata
+                patch = Patch(kinds.POD, meta.namespace, meta.name, body, "status", False)
+                found = True
+                if _key(patch) not in self._flying:
+                    self._due[_key(patch)] = patch
+        return found
+
+
+def _key(patch: Patch) -> str:
+    return f"{patch.namespace}/{patch.name}"

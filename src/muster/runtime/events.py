@@ -1,0 +1,219 @@
+"""Events on groups: one for each lasting change of a gang, for `kubectl describe` and `kubectl get events`.
+
+The changes are those that the scheduler records (`journal.Recorder`). A state that lasts less than `SETTLE`
+is not reported. An Event that says again what an earlier one said (of the same object, type and reason)
+raises that one's count. At most `RATE` Events are written a second; if more happens, the latest change of
+each gang counts. Nothing depends on an Event: if the server refuses one, that is only logged.
+"""
+
+import hashlib
+import logging
+from collections import OrderedDict
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, Literal, Protocol
+
+from muster.api import kinds
+from muster.api.base import Object
+from muster.core.words.decisions import Decision, Evict, Wait
+from muster.core.words.events import CommitFailed, Event
+from muster.core.words.gang import Code, GangId
+from muster.journal import Mark
+from muster.kube.client import Client
+from muster.kube.clock import Clock
+from muster.kube.errors import ApiError, NotFound, Unanswered, Unreachable
+from muster.names import SCHEDULER
+from muster.runtime.decisions import Decisions, Outcome, Start
+from muster.translate.group import Group
+
+log = logging.getLogger(__name__)
+
+#: Seconds that a state must last to be reported.
+SETTLE: Final = 2.0
+#: Events written per second.
+RATE: Final = 20
+#: Seconds after the last Event of a kind in which the same is counted there, not written as another.
+SERIES: Final = 600.0
+#: Events that are remembered for that, and changes that wait to be reported.
+MOST: Final = 4096
+#: The API server's own limit of a message.
+LONGEST: Final = 1024
+#: Reasons that the user or an administrator has to do something about.
+_WARNINGS: Final = frozenset({Code.INVALID, Code.NOTHING_MATCHES, Code.COMMIT_FAILED, Code.QUEUE_CLOSED})
+
+
+class Observed(Protocol):
+    @property
+    def groups(self) -> dict[GangId, Group]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What an Event says of a gang."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+@dataclass(slots=True)
+class _Written:
+    """An Event that exists."""
+
+    name: str
+    count: int
+    last: float
+
+
+class GroupEvents:
+    """A recorder that writes Events; `run` writes them."""
+
+    def __init__(self, observed: Observed, decisions: Decisions) -> None:
+        self._observed = observed
+        #: changes to be reported: by gang, since when; a preemption is reported beside what follows it
+        self._due: OrderedDict[tuple[GangId, bool], tuple[float, Said]] = OrderedDict()
+        self._written: OrderedDict[tuple[str, str, str], _Written] = OrderedDict()
+        self._codes: dict[GangId, Code] = {}
+        decisions.on_end.append(self._ended)
+
+    def write(self, at: float, what: Event | Decision | Mark) -> None:
+        match what:
+            case Wait(gang, why):
+                if self._codes.get(gang) is not why.code:
+                    self._codes[gang] = why.code
+                    kind: Literal["Normal", "Warning"] = "Warning" if why.code in _WARNINGS else "Normal"
+                    self._say(at, gang, Said(kind, why.code.value, why.message))
+                elif (gang, False) in self._due:  # not reported yet: with the latest numbers
+                    since, said = self._due[gang, False]
+                    self._due[gang, False] = since, Said(said.type, said.reason, why.message)
+            case Evict(victims, beneficiary):
+                for victim in victims:
+                    pods = f"{len(victim.pods)} surplus pods are" if victim.pods else "it is"
+                    lost = f"; {victim.work_lost:.0f} resource-seconds are lost" if victim.work_lost else ""
+                    how = "Reclaimed" if victim.reclaimed else "Preempted"
+                    self._say(
+                        at, victim.gang, Said("Warning", how, f"{pods} evicted for {beneficiary}{lost}"), True
+                    )
+            case CommitFailed(gang, message=message):
+                self._codes.pop(gang, None)
+                self._say(at, gang, Said("Warning", Code.COMMIT_FAILED.value, message))
+            case _:
+                pass
+
+    async def run(self, client: Client, clock: Clock) -> None:
+        """Writes what is to be reported, until cancelled."""
+        while True:
+            await clock.sleep(1.0)
+            now = clock.now()
+            for about, said in self.settled(now.timestamp()):
+                await self._post(client, about, said, now)
+
+    def settled(self, at: float) -> list[tuple[Object, Said]]:
+        """Returns the changes to report now, and forgets them: each with the object that it is about."""
+        ready = [key for key, (since, _) in self._due.items() if since + SETTLE <= at or key[1]][:RATE]
+        found = []
+        for key in ready:
+            _, said = self._due.pop(key)
+            group = self._observed.groups.get(key[0])
+            if group is not None and (about := _about(group)) is not None:
+                found.append((about, said))
+        gone = [gang for gang in self._codes if gang not in self._observed.groups]
+        for gang in gone:
+            del self._codes[gang]
+        return found
+
+    def _ended(self, start: Start, at: float, outcome: Outcome) -> None:
+        if outcome is not Outcome.BOUND:
+            return
+        self._codes.pop(start.gang, None)
+        group = self._observed.groups.get(start.gang)
+        if group is None or not group.source.kind:  # a pod without a group shows its node itself
+            self._due.pop((start.gang, False), None)
+            return
+        waited = f" after it waited {start.waited:.0f} s" if start.waited else ""
+        pods = f"{start.pods} pod{' is' if start.pods == 1 else 's are'}"
+        nodes = f"{start.nodes} node{'' if start.nodes == 1 else 's'}"
+        self._say(at, start.gang, Said("Normal", "Started", f"{pods} bound to {nodes}{waited}"))
+
+    def _say(self, at: float, gang: GangId, said: Said, evicted: bool = False) -> None:
+        self._due.pop((gang, evicted), None)
+        self._due[gang, evicted] = at, said
+        if len(self._due) > MOST:
+            self._due.popitem(last=False)
+
+    async def _post(self, client: Client, about: Object, said: Said, now: datetime) -> None:
+        key = (str(about["uid"]), said.type, said.reason)
+        known = self._written.pop(key, None)
+        try:
+            if known is not None and now.timestamp() <= known.last + SERIES:
+                self._written[key] = await self._again(client, known, about, said, now)
+            else:
+                self._written[key] = await self._first(client, about, said, now)
+        except (ApiError, Unanswered, Unreachable) as error:
+            log.warning("event %s about %s %s: %s", said.reason, about["kind"], about["name"], error)
+        if len(self._written) > MOST:
+            self._written.popitem(last=False)
+
+    async def _first(self, client: Client, about: Object, said: Said, now: datetime) -> _Written:
+        identity = f"{about['uid']}/{said.type}/{said.reason}/{now.isoformat()}"
+        name = f"{about['name'][:200]}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
+        time = _time(now)
+        body: Object = {
+            "apiVersion": kinds.EVENT.api_version,
+            "kind": kinds.EVENT.kind,
+            "metadata": {"name": name, "namespace": about["namespace"]},
+            "involvedObject": about,
+            "type": said.type,
+            "reason": said.reason,
+            "message": said.message[:LONGEST],
+            "source": {"component": SCHEDULER},
+            "reportingComponent": SCHEDULER,
+            "reportingInstance": SCHEDULER,
+            "firstTimestamp": time,
+            "lastTimestamp": time,
+            "count": 1,
+        }
+        await client.create(kinds.EVENT, about["namespace"], body)
+        return _Written(name, 1, now.timestamp())
+
+    async def _again(
+        self, client: Client, known: _Written, about: Object, said: Said, now: datetime
+    ) -> _Written:
+        body: Object = {
+            "message": said.message[:LONGEST],
+            "lastTimestamp": _time(now),
+            "count": known.count + 1,
+        }
+        try:
+            await client.patch(kinds.EVENT, about["namespace"], known.name, body)
+        except NotFound:  # the API server keeps Events for an hour
+            return await self._first(client, about, said, now)
+        return _Written(known.name, known.count + 1, now.timestamp())
+
+
+def _about(group: Group) -> Object | None:
+    """Returns a reference to the group object, or to the pod of a gang of one."""
+    source = group.source
+    if source.kind:
+        return {
+            "apiVersion": source.api_version,
+            "kind": source.kind,
+            "namespace": group.namespace,
+            "name": source.name,
+            "uid": source.uid,
+        }
+    pod = next((member.pod for member in group.members.values()), None)
+    if pod is None:
+        return None
+    meta = pod.metadata
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "namespace": meta.namespace,
+        "name": meta.name,
+        "uid": meta.uid,
+    }
+
+
+def _time(now: datetime) -> str:
+    return now.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,150 @@
+"""The condition that autoscalers look at, on the embedded store with the real core, in virtual time."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from muster.api import kinds
+from muster.api.base import condition
+from muster.core.cycle import Scheduler
+from muster.journal import Tee
+from muster.kube.informers import Informers
+from muster.names import QUEUE
+from muster.runtime.conditions import FLYING, ConditionReports
+from muster.runtime.decisions import Decisions
+from muster.runtime.events import GroupEvents
+from muster.runtime.leader import Term
+from muster.runtime.loop import run
+from muster.runtime.watched import WatchedMirror
+from tests.runtime.test_loop import Cluster, pod
+
+pytestmark = pytest.mark.looptime
+
+
+@dataclass
+class Scheduled(Cluster):
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def gang(self, name: str, size: int, cpu: str = "1", **spec: object) -> None:
+        self.create(kinds.POD_GROUP_X, {"metadata": {"name": name}, "spec": {"minMember": size}})
+        for index in range(size):
+            self.member(name, index, cpu)
+
+    def member(self, name: str, index: int, cpu: str = "1", **labels: str) -> None:
+        label = {"scheduling.x-k8s.io/pod-group": name, **labels}
+        self.create(kinds.POD, pod(f"{name}-{index}", cpu, labels=label))
+
+    async def reasons(self) -> dict[str, str]:
+        """The reason for which each pod is not scheduled, by name."""
+        found = {}
+        for each in await self.all(kinds.POD):
+            told = condition(each.status.conditions, "PodScheduled")
+            if told is not None and told.status == "False":
+                found[each.metadata.name] = told.reason
+        return found
+
+    async def events(self) -> list[tuple[str, str, str, int]]:
+        """Kind, name, reason and count of all Events, in order of creation."""
+        found = []
+        for each in sorted(await self.all(kinds.EVENT), key=lambda e: int(e.metadata.resource_version)):
+            whole = await self.client.get_json(kinds.EVENT, each.metadata.namespace, each.metadata.name)
+            about = whole["involvedObject"]
+            found.append((about["kind"], about["name"], whole["reason"], whole["count"]))
+        return found
+
+
+@asynccontextmanager
+async def scheduled() -> AsyncIterator[Scheduled]:
+    cluster = Scheduled()
+    informers, core, decisions = Informers(cluster.client), Scheduler(), Decisions()
+    mirror = WatchedMirror(informers)
+    events = GroupEvents(mirror, decisions)
+    parts = (
+        informers.run(),
+        events.run(cluster.client, cluster.clock),
+        run(
+            cluster.client,
+            informers,
+            cluster.clock,
+            Term(1, sole=True),
+            scheduler=core,
+            journal=Tee((decisions, events)),
+            mirror=mirror,
+            reports=[ConditionReports(core, mirror)],
+        ),
+    )
+    tasks = [asyncio.create_task(part) for part in parts]
+    try:
+        yield cluster
+    finally:
+        for task in tasks:
+            task.cancel()
+        for result in await asyncio.gather(*tasks, return_exceptions=True):
+            assert isinstance(result, asyncio.CancelledError), result
+        cluster.store.close()
+
+
+async def test_all_members_of_a_gang_that_waits_for_nodes_say_so_and_a_new_node_is_used_at_once() -> None:
+    async with scheduled() as cluster:
+        cluster.node("a", cpu=2)
+        size = FLYING + 5
+        cluster.gang("large", size)
+        await asyncio.sleep(1)
+        assert await cluster.reasons() == {}, "it may start soon"
+        await asyncio.sleep(10)
+        assert await cluster.reasons() == {f"large-{index}": "Unschedulable" for index in range(size)}
+        revision = cluster.store.revision
+        await asyncio.sleep(60)
+        assert cluster.store.revision == revision, "nothing is written again"
+        cluster.node("b", cpu=64)
+        await asyncio.sleep(1)
+        assert len(await cluster.bound()) == size
+
+
+async def test_no_member_of_a_gang_that_may_not_start_asks_for_nodes() -> None:
+    async with scheduled() as cluster:
+        cluster.node("a", cpu=2)
+        cluster.create(kinds.QUEUE, {"metadata": {"name": "q"}, "spec": {"capability": {"cpu": "8"}}})
+        cluster.gang("fits", 4)
+        for index in range(2):
+            cluster.create(kinds.POD_GROUP_X, {"metadata": {"name": f"g{index}", "labels": {QUEUE: "q"}}})
+        await asyncio.sleep(5)
+        patch = {"spec": {"minMember": 4}}
+        await cluster.client.patch(kinds.POD_GROUP_X, "default", "g0", patch)
+        for index in range(4):
+            cluster.member("g0", index)
+        await asyncio.sleep(10)
+        assert set((await cluster.reasons()).values()) == {"Unschedulable"}
+        assert len(await cluster.reasons()) == 8
+        await cluster.client.patch(kinds.QUEUE, "", "q", {"spec": {"capability": {"cpu": "3"}}})
+        await asyncio.sleep(10)
+        reasons = await cluster.reasons()
+        assert {reasons[f"g0-{index}"] for index in range(4)} == {"QuotaExceeded"}
+        assert {reasons[f"fits-{index}"] for index in range(4)} == {"Unschedulable"}
+        await cluster.client.patch(kinds.QUEUE, "", "q", {"spec": {"capability": {"cpu": "8"}}})
+        await asyncio.sleep(10)
+        assert set((await cluster.reasons()).values()) == {"Unschedulable"}
+
+
+async def test_each_lasting_change_of_a_gang_is_one_event_on_its_group() -> None:
+    async with scheduled() as cluster:
+        cluster.node("a", cpu=4)
+        cluster.gang("first", 3)
+        await asyncio.sleep(5)
+        assert await cluster.events() == [("PodGroup", "first", "Started", 1)], "it was created within 2 s"
+        cluster.gang("second", 3)
+        cluster.create(kinds.POD, pod("alone", "9"))
+        await asyncio.sleep(5)
+        waits = [("PodGroup", "second", "InsufficientCapacity", 1), ("Pod", "alone", "NothingMatches", 1)]
+        assert sorted((await cluster.events())[1:]) == sorted(waits)
+        for index in range(2):
+            await cluster.client.delete(kinds.POD, "default", f"first-{index}", grace_period=0)
+            cluster.member("first", index)
+            await asyncio.sleep(5)
+        events = await cluster.events()
+        assert len(events) == 3
+        assert ("PodGroup", "first", "Started", 3) in events, "the same again is counted"
