@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.control_plane import Missing, built
+from tests.cluster.control_plane import PROGRAMS, Missing, built
 
 if __name__ == "__main__":
     if not os.environ.get("KUBECONFIG"):
         try:
-            print(f"test cluster: {built()}", flush=True)
+            for program in PROGRAMS:
+                print(f"test cluster: {built(program)}", flush=True)
         except Missing as missing:
             sys.exit(f"make test-cluster: {missing}")
     sys.exit(pytest.main([str(Path(__file__).parent), "-q", "-p", "no:randomly", *sys.argv[1:]]))
