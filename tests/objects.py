@@ -481,6 +481,47 @@ CLUSTER: Final[list[tuple[AnyKind, Any]]] = [
             "spec": {"gang": "job-job", "epoch": 1, "attempt": 1, "blob": _blob()},
         },
     ),
+    (
+        kinds.BATCH_JOB,
+        {
+            "metadata": meta("batch"),
+            "spec": {
+                "queue": "default",
+                "minAvailable": 1,
+                "policies": [{"event": "PodFailed", "action": "RestartJob"}],
+                "tasks": {
+                    "work": {
+                        "replicas": 1,
+                        "workload": {
+                            "containers": {
+                                "main": {
+                                    "image": "x",
+                                    "command": ["/bin/true"],
+                                    "variables": {"A": "${metadata.name}"},
+                                    "files": {"/f": {"content": "x", "mode": "0600"}},
+                                    "resources": {"limits": {"cpu": "1", "memory": "1Mi"}},
+                                    "security": {"runAsUser": 1},
+                                }
+                            }
+                        },
+                    }
+                },
+                "resources": {
+                    "db": {
+                        "type": "external-service",
+                        "params": {"endpoints": {"a": "https://a.example.com"}},
+                    }
+                },
+            },
+        },
+    ),
+    (
+        kinds.CEDAR_POLICY,
+        {
+            "metadata": {"name": "policy"},
+            "spec": {"policies": "permit (principal, action, resource);", "enabled": True},
+        },
+    ),
     (kinds.SERVICE, {"metadata": meta("svc"), "spec": {"clusterIP": "None", "selector": {"a": "b"}}}),
     (kinds.SECRET, {"metadata": meta("secret"), "data": {"a": "YQ=="}, "type": "x"}),
     (kinds.CONFIG_MAP, {"metadata": meta("config"), "data": {"a": "b"}, "binaryData": {"c": "YQ=="}}),

@@ -35,6 +35,8 @@ TIME_USED: Final = f"{DOMAIN}/time-used"
 PRETEND: Final = f"{DOMAIN}/pretend"
 #: JobSet: the directory that its pods share on the embedded cluster; deleted with the JobSet.
 SHARED_VOLUME: Final = f"{DOMAIN}/shared-volume"
+#: JobSet of a BatchJob: hash of what it was compiled to, once all of that exists.
+COMPILED: Final = f"{DOMAIN}/compiled"
 PLAN: Final = f"{DOMAIN}/plan"
 #: Epoch of the last leader that took the object over; writing it makes an earlier leader's late writes fail.
 EPOCH: Final = f"{DOMAIN}/epoch"

@@ -42,6 +42,18 @@ COLUMNS: Final[dict[str, tuple[tuple[str, str, str], ...]]] = {
         ("Attempt", "integer", ".spec.attempt"),
         ("Age", "date", ".metadata.creationTimestamp"),
     ),
+    "BatchJob": (
+        ("Phase", "string", ".status.phase"),
+        ("Queue", "string", ".spec.queue"),
+        ("Message", "string", ".status.message"),
+        ("Age", "date", ".metadata.creationTimestamp"),
+    ),
+    "CedarPolicy": (
+        ("Phase", "string", ".status.phase"),
+        ("Permits", "integer", ".status.permitCount"),
+        ("Forbids", "integer", ".status.forbidCount"),
+        ("Age", "date", ".metadata.creationTimestamp"),
+    ),
 }
 #: Columns that `kubectl get -o wide` adds.
 WIDE: Final = frozenset({"Priority", "Expected", "Message"})
@@ -54,12 +66,11 @@ RULES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     ),
     "GangPlan": (("self == oldSelf", "a GangPlan is created and deleted, never changed"),),
 }
-_MINE: Final[tuple[Kind[Any], ...]] = (kinds.QUEUE, kinds.GANG, kinds.GANG_PLAN)
 
 
 def definitions() -> list[Object]:
     """The CustomResourceDefinition of each kind of muster's own group."""
-    return [_definition(kind) for kind in _MINE]
+    return [_definition(kind) for kind in kinds.OWN]
 
 
 def _definition(kind: Kind[Any]) -> Object:

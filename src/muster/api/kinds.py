@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from muster.api.base import Kind
+from muster.api.base import Kind, Resource
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import (
     ConfigMap,
@@ -20,7 +20,7 @@ from muster.api.core_v1 import (
 )
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology
-from muster.api.muster_v1alpha1 import Gang, GangPlan, Queue
+from muster.api.muster_v1alpha1 import BatchJob, CedarPolicy, Gang, GangPlan, Queue
 from muster.api.node_v1 import RuntimeClass
 from muster.api.scheduling import Lease, PodDisruptionBudget, PodGroup, PriorityClass
 from muster.api.storage_v1 import StorageClass
@@ -68,6 +68,8 @@ CLUSTER_NETWORK_TOPOLOGY: Final = Kind(
 QUEUE: Final = Kind(DOMAIN, "v1alpha1", "Queue", "queues", False, Queue)
 GANG: Final = Kind(DOMAIN, "v1alpha1", "Gang", "gangs", True, Gang, status=False)
 GANG_PLAN: Final = Kind(DOMAIN, "v1alpha1", "GangPlan", "gangplans", True, GangPlan, status=False)
+BATCH_JOB: Final = Kind(DOMAIN, "v1alpha1", "BatchJob", "batchjobs", True, BatchJob)
+CEDAR_POLICY: Final = Kind(DOMAIN, "v1alpha1", "CedarPolicy", "cedarpolicies", False, CedarPolicy)
 
 #: Any, because a table of kinds holds kinds of many types.
 ALL: Final[tuple[Kind[Any], ...]] = (
@@ -96,7 +98,11 @@ ALL: Final[tuple[Kind[Any], ...]] = (
     QUEUE,
     GANG,
     GANG_PLAN,
+    BATCH_JOB,
+    CEDAR_POLICY,
 )
+#: The kinds of muster's own group.
+OWN: Final[tuple[Kind[Any], ...]] = tuple(kind for kind in ALL if kind.group == DOMAIN)
 
 #: Kinds that a cluster may not know, until their definitions are installed, and no part of muster waits for.
 OPTIONAL: Final[tuple[Kind[Any], ...]] = (
@@ -106,9 +112,19 @@ OPTIONAL: Final[tuple[Kind[Any], ...]] = (
     CLUSTER_NETWORK_TOPOLOGY,
     LIMIT_RANGE,
     RUNTIME_CLASS,
+    BATCH_JOB,
+    CEDAR_POLICY,
 )
 #: Those of them that muster need not be allowed to list; it then assumes that no objects exist.
 HIDDEN: Final[tuple[Kind[Any], ...]] = (LIMIT_RANGE, RUNTIME_CLASS)
+
+#: Kinds of other projects that BatchJobs are compiled to. Muster only creates them.
+EMITTED: Final[tuple[Kind[Any], ...]] = (
+    Kind("external-secrets.io", "v1", "ExternalSecret", "externalsecrets", True, Resource),
+    Kind("cilium.io", "v2", "CiliumNetworkPolicy", "ciliumnetworkpolicies", True, Resource),
+    Kind("cilium.io", "v1alpha1", "TracingPolicyNamespaced", "tracingpoliciesnamespaced", True, Resource),
+    Kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", True, Resource, status=False),
+)
 
 #: Kinds by (apiVersion, kind), the fields in which an object states its kind.
 BY_NAME: Final[dict[tuple[str, str], Kind[Any]]] = {(k.api_version, k.kind): k for k in ALL}

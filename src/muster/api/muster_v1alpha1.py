@@ -1,4 +1,4 @@
-"""muster's own kinds (`muster.dev/v1alpha1`): Queue, and the scheduler's records Gang and GangPlan.
+"""muster's own kinds (`muster.dev/v1alpha1`): Queue, BatchJob, CedarPolicy; the records Gang and GangPlan.
 
 Only the committer writes `Gang.spec`, `plan` and `status.{phase, reason, bound, epoch, attempt}`. The gang
 controller writes the other counts and the conditions. Both change a Gang as a whole: its status is no
@@ -132,3 +132,58 @@ class Queue(Resource, frozen=True):
 
     spec: QueueSpec = QueueSpec()
     status: QueueStatus = QueueStatus()
+
+
+class BatchJobFinding(Struct, frozen=True):
+    """What keeps a BatchJob from being compiled: the field, what is wrong, and what to add."""
+
+    field: str = ""
+    message: str = ""
+    #: a patch for the job, or a policy for the administrator
+    fix: str = ""
+
+
+class BatchJobTask(Struct, frozen=True):
+    name: str
+    active: Int32 = 0
+    succeeded: Int32 = 0
+    failed: Int32 = 0
+
+
+class BatchJobStatus(Struct, frozen=True):
+    phase: str = ""  # Pending, Running, Succeeded, Failed
+    message: str = ""
+    observed_generation: Int64 = 0
+    start_time: Time | None = None
+    completion_time: Time | None = None
+    tasks: list[BatchJobTask] = []
+    findings: list[BatchJobFinding] = []
+
+
+class BatchJob(Resource, frozen=True):
+    """A job that is compiled to everything that it needs, if policies permit it."""
+
+    #: read by `muster.workloads.lattice`, which says what is wrong with it in the status
+    spec: Object = {}
+    status: BatchJobStatus = BatchJobStatus()
+
+
+class CedarPolicySpec(Struct, frozen=True):
+    #: one or more policies in Cedar
+    policies: str = ""
+    description: str = ""
+    enabled: bool = True
+
+
+class CedarPolicyStatus(Struct, frozen=True):
+    phase: str = ""  # Valid, Invalid
+    permit_count: Int32 = 0
+    forbid_count: Int32 = 0
+    validation_errors: list[str] = []
+
+
+class CedarPolicy(Resource, frozen=True):
+    """What BatchJobs may do, in Cedar. Without a policy that permits it, nothing is permitted."""
+
+    spec: CedarPolicySpec = CedarPolicySpec()
+    status: CedarPolicyStatus = CedarPolicyStatus()

@@ -6,7 +6,7 @@ takes the defaults.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from muster.api.fields import FieldError
 
@@ -55,6 +55,10 @@ class Facts:
     def store(self, namespace: str) -> str:
         """The store of secrets of this namespace that name none; "" if there is none."""
         return self.stores.get(namespace) or self.stores.get("", "")
+
+
+#: What a laptop has: nothing that enforces networks or programs.
+LAPTOP: Final = Facts(network="none", tetragon=False)
 
 
 @dataclass(frozen=True, slots=True)

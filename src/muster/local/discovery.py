@@ -36,7 +36,6 @@ _SHORT: Final[dict[Kind[Any], str]] = {  # Any: kinds of many types
     kinds.PDB: "pdb",
 }
 _IN_ALL: Final = (kinds.POD, kinds.SERVICE, kinds.JOB)
-_OWN: Final = (kinds.QUEUE, kinds.GANG, kinds.GANG_PLAN)
 #: Clients require all fields.
 _VERSION: Final = {
     "major": "1",
@@ -128,7 +127,7 @@ def _resources(kind: Kind[Any]) -> list[Object]:  # Any: as above
         own["shortNames"] = [_SHORT[kind]]
     if kind in _IN_ALL:
         own["categories"] = ["all"]
-    elif kind in _OWN:
+    elif kind in kinds.OWN:
         own["categories"] = ["muster"]
     parts: list[tuple[str, Object, list[str]]] = []
     if kind.status:

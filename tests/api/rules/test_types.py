@@ -23,7 +23,11 @@ def test_the_table_is_the_official_clients() -> None:
 
 def test_every_kind_is_in_the_table_or_a_crd() -> None:
     crds = [kind for kind in kinds.ALL if kind.kind not in types._table()]
-    assert {kind.kind for kind in crds} == {"PodGroup", "ClusterNetworkTopology", "Queue", "Gang", "GangPlan"}
+    assert {kind.kind for kind in crds} == {
+        "PodGroup",
+        "ClusterNetworkTopology",
+        *(kind.kind for kind in kinds.OWN),
+    }
 
 
 def pod(**container: Any) -> Object:

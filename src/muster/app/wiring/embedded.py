@@ -19,7 +19,9 @@ from typing import Any, Final
 
 from muster.api import kinds
 from muster.app.views import jobs
+from muster.app.wiring import batch_jobs
 from muster.app.wiring.state_directory import Endpoint, StateDirectory
+from muster.compiler.facts import LAPTOP
 from muster.controllers import driver, gang, garbage, jobset, podgroup
 from muster.controllers.job import CONTROLLER as JOB_CONTROLLER
 from muster.core.cycle import Scheduler
@@ -37,6 +39,7 @@ from muster.local.serving import ServingError, serving
 from muster.local.store import Store, StoreError
 from muster.runtime import loop
 from muster.runtime.leader import Term
+from muster.workloads import secret_files
 
 log = logging.getLogger(__name__)
 
@@ -119,7 +122,7 @@ async def running(home: StateDirectory, nodes: list[NodeSpec], clock: Clock) -> 
             serving(door(registry, logs, token), home.root, home.last_port()) as server,
             _together(
                 informers.run(),
-                driver.run(client, informers, controllers(), clock),
+                driver.run(client, informers, controllers(home), clock),
                 loop.run(client, informers, clock, term, scheduler=Scheduler(), journal=journal),
                 agent.run(),
             ),
@@ -136,8 +139,8 @@ async def running(home: StateDirectory, nodes: list[NodeSpec], clock: Clock) -> 
         store.close()
 
 
-def controllers() -> list[driver.Controller[Any]]:  # Any: each has its own type of observation
-    """All controllers of muster."""
+def controllers(home: StateDirectory) -> list[driver.Controller[Any]]:  # Any: of their observations
+    """All controllers of muster. `home` has the files that play stores of secrets."""
     return [
         JOB_CONTROLLER,
         jobset.controller(),
@@ -145,6 +148,9 @@ def controllers() -> list[driver.Controller[Any]]:  # Any: each has its own type
         gang.controller(),
         podgroup.controller(kinds.POD_GROUP_X),
         podgroup.controller(kinds.POD_GROUP_SIGS),
+        *batch_jobs.controllers(
+            LAPTOP, strict=False, stores=lambda: secret_files.read(home.root / "secrets")
+        ),
     ]
 
 

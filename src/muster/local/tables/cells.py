@@ -310,5 +310,5 @@ COLUMNS: Final[dict[Kind[Any], tuple[Column, ...]]] = {
     kinds.LEASE: (NAME, Column("Holder", at(".spec.holderIdentity")), AGE),
     kinds.POD_GROUP_X: _POD_GROUP,
     kinds.POD_GROUP_SIGS: _POD_GROUP,
-    **{kind: _of_definition(OWN[kind.kind]) for kind in (kinds.QUEUE, kinds.GANG, kinds.GANG_PLAN)},
+    **{kind: _of_definition(OWN[kind.kind]) for kind in kinds.OWN},
 }

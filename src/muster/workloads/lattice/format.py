@@ -6,12 +6,11 @@ asked only if some are given.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
 
 from muster.api.base import Object
 from muster.api.fields import Path
 from muster.compiler import Facts
-from muster.compiler.facts import Problem
+from muster.compiler.facts import LAPTOP, Problem
 from muster.workloads.findings import Finding, JobFileError, Severity
 from muster.workloads.jobfile import Item, JobFile, Options, Role
 from muster.workloads.lattice import reader
@@ -64,10 +63,6 @@ def compiled_of(documents: Sequence[Document], options: Options) -> Compiled:
     target = TARGETS[platform.target]
     stores = platform.stores() if platform.stores is not None else None
     return compile_job(job, facts, target, platform.policies, platform.submitter, stores)
-
-
-#: What a laptop has: nothing that enforces networks or programs.
-LAPTOP: Final = Facts(network="none", tetragon=False)
 
 
 def finding(merged: Merged, problem: Problem) -> Finding:

@@ -6,14 +6,21 @@ before anything reads a task, so no reader can forget the defaults.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 from muster.api.fields import Path
 from muster.workloads.findings import Finding, Severity
-from muster.workloads.source import Document
 
 #: Wrapper of a task's runtime fields in the chapter's example.
 _WRAPPER = "entryRuntime"
+
+
+class Job(Protocol):
+    """A batch job as it is written: in a file, or as an object of a cluster."""
+
+    value: Any  # Any: a user's YAML
+
+    def finding(self, path: Path, message: str, severity: Severity = ...) -> Finding: ...
 
 
 class Merged:
@@ -23,7 +30,7 @@ class Merged:
     written.
     """
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Job) -> None:
         self._document = document
 
     def task(self, name: str) -> dict[str, Any]:  # Any: a user's YAML

@@ -19,16 +19,15 @@ from muster.workloads.lattice.job import (
     Topology,
     Training,
 )
-from muster.workloads.lattice.merging import Merged
+from muster.workloads.lattice.merging import Job, Merged
 from muster.workloads.lattice.resources import strings
 from muster.workloads.section import Section
-from muster.workloads.source import Document
 
 _FRAMEWORKS: Final = {"PyTorch": "PyTorch", "DeepSpeed": "DeepSpeed", "Jax": "Jax"}
 _NCCL: Final = {"netIf": "NCCL_SOCKET_IFNAME", "ibHca": "NCCL_IB_HCA", "debug": "NCCL_DEBUG"}
 
 
-def read(document: Document, namespace: str) -> tuple[BatchJob, list[Finding]]:
+def read(document: Job, namespace: str) -> tuple[BatchJob, list[Finding]]:
     """The job, and what is wrong with it. If there are errors, the job must not be used.
 
     `namespace` is that of a job that names none.

@@ -1,0 +1,224 @@
+"""Compiles BatchJobs and keeps what they are compiled to: all of it, or nothing.
+
+1. A BatchJob is compiled each time it or a policy changes. What keeps it from being compiled is its status.
+2. Its jobs (a JobSet, a PodGroup) are created suspended, so that no pod starts.
+3. What the pods need is created, owned by the JobSet.
+4. The JobSet gets the mark `muster.dev/compiled` and is left to the scheduler. After a crash, steps 2 to 4
+   are repeated, and each changes nothing that is there already.
+
+If a permit is withdrawn, the JobSet is deleted, and the garbage collector deletes what it owns. If the
+BatchJob changes before its JobSet has started, the JobSet is replaced; afterwards the change has no effect on
+this run.
+"""
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from muster import names
+from muster.api.base import AnyKind, Object, mark, owner
+from muster.api.jobset_v1alpha2 import JobSet
+from muster.api.kinds import BATCH_JOB, BY_NAME, CEDAR_POLICY, EMITTED, JOBSET
+from muster.api.muster_v1alpha1 import BatchJob, CedarPolicy
+from muster.controllers.caches import Caches
+from muster.controllers.driver import Change, Controller, Watch, controlled_by, itself
+from muster.effects import Create, Delete, Effect, Patch, RecordEvent
+
+#: Kinds that a persistent volume outlives its run by: they belong to the BatchJob.
+_KEPT: Final = ("PersistentVolumeClaim",)
+_KINDS: Final = {**BY_NAME, **{(kind.api_version, kind.kind): kind for kind in EMITTED}}
+_ENDED: Final = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What a BatchJob is compiled to. If there are findings, nothing may be applied."""
+
+    #: changes whenever the objects do
+    hash: str
+    support: Sequence[Object]
+    jobs: Sequence[Object]
+    #: (field, message, fix)
+    findings: Sequence[tuple[str, str, str]]
+
+
+Compile = Callable[[BatchJob, Sequence[CedarPolicy]], Compiled]
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    job: BatchJob
+    #: the JobSet of the job's name, whoever owns it
+    jobset: JobSet | None
+    compiled: Compiled
+
+
+def controller(compile_: Compile) -> Controller[Observed]:
+    """Returns the controller for the driver. `compile_` is pure."""
+
+    def observe(caches: Caches, key: str) -> Observed | None:
+        job = caches[BATCH_JOB].get(key)
+        if job is None or job.metadata.deletion_timestamp is not None or job.status.phase in _ENDED:
+            return None
+        policies = sorted(caches[CEDAR_POLICY].items.values(), key=lambda policy: policy.metadata.name)
+        return Observed(job, caches[JOBSET].get(key), compile_(job, policies))
+
+    watches = (
+        Watch(BATCH_JOB, itself),
+        Watch(JOBSET, controlled_by(BATCH_JOB)),
+        Watch(CEDAR_POLICY, _all_jobs),
+    )
+    return Controller("batchjob", watches, observe, reconcile)
+
+
+def reconcile(observed: Observed, now: datetime) -> list[Effect]:
+    job, jobset, compiled = observed.job, observed.jobset, observed.compiled
+    if jobset is not None and not _ours(job, jobset):
+        return _status(job, now, "Pending", f"JobSet {jobset.metadata.name} exists and belongs to another")
+    if compiled.findings:
+        gone = [_deleted(jobset)] if jobset is not None else []
+        return [*gone, *_status(job, now, "Pending", _summary(compiled), findings=compiled.findings)]
+    if jobset is None:
+        return [
+            *(Create(_kind(each), job.metadata.namespace, _suspended(job, each)) for each in compiled.jobs),
+            *_status(job, now, "Pending", "compiled"),
+        ]
+    if jobset.metadata.deletion_timestamp is not None:
+        return []
+    applied = mark(jobset.metadata, names.COMPILED)
+    started = applied and not jobset.spec.suspend
+    if applied != compiled.hash and applied and not started:
+        return [_deleted(jobset)]
+    if not applied:
+        created = [
+            Create(_kind(each), job.metadata.namespace, _owned(job, jobset, each))
+            for each in compiled.support
+        ]
+        return [*created, _released(jobset, compiled)]
+    return _of_run(job, jobset, now)
+
+
+def _of_run(job: BatchJob, jobset: JobSet, now: datetime) -> list[Effect]:
+    """The status of a BatchJob whose JobSet is in the scheduler's hands."""
+    conditions = {each.type: each for each in jobset.status.conditions if each.status == "True"}
+    tasks = [
+        {"name": each.name, "active": each.active, "succeeded": each.succeeded, "failed": each.failed}
+        for each in jobset.status.replicated_jobs_status
+    ]
+    if (done := conditions.get("Completed")) is not None:
+        return _status(job, now, "Succeeded", done.message or "all tasks completed", tasks=tasks)
+    if (done := conditions.get("Failed")) is not None:
+        return _status(job, now, "Failed", done.message or "the job failed", tasks=tasks)
+    if jobset.spec.suspend:
+        return _status(job, now, "Pending", "waits to be started", tasks=tasks)
+    return _status(job, now, "Running", "runs", tasks=tasks)
+
+
+def _status(
+    job: BatchJob,
+    now: datetime,
+    phase: str,
+    message: str,
+    *,
+    tasks: Sequence[Object] = (),
+    findings: Sequence[tuple[str, str, str]] = (),
+) -> list[Effect]:
+    """The patch that brings the status up to date, and an Event if the phase or the message changes."""
+    old, meta = job.status, job.metadata
+    told = [{"field": field, "message": text, "fix": fix} for field, text, fix in findings]
+    same = [{"field": each.field, "message": each.message, "fix": each.fix} for each in old.findings]
+    counted = [
+        {"name": each.name, "active": each.active, "succeeded": each.succeeded, "failed": each.failed}
+        for each in old.tasks
+    ]
+    unchanged = (old.phase, old.message, counted, same, old.observed_generation) == (
+        phase,
+        message,
+        list(tasks),
+        told,
+        meta.generation,
+    )
+    if unchanged:
+        return []
+    status: Object = {
+        "phase": phase,
+        "message": message,
+        "observedGeneration": meta.generation,
+        "tasks": list(tasks),
+        "findings": told,
+    }
+    moment = now.isoformat().replace("+00:00", "Z")
+    if old.start_time is None and phase == "Running":
+        status["startTime"] = moment
+    if phase in _ENDED:
+        status["completionTime"] = moment
+    effects: list[Effect] = [Patch(BATCH_JOB, meta.namespace, meta.name, {"status": status}, "status")]
+    if (old.phase, old.message) != (phase, message):
+        about: Object = {
+            "apiVersion": BATCH_JOB.api_version,
+            "kind": BATCH_JOB.kind,
+            "namespace": meta.namespace,
+            "name": meta.name,
+            "uid": meta.uid,
+        }
+        bad = bool(findings) or phase == "Failed"
+        reason = "Denied" if findings else phase
+        effects.append(RecordEvent(about, "Warning" if bad else "Normal", reason, message))
+    return effects
+
+
+def _summary(compiled: Compiled) -> str:
+    first = compiled.findings[0][1]
+    more = len(compiled.findings) - 1
+    return first if not more else f"{first} (and {more} more: see status.findings)"
+
+
+def _suspended(job: BatchJob, made: Object) -> Object:
+    """A job object in its first form: no pod of it starts, and no scheduler may start it."""
+    first = deepcopy(made)
+    if first["kind"] == JOBSET.kind:
+        first["spec"]["suspend"] = True
+        first["metadata"].get("labels", {}).pop(names.ADMISSION, None)
+    first["metadata"]["ownerReferences"] = [owner(job, BATCH_JOB)]
+    return first
+
+
+def _owned(job: BatchJob, jobset: JobSet, made: Object) -> Object:
+    """What pods need, owned by their run; a volume's claim by the BatchJob, since its data outlives a run."""
+    by = owner(job, BATCH_JOB) if made["kind"] in _KEPT else owner(jobset, JOBSET)
+    return {**made, "metadata": {**made["metadata"], "ownerReferences": [by]}}
+
+
+def _released(jobset: JobSet, compiled: Compiled) -> Patch:
+    """Gives the JobSet its final form, unless it has changed since it was observed."""
+    [final] = [each for each in compiled.jobs if each["kind"] == JOBSET.kind]
+    meta = jobset.metadata
+    body: Object = {
+        "metadata": {
+            "resourceVersion": meta.resource_version,
+            "annotations": {names.COMPILED: compiled.hash},
+            "labels": final["metadata"].get("labels", {}),
+        },
+        "spec": {"suspend": bool(final["spec"].get("suspend"))},
+    }
+    return Patch(JOBSET, meta.namespace, meta.name, body)
+
+
+def _deleted(jobset: JobSet) -> Delete:
+    meta = jobset.metadata
+    return Delete(JOBSET, meta.namespace, meta.name, meta.uid)
+
+
+def _ours(job: BatchJob, jobset: JobSet) -> bool:
+    return any(each.uid == job.metadata.uid for each in jobset.metadata.owner_references)
+
+
+def _kind(made: Object) -> AnyKind:
+    return _KINDS[(made["apiVersion"], made["kind"])]
+
+
+def _all_jobs(change: Change) -> list[str]:
+    """Every BatchJob: a policy may be about any of them."""
+    return list(change.caches[BATCH_JOB].items)

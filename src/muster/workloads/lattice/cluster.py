@@ -1,0 +1,47 @@
+"""Compiles a BatchJob of a cluster, where findings name fields and there are no lines."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from muster.api.base import Object
+from muster.api.fields import Path, dotted
+from muster.compiler import Facts
+from muster.security.policies import Policies
+from muster.workloads.findings import Finding, Severity
+from muster.workloads.lattice import reader
+from muster.workloads.lattice.compiling import Compiled, compile_job
+from muster.workloads.lattice.merging import Merged
+from muster.workloads.lattice.targets import TARGETS
+from muster.workloads.platform import Stores
+
+
+class Stored:
+    """A BatchJob as the API server stores it."""
+
+    def __init__(self, value: Object) -> None:
+        self.value: Any = value  # Any: a user's JSON
+
+    def finding(self, path: Path, message: str, severity: Severity = Severity.ERROR) -> Finding:
+        return Finding("", 0, 0, path, message, severity)
+
+
+def compiled(
+    job: Object, facts: Facts, policies: Policies | None, stores: Stores | None = None
+) -> tuple[Compiled | None, Sequence[Finding]]:
+    """What a BatchJob is compiled to, and what keeps it from being compiled; None if it cannot be read."""
+    stored = Stored(job)
+    read, errors = reader.read(stored, "default")
+    if errors:
+        return None, errors
+    made = compile_job(read, facts, TARGETS["muster"], policies, stores=stores)
+    merged = Merged(stored)
+    return made, [
+        Finding("", 0, 0, path, each.error.message, fix=each.patch or each.permit)
+        for each in made.problems
+        for path in [merged.finding(each.error.path, "").path]
+    ]
+
+
+def told(finding: Finding) -> tuple[str, str, str]:
+    """(field, message, fix) of a finding."""
+    return dotted(finding.path), finding.message, finding.fix

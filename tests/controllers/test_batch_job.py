@@ -1,0 +1,234 @@
+"""BatchJobs: all of what they are compiled to, or nothing, whatever happens in between."""
+
+import itertools
+from collections.abc import Sequence
+
+import yaml
+
+from muster import names
+from muster.api.base import Object
+from muster.api.kinds import BATCH_JOB, CEDAR_POLICY, JOBSET
+from muster.api.muster_v1alpha1 import BatchJobStatus
+from muster.app.wiring.batch_jobs import controllers
+from muster.compiler import Facts
+from muster.effects import Effect
+from tests.controllers.memory import START, Memory
+from tests.workloads.lattice.jobs import small
+
+FACTS = Facts(network="none", tetragon=False)
+ALL = "permit (principal, action, resource);"
+
+
+class Cluster:
+    """A server in memory with one BatchJob, and the controllers run on what it holds."""
+
+    def __init__(self, policies: str | None = ALL, job: str | None = None) -> None:
+        self.memory = Memory(lambda: START)
+        self.job, self.policy = controllers(FACTS, strict=True)
+        body = yaml.safe_load(job or small({"variables": {"A": "b"}}))
+        self.memory.create(BATCH_JOB, "ml", {"metadata": {"name": "job"}, "spec": body["spec"]})
+        if policies is not None:
+            self.set_policy(policies)
+
+    def set_policy(self, text: str, name: str = "base") -> None:
+        if (CEDAR_POLICY, name) in self.memory.objects:
+            self.memory.delete(CEDAR_POLICY, "", name)
+        self.memory.create(CEDAR_POLICY, "", {"metadata": {"name": name}, "spec": {"policies": text}})
+
+    def decide(self) -> Sequence[Effect]:
+        caches = self.memory.caches([watch.kind for watch in self.job.watches], self.job.indexes)
+        observed = self.job.observe(caches, "ml/job")
+        return [] if observed is None else self.job.reconcile(observed, START)
+
+    def settle(self) -> None:
+        """Reconciles until nothing changes, as the driver does, and collects garbage."""
+        for _ in range(10):
+            effects = self.decide()
+            self.memory.apply(effects)
+            self.collect()
+            if not effects:
+                return
+        raise AssertionError("the controller does not come to rest")
+
+    def collect(self) -> None:
+        """Deletes what belongs to owners that are gone."""
+        uids = {each["metadata"]["uid"] for each in self.memory.objects.values()}
+        for (kind, _), each in list(self.memory.objects.items()):
+            owners = each["metadata"].get("ownerReferences", [])
+            if owners and not any(owner["uid"] in uids for owner in owners):
+                meta = each["metadata"]
+                self.memory.delete(kind, meta.get("namespace", ""), meta["name"])
+
+    @property
+    def status(self) -> BatchJobStatus:
+        return self.memory.read(BATCH_JOB, "ml/job").status
+
+    def kinds(self) -> set[str]:
+        """The kinds of everything but the BatchJob and the policies."""
+        return {kind.kind for kind, _ in self.memory.objects} - {"BatchJob", "CedarPolicy"}
+
+    def jobset(self) -> Object:
+        return self.memory.json(JOBSET, "ml/job")
+
+    def run(self, condition: str = "") -> None:
+        """The scheduler starts the JobSet, or its controller ends it."""
+        self.memory.patch(JOBSET, "ml", "job", {"spec": {"suspend": False}})
+        if condition:
+            ended = [{"type": condition, "status": "True", "message": "over"}]
+            self.memory.patch(JOBSET, "ml", "job", {"status": {"conditions": ended}}, "status")
+
+
+def test_a_job_that_is_permitted_is_created_whole_and_left_to_the_scheduler() -> None:
+    cluster = Cluster()
+    cluster.settle()
+    assert cluster.kinds() == {"JobSet", "ConfigMap", "ServiceAccount"}
+    jobset = cluster.jobset()
+    assert jobset["spec"]["suspend"] is True
+    assert jobset["metadata"]["labels"][names.ADMISSION] == "gang"
+    assert (cluster.status.phase, cluster.status.message) == ("Pending", "waits to be started")
+
+
+def test_no_scheduler_may_start_the_job_before_all_that_its_pods_need_exists() -> None:
+    cluster = Cluster()
+    cluster.memory.apply(cluster.decide())
+    assert cluster.kinds() == {"JobSet"}
+    assert names.ADMISSION not in cluster.jobset()["metadata"].get("labels", {})
+    assert cluster.jobset()["spec"]["suspend"] is True
+
+
+def test_a_crash_after_any_write_is_made_up_for() -> None:
+    whole = Cluster()
+    whole.settle()
+    wanted = sorted((kind.kind, key) for kind, key in whole.memory.objects)
+    for written in range(8):
+        cluster = Cluster()
+        left = written
+        while (effects := cluster.decide()) and left:
+            cluster.memory.apply(effects[:left])
+            left -= min(left, len(effects))
+        cluster.settle()
+        assert sorted((kind.kind, key) for kind, key in cluster.memory.objects) == wanted
+        assert cluster.jobset()["metadata"]["labels"][names.ADMISSION] == "gang"
+
+
+def test_without_a_policy_nothing_is_created_and_the_status_says_what_to_add() -> None:
+    cluster = Cluster(policies=None)
+    cluster.settle()
+    assert cluster.kinds() == set()
+    assert cluster.status.phase == "Pending"
+    [finding] = cluster.status.findings
+    assert finding.field == "spec.tasks.work.workload.containers.app.image"
+    assert "DeployImage" in finding.fix
+    cluster.set_policy(finding.fix)
+    cluster.settle()
+    assert "JobSet" in cluster.kinds()
+    assert cluster.status.findings == []
+
+
+def test_a_permit_that_is_withdrawn_takes_everything_with_it() -> None:
+    cluster = Cluster()
+    cluster.settle()
+    cluster.run()
+    cluster.settle()
+    assert cluster.status.phase == "Running"
+    cluster.set_policy(f"{ALL} forbid (principal, action, resource);")
+    cluster.settle()
+    assert cluster.kinds() == set()
+    assert "forbidden by base.2" in cluster.status.message
+
+
+def test_a_policy_that_cannot_be_read_permits_nothing() -> None:
+    cluster = Cluster()
+    cluster.set_policy("permit (principal, action resource);", name="broken")
+    cluster.settle()
+    assert cluster.kinds() == set()
+    assert "CedarPolicy broken: is not Cedar" in cluster.status.message
+
+
+def test_a_job_that_cannot_be_read_says_all_that_is_wrong() -> None:
+    text = yaml.safe_load(small())
+    text["spec"]["tasks"]["work"]["replikas"] = 2
+    del text["spec"]["tasks"]["work"]["workload"]["containers"]["app"]["image"]
+    cluster = Cluster(job=yaml.safe_dump(text))
+    cluster.settle()
+    assert {each.field for each in cluster.status.findings} == {
+        "spec.tasks.work.replikas",
+        "spec.tasks.work.workload.containers.app.image",
+    }
+
+
+def test_the_end_of_the_job_set_is_the_end_of_the_job() -> None:
+    for condition, phase in (("Completed", "Succeeded"), ("Failed", "Failed")):
+        cluster = Cluster()
+        cluster.settle()
+        cluster.run(condition)
+        cluster.settle()
+        assert (cluster.status.phase, cluster.status.message) == (phase, "over")
+        cluster.set_policy("forbid (principal, action, resource);")
+        cluster.settle()
+        assert cluster.status.phase == phase
+
+
+def test_a_job_set_of_another_owner_is_left_alone() -> None:
+    cluster = Cluster()
+    foreign = {"metadata": {"name": "job"}, "spec": {"suspend": True, "replicatedJobs": []}}
+    cluster.memory.create(JOBSET, "ml", foreign)
+    before = cluster.jobset()
+    cluster.settle()
+    cluster.set_policy("forbid (principal, action, resource);")
+    cluster.settle()
+    assert cluster.jobset() == before
+    assert "belongs to another" in cluster.status.message
+
+
+def test_a_change_before_the_start_replaces_the_job_and_a_later_one_does_not() -> None:
+    cluster = Cluster()
+    cluster.settle()
+    first = cluster.jobset()["metadata"]["uid"]
+    task = {"tasks": {"work": {"replicas": 3}}}
+    cluster.memory.patch(BATCH_JOB, "ml", "job", {"spec": task})
+    cluster.settle()
+    second = cluster.jobset()
+    assert second["metadata"]["uid"] != first
+    assert second["spec"]["replicatedJobs"][0]["template"]["spec"]["completions"] == 3
+    cluster.run()
+    cluster.memory.patch(BATCH_JOB, "ml", "job", {"spec": {"tasks": {"work": {"replicas": 4}}}})
+    cluster.settle()
+    assert cluster.jobset()["metadata"]["uid"] == second["metadata"]["uid"]
+
+
+def test_a_volume_outlives_its_run() -> None:
+    data = {"type": "volume", "id": "data", "params": {"size": "1Gi"}}
+    cluster = Cluster(job=small({"volumes": {"/data": {"source": "data"}}}, data=data))
+    cluster.settle()
+    cluster.memory.delete(JOBSET, "ml", "job")
+    cluster.collect()
+    assert cluster.kinds() == {"PersistentVolumeClaim"}
+
+
+def test_an_event_for_each_change_and_none_without() -> None:
+    cluster = Cluster()
+    told: list[str] = []
+    for _ in itertools.takewhile(bool, (cluster.decide() for _ in range(10))):
+        told += [each.message for each in cluster.memory.apply(cluster.decide())]
+    assert told == list(dict.fromkeys(told))
+
+
+def test_a_policys_status_says_what_it_holds_or_what_is_wrong() -> None:
+    policy = Cluster(None).policy
+    memory = Memory(lambda: START)
+    for text, phase, permits in ((ALL, "Valid", 1), ("permit (", "Invalid", 0)):
+        memory.objects.clear()
+        memory.create(CEDAR_POLICY, "", {"metadata": {"name": "p"}, "spec": {"policies": text}})
+        observed = policy.observe(memory.caches([CEDAR_POLICY]), "p")
+        assert observed is not None
+        memory.apply(policy.reconcile(observed, START))
+        status = memory.read(CEDAR_POLICY, "p").status
+        assert (status.phase, status.permit_count, bool(status.validation_errors)) == (
+            phase,
+            permits,
+            not permits,
+        )
+        again = policy.observe(memory.caches([CEDAR_POLICY]), "p")
+        assert again is not None
+        assert policy.reconcile(again, START) == []
