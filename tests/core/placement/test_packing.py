@@ -3,9 +3,8 @@
 import pytest
 
 from muster.core.cycle import Config, Scheduler
-from muster.core.placement.order import Order
 from muster.core.placement.packing import Pack, Spread
-from muster.core.placement.slots import Slots
+from muster.core.placement.slots import Order, Slots
 from muster.core.words.events import Footprint, GangSubmitted, PodsBound
 from muster.core.words.gang import NodeName, PodId, Shape
 from muster.core.world.eligibility import Eligibility

@@ -5,9 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.core.cycle import Config, Scheduler
-from muster.core.placement.order import NO_SLOT
 from muster.core.placement.packing import Pack
-from muster.core.placement.slots import Slots, scarcest
+from muster.core.placement.slots import NO_SLOT, Slots, scarcest
 from muster.core.words.events import GangSubmitted, NodeChanged
 from muster.core.words.gang import NodeName, PodSet
 from muster.core.world.eligibility import Eligibility

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.core.cycle import Config, Scheduler
-from muster.core.placement.order import NO_SLOT
+from muster.core.placement.slots import NO_SLOT
 from muster.core.words.events import Footprint, GangSubmitted, NodeChanged, PodsBound, PodsEnded
 from muster.core.words.gang import Gang, GangId, NodeName, Place, PodId, PodSet, Shape
 from muster.names import GPU_PRODUCT

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from muster.core.placement.order import Order
 from muster.core.placement.packing import Pack
+from muster.core.placement.slots import Order
 from muster.core.reservations import Backfill
 from muster.core.world.eligibility import Eligibility
 from muster.core.world.nodes import Nodes

@@ -16,7 +16,7 @@ import numpy as np
 from muster.core.demand import NO_CONTEXT, Demand, Part, Request
 from muster.core.placement import Fit, Infeasible
 from muster.core.placement.greedy import Draft
-from muster.core.placement.order import Vector
+from muster.core.placement.slots import Vector
 from muster.core.placement.topology.candidates import Grouped
 from muster.core.words.amounts import PODS, bare, show
 from muster.core.words.decisions import PodSetExplanation

@@ -13,8 +13,7 @@ from muster.core.demand import Demand, Request
 from muster.core.placement.answer import Infeasible, Placed, Reason
 from muster.core.placement.exact import Exact
 from muster.core.placement.greedy import Draft, place, search, short_of_slots
-from muster.core.placement.order import Order
-from muster.core.placement.slots import Slots
+from muster.core.placement.slots import Order, Slots
 from muster.core.placement.topology import Nearest, TopologyPlacement
 from muster.core.words.gang import Place
 from muster.core.world import World

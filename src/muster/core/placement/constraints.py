@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from muster.core.demand import AffinityContext
-from muster.core.placement.order import Vector
+from muster.core.placement.slots import Vector
 from muster.core.words.gang import PodTerm, Shape, Spread
 from muster.core.world.eligibility import Eligibility, Obstacle
 from muster.core.world.footprints import Carrying, Matching, Using, selects

@@ -1,4 +1,4 @@
-"""The scheduler's own packing orders (`order.py`): `Pack` and `Spread`.
+"""The scheduler's own packing orders (`slots.Order`): `Pack` and `Spread`.
 
 `Pack` fills
 
@@ -32,7 +32,7 @@ from typing import Final
 
 import numpy as np
 
-from muster.core.placement.order import Fixed, Order, Vector
+from muster.core.placement.slots import Fixed, Order, Vector
 from muster.core.words.amounts import Sums
 from muster.core.words.gang import Gang, GangId, Shape
 from muster.core.world.devices import WHOLE

@@ -30,7 +30,7 @@ from typing import NamedTuple
 import numpy as np
 
 from muster.core.demand import Request
-from muster.core.placement.order import Vector
+from muster.core.placement.slots import Vector
 from muster.core.reservations.answer import Amounts, Reservation
 from muster.core.words.gang import GangId
 from muster.core.world.completions import Completions

@@ -6,7 +6,7 @@
 
 import numpy as np
 
-from muster.core.placement.order import Vector
+from muster.core.placement.slots import Vector
 from muster.core.world.nodes import Columns, Ints
 from muster.sim.policies.score import HIGHEST, MOST_CPU, MOST_GPU, Score, floor
 

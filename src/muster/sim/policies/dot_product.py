@@ -5,7 +5,7 @@ Grandl et al., "Multi-resource packing for cluster schedulers" (SIGCOMM'14), in 
 (ATC'23).
 """
 
-from muster.core.placement.order import Vector
+from muster.core.placement.slots import Vector
 from muster.core.world.nodes import Columns, Ints
 from muster.sim.policies.score import HIGHEST, MOST_CPU, MOST_GPU, Score, floor
 

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from muster.core.cycle import Config, Scheduler
-from muster.core.placement.order import Vector
+from muster.core.placement.slots import Vector
 from muster.core.words.gang import Shape
 from muster.core.world.devices import WHOLE
 from muster.core.world.eligibility import Eligibility

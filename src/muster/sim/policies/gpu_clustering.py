@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from muster.core.cycle import Config, Scheduler
-from muster.core.placement.order import Vector
+from muster.core.placement.slots import Vector
 from muster.core.words.events import Event, PodsBound, PodsEnded
 from muster.core.words.gang import NodeName, PodId
 from muster.core.world.eligibility import Eligibility

@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from muster.core.placement.order import Vector
+from muster.core.placement.slots import Vector
 from muster.core.world.devices import WHOLE
 from muster.core.world.nodes import UNLIMITED, Columns, Ints
 from muster.sim.policies.score import HIGHEST, Score

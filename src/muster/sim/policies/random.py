@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from muster.core.cycle import Config, Scheduler
-from muster.core.placement.order import NO_SLOT, Order, Vector
+from muster.core.placement.slots import NO_SLOT, Order, Vector
 from muster.core.world.devices import WHOLE
 from muster.core.world.eligibility import Eligibility
 from muster.core.world.nodes import Columns, Ints, Nodes, RowAmounts

@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from muster.core.placement.order import Order, Vector
+from muster.core.placement.slots import Order, Vector
 from muster.core.world.devices import WHOLE
 from muster.core.world.eligibility import Eligibility
 from muster.core.world.nodes import UNLIMITED, Columns, Ints, Nodes, RowAmounts

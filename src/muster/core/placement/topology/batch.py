@@ -17,7 +17,7 @@ import numpy as np
 
 from muster.core.demand import Demand
 from muster.core.placement.greedy import Filled
-from muster.core.placement.order import Order, Vector
+from muster.core.placement.slots import Order, Vector
 from muster.core.world.nodes import Bools, Columns, Ints, Longs, Nodes
 
 #: How many nodes the domains of one batch may have together: in the first batch, which likely suffices, and

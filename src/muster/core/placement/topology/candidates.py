@@ -15,8 +15,7 @@ from typing import Final
 import numpy as np
 
 from muster.core.demand import Demand, Request
-from muster.core.placement.order import Vector
-from muster.core.placement.slots import Slots
+from muster.core.placement.slots import Slots, Vector
 from muster.core.placement.topology.rules import Levels
 from muster.core.words.gang import Shape
 from muster.core.world.nodes import Bools, Columns, Ints, Longs, Nodes, RowAmounts

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from muster.core.placement.greedy import Filled
-from muster.core.placement.order import Vector
+from muster.core.placement.slots import Vector
 from muster.core.world.nodes import Columns, Ints, Longs, Nodes
 from muster.core.world.topology import Topology
 
