@@ -15,6 +15,7 @@ then each pod set's own minimum, then the gang's minimum, then whatever else fit
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import islice, permutations
 from typing import Final
 
@@ -143,17 +144,17 @@ class Draft:
         #: parts in the order in which their minima are filled: larger pods first
         self.order = sorted(range(len(parts)), key=lambda p: -vectors[p].size)
 
-    def trial(self) -> Trial:
-        """Begin a trial of what is placed from here on."""
-        trial = self._ledger.trial()
+    @contextmanager
+    def trial(self) -> Iterator[Trial]:
+        """A trial of what is placed from here on: if it is undone, so is the draft."""
+        placed, fixed = list(self.placed), dict(self._fixed)
         lengths = [len(columns) for columns in self._columns]
-        self._ledger.log.push(self._restore, list(self.placed), lengths, dict(self._fixed))
-        return trial
-
-    def _restore(self, placed: list[int], lengths: list[int], fixed: dict[Place, int]) -> None:
-        self.placed, self._fixed = placed, fixed
-        for columns, length in zip(self._columns, lengths, strict=True):
-            del columns[length:]
+        with self._ledger.trial() as trial:
+            yield trial
+        if not trial.kept:
+            self.placed, self._fixed = placed, fixed
+            for columns, length in zip(self._columns, lengths, strict=True):
+                del columns[length:]
 
     def places(self) -> Placed:
         """The places: neighbouring indices share nodes, lowest indices first, nodes by name."""

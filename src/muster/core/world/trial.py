@@ -59,11 +59,12 @@ class UndoLog:
 
 
 class Trial:
-    __slots__ = ("_depth", "_log", "start")
+    __slots__ = ("_depth", "_log", "kept", "start")
 
     def __init__(self, log: UndoLog) -> None:
         self._log, self._depth = log, log.depth
         log.depth += 1
+        self.kept = False
         #: its position in the log
         self.start = len(log.entries)
 
@@ -78,7 +79,7 @@ class Trial:
 
     def keep(self) -> None:
         """End the trial. Its changes stay, unless a trial around it is undone."""
-        log = self._log
+        log, self.kept = self._log, True
         self._end()
         if not log.depth:
             log.entries.clear()
