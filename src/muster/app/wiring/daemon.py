@@ -13,10 +13,10 @@ import socket
 import threading
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from muster.api import duration, kinds, quantity, selectors
 from muster.api.base import AnyKind, Kind, Object, R, revision
@@ -29,6 +29,7 @@ from muster.controllers.job import CONTROLLER as JOB
 from muster.journal import Journal, Recorder, Tee
 from muster.kube.client import Client, Patch
 from muster.kube.clock import SystemClock
+from muster.kube.credentials import in_thread
 from muster.kube.http import Connection, HttpClient
 from muster.kube.informers import Informers
 from muster.kube.throttle import Bucket
@@ -44,6 +45,9 @@ from muster.runtime.metrics import ClusterState, Metrics, TimedScheduler
 from muster.runtime.mirror import WATCHED
 from muster.runtime.watched import WatchedMirror
 from muster.workloads.findings import nearest
+
+if TYPE_CHECKING:
+    from muster.runtime.tracing import Spans
 
 __all__ = ["CONTROLLERS", "Lost", "OthersNode", "controllers", "fake_nodes", "known_controllers", "scheduler"]
 
@@ -104,7 +108,8 @@ class Part:
 
 
 async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> None:
-    """Runs the scheduler until SIGTERM or SIGINT. Raises `Lost`, `Deposed`."""
+    """Runs the scheduler until SIGTERM or SIGINT. Raises `Lost`, `Deposed`, `InvalidSettings`."""
+    trace, closing = _tracing(live), list[Callable[[], None]]()
 
     def lead(part: Part, term: Term) -> Coroutine[Any, Any, None]:
         now = live.now
@@ -117,6 +122,8 @@ async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> No
         part.state.registry.register(ClusterState(mirror, core, decisions, part.informers))
         part.client.wrote = metrics.wrote
         logs.add(InDecision(decisions))
+        if trace is not None:
+            closing.append(trace(now.tracing.endpoint, decisions).close)
         events = GroupEvents(mirror, decisions)
         recorders: list[Recorder] = [decisions, metrics, events]
         if now.journal.file:
@@ -134,7 +141,26 @@ async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> No
         )
         return _together(scheduling, events.run(part.client, SystemClock()))
 
-    await _daemon(connection, live, WATCHED, lead)
+    try:
+        await _daemon(connection, live, WATCHED, lead)
+    finally:  # the Lease has been released by now
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RELEASE):
+                for close in closing:
+                    await in_thread(close)
+
+
+def _tracing(live: Live[SchedulerSettings]) -> "Callable[[str, Decisions], Spans] | None":
+    """What follows decisions with spans; None if none are to be sent."""
+    if not live.now.tracing.endpoint:
+        return None
+    try:
+        from muster.runtime.tracing import to
+    except ImportError:
+        raise settings.InvalidSettings(
+            f"{live.file}: tracing.endpoint needs OpenTelemetry: pip install 'muster-scheduler[tracing]'"
+        ) from None
+    return to
 
 
 async def controllers(connection: Connection, live: Live[ControllersSettings]) -> None:

@@ -340,5 +340,4 @@ FLAGS: Final = {
     "log.level": "log-level",
     "journal.file": "journal",
     "journal.size": "journal-size",
-    "tracing.endpoint": "tracing",
 }
