@@ -248,7 +248,9 @@ class SlotBounds:
         # Of equal losses: fewer gangs, then fewer pods. Even a loss of nothing costs a little.
         tiny = 1e-9 * (1.0 + float(lost.sum()))
         cost = lost + tiny * (1 + table.pods / 1e6)
-        _, ready, rest = table.next(left, taken)
+        ready = rest = left
+        if not table.whole:
+            _, ready, rest = table.next(left, taken)
         allowed = True
         while True:
             owed, lacks = self._owed(taken), self._lacks([int(s.sum()) for s in slots])
@@ -264,7 +266,6 @@ class SlotBounds:
             picked = self._best(gain, cost, ready, rest)
             if picked is None:
                 return
-            gang = int(table.gang[picked.argmax()])
             allowed = allow(taken | picked)
             if allowed:
                 taken = taken | picked
@@ -282,7 +283,9 @@ class SlotBounds:
             else:
                 left &= ~(picked if picked.sum() > 1 else table.from_on(picked))
                 touched = touched[:0]
-            mine, ready[mine], rest[mine] = table.next(left, taken, gang)
+            if not table.whole:
+                gang = int(table.gang[picked.argmax()])
+                mine, ready[mine], rest[mine] = table.next(left, taken, gang)
 
     def _best(self, gain: Floats, cost: Floats, ready: Bools, rest: Bools) -> Bools | None:
         """A unit of some gang, or all that is left of it. None: nothing frees anything."""
