@@ -283,8 +283,20 @@ def reserved_at_once() -> tuple[Config, list[Event], list[Step]]:
     return config, facts, [(small[0], 0, small[1], 0, *small[2:6]), (small[6],), (small[7],)]
 
 
+def infeasible_ones_of_two_queues() -> tuple[Config, list[Event], list[Step]]:
+    """Two that never fit, of two queues: neither decides which queue is next while the others are asked."""
+    facts: list[Event] = [node("n0", gpu=1), node("n1", gpu=2), QueueChanged(Queue("b"))]
+    asked = [("g0", 0, 1, ""), ("g1", 1, 1, ""), ("g2", 2, 2, "b"), ("g3", 3, 1, ""), ("g4", 1, 3, "b")]
+    told = tuple(
+        Gang(GangId(name), (PodSet("s0", shape(gpu=gpu), count, 0),), count, 0.0, queue=queue or "default")
+        for name, gpu, count, queue in asked
+    )
+    return Config(remedies=20, trials=10_000), facts, [told]
+
+
 @given(stories())
 @example(reserved_at_once())
+@example(infeasible_ones_of_two_queues())
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_in_a_future_for_several_each_is_told_what_he_would_be_told_alone(
     drawn: tuple[Config, list[Event], list[Step]],

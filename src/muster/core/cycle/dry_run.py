@@ -65,6 +65,8 @@ class DryRun:
         self._most = 0
         #: the demands of the gangs in question
         self._wanted: set[Demand | None] = set()
+        #: those of them that were skipped
+        self._refused: set[Demand | None] = set()
         #: the gang that may preempt here, and the victims that it would preempt
         self._preempting: GangId | None = None
         self._found: Victims | None = None
@@ -248,10 +250,15 @@ class DryRun:
         """
         to_come, one_waits = set(asked), False
         self._wanted = {state.demand for state in asked.values()}
+        self._refused.clear()
         attempts = Attempts(
             self._pending, self._queues, self._admission, (), self._cannot_start, self._may_fit
         )
         for attempt in self._in_order(attempts):
+            skipped = {gang for gang in to_come if asked[gang].demand in self._refused}
+            one_waits, to_come = one_waits or bool(skipped), to_come - skipped
+            if not to_come:
+                return
             gang = attempt.state.id
             mine, last = gang in to_come, to_come == {gang}
             where = self._place(attempt, last=last, keep=not one_waits)
@@ -269,9 +276,18 @@ class DryRun:
                 return
 
     def _cannot_start(self, state: GangState, demand: Demand, tier: Tier, cap_exceeded: bool) -> bool:
-        if state.demand in self._wanted:
-            return False  # else one refusal would skip the whole class, including the gang in question
-        return not self._is_open(demand) and self._step.cannot_start(state, demand, tier, cap_exceeded)
+        """As `PlacementStep.cannot_start`, but for gangs in question: one refusal would skip a whole class.
+
+        Beyond entitlement a gang in question is skipped like any other if it is infeasible, as it must not
+        decide which queue is next. It waits then.
+        """
+        refused = not self._is_open(demand) and self._step.cannot_start(state, demand, tier, cap_exceeded)
+        if state.demand not in self._wanted:
+            return refused
+        infeasible = refused and state.plain and tier is Tier.BORROWING and demand in self._infeasible
+        if infeasible:
+            self._refused.add(state.demand)
+        return infeasible
 
     def _may_fit(self, demand: Demand) -> bool:
         return self._is_open(demand) or demand not in self._infeasible
