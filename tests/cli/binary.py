@@ -106,14 +106,14 @@ class Muster:
 
 
 class Terminal:
-    """A command in a terminal of its own, 100 columns wide."""
+    """A command in a terminal of its own, 100 columns wide: muster's, unless another program is named."""
 
-    def __init__(self, muster: Muster, *words: str) -> None:
+    def __init__(self, muster: Muster, *words: str, program: "str | Path" = MUSTER) -> None:
         master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
         # `setsid --ctty` makes it the terminal that Ctrl-C comes from
         self._process = subprocess.Popen(
-            ["setsid", "--ctty", "--wait", MUSTER, *words],
+            ["setsid", "--ctty", "--wait", program, *words],
             cwd=muster.cwd,
             env={**muster.environ, "TERM": "xterm-256color"},
             stdin=slave,

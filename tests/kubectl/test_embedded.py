@@ -1,31 +1,52 @@
 """The cases on the embedded cluster: the real muster, the real kubectl, one cluster for all cases."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.cli.binary import Muster, until
-from tests.kubectl import reading, typed, writing
-from tests.kubectl.cases import Case, Kubectl, absent
+from tests.cli.binary import Muster, Terminal, until
+from tests.kubectl import reading, running, typed, writing
+from tests.kubectl.cases import Case, Kubectl, Run, absent
+from tests.kubectl.manifests import POD
 
-CASES = (*reading.CASES, *writing.CASES, *typed.CASES)
+CASES = (*reading.CASES, *writing.CASES, *typed.CASES, *running.CASES)
 NODES = "2 x name=node,cpu=4,memory=4Gi,pods=110"
 
 pytestmark = pytest.mark.skipif(bool(absent()), reason=absent())
 
 
 @pytest.fixture(scope="module")
-def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
-    home: Path = tmp_path_factory.mktemp("kubectl")
-    muster = Muster(home)
+def muster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Muster]:
+    """A running cluster."""
+    muster = Muster(tmp_path_factory.mktemp("kubectl"))
     muster.run("up", "-d", "--nodes", NODES)
-    yield Kubectl(muster.home / "kubeconfig", home)
+    yield muster
     muster.run("down")
     until(lambda: not muster.processes(), "the host to end")
     muster.end()
 
 
+@pytest.fixture(scope="module")
+def kubectl(muster: Muster) -> Kubectl:
+    return Kubectl(muster.home / "kubeconfig", muster.cwd)
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "-"))
 def test_kubectl(kubectl: Kubectl, case: Case) -> None:
     kubectl.check(case)
+
+
+def test_a_command_in_a_terminal(muster: Muster, kubectl: Kubectl) -> None:
+    """The terminal is the container's: it has a size, it echoes, and Ctrl-D ends its input."""
+    kubectl.step(Run("create -f -", stdin=POD.format(name="screen")))
+    kubectl.step(Run("wait --for=condition=Ready pod/screen"))
+    muster.environ["KUBECONFIG"] = str(kubectl.kubeconfig)
+    script = "stty size; test -t 0 && cat; hostname; exit 3"
+    terminal = Terminal(muster, "exec", "-it", "screen", "--", "sh", "-c", script, program="kubectl")
+    terminal.until("40 100")
+    terminal.type("hello\r")
+    terminal.until("hello\r\nhello")
+    terminal.type("\x04")
+    terminal.until("screen")
+    assert terminal.exit_code() == 3
+    kubectl.step(Run("delete pod screen --now"))

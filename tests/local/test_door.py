@@ -29,6 +29,7 @@ from muster.local import credentials
 from muster.local.door import door
 from muster.local.registry import Registry
 from muster.local.request import LARGEST
+from muster.local.reviews import REVIEWS
 from muster.local.serving import serving
 from muster.local.store import Store
 
@@ -379,7 +380,7 @@ async def test_kubectl_finds_its_way(running: Running) -> None:
 
     names = await kubectl("api-resources", "-o", "name")
     served = {f"{kind.plural}.{kind.group}".rstrip(".") for kind in kinds.ALL}
-    assert set(names.split()) == served
+    assert set(names.split()) == served | {f"{review.plural}.{review.group}" for review in REVIEWS}
     assert await kubectl("get", "po", "-l", "app=x", "-o", "name") == "pod/a\n"
     assert await kubectl("get", "all", "-o", "name") == "pod/a\n"
     assert await kubectl("label", "pod", "a", "muster.dev/hold=true") == "pod/a labeled\n"

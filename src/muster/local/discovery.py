@@ -52,6 +52,7 @@ _VERSION: Final = {
 _OF_PODS: Final[tuple[tuple[str, Object, list[str]], ...]] = (
     ("binding", {"kind": "Binding"}, ["create"]),
     ("eviction", {"group": "policy", "version": "v1", "kind": "Eviction"}, ["create"]),
+    ("exec", {"kind": "PodExecOptions"}, ["create", "get"]),
     ("log", {"kind": "Pod"}, ["get"]),
 )
 

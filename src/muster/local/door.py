@@ -9,6 +9,7 @@ token.
     POST    /apis/authorization.k8s.io/v1/…          who is asking, and what it may do
     GET     /api/v1/namespaces/NS/pods[?watch=1]     list, watch
     GET     …/pods/NAME[/log]                        get, log
+    GET     …/pods/NAME/exec                         run a command, over a WebSocket
     POST    …/pods[/NAME/{binding,eviction}]         create, bind, evict
     PUT     …/pods/NAME[/status]                     update
     PATCH   …/pods/NAME[/status]                     merge, strategic merge and JSON patch
@@ -32,8 +33,9 @@ from muster.kube.errors import (
     ServerError,
     Unauthorized,
 )
-from muster.local import options, reviews, tables, writing
+from muster.local import channels, options, reviews, tables, writing
 from muster.local.answer import Answer, Send, Stream, refusal, send_answer, send_stream
+from muster.local.channels import Executor
 from muster.local.client import LogSource
 from muster.local.discovery import document
 from muster.local.registry import Registry
@@ -49,35 +51,42 @@ SLOW: Final = 30.0
 #: Seconds that a watch lasts unless the client asks for less.
 WATCH: Final = 1800.0
 
+_STREAMED: Final = ("exec", "attach", "portforward")
 _HEALTH: Final = ("/healthz", "/livez", "/readyz")
 log = logging.getLogger(__name__)
 
 
-def door(registry: Registry, logs: LogSource, token: str) -> App:
-    """The ASGI application."""
+def door(registry: Registry, logs: LogSource, token: str, executor: Executor | None = None) -> App:
+    """The ASGI application. Without an `executor`, no command can be started in a container."""
     expected = b"Bearer " + token.encode()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             return
         request = Request(scope, receive)
+        result: Answer | Stream
         try:
             if scope["path"] not in _HEALTH and not hmac.compare_digest(
                 request.header(b"authorization"), expected
             ):
                 raise Unauthorized("a bearer token is needed: use the kubeconfig of this cluster")
+            if scope["type"] == "websocket":
+                await _execute(registry, executor, request, receive, send)
+                return
             result = await _handle(registry, logs, request)
         except ApiError as error:
             result = refusal(error)
         except Disconnected:
             return
         except Exception:
-            log.exception("%s %s", scope["method"], scope["path"])
+            log.exception("%s %s", request.method, request.path)
             result = refusal(ServerError("the server failed; its log has the reason"))
-        if isinstance(result, Answer):
-            await send_answer(result, send)
-        else:
+        if isinstance(result, Stream):
             await send_stream(result, receive, send)
+        elif scope["type"] == "websocket":
+            await channels.refuse(result, send)
+        else:
+            await send_answer(result, send)
 
     return app
 
@@ -94,6 +103,11 @@ async def _handle(registry: Registry, logs: LogSource, request: Request) -> Answ
     if request.method == "POST" and (review := reviews.at(request.path)) is not None:
         return Answer(201, msgspec.json.encode(reviews.answer(review, await request.json())))
     target = target_of(request.path)
+    if target.subresource in _STREAMED:
+        raise BadRequest(
+            f"{target.subresource} is not possible this way: commands run over a WebSocket (kubectl 1.30 or "
+            "later), and neither attach nor port-forward is supported"
+        )
     called = request.method, bool(target.name)
     if called not in _READS and called not in _WRITES:
         raise MethodNotAllowed(f"{request.method} is not possible on {request.path}")
@@ -103,6 +117,15 @@ async def _handle(registry: Registry, logs: LogSource, request: Request) -> Answ
     if called in _READS:
         return await _READS[called](registry, logs, target, request)
     return await _WRITES[called](registry, target, request)
+
+
+async def _execute(
+    registry: Registry, executor: Executor | None, request: Request, receive: Receive, send: Send
+) -> None:
+    target = target_of(request.path)
+    if target.kind is not kinds.POD or target.subresource != "exec" or executor is None:
+        raise NotFound(f"{request.path} is not served over a WebSocket; only exec of pods is")
+    await channels.serve(registry, executor, target, request, receive, send)
 
 
 async def _read(registry: Registry, logs: LogSource, target: Target, request: Request) -> Answer | Stream:

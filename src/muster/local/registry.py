@@ -28,6 +28,7 @@ from muster.kube.errors import BadRequest, Expired, ServerError
 from muster.local import admission, binding, defaults, eviction, metadata, patches, priority, watching
 from muster.local.addresses import Addresses
 from muster.local.aside import set_aside
+from muster.local.containers import has_run_before, meant
 from muster.local.deletion import DeleteOptions, is_over, mark
 from muster.local.history import History
 from muster.local.pages import Listing, read_token, write_token
@@ -51,8 +52,6 @@ log = logging.getLogger(__name__)
 NAMESPACES: Final = ("default", "kube-system")
 #: Most Event objects kept; the oldest are removed first.
 EVENTS: Final = 10_000
-#: Pod annotation that names the container for requests that name none.
-DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 _SUFFIX: Final = "bcdfghjklmnpqrstvwxz2456789"
 _ATTEMPTS: Final = 8  # to generate a free name
 _BACKGROUND: Final = DeleteOptions(propagation="Background")
@@ -317,21 +316,16 @@ class Registry:
                 log.warning("%d writes are made one by one: %s", len(writes), error)
         return [_outcome(write) for write in writes]
 
+    def container(self, namespace: str, name: str, container: str) -> tuple[Object, str]:
+        """The pod, and the name of the container that a request means."""
+        pod = _OBJECT.decode(self.get(kinds.POD, namespace, name))
+        return pod, meant(pod, container)
+
     def log_target(self, namespace: str, name: str, container: str, how: LogOptions) -> LogTarget:
         """The container and options of a request to read a log."""
-        pod = _OBJECT.decode(self.get(kinds.POD, namespace, name))
-        spec = pod["spec"]
-        names = [c["name"] for field in ("containers", "initContainers") for c in spec.get(field) or ()]
-        if not container:
-            annotations = pod["metadata"].get("annotations") or {}
-            container = annotations.get(DEFAULT_CONTAINER, "")
-            if not container and len(spec["containers"]) > 1:
-                raise BadRequest(
-                    f"a container name must be specified for pod {name}, choose one of: [{' '.join(names)}]"
-                )
-            container = container or names[0]
-        if container not in names:
-            raise BadRequest(f"container {container} is not valid for pod {name}")
+        pod, container = self.container(namespace, name, container)
+        if how.previous and not has_run_before(pod, container):
+            raise BadRequest(f'previous terminated container "{container}" in pod "{name}" not found')
         ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
         how = replace(how.at(self._clock.now()), follow=how.follow and not ended)
         return LogTarget(pod["metadata"]["uid"], container, how)

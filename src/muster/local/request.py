@@ -28,7 +28,8 @@ class Request:
     """One HTTP request: its headers, its query, its body."""
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
-        self.method: str = scope["method"]
+        self.method: str = scope.get("method", "GET")  # a WebSocket has none
+        self.subprotocols: list[str] = scope.get("subprotocols", [])
         self.path: str = scope["path"]
         self._headers: dict[bytes, bytes] = dict(scope["headers"])
         self.parameters = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)

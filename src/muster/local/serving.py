@@ -5,7 +5,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import uvicorn
 
@@ -28,7 +28,9 @@ async def serving(app: App, home: Path, port: int = 0) -> AsyncIterator[str]:
         uvicorn.Config(
             app,
             http="httptools",
-            ws="none",
+            ws=_web_socket,  # type: ignore[arg-type]  # it is only called
+            ws_per_message_deflate=False,
+            ws_ping_interval=None,
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -69,6 +71,13 @@ def _listen(port: int) -> socket.socket:
         listener.setblocking(False)
         return listener
     raise ServingError(f"no port is free on {HOST}")
+
+
+def _web_socket(**arguments: Any) -> asyncio.Protocol:  # Any: uvicorn's
+    """The protocol of a WebSocket. It is imported with the first one, as most clusters never see any."""
+    from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+    return WebSocketsSansIOProtocol(**arguments)
 
 
 class _Server(uvicorn.Server):

@@ -125,6 +125,20 @@ async def test_before_the_first_start_there_is_nothing(logs: Logs, tmp_path: Pat
         assert await read(logs, previous=True) == expected
 
 
+async def test_a_start_that_writes_nothing_makes_the_one_before_it_the_previous_one(
+    logs: Logs, tmp_path: Path
+) -> None:
+    writer, end = begin(logs, tmp_path, 0)
+    os.write(end, b"start 0\n")
+    os.close(end)
+    writer.close()
+    writer, end = begin(logs, tmp_path, 1)
+    assert await read(logs, previous=True) == b"start 0\n"
+    assert await read(logs) == b""
+    os.close(end)
+    writer.close()
+
+
 async def test_no_log_is_an_empty_log(logs: Logs) -> None:
     assert await read(logs) == b""
     assert await read(logs, previous=True) == b""

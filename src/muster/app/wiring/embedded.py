@@ -119,7 +119,7 @@ async def running(home: StateDirectory, nodes: list[NodeSpec], clock: Clock) -> 
         term = Term(store.epoch, sole=True)
         token = credentials.token_file(home.root).read_text()
         async with (
-            serving(door(registry, logs, token), home.root, home.last_port()) as server,
+            serving(door(registry, logs, token, agent), home.root, home.last_port()) as server,
             _together(
                 informers.run(),
                 driver.run(client, informers, controllers(home), clock),

@@ -26,12 +26,13 @@ from muster.api.kinds import CONFIG_MAP, JOBSET, NODE, POD, SECRET, SERVICE
 from muster.kube.apply import apply, merge
 from muster.kube.client import Client
 from muster.kube.clock import Clock, SystemClock
-from muster.kube.errors import NotFound
+from muster.kube.errors import BadRequest, NotFound
 from muster.kube.informers import Informers
 from muster.local.node import isolation as isolations
 from muster.local.node import processes
 from muster.local.node.dns import Names
-from muster.local.node.environment import Lookup
+from muster.local.node.environment import Lookup, Unavailable
+from muster.local.node.execution import Execution
 from muster.local.node.fake_runtime import FakeRuntime
 from muster.local.node.gpus import Gpus
 from muster.local.node.isolation import Files, Isolation
@@ -146,6 +147,18 @@ class NodeAgent:
         for worker in self._workers.values():
             worker.shut_down()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def execute(
+        self, pod_uid: str, container: str, command: Sequence[str], *, stdin: bool, tty: bool
+    ) -> Execution:
+        """Starts a command in a running container. Raises BadRequest."""
+        worker = self._workers.get(pod_uid)
+        if worker is None:
+            raise BadRequest("the pod has no processes: it does not run, or its node is simulated")
+        try:
+            return await worker.execute(container, command, stdin=stdin, tty=tty)
+        except (Unavailable, OSError, ValueError) as error:  # ValueError: a NUL in the command
+            raise BadRequest(f"the command cannot be started: {error}") from None
 
     # nodes
 

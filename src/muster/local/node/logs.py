@@ -169,6 +169,10 @@ class Logs:
         self, namespace: str, pod: str, uid: str, container: str, restart: int, files: "Files"
     ) -> LogWriter:
         directory = self._of(namespace, pod, uid) / container
+        if restart:  # a start that writes nothing has a log, too: the log of the start before is `previous`
+            with contextlib.suppress(OSError):
+                directory.mkdir(parents=True, exist_ok=True)
+                (directory / f"{restart}.log").touch(0o600)
         return LogWriter(files, directory / f"{restart}.log", self._clock, lambda: self._wake(directory))
 
     def pod_ended(self, namespace: str, pod: str, uid: str) -> None:
@@ -234,7 +238,7 @@ class Logs:
         )
 
     def started_again(self, namespace: str, pod: str, uid: str) -> bool:
-        """Whether any container of a pod has more than one start that wrote something."""
+        """Whether any container of a pod that wrote something was started again."""
         directory = self._of(namespace, pod, uid)
         containers = self.containers(namespace, pod, uid)
         return any(len(_restarts(directory / container)) > 1 for container in containers)
@@ -276,7 +280,7 @@ class Logs:
 
 
 def _restarts(directory: Path) -> list[int]:
-    """The starts of a container that wrote something, in order."""
+    """The starts of a container in order; the first start only if it wrote something."""
     return sorted(int(path.name.removesuffix(".log")) for path in directory.glob("*.log"))
 
 

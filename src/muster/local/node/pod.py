@@ -16,7 +16,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from muster.api.base import Object, mark
 from muster.api.core_v1 import ContainerState, Pod, Running, Waiting
-from muster.local.node import processes, shim, status, volumes
+from muster.local.node import execution, processes, shim, status, volumes
 from muster.local.node.environment import (
     Unavailable,
     caller_of,
@@ -32,6 +32,7 @@ from muster.local.node.environment import (
     environment,
     hostname_of,
 )
+from muster.local.node.execution import Execution
 from muster.local.node.isolation import SETUP_FAILED, Files, Setup
 from muster.local.node.logs import LogWriter
 from muster.local.node.mounts import Bind
@@ -105,6 +106,19 @@ class PodWorker:
         self._gone = True
         self._ending.set()
         self._cut.set()
+
+    async def execute(self, container: str, command: Sequence[str], *, stdin: bool, tty: bool) -> Execution:
+        """Starts a command in a running container. Raises Unavailable, OSError, ValueError."""
+        found = next((each for each in self._containers if each.spec.name == container), None)
+        start = self._starts.get(container)
+        init = start.process.init() if start is not None and start.process.files.ready.exists() else None
+        if found is None or start is None or init is None:
+            raise Unavailable(f"container {container} is not running")
+        env = environment(self.pod, found.spec, caller_of(self.pod), self._place.lookup(self.pod))
+        env |= self._isolation_env(env) | self._gpu_env(found)
+        argv = self._place.isolation.inside(init, self._working_dir(found), command)
+        mark = str(start.process.files.directory / "exec")
+        return await execution.start(argv, env, mark, stdin=stdin, tty=tty)
 
     async def ending(self) -> None:
         """Waits until the pod has to end."""

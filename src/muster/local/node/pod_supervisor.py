@@ -9,6 +9,7 @@ too. If the pod is to end anyway, the supervisor kills its processes without a w
 import asyncio
 import contextlib
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,7 @@ from muster.api.core_v1 import Pod
 from muster.api.kinds import POD
 from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.local.node import processes
+from muster.local.node.execution import Execution
 from muster.local.node.place import Place
 from muster.local.node.pod import PodWorker
 from muster.local.node.reporting import confirm_deletion
@@ -47,6 +49,10 @@ class PodSupervisor:
 
     def vanish(self) -> None:
         self._worker.vanish()
+
+    async def execute(self, container: str, command: Sequence[str], *, stdin: bool, tty: bool) -> Execution:
+        """Starts a command in a running container. Raises Unavailable, OSError, ValueError."""
+        return await self._worker.execute(container, command, stdin=stdin, tty=tty)
 
     async def run(self) -> None:
         """Returns when the pod is terminal or gone. Cancelled, it leaves the processes running."""
