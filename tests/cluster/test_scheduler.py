@@ -2,10 +2,12 @@
 
 import os
 import time
+from contextlib import suppress
 
 import pytest
 
-from muster.api.kinds import GANG, LEASE, NODE, POD, POD_GROUP_X
+from muster.api.kinds import GANG, LEASE, NAMESPACE, NODE, POD, POD_GROUP_X, SERVICE_ACCOUNT
+from muster.kube.errors import NotFound
 from muster.runtime.election import Timing
 from tests.cluster.conftest import Cluster
 from tests.cluster.control_plane import ControlPlane
@@ -92,3 +94,31 @@ async def test_a_leader_that_is_killed_in_the_middle_of_a_gang_is_followed_by_on
     assert first < sizes["large"]
     busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))  # the 5 s are those of an idle machine
     assert took < Timing().duration + 5 * busy
+
+
+async def test_a_namespace_goes_away_with_the_gang_in_it(cluster: Cluster) -> None:
+    cluster.muster("fake-nodes", "1 x name=ending,cpu=4,memory=8Gi,label:test=ending")
+    cluster.daemon("scheduler")
+    cluster.daemon("controllers")
+    await cluster.make(NAMESPACE, {"metadata": {"name": "ending"}})
+    await cluster.until(
+        "its service account", lambda: cluster.client.get(SERVICE_ACCOUNT, "ending", "default")
+    )
+    await cluster.make(POD_GROUP_X, {"metadata": {"name": "last"}, "spec": {"minMember": 2}}, "ending")
+    for index in range(2):
+        await cluster.make(POD, member("last", index, test="ending"), "ending")
+
+    async def running() -> bool:
+        pods = (await cluster.client.list(POD, "ending")).items
+        return [pod.status.phase for pod in pods] == ["Running", "Running"]
+
+    await cluster.until("the gang runs", running)
+    await cluster.client.delete(NAMESPACE, "", "ending")
+
+    async def gone() -> bool:
+        with suppress(NotFound):
+            await cluster.client.get(NAMESPACE, "", "ending")
+            return False
+        return True
+
+    await cluster.until("the namespace is gone", gone)
