@@ -482,6 +482,28 @@ CLUSTER: Final[list[tuple[AnyKind, Any]]] = [
         },
     ),
     (
+        kinds.CRON_JOB,
+        {
+            "metadata": meta("cron"),
+            "spec": {
+                "schedule": "0 2 * * *",
+                "timeZone": "Europe/Berlin",
+                "concurrencyPolicy": "Forbid",
+                "startingDeadlineSeconds": 60,
+                "jobTemplate": {
+                    "spec": {
+                        "template": {
+                            "spec": {
+                                "restartPolicy": "Never",
+                                "containers": [{"name": "main", "command": ["true"]}],
+                            }
+                        }
+                    }
+                },
+            },
+        },
+    ),
+    (
         kinds.BATCH_JOB,
         {
             "metadata": meta("batch"),

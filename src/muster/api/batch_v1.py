@@ -96,3 +96,26 @@ class JobTemplate(Struct, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: Object = {}
+
+
+class CronJobSpec(Struct, frozen=True):
+    schedule: str = ""
+    #: a name of the tz database; "" = UTC
+    time_zone: str = ""
+    starting_deadline_seconds: Int64 | None = None
+    concurrency_policy: str = "Allow"
+    suspend: bool = False
+    job_template: JobTemplate = JobTemplate()
+    successful_jobs_history_limit: Int32 = 3
+    failed_jobs_history_limit: Int32 = 1
+
+
+class CronJobStatus(Struct, frozen=True):
+    active: list[Object] = []
+    last_schedule_time: Time | None = None
+    last_successful_time: Time | None = None
+
+
+class CronJob(Resource, frozen=True):
+    spec: CronJobSpec = CronJobSpec()
+    status: CronJobStatus = CronJobStatus()

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from muster.api.base import Kind, Resource
-from muster.api.batch_v1 import Job
+from muster.api.batch_v1 import CronJob, Job
 from muster.api.core_v1 import (
     ConfigMap,
     Event,
@@ -49,6 +49,7 @@ RUNTIME_CLASS: Final = Kind(
     "node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", False, RuntimeClass, status=False
 )
 JOB: Final = Kind("batch", "v1", "Job", "jobs", True, Job)
+CRON_JOB: Final = Kind("batch", "v1", "CronJob", "cronjobs", True, CronJob)
 PRIORITY_CLASS: Final = Kind(
     "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", False, PriorityClass, status=False
 )
@@ -88,6 +89,7 @@ ALL: Final[tuple[Kind[Any], ...]] = (
     STORAGE_CLASS,
     RUNTIME_CLASS,
     JOB,
+    CRON_JOB,
     PRIORITY_CLASS,
     PDB,
     LEASE,

@@ -62,6 +62,8 @@ def controller(compile_: Compile) -> Controller[Observed]:
         job = caches[BATCH_JOB].get(key)
         if job is None or job.metadata.deletion_timestamp is not None or job.status.phase in _ENDED:
             return None
+        if job.spec.get("schedule"):
+            return None  # its runs are BatchJobs of their own (`muster.controllers.cron`)
         policies = sorted(caches[CEDAR_POLICY].items.values(), key=lambda policy: policy.metadata.name)
         return Observed(job, caches[JOBSET].get(key), compile_(job, policies))
 

@@ -34,6 +34,7 @@ _SHORT: Final[dict[Kind[Any], str]] = {  # Any: kinds of many types
     kinds.STORAGE_CLASS: "sc",
     kinds.PRIORITY_CLASS: "pc",
     kinds.PDB: "pdb",
+    kinds.CRON_JOB: "cj",
 }
 _IN_ALL: Final = (kinds.POD, kinds.SERVICE, kinds.JOB)
 #: Clients require all fields.

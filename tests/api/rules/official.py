@@ -25,6 +25,7 @@ ROOTS: Final = (
     "V1StorageClass",
     "V1RuntimeClass",
     "V1Job",
+    "V1CronJob",
     "V1JobTemplateSpec",
     "V1PriorityClass",
     "V1PodDisruptionBudget",

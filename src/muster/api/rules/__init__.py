@@ -34,6 +34,7 @@ RULES: Final[dict[Kind[Any], Rules]] = {
     kinds.PRIORITY_CLASS: Rules(scheduling.default_priority_class, scheduling.validate_priority_class),
     kinds.PDB: Rules(validate=scheduling.validate_budget),
     kinds.JOB: Rules(job.default, job.validate),
+    kinds.CRON_JOB: Rules(job.default_cron, job.validate_cron),
     kinds.JOBSET: Rules(jobset.default, jobset.validate),
     kinds.POD_GROUP_X: Rules(validate=scheduling.validate_pod_group),
     kinds.POD_GROUP_SIGS: Rules(validate=scheduling.validate_pod_group),

@@ -22,7 +22,7 @@ from muster.app.views import jobs
 from muster.app.wiring import batch_jobs
 from muster.app.wiring.state_directory import Endpoint, StateDirectory
 from muster.compiler.facts import LAPTOP
-from muster.controllers import driver, gang, garbage, jobset, podgroup
+from muster.controllers import cron, driver, gang, garbage, jobset, podgroup
 from muster.controllers.job import CONTROLLER as JOB_CONTROLLER
 from muster.core.cycle import Scheduler
 from muster.journal import Journal
@@ -148,6 +148,8 @@ def controllers(home: StateDirectory) -> list[driver.Controller[Any]]:  # Any: o
         gang.controller(),
         podgroup.controller(kinds.POD_GROUP_X),
         podgroup.controller(kinds.POD_GROUP_SIGS),
+        cron.cron_jobs(),
+        cron.batch_jobs(),
         *batch_jobs.controllers(
             LAPTOP, strict=False, stores=lambda: secret_files.read(home.root / "secrets")
         ),

@@ -227,6 +227,15 @@ COLUMNS: Final[dict[Kind[Any], tuple[Column, ...]]] = {
         _containers("image"),
         _selector(".spec.selector"),
     ),
+    kinds.CRON_JOB: (
+        NAME,
+        Column("Schedule", at(".spec.schedule")),
+        Column("Timezone", at(".spec.timeZone")),
+        Column("Suspend", at(".spec.suspend")),
+        Column("Active", lambda obj, now: len((obj.get("status") or {}).get("active") or [])),
+        Column("Last Schedule", age_of(".status.lastScheduleTime")),
+        AGE,
+    ),
     kinds.JOBSET: (
         NAME,
         Column("TerminalState", at(".status.terminalState", None)),

@@ -1,0 +1,68 @@
+"""What both controllers have in common: names and times of runs, Events, deletions."""
+
+from datetime import UTC, datetime
+from typing import Final
+
+from muster.api.base import AnyKind, Object, ObjectMeta, Resource
+from muster.controllers.cron.decide import Concurrency, Decision, Run, State
+from muster.effects import Delete, Effect, RecordEvent, Requeue
+
+#: When a run was due, on the run.
+SCHEDULED: Final = "batch.kubernetes.io/cronjob-scheduled-timestamp"
+
+
+def name_of(name: str, at: datetime) -> str:
+    """The name of a run: that of Kubernetes' controller, so that a repeated start finds the first."""
+    return f"{name}-{int(at.timestamp()) // 60}"
+
+
+def written(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def run(meta: ObjectMeta, state: State) -> Run:
+    """A run, by its annotation; one without is as old as its object."""
+    at = meta.creation_timestamp or datetime(1970, 1, 1, tzinfo=UTC)
+    text = meta.annotations.get(SCHEDULED, "")
+    try:
+        scheduled = datetime.fromisoformat(text) if text else at
+    except ValueError:
+        scheduled = at
+    return Run(meta.name, meta.uid, scheduled if scheduled.tzinfo is not None else at, state)
+
+
+def concurrency(text: str) -> Concurrency:
+    match text:
+        case "Forbid" | "Replace":
+            return text
+        case _:
+            return "Allow"
+
+
+def told(kind: AnyKind, resource: Resource, reason: str, message: str) -> list[Effect]:
+    """A warning about what is scheduled."""
+    meta = resource.metadata
+    about: Object = {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "namespace": meta.namespace,
+        "name": meta.name,
+        "uid": meta.uid,
+    }
+    return [RecordEvent(about, "Warning", reason, message)]
+
+
+def after(
+    kind: AnyKind, resource: Resource, of_runs: AnyKind, decision: Decision, now: datetime
+) -> list[Effect]:
+    """Deletions, the next look, and an Event if a run that is due does not begin."""
+    effects: list[Effect] = [
+        Delete(of_runs, resource.metadata.namespace, each.name, each.uid) for each in decision.delete
+    ]
+    if decision.skipped == "missed":
+        effects += told(kind, resource, "MissSchedule", "a run missed its starting deadline")
+    elif decision.skipped == "active":
+        effects += told(kind, resource, "JobAlreadyActive", "a run is due, and the one before is active")
+    if decision.again is not None:
+        effects.append(Requeue(decision.again))
+    return effects

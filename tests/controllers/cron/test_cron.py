@@ -1,0 +1,167 @@
+"""Runs on a schedule: which begins, which is skipped, which goes."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from muster.api.base import AnyKind, Object
+from muster.api.kinds import BATCH_JOB, CRON_JOB, JOB
+from muster.controllers import cron
+from muster.controllers.cron.decide import Plan, Run, State, decide
+from muster.controllers.cron.schedule import Schedule
+from muster.controllers.driver import Controller
+from muster.effects import Effect, RecordEvent, Requeue
+from tests.controllers.memory import START, Memory
+
+DAILY = Schedule("0 0 * * *")
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+
+
+def run(days: int, state: State = "active") -> Run:
+    return Run(f"run-{days}", f"uid-{days}", START + days * DAY, state)
+
+
+def test_a_time_that_has_come_begins_once() -> None:
+    now = START + DAY + HOUR
+    first = decide(Plan(DAILY), START, [], now)
+    assert (first.start, first.again) == (START + DAY, START + 2 * DAY)
+    assert decide(Plan(DAILY), START, [run(1)], now).start is None
+
+
+def test_of_many_missed_times_only_the_latest_is_made_up_for() -> None:
+    assert decide(Plan(DAILY), START, [], START + 400 * DAY + HOUR).start == START + 400 * DAY
+
+
+def test_a_deadline_that_has_passed_skips_the_run() -> None:
+    late = START + DAY + HOUR
+    assert decide(Plan(DAILY, deadline=3599), START, [], late).skipped == "missed"
+    assert decide(Plan(DAILY, deadline=3600), START, [], late).start == START + DAY
+
+
+def test_concurrency() -> None:
+    now, before = START + 2 * DAY, [run(1)]
+    assert decide(Plan(DAILY, "Allow"), START + DAY, before, now).start == now
+    forbidden = decide(Plan(DAILY, "Forbid"), START + DAY, before, now)
+    assert (forbidden.start, forbidden.skipped) == (None, "active")
+    replaced = decide(Plan(DAILY, "Replace"), START + DAY, before, now)
+    assert (replaced.start, list(replaced.delete)) == (now, before)
+    over = decide(Plan(DAILY, "Forbid"), START + DAY, [run(1, "failed")], now + HOUR)
+    assert over.start == now
+
+
+def test_a_suspended_schedule_begins_nothing_and_keeps_its_history_short() -> None:
+    ended = [run(day, "succeeded") for day in range(5)]
+    decision = decide(Plan(DAILY, suspend=True), START, ended, START + 9 * DAY)
+    assert (decision.start, decision.again) == (None, None)
+    assert [each.name for each in decision.delete] == ["run-0", "run-1"]
+
+
+def test_history_has_a_limit_for_each_end() -> None:
+    ended = [run(0, "failed"), run(1, "succeeded"), run(2, "failed"), run(3, "succeeded")]
+    plan = Plan(DAILY, keep_succeeded=1, keep_failed=0)
+    decision = decide(plan, START + 3 * DAY, ended, START + 3 * DAY + HOUR)
+    assert [each.name for each in decision.delete] == ["run-1", "run-0", "run-2"]
+
+
+class Cluster:
+    """A server in memory, and the controller of one kind run on what it holds."""
+
+    def __init__(self, kind: AnyKind, spec: Object) -> None:
+        self.kind, self.now = kind, START
+        self.memory = Memory(lambda: self.now)
+        self.controller: Controller[Any] = cron.cron_jobs() if kind is CRON_JOB else cron.batch_jobs()
+        self.memory.create(kind, "ns", {"metadata": {"name": "nightly"}, "spec": spec})
+
+    def step(self) -> Sequence[Effect]:
+        kinds = {watch.kind for watch in self.controller.watches}
+        observed = self.controller.observe(
+            self.memory.caches(sorted(kinds, key=lambda k: k.kind)), "ns/nightly"
+        )
+        assert observed is not None
+        effects = self.controller.reconcile(observed, self.now)
+        self.told = [each.message for each in self.memory.apply(effects)]
+        return [each for each in effects if not isinstance(each, Requeue | RecordEvent)]
+
+    def at(self, now: datetime) -> list[str]:
+        """The names of the runs at this time, once nothing changes."""
+        self.now = now
+        for _ in range(10):
+            if not self.step():
+                break
+        of_runs: AnyKind = JOB if self.kind is CRON_JOB else BATCH_JOB
+        return [each.metadata.name for each in self.memory.all(of_runs) if each.metadata.name != "nightly"]
+
+    def end(self, name: str) -> None:
+        if self.kind is CRON_JOB:
+            status: Object = {"conditions": [{"type": "Complete", "status": "True"}]}
+            self.memory.patch(JOB, "ns", name, {"status": status}, "status")
+        else:
+            self.memory.patch(BATCH_JOB, "ns", name, {"status": {"phase": "Succeeded"}}, "status")
+
+
+SPECS: dict[AnyKind, Object] = {
+    CRON_JOB: {
+        "schedule": "0 0 * * *",
+        "successfulJobsHistoryLimit": 1,
+        "jobTemplate": {"metadata": {"labels": {"a": "b"}}, "spec": {"template": {}}},
+    },
+    BATCH_JOB: {
+        "schedule": "0 0 * * *",
+        "successfulJobsHistoryLimit": 1,
+        "tasks": {"work": {}},
+        "queue": "q",
+    },
+}
+
+
+@pytest.mark.parametrize("kind", SPECS, ids=lambda kind: kind.kind)
+def test_runs_begin_end_and_are_forgotten(kind: AnyKind) -> None:
+    cluster = Cluster(kind, SPECS[kind])
+    assert cluster.at(START + HOUR) == []
+    [first] = cluster.at(START + DAY)
+    cluster.end(first)
+    assert cluster.at(START + DAY + HOUR) == [first]
+    [_, second] = cluster.at(START + 2 * DAY)
+    cluster.end(second)
+    assert cluster.at(START + 2 * DAY + HOUR) == [second]
+
+
+def test_a_run_of_a_batch_job_has_all_of_it_but_the_schedule() -> None:
+    cluster = Cluster(BATCH_JOB, SPECS[BATCH_JOB])
+    [name] = cluster.at(START + DAY)
+    made = cluster.memory.json(BATCH_JOB, f"ns/{name}")
+    assert made["spec"] == {"tasks": {"work": {}}, "queue": "q"}
+    assert cluster.memory.read(BATCH_JOB, "ns/nightly").status.message.startswith("1 active, last scheduled")
+
+
+def test_a_run_of_a_cron_job_is_named_and_marked_as_by_kubernetes() -> None:
+    cluster = Cluster(CRON_JOB, SPECS[CRON_JOB])
+    [name] = cluster.at(START + DAY)
+    assert name == f"nightly-{int((START + DAY).timestamp()) // 60}"
+    made = cluster.memory.json(JOB, f"ns/{name}")
+    assert (
+        made["metadata"]["annotations"]["batch.kubernetes.io/cronjob-scheduled-timestamp"]
+        == "2026-01-02T00:00:00Z"
+    )
+    assert made["metadata"]["labels"] == {"a": "b"}
+    status = cluster.memory.read(CRON_JOB, "ns/nightly").status
+    assert [each["name"] for each in status.active] == [name]
+    assert status.last_schedule_time == START + DAY
+
+
+@pytest.mark.parametrize("kind", SPECS, ids=lambda kind: kind.kind)
+def test_a_schedule_that_cannot_be_read_is_told(kind: AnyKind) -> None:
+    cluster = Cluster(kind, {**SPECS[kind], "schedule": "whenever"})
+    assert cluster.at(START + DAY) == []
+    status = cluster.memory.read(kind, "ns/nightly").status
+    assert "1 fields" in " ".join([*cluster.told, getattr(status, "message", "")])
+
+
+@pytest.mark.parametrize("value", [-1, "x", 2**40, True, [], {}])
+def test_a_batch_jobs_numbers_are_checked(value: object) -> None:
+    cluster = Cluster(BATCH_JOB, {**SPECS[BATCH_JOB], "startingDeadlineSeconds": value})
+    assert cluster.at(START + DAY) == []
+    assert "takes a whole number" in cluster.memory.read(BATCH_JOB, "ns/nightly").status.message
