@@ -5,7 +5,7 @@ types. Then the rules of its kind complete and check it (`muster.api.rules`).
 """
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -14,43 +14,53 @@ from muster.api.base import Object, Resource, without_nulls
 from muster.api.batch_v1 import JobSpec, JobTemplate
 from muster.api.core_v1 import PodTemplate
 from muster.api.fields import TOO_DEEP, InvalidObject, Path, convert, too_deep
+from muster.kube.apply import merge
 from muster.kube.errors import BadRequest
 from muster.local.refusals import AnyKind, invalid
 
-_NOTHING: Final[Object] = {}
 
-
-def read(kind: AnyKind, obj: Any, old: Object = _NOTHING) -> Object:  # Any: whatever the request's body was
-    """A copy of `obj` without nulls, which Kubernetes treats as absent.
-
-    Parts that are the very objects of the `old` state have been read before, and are not copied.
-    """
+def read(kind: AnyKind, obj: Any) -> Object:  # Any: whatever the request's body was
+    """A copy of `obj` without nulls, which Kubernetes treats as absent."""
     if not isinstance(obj, dict):
         raise BadRequest(f"the body is not an object; send one {kind.kind} as JSON")
+    copy, nulls = _copied(obj)
+    return _identified(kind, without_nulls(copy) if nulls else copy)
+
+
+def merged(kind: AnyKind, obj: Object, patch: Object) -> Object:
+    """`obj` with a merge patch applied, without nulls. What it leaves alone are the objects of `obj`."""
+    copy, nulls = _copied(patch)
+    result = merge(obj, copy)
+    return _identified(kind, without_nulls(result) if nulls else result)
+
+
+def _copied(obj: Object) -> tuple[Object, bool]:
+    """A copy of JSON that the store can keep, and whether it may have nulls."""
+    try:
+        raw = msgspec.json.encode(obj)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadRequest(f"the body is not JSON: {error}") from None
+    copy: Object = msgspec.json.decode(raw)
+    if too_deep(raw, copy):
+        raise BadRequest(f"the object {TOO_DEEP}")
+    try:
+        msgspec.msgpack.encode(copy)
+    except OverflowError:
+        raise BadRequest("a number in the object is larger than 64 bits hold") from None
+    return copy, b"null" in raw
+
+
+def _identified(kind: AnyKind, obj: Object) -> Object:
+    """`obj` with its kind, and with metadata. Raises `BadRequest` if it says that it is of another kind."""
     for key, expected in (("apiVersion", kind.api_version), ("kind", kind.kind)):
         if obj.get(key) not in (None, "", expected):
             raise BadRequest(f"{key} is {obj[key]!r}, but the request is for {kind.api_version} {kind.kind}")
-    changed = {key: item for key, item in obj.items() if item is not old.get(key)} if old else obj
-    try:
-        raw = msgspec.json.encode(changed)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise BadRequest(f"the body is not JSON: {error}") from None
-    copy: Object = {"apiVersion": kind.api_version, "kind": kind.kind}
-    copy |= obj if old else {}
-    read: Object = msgspec.json.decode(raw)
-    if too_deep(raw, read):
-        raise BadRequest(f"the object {TOO_DEEP}")
-    try:
-        msgspec.msgpack.encode(read)
-    except OverflowError:
-        raise BadRequest("a number in the object is larger than 64 bits hold") from None
-    copy |= read
-    if b"null" in raw:
-        copy = without_nulls(copy)
-    copy["apiVersion"], copy["kind"] = kind.api_version, kind.kind
-    if not isinstance(copy.setdefault("metadata", {}), dict):
+    named: Object = {"apiVersion": kind.api_version, "kind": kind.kind}
+    named |= obj
+    named["apiVersion"], named["kind"] = kind.api_version, kind.kind
+    if not isinstance(named.setdefault("metadata", {}), dict):
         raise BadRequest("metadata is not an object")
-    return copy
+    return named
 
 
 def complete(kind: AnyKind, name: str, obj: Object) -> Object:
@@ -73,10 +83,19 @@ def earlier(kind: AnyKind, raw: bytes) -> Object:
     return obj
 
 
-def check_status(kind: AnyKind, name: str, obj: Object) -> Resource:
-    """Checks the types of `obj.status`; the other fields have the right types already. Returns the struct."""
+def check_status(kind: AnyKind, name: str, obj: Object, old: Object) -> Resource:
+    """Checks the types of `obj.status`; the other fields have the right types already. Returns the struct.
+
+    Parts of the status that are the very objects of the `old` state have been checked before.
+    """
     typed = check_structs(kind, name, obj)
-    _give_types(kind, name, {"status": obj["status"]})
+    status, before = obj["status"], old.get("status")
+    if isinstance(status, dict) and isinstance(before, dict):
+        changed = {key: item for key, item in status.items() if item is not before.get(key)}
+        _give_types(kind, name, {"status": changed})
+        status |= changed
+    else:
+        _give_types(kind, name, {"status": status})
     return typed
 
 

@@ -3,7 +3,11 @@
 Source: kubernetes, pkg/registry/core/pod/storage/storage.go (assignPod, setPodHostAndAnnotations).
 """
 
+from contextlib import suppress
 from datetime import datetime
+from typing import Final
+
+import msgspec
 
 from muster.api import kinds
 from muster.api.base import Object, ObjectMeta, Struct
@@ -16,6 +20,24 @@ from muster.local.refusals import conflict, invalid
 class _Target(Struct, frozen=True):
     kind: str = "Node"
     name: str = ""
+
+
+class _Address(Struct, frozen=True):
+    type: str = ""
+    address: str = ""
+
+
+class _NodeStatus(Struct, frozen=True):
+    addresses: list[_Address] = []
+
+
+class _Node(Struct, frozen=True):
+    """The part of a node that a binding needs."""
+
+    status: _NodeStatus = _NodeStatus()
+
+
+_ADDRESSED: Final = msgspec.json.Decoder(_Node)
 
 
 class Binding(Struct, frozen=True):
@@ -56,22 +78,26 @@ def check(pod: Object) -> None:
         raise conflict(kinds.POD, name, why, "binding")
 
 
-def assign(pod: Object, node: Object, address: str, annotations: dict[str, str], now: datetime) -> Object:
+def assign(
+    pod: Object, node: str, node_body: bytes, address: str, annotations: dict[str, str], now: datetime
+) -> Object:
+    """The pod bound to the node of this name, with its own address; `node_body` is the stored node."""
     meta, status = dict(pod["metadata"]), dict(pod["status"])
     if annotations:
         meta["annotations"] = {**(meta.get("annotations") or {}), **annotations}
     status["podIP"], status["podIPs"] = address, [{"ip": address}]
-    status["hostIP"] = host_address(node)
+    status["hostIP"] = _host_address(node_body)
     scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": time_text(now)}
     others = [c for c in status.get("conditions") or () if c["type"] != "PodScheduled"]
     status["conditions"] = [*others, scheduled]
-    spec = {**pod["spec"], "nodeName": node["metadata"]["name"]}
+    spec = {**pod["spec"], "nodeName": node}
     return {**pod, "metadata": meta, "spec": spec, "status": status}
 
 
-def host_address(node: Object) -> str:
+def _host_address(node: bytes) -> str:
     """The node's internal address; a node that reports none is this machine."""
-    for address in (node.get("status") or {}).get("addresses") or ():
-        if isinstance(address, dict) and address.get("type") == "InternalIP":
-            return str(address.get("address"))
+    with suppress(msgspec.ValidationError):
+        for address in _ADDRESSED.decode(node).status.addresses:
+            if address.type == "InternalIP":
+                return address.address
     return "127.0.0.1"

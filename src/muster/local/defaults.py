@@ -24,7 +24,7 @@ _CLASS: Final = msgspec.json.Decoder(RuntimeClass)
 def admit(store: Store, pod: Object) -> None:
     """Completes the pod's spec in place. A RuntimeClass that does not exist adds nothing."""
     spec, namespace = pod["spec"], pod["metadata"]["namespace"]
-    ranges = [_RANGE.decode(body) for _, _, body in store.scan(resource(kinds.LIMIT_RANGE), namespace)]
+    ranges = store.derived(resource(kinds.LIMIT_RANGE), _ranges).get(namespace, [])
     name = spec.get("runtimeClassName") or ""
     body = store.get(resource(kinds.RUNTIME_CLASS), "", name) if name else None
     if not ranges and body is None:
@@ -38,3 +38,11 @@ def admit(store: Store, pod: Object) -> None:
     for field, attribute in _OF_PODS:
         if (completed := getattr(after, attribute)) != getattr(before, attribute):
             spec[field] = msgspec.to_builtins(completed)
+
+
+def _ranges(store: Store) -> dict[str, list[LimitRange]]:
+    """All LimitRanges, by their namespace."""
+    found: dict[str, list[LimitRange]] = {}
+    for namespace, _, body in store.scan(resource(kinds.LIMIT_RANGE)):
+        found.setdefault(namespace, []).append(_RANGE.decode(body))
+    return found

@@ -29,7 +29,7 @@ def admit(store: Store, pod: Object) -> None:
         found = _CLASS.decode(body)
         value, policy = found.value, found.preemption_policy
     else:
-        default = _global_default(store)
+        default = store.derived(_KEY, _global_default)
         value, policy = 0, "PreemptLowerPriority"
         if default is not None:
             spec["priorityClassName"] = default.metadata.name

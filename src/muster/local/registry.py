@@ -83,10 +83,9 @@ class Registry:
         self.past = Past(store)
         self._clock = clock or SystemClock()
         self._random = source or random.SystemRandom()
-        #: of the pods, and the namespaces that are being deleted: read from the store at first use
+        #: built from the pods at first use
         self._addresses: Addresses | None = None
         self._events = 0  # created since they were last counted
-        self._terminating: set[str] | None = None
         if not store.read_only:
             self._start()
             store.undone.append(self._forget)
@@ -223,13 +222,18 @@ class Registry:
 
         A resourceVersion or uid that the patch sets in metadata is a precondition.
         """
-        return self.change(
-            kind,
-            namespace,
-            name,
-            lambda current: patches.apply(kind, name, current, patch),
-            subresource=subresource,
-        )
+        if not isinstance(patch, dict):
+            return self.change(
+                kind,
+                namespace,
+                name,
+                lambda current: patches.apply(kind, name, current, patch),
+                subresource=subresource,
+            )
+        raw, current = self._load(kind, namespace, name)
+        # what an update completes in place must not be part of `current`; a status is not completed
+        base = current if subresource else _OBJECT.decode(raw)
+        return self._replace(kind, raw, current, admission.merged(kind, base, patch), subresource)
 
     def change(
         self,
@@ -242,9 +246,7 @@ class Registry:
     ) -> bytes:
         """Replaces an object by `change` of it. Metadata that it sets is a precondition, as in a patch."""
         raw, current = self._load(kind, namespace, name)
-        # what an update completes in place must not be part of `current`; a status is not completed
-        base = current if subresource else _OBJECT.decode(raw)
-        return self._replace(kind, raw, current, admission.read(kind, change(base), base), subresource)
+        return self._replace(kind, raw, current, admission.read(kind, change(current)), subresource)
 
     def delete(self, kind: AnyKind, namespace: str, name: str, options: DeleteOptions = _BACKGROUND) -> bytes:
         """Deletes an object; returns its last state, or the state in which it waits for its removal."""
@@ -340,18 +342,8 @@ class Registry:
                     self.create(kinds.NAMESPACE, "", {"metadata": {"name": name}})
 
     def _forget(self) -> None:
-        """Forgets what is derived from the store, because a write has been undone."""
-        self._addresses = self._terminating = None
-
-    def _closing(self) -> set[str]:
-        """Names of the namespaces that are being deleted."""
-        if self._terminating is None:
-            self._terminating = {
-                obj["metadata"]["name"]
-                for obj in self._objects(kinds.NAMESPACE)
-                if "deletionTimestamp" in obj["metadata"]
-            }
-        return self._terminating
+        """Forgets the addresses in use, because a write has been undone."""
+        self._addresses = None
 
     def _load(self, kind: AnyKind, namespace: str, name: str) -> tuple[bytes, Object]:
         raw = self.get(kind, namespace, name)
@@ -367,12 +359,13 @@ class Registry:
             return ""
         if not namespace:
             raise BadRequest(f"{resource(kind)} live in a namespace, and none is named")
-        if namespace in self._closing():
+        closing = self.store.derived("namespaces", _closing).get(namespace)
+        if closing is None:
+            raise not_found(kinds.NAMESPACE, namespace)
+        if closing:
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             cause = {"reason": "NamespaceTerminating", "message": why, "field": "metadata.namespace"}
             raise forbidden(kind, "", why, [cause])
-        if self.store.get("namespaces", "", namespace) is None:
-            raise not_found(kinds.NAMESPACE, namespace)
         return namespace
 
     def _generated_name(self, kind: AnyKind, meta: Object) -> str:
@@ -400,7 +393,7 @@ class Registry:
         typed = None
         if subresource:
             new = metadata.carry_over(kind, current, proposed, subresource)
-            typed = admission.check_status(kind, name, new)
+            typed = admission.check_status(kind, name, new, current)
         else:
             given |= {"name": name, "uid": current["metadata"]["uid"]}  # some defaults derive from these
             proposed = admission.complete(kind, name, proposed)
@@ -441,7 +434,6 @@ class Registry:
         marked["status"] = {**(current.get("status") or {}), "phase": "Terminating"}
         if marked != current:
             raw = self._put(kinds.NAMESPACE, marked, current, raw)
-        self._closing().add(name)
         for kind in kinds.ALL:
             if kind.namespaced:
                 for _, _, body in list(self.store.scan(resource(kind), name)):
@@ -470,7 +462,7 @@ class Registry:
                 (other.get("status") or {}).get("podIP", "") for other in self._objects(kinds.POD)
             )
         address = self._addresses.allot()
-        return binding.assign(pod, _OBJECT.decode(node), address, annotations, self._clock.now())
+        return binding.assign(pod, node_name, node, address, annotations, self._clock.now())
 
     def _bound_events(self) -> None:
         self._events += 1
@@ -506,11 +498,17 @@ class Registry:
                 self._addresses.free((obj.get("status") or {}).get("podIP", ""))
         self.past.close(kind, obj, self._clock.now())
         body = self.store.remove(resource(kind), namespace, name, obj, raw)
-        if kind is kinds.NAMESPACE:
-            self._closing().discard(name)
-        elif namespace in self._closing():
+        if namespace and self.store.derived("namespaces", _closing).get(namespace):
             self._finish_namespace(namespace)
         return body
+
+
+def _closing(store: Store) -> dict[str, bool]:
+    """All namespaces, and whether they are being deleted."""
+    return {
+        name: "deletionTimestamp" in _OBJECT.decode(body)["metadata"]
+        for _, name, body in store.scan("namespaces")
+    }
 
 
 def _outcome(write: Callable[[], bytes], *fatal: type[Exception]) -> bytes | Exception:

@@ -20,11 +20,12 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, TypeVar
 
 import msgspec
+from msgspec.structs import astuple
 
 from muster.api.base import Object
 from muster.kube.errors import Expired, MethodNotAllowed, ServerError, TooLarge
@@ -42,6 +43,7 @@ PATIENCE: Final = 1.0
 #: "mstr" in the file's header, and the version of its tables.
 APPLICATION, FORMAT = 0x6D737472, 1
 
+T = TypeVar("T")
 _SCHEMA: Final = (
     "CREATE TABLE counters(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
     """CREATE TABLE objects(kind TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL,
@@ -93,6 +95,8 @@ class Store:
         self._depth = 0
         self._pending: list[Event] = []
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
+        #: by kind and function
+        self._derived: dict[str, dict[Callable[[Store], Any], Any]] = {}
         #: called after a transaction, or a part of one, has been undone
         self.undone: list[Callable[[], None]] = []
 
@@ -174,33 +178,57 @@ class Store:
         finally:
             waiting.discard(future)
 
+    def derived(self, kind: str, read: Callable[["Store"], T]) -> T:
+        """`read(self)`, which depends on objects of `kind` alone; remembered until one of them changes."""
+        if self.read_only:
+            return read(self)  # another process may change the objects
+        remembered = self._derived.setdefault(kind, {})
+        if read not in remembered:
+            remembered[read] = read(self)
+        found: T = remembered[read]
+        return found
+
     # Writing
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self) -> AbstractContextManager[None]:
         """A transaction: all writes within take effect together, or none does.
 
         A transaction within another is part of it. If the inner one fails, it is undone alone.
         """
         if self.read_only:
             raise MethodNotAllowed(f"the store {self.path} is open for reading only")
-        part, before, pending = self._depth > 0, self.revision, len(self._pending)
-        self.execute("SAVEPOINT part" if part else "BEGIN IMMEDIATE")
+        return _Transaction(self)
+
+    def begin(self) -> None:
+        """Begins a transaction, or a part of one; `commit` or `roll_back` ends it."""
+        self.execute("SAVEPOINT part" if self._depth else "BEGIN IMMEDIATE")
         self._depth += 1
-        try:
-            yield
-            if not part:
-                self._trim()
-            self.execute("RELEASE part" if part else "COMMIT")
-        except BaseException:
-            self.revision = before
-            del self._pending[pending:]
-            self._roll_back(part)
-            raise
-        finally:
-            self._depth -= 1
+
+    def commit(self) -> None:
+        part = self._depth > 1
+        if not part:
+            self._trim()
+        self.execute("RELEASE part" if part else "COMMIT")
+        self._depth -= 1
         if not part:
             self._publish()
+
+    def roll_back(self, revision: int) -> None:
+        """Undoes what was written since `begin`, when the store was at `revision`."""
+        assert self._connection is not None
+        self._depth -= 1
+        self.revision = revision
+        while self._pending and self._pending[-1].revision > revision:
+            self._pending.pop()
+        if not self._depth:
+            self._next_compacted = self.compacted
+        # on a full disk, or after a failed COMMIT, SQLite has rolled back all of it by itself
+        if self._connection.in_transaction:
+            for statement in ("ROLLBACK TO part", "RELEASE part") if self._depth else ("ROLLBACK",):
+                self._connection.execute(statement)
+        self._derived.clear()
+        for undone in self.undone:
+            undone()
 
     def put(self, kind: str, namespace: str, name: str, obj: Object, previous: bytes | None) -> bytes:
         """Writes `obj`, whose last state was `previous`, under the next revision; returns it encoded."""
@@ -240,17 +268,10 @@ class Store:
     def _record(self, event: Event) -> None:
         self.execute(
             "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (
-                event.revision,
-                event.kind,
-                event.namespace,
-                event.name,
-                event.body,
-                event.previous,
-                event.deleted,
-            ),
+            astuple(event),
         )
         self._pending.append(event)
+        self._derived.pop(event.kind, None)
 
     def _trim(self) -> None:
         """Forgets the oldest changes beyond the bounds, some at a time, so that most writes need not."""
@@ -288,17 +309,6 @@ class Store:
         for future in self._waiting.pop(kind, ()):
             if not future.done():
                 future.set_result(None)
-
-    def _roll_back(self, part: bool) -> None:
-        assert self._connection is not None
-        if not part:
-            self._next_compacted = self.compacted
-        # on a full disk, or after a failed COMMIT, SQLite has rolled back all of it by itself
-        if self._connection.in_transaction:
-            for statement in ("ROLLBACK TO part", "RELEASE part") if part else ("ROLLBACK",):
-                self._connection.execute(statement)
-        for undone in self.undone:
-            undone()
 
     # Opening
 
@@ -351,6 +361,29 @@ class Store:
             "SELECT ifnull(max(revision), 0), count(*),"
             " ifnull(sum(length(body) + ifnull(length(previous), 0)), 0) FROM events"
         ).fetchone()
+
+
+class _Transaction:
+    """A transaction of the store, or a part of one. (A generator would cost each write a microsecond.)"""
+
+    __slots__ = ("_before", "_store")
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._before = store, store.revision
+
+    def __enter__(self) -> None:
+        self._store.begin()
+
+    def __exit__(self, type_: object, error: object, trace: object) -> None:
+        store = self._store
+        if type_ is None:
+            try:
+                store.commit()
+            except BaseException:
+                store.roll_back(self._before)
+                raise
+        else:
+            store.roll_back(self._before)
 
 
 def _lock(path: str) -> IO[str]:

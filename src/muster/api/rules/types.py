@@ -12,7 +12,6 @@ is required. The types of CRDs are their structs'.
 
 import json
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -48,7 +47,7 @@ def apply(kind: Kind[Any], obj: Object) -> list[FieldError]:  # Any: an object o
     """Gives the fields of `obj` their types, in place; returns those that cannot have theirs."""
     errors: list[FieldError] = []
     if kind.kind in _table():
-        _check(kind.kind)(obj, (), errors)
+        _check(kind.kind, False)(obj, (), errors)
     return errors
 
 
@@ -60,15 +59,16 @@ def _table() -> dict[str, dict[str, str]]:
 
 
 @cache
-def _check(type_: str) -> _Check:
+def _check(type_: str, in_status: bool) -> _Check:
+    """The check for a type, which is made once. In a status, required fields may be left out."""
     if type_[0] == "[":
-        return _list(type_[1:])
+        return _list(type_[1:], in_status)
     if type_[0] == "{":
-        return _map(type_[1:])
-    return _SCALARS.get(type_) or _struct(type_)
+        return _map(type_[1:], in_status)
+    return _SCALARS.get(type_) or _struct(type_, in_status)
 
 
-def _struct(name: str) -> _Check:
+def _struct(name: str, in_status: bool) -> _Check:
     fields = {field: type_.rstrip("!") for field, type_ in _table()[name].items()}
     required = [field for field, type_ in _table()[name].items() if type_.endswith("!")]
     exact = {field: _EXACT[type_] for field, type_ in fields.items() if type_ in _EXACT}
@@ -79,17 +79,22 @@ def _struct(name: str) -> _Check:
         for key, item in value.items():
             if type(item) is not exact.get(key) and key in fields:
                 # the key is there: its place does not move
-                value[key] = _check(fields[key])(item, (key, at), errors)
+                status = in_status or (key == "status" and not at)
+                value[key] = _check(fields[key], status)(item, (key, at), errors)
         for key in required:
-            if key not in value:
-                _missing(fields[key], key, value, at, errors)
+            if key in value:
+                continue
+            if not in_status:
+                errors.append(FieldError(_path((key, at)), "Required value"))
+            elif fields[key] in _ZERO:
+                value[key] = _ZERO[fields[key]]
         return value
 
     return check
 
 
-def _list(inner: str) -> _Check:
-    exact, each = _EXACT.get(inner), _check(inner)
+def _list(inner: str, in_status: bool) -> _Check:
+    exact, each = _EXACT.get(inner), _check(inner, in_status)
 
     def check(value: Any, at: _Place, errors: list[FieldError]) -> Any:  # Any: JSON
         if not isinstance(value, list):
@@ -102,8 +107,8 @@ def _list(inner: str) -> _Check:
     return check
 
 
-def _map(inner: str) -> _Check:
-    exact, each = _EXACT.get(inner), _check(inner)
+def _map(inner: str, in_status: bool) -> _Check:
+    exact, each = _EXACT.get(inner), _check(inner, in_status)
 
     def check(value: Any, at: _Place, errors: list[FieldError]) -> Any:  # Any: JSON
         if not isinstance(value, dict):
@@ -136,8 +141,11 @@ def _boolean(value: Any, at: _Place, errors: list[FieldError]) -> Any:  # Any: J
 
 def _time(value: Any, at: _Place, errors: list[FieldError]) -> Any:  # Any: JSON
     if isinstance(value, str):
-        with suppress(msgspec.ValidationError):
+        try:
             msgspec.convert(value, datetime)
+        except msgspec.ValidationError:
+            pass
+        else:
             return value
     return _refused(value, at, errors, "a time such as 2026-01-31T12:00:00Z")
 
@@ -169,16 +177,6 @@ _SCALARS: Final[dict[str, _Check]] = {
     "x": _integer_or_string,
     "o": _any,
 }
-
-
-def _missing(type_: str, key: str, value: Object, at: _Place, errors: list[FieldError]) -> None:
-    above = (key, at)
-    while above[1]:
-        above = above[1]
-    if above[0] != "status":
-        errors.append(FieldError(_path((key, at)), "Required value"))
-    elif type_ in _ZERO:
-        value[key] = _ZERO[type_]
 
 
 def _refused(value: Any, at: _Place, errors: list[FieldError], expected: str) -> Any:  # Any: JSON
