@@ -29,7 +29,7 @@ SOURCES: Final = (
 ROOTS: Final = (
     *("Namespace", "Node", "Pod", "Service", "ConfigMap", "Secret", "ServiceAccount", "Event"),
     *("ResourceQuota", "LimitRange", "PersistentVolumeClaim", "PersistentVolume", "StorageClass"),
-    *("RuntimeClass", "Job", "PriorityClass", "PodDisruptionBudget", "Lease"),
+    *("RuntimeClass", "Job", "CronJob", "PriorityClass", "PodDisruptionBudget", "Lease"),
     *("Binding", "Eviction", "DeleteOptions"),
     *("SelfSubjectAccessReview", "SelfSubjectRulesReview", "SelfSubjectReview"),
 )
