@@ -114,7 +114,7 @@ class Line(Cluster):
 
 
 def spared(calendar: Calendar) -> dict[GangId, tuple[object, object]]:
-    return {each.gang: (calendar._spare(each).tolist(), each.shared) for each in calendar}
+    return {each.gang: (calendar._spare(each).tolist(), each.shared) for each in calendar.values()}
 
 
 def packs(used: list[int], shares: list[int], devices: int) -> bool:

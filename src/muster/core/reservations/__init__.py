@@ -32,7 +32,7 @@ from muster.core.placement import Fit, Infeasible, Placed
 from muster.core.reservations.affinity_guard import AffinityGuard
 from muster.core.reservations.answer import Reservation, WouldDelay, held
 from muster.core.reservations.calendar import Calendar, Withheld
-from muster.core.reservations.start_search import StartSearch
+from muster.core.reservations.start_search import PROBLEMS, StartSearch
 from muster.core.words.decisions import Explanation, Reserve
 from muster.core.words.gang import GangId
 from muster.core.world import World
@@ -108,20 +108,21 @@ class Reservations:
         """Begin a cycle. `unchanged`: nothing has changed since the last one; None: find that out."""
         self._now, self._unchanged = now, unchanged
         if self._keeps:
-            overdue = any(each.at < now for each in self._calendar)
-            stale = len(self._calendar) and (overdue or not self._is_as_it_was)
+            overdue = any(each.at < now for each in self._calendar.values())
+            stale = self._calendar and (overdue or not self._is_as_it_was)
             self._moved = self._calendar.recompute(now) if stale else set()
-            self._lost = {gang for gang in self._moved if self._calendar.of(gang) is None}
+            self._lost = {gang for gang in self._moved if gang not in self._calendar}
             if self._rules != self._queues.rules_version:  # the order is another one now
-                for each in self._calendar:
+                for each in self._calendar.values():
                     each.since = -1
             self._rules = self._queues.rules_version
         else:
             self._kept = self.made[0] if self.made and unchanged is not False else None
-            self._calendar.clear()
+            if self._calendar:
+                self._calendar.reset()
         self.made = []
         if unchanged is None:  # else it is a dry run
-            self._search.next_cycle()
+            self._search.problems = PROBLEMS
         self.closed = None
         self._held.clear()
         self._never.clear()
@@ -141,7 +142,7 @@ class Reservations:
         """Begin a cycle with the reservations of the last one, which hold up the same gangs."""
         self._now, self._unchanged, self._kept = now, None, None
         self._held.clear()
-        self._search.next_cycle()
+        self._search.problems = PROBLEMS
 
     def save(self) -> None:
         """Let the trial that has begun restore what this cycle has found, if it is undone."""
@@ -153,13 +154,14 @@ class Reservations:
         """End the cycle. Returns the reservations that differ from what was announced last."""
         self._as_of = self._state
         if not self.made:
-            self._calendar.clear()
+            if self._calendar:
+                self._calendar.reset()
             self._announced.clear()
             self._completions.forget_usage()
             return []
         if self._keeps:
             made = {each.gang for each in self.made}
-            for gang in [each.gang for each in self._calendar if each.gang not in made]:
+            for gang in [each.gang for each in self._calendar.values() if each.gang not in made]:
                 self._calendar.drop(gang)  # it no longer waits, or not for capacity
         before, self._announced = self._announced, {}
         fresh = []
@@ -197,7 +199,12 @@ class Reservations:
         """Why this gang need not be tried: it is known to delay a reservation. None: try it."""
         if self.closed is not None:
             return self.closed
-        if not self.made or self.wanted(demand) or not state.plain or self._calendar.of(state.id) is not None:
+        if (
+            not self.made
+            or self.wanted(demand)
+            or not state.plain
+            or self._calendar.get(state.id) is not None
+        ):
             return None  # it is tried, and has a reservation of its own if it does not start
         until = self._until(state)
         known, reservation = self._held.get((demand, state.begun), (inf, None))
@@ -210,7 +217,7 @@ class Reservations:
     def fit(self, state: GangState, request: Request) -> _Answer:
         """As `Fit.fit`; `WouldDelay`, and the ledger as it was, if it would fit but for a reservation."""
         until = self._until(state)
-        others = (each for each in self._calendar if each.gang != state.id)
+        others = (each for each in self._calendar.values() if each.gang != state.id)
         first = next((each for each in others if each.at < until), None)
         if first is None:  # it has gone before any reservation begins
             return self._pass(state, request)
@@ -232,24 +239,24 @@ class Reservations:
             return answer
         if taken := self._in_its_places(state, request) or self._overrule(state, request):
             return taken
-        minded = any(self._guard.concerns(each, request) for each in self._calendar)
-        if self._calendar.of(state.id) is None and not minded:
-            last = max(each.at for each in self._calendar if each.at < until)
+        minded = any(self._guard.concerns(each, request) for each in self._calendar.values())
+        if state.id not in self._calendar and not minded:
+            last = max(each.at for each in self._calendar.values() if each.at < until)
             self._held[request.demand, state.begun] = last, anywhere.reservation
         return anywhere
 
     def of(self, gang: GangId) -> Reservation | None:
-        return self._calendar.of(gang)
+        return self._calendar.get(gang)
 
     def due(self, gang: GangId) -> bool:
         """Whether its reservation has begun: it fits there, even if it was tried elsewhere in vain."""
-        own = self._calendar.of(gang)
+        own = self._calendar.get(gang)
         return own is not None and own.at <= self._now
 
     @property
     def due_at(self) -> float:
         """The next time of a reservation that is kept from cycle to cycle; infinite: there is none."""
-        kept = self._calendar if self._keeps else ()
+        kept = self._calendar.values() if self._keeps else ()
         return min((each.at for each in kept if each.at > self._now), default=inf)
 
     def basis(self, reservation: Reservation) -> tuple[GangId, ...]:
@@ -271,7 +278,7 @@ class Reservations:
         vector = self._fit.slots.room(part.shape)
         if part.need > vector.total:
             return None
-        own = self._calendar.of(state.id)
+        own = self._calendar.get(state.id)
         for each in before:
             if own is not None and own.at <= each.at < own.until:
                 continue  # the gang itself is charged there
@@ -284,7 +291,8 @@ class Reservations:
         placed = self._fit.fit(request)
         if placed:
             self._unchanged = None
-            self._calendar.drop(state.id)
+            if state.id in self._calendar:
+                self._calendar.drop(state.id)
             return placed
         return self._in_its_places(state, request) or placed
 
@@ -293,8 +301,12 @@ class Reservations:
 
         `beside`: only on what reservations leave.
         """
-        own = self._calendar.of(state.id)
-        guarded = [each for each in self._calendar if each is not own and self._guard.concerns(each, request)]
+        own = self._calendar.get(state.id)
+        guarded = [
+            each
+            for each in self._calendar.values()
+            if each is not own and self._guard.concerns(each, request)
+        ]
         with self._ledger.trial() as trial:
             self._calendar.drop(state.id)  # its own reservation does not block it
             before, charged = self._nodes.used.copy(), list[Withheld]()
@@ -315,7 +327,7 @@ class Reservations:
                 return WouldDelay(delayed)
             trial.keep()
         if guarded:
-            self.made = [self._calendar.of(each.gang) or each for each in self.made]
+            self.made = [self._calendar.get(each.gang) or each for each in self.made]
         return placed
 
     def _spoiled(
@@ -334,7 +346,7 @@ class Reservations:
 
     def _in_its_places(self, state: GangState, request: Request) -> Placed | None:
         """Place it where its reservation, which begins now, says: all others were made with that charged."""
-        own, column = self._calendar.of(state.id), self._nodes.column
+        own, column = self._calendar.get(state.id), self._nodes.column
         if own is None or own.at > self._now or not own.demand.equal_but_for_anti_affinity(request.demand):
             return None
         if not any(request.vacant):  # a dry run that does not say which places it asks for
@@ -379,12 +391,12 @@ class Reservations:
 
         These reservations were made before the gang arrived. If it has lost its own, all of them give way.
         """
-        if self._calendar.of(state.id) is not None or len(self._calendar) == len(self.made):
+        if state.id in self._calendar or len(self._calendar) == len(self.made):
             return []
         made, lost = {each.gang for each in self.made}, state.id in self._lost
         return [
             each.gang
-            for each in self._calendar
+            for each in self._calendar.values()
             if each.gang not in made and (lost or each.since < state.arrived)
         ]
 
@@ -396,12 +408,12 @@ class Reservations:
             and (kept.gang, kept.demand) == (state.id, request.demand)
             and self._holds(kept, self._now, unchanged=self._is_as_it_was)
         ):
-            self._calendar.put_back(kept)
+            self._calendar.reset(kept)
             return kept
-        known = self._calendar.of(state.id)
+        known = self._calendar.get(state.id)
         if known is not None:
             self._search.keep(known, request, self._now, moved=state.id in self._moved)
-        return self._calendar.of(state.id)
+        return self._calendar.get(state.id)
 
     def _book(self, state: GangState, request: Request) -> Reservation | None:
         """A new reservation, ahead of those of gangs that give way; None: it fits at no known time."""

@@ -50,32 +50,20 @@ class Instant(NamedTuple):
     shared: dict[Device, int]
 
 
-class Calendar:
+class Calendar(dict[GangId, Reservation]):
+    """The reservations by gang. A trial restores them."""
+
     def __init__(self, ledger: Ledger, ends: Completions) -> None:
+        super().__init__()
         self._nodes, self._ledger, self._log, self._completions = ledger.nodes, ledger, ledger.log, ends
-        self._reservations: dict[GangId, Reservation] = {}
         #: the layout of `Nodes` when all was last computed
         self._layout = -1
 
-    def __len__(self) -> int:
-        return len(self._reservations)
-
-    def __iter__(self) -> Iterator[Reservation]:
-        return iter(self._reservations.values())
-
-    def of(self, gang: GangId) -> Reservation | None:
-        return self._reservations.get(gang)
-
-    def clear(self) -> None:
-        self._set({})
-
-    def put_back(self, reservation: Reservation) -> None:
-        """Put a reservation back, unchanged, into an empty calendar."""
-        self._set({reservation.gang: reservation})
-
-    def _set(self, reservations: dict[GangId, Reservation]) -> None:
-        self._log.push(setattr, self, "_reservations", self._reservations)
-        self._reservations = reservations
+    def reset(self, *reservations: Reservation) -> None:
+        """Replace all reservations by these, unchanged."""
+        self._log.push(self.reset, *self.values())
+        self.clear()
+        self.update({each.gang: each for each in reservations})
 
     def _set_spare(self, each: Reservation, spare: Amounts, shared: dict[Device, int]) -> None:
         self._log.push(each.set_spare, each.spare, each.shared)
@@ -87,26 +75,26 @@ class Calendar:
         A delayed reservation counts as over when it was first to be over: the ones after it are delayed in
         turn (`recompute`).
         """
-        for other in self:
+        for other in self.values():
             if other.at <= new.at < other.gone:
                 self._take(new, other.columns, other.use, other.shares)
             if new.at <= other.at < new.gone:
                 self._take(other, new.columns, new.use, new.shares)
-        self._set({**self._reservations, new.gang: new})
+        self.reset(*self.values(), new)
 
     def drop(self, gang: GangId) -> None:
-        old = self._reservations.get(gang)
+        old = self.get(gang)
         if old is None:
             return
-        self._set({other: each for other, each in self._reservations.items() if other != gang})
+        self.reset(*(each for each in self.values() if each is not old))
         shares = {device: -share for device, share in old.shares.items()}
-        for other in self:
+        for other in self.values():
             if old.at <= other.at < old.gone:
                 self._take(other, old.columns, -old.use, shares)
 
     def start(self, columns: Columns, use: Amounts, shares: Mapping[Device, int], until: float) -> None:
         """Take off what a gang uses that starts now and stays until then."""
-        for other in self:
+        for other in self.values():
             if other.at < until:
                 self._take(other, columns, use, shares)
 
@@ -120,7 +108,7 @@ class Calendar:
         for column in self._nodes.devices.opened(shares):
             before[gpus, column] += 1  # whether it is open anyway is checked at each time
         starting = []
-        for other in self:
+        for other in self.values():
             if other.at < until:
                 use = self._nodes.used[: len(before)].take(other.columns, axis=1)
                 use -= before.take(other.columns, axis=1)
@@ -155,7 +143,7 @@ class Calendar:
 
         `as_promised`: each is over when it was first to be over, however late it may begin by now.
         """
-        later = [each for each in self if each.at < until]
+        later = [each for each in self.values() if each.at < until]
         return [each for each in later if (each.gone if as_promised else each.until) > start]
 
     def withhold(self, standing: Sequence[Reservation], start: float, *, sharing: bool) -> list[Withheld]:
@@ -255,18 +243,18 @@ class Calendar:
         so are those after it; their places and their order stay. A reservation whose nodes have disappeared,
         or stay too full, is dropped. Returns the gangs whose time has changed or that have lost theirs.
         """
-        before = {each.gang: each.at for each in self}
+        before = {each.gang: each.at for each in self.values()}
         relaid, self._layout = self._layout != self._nodes.layout, self._nodes.layout
-        self._set({**self._reservations})
-        for each in list(self):
+        self._log.push(self.reset, *self.values())
+        for each in list(self.values()):
             self._log.push(each.set_spare, each.spare, each.shared)
             if relaid:  # what its request says of columns is set again when the gang is tried
                 each.request = Request(each.demand, each.request.vacant, footprints=each.request.footprints)
             if not self._is_there(each):
-                del self._reservations[each.gang]
+                del self[each.gang]
         trial, ends, gone = self._ledger.trial(), [*self._completions.after(now)], 0
         then, there = self._nodes.used.copy(), list[Reservation]()
-        coming = [(max(each.at, now), number, each) for number, each in enumerate(self)]
+        coming = [(max(each.at, now), number, each) for number, each in enumerate(self.values())]
         heapify(coming)
         while coming:
             at, beginning = coming[0][0], list[Reservation]()
@@ -293,13 +281,13 @@ class Calendar:
                 if (later := min(later, next(ending, inf))) < inf:
                     heappush(coming, (later, number, each))
                 else:
-                    del self._reservations[each.gang]
+                    del self[each.gang]
             for each in beginning:
-                self._reservations[each.gang] = each
+                self[each.gang] = each
                 if len(beginning) > 1:
                     self._spare_of(each, then, there)
         trial.undo()
-        return {gang for gang, at in before.items() if (new := self.of(gang)) is None or new.at != at}
+        return {gang for gang, at in before.items() if (new := self.get(gang)) is None or new.at != at}
 
     def _spare_of(self, each: Reservation, then: Amounts, there: Iterable[Reservation]) -> None:
         """Set what it can spare when this is in use and these reservations have begun."""

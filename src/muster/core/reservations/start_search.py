@@ -61,10 +61,8 @@ class StartSearch:
         self._nodes, self._ledger, self._fit = world.nodes, world.ledger, fit
         self._gangs, self._completions = world.gangs, world.completions
         self._calendar, self._guard = calendar, AffinityGuard(world, fit)
-        self._problems = PROBLEMS
-
-    def next_cycle(self) -> None:
-        self._problems = PROBLEMS
+        #: problems that may still be solved in this cycle
+        self.problems = PROBLEMS
 
     def make(
         self,
@@ -190,7 +188,7 @@ class StartSearch:
         ends = self._completions.after(now, but=gang)
         if not endless:
             ends = takewhile(lambda instant: instant[0] < inf, ends)
-        over = sorted(each.until for each in self._calendar if now < each.until < inf)
+        over = sorted(each.until for each in self._calendar.values() if now < each.until < inf)
         return merge(ends, ((until, None) for until in over), key=itemgetter(0)) if over else ends
 
     def _beside(
@@ -207,12 +205,12 @@ class StartSearch:
         with self._ledger.trial() as trial:
             charged = self._calendar.withhold(standing, at, sharing=request.demand.sharing)
             beside = self._guard.beside_reserved(request, standing, at)._replace(
-                search=request.search and self._problems > 0
+                search=request.search and self.problems > 0
             )
             self._fit.exclusive_domains.leave([Victim(state.id) for state in ended])
-            with self._fit.exact.budget.lending(self._problems):
+            with self._fit.exact.budget.lending(self.problems):
                 placed = self._fit.fit(beside)
-                self._problems = self._fit.exact.budget.lent
+                self.problems = self._fit.exact.budget.lent
             if not placed or not placed.columns:
                 return None
             self._calendar.give_back(charged)
