@@ -159,9 +159,9 @@ class Admission:
     def _forbidden(self, state: GangState, demand: Demand, gang: Gang | None) -> Explanation | None:
         """Why a gang is refused whatever its queue uses: by rules (None as `gang`: by no rule), or quotas."""
         if gang is not None:
-            if (barred := self.barred(gang)) is not None:
-                return barred
-            if not state.begun and (closed := self._queues.closed(gang.queue)):
+            if (message := self._queues.barred(gang)) is not None:
+                return _refusal(Code.INVALID, message)
+            if (closed := self._queues.closed(gang.queue)) and not state.begun:
                 return _refusal(Code.QUEUE_CLOSED, f"queue {closed} is closed")
         message = self._quotas.exceeded(state, demand) if self._quotas else None
         return _refusal(Code.QUOTA_EXCEEDED, message) if message else None

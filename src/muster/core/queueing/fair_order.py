@@ -42,11 +42,13 @@ class Cursor:
             self._heaps.setdefault(gang.namespace if fair and gang is not None else "", []).append(head)
         for heap in self._heaps.values():
             heapify(heap)
+        #: the only heap, if it is not empty
+        self._only = heap if len(self._heaps) == 1 else []
 
     @property
     def head(self) -> Head | None:
         """The gang that is next; None: no gang is left."""
-        while heap := self._next():
+        while heap := self._only or self._next():
             head = heap[0]
             if head is self.found or not self._skips(self.account, head):
                 self.found = head
@@ -90,8 +92,7 @@ class Cursor:
     def _next(self) -> list[Head]:
         """The heap of heads whose first is next; empty if no gang is left."""
         if len(self._heaps) == 1:
-            (heap,) = self._heaps.values()
-            return heap
+            return self._only
         used, share = self.account.by_namespace, self.account.share
         waiting = ((share(used.get(name, {})), name) for name, heap in self._heaps.items() if heap)
         _, least = min(waiting, default=(0.0, None))

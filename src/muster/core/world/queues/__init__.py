@@ -181,7 +181,8 @@ class Queues:
         account = self.accounts.get(charge.queue)
         if account is not None:
             account.waiting += sign * charge.waits
-            account.wanted.add(charge.wanted, sign)
+            if charge.wanted:
+                account.wanted.add(charge.wanted, sign)
         if charge.used or charge.stands:  # a gang that only waits adds nothing here
             for above in account.path if account is not None else ():
                 above.standing += sign * charge.stands
