@@ -166,8 +166,8 @@ FAULTS: Final = (
         "a closed queue starts gangs",
         "quota",
         "core/queueing/admission.py",
-        "if not state.begun and (closed :=",
-        "if False and (closed :=",
+        "closed(gang.queue)) and not state.begun:",
+        "closed(gang.queue)) and False:",
         ("tests/core/queueing/test_queues.py",),
     ),
     Fault(
@@ -189,10 +189,10 @@ FAULTS: Final = (
     Fault(
         "a gang that can no longer fit stays the head of its queue",
         "fairness",
-        "core/queueing/fair_order.py",
+        "core/queueing/pending.py",
         "gone = [each for demand, some in by_demand.items() if not self._fits(demand) for each in some]",
         "gone: list[Cursor] = []",
-        ("tests/core/queueing/test_fair_order.py",),
+        ("tests/core/queueing/test_pending.py",),
     ),
     Fault(
         "gangs of a closed queue request entitlement",

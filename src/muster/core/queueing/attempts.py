@@ -20,9 +20,8 @@ A gang that does not fit holds nothing and is skipped; it does not block gangs b
 Inside a queue: `priority` (higher first, then age, then id), `fifo` (age, then id), or `fair`: the namespace
 with the least dominant share of the queue's entitlement first (DRF, NSDI 2011), and by priority in it.
 
-The order is maintained as gangs change (`pending.py`), and a cycle walks along it (`fair_order.py`). The
-share of a queue changes only when one of its gangs starts, which moves the queue in one heap per level of the
-tree.
+The order is maintained as gangs change, and a cycle walks along it (`pending.py`). The share of a queue
+changes only when one of its gangs starts, which moves the queue in one heap per level of the tree.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -30,8 +29,7 @@ from typing import Any
 
 from muster.core.demand import Demand
 from muster.core.queueing.admission import Admission, Attempt, Grant, Tier
-from muster.core.queueing.fair_order import Cursor, FairOrder
-from muster.core.queueing.pending import EquivalenceClass, Head, PendingQueues
+from muster.core.queueing.pending import Cursor, EquivalenceClass, FairOrder, Head, PendingQueues
 from muster.core.words.gang import GangId
 from muster.core.world.gangs import GangState
 from muster.core.world.queues import Queues
