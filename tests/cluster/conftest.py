@@ -21,7 +21,7 @@ import pytest
 from muster.api.base import Kind, Object, Resource
 from muster.api.kinds import GANG, GANG_PLAN, NODE, POD, POD_GROUP_X
 from muster.kube import config
-from muster.kube.errors import AlreadyExists, ApiError, NotFound
+from muster.kube.errors import AlreadyExists, ApiError, NotFound, Unanswered, Unreachable
 from muster.kube.http import HttpClient
 from muster.local.node.node_object import RUNTIME
 from tests.cluster.chart import Chart, install
@@ -119,7 +119,7 @@ class Cluster:
             try:
                 if found := await look():
                     return found
-            except ApiError as error:
+            except (ApiError, Unanswered, Unreachable) as error:
                 last = f" ({error})"
             await asyncio.sleep(pause)
         logs = "\n".join(f"== {log.name}\n{log.read_text()[-3000:]}" for log in sorted(self.logs.iterdir()))

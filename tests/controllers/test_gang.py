@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from muster import names
@@ -136,6 +137,16 @@ def test_a_gang_that_starts_at_once_is_counted_once(cluster: Cluster) -> None:
     assert cluster.reconcile(soon + REFRESH / 2) == [Requeue(soon + REFRESH)]
     cluster.reconcile(soon + REFRESH)
     assert (cluster.status.running, cluster.status.succeeded) == (2, 1)
+
+
+def test_a_replica_whose_clock_was_ahead_delays_no_count(cluster: Cluster) -> None:
+    uid = cluster.group()
+    cluster.gang(uid=uid, minimum=3)
+    ahead = msgspec.to_builtins(NOW + timedelta(hours=1))
+    cluster.memory.patch(GANG, "ns", "gang", {"status": {"counted": ahead}})
+    cluster.pod("a", "Running", "n", uid)
+    cluster.reconcile()
+    assert (cluster.status.running, cluster.status.counted) == (1, NOW)
 
 
 def test_that_a_gang_does_not_run_any_more_is_told_at_once(cluster: Cluster) -> None:

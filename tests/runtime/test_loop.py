@@ -268,6 +268,28 @@ async def test_a_lost_pod_of_a_standing_gang_is_replaced_on_its_node_without_a_p
     ) + ["node-1"] * (2 + (lost.spec.node_name == "node-1"))
 
 
+async def test_a_pod_that_its_node_refused_is_replaced_elsewhere_if_another_scheduler_has_filled_it(
+    cluster: Cluster,
+) -> None:
+    """As a kubelet refuses it: Failed, OutOfcpu."""
+    cluster.node("node-0", 2)
+    async with scheduler(cluster):
+        body = jobset("train", 2)
+        body["spec"]["replicatedJobs"][0]["template"]["spec"]["backoffLimit"] = 3
+        cluster.create(kinds.JOBSET, body)
+        await cluster.until(lambda: _whole(cluster, 2))
+        cluster.node("node-1", 2)
+        foreign = pod("foreign")
+        foreign["spec"] |= {"schedulerName": "other", "nodeName": "node-0"}
+        cluster.create(kinds.POD, foreign)
+        refused: Pod = next(pod for pod in await cluster.all(kinds.POD) if pod.metadata.name != "foreign")
+        failed = {"status": {"phase": "Failed", "reason": "OutOfcpu"}}
+        cluster.registry.patch(kinds.POD, "default", refused.metadata.name, failed, subresource="status")
+        await asyncio.sleep(30)  # the Job controller's own back-off
+    pods = [pod for pod in await cluster.all(kinds.POD) if not pod.terminal]
+    assert sorted(pod.spec.node_name for pod in pods) == ["node-0", "node-0", "node-1"]
+
+
 async def test_a_jobset_that_restarts_is_a_new_attempt_with_a_new_plan(cluster: Cluster) -> None:
     cluster.node("node-0")
     async with scheduler(cluster):

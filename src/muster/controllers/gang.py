@@ -162,9 +162,10 @@ def _count(observed: Observed, now: datetime) -> list[Effect]:
     }
     if before == counts and status.conditions == conditions:
         return []
-    due = (status.counted or gang.metadata.creation_timestamp or now) + REFRESH
-    if now < due and not _noticed(status.conditions, conditions):
-        return [Requeue(due)]
+    last = status.counted or gang.metadata.creation_timestamp or now
+    # A time to come is of a clock that is ahead: it must not keep this controller waiting.
+    if last <= now < last + REFRESH and not _noticed(status.conditions, conditions):
+        return [Requeue(last + REFRESH)]
     counted = msgspec.to_builtins(now)
     body: Object = {"status": {**counts, "conditions": msgspec.to_builtins(conditions), "counted": counted}}
     return [Patch(GANG, gang.metadata.namespace, gang.metadata.name, body)]

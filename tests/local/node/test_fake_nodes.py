@@ -1,6 +1,8 @@
 """Simulated nodes on an API server that has no node agent, in virtual time."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -81,3 +83,61 @@ async def test_a_node_of_others_is_left_alone() -> None:
     with pytest.raises(OthersNode, match="node-1 is there and not simulated"):
         await FakeNodes(cluster.client, informers, specs, cluster.clock).run()
     assert cluster.store.revision == before
+
+
+async def test_pods_take_their_time_to_end_and_may_be_stuck() -> None:
+    async with playing("1 x name=fake,cpu=2,runtime=none") as cluster:
+        for name, text in (("slow", "stop=30s"), ("stuck", "stop=never")):
+            cluster.create(kinds.POD, pod(name, "fake-0", text))
+            await asyncio.sleep(1)
+            await cluster.client.delete(kinds.POD, "default", name, grace_period=5)
+
+        async def names() -> list[str]:
+            return sorted(each.metadata.name for each in await cluster.all(kinds.POD))
+
+        await asyncio.sleep(25)
+        assert await names() == ["slow", "stuck"]
+        await asyncio.sleep(10)
+        assert await names() == ["stuck"]
+        await asyncio.sleep(3600)
+        assert await names() == ["stuck"]
+        await cluster.client.delete(kinds.POD, "default", "stuck", grace_period=0)
+        assert await names() == []
+
+
+@asynccontextmanager
+async def playing(nodes: str) -> AsyncIterator[Cluster]:
+    cluster = Cluster()
+    informers = Informers(cluster.client, cluster.clock)
+    fake = FakeNodes(cluster.client, informers, nodespec.parse(nodes), cluster.clock)
+    tasks = [asyncio.create_task(part) for part in (informers.run(), fake.run())]
+    await fake.ready.wait()
+    try:
+        yield cluster
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_node_that_two_schedulers_have_filled_refuses_what_it_has_no_room_for() -> None:
+    def asking(name: str, cpu: str) -> Object:
+        body = pod(name, "fake-0", "")
+        body["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
+        return body
+
+    async with playing("1 x name=fake,cpu=2,runtime=none") as cluster:
+
+        async def shown() -> dict[str, tuple[str, str]]:
+            await asyncio.sleep(1)
+            pods = await cluster.all(kinds.POD)
+            return {each.metadata.name: (each.status.phase, each.status.reason) for each in pods}
+
+        for name, cpu in (("a", "1500m"), ("b", "1"), ("c", "500m")):
+            cluster.create(kinds.POD, asking(name, cpu))
+            await asyncio.sleep(1)
+        assert await shown() == {"a": ("Running", ""), "b": ("Failed", "OutOfcpu"), "c": ("Running", "")}
+        await cluster.client.delete(kinds.POD, "default", "a", grace_period=0)
+        await asyncio.sleep(1)
+        cluster.create(kinds.POD, asking("d", "1500m"))
+        assert (await shown())["d"] == ("Running", "")

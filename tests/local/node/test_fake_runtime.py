@@ -25,6 +25,9 @@ from tests.local.node.virtual import VirtualClock
         ("exit=1, run=200ms", Play(0.2, 1)),
         ("run=2h", Play(7200.0, 0)),
         ("run=5", Play(5.0, 0)),
+        ("reject=OutOfcpu", Play(reject="OutOfcpu")),
+        ("stop=30s", Play(stop=30.0)),
+        ("run=1m,stop=never", Play(60.0, stop=float("inf"))),
         ("at=2030-01-01T00:01:00Z,exit=1", Play(None, 1, datetime(2030, 1, 1, 0, 1, tzinfo=UTC))),
     ],
 )
@@ -37,6 +40,7 @@ def test_the_annotation(text: str, expected: Play) -> None:
     [
         *("run", "run=long", "walk=3s", "exit=one", "run=-1x", "at=noon", "at=2030-01-01"),
         *("run=1e300", "run=inf", "run=nan", "run=-1", "exit=256", "exit=-1", "exit=" + "9" * 30),
+        *("stop=-1", "stop=nan", "stop=soon", "reject=no room", "reject=!"),
     ],
 )
 def test_what_the_annotation_cannot_say(text: str) -> None:
@@ -102,6 +106,14 @@ async def test_an_annotation_that_cannot_be_read_fails_the_pod(simulated: Cluste
         await submit(simulated, "odd", "walk=3s")
         pod = await simulated.ended("odd")
         assert pod.status.reason == "InvalidAnnotation"
+
+
+async def test_a_pod_that_is_refused_never_runs(simulated: Cluster) -> None:
+    async with simulated.running():
+        await submit(simulated, "refused", "reject=OutOfmemory")
+        refused = await simulated.ended("refused")
+    assert (refused.status.phase, refused.status.reason) == ("Failed", "OutOfmemory")
+    assert refused.status.container_statuses == []
 
 
 async def test_an_agent_that_comes_back_ends_them_in_time(simulated: Cluster) -> None:

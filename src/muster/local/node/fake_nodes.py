@@ -1,7 +1,8 @@
 """Simulated nodes on any cluster: Node objects that stay ready, and pods that run without processes.
 
 What a kubelet does, without a machine: it registers its node, renews the node's Lease, and reports the status
-of the pods that are bound to the node. The pods run as `fake_runtime` says. Without renewals the cluster's
+of the pods that are bound to the node. It refuses a pod for which the node has no room (`OutOfcpu`), as
+happens when two schedulers fill it. The pods run as `fake_runtime` says. Without renewals the cluster's
 node controller calls a node lost, so stopping this program is a power failure.
 """
 
@@ -10,7 +11,9 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from muster.api.core_v1 import Pod
+import msgspec
+
+from muster.api.core_v1 import Node, Pod
 from muster.api.kinds import LEASE, NODE, POD
 from muster.kube.apply import apply
 from muster.kube.client import Client
@@ -20,6 +23,8 @@ from muster.kube.informers import Informers
 from muster.local.node.fake_runtime import FakeRuntime
 from muster.local.node.node_object import RUNTIME, node_object
 from muster.local.nodespec import NodeSpec
+from muster.translate.nodes import node_changed
+from muster.translate.requests import requests
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +51,10 @@ class FakeNodes:
     def __init__(self, client: Client, informers: Informers, specs: Sequence[NodeSpec], clock: Clock) -> None:
         self._client, self._informers, self._clock = client, informers, clock
         self._specs = {spec.name: spec for spec in specs}
-        self._runtime = FakeRuntime(client, clock)
+        self._runtime = FakeRuntime(client, clock, self._no_room)
+        #: by node, what it has left, and by the uids of its pods that run, what they take
+        self._left: dict[str, dict[str, int]] = {}
+        self._taken: dict[str, tuple[str, dict[str, int]]] = {}
         self._slots = asyncio.Semaphore(WRITES)
         #: set once all nodes are ready
         self.ready = asyncio.Event()
@@ -67,10 +75,46 @@ class FakeNodes:
                 await self._clock.sleep(RENEW)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        latest = new or old
+        if latest is not None and (new is None or new.terminal):
+            self._free(latest.metadata.uid)
         if new is not None and new.spec.node_name in self._specs:
+            if new.status.start_time is not None and not new.terminal:
+                self._take(new)
             self._runtime.update(new)
         elif new is None and old is not None:
             self._runtime.forget(old)
+
+    def _no_room(self, pod: Pod) -> str:
+        """Returns why a kubelet would refuse the pod; it takes its room if it is not refused."""
+        if pod.metadata.uid in self._taken:
+            return ""
+        left = self._room(pod.spec.node_name)
+        for resource, amount in _wanted(pod).items():
+            if amount > left.get(resource, 0):
+                return f"OutOf{resource}"
+        self._take(pod)
+        return ""
+
+    def _take(self, pod: Pod) -> None:
+        node, uid = pod.spec.node_name, pod.metadata.uid
+        if uid in self._taken:
+            return
+        self._taken[uid] = node, _wanted(pod)
+        left = self._room(node)
+        for resource, amount in self._taken[uid][1].items():
+            left[resource] = left.get(resource, 0) - amount
+
+    def _free(self, uid: str) -> None:
+        node, taken = self._taken.pop(uid, ("", {}))
+        for resource, amount in taken.items():
+            self._left[node][resource] += amount
+
+    def _room(self, node: str) -> dict[str, int]:
+        if node not in self._left:
+            shown = msgspec.convert(node_object(self._specs[node], self._clock.now()), Node)
+            self._left[node] = dict(node_changed(shown).capacity)
+        return self._left[node]
 
     async def _register(self, spec: NodeSpec) -> None:
         """Creates the node, or brings it up to date. Refusals are retried: controllers write nodes, too."""
@@ -111,3 +155,10 @@ class FakeNodes:
                 pass
             except (ApiError, Unanswered, Unreachable) as error:
                 log.warning("the lease of node %s is not renewed: %s", name, error)
+
+
+def _wanted(pod: Pod) -> dict[str, int]:
+    try:
+        return {**dict(requests(pod.spec)), "pods": 1}
+    except ValueError:  # which the API server should have refused
+        return {"pods": 1}

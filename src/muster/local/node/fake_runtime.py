@@ -3,7 +3,10 @@
 The pods end as their annotation says. `muster.dev/pretend: "run=30s,exit=1"` lets each container end with
 code 1 after 30 s; without `run` it runs until the pod is deleted. `at=2026-03-01T12:00:00Z` ends it at that
 time, however long it has run, to simulate a failure of many pods at one moment. The earlier of `run` and `at`
-counts. The fake runtime also reports the pods of removed nodes, of either runtime, as ended with their node.
+counts. `reject=OutOfcpu` lets the node refuse the pod for this reason, as a kubelet does that has no room.
+`stop=30s` lets a pod that is deleted need so long to end; with `stop=never` it is stuck until somebody forces
+its deletion. The fake runtime also reports the pods of removed nodes, of either runtime, as ended with their
+node.
 
 One heap holds the time at which each pod ends, and a bounded number of status writes is pending at a time, so
 that 10,000 such pods cost ten thousand writes and little else.
@@ -12,8 +15,10 @@ that 10,000 such pods cost ten thousand writes and little else.
 import asyncio
 import heapq
 import logging
-from collections.abc import Mapping, Set
+import re
+from collections.abc import Callable, Mapping, Set
 from datetime import datetime, timedelta
+from math import inf
 from typing import Final
 
 import msgspec
@@ -33,9 +38,11 @@ WRITES: Final = 16  # status writes under way at a time
 _KILLED: Final = 137
 _LOST: Final = Verdict("NodeLost", "Its node is not there any more", failed=True, spared=True)
 _RETRY: Final = (0.1, 10.0)
-_RIGHT: Final = 'write "run=30s,exit=1", or "at=2026-03-01T12:00:00Z,exit=1"'
+_RIGHT: Final = 'write "run=30s,exit=1", "at=2026-03-01T12:00:00Z", "reject=OutOfcpu" or "stop=30s"'
+_REASON: Final = re.compile(r"[A-Za-z][A-Za-z0-9./-]{0,62}")
 _LONGEST: Final = 2**31  # seconds
 _LAST_CODE: Final = 255
+_KEYS: Final = ("run", "exit", "at", "reject", "stop")
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -45,6 +52,10 @@ class Play(msgspec.Struct, frozen=True):
     run: float | None = None
     exit: int = 0
     at: datetime | None = None
+    #: why the node refuses the pod; "" if it does not
+    reject: str = ""
+    #: seconds from the request to delete the pod until it has ended; infinite: it is stuck
+    stop: float = 0.0
 
     def end(self, begun: datetime) -> datetime | None:
         ends = [] if self.run is None else [begun + timedelta(seconds=self.run)]
@@ -57,7 +68,7 @@ def play(annotations: Mapping[str, str]) -> Play:
     values: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         key, equals, value = part.partition("=")
-        if not equals or key not in ("run", "exit", "at"):
+        if not equals or key not in _KEYS:
             raise ValueError(f"{names.PRETEND}: {part!r}: {_RIGHT}")
         values[key] = value
     try:
@@ -66,7 +77,11 @@ def play(annotations: Mapping[str, str]) -> Play:
         code = int(values.get("exit", 0))
         if not 0 <= code <= _LAST_CODE or (run is not None and not 0 <= run <= _LONGEST):
             raise ValueError("no process ends so")
-        return Play(run, code, at)
+        stop = inf if values.get("stop") == "never" else _seconds(values.get("stop", "0"))
+        reject = values.get("reject", "")
+        if not stop >= 0 or (reject and not _REASON.fullmatch(reject)):
+            raise ValueError("no node does so")
+        return Play(run, code, at, reject, stop)
     except ValueError:
         raise ValueError(f"{names.PRETEND}: {text!r}: {_RIGHT}") from None
 
@@ -88,13 +103,14 @@ def _time(text: str) -> datetime:
 class FakeRuntime:
     """Simulates the pods of all nodes without a runtime. Call `run` once, `update` with each pod version."""
 
-    def __init__(self, client: Client, clock: Clock) -> None:
-        self._client, self._clock = client, clock
+    def __init__(self, client: Client, clock: Clock, refuses: Callable[[Pod], str] = lambda pod: "") -> None:
+        """`refuses`: why a new pod's node has no room for it; "" if it has."""
+        self._client, self._clock, self._refuses = client, clock, refuses
         #: names of removed nodes
         self.lost: Set[str] = set()
         self._pods: dict[str, Pod] = {}  # newest version, by uid
         self._ends: list[tuple[float, str]] = []  # monotonic seconds, uid
-        self._due: set[str] = set()  # those in the heap
+        self._due: dict[str, float] = {}  # the earliest of each pod in the heap
         self._work: asyncio.Queue[str] = asyncio.Queue()
         self._queued: set[str] = set()
         self._earlier = asyncio.Event()
@@ -127,8 +143,9 @@ class FakeRuntime:
             elif wait > 0:
                 await self._first(wait)
             else:
-                uid = heapq.heappop(self._ends)[1]
-                self._due.discard(uid)
+                at, uid = heapq.heappop(self._ends)
+                if self._due.get(uid) == at:
+                    del self._due[uid]
                 self._enqueue(uid)
 
     async def _first(self, seconds: float) -> None:
@@ -162,7 +179,13 @@ class FakeRuntime:
         if pod is None:
             return
         meta = pod.metadata
-        if meta.deletion_timestamp is not None:
+        if (asked := meta.deletion_timestamp) is not None:
+            now, stop = self._clock.now(), _stop(pod)
+            ended = asked + timedelta(seconds=min(stop, _LONGEST) - (meta.deletion_grace_period_seconds or 0))
+            if stop and now < ended:
+                if stop < inf:
+                    self._wait_for(uid, ended, now)
+                return
             await self._client.delete(POD, meta.namespace, meta.name, uid=uid, grace_period=0)
             return
         body = self._next_status(pod)
@@ -188,6 +211,9 @@ class FakeRuntime:
         except ValueError as error:
             verdict = Verdict("InvalidAnnotation", str(error), failed=True)
             return status.document(pod, containers, now, now, verdict)
+        if pod.status.start_time is None and (reason := part.reject or self._refuses(pod)):
+            verdict = Verdict(reason, f"Pod was rejected: {reason}", failed=True)
+            return status.document(pod, [], now, now, verdict)
         begun = pod.status.start_time or now
         ends, code = part.end(begun), part.exit
         deadline = status.deadline(pod, begun)
@@ -209,11 +235,19 @@ class FakeRuntime:
         return status.document(pod, containers, now, begun, verdict)
 
     def _wait_for(self, uid: str, ends: datetime, now: datetime) -> None:
-        if uid in self._due:
+        at = self._clock.monotonic() + (ends - now).total_seconds()
+        if self._due.get(uid, inf) <= at:
             return
-        self._due.add(uid)
-        heapq.heappush(self._ends, (self._clock.monotonic() + (ends - now).total_seconds(), uid))
+        self._due[uid] = at
+        heapq.heappush(self._ends, (at, uid))
         self._earlier.set()
+
+
+def _stop(pod: Pod) -> float:
+    try:
+        return play(pod.metadata.annotations).stop
+    except ValueError:
+        return 0.0
 
 
 def _begin(containers: list[Observed], now: datetime) -> None:

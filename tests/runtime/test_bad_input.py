@@ -1,0 +1,148 @@
+"""What people do to gangs while they are placed: muster stays up, and each gang says what is wrong."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from muster.api import kinds
+from muster.api.base import Object
+from muster.api.muster_v1alpha1 import Gang
+from tests.runtime.test_loop import Cluster, _planned, cluster, pod, scheduler
+
+__all__ = ["cluster"]
+pytestmark = pytest.mark.looptime
+
+LABEL = "scheduling.x-k8s.io/pod-group"
+#: Groups that nobody can start, at once.
+GARBAGE = 2_000
+
+
+def group(name: str, minimum: Any, **metadata: Any) -> Object:  # Any: what people write
+    return {"metadata": {"name": name, **metadata}, "spec": {"minMember": minimum}}
+
+
+def member(name: str, index: int, cpu: str = "1") -> Object:
+    return pod(f"{name}-{index}", cpu, labels={LABEL: name})
+
+
+def gang(cluster: Cluster, name: str, size: int, cpu: str = "1") -> None:
+    cluster.create(kinds.POD_GROUP_X, group(name, size))
+    for index in range(size):
+        cluster.create(kinds.POD, member(name, index, cpu))
+
+
+async def bound(cluster: Cluster, name: str) -> list[str]:
+    return sorted(pod for pod in await cluster.bound() if pod.startswith(f"{name}-"))
+
+
+async def record(cluster: Cluster, name: str) -> Gang:
+    found: Gang = await cluster.client.get(kinds.GANG, "default", f"podgroup-{name}")
+    return found
+
+
+async def told(cluster: Cluster, name: str) -> tuple[str, str]:
+    """Phase and reason."""
+    status = (await record(cluster, name)).status
+    return status.phase, status.reason.code if status.reason is not None else ""
+
+
+async def stands(cluster: Cluster, name: str, size: int) -> bool:
+    return len(await bound(cluster, name)) == size and not await _planned(cluster)
+
+
+async def another_starts(cluster: Cluster) -> None:
+    """The scheduler is up, and has room for others."""
+    gang(cluster, "other", 2)
+    await cluster.until(lambda: stands(cluster, "other", 2))
+
+
+async def test_a_gang_that_shrinks_while_it_stands_keeps_its_pods(cluster: Cluster) -> None:
+    cluster.node("node-0", 8)
+    async with scheduler(cluster):
+        gang(cluster, "g", 4)
+        await cluster.until(lambda: stands(cluster, "g", 4))
+        cluster.registry.patch(kinds.POD_GROUP_X, "default", "g", {"spec": {"minMember": 2}})
+        await cluster.client.delete(kinds.POD, "default", "g-3", grace_period=0)
+        await asyncio.sleep(30)
+        assert await bound(cluster, "g") == ["g-0", "g-1", "g-2"]
+        assert await told(cluster, "g") == ("Standing", "")
+        await another_starts(cluster)
+
+
+@pytest.mark.parametrize("fits", [True, False])
+async def test_a_gang_that_grows_while_it_stands_gets_more_places_or_says_why_not(
+    cluster: Cluster, fits: bool
+) -> None:
+    cluster.node("node-0", 8)
+    async with scheduler(cluster):
+        gang(cluster, "g", 3)
+        await cluster.until(lambda: stands(cluster, "g", 3))
+        cluster.registry.patch(kinds.POD_GROUP_X, "default", "g", {"spec": {"minMember": 5}})
+        for index in (3, 4):
+            cluster.create(kinds.POD, member("g", index, "1" if fits else "9"))
+        await asyncio.sleep(90)
+        assert len(await bound(cluster, "g")) == (5 if fits else 3), "what runs goes on"
+        phase, reason = await told(cluster, "g")
+        assert (phase, bool(reason)) == (("Standing", False) if fits else ("Degraded", True))
+        await another_starts(cluster)
+
+
+@pytest.mark.parametrize("all_of_them", [True, False])
+async def test_members_that_are_created_again_under_their_names_are_bound_again(
+    cluster: Cluster, all_of_them: bool
+) -> None:
+    cluster.node("node-0", 8)
+    async with scheduler(cluster):
+        gang(cluster, "g", 3)
+        await cluster.until(lambda: stands(cluster, "g", 3))
+        before = {pod.metadata.name: pod.metadata.uid for pod in await cluster.all(kinds.POD)}
+        for index in range(3 if all_of_them else 1):
+            await cluster.client.delete(kinds.POD, "default", f"g-{index}", grace_period=0)
+            cluster.create(kinds.POD, member("g", index))
+        await cluster.until(lambda: stands(cluster, "g", 3))
+        after = {pod.metadata.name: pod.metadata.uid for pod in await cluster.all(kinds.POD)}
+        assert sum(before[name] != after[name] for name in after) == (3 if all_of_them else 1)
+        await another_starts(cluster)
+
+
+async def test_a_group_that_is_deleted_under_running_pods_leaves_them_alone(cluster: Cluster) -> None:
+    cluster.node("node-0", 8)
+    async with scheduler(cluster):
+        gang(cluster, "g", 3)
+        await cluster.until(lambda: stands(cluster, "g", 3))
+        await cluster.client.delete(kinds.POD_GROUP_X, "default", "g")
+        await asyncio.sleep(30)
+        assert len(await bound(cluster, "g")) == 3
+        await another_starts(cluster)
+
+
+async def test_a_group_that_is_deleted_while_its_start_is_undone_does_not_get_its_pods_back(
+    cluster: Cluster,
+) -> None:
+    cluster.node("node-0", 8)
+    async with scheduler(cluster):
+        gang(cluster, "g", 3)
+        await cluster.until(lambda: _planned(cluster), pause=0.001)
+        await cluster.client.delete(kinds.POD_GROUP_X, "default", "g")
+        for index in range(3):
+            await cluster.client.delete(kinds.POD, "default", f"g-{index}", grace_period=0)
+        await asyncio.sleep(90)
+        assert not await bound(cluster, "g")
+        assert not await _planned(cluster)
+        await another_starts(cluster)
+
+
+async def test_a_gang_starts_though_thousands_of_groups_are_garbage(cluster: Cluster) -> None:
+    """Groups without pods, with minima that no cluster has, and pods that no node has room for."""
+    cluster.node("node-0", 8)
+    for number in range(GARBAGE):
+        name = f"garbage{number}"
+        cluster.create(kinds.POD_GROUP_X, group(name, (2, 2**31 - 1, 1, 50_001)[number % 4]))
+        if number % 4 == 2:
+            cluster.create(kinds.POD, member(name, 0, "999"))
+    async with scheduler(cluster, controllers=False):
+        await another_starts(cluster)
+        for name in ("garbage2", "garbage9998"):
+            assert await told(cluster, name) == ("Waiting", "NothingMatches")
+        assert len(await cluster.bound()) == 2
