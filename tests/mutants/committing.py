@@ -60,6 +60,13 @@ FAULTS: Final = (
         _STEP,
     ),
     _fault(
+        "a pod is bound before its volume is there",
+        "commit/claims.py",
+        "    return [claim for claim in claims if claim is not None and not claim.spec.volume_name]",
+        "    return []",
+        ("tests/runtime/test_volumes.py",),
+    ),
+    _fault(
         "members that were refused are not bound first",
         "commit/binding.py",
         "    for place in sorted(doubtful or bindable.places):",

@@ -253,8 +253,12 @@ def volume(zone: str = "", name: str = "v") -> PersistentVolume:
     return msgspec.convert({"metadata": {"name": name}, "spec": spec}, PersistentVolume)
 
 
-def storage_class(name: str, mode: str) -> StorageClass:
-    return msgspec.convert({"metadata": {"name": name}, "volumeBindingMode": mode}, StorageClass)
+def storage_class(
+    name: str, mode: str, provisioner: str = "x", zones: list[str] | None = None
+) -> StorageClass:
+    topology = {"matchLabelExpressions": [{"key": "zone", "values": zones}]}
+    body = {"metadata": {"name": name}, "volumeBindingMode": mode, "provisioner": provisioner}
+    return msgspec.convert({**body, "allowedTopologies": [topology] if zones else []}, StorageClass)
 
 
 WITH_CLAIM = pod_spec(volumes=[{"name": "x", "persistentVolumeClaim": {"claimName": "d"}}])
@@ -266,13 +270,21 @@ def test_a_bound_volume_says_on_which_nodes_it_is() -> None:
     assert shape(WITH_CLAIM, claim("v"), volume("b")).volumes == ((zone,),)
 
 
-LATE = storage_class("late", "WaitForFirstConsumer")
+LATE = storage_class("late", "WaitForFirstConsumer", "kubernetes.io/no-provisioner")
 UNBOUND: dict[str, tuple[list[Resource], Code, str]] = {
     "no claim": ([], Code.GATED, "there is no PersistentVolumeClaim d"),
     "not bound": ([claim()], Code.GATED, "d is not bound to a volume yet"),
     "no volume": ([claim("v")], Code.GATED, "its volume v is not there"),
-    "waits for a pod": ([claim(storage="late"), LATE], Code.INVALID, "WaitForFirstConsumer"),
+    "made by hand": ([claim(storage="late"), LATE], Code.INVALID, "WaitForFirstConsumer"),
 }
+
+
+def test_a_claim_that_waits_for_its_first_pod_keeps_it_only_where_volumes_can_be_made() -> None:
+    anywhere = storage_class("late", "WaitForFirstConsumer")
+    assert shape(WITH_CLAIM, claim(storage="late"), anywhere).volumes == ()
+    somewhere = storage_class("late", "WaitForFirstConsumer", zones=["b", "a"])
+    zones = NodeTerm((Requirement("zone", Operator.IN, ("a", "b")),))
+    assert shape(WITH_CLAIM, claim(storage="late"), somewhere).volumes == ((zones,),)
 
 
 @pytest.mark.parametrize(("objects", "code", "message"), UNBOUND.values(), ids=UNBOUND.keys())

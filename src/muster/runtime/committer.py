@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from muster.api import kinds
-from muster.api.core_v1 import Pod
+from muster.api.core_v1 import PersistentVolumeClaim, Pod
 from muster.api.muster_v1alpha1 import Gang as GangRecord
 from muster.core.words.decisions import Assign, Decision, Evict, Explanation, Release, Wait
 from muster.core.words.decisions import Victim as ChosenVictim
@@ -242,6 +242,7 @@ class Committer:
             explanation=commit.explanation,
             unfenced=self._unfenced.get(gang),
             owner_shared=group is not None and self._is_shared(group),
+            claim=self._claim,
         )
 
     # -- below: in order of call
@@ -328,6 +329,10 @@ class Committer:
             return None
         found = self._observed.find(kinds.GANG, f"{group.namespace}/{group.record}")
         return found if isinstance(found, GangRecord) else None
+
+    def _claim(self, key: str) -> PersistentVolumeClaim | None:
+        found = self._observed.find(kinds.PERSISTENT_VOLUME_CLAIM, key)
+        return found if isinstance(found, PersistentVolumeClaim) else None
 
     def _namesakes(self, plan: Plan) -> Iterator[Pod | None]:
         """Yields, for each pod that the plan re-creates, the pod that has its name now."""

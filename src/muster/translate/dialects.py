@@ -51,7 +51,7 @@ from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology
 from muster.api.membership import pod_groups
 from muster.api.muster_v1alpha1 import Source
 from muster.api.scheduling import PodGroup
-from muster.api.storage_v1 import StorageClass
+from muster.api.storage_v1 import SELECTED_NODE, StorageClass
 from muster.core.words.gang import Code, Gang, GangId, Gate, PodId
 from muster.translate import bare, described, ganggroup, job, jobset, marks, podgroup
 from muster.translate.demand import ours
@@ -229,7 +229,9 @@ def pods_looking_at_namespaces(world: World) -> Iterator[Pod]:
 def volume_facts(obj: Resource) -> object:
     """Returns the fields of a claim, volume or class that affect pods."""
     deleted = obj.metadata.deletion_timestamp is not None
-    return deleted, getattr(obj, "spec", None), getattr(obj, "volume_binding_mode", None)
+    if isinstance(obj, StorageClass):
+        return deleted, obj.volume_binding_mode, obj.provisioner, obj.allowed_topologies
+    return deleted, getattr(obj, "spec", None), obj.metadata.annotations.get(SELECTED_NODE)
 
 
 def _claims(obj: Resource | None) -> Iterator[tuple[str, str]]:

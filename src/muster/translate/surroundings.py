@@ -19,7 +19,7 @@ from muster.api.core_v1 import (
     PodSpec,
     PodTemplate,
 )
-from muster.api.storage_v1 import WAIT_FOR_FIRST_CONSUMER
+from muster.api.storage_v1 import NO_PROVISIONER, WAIT_FOR_FIRST_CONSUMER, StorageClass, TopologyTerm
 from muster.core.words.gang import Code, Gate, NodeTerm, Operator, Requirement
 from muster.core.world.labels import satisfied
 from muster.translate.world import World
@@ -173,7 +173,14 @@ def _volumes(
         if claim.metadata.deletion_timestamp is not None:
             return (), Gate(Code.GATED, f"the PersistentVolumeClaim {name} is being deleted")
         if not claim.spec.volume_name:
-            return (), _unbound(claim, world)
+            kind = world.storage_classes.get(("", claim.spec.storage_class_name or ""))
+            if kind is None or kind.volume_binding_mode != WAIT_FOR_FIRST_CONSUMER:
+                return (), Gate(Code.GATED, f"the PersistentVolumeClaim {name} is not bound to a volume yet")
+            if kind.provisioner == NO_PROVISIONER:
+                return (), _by_hand(claim, kind)
+            if kind.allowed_topologies:
+                found.append(tuple(map(_topology, kind.allowed_topologies)))
+            continue
         volume = world.volumes.get(("", claim.spec.volume_name))
         if volume is None:
             gone = f"its volume {claim.spec.volume_name} is not there"
@@ -188,14 +195,17 @@ def _volumes(
     return tuple(found), None
 
 
-def _unbound(claim: PersistentVolumeClaim, world: World) -> Gate:
-    name = claim.metadata.name
-    kind = world.storage_classes.get(("", claim.spec.storage_class_name or ""))
-    if kind is not None and kind.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER:
-        return Gate(
-            Code.INVALID,
-            f"the PersistentVolumeClaim {name} has no volume yet, and its class {kind.metadata.name} makes "
-            f"one only for a pod that has a node ({WAIT_FOR_FIRST_CONSUMER}), which is not supported yet; "
-            "bind it first, or use a class with Immediate",
-        )
-    return Gate(Code.GATED, f"the PersistentVolumeClaim {name} is not bound to a volume yet")
+def _by_hand(claim: PersistentVolumeClaim, kind: StorageClass) -> Gate:
+    return Gate(
+        Code.INVALID,
+        f"the PersistentVolumeClaim {claim.metadata.name} has no volume yet, and the volumes of its class "
+        f"{kind.metadata.name} are chosen for a pod that has a node ({WAIT_FOR_FIRST_CONSUMER}) from those "
+        f"that exist ({NO_PROVISIONER}), which is not supported; bind it first, or use another class",
+    )
+
+
+def _topology(term: TopologyTerm) -> NodeTerm:
+    labels = (
+        Requirement(one.key, Operator.IN, tuple(sorted(one.values))) for one in term.match_label_expressions
+    )
+    return NodeTerm(tuple(labels))

@@ -1,11 +1,12 @@
 """Binds pods to the nodes of their places."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass, field
 
 from muster.api.core_v1 import Pod
 from muster.core.words.gang import NodeName, Place
-from muster.effects import Bind
+from muster.effects import Bind, Patch
+from muster.runtime.commit.claims import pending, select, selected, unprovisionable
 from muster.runtime.commit.context import Context
 from muster.runtime.commit.places import minimum_met
 from muster.runtime.commit.refusals import blocking, is_excluded, refusals
@@ -19,6 +20,15 @@ class Bindable:
     places: Mapping[Place, tuple[Pod, NodeName]]
     #: when the first excluded pod may be tried again
     excluded_until: float
+    #: places whose pod has claims whose volumes are still to be made, and what is to be written for that
+    unprovisioned: Mapping[Place, tuple[Patch, ...]] = field(default_factory=dict)
+    #: those of them whose volume cannot be made on their node
+    unprovisionable: Mapping[Place, NodeName] = field(default_factory=dict)
+
+    @property
+    def possible(self) -> Set[Place]:
+        """The places that can be filled, now or once the volumes are there."""
+        return self.places.keys() | self.unprovisioned.keys()
 
 
 def bindable(context: Context) -> Bindable:
@@ -26,15 +36,21 @@ def bindable(context: Context) -> Bindable:
     places, refused = context.places, refusals(context)
     found: dict[Place, tuple[Pod, NodeName]] = {}
     until = NEVER
+    unprovisioned: dict[Place, tuple[Patch, ...]] = {}
+    impossible: dict[Place, NodeName] = {}
     for place, node in places.missing.items():
         pod = places.ready.get(place)
         if pod is None:
             continue
         if place in refused and is_excluded(refused[place], context.now):
             until = min(until, refused[place].until)
+        elif pod.spec.volumes and (claims := pending(context.view.claim, pod)):
+            unprovisioned[place] = tuple(select(claim, node) for claim in claims if not selected(claim, node))
+            if any(unprovisionable(context.state, claim, node) for claim in claims):
+                impossible[place] = node
         else:
             found[place] = (pod, node)
-    return Bindable(found, until)
+    return Bindable(found, until, unprovisioned, impossible)
 
 
 def binds(context: Context, bindable: Bindable, attempt: int, *, planned: bool = True) -> Iterator[Bind]:

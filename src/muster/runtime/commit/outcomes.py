@@ -15,6 +15,7 @@ from muster.kube.errors import (
     Unanswered,
     Unreachable,
 )
+from muster.runtime.commit.claims import chosen
 from muster.runtime.commit.context import Context
 from muster.runtime.commit.refusals import accepted, refused
 from muster.runtime.commit.view import NEVER, Limits, RetryState
@@ -27,7 +28,11 @@ def learn(
     """Returns the new state (when to retry, what to leave alone) and the events for the core."""
     match error:
         case None:
-            state = accepted(state, write) if isinstance(write, Bind) else state
+            match write:
+                case Bind():
+                    state = accepted(state, write)
+                case Patch(kinds.PERSISTENT_VOLUME_CLAIM):
+                    state = chosen(state, write)
             return (replace(state, retries=0, trouble="") if state.retries else state), ()
         case Conflict() | AlreadyExists() | NotFound():
             return state, ()  # another writer was first: the mirror will show the result

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from muster.core.words.events import CommitFailed
+from muster.core.words.events import CommitFailed, PlacesLost
 from muster.runtime.commit.attempts import record_attempt
-from muster.runtime.commit.binding import bindable, binds, why_unreachable
+from muster.runtime.commit.binding import Bindable, bindable, binds, why_unreachable
 from muster.runtime.commit.context import Context, context_of
 from muster.runtime.commit.ending import close, end, give_up, recreate, release, suspendable
 from muster.runtime.commit.outcomes import places_lost
@@ -69,10 +69,12 @@ def _begin(context: Context) -> Step:
     if context.suspended and not suspendable(context):
         return write_status(context)
     binding = bindable(context)
-    startable = context.suspended or view.chosen or binding.places
+    startable = context.suspended or view.chosen or binding.possible
     if places.missing and startable and minimum_met(gang, places.settled | places.missing.keys()):
         # One bind that makes a gang whole, or adds to a whole one, is atomic and needs no plan.
         if not context.suspended and not view.chosen and len(places.missing) == 1:
+            if binding.unprovisioned:
+                return _provision(context, binding)
             return Step(state, tuple(binds(context, binding, state.attempt, planned=False)))
         return record_attempt(context, view.chosen)
     reported = write_status(context)
@@ -122,14 +124,18 @@ def _continue(context: Context, plan: PlacementPlan) -> Step:
 
     # 4. Bind the pods once they can reach the minimum. Since 1, the plan and the core agree on their nodes.
     binding = bindable(context)
-    if binding.places and minimum_met(group.gang, places.settled | binding.places.keys()):
-        return Step(state, tuple(binds(context, binding, plan.attempt)))
+    if binding.possible and minimum_met(group.gang, places.settled | binding.possible):
+        if any(binding.unprovisioned.values()):
+            return _provision(context, binding)
+        if binding.places and minimum_met(group.gang, places.settled | binding.places.keys()):
+            return Step(state, tuple(binds(context, binding, plan.attempt)))
 
     # 5. The plan ends: closed or given up.
     stuck = view.explanation is not None and not minimum_met(
         group.gang, places.settled | places.missing.keys()
     )
-    due = state.since + (limits.unplaced if stuck else limits.progress_timeout)
+    patience = limits.victim_timeout if binding.unprovisioned else limits.progress_timeout
+    due = state.since + (limits.unplaced if stuck else patience)
     if whole and (now >= due or places.missing.keys().isdisjoint(plan.nodes)):
         return close(replace(context, state=replace(state, failures=0)), plan, Phase.STANDING, None)
     if now >= due:
@@ -137,6 +143,21 @@ def _continue(context: Context, plan: PlacementPlan) -> Step:
         if stuck and view.explanation is not None:
             return give_up(context, plan, f"{bound}, and the rest does not start: {view.explanation.message}")
         last = f"; the last error: {state.trouble}" if state.trouble else ""
-        return give_up(context, plan, f"{bound} within {limits.progress_timeout:.0f} s{last}")
+        if binding.unprovisioned:
+            last = f"; {len(binding.unprovisioned)} wait for volumes{last}"
+        return give_up(context, plan, f"{bound} within {patience:.0f} s{last}")
     reported = write_status(context)
     return replace(reported, wake=min(reported.wake, due, binding.excluded_until))
+
+
+def _provision(context: Context, binding: Bindable) -> Step:
+    """Has the volumes made that are still missing; several pods may share a claim."""
+    state = context.state
+    if lost := binding.unprovisionable:
+        until = context.now + context.limits.exclusion
+        event = PlacesLost(context.view.id, frozenset(lost), frozenset(lost.values()), until)
+        return Step(replace(state, volumes={}), events=(event,))
+    writes = {write.name: write for writes in binding.unprovisioned.values() for write in writes}
+    if writes:
+        return Step(state, tuple(writes.values()))
+    return write_status(context)

@@ -1,10 +1,10 @@
 """The inputs and outputs of a commit step: what it sees, what it keeps between steps, and what it returns."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from muster.api.core_v1 import Pod
+from muster.api.core_v1 import PersistentVolumeClaim, Pod
 from muster.api.muster_v1alpha1 import Gang as GangRecord
 from muster.core.words.decisions import Explanation
 from muster.core.words.events import Event
@@ -83,6 +83,8 @@ class GangView:
     explanation: Explanation | None = None
     unfenced: Unfenced | None = None  # an earlier leader could still write to the gang
     owner_shared: bool = False  # other gangs of its owner have bound pods: another stage is running
+    #: looks up a PersistentVolumeClaim by `namespace/name`
+    claim: Callable[[str], PersistentVolumeClaim | None] = lambda key: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,8 @@ class RetryState:
     recordable: bool = True  # its pods, for re-creation; False once recording has failed
     #: by member (`refusals.member`), as its successor is refused for the same reasons
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
+    #: nodes for which this leader has had the volumes of claims made, by `namespace/name`
+    volumes: Mapping[str, str] = field(default_factory=dict)
     retries: int = 0
     retry_at: float = 0.0
     trouble: str = ""  # the last error that was only retried
