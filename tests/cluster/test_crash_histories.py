@@ -53,9 +53,9 @@ class Case:
 
 CASES: Final = [
     *(Case(size, sort) for size in (1, 2, 3) for sort in ("job", "bare")),
-    *(Case(2, sort, victim) for sort in ("job", "bare") for victim in ("job", "free job", "bare")),
     Case(1, "bare", "job"),
-    Case(3, "job", "free job"),
+    Case(2, "job", "bare"),
+    Case(2, "bare", "free job"),
 ]
 
 
@@ -232,7 +232,7 @@ async def test_a_leader_dies_after_any_write_of_its_own(cluster: Cluster, plane:
 
     await cluster.until("all nodes", nodes)
     counts = await asyncio.gather(*(_histories(History(cluster, case)) for case in CASES))
-    assert sum(counts) > 80
+    assert sum(counts) > 60
     written = accepted(plane)
     for case, count in zip(CASES, counts, strict=True):
         for number in range(count):
@@ -283,9 +283,12 @@ def check(written: list[Written], case: Case, name: str) -> None:
 
 
 def accepted(plane: ControlPlane) -> dict[str, list[Written]]:
-    """The writes that the server accepted, by namespace, in the order in which it finished them."""
+    """The writes that the server accepted, by namespace, in the order in which it received them.
+
+    Whoever knows the answer to a write can send the next one before the log says that the first has ended.
+    """
     found: dict[str, list[Written]] = defaultdict(list)
-    for entry in plane.entries():
+    for entry in sorted(plane.entries(), key=lambda entry: str(entry["requestReceivedTimestamp"])):
         match entry:
             case {
                 "verb": str(verb),

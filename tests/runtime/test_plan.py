@@ -21,6 +21,7 @@ from muster.core.words.events import PlanFound
 from muster.core.words.gang import GangId, NodeName, Place, PodId
 from muster.runtime.commit.view import Limits
 from muster.runtime.plan import (
+    MAX_BLOB,
     OwnerRef,
     PlacementPlan,
     Plan,
@@ -103,6 +104,26 @@ def test_ten_thousand_places_fit_into_a_quarter_of_a_megabyte_with_their_uids() 
     }
     body = encode(replace(plan(10_000), pods=uids))
     assert len(body["spec"]["blob"]) < 270_000
+
+
+def test_ten_thousand_pods_with_names_of_60_characters_may_be_victims_or_be_created_again() -> None:
+    source = random.Random(1)
+
+    def name(index: int) -> str:
+        return f"a-training-job-of-a-team-with-long-names-worker-{index:06}-" + "".join(
+            source.choice("bcdfghjklmnpqrstvwxz2456789") for _ in range(5)
+        )
+
+    uids = [PodId(str(uuid.UUID(int=source.getrandbits(128), version=4))) for _ in range(10_000)]
+    names = [name(index) for index in range(10_000)]
+    assert len(names[0]) == 60
+    victim = VictimRef(GangId("ns/v"), None, tuple(map(PodRef, ["ns"] * 10_000, names, uids)))
+    pods = {Place("workers", i): uid for i, uid in enumerate(uids)}
+    assert len(packed(replace(plan(10_000), pods=pods, victims=(victim,)))["blob"]) < MAX_BLOB
+    bodies = ({"metadata": {"name": each}, "spec": {"containers": [{"name": "main"}]}} for each in names)
+    recorded = tuple(map(RecordedPod, uids, bodies))
+    recreation = RecreationPlan(GangId("ns/g"), "jobset-g", "ns", 7, 3, recorded, "refused")
+    assert len(packed(recreation)["blob"]) < MAX_BLOB
 
 
 def test_a_plan_that_is_too_large_is_refused_with_the_number() -> None:
