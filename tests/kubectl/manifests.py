@@ -15,14 +15,14 @@ spec:
     image: none
     command: [sh, -c, "echo first; echo second; exec sleep 1000"]
 """
-JOB: Final = """\
+_JOB: Final = """\
 apiVersion: batch/v1
 kind: Job
 metadata: {{name: {name}, labels: {{app: {name}}}}}
 spec:
   backoffLimit: 0
   template:
-    metadata: {{annotations: {{muster.dev/pretend: run=0s}}}}
+    metadata: {{annotations: {{muster.dev/pretend: {pretend}}}}}
     spec:
       nodeName: node-0
       restartPolicy: Never
@@ -46,3 +46,9 @@ spec:
   selector: {{app: {name}}}
   ports: [{{name: one, port: {port}}}]
 """
+
+
+def job(name: str, command: str = "true") -> str:
+    """A Job of one pod, which ends at once if its command is `true`, on simulated nodes, too."""
+    pretend = "run=0s" if command == "true" else "run=1000s"
+    return _JOB.format(name=name, command=command, pretend=pretend)

@@ -1,7 +1,7 @@
 """get in all forms, describe, events, wait, api-resources."""
 
 from tests.kubectl.cases import Case, Run
-from tests.kubectl.manifests import JOB, POD
+from tests.kubectl.manifests import POD, job
 
 AGE = r"\d+[smh]\d*s?"
 
@@ -68,9 +68,7 @@ CASES = (
     Case(
         "tables of jobs and events",
         (
-            Run(
-                "create -f -", ("job.batch/listed created",), stdin=JOB.format(name="listed", command="true")
-            ),
+            Run("create -f -", ("job.batch/listed created",), stdin=job("listed")),
             Run("wait --for=condition=Complete job/listed --timeout=60s", ("condition met",)),
             Run(
                 "get jobs listed",

@@ -5,11 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cli.binary import Muster, Terminal, until
-from tests.kubectl import reading, running, typed, writing
+from tests.kubectl import CASES
 from tests.kubectl.cases import Case, Kubectl, Run, absent
 from tests.kubectl.manifests import POD
 
-CASES = (*reading.CASES, *writing.CASES, *typed.CASES, *running.CASES)
 NODES = "2 x name=node,cpu=4,memory=4Gi,pods=110"
 
 pytestmark = pytest.mark.skipif(bool(absent()), reason=absent())

@@ -1,7 +1,7 @@
 """create, apply, replace, edit, patch, label, annotate, delete, diff, scale, validation, explain."""
 
 from tests.kubectl.cases import Case, Run
-from tests.kubectl.manifests import CONFIG_MAP, JOB, POD, SERVICE
+from tests.kubectl.manifests import CONFIG_MAP, POD, SERVICE, job
 
 EDITOR = (("KUBE_EDITOR", "sed -i s/one/edited/"),)
 
@@ -9,7 +9,7 @@ EDITOR = (("KUBE_EDITOR", "sed -i s/one/edited/"),)
 def _cascade(name: str, then: str) -> tuple[Run, ...]:
     """A Job with a pod, deleted with this cascade; `then` is what a list of its pods prints."""
     return (
-        Run("create -f -", stdin=JOB.format(name=f"to-{name}", command="sleep 1000")),
+        Run("create -f -", stdin=job(f"to-{name}", "sleep 1000")),
         Run(f"get pods -l job-name=to-{name}", ("Running",), again=True),
         Run(f"delete job to-{name} --cascade={name} --timeout=60s", ("deleted",)),
         Run(f"get job to-{name}", ("not found",), code=1, again=True),
@@ -90,6 +90,39 @@ CASES = (
         ),
     ),
     Case(
+        "apply on the server's side",
+        (
+            Run("apply --server-side -f -", ("serverside-applied",), stdin=config_map("owned", "one")),
+            Run("apply --server-side -f -", ("serverside-applied",), stdin=config_map("owned", "two")),
+            Run("get cm owned -o jsonpath={.data.a}", ("^two$",)),
+            Run(
+                "apply --server-side --field-manager=other -f -",
+                ('conflict with "kubectl".*: .data.a',),
+                code=1,
+                stdin=config_map("owned", "three"),
+            ),
+            Run(
+                "apply --server-side --field-manager=other --force-conflicts -f -",
+                ("serverside-applied",),
+                stdin=config_map("owned", "three"),
+            ),
+            Run("get cm owned -o yaml --show-managed-fields", ("manager: other", "operation: Apply")),
+            Run(
+                "apply --server-side -f -",
+                ('conflict with "other"',),
+                code=1,
+                stdin=config_map("owned", "four"),
+            ),
+            Run("""patch cm owned --type=merge -p '{"data":{"b":"mine"}}'""", ("patched",)),
+            Run(
+                "apply --server-side --field-manager=other -f -",
+                stdin=config_map("owned", "three").replace("a: three", "c: four"),
+            ),
+            Run("get cm owned -o jsonpath={.data}", ('"b":"mine"', '"c":"four"'), never=('"a"',)),
+            Run("delete cm owned", ("deleted",)),
+        ),
+    ),
+    Case(
         "edit",
         (
             Run("create -f -", stdin=config_map("edited", "one")),
@@ -152,7 +185,7 @@ CASES = (
     Case(
         "what cannot be scaled or rolled out",
         (
-            Run("create -f -", stdin=JOB.format(name="fixed", command="true")),
+            Run("create -f -", stdin=job("fixed")),
             Run("scale job fixed --replicas=2", ("NotFound",), code=1),
             Run("rollout status job/fixed", ("no status viewer",), code=1),
             Run("delete job fixed"),

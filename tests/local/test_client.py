@@ -200,6 +200,10 @@ async def test_logs_of_the_container_meant(client: Client) -> None:
     with pytest.raises(BadRequest, match="container x is not valid for pod two"):
         await anext(aiter(client.log("default", "two", container="x")))
     how = LogOptions(previous=True, since=datetime(2026, 1, 31, 8, tzinfo=UTC), timestamps=True)
+    with pytest.raises(BadRequest, match='previous terminated container "side" in pod "two" not found'):
+        await anext(aiter(client.log("default", "two", container="side", how=how)))
+    restarted = {"status": {"containerStatuses": [{"name": "side", "restartCount": 1}]}}
+    await client.patch(kinds.POD, "default", "two", restarted, subresource="status")
     text = b"".join([chunk async for chunk in client.log("default", "two", container="side", how=how)])
     assert text.startswith(b"default/two/side follow=False tail=None previous=True ")
     assert text.endswith(b" since=2026-01-31 08:00:00+00:00 timestamps=True")

@@ -113,7 +113,8 @@ async def _handle(registry: Registry, logs: LogSource, request: Request) -> Answ
         raise MethodNotAllowed(f"{request.method} is not possible on {request.path}")
     if request.header(b"impersonate-user"):
         raise BadRequest("impersonation is not supported; leave Impersonate-User (kubectl: --as) out")
-    options.check(request.method, bool(target.name), request.parameters)
+    more = ("force",) if request.media_type == writing.APPLY else ()
+    options.check(request.method, bool(target.name), request.parameters, more)
     if called in _READS:
         return await _READS[called](registry, logs, target, request)
     return await _WRITES[called](registry, target, request)

@@ -23,6 +23,7 @@ _SERVERS: Final = (
     "creationTimestamp",
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
+    "managedFields",
 )
 #: Kinds whose creator also reports their status: they are created with one.
 _BORN_WITH_STATUS: Final = (kinds.NODE,)
@@ -82,8 +83,7 @@ def carry_over(kind: AnyKind, current: Object, proposed: Object, subresource: st
         if "status" in current:
             new["status"] = current["status"]
     meta, old = new["metadata"], current["metadata"]
-    for field in ("selfLink", "managedFields"):
-        meta.pop(field, None)
+    meta.pop("selfLink", None)
     for field in _SERVERS:
         meta.pop(field, None)
         if field in old:

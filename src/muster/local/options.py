@@ -7,7 +7,7 @@ pods, and a `dryRun` that is ignored is no dry run.
 Source: kubernetes/apimachinery, pkg/apis/meta/v1/{types.go,validation/validation.go}.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -73,13 +73,13 @@ class Options(Struct, frozen=True, forbid_unknown_fields=True):
         return DeleteOptions(given.uid or "", given.resource_version or "", grace, policy)
 
 
-def check(method: str, named: bool, query: Query) -> None:
+def check(method: str, named: bool, query: Query, more: Collection[str] = ()) -> None:
     """Raises `BadRequest` for a parameter that this write does not have, or that is given more than once."""
     known = _KNOWN.get((method, named))
     if known is None:
         return
     for name, values in query.items():
-        if name not in known:
+        if name not in known and name not in more:
             names = ", ".join(sorted(known))
             raise BadRequest(f"{method} has no query parameter {name!r} here; choose from {names}")
         if len(values) > 1 and name != "dryRun":

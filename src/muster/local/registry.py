@@ -25,7 +25,17 @@ from muster.api.core_v1 import Pod
 from muster.kube.client import LogOptions, Patch
 from muster.kube.clock import Clock, SystemClock
 from muster.kube.errors import BadRequest, Expired, ServerError
-from muster.local import admission, binding, defaults, eviction, metadata, patches, priority, watching
+from muster.local import (
+    admission,
+    binding,
+    defaults,
+    eviction,
+    metadata,
+    ownership,
+    patches,
+    priority,
+    watching,
+)
 from muster.local.addresses import Addresses
 from muster.local.aside import set_aside
 from muster.local.containers import has_run_before, meant
@@ -50,6 +60,8 @@ log = logging.getLogger(__name__)
 
 #: Namespaces that always exist and cannot be deleted.
 NAMESPACES: Final = ("default", "kube-system")
+#: The field manager of writes that name none: muster's own.
+MANAGER: Final = "muster"
 #: Most Event objects kept; the oldest are removed first.
 EVENTS: Final = 10_000
 _SUFFIX: Final = "bcdfghjklmnpqrstvwxz2456789"
@@ -176,7 +188,9 @@ class Registry:
             yield
             raise _Undone
 
-    def create(self, kind: AnyKind, namespace: str, obj: Object) -> bytes:
+    def create(
+        self, kind: AnyKind, namespace: str, obj: Object, *, managed: ownership.Managed | None = None
+    ) -> bytes:
         obj = admission.read(kind, obj)
         meta = obj["metadata"]
         namespace = self._writable(kind, namespace)
@@ -192,6 +206,8 @@ class Registry:
             name = meta["name"] = self._generated_name(kind, meta)
         now = self._clock.now()
         metadata.stamp(kind, obj, namespace, uid=self._uid(), now=now)
+        if managed is not None:
+            meta["managedFields"] = managed
         obj = admission.complete(kind, name, obj)
         if kind is kinds.POD:
             priority.admit(self.store, obj)
@@ -209,11 +225,35 @@ class Registry:
             return self._put(kind, obj, None, None)
 
     def update(
-        self, kind: AnyKind, namespace: str, name: str, obj: Object, *, subresource: str = ""
+        self,
+        kind: AnyKind,
+        namespace: str,
+        name: str,
+        obj: Object,
+        *,
+        subresource: str = "",
+        manager: str = MANAGER,
     ) -> bytes:
         """Replaces an object (PUT). A resourceVersion or uid in `obj` is a precondition."""
         raw, current = self._load(kind, namespace, name)
-        return self._replace(kind, raw, current, admission.read(kind, obj), subresource)
+        return self._replace(kind, raw, current, admission.read(kind, obj), subresource, manager)
+
+    def apply(
+        self, kind: AnyKind, namespace: str, name: str, config: Object, *, manager: str, force: bool
+    ) -> bytes:
+        """Applies a configuration (server-side apply); creates the object if there is none."""
+        config = admission.read(kind, config)
+        config["metadata"].setdefault("name", name)
+        now = self._clock.now()
+        if self.store.get(resource(kind), namespace if kind.namespaced else "", name) is None:
+            _, managed = ownership.applied(kind, None, config, manager, force, now)
+            return self.create(kind, namespace, config, managed=managed)
+        raw, current = self._load(kind, namespace, name)
+        new, managed = ownership.applied(kind, current, config, manager, force, now)
+        new["metadata"].pop("resourceVersion", None)
+        if version := config["metadata"].get("resourceVersion"):
+            new["metadata"]["resourceVersion"] = version
+        return self._replace(kind, raw, current, admission.read(kind, new), "", manager, managed)
 
     def patch(
         self, kind: AnyKind, namespace: str, name: str, patch: Patch, *, subresource: str = ""
@@ -233,7 +273,7 @@ class Registry:
         raw, current = self._load(kind, namespace, name)
         # what an update completes in place must not be part of `current`; a status is not completed
         base = current if subresource else _OBJECT.decode(raw)
-        return self._replace(kind, raw, current, admission.merged(kind, base, patch), subresource)
+        return self._replace(kind, raw, current, admission.merged(kind, base, patch), subresource, MANAGER)
 
     def change(
         self,
@@ -243,10 +283,11 @@ class Registry:
         change: Callable[[Object], Object],
         *,
         subresource: str = "",
+        manager: str = MANAGER,
     ) -> bytes:
         """Replaces an object by `change` of it. Metadata that it sets is a precondition, as in a patch."""
         raw, current = self._load(kind, namespace, name)
-        return self._replace(kind, raw, current, admission.read(kind, change(current)), subresource)
+        return self._replace(kind, raw, current, admission.read(kind, change(current)), subresource, manager)
 
     def delete(self, kind: AnyKind, namespace: str, name: str, options: DeleteOptions = _BACKGROUND) -> bytes:
         """Deletes an object; returns its last state, or the state in which it waits for its removal."""
@@ -378,7 +419,14 @@ class Registry:
         return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
 
     def _replace(
-        self, kind: AnyKind, raw: bytes, current: Object, proposed: Object, subresource: str
+        self,
+        kind: AnyKind,
+        raw: bytes,
+        current: Object,
+        proposed: Object,
+        subresource: str,
+        manager: str,
+        managed: ownership.Managed | None = None,
     ) -> bytes:
         given, name = proposed["metadata"], current["metadata"]["name"]
         if given.get("name", name) != name:
@@ -398,6 +446,11 @@ class Registry:
             given |= {"name": name, "uid": current["metadata"]["uid"]}  # some defaults derive from these
             proposed = admission.complete(kind, name, proposed)
             new = metadata.carry_over(kind, current, proposed, subresource)
+            if managed is not None:
+                new["metadata"]["managedFields"] = managed
+            elif "managedFields" in current["metadata"]:
+                fields = ownership.updated(kind, current, new, manager, self._clock.now())
+                new["metadata"]["managedFields"] = fields
             if new == current:
                 return raw
             same = new.get("spec") == current.get("spec")

@@ -19,6 +19,8 @@ from muster.local.registry import Registry
 from muster.local.request import Request, Target
 from muster.local.schema.unknown import message, unknown
 
+#: Server-side apply. The body is YAML by its name; JSON is YAML, and what kubectl sends.
+APPLY: Final = "application/apply-patch+yaml"
 #: By media type: whether a patch is a map or a list, and how it changes an object of a kind.
 _PATCHES: Final[dict[str, tuple[type, Callable[[AnyKind, str, Object, Any], Object]]]] = {  # Any: JSON
     "application/merge-patch+json": (dict, patches.apply),
@@ -54,15 +56,21 @@ async def update(registry: Registry, target: Target, request: Request) -> Answer
     body = await request.json()
     warnings = _validated(kind, request, unknown(kind, body) if _asks(request) else [])
     with registry.rehearsal(request.dry_run):
-        return Answer(200, registry.update(kind, namespace, name, body, subresource=subresource), warnings)
+        return Answer(
+            200,
+            registry.update(kind, namespace, name, body, subresource=subresource, manager=_manager(request)),
+            warnings,
+        )
 
 
 async def patch(registry: Registry, target: Target, request: Request) -> Answer:
     kind, namespace, name, subresource = target
+    if request.media_type == APPLY:
+        return await _apply(registry, target, request)
     known = _PATCHES.get(request.media_type)
     if known is None:
         raise UnsupportedMediaType(
-            f"patches of type {request.media_type} are not supported; send {' or '.join(_PATCHES)}"
+            f"patches of type {request.media_type} are not supported; send {' or '.join((*_PATCHES, APPLY))}"
         )
     type_, change = known
     body = await request.json(type_)
@@ -76,8 +84,32 @@ async def patch(registry: Registry, target: Target, request: Request) -> Answer:
         return new
 
     with registry.rehearsal(request.dry_run):
-        result = registry.change(kind, namespace, name, changed, subresource=subresource)
+        result = registry.change(
+            kind, namespace, name, changed, subresource=subresource, manager=_manager(request)
+        )
         return Answer(200, result, _validated(kind, request, added))
+
+
+async def _apply(registry: Registry, target: Target, request: Request) -> Answer:
+    kind, namespace, name, subresource = target
+    manager = request.query("fieldManager")
+    if not manager or len(manager) > 128 or not manager.isprintable():
+        raise BadRequest("fieldManager is required for apply patch: at most 128 printable characters")
+    if subresource:
+        raise MethodNotAllowed(f"{subresource} cannot be applied; send a merge patch")
+    config = await request.json()
+    if any((config.get("metadata") or {}).get(field) for field in ("managedFields", "uid")):
+        raise BadRequest("metadata.managedFields and metadata.uid must not be in a configuration to apply")
+    warnings = _validated(kind, request, unknown(kind, config) if _asks(request) else [])
+    with registry.rehearsal(request.dry_run):
+        body = registry.apply(kind, namespace, name, config, manager=manager, force=request.flag("force"))
+        return Answer(200, body, warnings)
+
+
+def _manager(request: Request) -> str:
+    """The writer's name: the one that it gives, or the program in its User-Agent."""
+    agent = str(request.header(b"user-agent"), "latin-1").partition("/")[0]
+    return (request.query("fieldManager") or agent or "unknown")[:128]
 
 
 async def delete(registry: Registry, target: Target, request: Request) -> Answer:
