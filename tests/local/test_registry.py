@@ -1,5 +1,7 @@
 """Creating, reading, updating, patching: the semantics all kinds share."""
 
+import contextlib
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +23,7 @@ from muster.local.registry import EVENTS, Registry
 from muster.local.store import Store
 from tests.local.conftest import StillClock
 from tests.local.objects import config, pod, read
+from tests.objects import CLUSTER
 
 
 def create(registry: Registry, obj: Object, kind: Any = kinds.CONFIG_MAP) -> Any:
@@ -417,3 +420,18 @@ def test_the_official_client_reads_what_was_written_with_numbers(registry: Regis
     assert pod is not None
     assert pod.to_dict()["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "1", "memory": "1500M"}
     assert template is not None
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [each for each in CLUSTER if each[0].status and each[0] is not kinds.POD],
+    ids=lambda each: getattr(each, "kind", ""),
+)
+def test_the_status_of_every_kind_can_be_written(registry: Registry, kind: Any, body: Object) -> None:
+    obj = copy.deepcopy(body)
+    for field in ("namespace", "uid", "resourceVersion", "finalizers", "ownerReferences"):
+        obj["metadata"].pop(field, None)
+    with contextlib.suppress(AlreadyExists):
+        create(registry, obj, kind)
+    made = patch(registry, obj["metadata"]["name"], {"status": {"tested": "yes"}}, kind, "status")
+    assert made["status"]["tested"] == "yes"

@@ -123,6 +123,12 @@ def _templates(kind: AnyKind, obj: Object) -> Iterator[tuple[Path, Object, type]
     spec = obj.get("spec") or {}
     if kind is kinds.JOB:
         yield ("spec", "template"), spec.get("template") or {}, PodTemplate
+    elif kind is kinds.CRON_JOB:
+        made = spec.get("jobTemplate") or {}
+        job = made.get("spec") or {}
+        yield ("spec", "jobTemplate"), made, JobTemplate
+        yield ("spec", "jobTemplate", "spec"), job, JobSpec
+        yield ("spec", "jobTemplate", "spec", "template"), job.get("template") or {}, PodTemplate
     elif kind is kinds.JOBSET:
         for position, replicated in enumerate(spec.get("replicatedJobs") or ()):
             path: Path = ("spec", "replicatedJobs", position, "template")

@@ -64,6 +64,7 @@ _INT_OR_STRING: Final = ("port", "targetPort", "minAvailable", "maxUnavailable")
 _ASKED_ELSEWHERE: Final = {
     ("PodSpec", "containers"),
     ("JobSpec", "template"),
+    ("CronJob", "spec"),
     ("Volume", "name"),
     ("EnvVar", "name"),
     ("VolumeMount", "name"),
