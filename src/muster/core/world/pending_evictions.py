@@ -227,8 +227,6 @@ class PendingEvictions(dict[GangId, PendingEviction]):
 
     def of(self, gang: GangState) -> Usage:
         """What leaving pods of this gang use; their beneficiary is charged with it instead."""
-        if not self.leaving:
-            return Usage()
         return used_by(self._pods[pod] for pod in self.leaving.keys() & gang.pods.keys())
 
     def usage(self) -> Iterator[Terminating]:
