@@ -4,7 +4,7 @@ A pod without a PodGroup label may name a gang for which no PodGroup exists (`BY
 the gang itself.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from muster.api.koordinator_v1alpha1 import BY_NAME
@@ -13,17 +13,15 @@ from muster.api.scheduling import POD_GROUP_LABEL
 
 #: The API group of the PodGroups that such pods describe.
 DESCRIBED: Final = "scheduling.sigs.k8s.io"
+_LABELS: Final = tuple(POD_GROUP_LABEL.items())
 
 
-def pod_groups(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def pod_groups(labels: Mapping[str, str], annotations: Mapping[str, str]) -> list[tuple[str, str]]:
     """API group and name of each PodGroup that a pod names; the pod belongs to the first."""
-    labelled = False
-    for group, label in POD_GROUP_LABEL.items():
-        if name := labels.get(label):
-            labelled = True
-            yield group, name
-    if not labelled and (name := _described(labels, annotations)):
-        yield DESCRIBED, name
+    groups = [(group, name) for group, label in _LABELS if (name := labels.get(label))]
+    if not groups and (name := _described(labels, annotations)):
+        groups.append((DESCRIBED, name))
+    return groups
 
 
 def described_gang(labels: Mapping[str, str], annotations: Mapping[str, str]) -> str:

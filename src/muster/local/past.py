@@ -101,4 +101,4 @@ def _is_job(kind: AnyKind, obj: Object) -> bool:
     if any(owner.get("controller") for owner in meta.get("ownerReferences") or ()):
         return False
     grouped = pod_groups(meta.get("labels") or {}, meta.get("annotations") or {})
-    return kind is not kinds.POD or next(grouped, None) is None
+    return kind is not kinds.POD or not grouped

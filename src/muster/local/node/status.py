@@ -131,9 +131,12 @@ def document(
         "hostIP": pod.status.host_ip or "127.0.0.1",
         "conditions": msgspec.to_builtins(conditions),
         "containerStatuses": [_container(c) for c in mains],
-        "reason": verdict.reason or None if current == "Failed" else None,
-        "message": verdict.message or None if current == "Failed" else None,
     }
+    if (
+        current == "Failed" or pod.status.reason or pod.status.message
+    ):  # a merge patch keeps what it omits, and removes nulls
+        body["reason"] = verdict.reason or None if current == "Failed" else None
+        body["message"] = verdict.message or None if current == "Failed" else None
     inits = [_container(c) for c in containers if c.init]
     if inits:
         body["initContainerStatuses"] = inits
@@ -167,8 +170,7 @@ def _container(container: Observed) -> Object:
 
 
 def _state(state: ContainerState) -> Object:
-    """A container's state with all three keys, because a merge patch would keep omitted ones."""
-    result: Object = dict.fromkeys(("waiting", "running", "terminated")) | msgspec.to_builtins(state)
+    result: Object = msgspec.to_builtins(state)
     if state.terminated is not None:
         result["terminated"]["exitCode"] = state.terminated.exit_code
     return result
