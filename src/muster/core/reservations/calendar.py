@@ -183,11 +183,11 @@ class Calendar(dict[GangId, Reservation]):
     def give_back(self, charged: Iterable[Withheld]) -> None:
         """Undo `withhold`."""
         for each in charged:
-            if isinstance(each, Share):
-                self._ledger.keep(each, -1)
-            else:
-                row, columns, amounts = each
-                self._ledger.take_at(columns, ((row, 1),), -amounts)
+            match each:
+                case Share():
+                    self._ledger.keep(each, -1)
+                case row, columns, amounts:
+                    self._ledger.take_at(columns, ((row, 1),), -amounts)
 
     def _now(self, standing: Sequence[Reservation], going_on: Sequence[Reservation]) -> Instant:
         """What can be spared on the ledger as it is of the nodes of all these, some of which have begun."""
