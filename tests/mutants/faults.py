@@ -715,6 +715,22 @@ FAULTS: Final = (
         _REMEDIES,
     ),
     Fault(
+        "what a dry run found not to fit counts for good",
+        "explanations",
+        "core/infeasible.py",
+        "            self._log.push(self._put, demand, self._known.get(demand))",
+        "            pass",
+        ("tests/core/cycle/test_start.py",),
+    ),
+    Fault(
+        "an eviction of a dry run is pending for good",
+        "explanations",
+        "core/world/pending_evictions.py",
+        "        if self._log.depth:\n            eviction = self.get(beneficiary)",
+        "        if False:\n            eviction = self.get(beneficiary)",
+        ("tests/core/cycle/test_start.py",),
+    ),
+    Fault(
         "a remedy that delays who has a reservation",
         "explanations",
         "core/cycle/dry_run.py",
