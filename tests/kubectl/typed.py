@@ -80,7 +80,7 @@ CASES = (
                 ("evicting pod default/drained", "violate the pod's disruption budget"),
                 code=1,
             ),
-            Run("get pod drained", ("not found",), code=1),
+            Run("get pod drained", ("not found",), code=1, again=True),
             Run("delete pdb guarded"),
             Run("drain node-1 --force --grace-period=1", ("node/node-1 drained",)),
             Run("get pod guarded", ("not found",), code=1),

@@ -51,7 +51,7 @@ def test_two_managers_of_one_field_conflict_unless_they_agree_or_one_forces(regi
     with pytest.raises(Conflict) as refused:
         apply(registry, "two", changed)
     assert str(refused.value) == (
-        'Apply failed with 1 conflict: conflict with "one" using v1: .spec.containers[name="a"].image'
+        'Apply failed with 1 conflict: conflict with "one": .spec.containers[name="a"].image'
     )
     found = apply(registry, "two", changed, force=True)
     assert found["spec"]["containers"][0]["image"] == "new"

@@ -233,9 +233,10 @@ def _entries(
 
 def _conflict(kind: AnyKind, taken: Mapping[tuple[str, str], set[Steps]]) -> Conflict:
     causes, lines = [], []
-    for (manager, _), paths in sorted(taken.items()):
+    for (manager, operation), paths in sorted(taken.items()):
         fields = [_shown(path) for path in sorted(paths)]
-        what = f'conflict with "{manager}" using {kind.api_version}'
+        using = f" using {kind.api_version}" if operation == "Update" else ""
+        what = f'conflict with "{manager}"{using}'
         lines.append(f"{what}: {fields[0]}" if len(fields) == 1 else "\n- ".join([f"{what}:", *fields]))
         causes += [{"reason": "FieldManagerConflict", "message": what, "field": field} for field in fields]
     count = f"{len(causes)} conflict" + ("s" if len(causes) > 1 else "")
