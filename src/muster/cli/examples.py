@@ -68,6 +68,11 @@ _EXAMPLES: Final = {
         muster compile training.yaml
         muster compile training.yaml --target volcano --policies policies -o json
     """,
+    "policy": """
+        muster policy test cases.yaml
+        muster policy test cases.yaml --policies policies
+        muster policy schema
+    """,
     "plan": """
         muster plan train.yaml
         muster plan train.yaml --snapshot cluster.yaml

@@ -75,6 +75,41 @@ class Request:
         return f"{_TITLES[self.action]}: {self.id!r}{where}: {reason}"
 
 
+def of_id(action: Action, id_: str) -> Request:
+    """The request for a resource of which only the id is known; its attributes follow from the id."""
+    match action:
+        case "DeployImage" | "AllowTagReference":
+            return _image(action, id_, ())
+        case "AccessSecret":
+            provider, _, path = id_.partition(":")
+            return Request(action, "SecretPath", id_, {"provider": provider, "path": path})
+        case "AccessExternalEndpoint":
+            host, _, port = id_.rpartition(":") if not id_.startswith("entity:") else (id_, "", "*")
+            attributes = {"host": host or id_, "port": port if host else "*", "protocol": "TCP"}
+            return Request(action, "ExternalEndpoint", id_, attributes)
+        case "OverrideSecurity":
+            return _override(_category(id_), id_, (), "")
+        case "AccessVolume":
+            namespace, _, name = id_.partition("/")
+            return Request(action, "Volume", id_, {"namespace": namespace, "id": name})
+        case "UseQueue":
+            return Request(action, "Queue", id_)
+        case "AuditOnly":
+            return Request(action, "Namespace", id_)
+
+
+def _category(override: str) -> str:
+    kind = override.partition(":")[0]
+    known = {
+        "capability": "capability",
+        "allowedBinary": "binary",
+        "seccomp": "profile",
+        "apparmor": "profile",
+    }
+    pod = ("hostNetwork", "shareProcessNamespace", "automountServiceAccountToken", "sysctl")
+    return known.get(kind) or ("pod" if kind in pod else "container")
+
+
 def derive(workload: Workload, facts: Facts, draft: Draft) -> list[Request]:
     """Every request of a compiled workload, each once, in a fixed order."""
     asked = [
@@ -92,16 +127,20 @@ def derive(workload: Workload, facts: Facts, draft: Draft) -> list[Request]:
 def _images(draft: Draft) -> Iterator[Request]:
     for container in _containers(draft):
         reference = str(container["image"])
-        name, _, digest = reference.partition("@")
-        repository, tag = _tag(name)
-        registry, slash, rest = repository.partition("/")
-        if not slash or not ("." in registry or ":" in registry or registry == "localhost"):
-            registry, rest = "docker.io", repository
-        attributes = {"registry": registry, "name": rest, "tag": tag, "digest": digest}
         path = draft.origins.get((containers.IMAGE, reference), ())
-        yield Request("DeployImage", "Image", reference, attributes, path)
-        if not digest:
-            yield Request("AllowTagReference", "Image", reference, attributes, path)
+        yield _image("DeployImage", reference, path)
+        if "@" not in reference:
+            yield _image("AllowTagReference", reference, path)
+
+
+def _image(action: Action, reference: str, path: Path) -> Request:
+    name, _, digest = reference.partition("@")
+    repository, tag = _tag(name)
+    registry, slash, rest = repository.partition("/")
+    if not slash or not ("." in registry or ":" in registry or registry == "localhost"):
+        registry, rest = "docker.io", repository
+    attributes = {"registry": registry, "name": rest, "tag": tag, "digest": digest}
+    return Request(action, "Image", reference, attributes, path)
 
 
 def _tag(name: str) -> tuple[str, str]:
