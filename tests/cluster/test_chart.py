@@ -36,6 +36,7 @@ EVERYTHING = (
     "guard.users={root}",
     "scheduler.config.journal.file=/var/lib/muster/journal.jsonl",
     "scheduler.journalVolume.emptyDir.sizeLimit=1Gi",
+    "networkPolicy.egress[0].ports[0].port=4318",
     "networkPolicy.metricsFrom[0].podSelector.matchLabels.a=b",
 )
 NOTHING = (
