@@ -70,9 +70,9 @@ class Cluster:
     logs: Path
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
-    def daemon(self, name: str, port: int = 0) -> subprocess.Popen[bytes]:
-        """Starts a replica of the chart's Deployment of this name; the fixture ends it."""
-        return self._start(self.chart.kubeconfig(name), *self.chart.arguments(name, port))
+    def daemon(self, name: str, port: int = 0, *more: str) -> subprocess.Popen[bytes]:
+        """Starts a replica of the chart's Deployment, with more arguments; the fixture ends it."""
+        return self._start(self.chart.kubeconfig(name), *self.chart.arguments(name, port), *more)
 
     def muster(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Starts `muster …` as the cluster's administrator; the fixture ends it."""

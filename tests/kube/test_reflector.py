@@ -24,7 +24,7 @@ from muster.kube.errors import (
     Unanswered,
     Unreachable,
 )
-from muster.kube.reflector import BACK_OFF, Reflector
+from muster.kube.reflector import BACK_OFF, LOOK_AGAIN, Reflector
 
 Told = tuple[str | None, str | None]
 
@@ -342,3 +342,12 @@ async def test_a_server_that_sends_nothing_at_first_is_asked_for_pages() -> None
 async def test_a_list_that_the_server_puts_off_is_asked_for_when_it_says() -> None:
     async with ran([TooManyRequests("busy", retry_after=7.0), page(5)], []) as run:
         assert run.clock.slept == [7.0]
+
+
+async def test_a_kind_that_the_server_lacks_is_looked_for_every_few_seconds() -> None:
+    class Lacking(Run):
+        tolerated = (NotFound,)
+
+    async with ran([*[NotFound("no such kind")] * 12, page(5, config("a", 3))], [], Lacking) as run:
+        assert run.told == [(None, "a@3")]
+        assert max(run.clock.slept) <= LOOK_AGAIN

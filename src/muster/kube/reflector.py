@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 BACK_OFF = (0.2, 30.0)  # seconds between retries, first and largest
 
 
+#: Seconds between two looks for a kind that the server does not have: its definition may be installed.
+LOOK_AGAIN: Final = 5.0
 #: Seconds without an object after which a server is taken not to stream lists.
 FIRST_EVENTS: Final = 30.0
 
@@ -122,7 +124,9 @@ class Reflector(Generic[R]):
                 continue
             failures += 1
             delay = max(asked, min(BACK_OFF[1], BACK_OFF[0] * 2 ** min(failures - 1, 10)))
-            if not self._off:
+            if self._off:
+                delay = max(asked, min(delay, LOOK_AGAIN))
+            else:
                 log.warning("watching %s: %s; again in %.1f s", self.kind.plural, why, delay)
             await self._clock.sleep(max(asked, delay * (0.5 + random.random() / 2)))  # spread the retries
 

@@ -1,0 +1,169 @@
+"""Muster beside others on a real API server: what ran before it, other schedulers' pods, autoscalers."""
+
+import json
+
+from muster.api.base import Object, condition
+from muster.api.kinds import EVENT, GANG, NODE, POD, POD_GROUP_SIGS
+from tests.cluster.conftest import CRD, Cluster, open_definition
+from tests.cluster.gangs import POD_GROUP_LABEL, bound, gang, member
+
+
+async def nodes_are(cluster: Cluster, count: int) -> None:
+    async def there() -> bool:
+        return len((await cluster.client.list(NODE)).items) == count
+
+    await cluster.until(f"{count} nodes", there)
+
+
+async def told(cluster: Cluster, name: str, dialect: str = "podgroup") -> tuple[str, str]:
+    """The phase and the reason of a gang."""
+    record = await cluster.client.get(GANG, "default", f"{dialect}-{name}")
+    return record.status.phase, record.status.reason.code if record.status.reason is not None else ""
+
+
+async def reasons(cluster: Cluster, name: str) -> list[str]:
+    """Why the pods of a gang are not scheduled, each."""
+    pods = await cluster.client.list(POD, "default", labels=f"{POD_GROUP_LABEL}={name}")
+    found = (condition(pod.status.conditions, "PodScheduled") for pod in pods.items)
+    return [each.reason for each in found if each is not None and each.status == "False"]
+
+
+async def test_gangs_that_run_already_are_adopted_and_pods_of_other_schedulers_count(
+    cluster: Cluster,
+) -> None:
+    """Two of the four places of each node are taken before muster comes: by a gang, and by a foreign pod."""
+    cluster.muster("fake-nodes", "2 x name=adopt,cpu=4,memory=8Gi")
+    await nodes_are(cluster, 2)
+    await gang(cluster, "before", 3)
+    foreign = member("foreign", 0, "3")
+    foreign["metadata"]["labels"] = {}
+    foreign["spec"]["schedulerName"] = "somebody-elses"
+    await cluster.make(POD, foreign)
+    uids = {}
+    for name, node in (("before-0", 0), ("before-1", 0), ("before-2", 0), ("foreign-0", 1)):
+        target = {"apiVersion": "v1", "kind": "Node", "name": f"adopt-{node}"}
+        binding: Object = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name},
+            "target": target,
+        }
+        await cluster.client.bind("default", name, binding)
+        uids[name] = (await cluster.client.get(POD, "default", name)).metadata.uid
+    await gang(cluster, "after", 3)
+    cluster.daemon("scheduler")
+    cluster.daemon("controllers")
+
+    async def waits() -> bool:
+        return await told(cluster, "after") == ("Waiting", "InsufficientCapacity")
+
+    await cluster.until("the gang that finds 2 places waits", waits)
+    for name, uid in uids.items():
+        assert (await cluster.client.get(POD, "default", name)).metadata.uid == uid
+    await cluster.client.delete(POD, "default", "before-1", grace_period=0)
+    await cluster.make(POD, member("before", 1))
+
+    async def replaced() -> bool:
+        return await bound(cluster, "before") == 3
+
+    await cluster.until("the lost member has its place again, before the other gang", replaced)
+
+    async def stands() -> bool:
+        return (await told(cluster, "before"))[0] == "Standing"
+
+    await cluster.until("the gang that was there before stands", stands)
+    await cluster.client.delete(POD, "default", "foreign-0", grace_period=0)
+
+    async def follows() -> bool:
+        return await bound(cluster, "after") == 3
+
+    await cluster.until("the room that the foreign pod leaves is used", follows)
+
+
+async def test_all_pods_of_a_gang_ask_an_autoscaler_for_nodes_and_a_new_node_is_used_at_once(
+    cluster: Cluster,
+) -> None:
+    cluster.muster("fake-nodes", "1 x name=small,cpu=4,memory=8Gi")
+    await nodes_are(cluster, 1)
+    cluster.daemon("scheduler")
+    await gang(cluster, "grows", 6)
+    await gang(cluster, "lacks", 3)
+    await cluster.client.delete(POD, "default", "lacks-2", grace_period=0)
+
+    async def asks() -> bool:
+        return await reasons(cluster, "grows") == ["Unschedulable"] * 6
+
+    await cluster.until("all six pods are Unschedulable", asks)
+    assert "Unschedulable" not in await reasons(cluster, "lacks"), "its third pod is missing"
+    cluster.muster("fake-nodes", "1 x name=added,cpu=4,memory=8Gi")
+
+    async def starts() -> bool:
+        return await bound(cluster, "grows") == 6
+
+    await cluster.until("the gang has the new node", starts)
+
+    async def says() -> bool:
+        found = []
+        for event in (await cluster.client.list(EVENT, "default")).items:
+            whole = await cluster.client.get_json(EVENT, "default", event.metadata.name)
+            if (whole["involvedObject"]["kind"], whole["involvedObject"]["name"]) == ("PodGroup", "grows"):
+                found.append((whole["reason"], whole["count"]))
+        return ("InsufficientCapacity", 1) in found and ("Started", 1) in found
+
+    await cluster.until("its group has an Event for each state", says)
+
+
+async def test_a_kind_whose_definition_comes_later_is_read_then(cluster: Cluster) -> None:
+    cluster.muster("fake-nodes", "1 x name=later,cpu=4,memory=8Gi")
+    await nodes_are(cluster, 1)
+    cluster.daemon("scheduler")
+    await gang(cluster, "first", 2)
+
+    async def first() -> bool:
+        return await bound(cluster, "first") == 2
+
+    await cluster.until("muster schedules without the kind", first)
+    await cluster.make(CRD, open_definition(POD_GROUP_SIGS))
+    try:
+        group = {"metadata": {"name": "late"}, "spec": {"minMember": 3}}
+        for index in range(2):
+            late = member("late", index)
+            late["metadata"]["labels"] = {"pod-group.scheduling.sigs.k8s.io": "late"}
+            await cluster.make(POD, late)
+
+        async def made() -> bool:
+            await cluster.make(POD_GROUP_SIGS, group)
+            return True
+
+        await cluster.until("the kind is served", made)
+
+        async def read() -> bool:
+            return await told(cluster, "late", "koordinator") == ("Waiting", "MembersMissing")
+
+        await cluster.until("the group of two of three pods is read", read)
+    finally:
+        await cluster.client.delete(CRD, "", f"{POD_GROUP_SIGS.plural}.{POD_GROUP_SIGS.group}")
+
+
+async def test_a_scheduler_with_a_selector_uses_its_own_nodes_only_until_the_selector_changes(
+    cluster: Cluster,
+) -> None:
+    cluster.muster(
+        "fake-nodes", "1 x name=mine,cpu=2,memory=8Gi,label:pool=batch; 1 x name=theirs,cpu=8,memory=8Gi"
+    )
+    await nodes_are(cluster, 2)
+    settings = cluster.logs / "settings.yaml"
+    settings.write_text(json.dumps({"nodeSelector": "pool=batch"}))
+    cluster.daemon("scheduler", 0, f"--config={settings}")
+    await gang(cluster, "bounded", 4)
+
+    async def waits() -> bool:
+        return await told(cluster, "bounded") == ("Waiting", "InsufficientCapacity")
+
+    await cluster.until("the gang does not fit on the selected node", waits)
+    settings.write_text(json.dumps({"nodeSelector": ""}))
+
+    async def starts() -> bool:
+        return await bound(cluster, "bounded") == 4
+
+    await cluster.until("the gang fits once all nodes are used", starts)
