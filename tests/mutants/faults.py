@@ -446,8 +446,8 @@ FAULTS: Final = (
         "whoever ranks higher takes what has been promised since he came",
         "waiting bound",
         "core/reservations/__init__.py",
-        "(lost or each.since < state.arrived)",
-        "True",
+        "if lost or each.since < state.arrived]",
+        "]",
         ("tests/core/reservations/test_backfill.py",),
     ),
     Fault(

@@ -73,12 +73,8 @@ class Reservations:
         self._keeps = backfill is Backfill.CONSERVATIVE
         #: how many waiting gangs are recorded (`wait`)
         self._depth = 0 if backfill is Backfill.NONE else depth if self._keeps else 1
-        self._nodes, self._ledger, self._log, self._queues = (
-            world.nodes,
-            world.ledger,
-            world.log,
-            world.queues,
-        )
+        self._nodes, self._ledger = world.nodes, world.ledger
+        self._log, self._queues = world.log, world.queues
         self._fit, self._completions, self._demands = fit, world.completions, world.demands
         self._calendar = Calendar(world.ledger, world.completions)
         self._guard = AffinityGuard(world, fit)
@@ -394,11 +390,8 @@ class Reservations:
         if state.id in self._calendar or len(self._calendar) == len(self.made):
             return []
         made, lost = {each.gang for each in self.made}, state.id in self._lost
-        return [
-            each.gang
-            for each in self._calendar.values()
-            if each.gang not in made and (lost or each.since < state.arrived)
-        ]
+        others = (each for each in self._calendar.values() if each.gang not in made)
+        return [each.gang for each in others if lost or each.since < state.arrived]
 
     def _standing(self, state: GangState, request: Request) -> Reservation | None:
         """The reservation that it has, if that still holds."""
@@ -421,9 +414,8 @@ class Reservations:
         assert gang is not None
         drains = self._now - gang.submitted >= self._drain_after
         duration = self._completions.duration(gang) if self._keeps else inf
-        return self._search.make(
-            state.id, request, duration, self._now, before=self._later(state), drains=drains
-        )
+        before = self._later(state)
+        return self._search.make(state.id, request, duration, self._now, before=before, drains=drains)
 
     def _holds(self, kept: Reservation, now: float, *, unchanged: bool) -> bool:
         """Whether a search would find this reservation again."""
