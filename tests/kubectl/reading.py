@@ -34,6 +34,8 @@ CASES = (
                 ("^table Running",),
             ),
             Run("get pods --field-selector status.phase=Running,metadata.name=table", ("^table",)),
+            Run("describe pod table", ("^Name: table", "^Node: node-0/", "Command: sh -c", "^Events:")),
+            Run("wait --for=jsonpath={.status.phase}=Running pod/table", ("condition met",)),
             Run("get pods nothing", ('pods "nothing" not found',), code=1),
             Run("delete pod table --now", ("deleted",)),
         ),

@@ -1,4 +1,4 @@
-"""logs, exec and cp: what needs processes, and therefore runs on the embedded cluster only."""
+"""logs, exec, cp and gangs: what runs on the embedded cluster only."""
 
 from tests.kubectl.cases import Case, Run
 from tests.kubectl.manifests import POD
@@ -29,6 +29,23 @@ AGAIN = SCRATCH.format(
     name="again",
     command="test -e /tmp/again/been && exec sleep 1000; touch /tmp/again/been; echo before; exit 1",
 )
+
+JOBSET = """\
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: ganged, annotations: {muster.dev/gang: "true"}}
+spec:
+  replicatedJobs:
+  - name: w
+    replicas: 2
+    template:
+      spec:
+        template:
+          spec:
+            restartPolicy: Never
+            terminationGracePeriodSeconds: 1
+            containers: [{name: c, image: none, command: [sleep, "1000"]}]
+"""
 
 CASES = (
     Case(
@@ -61,6 +78,29 @@ CASES = (
             Run("delete pod again --now", ("deleted",)),
         ),
         WHY,
+    ),
+    Case(
+        "a gang",
+        (
+            Run("apply -f -", ("jobset.jobset.x-k8s.io/ganged created",), stdin=JOBSET),
+            Run(
+                "wait --for=jsonpath={.status.phase}=Standing gang/jobset-ganged",
+                ("condition met",),
+                again=True,
+            ),
+            Run(
+                "get gangs jobset-ganged",
+                ("^NAME PHASE QUEUE MIN BOUND", "Standing default 2 2"),
+                again=True,
+            ),
+            Run("get jobsets", ("^NAME TERMINALSTATE RESTARTS COMPLETED SUSPENDED AGE", "^ganged 0")),
+            Run("describe gang jobset-ganged", ("^Kind: Gang$", "Phase: Standing", "^Events:")),
+            Run("describe jobset ganged", ("^Kind: JobSet$", "Replicated Jobs:", "^Events:")),
+            Run("get queues,gangs,jobsets -o name", ("^gang.muster.dev/", "^jobset.jobset.x-k8s.io/")),
+            Run("delete jobset ganged --timeout=60s", ("deleted",)),
+            Run("wait --for=delete gang/jobset-ganged --timeout=60s"),
+        ),
+        "the test's control plane has no JobSet controller",
     ),
     Case(
         "exec",

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from muster.api.base import Object
 from muster.local.tables import ages
 
-#: A cell of an object, as JSON; None is shown as `<none>`.
+#: A cell of an object, as JSON; None is shown as a blank.
 Read = Callable[[Object, datetime], Any]  # Any: JSON
 
 
