@@ -9,12 +9,17 @@ resources that ends, capacity, layers, exclusive domains. Some rest on more:
   cycles, and on what happened between cycles.
 - An answer that only says that nothing was found rests on what happened between cycles.
 - A search that was postponed is made in the next cycle.
+
+That there are no victims for a demand of a queue is an entry too. It counts up to a priority, and rests on
+the versions that the search for victims names.
 """
 
+from collections.abc import Hashable
 from typing import Final, NamedTuple
 
 from muster.core.demand import Demand
 from muster.core.placement import Fit, Infeasible
+from muster.core.words.gang import Gang
 from muster.core.world import World
 
 
@@ -27,11 +32,24 @@ class _Entry(NamedTuple):
     besides: tuple[int, int, int]
 
 
+class _Spared(NamedTuple):
+    """No victims were found for a gang of this priority, as of these versions."""
+
+    priority: int
+    as_of: Hashable
+
+
+#: Vain searches for victims that are kept, before those that no longer count are dropped.
+_KEPT: Final = 1024
+
+
 class InfeasibleDemands:
     def __init__(self, world: World, fit: Fit) -> None:
         self._nodes, self._fit, self._log = world.nodes, fit, world.log
         self._room = world.nodes.room
         self._known: dict[Demand, _Entry] = {}
+        #: by demand and queue
+        self._spared: dict[tuple[Demand, str], _Spared] = {}
         #: how often nodes, or what they have free, had changed between two cycles; how often gangs had
         #: started that may help others by affinity or spread; how often searches had been postponed to the
         #: next cycle
@@ -95,6 +113,17 @@ class InfeasibleDemands:
         """The last verdict about a demand, even if room has been given back within this cycle."""
         known = self._known.get(demand)
         return None if known is None else known.verdict
+
+    def spares_all(self, gang: Gang, demand: Demand, as_of: Hashable) -> bool:
+        """Whether no victims were found for this demand of its queue, at this priority or a higher one."""
+        known = self._spared.get((demand, gang.queue))
+        return known is not None and known.as_of == as_of and gang.priority <= known.priority
+
+    def note_spared(self, gang: Gang, demand: Demand, as_of: Hashable) -> None:
+        """Note that there are no victims. `as_of`: the versions of all that decides about victims."""
+        if len(self._spared) >= _KEPT:
+            self._spared = {key: known for key, known in self._spared.items() if known.as_of == as_of}
+        self._spared[demand, gang.queue] = _Spared(gang.priority, as_of)
 
     def _besides(self, demand: Demand, verdict: Infeasible | None) -> tuple[int, int, int]:
         """What such an entry rests on besides room, as it is now."""

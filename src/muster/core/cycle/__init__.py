@@ -62,9 +62,9 @@ class Scheduler:
         self.gangs, self.pods, self.completions = world.gangs, world.pods, world.completions
         self.queues, self.quotas = world.queues, world.quotas
         # What a cycle asks about that state
-        self.preemption = Preemption(world, fit)
-        self.reservations = Reservations(backfill, config.depth, config.drain_after, world, fit)
         self._infeasible = InfeasibleDemands(world, fit)
+        self.preemption = Preemption(world, fit, self._infeasible)
+        self.reservations = Reservations(backfill, config.depth, config.drain_after, world, fit)
         self._admission = Admission(self.queues, self.quotas, world.demands)
         self._pending = PendingQueues(self.queues, self.completions.duration if backfill.reserves else None)
         self._incremental = IncrementalCycle(

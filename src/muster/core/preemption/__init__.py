@@ -21,11 +21,11 @@ from math import inf
 from typing import Final
 
 from muster.core.demand import Demand, Request
+from muster.core.infeasible import InfeasibleDemands
 from muster.core.placement import Fit
 from muster.core.placement.search_budget import SearchBudget
 from muster.core.preemption.candidates import Candidates
 from muster.core.preemption.eviction_units import UnitTable, caps, limits
-from muster.core.preemption.failed_searches import FailedSearches
 from muster.core.preemption.running import RunningGangs
 from muster.core.preemption.victims import Victims, find
 from muster.core.words.amounts import Usage
@@ -45,16 +45,23 @@ COMING: Final = 300.0
 
 
 class Preemption:
-    def __init__(self, world: World, fit: Fit) -> None:
+    def __init__(self, world: World, fit: Fit, infeasible: InfeasibleDemands) -> None:
         self._world, self._fit, self._queues, self._running = world, fit, world.queues, RunningGangs()
+        self._infeasible = infeasible
         self._candidates = Candidates(world.nodes, world.gangs, world.pods)
-        self._failed = FailedSearches(world, self._running)
         self._budget = SearchBudget(SEARCHES)
         #: queues that a demand of a queue may take from, in this cycle
         self._from: dict[tuple[Demand, str], set[str]] = {}
         #: demands of a queue that are searched in a later cycle
         self._later: set[tuple[Demand, str]] = set()
         self._now = 0.0
+        #: counts cycles in which searches that failed in earlier ones may succeed
+        self._changes = 0
+        #: versions of the queues in the last cycle
+        self._rules = (-1, -1)
+        #: when a search that failed may succeed without any event: a minimum run time ends, or a pod that is
+        #: being deleted no longer counts as leaving
+        self.due = inf
 
     def next_cycle(self, now: float, changed: bool) -> None:
         """Begin a cycle. `changed`: the results of earlier cycles no longer hold."""
@@ -62,7 +69,19 @@ class Preemption:
         self._budget.next_cycle()
         self._from.clear()
         self._later.clear()
-        self._failed.next_cycle(now, changed)
+        # Entitlements matter only where something can be reclaimed.
+        reclaims = len(self._running.priorities) > 1
+        rules = self._queues.rules_version, self._queues.entitlement_version if reclaims else -1
+        if changed or now >= self.due or rules != self._rules:
+            self._changes += 1
+            self._rules, self.due = rules, inf
+
+    @property
+    def _as_of(self) -> tuple[int, ...]:
+        """As long as this is the same, a search that failed would fail again."""
+        world = self._world
+        budgets, domains = world.budgets.changes, world.exclusive_domains.released
+        return self._changes, self._running.version, budgets, domains
 
     def update(self, changed: Iterable[GangState]) -> None:
         """Update which gangs run, and as what. With one more as a victim a search may succeed."""
@@ -73,11 +92,6 @@ class Preemption:
     def behind(self) -> bool:
         """Whether some demands have not been searched yet."""
         return self._budget.behind
-
-    @property
-    def due(self) -> float:
-        """When a search that failed may succeed without any event: a minimum run time ends."""
-        return self._failed.due
 
     def victims(self, state: GangState, request: Request) -> Victims | None:
         """Victims for the gang, and its places then. The ledger is charged as the gang sees it, and stays so.
@@ -98,9 +112,9 @@ class Preemption:
             found, due = None, min(coming.values(), default=inf)
         else:
             found, due = self.search(state, request)
-        self._failed.due = min(self._failed.due, due)
+        self.due = min(self.due, due)
         if found is None:
-            self._failed.add(gang, request.demand)
+            self._infeasible.note_spared(gang, request.demand, self._as_of)
         return found
 
     # -- whether a search can help
@@ -119,7 +133,7 @@ class Preemption:
             return lower or bool(self._reclaimed_from(gang.queue, demand))
         if not lower and running.priorities.keys() <= {gang.queue}:
             return False
-        if self._failed.has(gang, demand) or (demand, gang.queue) in self._later:
+        if (demand, gang.queue) in self._later or self._infeasible.spares_all(gang, demand, self._as_of):
             return False
         return lower or bool(self._reclaims(gang.queue, demand))
 
