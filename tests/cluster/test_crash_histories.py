@@ -52,19 +52,23 @@ class Case:
 
 
 CASES: Final = [
-    *(Case(size, sort) for size in (1, 2, 3) for sort in ("job", "bare")),
-    Case(1, "bare", "job"),
+    *(Case(size, sort) for size in (1, 2) for sort in ("job", "bare")),
+    Case(3, "job"),
     Case(2, "job", "bare"),
     Case(2, "bare", "free job"),
 ]
 
 
 class Mortal:
-    """A client that sends so many writes and no more."""
+    """A client that sends so many writes and no more.
+
+    Each write that it sends gets its answer: the audit log does not say what became of the others.
+    """
 
     def __init__(self, client: HttpClient, writes: int | None) -> None:
         self._client, self._left = client, writes
         self.dead = asyncio.Event()
+        self.flying: set[asyncio.Future[Any]] = set()  # Any: what the server answers
 
     def __getattr__(self, name: str) -> Any:  # Any: a method of the client
         method = getattr(self._client, name)
@@ -77,7 +81,10 @@ class Mortal:
                 await asyncio.Event().wait()
             if self._left is not None:
                 self._left -= 1
-            return await method(*arguments, **named)
+            answer = asyncio.ensure_future(method(*arguments, **named))
+            self.flying.add(answer)
+            answer.add_done_callback(self.flying.discard)
+            return await asyncio.shield(answer)
 
         return write
 
@@ -135,7 +142,7 @@ class History:
         finally:
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*tasks, *client.flying, return_exceptions=True)
             await connection.close()
 
     async def _until(self, leader: Mortal, name: str) -> bool:
@@ -232,7 +239,7 @@ async def test_a_leader_dies_after_any_write_of_its_own(cluster: Cluster, plane:
 
     await cluster.until("all nodes", nodes)
     counts = await asyncio.gather(*(_histories(History(cluster, case)) for case in CASES))
-    assert sum(counts) > 60
+    assert sum(counts) > 45
     written = accepted(plane)
     for case, count in zip(CASES, counts, strict=True):
         for number in range(count):

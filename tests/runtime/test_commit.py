@@ -306,6 +306,15 @@ HELD = replace(plan(TWO), held="7")
 STANDING = view(group(2, [pod(0, "a"), pod(1, "b")]), {}, HELD, record=GangRecord())
 
 
+def test_what_only_changes_a_count_is_told_every_five_seconds() -> None:
+    whole = group(2, [pod(0, "a"), pod(1, "b")])
+    record = msgspec.convert({**gang_record(whole), "status": {"phase": "Standing", "bound": 1}}, GangRecord)
+    seen, state = view(whole, {}, record=record), RetryState(reported_at=100.0)
+    assert kinds_of(seen, state, 104.0) == []
+    assert step(seen, state, 104.0, LIMITS).wake == 105.0
+    assert kinds_of(seen, state, 105.0) == ["patch Gang"]
+
+
 def test_a_plan_in_its_gang_is_closed_together_with_the_status() -> None:
     (write,) = step(STANDING, RetryState(), 0.0, LIMITS).writes
     assert brief(write) == "remove plan, write status"

@@ -8,6 +8,7 @@ import msgspec
 
 from muster.api import kinds
 from muster.api.base import Object
+from muster.api.muster_v1alpha1 import Gang as GangRecord
 from muster.api.muster_v1alpha1 import GangSpec, GangStatus
 from muster.core.words.decisions import Explanation
 from muster.core.words.gang import Code
@@ -24,10 +25,12 @@ from muster.translate.status import Phase, gang_spec, gang_status, unschedulable
 
 def write_status(context: Context) -> Step:
     """Writes the gang's status if it has changed and was not written within the last moment."""
-    state, now, pause = context.state, context.now, context.limits.report
+    state, now = context.state, context.now
     write = _status_write(context)
     if write is None:
         return Step(state)
+    only_counts = _changes(context.view.record, write) == {"bound"}
+    pause = context.limits.count if only_counts else context.limits.report
     if now < state.reported_at + pause:
         return Step(state, wake=state.reported_at + pause)
     return Step(replace(state, reported_at=now), (write,))
@@ -39,11 +42,18 @@ def status_patch(
     """Returns the write that sets this status; None if it is set already, or if there is no record."""
     if view.record is None:
         return None
-    body = _body(view, group, phase, explanation, attempt)
-    status = msgspec.convert(without_nulls(body["status"]), GangStatus)
-    if all(getattr(status, name) == getattr(view.record.status, name) for name in _REPORTED):
-        return None
-    return patch_gang(view.record, body)
+    patch = patch_gang(view.record, _body(view, group, phase, explanation, attempt))
+    return patch if _changes(view.record, patch) else None
+
+
+def _changes(record: GangRecord | None, write: Create | Patch) -> set[str]:
+    """Returns the reported fields of a Gang's status that a patch changes."""
+    if record is None or not isinstance(write.body, dict) or write.kind is not kinds.GANG:
+        return set()
+    if "status" not in write.body:
+        return set()
+    status = msgspec.convert(without_nulls(write.body["status"]), GangStatus)
+    return {name for name in _REPORTED if getattr(status, name) != getattr(record.status, name)}
 
 
 def _body(

@@ -41,8 +41,9 @@ class Limits:
     unplaced: float = 1.0
     #: pause after a write whose outcome is unknown or for which the server had no time: first, longest
     retry: tuple[float, float] = (0.2, 10.0)
-    #: least time between two writes of the same Gang's status that only report
+    #: least time between two writes of the same Gang's status that only report, and that only count
     report: float = 1.0
+    count: float = 5.0
 
 
 @dataclass(frozen=True, slots=True)
