@@ -35,7 +35,7 @@ from muster.core.words.events import (
 )
 from muster.core.words.gang import Amounts, Gang, GangId, Layer, NodeName, Place, PodId, PodSet, Queue, Shape
 from muster.names import GPU, GPU_SHARE
-from tests.core.company import Pod
+from tests.core.affinity_rules import Pod
 from tests.core.entitled import Tree, counted
 
 #: A place of a gang.

@@ -1,6 +1,7 @@
 """Small clusters and gangs with constraints, and an oracle for them: Kubernetes' rules pod by pod, naively.
 
-The oracle judges by `company.py`, which looks at every pair of pods, and tries every placement of the gang.
+The oracle tries every placement of the gang, and judges by `affinity_rules.py`, which compares every pair of
+pods.
 """
 
 import itertools
@@ -39,8 +40,8 @@ from muster.core.words.gang import (
     Taint,
 )
 from muster.core.world.eligibility import obstacle
-from tests.core import company
-from tests.core.company import Pod
+from tests.core import affinity_rules
+from tests.core.affinity_rules import Pod
 
 KEYS = ("host", "zone", "rack")
 
@@ -175,7 +176,11 @@ def satisfied(case: Case, new: Sequence[Pod]) -> bool:
         if any(obstacle(pod.shape, node) for pod in mine):
             return False
     asked = (new, case.there, nodes)
-    return company.tolerated(*asked) and company.even(*asked) and company.accompanied(*asked)
+    return (
+        affinity_rules.tolerated(*asked)
+        and affinity_rules.even(*asked)
+        and affinity_rules.affinity_satisfied(*asked)
+    )
 
 
 def answers(seeds: Sequence[int]) -> dict[str, int]:

@@ -311,7 +311,7 @@ def test_a_gate_keeps_them_too_and_says_nothing_to_a_gang_that_is_whole() -> Non
     assert core.gangs[GangId("g")].explanation is None
 
 
-def test_who_waits_comes_first_with_what_would_start_it() -> None:
+def test_waiting_gangs_come_first_with_what_would_start_them() -> None:
     """Remedies are for the first gangs of a queue that wait: pods above a minimum do not count."""
     core = scheduler([node("n", gpu=3)], *(elastic(f"g{i}") for i in range(1)))
     core.apply(QueueChanged(Queue("q")))

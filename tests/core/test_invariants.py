@@ -2,7 +2,7 @@
 
 A rule machine plays cluster, controllers and runtime: nodes come, change and go, gangs are submitted,
 gated, resized and removed, what is assigned is bound (or bound elsewhere, lost, failed), pods end, time
-passes, and the scheduler is started anew from the facts. `Witness` keeps an account of its own, from which
+passes, and the scheduler is started anew from the facts. `Checker` keeps an account of its own, from which
 most of this is checked (the list is that of docs/proofs.md):
 
 1. nothing is oversubscribed by a decision, no resource and no shared device, and the ledger equals the sum
@@ -79,7 +79,7 @@ from muster.core.words.gang import (
 )
 from muster.core.world.eligibility import Eligibility
 from muster.names import GPU_SHARE
-from tests.core.witness import NO_ROOM, Witness
+from tests.core.checker import NO_ROOM, Checker
 from tests.core.words import GPU, amounts, node, shape
 
 NODES = [NodeName(f"n{i}") for i in range(5)]
@@ -202,7 +202,7 @@ class Machine(RuleBasedStateMachine):
         self.now = 1.0  # a pod that has been there since 0 is one of which it is not known since when
         self.config = Config(hold=HOLD)
         self.muster, self.twice = self.fresh(), self.fresh()
-        self.witness = Witness(HOLD)
+        self.checker = Checker(HOLD)
         #: events, and the times of cycles, since the scheduler was started last
         self.log: list[Event | float] = []
         self.decided: list[list[Decision]] = []
@@ -215,7 +215,7 @@ class Machine(RuleBasedStateMachine):
 
     def tell(self, event: Event) -> None:
         self.log.append(event)
-        self.witness.told(event)
+        self.checker.told(event)
         self.muster.apply(event)
         self.twice.apply(event)
         self.twice.apply(event)
@@ -320,7 +320,7 @@ class Machine(RuleBasedStateMachine):
     @rule(name=st.sampled_from(GANGS), count=st.integers(0, 4), least=st.integers(0, 4), then=THEN)
     def gang_resized(self, name: GangId, count: int, least: int, then: float | None) -> None:
         """Its first pod set; and its pods that were to be created have been."""
-        if (known := self.witness.gangs.get(name)) is not None:
+        if (known := self.checker.gangs.get(name)) is not None:
             first, *others = known.pod_sets
             sets = (replace(first, count=count, min_count=min(least, count), uncreated=0), *others)
             most = sum(s.count for s in sets)
@@ -329,7 +329,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(GANGS), queue=st.sampled_from(["default", "p", "q"]), then=THEN)
     def gang_changes_queue(self, name: GangId, queue: str, then: float | None) -> None:
-        if (known := self.witness.gangs.get(name)) is not None:
+        if (known := self.checker.gangs.get(name)) is not None:
             self.tell(GangSubmitted(replace(known, queue=queue)))
             self.cycle(then)
 
@@ -438,12 +438,12 @@ class Machine(RuleBasedStateMachine):
             if not self.clear:
                 return
             for gang, start in promised.items():
-                assert start > self.now or not self.witness.waits(gang), f"{gang} was to start by {start}"
+                assert start > self.now or not self.checker.waits(gang), f"{gang} was to start by {start}"
             for reserved in self.muster.reservations.made:
                 promised[reserved.gang] = min(reserved.at, promised.get(reserved.gang, reserved.at))
             self.all_bind(None)
             ends = {
-                name: at + (self.witness.gangs[name].limit or 0) for name, at in self.witness.bound.items()
+                name: at + (self.checker.gangs[name].limit or 0) for name, at in self.checker.bound.items()
             }
             if not ends:
                 return
@@ -453,7 +453,7 @@ class Machine(RuleBasedStateMachine):
 
     def finish(self, name: GangId) -> None:
         """It has run to its end."""
-        for pod in sorted(p for p, bound in self.witness.pods.items() if bound.gang == name):
+        for pod in sorted(p for p, bound in self.checker.pods.items() if bound.gang == name):
             self.tell(PodsEnded((pod,), self.now))
         self.tell(GangRemoved(name))
 
@@ -488,7 +488,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(then=THEN, together=st.booleans())
     def all_bind(self, then: float | None, *, together: bool = False) -> None:
-        promised = sorted(self.witness.promised.items())
+        promised = sorted(self.checker.promised.items())
         bound = [
             event for (gang, place), at in promised for event in self.bind(gang, place, at.node, at.device)
         ]
@@ -497,7 +497,7 @@ class Machine(RuleBasedStateMachine):
 
     def bind(self, gang: GangId, place: Place, node: NodeName, device: int | None) -> list[PodsBound]:
         self.assigned.pop((gang, place), None)
-        known = self.witness.gangs.get(gang)
+        known = self.checker.gangs.get(gang)
         of = next((s for s in known.pod_sets if s.name == place.pod_set), None) if known else None
         if of is None:
             return []
@@ -529,13 +529,13 @@ class Machine(RuleBasedStateMachine):
     @rule(name=st.sampled_from(GANGS), then=THEN)
     def all_pods_end(self, name: GangId, then: float | None) -> None:
         """As when a gang starts anew."""
-        for pod in sorted(p for p, bound in self.witness.pods.items() if bound.gang == name):
+        for pod in sorted(p for p, bound in self.checker.pods.items() if bound.gang == name):
             self.tell(PodsEnded((pod,), self.now))
         self.cycle(then)
 
     @rule(then=THEN)
     def victims_leave(self, then: float | None) -> None:
-        for pod in sorted(self.witness.leaving):
+        for pod in sorted(self.checker.leaving):
             self.tell(PodsEnded((pod,), self.now))
         self.cycle(then)
 
@@ -566,11 +566,11 @@ class Machine(RuleBasedStateMachine):
         self.now += then
         self.log.append(self.now)
         clear = self.clear
-        begun = {gang for gang in self.witness.gangs if self.witness.has_begun(gang)}
+        begun = {gang for gang in self.checker.gangs if self.checker.has_begun(gang)}
         decisions = self.muster.decide(self.now)
         self.decided.append(decisions)
         assert self.twice.decide(self.now) == decisions
-        self.witness.decided(decisions, self.now, clear=clear)
+        self.checker.decided(decisions, self.now, clear=clear)
         for decision in decisions:
             if isinstance(decision, Assign):
                 for place, node in decision.nodes.items():
@@ -592,8 +592,8 @@ class Machine(RuleBasedStateMachine):
         self.check_determinism()
         self.log, self.decided = [], []
         self.muster, self.twice = self.fresh(), self.fresh()
-        facts = list(self.witness.facts())
-        self.witness.restarted()
+        facts = list(self.checker.facts())
+        self.checker.restarted()
         for event in facts:
             self.tell(event)
         for _ in range(2):
@@ -614,14 +614,14 @@ class Machine(RuleBasedStateMachine):
         if any(not promise.announced for state in states for promise in state.holds.values()):
             return False
         # what victims had been promised is charged until no bind of it can be on its way
-        leaving = self.witness.leaving or any(self.muster.world.pending_evictions)
+        leaving = self.checker.leaving or any(self.muster.world.pending_evictions)
         return not (leaving or self.muster.fit.exact.budget.behind)
 
     @property
     def calm(self) -> bool:
         """Nothing happens any more by itself, and what is promised could be promised anew as it is."""
         stirred = any(isinstance(decision, Assign | Evict | Release) for decision in self.decided[-1])
-        return self.clear and not stirred and self.witness.renewable
+        return self.clear and not stirred and self.checker.renewable
 
     def state(self) -> dict[str, object]:
         """Who is where, what of each node is used, and what queues use and are entitled to."""
@@ -654,25 +654,25 @@ class Machine(RuleBasedStateMachine):
         clear = self.clear
         reserved = bool(self.muster.reservations.made)
         codes = NO_ROOM if reserved else {*NO_ROOM, Code.OVER_SHARE}
-        rooms = {name: self.witness.room(name) for name in self.witness.nodes}
-        shares = self.witness.shares()
-        for gang in self.witness.gangs:
-            if self.witness.waits(gang):
-                code = self.witness.reasons[gang].code
+        rooms = {name: self.checker.room(name) for name in self.checker.nodes}
+        shares = self.checker.shares()
+        for gang in self.checker.gangs:
+            if self.checker.waits(gang):
+                code = self.checker.reasons[gang].code
                 assert code is not Code.HELD_FOR_RESERVATION or reserved
                 if clear and code in codes:
-                    assert self.witness.fits(gang, rooms) is not True, f"{gang} waits ({code}) and fits"
+                    assert self.checker.fits(gang, rooms) is not True, f"{gang} waits ({code}) and fits"
                 if clear and not stirred:
-                    assert self.witness.refused_rightly(gang, shares), (
+                    assert self.checker.refused_rightly(gang, shares), (
                         f"{gang} is told {code}, and it is not so"
                     )
 
     def check_lent(self, starts: list[Assign], begun: Set[GangId]) -> None:
         """Nobody was lent what another could have used within his entitlement."""
-        shares = self.witness.shares()
+        shares = self.checker.shares()
         for number, start in enumerate(starts):
             if start.gang not in begun:
-                wronged = self.witness.wronged(starts[number:], shares)
+                wronged = self.checker.wronged(starts[number:], shares)
                 assert wronged is None, f"{start.gang} was lent what {wronged} waits for"
 
     @invariant()
@@ -734,7 +734,7 @@ class Machine(RuleBasedStateMachine):
         for name, account in self.muster.queues.accounts.items():
             used: Counter[str] = Counter()
             for state in self.muster.gangs.values():
-                if state.gang and name in self.witness.tree.path(state.gang.queue):
+                if state.gang and name in self.checker.tree.path(state.gang.queue):
                     used.update(state.usage)
             used[GPU_SHARE] += 1000 * used.pop(GPU, 0)  # queues count GPUs in thousandths
             assert +used == Counter({r: n for r, n in account.used.items() if n}), name

@@ -97,7 +97,7 @@ def test_changes_of_its_own_demand(nodes: list[NodeChanged], wanted: Gang, chang
     assert {remedy.effect for remedy in found} <= {"would start now"}
 
 
-def test_the_smallest_gang_whose_end_is_enough_is_named() -> None:
+def test_the_smallest_gang_whose_completion_suffices_is_named() -> None:
     made = scheduler(free(8, 8, 8))
     running(made, "small", n0=4)
     running(made, "middle", n0=4, n1=4)
@@ -175,7 +175,7 @@ def test_another_queue() -> None:
     assert explanation.remedies == (Remedy("in queue b", "would start now"),)
 
 
-def test_whom_it_would_end_if_it_might() -> None:
+def test_the_victims_it_would_have_if_it_might_preempt() -> None:
     made = scheduler(free(4))
     runs(made, gang("low", count=4), 1.0)
     explanation = submit(made, replace(gang("x", count=2, priority=1), preempts=False), 10.0)
@@ -220,7 +220,7 @@ def test_a_gang_that_lacks_a_pod_does_not_wait_for_its_own_end(
     assert behind.expected_start == ExpectedStart(101.0, "when part ends on n0 (its run time)")
 
 
-def test_whether_ends_of_which_nobody_knows_would_help_is_tried_for_who_asks() -> None:
+def test_when_explaining_whether_completions_at_unknown_times_would_help_is_tried() -> None:
     made = scheduler(free(4))
     runs(made, gang("first", count=3))
     submit(made, gang("all", count=4), 10.0)
@@ -238,7 +238,7 @@ def test_whether_ends_of_which_nobody_knows_would_help_is_tried_for_who_asks() -
     assert expected("pair") == ExpectedStart(None, "no room was found for it even once all others have ended")
 
 
-def test_what_is_overdue_is_not_told_anew() -> None:
+def test_an_overdue_start_is_not_announced_again() -> None:
     made = scheduler(free(4))
     runs(made, replace(gang("first", count=3), estimate=5.0))
     told = submit(made, gang("x", count=4), 10.0).expected_start
@@ -246,7 +246,7 @@ def test_what_is_overdue_is_not_told_anew() -> None:
     assert waits(made.decide(20.0)) == []
 
 
-def test_nobody_is_told_to_delay_the_first_that_waits() -> None:
+def test_no_remedy_delays_the_first_waiting_gang() -> None:
     made = scheduler(free(4))
     runs(made, replace(gang("first", count=2), limit=100.0))
     submit(made, gang("head", count=4), 10.0)
@@ -285,7 +285,7 @@ def test_fewer_pods_is_true_and_for_one_shape_the_most(gpus: list[int], sizes: l
             assert started(scheduler(free(*gpus), gang("y", *smaller_sets)).decide(0.0)) == ["y"]
 
 
-def test_a_full_queue_says_whom_it_would_end_if_it_might() -> None:
+def test_a_full_queue_names_the_victims_it_would_have_if_it_might_preempt() -> None:
     made = scheduler(free(8, 8))
     made.apply(QueueChanged(Queue("q", capability=amounts({GPU: 4}))))
     runs(made, replace(gang("low", count=4), queue="q"), at=1.0)
@@ -297,7 +297,7 @@ def test_a_full_queue_says_whom_it_would_end_if_it_might() -> None:
     )
 
 
-def test_whoever_stands_in_front_is_served_first_when_a_gang_ends() -> None:
+def test_the_gang_in_front_is_served_first_when_a_gang_ends() -> None:
     made = scheduler(free(4))
     runs(made, gang("first", count=4))
     front = submit(made, gang("second", count=4, submitted=1.0))
@@ -306,7 +306,7 @@ def test_whoever_stands_in_front_is_served_first_when_a_gang_ends() -> None:
     assert behind.remedies == (), "second takes that room"
 
 
-def test_whoever_waits_in_front_is_not_delayed_when_a_gang_ends() -> None:
+def test_the_gang_in_front_is_not_delayed_when_a_gang_ends() -> None:
     made = scheduler(free(8))
     runs(made, replace(gang("first", count=4), limit=100.0))
     runs(made, replace(gang("other", count=4), limit=500.0))
@@ -336,7 +336,7 @@ def test_what_waits_behind_others_is_expected_when_they_have_run() -> None:
     assert unknown.expected_start is None, "the first three of a queue are told"
 
 
-def test_those_behind_are_not_looked_at_whoever_wants_the_same_in_front() -> None:
+def test_gangs_behind_one_with_the_same_demand_are_not_visited() -> None:
     made = scheduler(free(8))
     runs(made, replace(gang("brief", count=4), limit=100.0))
     runs(made, replace(gang("lengthy", count=4), limit=300.0))
@@ -391,7 +391,7 @@ def reasons(made: Scheduler, wanted: Gang, at: float = 10.0) -> list[str]:
     return [remedy.change for remedy in told.remedies if remedy.effect == NOT]
 
 
-def test_why_nobody_is_ended_for_it() -> None:
+def test_why_no_gang_is_preempted_for_it() -> None:
     made = scheduler(free(4))
     assert reasons(made, gang("empty", count=5)) == [], "nobody is in its way"
     runs(made, gang("equal", count=2), 1.0)
@@ -441,7 +441,7 @@ def test_where_its_queue_stops_it_the_numbers_are_told_as_well() -> None:
     )
 
 
-def test_whoever_is_over_his_share_learns_who_has_the_rest() -> None:
+def test_a_gang_over_its_share_learns_which_gangs_have_the_rest() -> None:
     made = scheduler(free(8, 8))
     for name, weight in (("a", 3), ("b", 1)):
         made.apply(QueueChanged(Queue(name, weight=weight)))
@@ -455,7 +455,7 @@ def test_whoever_is_over_his_share_learns_who_has_the_rest() -> None:
     assert explanation.blockers == ("small",)
 
 
-def test_who_starts_first_may_keep_it_off() -> None:
+def test_a_gang_that_starts_first_may_exclude_it() -> None:
     made = scheduler([node("n", gpu=4, labels={"rack": "r"})])
     running(made, "first", n=4)
     alike = PodTerm("rack", (Requirement("app", Operator.IN, ("x",)),), None)

@@ -628,7 +628,7 @@ FAULTS: Final = (
     ),
     Fault(
         "a port is given twice",
-        "company",
+        "constraints",
         "core/placement/constraints.py",
         "self._count(Using(self._shape.ports)) > 0",
         "self._count(Using(self._shape.ports)) > 1",
@@ -636,7 +636,7 @@ FAULTS: Final = (
     ),
     Fault(
         "affinity that opens a domain for each pod",
-        "company",
+        "constraints",
         "core/placement/constraints.py",
         "return self._meets_itself and not any(found.any() for _, found in met)",
         "return self._meets_itself",
@@ -644,7 +644,7 @@ FAULTS: Final = (
     ),
     Fault(
         "a spread that nobody judges in the end",
-        "company",
+        "constraints",
         "core/placement/greedy.py",
         "if (stay or not unmoved) and draft.fill_minimum() and draft.even():",
         "if (stay or not unmoved) and draft.fill_minimum():",
@@ -652,7 +652,7 @@ FAULTS: Final = (
     ),
     Fault(
         "labels that stay when a hold is given back",
-        "company",
+        "constraints",
         "core/world/gangs.py",
         "ledger.give(promise.charged)",
         "ledger.give(promise.charged._replace(footprint=NOTHING))",
@@ -660,7 +660,7 @@ FAULTS: Final = (
     ),
     Fault(
         "a part that is cut to its share forgets whom it keeps away from",
-        "company",
+        "constraints",
         "core/demand.py",
         "        replace(part, count=count) for",
         "        Part(part.pod_set, part.shape, count, part.need) for",
@@ -884,7 +884,7 @@ FAULTS: Final = (
     ),
     Fault(
         "a spread may be one pod further",
-        "company",
+        "constraints",
         "core/placement/constraints.py",
         "(counts[used] - fewest(spread, counts, counted) > spread.max_skew).any()",
         "(counts[used] - fewest(spread, counts, counted) > spread.max_skew + 1).any()",
@@ -892,7 +892,7 @@ FAULTS: Final = (
     ),
     Fault(
         "spreads do not look at who is there",
-        "company",
+        "constraints",
         "core/placement/constraints.py",
         "counts + self._selects(spread) - least > spread.max_skew)",
         "counts + self._selects(spread) - least > 99)",
@@ -900,7 +900,7 @@ FAULTS: Final = (
     ),
     Fault(
         "nobody needs the company that he demands",
-        "company",
+        "constraints",
         "core/placement/constraints.py",
         "            missing |= ~domain.where(found)",
         "            pass",

@@ -64,7 +64,7 @@ def test_nor_do_names_of_gangs(seed: int) -> None:
 
 @given(st.integers(0, 10_000))
 @settings(max_examples=25, deadline=None)
-def test_nor_does_who_ranks_below(seed: int) -> None:
+def test_nor_does_a_gang_of_lower_rank(seed: int) -> None:
     gangs = [fact.gang for fact in facts(seed) if isinstance(fact, GangSubmitted)]
     last = max(gangs, key=lambda one: (-one.priority, one.submitted, one.id))
     fewer = [fact for fact in facts(seed) if fact != GangSubmitted(last)]
@@ -86,7 +86,7 @@ def test_neither_does_the_seed_of_hashes() -> None:
     assert [process.communicate()[0].strip() for process in processes] == [digest(7)] * 2
 
 
-def test_nor_does_who_asked_a_queue_first_where_none_lets_him_start() -> None:
+def test_nor_does_which_gang_asked_first_if_no_queue_lets_it_start() -> None:
     asked = scheduler([node("n", cpu=1)])
     for queue in ("b", "c", "a"):
         asked.apply(GangSubmitted(replace(gang(f"of-{queue}"), queue=queue)))

@@ -260,7 +260,7 @@ def test_whatever_is_said_to_start_a_gang_does(drawn: tuple[Config, list[Event],
 
 @given(stories())
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_whoever_asks_changes_nothing(drawn: tuple[Config, list[Event], list[Step]]) -> None:
+def test_asking_changes_nothing(drawn: tuple[Config, list[Event], list[Step]]) -> None:
     config, facts, steps = drawn
     asked, silent = Story(config, facts, steps), Story(replace(config, explain=False), facts, steps)
     untold = [decision for decision in asked.decisions if not isinstance(decision, Wait)]
@@ -298,7 +298,7 @@ def infeasible_ones_of_two_queues() -> tuple[Config, list[Event], list[Step]]:
 @example(reserved_at_once())
 @example(infeasible_ones_of_two_queues())
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_in_a_future_for_several_each_is_told_what_he_would_be_told_alone(
+def test_a_dry_run_of_several_gangs_answers_each_as_if_it_were_alone(
     drawn: tuple[Config, list[Event], list[Step]],
 ) -> None:
     core = Story(*drawn).core

@@ -258,19 +258,19 @@ def end(core: Scheduler, assign: Assign, at: float) -> list[Decision]:
     return core.decide(at)
 
 
-def test_when_room_is_given_only_those_are_looked_at_who_fit_in_it() -> None:
+def test_when_room_gets_free_only_gangs_that_fit_in_it_are_visited() -> None:
     core, running = crowded()
     assert started(end(core, running["short"], 5.0)) == ["two"]
     assert looked_at(core) == ["two"]
 
 
-def test_whom_room_that_is_given_lets_start_earlier_has_his_turn() -> None:
+def test_a_gang_that_freed_room_lets_start_earlier_is_visited() -> None:
     core, running = crowded()
     assert reserved(end(core, running["long"], 5.0)) == [("wide", 100.0)]
     assert looked_at(core) == ["wide", "two"]
 
 
-def test_who_comes_before_the_reserved_one_is_no_mere_newcomer() -> None:
+def test_a_gang_that_ranks_before_the_reserved_one_takes_over_its_reservation() -> None:
     core = full()
     core.apply(lasting("urgent", 4, 10.0, at=3.0, priority=1))  # who runs is no victim of his
     assert reserved(core.decide(3.0)) == [("urgent", 100.0)]
@@ -286,13 +286,13 @@ def test_when_the_reserved_one_goes_the_next_is_looked_at() -> None:
     assert started(core.decide(5.0)) == ["lengthy"]
 
 
-def test_once_a_reservation_begins_everybody_is_looked_at() -> None:
+def test_once_a_reservation_begins_all_gangs_are_visited() -> None:
     core = full()
     core.decide(100.0)
     assert looked_at(core) == ["wide"]
 
 
-def test_who_could_end_others_is_looked_at() -> None:
+def test_a_gang_that_could_preempt_is_visited() -> None:
     core = Scheduler(Config(explain=False))
     core.apply(node("n", gpu=4))
     low = lasting("low", 4, 1000.0)

@@ -293,7 +293,7 @@ def test_an_endless_back_off_ends_with_a_change(change: GangSubmitted) -> None:
     assert started(made.decide(1e9)) == ["x"]
 
 
-def test_lost_places_are_assigned_anew_elsewhere() -> None:
+def test_lost_places_are_assigned_again_elsewhere() -> None:
     made = scheduler([node("a", gpu=2), node("b", gpu=2)], gang("x", count=2))
     (assign,) = assigns(made.decide(0.0))
     assert where(assign) == ["a", "a"]
@@ -318,7 +318,7 @@ def test_lost_places_without_another_node_wait_until_the_node_may_be_tried_again
 # Replacements
 
 
-def test_a_replacement_goes_to_the_held_node_before_anyone_else() -> None:
+def test_a_replacement_goes_to_the_held_node_before_any_other_gang() -> None:
     made = standing("a", "b", count=8)
     made.apply(GangSubmitted(gang("urgent", priority=9)))
     end(made, 5, at=1.0)
@@ -353,7 +353,7 @@ def test_a_place_is_vacant_only_when_its_last_pod_is_gone() -> None:
     assert made.decide(1.0) == []
 
 
-def test_a_hold_that_runs_out_goes_to_whoever_waits() -> None:
+def test_a_hold_that_runs_out_goes_to_a_waiting_gang() -> None:
     made = standing("a", count=4)
     made.apply(GangSubmitted(gang("y", submitted=1)))
     end(made, 3, at=1.0)
@@ -439,7 +439,7 @@ def test_retired_places_are_satisfied_and_hold_nothing() -> None:
     assert made.decide(1.0) == [Release(X, places(3))]
 
 
-def test_a_job_that_starts_anew_has_its_places_back() -> None:
+def test_a_job_that_restarts_has_its_places_back() -> None:
     made = standing("a", count=2)
     end(made, 0, 1, at=1.0)
     made.apply(PlacesRetired(X, places(0, 1)))
@@ -478,7 +478,7 @@ def test_growth_comes_at_the_gangs_own_rank() -> None:
     assert [(a.gang, len(a.nodes)) for a in assigns(decisions)] == [("urgent", 1), ("x", 1)]
 
 
-def test_surplus_that_nobody_fills_is_given_up_and_not_claimed_again() -> None:
+def test_surplus_places_that_no_pod_fills_are_released_and_not_claimed_again() -> None:
     made = scheduler([node("a", gpu=4)], gang("x", count=4, minimum=2))
     (assign,) = assigns(made.decide(0.0))
     bind(made, assign, only=places(0, 1))
@@ -510,7 +510,7 @@ def test_a_gang_that_shrinks_gives_its_promises_up() -> None:
     assert made.decide(0.0) == [Release(X, places(3))]
 
 
-def test_a_gang_that_asks_for_more_per_pod_is_placed_anew() -> None:
+def test_a_gang_that_requests_more_per_pod_is_placed_again() -> None:
     made = scheduler([node("a", gpu=4), node("b", gpu=4)], gang("x", count=2))
     made.decide(0.0)
     made.apply(GangSubmitted(gang("x", count=2, of=shape(gpu=4))))
@@ -534,7 +534,7 @@ def test_a_plan_that_is_found_is_continued_as_it_says() -> None:
     assert made.decide(0.0) == []
 
 
-def test_planned_places_that_no_longer_fit_are_assigned_anew() -> None:
+def test_planned_places_that_no_longer_fit_are_assigned_again() -> None:
     made = scheduler([node("a"), node("b")], gang("x", count=2))
     foreign(made, "b", 8)
     made.apply(PlanFound(X, {Place("main", 0): NodeName("a"), Place("main", 1): NodeName("b")}))

@@ -174,7 +174,7 @@ def test_terms_of_other_namespaces() -> None:
     assert where(made) == {"n0": 1}
 
 
-def test_affinity_joins_whoever_is_there() -> None:
+def test_affinity_joins_pods_that_are_there() -> None:
     made = told(nodes("a", "b", "b"), gang(pods("p", 6, pod_affinity=(term(ZONE, "x"),))))
     assert where(made) is None
     there(made, "n1", "x")
@@ -259,7 +259,7 @@ def test_a_volume_binds_to_its_nodes() -> None:
     assert where(told(nodes("a"), gang(pods("p", 1, volumes=((in_b,),))))) is None
 
 
-def test_equal_gangs_with_different_labels_share_their_answer_unless_somebody_minds() -> None:
+def test_equal_gangs_with_different_labels_share_an_answer_unless_a_rule_selects_by_label() -> None:
     made = told(nodes("a"), gang(pods("p", 9)), gang(pods("p", 9, "b"), name="h"))
     made.decide(0.0)
     states = [made.gangs[GangId(name)] for name in "gh"]
@@ -269,7 +269,7 @@ def test_equal_gangs_with_different_labels_share_their_answer_unless_somebody_mi
     assert states[0].demand is not states[1].demand
 
 
-def test_a_gang_that_waits_for_company_starts_once_it_is_there() -> None:
+def test_a_gang_that_waits_for_affinity_starts_once_a_matching_pod_is_there() -> None:
     made = told(nodes("a"), gang(pods("p", 1, pod_affinity=(term(HOST, "x"),))))
     assert where(made) is None
     made.apply(GangSubmitted(gang(pods("p", 1, "x"), name="h")))
@@ -389,7 +389,7 @@ def test_a_pod_set_in_another_namespace_than_its_gang() -> None:
 
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 10**6))
-def test_whatever_happens_what_is_seen_is_who_is_there(seed: int) -> None:
+def test_footprints_always_count_exactly_the_pods_that_are_there(seed: int) -> None:
     """Gangs come, run, are ended for others and go; nodes too. The account is that of pods and promises."""
     rng = random.Random(seed)
     made = told(nodes("a", "a", "b", "b", cpu=3))
@@ -464,7 +464,7 @@ def test_a_plan_that_holds_only_in_one_order_is_kept(names: tuple[str, str]) -> 
     assert assign.nodes == plan
 
 
-def test_labels_that_nobody_looks_at_do_not_tell_gangs_apart() -> None:
+def test_labels_that_no_rule_selects_do_not_tell_gangs_apart() -> None:
     lonely = pods("p", 9, pod_anti_affinity=(term(HOST),))
     other = replace(lonely, labels=(*lonely.labels, ("job", "2")))
     made = told(nodes("a"), gang(lonely), gang(other, name="h"))

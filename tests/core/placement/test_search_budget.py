@@ -33,7 +33,7 @@ def test_a_want_that_asks_no_longer_gives_up_its_turn() -> None:
     assert not budget.behind
 
 
-def test_a_turn_goes_to_a_want_that_has_asked_in_the_last_cycle() -> None:
+def test_the_search_budget_goes_to_a_demand_that_asked_in_the_last_cycle() -> None:
     budget, demands = SearchBudget(1), [demand(i) for i in range(1, 5)]
     budget.next_cycle()
     assert [budget.take(each) for each in demands] == [True, False, False, False]
@@ -43,7 +43,7 @@ def test_a_turn_goes_to_a_want_that_has_asked_in_the_last_cycle() -> None:
     assert budget.take(demands[3]), "wants[2] was before it, and has not asked"
 
 
-def test_turns_do_not_depend_on_who_keeps_a_want_alive() -> None:
+def test_the_search_budget_does_not_depend_on_references_to_a_demand() -> None:
     def turns(kept: list[Demand]) -> list[bool]:
         """Three wants wait of which nothing refers to two any longer, unless they are `kept`."""
         budget, last = SearchBudget(1), demand(9)

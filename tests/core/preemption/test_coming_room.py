@@ -33,7 +33,7 @@ def made(request: pytest.FixtureRequest) -> Scheduler:
     return made
 
 
-def test_nobody_is_ended_for_room_that_is_coming(made: Scheduler) -> None:
+def test_no_gang_is_preempted_for_capacity_that_departing_pods_free(made: Scheduler) -> None:
     made.apply(GangSubmitted(gang("high", count=8, priority=1)))
     assert ended(made.decide(10.0)) == []
     assert ended(made.decide(11.0)) == []
@@ -44,7 +44,7 @@ def test_nobody_is_ended_for_room_that_is_coming(made: Scheduler) -> None:
     assert started(decisions) == ["high"]
 
 
-def test_who_needs_more_than_is_coming_ends_others_once_it_has_come(made: Scheduler) -> None:
+def test_a_gang_that_needs_more_than_departing_pods_free_preempts_once_they_are_gone(made: Scheduler) -> None:
     made.apply(GangSubmitted(gang("high", count=9, priority=1)))
     assert ended(made.decide(10.0)) == []
     made.apply(GangRemoved(GangId("deleted")))

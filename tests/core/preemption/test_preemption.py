@@ -151,7 +151,7 @@ def test_the_victim_waits_again_with_its_age_and_is_not_held_a_place() -> None:
         (gang("low", count=8), gang("high", count=1, of=shape(gpu=9), priority=1)),
     ],
 )
-def test_nobody_is_ended(victim: Gang, preemptor: Gang) -> None:
+def test_no_gang_is_preempted(victim: Gang, preemptor: Gang) -> None:
     made = scheduler([node("a")])
     running(made, victim)
     made.apply(GangSubmitted(preemptor))
@@ -168,7 +168,7 @@ def test_the_minimum_run_time_ends() -> None:
     assert ended(made.decide(61.0)) == ["low"]
 
 
-def test_pods_of_no_gang_are_nobodys_victims() -> None:
+def test_pods_of_no_gang_are_no_victims() -> None:
     made = scheduler([node("a")])
     made.apply(PodsBound({PodId("foreign"): None}, NodeName("a"), amounts({GPU: 8})))
     made.apply(GangSubmitted(gang("high", count=4, priority=1)))
@@ -297,7 +297,7 @@ def test_a_gang_whose_victims_are_leaving_is_no_victim_itself() -> None:
 
 
 @pytest.mark.parametrize("how", ["removed", "failed"])
-def test_if_the_preemptor_gives_up_those_who_are_there_stay(how: str) -> None:
+def test_if_the_preemptor_gives_up_its_victims_stay(how: str) -> None:
     made = scheduler([node("a")])
     running(made, gang("low", count=8))
     made.apply(GangSubmitted(gang("high", count=8, priority=1)))
@@ -313,7 +313,7 @@ def test_if_the_preemptor_gives_up_those_who_are_there_stay(how: str) -> None:
         assert ended(made.decide(100.0)) == ["low"]
 
 
-def test_who_has_left_in_vain_may_be_ended_for_what_is_left() -> None:
+def test_a_gang_that_shrank_in_vain_may_be_preempted_for_the_rest() -> None:
     made = scheduler([node("a", gpu=2), node("b", gpu=2)])
     running(made, gang("low", count=2, minimum=1, of=shape(gpu=2)))
     made.apply(GangSubmitted(gang("high", count=1, of=shape(gpu=2), priority=1)))
@@ -345,7 +345,7 @@ def test_several_shapes() -> None:
     assert sorted(ended(made.decide(10.0))) == ["one", "three"]
 
 
-def test_who_needs_the_company_of_some_that_it_may_end_lets_them_be() -> None:
+def test_a_gang_spares_possible_victims_that_its_affinity_needs() -> None:
     made = scheduler([node("a", gpu=4, labels={"host": "a"})])
     running(made, gang("friend", of=shape(gpu=1)), gang("other", of=shape(gpu=3)))
     there = made.pods[pod("friend", Place("main", 0))]
@@ -363,7 +363,7 @@ def test_who_needs_the_company_of_some_that_it_may_end_lets_them_be() -> None:
     assert ended(made.decide(11.0)) == ["other"]
 
 
-def wants_company(name: str, app: str, gpu: int, where: str = "host") -> PodSet:
+def with_affinity(name: str, app: str, gpu: int, where: str = "host") -> PodSet:
     near = (PodTerm(where, (Requirement("app", Operator.IN, (app,)),), None),)
     return PodSet(name, replace(shape(gpu=gpu), pod_affinity=near), 1, 1)
 
@@ -373,29 +373,29 @@ def tagged(made: Scheduler, name: str, app: str) -> None:
     made.apply(replace(there, footprint=Footprint(namespace="ns", labels=(("app", app),))))
 
 
-def test_who_is_cheapest_to_end_stays_if_several_shapes_need_his_company() -> None:
+def test_the_cheapest_victim_is_spared_if_the_affinity_of_several_shapes_needs_it() -> None:
     made = scheduler(node(name, gpu=8, labels={"host": name, "rack": "r"}) for name in "ab")
     friend, *others = (gang(name, of=shape(gpu=4)) for name in ("friend", "one", "two"))
     foreign(made, "b", 4)
     running(made, *others, at=1.0)
     running(made, friend, at=9.0)
     tagged(made, "friend", "x")
-    sets = wants_company("large", "x", 4, "rack"), wants_company("small", "x", 3, "rack")
+    sets = with_affinity("large", "x", 4, "rack"), with_affinity("small", "x", 3, "rack")
     made.apply(GangSubmitted(gang("high", *sets, priority=1)))
     assert ended(made.decide(10.0)) == ["one", "two"]
 
 
-def test_of_many_whom_it_may_end_it_lets_those_be_whose_company_it_needs() -> None:
+def test_among_many_possible_victims_those_that_affinity_needs_are_spared() -> None:
     made = scheduler([node("a", gpu=8, labels={"host": "a"})])
     made.apply(node("b", gpu=102, labels={"host": "b"}))
     running(made, *(gang(f"other-{i:03}", of=shape(gpu=1)) for i in range(102)), at=1.0)
     running(made, gang("friend", of=shape(gpu=1)), gang("beside", of=shape(gpu=7)), at=9.0)
     tagged(made, "friend", "x")
-    made.apply(GangSubmitted(gang("high", wants_company("main", "x", 2), priority=1)))
+    made.apply(GangSubmitted(gang("high", with_affinity("main", "x", 2), priority=1)))
     assert ended(made.decide(10.0)) == ["beside"]
 
 
-def test_whoever_was_on_a_node_that_is_gone_is_nobodys_victim() -> None:
+def test_a_gang_on_a_node_that_is_gone_is_no_victim() -> None:
     made = scheduler([node("a", gpu=4), node("b", gpu=1)])
     running(made, gang("low", count=4))
     made.apply(NodeRemoved(NodeName("a")))
@@ -406,7 +406,7 @@ def test_whoever_was_on_a_node_that_is_gone_is_nobodys_victim() -> None:
     assert [wait.explanation.code for wait in waits(decisions)] == [Code.INSUFFICIENT_CAPACITY]
 
 
-def test_equals_are_spared_even_if_somebody_lower_runs_as_well() -> None:
+def test_gangs_of_equal_priority_are_spared_even_if_a_lower_one_runs_as_well() -> None:
     made = scheduler([node("a", gpu=4)])
     running(made, gang("low", count=1), gang("equal", count=3, priority=1))
     made.apply(GangSubmitted(gang("high", count=2, priority=1)))
@@ -467,7 +467,7 @@ def test_budgets_must_allow_all_the_pods_of_a_victim(allowed: list[int], expecte
     assert ended(made.decide(2.0)) == expected
 
 
-def test_a_budget_counts_the_whole_set_and_who_is_leaving() -> None:
+def test_a_budget_counts_the_whole_set_and_departing_pods() -> None:
     made = scheduler([node("a", gpu=4), node("b", gpu=4)])
     labelled(made, gang("one", count=4), gang("two", count=4))
     budgeted(made, 7)
@@ -644,7 +644,7 @@ def test_below_a_full_ancestor_what_rules_allow_is_taken() -> None:
     assert (ended(decisions), started(decisions)) == (["long"], ["owner"])
 
 
-def test_surplus_below_the_cap_suffices_and_what_is_wanted_above_the_minimum_ends_nobody() -> None:
+def test_surplus_below_the_cap_suffices_and_no_gang_is_preempted_for_pods_above_the_minimum() -> None:
     made = tree(scheduler([node("a"), node("b")]), capped("q", 8))
     running(made, in_queue("q", gang("elastic", count=6, minimum=2)), in_queue("q", gang("small", count=2)))
     made.apply(GangSubmitted(in_queue("q", gang("high", count=8, minimum=3, priority=1))))
@@ -681,7 +681,7 @@ def test_a_gang_that_has_begun_makes_room_below_the_cap_for_what_it_lacks() -> N
         replace(gang("low", count=8), min_run_time=60.0),
     ],
 )
-def test_a_full_queue_protects_whom_the_rules_protect(low: Gang) -> None:
+def test_a_full_queue_protects_the_gangs_that_the_rules_protect(low: Gang) -> None:
     made = tree(scheduler([node("a"), node("b")]), capped("q", 8))
     running(made, in_queue("q", low))
     made.apply(GangSubmitted(in_queue("q", gang("high", count=4, priority=1))))
@@ -702,7 +702,7 @@ def test_it_is_looked_for_again_once_a_cap_or_a_priority_is_another() -> None:
     assert ended(made.decide(12.0)) == ["low"]
 
 
-def test_nobody_is_ended_for_room_that_is_there_in_a_moment() -> None:
+def test_no_gang_is_preempted_for_room_that_earlier_victims_leave() -> None:
     made = scheduler([node("a"), node("b")])
     running(made, gang("old", count=8), gang("long", count=8), at=1.0)
     made.apply(GangSubmitted(gang("first", count=2, priority=1)))
@@ -731,7 +731,7 @@ def test_what_leaves_counts_below_a_hard_cap_until_it_has_gone() -> None:
 
 
 @pytest.mark.parametrize("explain", [True, False])
-def test_who_is_older_and_ranks_lower_does_not_keep_it_from_looking_for_victims(explain: bool) -> None:
+def test_an_older_gang_of_lower_rank_does_not_keep_it_from_preempting(explain: bool) -> None:
     made = tree(Scheduler(Config(explain=explain, backfill=Backfill.NONE)), Queue("q", order=QueueOrder.FIFO))
     made.apply(node("a"))
     running(made, in_queue("q", gang("low", count=8)))
@@ -840,7 +840,7 @@ def test_a_gang_that_has_places_in_a_domain_makes_room_there() -> None:
     assert ended(made.decide(100.0)) == ["here"]
 
 
-def test_a_gang_whose_minimum_is_nothing_ends_nobody_in_a_full_queue() -> None:
+def test_a_gang_with_a_minimum_of_zero_preempts_no_gang_in_a_full_queue() -> None:
     made = tree(scheduler([node("a"), node("b")]), capped("q", 8, max_gangs=1))
     running(made, in_queue("q", gang("low", count=8)))
     made.apply(GangSubmitted(in_queue("q", gang("high", count=2, minimum=0, priority=1))))
@@ -850,7 +850,7 @@ def test_a_gang_whose_minimum_is_nothing_ends_nobody_in_a_full_queue() -> None:
 
 @given(st.integers(0, 2**32))
 @settings(max_examples=80, deadline=None)
-def test_who_ranks_too_high_to_be_needed_need_not_be_looked_at(seed: int) -> None:
+def test_gangs_of_higher_priority_than_needed_can_be_left_out_as_victims(seed: int) -> None:
     """To leave him out at first makes nobody of a higher priority a victim, and loses no more."""
 
     def found(ample: int) -> list[tuple[int, float, bool]]:

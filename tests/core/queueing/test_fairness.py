@@ -131,7 +131,7 @@ def test_what_a_blocked_leaf_cannot_use_is_its_siblings() -> None:
         assert tree.runs == {"a": 2, "b": 6}
 
 
-def test_who_needs_two_things_at_once_is_not_passed_for_ever_by_those_who_need_one() -> None:
+def test_a_gang_that_needs_two_resources_is_not_starved_by_gangs_that_need_one() -> None:
     tree = Saturated({"a": "root", "b": "root", "b-cpu": "b", "b-gpu": "b"}, cpu=6, gpu=6, weights={})
     tree.comes("b-cpu", CPU)
     tree.comes("b-gpu", GPU)

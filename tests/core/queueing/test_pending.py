@@ -12,7 +12,7 @@ from tests.core.words import GPU, gang, node, started
 
 @pytest.mark.parametrize("explain", [False, True])
 @pytest.mark.parametrize("parents", [{}, {"x": "p"}, {"x": "p", "y": "q"}, {"x": "p", "y": "p", "z": "p"}])
-def test_who_comes_behind_a_gang_that_can_no_longer_fit(explain: bool, parents: dict[str, str]) -> None:
+def test_a_gang_behind_one_that_can_no_longer_fit_starts(explain: bool, parents: dict[str, str]) -> None:
     made = Scheduler(Config(explain=explain))
     made.apply(node("n", gpu=12))
     for name in set(parents.values()):

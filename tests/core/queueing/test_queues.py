@@ -137,7 +137,7 @@ class TestTwoTeams:
         muster = cluster(*TEAMS, submit("elastic", "a", 16, minimum=12), submit("small", "b", 4))
         assert started(muster) == {"elastic": 12, "small": 4}
 
-    def test_an_elastic_gang_borrows_what_nobody_wants(self) -> None:
+    def test_an_elastic_gang_borrows_what_no_other_gang_wants(self) -> None:
         muster = cluster(*TEAMS, submit("elastic", "a", 16, minimum=12), submit("huge", "b", 12))
         assert started(muster) == {"elastic": 16}
 
@@ -236,7 +236,7 @@ class TestOrder:
         assert sum(name.startswith("solo") for name in order) == 4
         assert sum(name.startswith("x") for name in order) == 2
 
-    def test_a_gang_that_cannot_start_blocks_nobody(self) -> None:
+    def test_a_gang_that_cannot_start_blocks_no_other(self) -> None:
         muster = cluster(
             queue("a", capability=gpus(4)), submit("big", "a", 5), submit("ok", "a", 4, submitted=1.0)
         )
@@ -376,7 +376,7 @@ class TestRefusals:
         ],
         ids=["full", "closed", "open"],
     )
-    def test_who_has_let_his_places_run_out_is_new_again(
+    def test_a_gang_that_let_its_hold_run_out_is_new_to_its_queue(
         self, rules: dict[str, object], started_: list[str], why: Code | None
     ) -> None:
         muster = cluster(queue("a", max_gangs=1), submit("g0", "a", 1), submit("g1", "a", 1))
@@ -513,7 +513,7 @@ class TestReclaim:
         muster.decide(1.0)
         return muster
 
-    def test_from_who_is_over(self) -> None:
+    def test_from_a_queue_over_its_share(self) -> None:
         queues = self.two().queues
         assert queues.may_reclaim("b", uses(4), "a", uses(16))
         assert not queues.may_reclaim("b", uses(5), "a", uses(16)), "5 are more than b's own"
@@ -522,7 +522,7 @@ class TestReclaim:
         queues.shift("a", uses(4), -1)
         assert not queues.may_reclaim("b", uses(4), "a", uses(1)), "a is not over any more"
 
-    def test_not_from_who_does_not_give(self) -> None:
+    def test_not_from_a_queue_that_is_not_reclaimable(self) -> None:
         assert not self.two(reclaimable=False).queues.may_reclaim("b", uses(4), "a", uses(16))
 
     def test_not_below_a_guarantee(self) -> None:
@@ -562,14 +562,14 @@ class TestOpenPlans:
         (assign,) = assigns(muster.decide(0.0))
         assert assign.nodes == plan.nodes
 
-    def test_nobody_who_lacks_something_is_before_it(self) -> None:
+    def test_no_gang_with_missing_pods_is_before_it(self) -> None:
         muster = cluster(submit("lacks", "default", 2, priority=1), submit("g", "default", 2), nodes=1, gpu=3)
         muster.apply(PodsBound({PodId("there"): Place("main", 0)}, NodeName("n0"), gpus(1), GangId("lacks")))
         muster.apply(PlanFound(GangId("g"), {Place("main", i): NodeName("n0") for i in (0, 1)}))
         assert [start.gang for start in assigns(muster.decide(0.0))] == ["g"]
 
 
-def test_who_replaces_pods_where_they_were_asks_for_no_more_than_before() -> None:
+def test_a_gang_that_replaces_pods_in_their_places_asks_for_no_more_than_before() -> None:
     muster = cluster(queue("a"), queue("b"), submit("one", "a", 4))
     assert started(muster) == {"one": 4}
     muster.apply(submit("two", "b", 16))

@@ -77,7 +77,7 @@ def pass_(cluster: Cluster, head: Gang, web: Gang) -> list[Decision]:
 
 
 @pytest.mark.parametrize(("head", "web"), PAIRS.values(), ids=[*PAIRS])
-def test_nobody_passes_in_whose_company_it_could_not_start_in_time(head: Gang, web: Gang) -> None:
+def test_no_gang_passes_beside_which_the_head_could_not_start_in_time(head: Gang, web: Gang) -> None:
     cluster = halls(50.0)
     assert started(pass_(cluster, head, web)) == []
     assert told(cluster, "web") == (
@@ -107,7 +107,7 @@ def test_they_pass_as_long_as_it_fits_elsewhere(head: Gang, web: Gang) -> None:
     assert started(cluster.decide(50.0))[0] == "head"
 
 
-def test_nobody_has_a_domain_alone_of_which_a_reservation_needs_a_part() -> None:
+def test_no_gang_gets_an_exclusive_domain_of_which_a_reservation_needs_a_part() -> None:
     cluster = Cluster(*(node(name, gpu=4, labels={HOST: name}) for name in "ab"))
     cluster.core.apply(LayersChanged((Layer("Hall", (HOST,)),)))
     cluster.submit(lasting("long", 4, 100.0), lasting("head", 6, 10.0, at=1.0))
@@ -171,7 +171,7 @@ class Bearable(Cluster):
         (0, 40, 1, "a", "a", ""),
     ]
 )
-def test_whoever_has_passed_the_head_fits_in_time(rows: list[tuple[int, int, int, str, str, str]]) -> None:
+def test_gangs_that_passed_the_head_do_not_delay_it(rows: list[tuple[int, int, int, str, str, str]]) -> None:
     cluster = Bearable(*(node(name, gpu=4, labels={HOST: name}) for name in "ab"))
     cluster.core.apply(LayersChanged((Layer("Hall", (HOST,)),)))
     now, ends = 0.0, dict[str, float]()

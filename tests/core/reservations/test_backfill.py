@@ -99,7 +99,7 @@ def test_the_first_that_does_not_fit_has_a_reservation_and_is_not_delayed() -> N
     assert started(cluster.decide(50.0)) == ["big"]
 
 
-def test_who_would_delay_it_is_told_whom() -> None:
+def test_a_gang_that_would_delay_a_reservation_is_told_whose_it_is() -> None:
     cluster = full()
     cluster.submit(lasting("wide", 5, 10.0, at=1.0), lasting("lengthy", 1, 500.0, at=2.0))
     assert reserves(cluster.decide(1.0)) == [("wide", 50.0, {"a", "b"})]
@@ -155,7 +155,7 @@ def test_a_gang_without_a_limit_ends_at_no_time_that_could_be_counted_on() -> No
     assert reserves(cluster.decide(3.0)) == [("narrow", 50.0, {"b"})]
 
 
-def test_nodes_are_drained_for_who_has_waited_long_enough() -> None:
+def test_nodes_are_drained_for_a_gang_that_has_waited_long_enough() -> None:
     cluster = Cluster(node("a", gpu=2), node("b", gpu=2), config=Config(drain_after=100.0))
     cluster.submit(lasting("first", 1, None), lasting("second", 1, None, gpu=2, at=1.0))
     cluster.decide(0.0)
@@ -179,7 +179,7 @@ def test_nodes_are_drained_for_who_has_waited_long_enough() -> None:
 
 
 @pytest.mark.parametrize("backfill", [Backfill.STRICT, Backfill.NONE])
-def test_nobody_or_everybody_may_pass(backfill: Backfill) -> None:
+def test_no_gang_or_every_gang_may_pass(backfill: Backfill) -> None:
     cluster = full(backfill=backfill)
     cluster.submit(lasting("wide", 5, 10.0, at=1.0), lasting("lengthy", 1, 500.0, at=2.0))
     decisions = cluster.decide(1.0)
@@ -209,7 +209,7 @@ def conservative(*nodes: NodeChanged) -> Cluster:
     return Cluster(*nodes, config=Config(backfill=Backfill.CONSERVATIVE, drain_after=None))
 
 
-def test_whoever_stays_too_long_delays_a_promise_by_no_more_than_that() -> None:
+def test_a_gang_that_overruns_its_limit_delays_a_reservation_by_no_more_than_its_overrun() -> None:
     """Somebody who ranks higher could have had the places in the meantime."""
     cluster = conservative(node("a", gpu=2), node("b", gpu=2), node("c", gpu=2))
     runs = [
@@ -228,7 +228,7 @@ def test_whoever_stays_too_long_delays_a_promise_by_no_more_than_that() -> None:
     assert started(cluster.decide(20.0)) == ["wide"]
 
 
-def test_whoever_grows_counts_from_his_first_pod_even_if_nobody_said_since_when_that_is_there() -> None:
+def test_the_run_time_of_a_growing_gang_counts_from_its_first_pod_even_if_that_start_is_unknown() -> None:
     cluster = conservative(node("a", gpu=2), node("b", gpu=2))
     elastic = PodSet("main", shape(gpu=2), 2, 1)
     cluster.submit(lasting("brief", 1, 10.0, gpu=2))
@@ -253,7 +253,7 @@ def test_what_comes_after_a_delayed_start_is_delayed_with_it() -> None:
     assert reserves(cluster.decide(12.0)) == [("last", 17.0, {"a"})]  # next begins any moment
 
 
-def test_nobody_who_was_there_before_takes_what_has_been_promised_since() -> None:
+def test_an_older_gang_does_not_take_over_a_later_reservation() -> None:
     """He ranks higher, but nobody knew of a time for him."""
     cluster = conservative(node("a", gpu=4), node("b", gpu=4, labels={"fast": "yes"}))
     cluster.submit(lasting("endless", 1, None, gpu=4), lasting("short", 1, 50.0, gpu=4))
@@ -295,7 +295,7 @@ def test_a_promise_ends_with_its_node() -> None:
     assert reserves(cluster.decide(2.0)) == [("one", 100.0, {"a"})]
 
 
-def test_who_ends_in_time_may_use_reserved_nodes_and_others_are_placed_beside() -> None:
+def test_gangs_that_end_in_time_may_use_reserved_nodes_and_others_are_placed_beside() -> None:
     cluster = Cluster(node("a", gpu=8), node("b", gpu=8))
     cluster.submit(lasting("run", 1, 100.0, gpu=6), lasting("far", 1, 900.0, gpu=5, at=1.0))
     decisions = cluster.decide(0.0)
@@ -329,7 +329,7 @@ def three() -> Cluster:
     return cluster
 
 
-def test_a_reservation_stays_when_somebody_ends_and_it_is_no_earlier_for_that() -> None:
+def test_a_reservation_stays_when_the_end_of_a_gang_makes_it_no_earlier() -> None:
     cluster = three()
     (head,) = cluster.core.reservations.made
     cluster.end("first", 2.0)
@@ -340,13 +340,13 @@ def test_a_reservation_stays_when_somebody_ends_and_it_is_no_earlier_for_that() 
     assert cluster.core.reservations.basis(head) == ("brief", "second")
 
 
-def test_a_reservation_is_found_anew_when_somebody_ends_who_makes_it_earlier() -> None:
+def test_a_reservation_is_computed_again_when_the_end_of_a_gang_makes_it_earlier() -> None:
     cluster = three()
     cluster.end("third", 2.0)
     assert [(gang, at) for gang, at, _ in reserves(cluster.decide(2.0))] == [("head", 10.0)]
 
 
-def test_equal_gangs_that_would_delay_somebody_have_a_time_each() -> None:
+def test_equal_gangs_that_would_delay_another_have_a_time_each() -> None:
     cluster = full(backfill=Backfill.CONSERVATIVE)
     cluster.submit(lasting("wide", 5, 10.0, at=1.0))
     cluster.submit(lasting("one", 1, 500.0, at=2.0), lasting("two", 1, 500.0, at=3.0))
@@ -374,7 +374,9 @@ def test_shares_that_are_kept_for_a_reservation_are_charged_to_no_device_once_ot
     [(shape(share=550), shape(gpu=1)), (shape(gpu=1), shape(share=550))],
     ids=["whole GPUs after shares", "shares after whole GPUs"],
 )
-def test_who_waits_for_gpus_has_a_time_whichever_way_they_are_used(runs: Shape, waits_: Shape) -> None:
+def test_a_gang_that_waits_for_gpus_has_a_time_whichever_way_they_are_used(
+    runs: Shape, waits_: Shape
+) -> None:
     cluster = Cluster(node("a", gpu=2))
     first = replace(gang("first", count=2, of=runs), limit=10.0)
     cluster.submit(first, replace(gang("next", count=2, of=waits_, submitted=1.0), limit=10.0))
@@ -425,7 +427,7 @@ def test_a_share_passes_if_it_leaves_enough_on_the_very_gpu() -> None:
     assert started(decisions) == ["brief", "passer-2", "passer-3"]  # though 400 are left of both together
 
 
-def test_two_who_share_a_gpu_take_one_of_it() -> None:
+def test_two_gangs_that_share_a_gpu_take_one_device() -> None:
     cluster = Cluster(node("a", gpu=2), config=Config(backfill=Backfill.CONSERVATIVE))
     cluster.submit(lasting("first", 2, 30.0), lasting("whole", 1, 10.0, at=3.0))
     cluster.submit(sharing("more", 1, 10.0, share=550, at=1.0), sharing("less", 1, 20.0, share=450, at=2.0))
@@ -484,7 +486,7 @@ def test_shares_keep_no_more_gpus_open_than_a_reservation_spares() -> None:
 
 
 @pytest.mark.parametrize("backfill", [Backfill.EASY, Backfill.CONSERVATIVE])
-def test_what_nobody_has_named_before_can_be_spared(backfill: Backfill) -> None:
+def test_a_resource_that_no_gang_has_requested_before_can_be_spared(backfill: Backfill) -> None:
     made = node("a", gpu=4)
     another = replace(made, capacity=(*made.capacity, ("rdma/hca", 1)))
     cluster = Cluster(another, config=Config(backfill=backfill))

@@ -188,7 +188,7 @@ def test_a_reserved_gang_of_two_shares_starts_earlier_if_it_fits() -> None:
     assert started(cluster.decide(5.0)) == ["mixed"]
 
 
-def test_who_starts_in_reserved_places_takes_the_devices_that_are_reserved() -> None:
+def test_a_gang_that_starts_in_reserved_places_takes_the_reserved_devices() -> None:
     """On the fullest that takes it, as else, the tiny one would leave too few to the large ones."""
     config = Config(backfill=Backfill.CONSERVATIVE)
     cluster = Cluster(node("a", gpu=1), node("b", gpu=1), node("c", gpu=3), config=config)

@@ -59,7 +59,7 @@ def test_each_has_a_domain_to_itself() -> None:
     )
 
 
-def test_nobody_enters_and_all_may_when_it_has_gone() -> None:
+def test_no_gang_enters_and_all_may_when_it_has_gone() -> None:
     made = tree("a_1", "a_2", "b_1")
     assert submit(made, alone("one")) == {"one": ["b_1"]}
     assert submit(made, gang("other", count=10)) == {"other": ["a_1"] * 8 + ["a_2"] * 2}
@@ -96,7 +96,7 @@ def test_it_does_not_grow_where_every_node_is_to_be_kept_off(of: dict[str, int])
     assert assign.nodes.keys() == lost
 
 
-def test_who_becomes_exclusive_beside_another_is_replaced_elsewhere() -> None:
+def test_a_gang_that_becomes_exclusive_beside_another_is_replaced_elsewhere() -> None:
     made = tree("a_1", "b_1")
     for one in (gang("one"), gang("other")):
         made.apply(GangSubmitted(one))
@@ -132,7 +132,7 @@ def test_to_enter_a_domain_that_surplus_has_beside_others_the_surplus_is_ended()
     assert [victim.pods for victim in victims(made)] == [{pod("one", Place("main", 1))}]
 
 
-def test_to_gather_in_a_domain_who_has_a_wider_one_to_itself_is_ended() -> None:
+def test_to_gather_in_a_domain_a_gang_with_an_exclusive_wider_one_is_preempted() -> None:
     nodes = {"a_1": "a", "a_2": "a", "b_1": "b"}
     made = scheduler(node(name, labels={"spine": "s", "rack": rack}) for name, rack in nodes.items())
     made.apply(LayersChanged((Layer("Spine", ("spine",)), Layer("Rack", ("rack",)))))
@@ -165,13 +165,13 @@ def test_what_is_planned_beside_it_before_stays_planned() -> None:
     assert where(assign) == ["a_1"]
 
 
-def test_pods_of_nobody_do_not_count() -> None:
+def test_pods_of_no_gang_do_not_count() -> None:
     made = tree("a_1")
     made.apply(PodsBound({PodId("daemon"): None}, NodeName("a_1"), (("cpu", 100),)))
     assert submit(made, alone("one")) == {"one": ["a_1"]}
 
 
-def test_who_is_where_is_known_when_nodes_have_come() -> None:
+def test_the_nodes_of_pods_are_known_after_nodes_were_added() -> None:
     made = tree("b_1", "d_1")
     made.apply(PodsBound({PodId("daemon"): None}, NodeName("b_1"), ()))
     assert submit(made, alone("one")) == {"one": ["b_1"]}
@@ -231,7 +231,7 @@ def _ended(decisions: list[Decision]) -> dict[str, list[str]]:
     return {d.beneficiary: [victim.gang for victim in d.victims] for d in decisions if isinstance(d, Evict)}
 
 
-def test_what_it_has_no_more_to_itself_is_open_to_those_who_wait() -> None:
+def test_a_domain_that_is_exclusive_no_more_is_open_to_waiting_gangs() -> None:
     made = tree("a_1")
     assert submit(made, alone("one")) == {"one": ["a_1"]}
     assert submit(made, gang("two")) == {}

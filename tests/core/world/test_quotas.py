@@ -80,7 +80,7 @@ def test_pods_that_are_there_have_been_charged() -> None:
 
 
 @pytest.mark.parametrize("count", [2, 4], ids=["wants the same", "wants something else"])
-def test_who_is_refused_keeps_nobody_whose_pods_are_there(count: int) -> None:
+def test_a_gang_that_a_quota_refuses_delays_no_gang_whose_pods_are_created(count: int) -> None:
     muster = cluster(pods=1)
     submit(muster, "charged", 2)
     submit(muster, "created", count, uncreated=0)
@@ -126,7 +126,7 @@ def test_what_is_promised_is_kept_until_the_pods_are_there() -> None:
     assert started(muster.decide(2.0)) == ["next"]
 
 
-def test_who_has_begun_asks_for_more_in_a_queue_that_is_not_there() -> None:
+def test_a_started_gang_asks_for_more_in_a_queue_that_is_not_there() -> None:
     muster = cluster(pods=3)
     submit(muster, "g", 2)
     assert started(muster.decide(0.0)) == ["g"]

@@ -1,6 +1,6 @@
 """What must hold of every decision, judged from an account of its own (`account.py`).
 
-The witness is told the same events as the core and shown every decision. It shares no code with the core, so
+The checker gets the same events as the core, and every decision. It shares no code with the core, so
 what it says is worth something when the core's ledger, slots and cached wants agree with each other and
 are wrong together.
 
@@ -22,7 +22,7 @@ from muster.core.words.decisions import Assign, Decision, Evict, Explanation, Re
 from muster.core.words.events import NodeChanged
 from muster.core.words.gang import Code, Effect, Gang, GangId, NodeName, Place, PodId, Shape, Strategy
 from muster.names import GPU, GPU_SHARE
-from tests.core import company
+from tests.core import affinity_rules
 from tests.core.account import Account, Promise, Room, row_amounts
 from tests.core.entitled import Entitled, counted, slack
 
@@ -33,7 +33,7 @@ NO_ROOM: Final = frozenset(
 
 
 @dataclass
-class Witness(Account):
+class Checker(Account):
     #: what each waiting gang was told last
     reasons: dict[GangId, Explanation] = field(default_factory=dict)
 
@@ -254,12 +254,12 @@ class Witness(Account):
                 assert room.amounts[GPU] >= 0, f"{node} has not so many devices"
         assert self.complete(gang), "less than the minimum was assigned"
         self._check_layers(gang, assign)
-        self._check_company(gang, assign, {*planned.values()})
+        self._check_constraints(gang, assign, {*planned.values()})
         self._check_caps(gang, more)
         if not planned:
             self._check_quotas(gang, charged)
         if not begun:
-            self._check_doors(gang)
+            self._check_admission(gang)
 
     def _more(self, gang: Gang, assign: Assign) -> Counter[str]:
         """What the gang will use besides what it was promised, by a plan too, and what was held for it."""
@@ -294,7 +294,7 @@ class Witness(Account):
             whole = all(domains[domain] % gather.multiple == 0 for domain in given)
             assert whole or self.retired.get(gang.id), "no whole multiples"
 
-    def _check_company(self, gang: Gang, assign: Assign, planned: Set[NodeName]) -> None:
+    def _check_constraints(self, gang: Gang, assign: Assign, planned: Set[NodeName]) -> None:
         """Nobody meets whom he keeps away from; who wants company has it; spreads are even.
 
         `planned`: where an open plan put it, whoever has the domain to himself since then.
@@ -302,10 +302,14 @@ class Witness(Account):
         mine, others = self.seen(gang.id)
         new = [mine[place] for place in assign.nodes]
         there = [*others, *(pod for place, pod in mine.items() if place not in assign.nodes)]
-        assert company.tolerated(new, there, self.nodes), "a port is used twice, or somebody is too close"
+        assert affinity_rules.tolerated(new, there, self.nodes), (
+            "a port is used twice, or somebody is too close"
+        )
         if not self.blurred:
-            assert company.accompanied(new, there, self.nodes), "a pod has not the company that it wants"
-            assert company.even(new, there, self.nodes), "a domain is ahead of the others by too much"
+            assert affinity_rules.affinity_satisfied(new, there, self.nodes), (
+                "a pod has not the company that it wants"
+            )
+            assert affinity_rules.even(new, there, self.nodes), "a domain is ahead of the others by too much"
         for node in {*assign.nodes.values()} - planned:
             assert not self._intrudes(gang, node), f"{node} is in a domain that belongs to one gang alone"
 
@@ -355,7 +359,7 @@ class Witness(Account):
                 f"{amount} of {resource} more than {quota} has left"
             )
 
-    def _check_doors(self, gang: Gang) -> None:
+    def _check_admission(self, gang: Gang) -> None:
         """It is new in its queue: that takes in gangs, its namespace's too, and not more than it may."""
         tree = self.tree
         assert tree.may_start(gang.queue, gang.namespace)
@@ -432,7 +436,7 @@ class Witness(Account):
             gone, going = (
                 sum(
                     pod.footprint.namespace == namespace
-                    and company.matches(budget.labels, pod.footprint.labels)
+                    and affinity_rules.matches(budget.labels, pod.footprint.labels)
                     for pod in some
                 )
                 for some in (new, before)
@@ -477,7 +481,7 @@ class Witness(Account):
         for place in release.places:
             assert self.promised.pop((release.gang, place), None), "what was released was not promised"
 
-    def _without(self, gangs: Collection[GangId], ended: Mapping[GangId, frozenset[PodId]]) -> "Witness":
+    def _without(self, gangs: Collection[GangId], ended: Mapping[GangId, frozenset[PodId]]) -> "Checker":
         """As it would be without what these gangs would lose."""
         gone = {pod for gang in gangs for pod in ended[gang]}
         pods = {id_: pod for id_, pod in self.pods.items() if id_ not in gone}
@@ -497,7 +501,7 @@ class Witness(Account):
 def may_run(shape: Shape, node: NodeChanged) -> bool:
     """Ready, not cordoned, the labels of the selector, no taint that keeps it off."""
     labels = dict(node.labels)
-    assert not shape.tolerations, "the witness knows of none"
+    assert not shape.tolerations, "the checker knows of none"
     return (
         node.ready
         and not node.cordoned

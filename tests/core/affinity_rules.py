@@ -1,7 +1,7 @@
 """Kubernetes' rules about who else is there, naively: every pod is held against every other.
 
 Of no use for placing anything, and easy to hold against docs/constraints.md, which is the point: the oracle
-of `constrained.py` and the witness of the rule machine both judge by it, and it shares no code with
+of `constrained.py` and the checker of the rule machine both judge by it, and it shares no code with
 `muster.core.placement.constraints`. New pods are on known nodes; who is there already may be on others,
 and is in no domain then.
 """
@@ -42,7 +42,7 @@ def even(new: Sequence[Pod], there: Sequence[Pod], nodes: Nodes) -> bool:
     return all(_even(pod, spread, everybody, nodes) for pod in new for spread in pod.shape.spread)
 
 
-def accompanied(new: Sequence[Pod], there: Sequence[Pod], nodes: Nodes) -> bool:
+def affinity_satisfied(new: Sequence[Pod], there: Sequence[Pod], nodes: Nodes) -> bool:
     """The new pods can come in some order in which each finds the company that it wants."""
 
     @lru_cache(None)
@@ -51,7 +51,7 @@ def accompanied(new: Sequence[Pod], there: Sequence[Pod], nodes: Nodes) -> bool:
             return True
         present = [*there, *(new[i] for i in come)]
         return any(
-            _has_company(new[i], present, nodes) and reach(come | {i})
+            _affinity_satisfied(new[i], present, nodes) and reach(come | {i})
             for i in range(len(new))
             if i not in come
         )
@@ -124,7 +124,7 @@ def _even(pod: Pod, spread: Spread, everybody: Sequence[Pod], nodes: Nodes) -> b
     return counts[mine] - least <= spread.max_skew
 
 
-def _has_company(pod: Pod, present: Sequence[Pod], nodes: Nodes) -> bool:
+def _affinity_satisfied(pod: Pod, present: Sequence[Pod], nodes: Nodes) -> bool:
     terms = pod.shape.pod_affinity
     if any(_label(pod, term.key, nodes) is None for term in terms):
         return False
