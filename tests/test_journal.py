@@ -86,7 +86,7 @@ def test_it_goes_on_where_it_stopped_and_leaves_out_a_line_that_was_cut(tmp_path
     assert [entry.at for entry in read(path)] == [1.0, 2.0]
 
 
-def test_a_file_that_is_nothing_but_a_cut_line_begins_anew(tmp_path: Path) -> None:
+def test_a_file_of_nothing_but_a_cut_line_starts_over(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     path.write_bytes(b"x" * 200_000)
     journal = Journal(path)

@@ -116,7 +116,7 @@ spec:
         ),
     ],
 )
-def test_a_topology_that_nobody_can_use_is_warned_of(name: str, parent: str, said: list[str]) -> None:
+def test_a_topology_that_no_job_can_use_gets_a_warning(name: str, parent: str, said: list[str]) -> None:
     job = load("f.yaml", text=TOPOLOGY % (name, parent), suffix="0" * 8, jobs=False)
     assert [str(finding) for finding in unusable(job)] == said
 
@@ -147,7 +147,7 @@ C = Queue(metadata=ObjectMeta(name="c"), spec=QueueSpec(parent="a"))
         ("c", [], {5: TOO_MUCH, 10: "its parent c does not exist"}),
     ],
 )
-def test_queues_that_nobody_can_use_are_warned_of(
+def test_queues_that_no_job_can_use_get_a_warning(
     parent: str, there: list[Queue] | None, said: dict[int, str]
 ) -> None:
     job = load("f.yaml", text=QUEUES % parent, suffix="0" * 8, jobs=False)

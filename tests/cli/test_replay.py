@@ -182,7 +182,7 @@ def test_lines_of_a_pipe_that_are_left_out_are_called_as_it_was_written(tmp_path
     assert done.stderr.startswith("left out: 1 × unreadable; the first: standard input, line 5: 1 columns; ")
 
 
-def test_pods_and_memory_of_the_given_nodes_limit_nobody(run: Run) -> None:
+def test_pods_and_memory_of_the_given_nodes_limit_no_job(run: Run) -> None:
     code, out, _ = run("t.swf", "--format", "swf", "--nodes", "1 x cpu=6,pods=1", "-o", "json")
     assert code == 0
     assert json.loads(out)["metrics"]["makespan"]["mean"] == 33

@@ -96,7 +96,7 @@ def test_an_explanation_has_a_line_for_each_fact() -> None:
     assert show.explanation(Gang()) == []
 
 
-def test_a_start_that_nobody_knows_is_said_to_be_unknown() -> None:
+def test_a_start_that_cannot_be_estimated_is_shown_as_unknown() -> None:
     # as it is read from a record, which merge patches have written: without nulls
     told = {"podSets": [], "expectedStart": {"basis": "other gives no run time"}}
     assert show.explanation(Gang(status=GangStatus(explanation=told))) == [

@@ -116,7 +116,7 @@ def test_what_waits_can_be_moved_up(muster: Muster) -> None:
     muster.run("down")
 
 
-def test_a_pod_that_nobody_would_make_anew_is_not_sent_back(muster: Muster) -> None:
+def test_a_pod_that_nothing_would_recreate_is_not_requeued(muster: Muster) -> None:
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",

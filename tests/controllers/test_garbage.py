@@ -147,7 +147,7 @@ def test_what_cannot_be_checked_is_not_deleted() -> None:
     assert names(memory) == ["node", "pod"]
 
 
-def test_changes_of_status_concern_nobody(family: Memory) -> None:
+def test_changes_of_status_enqueue_nothing(family: Memory) -> None:
     caches = family.caches(garbage.KINDS)
     old = family.read(POD, "ns/pod")
     family.patch(POD, "ns", "pod", {"status": {"phase": "Running"}}, "status")
@@ -158,7 +158,7 @@ def test_changes_of_status_concern_nobody(family: Memory) -> None:
 
 @given(st.data())
 @settings(max_examples=60, deadline=None)
-def test_who_remains_has_an_owner_or_never_had_one(data: st.DataObject) -> None:
+def test_objects_that_remain_have_an_owner_or_never_had_one(data: st.DataObject) -> None:
     memory = Memory()
     made: list[tuple[AnyKind, Object]] = []
     kinds: st.SearchStrategy[AnyKind] = st.sampled_from([JOBSET, JOB, POD, CONFIG_MAP])

@@ -138,7 +138,7 @@ def test_a_pod_that_failed_and_was_retried_leaves_the_group_running(cluster: Clu
     assert (cluster.status.phase, cluster.status.failed) == ("Running", 1)
 
 
-def test_who_occupies_it(cluster: Cluster) -> None:
+def test_occupied_by_lists_the_owners_of_its_pods(cluster: Cluster) -> None:
     cluster.pod("b", owners=["other"])
     cluster.pod("a", owners=["z", "y"])
     cluster.settle()

@@ -48,7 +48,7 @@ def test_credentials_are_read_beside_the_requests_before_they_expire() -> None:
     assert len(source.beside) == 1
 
 
-def test_a_reading_that_hangs_beside_holds_up_nobody_while_the_last_is_valid() -> None:
+def test_a_reading_that_hangs_delays_no_request_while_the_last_is_valid() -> None:
     source = Source()
     source.now += 60 - EARLY
     for _ in range(29):

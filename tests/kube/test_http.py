@@ -131,7 +131,7 @@ async def test_options_of_a_log_are_those_of_kubernetes(how: LogOptions, query: 
     assert line == f"GET /api/v1/namespaces/ns/pods/p/log?{query}"
 
 
-async def test_who_asks_is_said_anew_in_each_request() -> None:
+async def test_credentials_are_sent_with_each_request() -> None:
     async with talking(answer(CONFIG), answer(CONFIG)) as (server, client):
         await client.get(CONFIG_MAP, "ns", "c")
         await client.get(CONFIG_MAP, "ns", "c")
@@ -319,7 +319,7 @@ async def test_a_watch_that_breaks_says_so(pieces: list[bytes]) -> None:
             await anext(aiter(client.watch(CONFIG_MAP, resource_version="5")))
 
 
-async def test_where_nobody_listens_nothing_was_sent() -> None:
+async def test_where_no_server_listens_nothing_was_sent() -> None:
     client = HttpClient(Connection("http://127.0.0.1:9"))
     with pytest.raises(errors.Unreachable, match=r"127\.0\.0\.1:9"):
         await client.create(CONFIG_MAP, "ns", CONFIG)

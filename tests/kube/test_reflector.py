@@ -196,7 +196,7 @@ async def test_what_has_changed_between_two_lists_is_told_once() -> None:
         assert run.clock.slept == [], "the first time it lists at once"
 
 
-async def test_a_page_that_has_expired_begins_the_list_anew() -> None:
+async def test_an_expired_page_restarts_the_list() -> None:
     pages = [page(5, config("a", 1), token="t"), Expired("too old"), page(9, config("b", 8))]
     async with ran(pages, []) as run:
         assert run.script.asked == ["list", "list t", "list", "watch 9"]
@@ -251,7 +251,7 @@ async def test_what_need_not_be_shown_is_not_waited_for(
         assert run.reflector.synced.is_set()
 
 
-async def test_what_works_again_starts_its_back_off_anew() -> None:
+async def test_success_resets_the_back_off() -> None:
     works: Callable[[int], list[Any]] = lambda version: [  # noqa: E731  # one line of three watches
         event("MODIFIED", config("a", version)),
         Unanswered("cut"),

@@ -68,7 +68,7 @@ TEXTS = st.dictionaries(st.text(max_size=3), st.text(max_size=3), max_size=4)
         st.tuples(TEXTS, TEXTS, st.lists(st.dictionaries(st.text(max_size=2), JSON, max_size=3))), max_size=4
     )
 )
-def test_nobody_notices(parts: list[tuple[dict[str, str], dict[str, str], list[Any]]]) -> None:
+def test_sharing_changes_no_object(parts: list[tuple[dict[str, str], dict[str, str], list[Any]]]) -> None:
     """Equal numbers of different types (1, 1.0, true) stay what they are."""
     for labels, annotations, volumes in parts:
         obj = {"metadata": {"labels": labels, "annotations": annotations}, "spec": {"volumes": volumes}}

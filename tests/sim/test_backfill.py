@@ -75,7 +75,7 @@ def test_on_one_machine_easy_is_as_published(
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(8, 12), singles, passes)
-def test_fcfs_lets_nobody_pass(capacity: int, jobs: list[Job], pass_: Pass) -> None:
+def test_fcfs_lets_no_job_pass(capacity: int, jobs: list[Job], pass_: Pass) -> None:
     assert starts(policy("fcfs")(), [capacity], jobs, pass_) == fcfs(capacity, jobs, pass_)
 
 

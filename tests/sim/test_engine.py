@@ -83,7 +83,7 @@ def test_ends_come_before_arrivals_and_cycles_follow_each_event_or_each_instant(
     assert left == [d]  # nobody ever assigned it
 
 
-def test_a_job_that_fits_nowhere_is_left_and_holds_up_nobody() -> None:
+def test_a_job_that_fits_nowhere_is_left_and_delays_no_other() -> None:
     big, small = job(1, 0, 10, 9), job(2, 1, 10, 8)
     metrics, left = play(Scheduler(), machine(8, 8), [big, small])
     assert left == [big]

@@ -111,7 +111,7 @@ def test_what_waits_for_a_node_starts_when_it_is_back() -> None:
     assert kinds.count(NodeChanged) == 2
 
 
-def test_after_the_last_job_outages_are_nobodys_concern() -> None:
+def test_outages_after_the_last_job_are_ignored() -> None:
     metrics, recorder, left = play(Scheduler(), [4], [job(1, 0, 10, 4)], down(100))
     assert (metrics.makespan, left, recorder.stops) == (10, [], {})
 
@@ -155,7 +155,7 @@ def test_surplus_is_evicted_and_the_rest_goes_on() -> None:
     assert {event.at for event in core.told if isinstance(event, PodsEnded)} == {40, 160, 540}
 
 
-def test_a_lost_node_shrinks_who_can_do_without_and_stops_who_cannot() -> None:
+def test_a_lost_node_shrinks_jobs_above_their_minimum_and_stops_others() -> None:
     jobs = [elastic(1, 0, 100, 4, 2), elastic(2, 0, 100, 4, 3)]
     core = Puppet(
         [Assign(jobs[0].id, {Place("gpu-1", i): NodeName(f"node-{i // 2}") for i in range(4)})],

@@ -72,7 +72,7 @@ def test_or_by_labels_as_it_once_was_done() -> None:
     assert the_gang(*old).gang.gate is None
 
 
-def test_who_names_a_podgroup_by_label_describes_nothing() -> None:
+def test_a_pod_that_names_a_podgroup_by_label_describes_no_gang() -> None:
     labelled = member("x", gang="b", labels={POD_GROUP_LABEL["scheduling.sigs.k8s.io"]: "a"})
     assert group_of(labelled, seen(labelled)) == A
     assert the_gang(labelled).gang.gate == Gate(
@@ -199,7 +199,7 @@ def test_what_says_no_name_that_an_object_could_have_stays_a_pod_that_is_refused
     )
 
 
-def test_who_runs_is_not_torn_out_of_its_gang_by_a_pod_that_comes_late() -> None:
+def test_a_late_pod_does_not_tear_running_pods_out_of_their_gang() -> None:
     """The oldest counts: it was so when the gang started, whoever has seen which pod first."""
     pods = [member("x", "a", "1", BOTH, node="n"), member("y", "b", "1", BOTH, node="n")]
     late = member("late", "a", "1", json.dumps(["ns/0", "ns/a"]), created=9)

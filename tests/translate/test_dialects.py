@@ -66,7 +66,7 @@ def test_the_group_of_a_pod(objects: list[Resource], expected: GroupKey | None) 
     assert group_of(one, world(*objects)) == expected  # type: ignore[arg-type]  # a pod
 
 
-def test_a_pod_of_another_scheduler_belongs_to_nobody() -> None:
+def test_a_pod_of_another_scheduler_belongs_to_no_gang() -> None:
     theirs = pod(spec=pod_spec(schedulerName="default-scheduler"))
     assert group_of(theirs, world(theirs, schedulers=OURS)) is None
     mine = pod(spec=pod_spec(schedulerName="muster"))

@@ -71,7 +71,9 @@ def test_a_job_without_pods_at_once_asks_for_nothing(parallelism: int) -> None:
         ("yes", None, True),
     ],
 )
-def test_who_is_a_gang(own: str, by_namespace: str | None, expected: bool) -> None:
+def test_the_label_decides_whether_a_job_is_a_gang(
+    own: str, by_namespace: str | None, expected: bool
+) -> None:
     objects = [namespace(by_namespace)] if by_namespace else []
     assert (read(KEY, world(job(gang=own), *objects)) is not None) is expected
 
@@ -247,6 +249,6 @@ def test_finished() -> None:
         assert the_gang(job(gang="true", status={"conditions": [{"type": type_, "status": "True"}]})).finished
 
 
-def test_a_job_that_somebody_controls_is_not_ours_to_suspend() -> None:
+def test_a_job_that_another_object_controls_is_not_ours_to_suspend() -> None:
     controller = pod("operator")
     assert the_gang(job(gang="true", owner=controller)).owner is None

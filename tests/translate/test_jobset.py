@@ -123,7 +123,7 @@ def test_finished() -> None:
     assert not the_gang(jobset(status={"conditions": [{"type": "Suspended", "status": "True"}]})).finished
 
 
-def test_who_is_a_gang() -> None:
+def test_the_label_decides_whether_a_jobset_is_a_gang() -> None:
     assert keys(jobset(gang="true"), world()) == [KEY]
     assert keys(jobset(gang="false"), world()) == []
     assert keys(jobset(gang=""), world()) == []

@@ -49,7 +49,7 @@ def test_an_unknown_class_is_invalid() -> None:
         ({"priorityClassName": "high"}, True),
     ],
 )
-def test_who_may_preempt(fields: Object, expected: bool) -> None:
+def test_which_pods_may_preempt(fields: Object, expected: bool) -> None:
     classes = [*CLASSES, priority_class("patient", 1000, preemption="Never")]
     assert may_preempt(spec(pod_spec(**fields)), world(*classes)) == expected
 

@@ -113,7 +113,7 @@ def test_what_is_left() -> None:
     assert room(quota({"pods": "many"}), []) == (("pods", 0),), "nothing is made up"
 
 
-def test_where_nobody_counts_pods_are_counted() -> None:
+def test_where_no_controller_counts_pods_are_counted() -> None:
     own = quota({"pods": 4, "requests.cpu": 8})
     pods = [pod("a", spec=pod_spec(2)), pod("b", spec=pod_spec(3)), pod("c", phase="Succeeded")]
     assert not counts_itself(own)

@@ -146,7 +146,7 @@ def test_the_objects_own_label_is_the_same_as_the_flag(key: str) -> None:
     assert "suspend" not in owner["spec"]
 
 
-def test_pods_with_scheduling_gates_are_made_so_that_somebody_can_lift_them() -> None:
+def test_pods_with_scheduling_gates_are_created_so_that_the_gates_can_be_removed() -> None:
     gated = yaml.safe_load(job())
     gated["spec"]["template"]["spec"]["schedulingGates"] = [{"name": "x/y"}]
     (owner,) = load("f.yaml", text=json.dumps(gated), mode="gang").objects
@@ -154,7 +154,7 @@ def test_pods_with_scheduling_gates_are_made_so_that_somebody_can_lift_them() ->
     assert "suspend" not in owner["spec"]
 
 
-def test_what_its_author_suspended_stays_his_to_start() -> None:
+def test_a_job_that_its_author_suspended_stays_the_authors_to_resume() -> None:
     loaded = load("f.yaml", text=job("  suspend: true\n"), mode="gang")
     (owner,) = loaded.objects
     assert owner["metadata"]["labels"] == {names.GANG: "true"}

@@ -40,7 +40,7 @@ def test_what_runs_already_counts_from_its_start() -> None:
     assert forecast(core, 100, "b") == {"b": 130}
 
 
-def test_of_what_waits_for_an_end_that_nobody_knows_nothing_is_said() -> None:
+def test_a_gang_that_waits_for_an_unknown_completion_has_no_forecast() -> None:
     core = scheduler(gang("a", 4, None), gang("b", 4, 50, submitted=1))
     assert forecast(core, 100, "a", "b") == {"a": 100}
 

@@ -187,7 +187,7 @@ def test_a_namespace_that_makes_gangs_is_heeded() -> None:
     ]
 
 
-def test_whoever_waits_in_the_cluster_is_older_and_told_after() -> None:
+def test_gangs_that_wait_in_the_cluster_are_older_and_listed_after() -> None:
     found = ask([pod("new", 3)], node("n-0"), pod("old", 3))
     assert [(each.gang, each.outcome.value) for each in found.decisions] == [
         ("default/new", "wait"),
@@ -294,7 +294,7 @@ def starting(obj: Object, before: float) -> Object:
     return obj
 
 
-def test_who_does_not_start_delays_nobody() -> None:
+def test_a_gang_that_does_not_start_delays_no_other() -> None:
     """`old` holds all 4 and runs for another 100 s. Nobody starts before that."""
     cluster = [
         node("n-0"),

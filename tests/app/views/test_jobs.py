@@ -193,7 +193,7 @@ def three() -> list[JobView]:
     return views(Objects(jobs=[job("train-1"), job("train-2"), job("other")]))
 
 
-def test_the_reason_of_a_pod_that_was_ended_is_who_ended_it_not_how_its_container_took_it() -> None:
+def test_the_reason_of_a_stopped_pod_is_why_it_was_stopped_not_its_exit_code() -> None:
     failed = pod(phase="Failed", code=137)
     late = msgspec.structs.replace(failed.status, reason="DeadlineExceeded", message="too long")
     assert pod_reason(msgspec.structs.replace(failed, status=late)) == "DeadlineExceeded too long"

@@ -30,7 +30,7 @@ def made(name: str, gpus: int, number: int, **marks: str) -> Object:
     return found
 
 
-def test_whoever_stands_far_behind_is_told_as_much_as_the_first() -> None:
+def test_a_gang_far_behind_gets_as_full_an_explanation_as_the_first() -> None:
     jobs = [made(f"j{i}", 3, i) for i in range(9)]
     cluster = objects(node("n0"), *jobs)
     view, alone = answered(waiting("j8", "NothingMatches"), cluster, 1e9, None)

@@ -16,7 +16,7 @@ from muster.local.registry import Registry
 from muster.local.store import Store
 
 
-async def test_jobs_of_other_controllers_keep_nobody_up() -> None:
+async def test_jobs_of_other_controllers_do_not_keep_the_host_up() -> None:
     store = Store(":memory:")
     client = LocalClient(Registry(store))
     template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}

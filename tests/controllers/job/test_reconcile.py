@@ -35,7 +35,7 @@ def test_one_pod_to_the_end() -> None:
     assert cluster.events == ["Completed"]
 
 
-def test_a_status_that_somebody_damaged_is_read_as_far_as_it_goes() -> None:
+def test_a_damaged_status_is_read_as_far_as_it_is_valid() -> None:
     cluster = indexed(3, parallelism=3)
     cluster.job["status"]["completedIndexes"] = "1,none,2-"
     cluster._job_changed()
@@ -219,7 +219,7 @@ def test_deadline_runs_unless_suspended(suspended: bool, decided: bool) -> None:
     assert (cluster.reason("Failed") == "DeadlineExceeded") is decided
 
 
-def test_suspending_lets_pods_go_uncounted_and_resuming_starts_the_clock_anew() -> None:
+def test_suspending_deletes_pods_uncounted_and_resuming_restarts_the_clock() -> None:
     cluster = indexed(2, activeDeadlineSeconds=60)
     for name in cluster.active():
         cluster.run(name)
