@@ -194,7 +194,8 @@ def same(group: Group, fresh: Group) -> None:
     for field in ("queue", "priority", "limit", "preempts", "submitted", "namespace"):
         assert getattr(group.gang, field) == getattr(fresh.gang, field), field
     if not lost(group, fresh):
-        assert group.gang.gate == fresh.gang.gate
+        if len(group.retired) == len(fresh.retired):  # a stray pod may hold the place of a done index
+            assert group.gang.gate == fresh.gang.gate
         assert [(s.name, s.shape, s.labels) for s in group.gang.pod_sets] == [
             (s.name, s.shape, s.labels) for s in fresh.gang.pod_sets
         ]
