@@ -64,7 +64,7 @@ class Room:
     amounts: defaultdict[str, float]
     #: thousandths left on devices with shares, by device
     open: dict[int, int]
-    #: some share is on a device that nobody has put on record
+    #: some share is on a device that is not on record
     vague: bool
 
     def take(self, requests: Amounts, device: int | None) -> None:
@@ -104,11 +104,11 @@ class Account:
     queues: dict[str, Queue] = field(default_factory=dict)
     quotas: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
     budgets: dict[tuple[str, str], BudgetChanged] = field(default_factory=dict)
-    #: pods that were told to end, and gangs that were as a whole: for whom
+    #: evicted pods, and gangs that were evicted as a whole, with the beneficiary
     leaving: dict[PodId, GangId] = field(default_factory=dict)
     ending: dict[GangId, GangId] = field(default_factory=dict)
-    #: pods that were told to end, for whom last: also when he is promised nothing just now. His later places
-    #: may count on their end, as their binds wait for it
+    #: evicted pods with their latest beneficiary, even if it has no promised places at present. Its later
+    #: places may count on the eviction, since their binds wait for it
     called: dict[PodId, GangId] = field(default_factory=dict)
     #: beneficiaries whose victims had been promised places
     ghosts: set[GangId] = field(default_factory=set)
@@ -199,7 +199,7 @@ class Account:
             self.vacated[bound.gang, place] = Vacated(bound.requests, at + self.hold)
 
     def _begin_anew(self, gang: GangId) -> None:
-        """It holds nothing, and whoever was told to end for it stays, as far as it is concerned."""
+        """The gang holds nothing, and its victims are not charged to it any more."""
         self.give_up([key for key in (*self.promised, *self.vacated) if key[0] == gang])
         self.planned.pop(gang, None)
         self.called = {pod: other for pod, other in self.called.items() if other != gang}
@@ -216,7 +216,7 @@ class Account:
             self.vacated.pop(key, None)
 
     def forget(self) -> None:
-        """Whoever leaves for somebody who is promised nothing any more stays, as far as he is concerned."""
+        """Victims of a beneficiary without promised places count as pods that stay."""
         expecting = {gang for gang, _ in self.promised}
         self.torn &= expecting
         self.ghosts &= expecting
@@ -298,8 +298,8 @@ class Account:
     def room(self, node: NodeName, beneficiary: GangId | None = None) -> Room:
         """What pods and promised places leave of a node: may be below zero.
 
-        Of a gang's places and the pods that end for it the node carries the greater, not both. Those that
-        were told to end for the `beneficiary`, who is assigned places now, are taken to be gone.
+        Of a gang's places and its victims' pods the node carries the greater, not both. Victims of the
+        `beneficiary`, which is assigned places now, count as gone.
         """
         capacity = dict(self.nodes[node].capacity)
         room = Room(defaultdict(float, {"pods": float("inf"), **capacity}), {}, vague=False)
@@ -356,7 +356,7 @@ class Account:
 
     @property
     def blurred(self) -> bool:
-        """Who is there in the eyes of others may be more than is known here."""
+        """Whether the core may count more pods than this account knows."""
         return bool(self.vacated or self.ghosts or self.called)
 
     # Queues
@@ -385,9 +385,9 @@ class Account:
     def used_below_caps(
         self, gone: Collection[PodId] = (), starting: GangId | None = None
     ) -> dict[str, Counter[str]]:
-        """The same, and pods that leave, as far as they use more than is promised to whom they leave for.
+        """As `used`, plus what departing pods use beyond the promised places of their beneficiary.
 
-        Of those that leave for the one that is `starting`, nothing.
+        Departing pods whose beneficiary is the `starting` gang do not count.
         """
         tree, used = self.tree, self.used(gone)
         for beneficiary in sorted({*self.leaving.values()} - {starting}):

@@ -1,9 +1,9 @@
-"""Kubernetes' rules about who else is there, naively: every pod is held against every other.
+"""Kubernetes' rules on ports, affinity and spread, naively: every pod is compared with every other.
 
-Of no use for placing anything, and easy to hold against docs/constraints.md, which is the point: the oracle
-of `constrained.py` and the checker of the rule machine both judge by it, and it shares no code with
-`muster.core.placement.constraints`. New pods are on known nodes; who is there already may be on others,
-and is in no domain then.
+The module cannot place pods, but is easy to compare with docs/constraints.md: the oracle of `constrained.py`
+and the checker of the rule machine both judge by it, and it shares no code with
+`muster.core.placement.constraints`. New pods are on known nodes; running pods may be on unknown ones, and are
+in no domain then.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ class Pod:
 
 
 def tolerated(new: Sequence[Pod], there: Sequence[Pod], nodes: Nodes) -> bool:
-    """No port is used twice, and nobody is where he is kept off, whoever came first."""
+    """No port is used twice, and no pod violates an anti-affinity, whichever pod came first."""
     return not any(
         other is not pod and (_collide(pod, other) or _too_close(pod, other, nodes))
         for pod in new
@@ -37,13 +37,13 @@ def tolerated(new: Sequence[Pod], there: Sequence[Pod], nodes: Nodes) -> bool:
 
 
 def even(new: Sequence[Pod], there: Sequence[Pod], nodes: Nodes) -> bool:
-    """With everybody in place, the domains of the new pods are within the skews that they ask for."""
-    everybody = [*there, *new]
-    return all(_even(pod, spread, everybody, nodes) for pod in new for spread in pod.shape.spread)
+    """With all pods in place, the domains of the new pods are within their maximal skews."""
+    all_pods = [*there, *new]
+    return all(_even(pod, spread, all_pods, nodes) for pod in new for spread in pod.shape.spread)
 
 
 def affinity_satisfied(new: Sequence[Pod], there: Sequence[Pod], nodes: Nodes) -> bool:
-    """The new pods can come in some order in which each finds the company that it wants."""
+    """The new pods can be added in some order in which each finds its required affinity satisfied."""
 
     @lru_cache(None)
     def reach(come: frozenset[int]) -> bool:
@@ -101,7 +101,7 @@ def _too_close(one: Pod, other: Pod, nodes: Nodes) -> bool:
     )
 
 
-def _even(pod: Pod, spread: Spread, everybody: Sequence[Pod], nodes: Nodes) -> bool:
+def _even(pod: Pod, spread: Spread, all_pods: Sequence[Pod], nodes: Nodes) -> bool:
     keys = [s.key for s in pod.shape.spread]
     if any(_label(pod, key, nodes) is None for key in keys):
         return False
@@ -115,7 +115,7 @@ def _even(pod: Pod, spread: Spread, everybody: Sequence[Pod], nodes: Nodes) -> b
             counts[labels[spread.key]] += sum(
                 other.footprint.namespace == pod.footprint.namespace
                 and matches(spread.labels, other.footprint.labels)
-                for other in everybody
+                for other in all_pods
                 if other.node == name and not other.footprint.leaving
             )
     least = 0 if len(counts) < spread.min_domains else min(counts.values())

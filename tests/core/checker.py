@@ -48,8 +48,8 @@ class Checker(Account):
             match decision:
                 case Evict():
                     self._evicted(decision, now, clear=clear)
-                    assert isinstance(follower, Assign), "victims are ended for nobody"
-                    assert follower.gang == decision.beneficiary, "victims are ended for somebody else"
+                    assert isinstance(follower, Assign), "victims are evicted for no gang"
+                    assert follower.gang == decision.beneficiary, "victims are evicted for another gang"
                 case Assign():
                     self._assigned(decision)
                 case Release():
@@ -99,7 +99,7 @@ class Checker(Account):
         return True
 
     def wronged(self, starts: Sequence[Assign], there: Entitled) -> GangId | None:
-        """Who waits for room within his shares, and would have had it when the first of these was lent it.
+        """The gang that waits within its share, and could have had what the first of these starts borrowed.
 
         `starts`: the last of the cycle, in order. The first is of a gang that had nothing before the cycle.
         """
@@ -164,7 +164,7 @@ class Checker(Account):
     def renewable(self) -> bool:
         """Whether all promises could be made again, each where it is, and all shares are on known devices.
 
-        Plans do not name devices, and who has not been told where a share is says so himself.
+        Plans do not name devices, and a pod on an unknown device has `device` None.
         """
         return not any(
             GPU_SHARE in dict(pod.requests) and pod.footprint.device is None for pod in self.pods.values()
@@ -295,19 +295,19 @@ class Checker(Account):
             assert whole or self.retired.get(gang.id), "no whole multiples"
 
     def _check_constraints(self, gang: Gang, assign: Assign, planned: Set[NodeName]) -> None:
-        """Nobody meets whom he keeps away from; who wants company has it; spreads are even.
+        """Anti-affinity holds, required affinity is satisfied, and spreads are even.
 
-        `planned`: where an open plan put it, whoever has the domain to himself since then.
+        `planned`: where an open plan put it, even if a domain has become exclusive since then.
         """
         mine, others = self.seen(gang.id)
         new = [mine[place] for place in assign.nodes]
         there = [*others, *(pod for place, pod in mine.items() if place not in assign.nodes)]
         assert affinity_rules.tolerated(new, there, self.nodes), (
-            "a port is used twice, or somebody is too close"
+            "a port is used twice, or an anti-affinity is violated"
         )
         if not self.blurred:
             assert affinity_rules.affinity_satisfied(new, there, self.nodes), (
-                "a pod has not the company that it wants"
+                "a required affinity is not satisfied"
             )
             assert affinity_rules.even(new, there, self.nodes), "a domain is ahead of the others by too much"
         for node in {*assign.nodes.values()} - planned:
@@ -337,7 +337,7 @@ class Checker(Account):
         return {(other, node) for other, node in here | promised if other != gang}
 
     def _check_caps(self, gang: Gang, more: Counter[str]) -> None:
-        """What the gang uses more leaves no queue above its cap, once those have gone who end for it.
+        """What the gang uses more leaves no queue above its cap, once its victims have gone.
 
         Until then the greater of the two counts (`used_below_caps`): that is within the cap, or what was
         there before in a queue that was above it already.
@@ -352,15 +352,15 @@ class Checker(Account):
     def _check_quotas(self, gang: Gang, before: Counter[tuple[str, str]]) -> None:
         """What is still to be created will not be refused."""
         mine = self.charged(gang.namespace, [gang.id])
-        everybody = self.charged(gang.namespace, self.gangs.keys())
+        total = self.charged(gang.namespace, self.gangs.keys())
         for (quota, resource), amount in (mine - before).items():
             room = self.quotas.get((gang.namespace, quota), {})
-            assert everybody[quota, resource] <= room.get(resource, everybody[quota, resource]), (
+            assert total[quota, resource] <= room.get(resource, total[quota, resource]), (
                 f"{amount} of {resource} more than {quota} has left"
             )
 
     def _check_admission(self, gang: Gang) -> None:
-        """It is new in its queue: that takes in gangs, its namespace's too, and not more than it may."""
+        """Its queue admits gangs, also of its namespace, and has no more than its maximum."""
         tree = self.tree
         assert tree.may_start(gang.queue, gang.namespace)
         for queue in tree.path(gang.queue):
@@ -368,10 +368,10 @@ class Checker(Account):
             assert self._crowd(queue, gang.id) <= self._most(queue), f"{queue} has more gangs than it may"
 
     def _crowd(self, queue: str, starting: GangId | None = None) -> int:
-        """How many gangs it has. Of a gang and the whole gangs that end for it the greater number counts.
+        """The number of gangs of the queue; of a gang and its wholly evicted victims the greater number.
 
-        For the one that is `starting` nobody is left to end: until they have gone, it is one of as many as
-        there were before.
+        The `starting` gang counts with its victims: until they have gone, it is one of as many as there
+        were before.
         """
         here = {pod.gang for pod in self.pods.values()} | {gang for gang, _ in self.promised}
         begun = {
@@ -388,7 +388,7 @@ class Checker(Account):
     # Evictions
 
     def _evicted(self, evict: Evict, now: float, *, clear: bool) -> None:
-        """Only those who rank below it and may be ended; and none of them for nothing."""
+        """Only preemptible gangs of lower rank are evicted, and none in vain."""
         gang = self.gangs[evict.beneficiary]
         assert gang.preempts
         assert self.waits(gang.id), "victims are ended for what is not needed"
@@ -468,7 +468,7 @@ class Checker(Account):
                 assert not gone[resource] or used[queue][resource] - gone[resource] >= amount, (
                     f"{queue} is left with less than its guarantee of {resource}"
                 )
-            # The last of them may leave it below its share; those before him must not have done that yet.
+            # The last of them may leave it below its share; the earlier ones must not.
             assert any(
                 last[r]
                 and least[r]

@@ -199,7 +199,7 @@ def answers(seeds: Sequence[int]) -> dict[str, int]:
 def stories(seed: int) -> Iterator[tuple[Case, list[Pod]]]:
     """A gang that can do with less, perhaps with a plan from before, perhaps gathered in a zone, loses pods.
 
-    Yields what it is assigned each time, with everybody who is there then.
+    Yields what it is assigned each time, with all pods that are there then.
     """
     rng, case = random.Random(-seed), draw(seed)
     sets = tuple(

@@ -1,7 +1,7 @@
 """What queues are entitled to, reckoned naively: water poured step by step, in fractions.
 
 The core divides whole units by a closed form (`muster.core.entitlement`) and keeps sums up to date; here
-everything is found anew from the rules and from what gangs use and want. The two differ by rounding, by
+everything is computed from the rules and from what gangs use and want. The two differ by rounding, by
 less than one unit per level of the tree (`slack`).
 
 Queues that contradict each other are known by their parents only: a parent that is not there, or a cycle.
@@ -28,7 +28,7 @@ class Tree:
         self.rules = {"default": Queue("default"), **queues}
 
     def sound(self, queue: str) -> bool:
-        """It is there, and so is everybody above it, up to the root."""
+        """Whether the queue and all its ancestors exist, up to the root."""
         seen: set[str] = set()
         while queue != "root":
             if queue in seen or queue not in self.rules:
@@ -131,7 +131,7 @@ def poured(pool: Fraction, limits: Mapping[str, int], widths: Mapping[str, int])
 
 
 def slack(resource: str) -> int:
-    """By how much more than an entitlement somebody may use who is not over it, or less who is."""
+    """How far from its entitlement a queue may be by rounding alone."""
     return DEPTH - 1 if resource == "pods" else DEPTH
 
 

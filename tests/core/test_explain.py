@@ -263,7 +263,7 @@ def test_pods_above_the_minimum_that_wait_are_told_why() -> None:
     assert [(one.wanted, one.fits, dict(one.limited_by)) for one in told.pod_sets] == [(1, 0, {GPU: 1})]
     assert (told.remedies, told.expected_start) == ((), None)
     assert core.asked(GangId("g")) == told
-    assert not core.decide(2.0)  # nobody is told the same twice
+    assert not core.decide(2.0)  # no gang is told the same twice
     core.apply(node("m", gpu=1))
     (assign,) = assigns(core.decide(3.0))
     bind(core, assign)

@@ -2,16 +2,16 @@
 
 A rule machine plays cluster, controllers and runtime: nodes come, change and go, gangs are submitted,
 gated, resized and removed, what is assigned is bound (or bound elsewhere, lost, failed), pods end, time
-passes, and the scheduler is started anew from the facts. `Checker` keeps an account of its own, from which
+passes, and the scheduler is restarted from the facts. `Checker` keeps an account of its own, from which
 most of this is checked (the list is that of docs/proofs.md):
 
 1. nothing is oversubscribed by a decision, no resource and no shared device, and the ledger equals the sum
    of pods and held places;
-2. an Assign always completes the gang's minimum, in its domains and in the company that it asks for;
+2. an Assign always completes the gang's minimum, in its domains and with its affinity satisfied;
 3. no start exceeds a cap, a number of gangs or a ResourceQuota; evictions keep to ranks, budgets and shares;
-4. no gang waits for room that there is: an exact oracle finds no placement of its minimum; and who waits for
-   his queue is told the truth of it; nor is anybody lent what another waits for within his share;
-5. who has a reservation starts by then if nobody comes;
+4. no gang waits for room that there is: an exact oracle finds no placement of its minimum; a gang
+   that waits for its queue is told the truth; and no queue borrows what another waits for within its share;
+5. a gang with a reservation starts by then if no gang is submitted;
 6. every waiting gang has a reason;
 7. caches equal a fresh computation;
 8. every event told twice decides the same, so does a fresh scheduler that is told the same, and another
@@ -176,7 +176,7 @@ ASKED = st.builds(
     limit=st.sampled_from([None, None, 10.0, 50.0]),
     preemptible=st.sampled_from([True, True, False]),
 )
-#: Guarantees and caps that agree, whoever is above whom.
+#: Guarantees and caps that agree, whichever queue is the parent.
 QUEUES = st.builds(
     Queue,
     st.sampled_from(["p", "q"]),
@@ -357,7 +357,7 @@ class Machine(RuleBasedStateMachine):
     def lend_and_take_back(
         self, borrowers: list[tuple[Shape, int]], owner: tuple[Shape, int], elastic: bool
     ) -> None:
-        """One queue uses all there is while nobody else wants any, and then the other one does."""
+        """One queue uses all there is while no other wants any, and then the other one does."""
         for name, (of, count) in zip(GANGS, borrowers, strict=False):
             self.submit(name, of, count, 1 if elastic else count, queue="p")
         self.cycle(0.0)
@@ -422,8 +422,8 @@ class Machine(RuleBasedStateMachine):
             max_size=5,
         )
     )
-    def nobody_comes(self, line: list[tuple[Shape, int, float]]) -> None:
-        """In one queue gangs with limits line up, and nobody comes: who has a reservation starts by then."""
+    def no_more_gangs(self, line: list[tuple[Shape, int, float]]) -> None:
+        """In one queue gangs with limits wait, and no more come: a reserved gang starts by its time."""
         for queue in ("p", "q"):
             self.tell(QueueRemoved(queue))
         for name in GANGS:
@@ -434,7 +434,7 @@ class Machine(RuleBasedStateMachine):
         for _ in range(3 * len(GANGS)):
             self.cycle(0.0)
             if self.muster.wake_at() is not None:
-                self.cycle(0.0)  # who has to look at those who have just come is served now
+                self.cycle(0.0)  # the core asks for another cycle, for the newcomers
             if not self.clear:
                 return
             for gang, start in promised.items():
@@ -528,7 +528,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(GANGS), then=THEN)
     def all_pods_end(self, name: GangId, then: float | None) -> None:
-        """As when a gang starts anew."""
+        """As when a gang restarts."""
         for pod in sorted(p for p, bound in self.checker.pods.items() if bound.gang == name):
             self.tell(PodsEnded((pod,), self.now))
         self.cycle(then)
@@ -619,12 +619,12 @@ class Machine(RuleBasedStateMachine):
 
     @property
     def calm(self) -> bool:
-        """Nothing happens any more by itself, and what is promised could be promised anew as it is."""
+        """Nothing happens any more by itself, and all promises could be made again as they are."""
         stirred = any(isinstance(decision, Assign | Evict | Release) for decision in self.decided[-1])
         return self.clear and not stirred and self.checker.renewable
 
     def state(self) -> dict[str, object]:
-        """Who is where, what of each node is used, and what queues use and are entitled to."""
+        """Places of pods and holds, usage of nodes, and usage and entitlement of queues."""
         nodes, queues = self.muster.nodes, self.muster.queues
         resources = sorted(nodes.resources.items())
         return {
@@ -647,9 +647,9 @@ class Machine(RuleBasedStateMachine):
         }
 
     def check_waiting(self, stirred: bool) -> None:
-        """Who waits has a reason; if it is room that is lacking, there is none indeed.
+        """A waiting gang has a reason; if that is capacity, there is none indeed.
 
-        `stirred`: victims were told to end in this cycle, and somebody may have been refused before that.
+        `stirred`: gangs were evicted in this cycle, and others may have been refused before that.
         """
         clear = self.clear
         reserved = bool(self.muster.reservations.made)
@@ -668,7 +668,7 @@ class Machine(RuleBasedStateMachine):
                     )
 
     def check_lent(self, starts: list[Assign], begun: Set[GangId]) -> None:
-        """Nobody was lent what another could have used within his entitlement."""
+        """No queue borrowed what another could have used within its entitlement."""
         shares = self.checker.shares()
         for number, start in enumerate(starts):
             if start.gang not in begun:
@@ -730,7 +730,7 @@ class Machine(RuleBasedStateMachine):
     def check_queues(self) -> None:
         """What a queue uses is what the gangs of its own and of all queues below it use."""
         if self.muster.world.pending_evictions.leaving:
-            return  # what leaves for somebody is charged to him
+            return  # departing pods are charged to their beneficiary
         for name, account in self.muster.queues.accounts.items():
             used: Counter[str] = Counter()
             for state in self.muster.gangs.values():

@@ -393,7 +393,7 @@ def reasons(made: Scheduler, wanted: Gang, at: float = 10.0) -> list[str]:
 
 def test_why_no_gang_is_preempted_for_it() -> None:
     made = scheduler(free(4))
-    assert reasons(made, gang("empty", count=5)) == [], "nobody is in its way"
+    assert reasons(made, gang("empty", count=5)) == [], "no gang is in its way"
     runs(made, gang("equal", count=2), 1.0)
     assert reasons(made, gang("x", count=4)) == ["no gang of lower priority runs"]
     made.apply(QueueChanged(Queue("a")))

@@ -1,4 +1,4 @@
-"""The deliberate faults: what is broken, which invariant of docs/proofs.md it breaks, and who must notice.
+"""The deliberate faults: what is broken, the invariant of docs/proofs.md, and the tests that must fail.
 
 A fault is a line of the source and what it is replaced by. Where a line has changed, its fault is out of date
 and says so (an error, not a pass). Tests are named as narrowly as goes: a fault should be caught by the
@@ -299,7 +299,7 @@ FAULTS: Final = (
         ("tests/core/preemption/test_preemption.py",),
     ),
     Fault(
-        "everybody is ended who may be",
+        "every gang that may be a victim is evicted",
         "preemption",
         "core/preemption/victims.py",
         "chosen = best.chosen if best.ground is whole else _reprieve(whole, best.chosen)",
@@ -315,7 +315,7 @@ FAULTS: Final = (
         ("tests/core/preemption/test_preemption.py",),
     ),
     Fault(
-        "who leaves already is a victim again",
+        "a departing gang is a victim again",
         "preemption",
         "core/preemption/__init__.py",
         "barred = {*leaving, *pending.whole, *pending, preemptor.id}",
@@ -323,7 +323,7 @@ FAULTS: Final = (
         ("tests/core/preemption/test_preemption.py",),
     ),
     Fault(
-        "the room of victims is free for everybody",
+        "the room of victims is free for every gang",
         "preemption",
         "core/world/pending_evictions.py",
         "if (least := min(amount, left[node].get(row, 0)))",
@@ -331,7 +331,7 @@ FAULTS: Final = (
         ("tests/core/preemption/test_preemption.py",),
     ),
     Fault(
-        "whoever is near is not missed when he is ended",
+        "an evicted gang still satisfies the affinity of others",
         "preemption",
         "core/preemption/affinity_dependents.py",
         "self._footprints.count(question) - sets @ self._going(question)",
@@ -339,7 +339,7 @@ FAULTS: Final = (
         ("tests/core/preemption/test_victims.py",),
     ),
     Fault(
-        "who is to be kept company may go",
+        "a gang that required affinity needs may be a victim",
         "preemption",
         "core/preemption/victims.py",
         "independent = usable & ~self.table.from_on(dependents.needed)",
@@ -363,7 +363,7 @@ FAULTS: Final = (
         ("tests/core/preemption/test_preemption.py", "tests/core/preemption/test_evictions.py"),
     ),
     Fault(
-        "who leaves takes one of the places of a queue's gangs still",
+        "a departing gang still counts towards its queue's number of gangs",
         "preemption",
         "core/world/queues/__init__.py",
         "        stands = state.begun and bool(used or not leaving)",
@@ -395,7 +395,7 @@ FAULTS: Final = (
         ("tests/core/preemption/test_preemption.py", "tests/core/preemption/test_evictions.py"),
     ),
     Fault(
-        "who need not leave after all is never a victim again",
+        "a gang that was spared after all is never a victim again",
         "preemption",
         "core/world/pending_evictions.py",
         "        self._restamp(beneficiary, *gangs)",
@@ -411,7 +411,7 @@ FAULTS: Final = (
         _BACKFILL,
     ),
     Fault(
-        "whoever outlives the reservation passes too",
+        "a gang that outlives the reservation passes too",
         "waiting bound",
         "core/reservations/__init__.py",
         "        return self._now + duration",
@@ -427,7 +427,7 @@ FAULTS: Final = (
         ("tests/core/reservations/test_backfill.py",),
     ),
     Fault(
-        "whoever spoils a reserved gang's company passes",
+        "a gang that breaks a reserved gang's affinity passes",
         "waiting bound",
         "core/reservations/__init__.py",
         "            if each.at < until:\n                request = self._guard.beside_passer",
@@ -435,7 +435,7 @@ FAULTS: Final = (
         ("tests/core/reservations/test_affinity_guard.py",),
     ),
     Fault(
-        "a promise that has to wait for somebody is dropped",
+        "a reservation that has to be delayed is dropped",
         "waiting bound",
         "core/reservations/calendar.py",
         "                    heappush(coming, (later, number, each))",
@@ -443,7 +443,7 @@ FAULTS: Final = (
         ("tests/core/reservations/test_promises.py",),
     ),
     Fault(
-        "whoever ranks higher takes what has been promised since he came",
+        "a gang of higher rank takes a reservation made after it arrived",
         "waiting bound",
         "core/reservations/__init__.py",
         "if lost or each.since < state.arrived]",
@@ -451,7 +451,7 @@ FAULTS: Final = (
         ("tests/core/reservations/test_backfill.py",),
     ),
     Fault(
-        "a promise is kept in places that its company has spoiled",
+        "a promise is kept in places where its affinity is broken",
         "waiting bound",
         "core/reservations/start_search.py",
         "        self._calendar.add(replace(again, request=request",
@@ -491,7 +491,7 @@ FAULTS: Final = (
         _SHARES,
     ),
     Fault(
-        "who is not found a place again at his time waits on",
+        "a reserved gang without a place at its time waits on",
         "waiting bound",
         "core/reservations/__init__.py",
         "        return self._in_its_places(state, request) or placed",
@@ -507,7 +507,7 @@ FAULTS: Final = (
         ("tests/core/world/test_ledger.py",),
     ),
     Fault(
-        "who was tried in vain is not tried at his time",
+        "a gang that was tried in vain is not tried at its reserved time",
         "waiting bound",
         "core/cycle/start.py",
         " and not self._reservations.due(state.id)",
@@ -515,7 +515,7 @@ FAULTS: Final = (
         _SHARES,
     ),
     Fault(
-        "who is lifted by a trial is given back again when it ends",
+        "a gang that a trial removes is returned again when it ends",
         "oversubscription",
         "core/world/completions.py",
         "        if (lifted := self._ledger.lifted.get(state.id)) is not None:",
@@ -531,7 +531,7 @@ FAULTS: Final = (
         ("tests/core/world/test_completions.py",),
     ),
     Fault(
-        "victims are lifted off nobody's record",
+        "victims are removed without a record of their gang",
         "waiting bound",
         "core/world/pending_evictions.py",
         "                self._ledger.lift(victim.gang, charged)",
@@ -555,7 +555,7 @@ FAULTS: Final = (
         ("tests/core/queueing/test_queues.py",),
     ),
     Fault(
-        "who is refused for a quota keeps those who are not charged to it",
+        "a gang that a quota refuses delays gangs that are not charged to it",
         "quota",
         "core/queueing/pending.py",
         "gang.preempts, state.begun, charged",
@@ -643,7 +643,7 @@ FAULTS: Final = (
         ("tests/core/placement/test_constraints.py",),
     ),
     Fault(
-        "a spread that nobody judges in the end",
+        "a spread that is not checked in the end",
         "constraints",
         "core/placement/greedy.py",
         "if (stay or not unmoved) and draft.fill_minimum() and draft.even():",
@@ -659,7 +659,7 @@ FAULTS: Final = (
         ("tests/core/placement/test_constraints.py",),
     ),
     Fault(
-        "a part that is cut to its share forgets whom it keeps away from",
+        "a part that is cut to its share forgets its anti-affinity",
         "constraints",
         "core/demand.py",
         "        replace(part, count=count) for",
@@ -731,7 +731,7 @@ FAULTS: Final = (
         ("tests/core/cycle/test_start.py",),
     ),
     Fault(
-        "a remedy that delays who has a reservation",
+        "a remedy that delays a reserved gang",
         "explanations",
         "core/cycle/dry_run.py",
         "        if not last:\n            self.trials",
@@ -763,7 +763,7 @@ FAULTS: Final = (
         ("tests/core/world/test_quotas.py",),
     ),
     Fault(
-        "whose places have run out comes back into a full queue",
+        "a gang whose hold has run out comes back into a full queue",
         "quota",
         "core/queueing/attempts.py",
         "yield from self._complete([state]) if state.begun else self._start(self._alone(state))",
@@ -811,7 +811,7 @@ FAULTS: Final = (
         ("tests/core/queueing/test_queues.py",),
     ),
     Fault(
-        "who is over his own share takes back from others",
+        "a queue over its own share reclaims from others",
         "reclaim",
         "core/world/queues/__init__.py",
         "if any(account.exceeds(asked) for account in mine.path if account not in theirs.path):",
@@ -843,7 +843,7 @@ FAULTS: Final = (
         ("tests/core/queueing/test_queues.py",),
     ),
     Fault(
-        "who lacks something is before an open plan",
+        "a gang with missing pods is before an open plan",
         "restart",
         "core/queueing/attempts.py",
         "sorted(started, key=lambda state: not state.planned)",
@@ -875,7 +875,7 @@ FAULTS: Final = (
         ("tests/core/world/test_exclusive_domains.py",),
     ),
     Fault(
-        "who gives up a domain is not noticed",
+        "a domain that is exclusive no more is not noticed",
         "caches",
         "core/world/exclusive_domains.py",
         '        if before not in ("", layer):',
@@ -891,7 +891,7 @@ FAULTS: Final = (
         ("tests/core/placement/test_constraints.py",),
     ),
     Fault(
-        "spreads do not look at who is there",
+        "spreads do not count running pods",
         "constraints",
         "core/placement/constraints.py",
         "counts + self._selects(spread) - least > spread.max_skew)",
@@ -899,7 +899,7 @@ FAULTS: Final = (
         ("tests/core/placement/test_constraints.py",),
     ),
     Fault(
-        "nobody needs the company that he demands",
+        "required affinity is ignored",
         "constraints",
         "core/placement/constraints.py",
         "            missing |= ~domain.where(found)",
@@ -931,7 +931,7 @@ FAULTS: Final = (
         _EVENTS,
     ),
     Fault(
-        "who is over his share is served like who is within",
+        "a queue over its share is served like one within",
         "entitlement",
         "core/queueing/admission.py",
         "account.room(borrow=tier is Tier.BORROWING)",
@@ -955,7 +955,7 @@ FAULTS: Final = (
         ("tests/core/queueing/test_fairness.py",),
     ),
     Fault(
-        "newcomers are behind those who wait, whatever their rank",
+        "newcomers are behind waiting gangs, whatever their rank",
         "waiting bound",
         "core/cycle/incremental.py",
         "all(mine < key for key in others if key is not None)",
@@ -963,7 +963,7 @@ FAULTS: Final = (
         ("tests/core/cycle/test_incremental.py",),
     ),
     Fault(
-        "who could end others is passed over",
+        "a gang that could preempt is passed over",
         "work conservation",
         "core/cycle/incremental.py",
         "if line is None or not line.classes or not self._preemption.idle(account.name, -line.first[0]):",
@@ -971,7 +971,7 @@ FAULTS: Final = (
         ("tests/core/cycle/test_incremental.py",),
     ),
     Fault(
-        "who fits in what was given is passed over like who does not",
+        "a gang that fits in freed room is passed over like one that does not",
         "work conservation",
         "core/cycle/incremental.py",
         "newcomers if self._infeasible.unchanged else newcomers | self._fitting(line)",

@@ -91,7 +91,7 @@ def test_nor_does_which_gang_asked_first_if_no_queue_lets_it_start() -> None:
     for queue in ("b", "c", "a"):
         asked.apply(GangSubmitted(replace(gang(f"of-{queue}"), queue=queue)))
         asked.decide(0.0)
-    asked.apply(QueueChanged(Queue("new")))  # they are told anew which queues there are
+    asked.apply(QueueChanged(Queue("new")))  # the explanations name the queues again
     waits = [wait for wait in asked.decide(1.0) if isinstance(wait, Wait)]
     assert [wait.gang for wait in waits] == ["of-a", "of-b", "of-c"]
 

@@ -1,7 +1,7 @@
-"""What is said to start a gang does: each remedy is carried out, as its words say, and the gang starts.
+"""Remedies work: each remedy is carried out, as its words say, and the gang starts.
 
-Clusters are played twice from the same facts. The first time everybody is told why he waits; the second time
-the change is made just after that cycle, and the scheduler decides at the same moment.
+Clusters are played twice from the same facts. The first time every gang is told why it waits; the second
+time the change is made just after that cycle, and the scheduler decides at the same moment.
 """
 
 import re
@@ -30,7 +30,7 @@ from muster.core.words.gang import Gang, GangId, Gather, Layer, PodSet, Queue, S
 from muster.names import GPU
 from tests.core.words import amounts, assigns, bind, node, shape
 
-#: What happens, at one time after the other: facts, or the end of whoever was submitted with that number.
+#: What happens at one time: gangs are submitted, or the gang that was submitted with that number ends.
 Step = tuple[Gang | int, ...]
 
 
@@ -91,7 +91,7 @@ def carry_out(story: Story, name: GangId, change: str) -> None:
         if match := re.fullmatch(pattern, change):
             story.core.apply(GangSubmitted(edit(gang, match)))
             return
-    pytest.fail(f"nobody knows how to do {change!r}")
+    pytest.fail(f"no known way to carry out {change!r}")
 
 
 def _resized(gang: Gang, counts: dict[str, int], was: dict[str, int], least: frozenset[str]) -> Gang:

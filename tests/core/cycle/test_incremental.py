@@ -1,4 +1,4 @@
-"""Cycles that look only at newcomers decide what others do that look at everybody, or tell why they wait."""
+"""Cycles that visit only newcomers decide the same as cycles that visit all gangs, or that explain."""
 
 import random
 from dataclasses import replace
@@ -272,7 +272,7 @@ def test_a_gang_that_freed_room_lets_start_earlier_is_visited() -> None:
 
 def test_a_gang_that_ranks_before_the_reserved_one_takes_over_its_reservation() -> None:
     core = full()
-    core.apply(lasting("urgent", 4, 10.0, at=3.0, priority=1))  # who runs is no victim of his
+    core.apply(lasting("urgent", 4, 10.0, at=3.0, priority=1))  # running gangs are no victims of it
     assert reserved(core.decide(3.0)) == [("urgent", 100.0)]
 
 

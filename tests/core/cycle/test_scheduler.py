@@ -158,7 +158,7 @@ def test_a_pod_that_is_told_elsewhere_moves() -> None:
 @pytest.mark.parametrize(
     "indices",
     [[0, 1, 2], [0, 1, 9], [0, 1, 1], [0, 1, None], [0]],
-    ids=["as promised", "one nobody asked for", "two at one place", "one without a place", "one"],
+    ids=["as promised", "one that was not requested", "two at one place", "one without a place", "one"],
 )
 @pytest.mark.parametrize("on", ["a", "b"])
 @pytest.mark.parametrize("share", [0, 300])
@@ -404,7 +404,7 @@ def test_a_restart_below_the_minimum_is_whole_or_not_at_all() -> None:
 
 
 def of_an_earlier_attempt(made: Scheduler, *indices: int) -> None:
-    """The controllers start the gang anew: these pods are still there, but fill no place."""
+    """The controllers restart the gang: these pods are still there, but fill no place."""
     for index in indices:
         former = pod("x", Place("main", index))
         bound = made.pods[former]

@@ -453,7 +453,7 @@ def test_footprints_always_count_exactly_the_pods_that_are_there(seed: int) -> N
 
 @pytest.mark.parametrize("names", [("p", "q"), ("q", "p")])
 def test_a_plan_that_holds_only_in_one_order_is_kept(names: tuple[str, str]) -> None:
-    """The friends seek each other, not the loner, who comes last: beside him they would want to be, too."""
+    """The friends have affinity to each other; the loner comes last, since they would match it as well."""
     friends = pods(names[0], 2, pod_affinity=(term(ZONE),))
     loner = pods(names[1], 1, pod_anti_affinity=(term(HOST),))
     plan = {Place(names[0], 0): "n1", Place(names[0], 1): "n2", Place(names[1], 0): "n0"}

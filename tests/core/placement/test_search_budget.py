@@ -40,7 +40,7 @@ def test_the_search_budget_goes_to_a_demand_that_asked_in_the_last_cycle() -> No
     budget.next_cycle()
     assert [budget.take(demands[i]) for i in (1, 3)] == [True, False]
     budget.next_cycle()
-    assert budget.take(demands[3]), "wants[2] was before it, and has not asked"
+    assert budget.take(demands[3]), "demands[2] was before it, and has not asked"
 
 
 def test_the_search_budget_does_not_depend_on_references_to_a_demand() -> None:

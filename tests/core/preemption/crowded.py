@@ -43,7 +43,7 @@ from tests.core.words import GPU, amounts, assigns, bind, scheduler
 NOW = 1_000.0
 #: What a case may be about, besides room.
 TOPOLOGY, CONSTRAINTS, QUEUES, BUDGETS, SHAPES = "topology", "constraints", "queues", "budgets", "shapes"
-COMPANY, EXCLUSIVE = "company", "exclusive"
+AFFINITY, EXCLUSIVE = "affinity", "exclusive"
 #: Sets of victims that an oracle looks through.
 SETS = 1_000
 LAYERS = (NODE, "rack", "block")
@@ -153,7 +153,7 @@ def _preemptor(rng: random.Random, about: Sequence[str]) -> Gang:
     for k in range(kinds):
         count = rng.randint(1, 10 // kinds)
         made = _shape(rng, about, (1, 2, 3, 4, 8))
-        if COMPANY in about:
+        if AFFINITY in about:
             made = _sociable(rng, made)
         sets.append(PodSet(f"s{k}", made, count, count, labels=(("app", rng.choice("abc")),)))
     total = sum(s.count for s in sets)
@@ -182,7 +182,7 @@ def _sociable(rng: random.Random, made: Shape) -> Shape:
 
 
 def compare(case: Case) -> float | None:
-    """How much more work is lost than need be, as a ratio; None: nobody has to go, or nothing helps.
+    """Ratio of the work lost to the least possible; None: no victim is needed, or none helps.
 
     Raises if one finds what the other does not, or if priority or kind of the victims are not the best.
     """
@@ -346,7 +346,7 @@ def _fits(case: Case, chosen: _Chosen) -> bool:
 
 
 def _kept_off(case: Case, chosen: _Chosen) -> Columns | None:
-    """Where who is left has a domain to itself; and, if the gang is to have one, where others are."""
+    """Nodes in exclusive domains of gangs that stay; and, for an exclusive gang, domains with other pods."""
     made = case.made
     gone = {pod for candidate, some in chosen for n in some for pod in candidate.units[n].pods}
     left = [bound for pod, bound in made.pods.items() if pod not in gone]

@@ -1,4 +1,4 @@
-"""Nobody is ended for room that comes anyway: pods that are being deleted leave it."""
+"""Muster never preempts for capacity that pods under deletion are about to free."""
 
 from dataclasses import replace
 

@@ -4,10 +4,10 @@ Victims' pods end one by one and late; a preemptor is bound when its victims are
 Meanwhile gangs come, end, and are given up, and time passes. Whatever happens:
 
 1. no node ever has more pods than room;
-2. nobody is ended who is protected: by rank, by mark, by its run time, by a budget (for the whole set), or
+2. no protected gang is evicted: by rank, by annotation, by its run time, by a budget (for the whole set), or
    by its queue's entitlement;
 3. no gang is left below its minimum by an eviction;
-4. nobody is ended for nothing: in the end every beneficiary runs, or has been taken away;
+4. no gang is evicted in vain: in the end every beneficiary runs, or has been removed;
 5. no queue ever has more than its hard caps;
 6. in the end there is an end: without further events nothing is decided any more.
 """

@@ -1,4 +1,4 @@
-"""Who is ended for whom, and what is decided about it."""
+"""Preemption: which gangs are victims of which, and the decisions about it."""
 
 import random
 from dataclasses import replace
@@ -146,7 +146,7 @@ def test_the_victim_waits_again_with_its_age_and_is_not_held_a_place() -> None:
         (replace(gang("low", count=8), preemptible=False), gang("high", count=4, priority=1)),
         (replace(gang("low", count=8), min_run_time=60.0), gang("high", count=4, priority=1)),
         (gang("low", count=8), replace(gang("high", count=4, priority=1), preempts=False)),
-        # it would not fit with everybody gone
+        # it would not fit with all gangs gone
         (gang("low", count=8), gang("high", count=9, priority=1)),
         (gang("low", count=8), gang("high", count=1, of=shape(gpu=9), priority=1)),
     ],
@@ -424,7 +424,7 @@ def test_surplus_that_may_stay_counts_for_its_queue_again() -> None:
 
 
 def test_searches_take_turns() -> None:
-    """Six wants that nobody's end could satisfy: four are looked at in one cycle, the others in the next."""
+    """No eviction could satisfy the six demands: four are searched in one cycle, the others in the next."""
     made = scheduler([node("a")])
     running(made, gang("low", count=8))
     for i in range(6):
@@ -534,7 +534,7 @@ def test_surplus_is_taken_back_first() -> None:
         ({}, gang("large", count=16), replace(gang("small", count=4), preempts=False)),
         # 5 are more than its own
         ({}, gang("large", count=16), gang("small", count=5, priority=9)),
-        # within its own entitlement nobody is touched, whatever the priorities
+        # a queue within its own entitlement loses no gang, whatever the priorities
         ({}, gang("large", count=12), gang("small", count=5, priority=9)),
     ],
 )
@@ -576,7 +576,7 @@ def test_of_several_victims_each_is_taken_as_if_those_before_it_had_gone() -> No
 
 
 def test_two_queues_do_not_take_from_each_other_in_turn() -> None:
-    """Everybody wants all, for a hundred cycles: what is settled stays settled."""
+    """Every queue wants the whole cluster, for a hundred cycles: what is settled stays settled."""
     made = scheduler([node("n0"), node("n1")])
     made.apply(queue("a", weight=3))
     made.apply(queue("b"))
@@ -851,7 +851,7 @@ def test_a_gang_with_a_minimum_of_zero_preempts_no_gang_in_a_full_queue() -> Non
 @given(st.integers(0, 2**32))
 @settings(max_examples=80, deadline=None)
 def test_gangs_of_higher_priority_than_needed_can_be_left_out_as_victims(seed: int) -> None:
-    """To leave him out at first makes nobody of a higher priority a victim, and loses no more."""
+    """Leaving such a gang out at first makes no gang of higher priority a victim, and loses no more work."""
 
     def found(ample: int) -> list[tuple[int, float, bool]]:
         rng, outcomes = random.Random(seed), []

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.preemption.crowded import (
+    AFFINITY,
     BUDGETS,
-    COMPANY,
     CONSTRAINTS,
     EXCLUSIVE,
     QUEUES,
@@ -29,15 +29,15 @@ MIXES: list[tuple[str, ...]] = [
     (TOPOLOGY, CONSTRAINTS, QUEUES, BUDGETS, SHAPES),
     (EXCLUSIVE,),
     (EXCLUSIVE, TOPOLOGY, SHAPES),
-    (COMPANY,),
-    (COMPANY, CONSTRAINTS),
-    (COMPANY, SHAPES),
-    (COMPANY, TOPOLOGY),
+    (AFFINITY,),
+    (AFFINITY, CONSTRAINTS),
+    (AFFINITY, SHAPES),
+    (AFFINITY, TOPOLOGY),
 ]
 
 
 def campaign(seeds: range, *about: str) -> list[float]:
-    """How much more work is lost than need be, as ratios, sorted; of cases in which somebody has to go."""
+    """Sorted ratios of the work lost to the least possible, of cases that need a victim."""
     cases = (draw(seed, *about) for seed in seeds)
     ratios = [compare(case) for case in cases if sets_of(case) <= SETS]
     return sorted(ratio for ratio in ratios if ratio is not None)

@@ -1,11 +1,11 @@
 """Fairness in a tree of queues: what H-DRF is for, by the rules of docs/queues.md.
 
-Who sums up what is used below an inner queue and always serves the one with the least dominant share starves
-its leaves (Bhattacharya et al., SoCC 2013): a queue of which one leaf has all of something that nobody
-else wants looks rich, and what its other leaf gives up goes to its neighbours, gang by gang. H-DRF mends
-that: it rescales what siblings use before it is summed, and does not count leaves that are blocked. Here
-shares only say who is served first. How much each leaf gets is divided per resource, before anybody is
-served, and what somebody cannot use is lent. What must hold is the same: with load without end, and gangs
+A scheduler that sums up what is used below an inner queue, and always serves the queue with the least
+dominant share, starves leaves (Bhattacharya et al., SoCC 2013): a queue of which one leaf has all of a
+resource that no other wants looks rich, and what its other leaf frees goes to other queues, gang by gang.
+H-DRF mends that: it rescales what siblings use before it is summed, and does not count leaves that are
+blocked. Here shares only order the queues. How much each leaf gets is divided per resource, before any queue
+is served, and what a queue cannot use is lent. What must hold is the same: with load without end, and gangs
 that end one after the other, each leaf comes to its entitlement and stays there, whatever its siblings use.
 """
 
@@ -118,7 +118,9 @@ def test_a_leaf_gets_its_share_though_its_sibling_has_all_of_something_else() ->
         assert tree.runs["b-gpu"] == min(number, 4), "what a gives back of what it was lent is not a's again"
     for leaf in ("b-gpu", "b-cpu", "a", "b-gpu", "b-gpu", "b-gpu"):
         tree.ends(leaf)
-        assert tree.runs == {"a": 4, "b-cpu": 10, "b-gpu": 4}, "who lost a gang is not passed over for that"
+        assert tree.runs == {"a": 4, "b-cpu": 10, "b-gpu": 4}, (
+            "a queue that lost a gang is not passed over for that"
+        )
 
 
 def test_what_a_blocked_leaf_cannot_use_is_its_siblings() -> None:
@@ -249,8 +251,8 @@ def test_every_leaf_comes_to_its_entitlement_and_stays_there(plan: Plan, order: 
 def gives_back(tree: Saturated, family: str, more: Mapping[str, int]) -> None:
     """Some of these siblings lack what others were lent: they get it when that ends.
 
-    Nobody of the family is before them. Another family is only if this one was lent something as a whole,
-    and lacks nothing: that is lent in turn.
+    No sibling is before them. Another family is only if this one borrows as a whole and lacks nothing: what
+    it borrowed is lent in turn.
     """
     more, of = dict(more), tree.wanted[next(iter(more))]
     while True:
@@ -263,7 +265,7 @@ def gives_back(tree: Saturated, family: str, more: Mapping[str, int]) -> None:
 
 
 def ends(tree: Saturated, leaf: str) -> str | None:
-    """The oldest gang of this leaf ends. Nobody starts one on what is lent while a sibling lacks one."""
+    """The oldest gang of this leaf ends. No leaf starts a gang on borrowed room while a sibling lacks one."""
     before = tree.runs
     before[leaf] -= 1
     tree.ends(leaf)

@@ -1,4 +1,4 @@
-"""A gang that can no longer fit is no head of its queue, and blocks nobody behind it."""
+"""A gang that can no longer fit is no head of its queue, and blocks no gang behind it."""
 
 from dataclasses import replace
 

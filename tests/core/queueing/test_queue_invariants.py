@@ -118,7 +118,7 @@ class Life:
             assert account.used == {resource: n for resource, n in used[name].items() if n}
 
     def check_work_conservation(self) -> None:
-        """Whoever waits and was not refused for a rule does not fit: nothing idles for the sake of shares."""
+        """A gang that waits and that no rule refused does not fit: nothing idles for the sake of shares."""
         muster = self.muster
         fresh = Slots(Pack(muster.nodes, Eligibility(muster.nodes)))
         for state in muster.gangs.values():

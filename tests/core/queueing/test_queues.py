@@ -1,4 +1,4 @@
-"""Queues: who may start, in which order, and on whose entitlement. With the examples of docs/queues.md."""
+"""Queues: which gangs may start, in which order, on which entitlement; by examples of docs/queues.md."""
 
 from dataclasses import replace
 
@@ -503,7 +503,7 @@ class TestFaults:
 
 
 class TestReclaim:
-    """Who may take from whom: `may_reclaim`."""
+    """Which queue may reclaim from which: `may_reclaim`."""
 
     def two(self, **rules_of_a: object) -> Scheduler:
         muster = cluster(queue("a", weight=3, **rules_of_a), queue("b"), submit("big", "a", 16))

@@ -1,4 +1,4 @@
-"""Whose company a reserved gang could not bear does not pass it, and whose it can does."""
+"""A gang passes a reserved one unless its pods would break the affinity rules of the reserved gang."""
 
 from dataclasses import replace
 from math import inf
@@ -60,9 +60,9 @@ def halls(*ends: float) -> Cluster:
 
 
 PAIRS = {
-    "from which it keeps away": (app("head", 10.0, apart("web", WIDE)), app("web", 500.0, ONE)),
-    "who keeps away from it": (app("head", 10.0, WIDE), app("web", 500.0, apart("head", ONE))),
-    "whose domain it wants alone": (
+    "anti-affinity of the head": (app("head", 10.0, apart("web", WIDE)), app("web", 500.0, ONE)),
+    "anti-affinity of the other": (app("head", 10.0, WIDE), app("web", 500.0, apart("head", ONE))),
+    "exclusive domain of the head": (
         replace(app("head", 10.0, WIDE), exclusive="Hall"),
         app("web", 500.0, ONE),
     ),
@@ -122,7 +122,7 @@ def test_no_gang_gets_an_exclusive_domain_of_which_a_reservation_needs_a_part() 
 def test_what_its_queue_has_cut_off_the_reserved_gang_stays_off() -> None:
     cluster = halls(50.0, 50.0)
     cluster.core.apply(QueueChanged(Queue("p", capability=((GPU, 3),))))
-    head, web = PAIRS["who keeps away from it"]
+    head, web = PAIRS["anti-affinity of the other"]
     more = PodSet("more", ONE, 4, 0, labels=(("app", "head"),))
     head = replace(head, pod_sets=(*head.pod_sets, more), queue="p", preempts=False)
     assert [(one.gang, where(one)) for one in assigns(pass_(cluster, head, web))] == [("web", ["b"])]
@@ -131,15 +131,15 @@ def test_what_its_queue_has_cut_off_the_reserved_gang_stays_off() -> None:
 
 
 class Bearable(Cluster):
-    """Looks after each cycle whether the head could still start in time, with all who have passed it."""
+    """Checks after each cycle that the head could still start in time, with all gangs that passed it."""
 
     def decide(self, now: float) -> list[Decision]:
         decisions, there = super().decide(now), self.core
         for head in self.core.reservations.made:
             request = Demands(there.ledger.footprints).in_trial(head.request)
-            nobody = Calendar(there.ledger, there.completions)
-            earliest = StartSearch(there.world, there.fit, nobody)
-            found = earliest.find(head.gang, request, inf, now)
+            empty = Calendar(there.ledger, there.completions)
+            search = StartSearch(there.world, there.fit, empty)
+            found = search.find(head.gang, request, inf, now)
             assert found is not None
             assert found.start <= max(head.at, now)
         return decisions
@@ -160,7 +160,7 @@ class Bearable(Cluster):
         max_size=20,
     )
 )
-@example(  # a rehearsal learns that somebody keeps the head off, and must leave no trace of that
+@example(  # a dry run learns that a gang excludes the head, and must leave no trace of that
     [
         (0, 3, 1, "a", "", ""),
         (0, 3, 1, "a", "", ""),
@@ -197,4 +197,4 @@ def test_gangs_that_passed_the_head_do_not_delay_it(rows: list[tuple[int, int, i
         cluster.submit(replace(made, pod_sets=(pods,), exclusive=alone, submitted=now))
         start(now)
     pass_time(inf)
-    assert not cluster.places, "everybody has started, and ended"
+    assert not cluster.places, "all gangs have started, and ended"

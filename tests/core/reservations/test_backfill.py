@@ -1,4 +1,4 @@
-"""Reservations: what is promised to whom, who may pass, and what those are told who may not."""
+"""Reservations: their times, which gangs may pass them, and what gangs that may not are told."""
 
 from dataclasses import replace
 
@@ -210,7 +210,7 @@ def conservative(*nodes: NodeChanged) -> Cluster:
 
 
 def test_a_gang_that_overruns_its_limit_delays_a_reservation_by_no_more_than_its_overrun() -> None:
-    """Somebody who ranks higher could have had the places in the meantime."""
+    """A gang of higher rank could have taken the places in the meantime."""
     cluster = conservative(node("a", gpu=2), node("b", gpu=2), node("c", gpu=2))
     runs = [
         lasting(f"run-{name}", 1, limit, gpu=2) for name, limit in [("a", 20.0), ("b", 20.0), ("c", 10.0)]
@@ -254,7 +254,7 @@ def test_what_comes_after_a_delayed_start_is_delayed_with_it() -> None:
 
 
 def test_an_older_gang_does_not_take_over_a_later_reservation() -> None:
-    """He ranks higher, but nobody knew of a time for him."""
+    """The gang ranks higher, but its start could not be estimated before."""
     cluster = conservative(node("a", gpu=4), node("b", gpu=4, labels={"fast": "yes"}))
     cluster.submit(lasting("endless", 1, None, gpu=4), lasting("short", 1, 50.0, gpu=4))
     assert started(cluster.decide(0.0)) == ["endless", "short"]
@@ -274,7 +274,7 @@ def test_a_promised_time_is_one_to_look_again(backfill: Backfill, wakes: float |
 
 
 def test_a_search_for_a_time_leaves_no_search_behind() -> None:
-    """It asks again and again whether two that keep apart fit: that is nobody's turn."""
+    """It asks again and again whether two gangs with anti-affinity fit: that uses no search budget."""
     cluster = Cluster(node("a", gpu=32, labels={"host": "a"}), node("b", gpu=16, labels={"host": "b"}))
     on_b = shape(gpu=1, selector={"host": "b"})
     runs = [gang(f"run-{n:02}", count=1, of=on_b) for n in range(16)]

@@ -1,4 +1,4 @@
-"""Who has been told a time starts by then, whoever else there is and whatever he asks for."""
+"""A gang with a reservation starts by its time, whatever other gangs there are and request."""
 
 import random
 from collections.abc import Set
@@ -39,7 +39,7 @@ def app(name: str) -> tuple[Requirement, ...]:
 
 
 def draw_shape(rng: random.Random, kinds: Set[str], own: str) -> Shape:
-    """Of whole GPUs or shares; some keep away from others, use a port of the node, or want company."""
+    """Of whole GPUs or shares; some have anti-affinity, use a port of the node, or have affinity."""
     one = shape(gpu=rng.choice([1, 1, 2, 4]))
     if "shares" in kinds and rng.random() < 0.4:
         one = shape(share=rng.choice([250, 400, 500, 700]))
@@ -48,9 +48,9 @@ def draw_shape(rng: random.Random, kinds: Set[str], own: str) -> Shape:
         one = replace(one, pod_anti_affinity=(PodTerm(key, app(rng.choice("pq")), ("ml",)),))
     if "ports" in kinds and rng.random() < 0.3:
         one = replace(one, ports=(HostPort(80),))
-    if "company" in kinds and rng.random() < 0.2:
+    if "affinity" in kinds and rng.random() < 0.2:
         one = replace(one, pod_affinity=(PodTerm(key, app(own), ("ml",)),))
-    if "company" in kinds and rng.random() < 0.2:
+    if "affinity" in kinds and rng.random() < 0.2:
         one = replace(one, spread=(Spread(key, rng.choice([1, 1, 2]), app(own)),))
     return one
 
@@ -78,7 +78,7 @@ def draw(rng: random.Random, kinds: Set[str], number: int, at: float) -> Gang:
 
 
 def firm(one: Gang) -> bool:
-    """Whether its time is a promise: nobody on whose company it counts could leave early."""
+    """Whether its time is a promise: it needs no other pods, which could end early."""
     return not any(s.shape.pod_affinity or s.shape.spread for s in one.pod_sets)
 
 
@@ -89,7 +89,7 @@ def firm(one: Gang) -> bool:
         (Backfill.CONSERVATIVE, {"late", "elastic", "endless"}),
         (Backfill.CONSERVATIVE, {"gather", "exclusive", "shares", "elastic"}),
         (Backfill.CONSERVATIVE, {"apart", "ports", "exclusive", "elastic", "late"}),
-        (Backfill.CONSERVATIVE, {"apart", "ports", "company", "gather", "exclusive", "late", "endless"}),
+        (Backfill.CONSERVATIVE, {"apart", "ports", "affinity", "gather", "exclusive", "late", "endless"}),
     ],
 )
 @settings(max_examples=50, deadline=None)

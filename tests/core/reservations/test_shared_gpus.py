@@ -96,7 +96,7 @@ class Line(Cluster):
         assert spared(calendar) == kept
 
     def check(self, name: NodeName, at: float) -> None:
-        """Who is there at this time has room there."""
+        """The pods that are on the node at this time fit there."""
         whole, fixed, shares = 0, defaultdict[int, int](int), list[int]()
         for run in self.runs.values():
             for on, device, of in run.pods if run.limit > at else ():
@@ -148,7 +148,7 @@ def test_reserved_shares_can_be_put_on_devices_and_start_when_they_are_to(
     Line(sizes, backfill).play(jobs)
 
 
-@pytest.mark.parametrize("early", [False, True], ids=["when somebody ends", "when nothing happens"])
+@pytest.mark.parametrize("early", [False, True], ids=["when a gang ends", "when nothing happens"])
 def test_a_gang_for_which_no_places_are_found_again_starts_in_those_that_are_reserved(
     early: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

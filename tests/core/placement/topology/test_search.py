@@ -275,7 +275,7 @@ def problems(draw: st.DrawFn, shapes: int = 3, multiples: bool = True, settled: 
     return Problem(nodes, tuple(sets), minimum, rules, on)
 
 
-NOBODY: Counter[int] = Counter()
+NO_PODS: Counter[int] = Counter()
 
 
 def domains(problem: Problem, layer: str) -> list[str | None]:
@@ -288,7 +288,7 @@ def domains(problem: Problem, layer: str) -> list[str | None]:
 
 
 def obeyed(
-    problem: Problem, rules: Sequence[Gather], new: Counter[int], there: Counter[int] = NOBODY
+    problem: Problem, rules: Sequence[Gather], new: Counter[int], there: Counter[int] = NO_PODS
 ) -> bool:
     """Whether these pods per node may be put beside those that are there."""
     pods = new + there

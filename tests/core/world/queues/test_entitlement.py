@@ -72,7 +72,7 @@ def test_what_is_promised_is_given_if_it_is_there(amount: int, queues: dict[str,
         }
         assert all(shares[name] <= most for name, most in asked.items())
         if any(shares[name] < most for name, most in asked.items()):
-            assert sum(shares.values()) == amount, "nobody goes short while something is left"
+            assert sum(shares.values()) == amount, "no queue goes short while something is left"
 
 
 @pytest.mark.parametrize(
