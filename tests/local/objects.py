@@ -5,6 +5,7 @@ from typing import Any
 
 from muster.api import kinds
 from muster.api.base import Object
+from muster.kube.errors import NotFound
 from muster.local.registry import Registry
 
 
@@ -28,3 +29,11 @@ def bound(registry: Registry, name: str = "p", phase: str = "", **metadata: Any)
         status = {"status": {"phase": phase}}
         body = registry.patch(kinds.POD, "default", name, status, subresource="status")
     return read(body)
+
+
+def gone(registry: Registry, kind: Any, name: str, namespace: str = "default") -> bool:
+    try:
+        registry.get(kind, namespace if kind.namespaced else "", name)
+    except NotFound:
+        return True
+    return False

@@ -1,24 +1,15 @@
-"""Deleting: grace, finalizers, propagation, preconditions, collections, namespaces."""
+"""Deleting: grace, finalizers, propagation, preconditions, collections."""
 
 from typing import Any
 
 import pytest
 
 from muster.api import kinds
-from muster.kube.errors import Conflict, Forbidden, Invalid, NotFound
+from muster.kube.errors import Conflict, Invalid
 from muster.local.deletion import DeleteOptions
 from muster.local.registry import Registry
-from muster.local.store import Store
 from tests.local.conftest import StillClock
-from tests.local.objects import bound, config, pod, read
-
-
-def gone(registry: Registry, kind: Any, name: str, namespace: str = "default") -> bool:
-    try:
-        registry.get(kind, namespace if kind.namespaced else "", name)
-    except NotFound:
-        return True
-    return False
+from tests.local.objects import bound, config, gone, pod, read
 
 
 def test_an_object_goes_at_once(registry: Registry) -> None:
@@ -150,45 +141,3 @@ def test_a_collection_goes_as_far_as_it_matches(registry: Registry) -> None:
     deleted = registry.delete_collection(kinds.CONFIG_MAP, "default", labels="app=x")
     assert [read(body)["metadata"]["name"] for body in deleted.items] == ["a", "c"]
     assert [read(body)["metadata"]["name"] for body in registry.list(kinds.CONFIG_MAP).items] == ["b"]
-
-
-def test_an_empty_namespace_goes_at_once(registry: Registry) -> None:
-    registry.create(kinds.NAMESPACE, "", {"metadata": {"name": "team"}})
-    registry.delete(kinds.NAMESPACE, "", "team")
-    assert gone(registry, kinds.NAMESPACE, "team")
-    registry.create(kinds.NAMESPACE, "", {"metadata": {"name": "team"}})
-    registry.create(kinds.CONFIG_MAP, "team", config())
-
-
-def test_a_namespace_goes_with_the_last_of_what_is_in_it(tmp_path: Any) -> None:
-    registry = Registry(Store(tmp_path / "s"))
-    registry.create(kinds.NODE, "", {"metadata": {"name": "node-0"}})
-    registry.create(kinds.NAMESPACE, "", {"metadata": {"name": "team"}})
-    registry.create(kinds.POD, "team", pod("running"))
-    registry.bind("team", "running", {"target": {"name": "node-0"}})
-    registry.create(kinds.POD, "team", pod("unbound"))
-    registry.create(kinds.GANG, "team", {"metadata": {"name": "g", "finalizers": ["muster.dev/gang"]}})
-    registry.create(kinds.CONFIG_MAP, "default", config())
-    after = read(registry.delete(kinds.NAMESPACE, "", "team"))
-    assert after["status"] == {"phase": "Terminating"}
-    assert gone(registry, kinds.POD, "unbound", "team")
-    with pytest.raises(Forbidden, match="because it is being terminated") as caught:
-        registry.create(kinds.CONFIG_MAP, "team", config())
-    assert caught.value.details is not None
-    assert caught.value.details["causes"][0]["reason"] == "NamespaceTerminating"
-
-    registry.store.close()  # what is left to do is known after a restart
-    registry = Registry(Store(tmp_path / "s"))
-    registry.delete(kinds.NAMESPACE, "", "team")
-    registry.delete(kinds.POD, "team", "running", DeleteOptions(grace_period=0))
-    assert not gone(registry, kinds.NAMESPACE, "team")
-    registry.patch(kinds.GANG, "team", "g", {"metadata": {"finalizers": None}})
-    assert gone(registry, kinds.NAMESPACE, "team")
-    assert not gone(registry, kinds.CONFIG_MAP, "c")
-    registry.store.close()
-
-
-@pytest.mark.parametrize("name", ["default", "kube-system"])
-def test_the_namespaces_of_the_house_stay(registry: Registry, name: str) -> None:
-    with pytest.raises(Forbidden, match="may not be deleted"):
-        registry.delete(kinds.NAMESPACE, "", name)

@@ -12,7 +12,6 @@ from muster.api.jobset_v1alpha2 import (
     RESTART_ATTEMPT,
 )
 from muster.local.deletion import DeleteOptions
-from muster.local.history import History
 from muster.local.registry import Registry
 from muster.local.store import Store
 from muster.names import PREEMPTED
@@ -138,7 +137,7 @@ def test_a_pod_of_the_same_name_is_another_run(registry: Registry, clock: StillC
 
 
 def test_the_oldest_ended_runs_are_forgotten(registry: Registry, clock: StillClock) -> None:
-    registry.history = History(registry.store, bound=10)
+    registry.history._bound = 10
     registry.create(kinds.POD, "default", pod("still-there"))
     for number in range(50):
         clock.advance(1)

@@ -19,7 +19,7 @@ from muster.kube.errors import (
     MethodNotAllowed,
     NotFound,
 )
-from muster.local.registry import EVENTS, Registry
+from muster.local.registry import Registry
 from muster.local.store import Store
 from tests.local.conftest import StillClock
 from tests.local.objects import config, pod, read
@@ -155,14 +155,6 @@ def test_an_error_names_its_fields_for_programs(registry: Registry) -> None:
     assert details is not None
     assert (details["name"], details["kind"]) == ("X", "ConfigMap")
     assert [cause["field"] for cause in details["causes"]] == ["metadata.name", "metadata.labels.a"]
-
-
-def test_the_namespace_must_exist(registry: Registry) -> None:
-    with pytest.raises(NotFound, match='namespaces "nowhere" not found'):
-        registry.create(kinds.POD, "nowhere", pod())
-    with pytest.raises(BadRequest, match="none is named"):
-        registry.create(kinds.POD, "", pod())
-    assert read(registry.get(kinds.NAMESPACE, "", "kube-system"))["status"] == {"phase": "Active"}
 
 
 def test_nulls_are_absent(registry: Registry) -> None:
@@ -374,17 +366,6 @@ def test_a_priority_that_is_not_to_be_had(registry: Registry, spec: Object, mess
     obj["spec"] |= spec
     with pytest.raises(Forbidden, match=message):
         create(registry, obj, kinds.POD)
-
-
-def test_events_are_bounded(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert EVENTS == 10_000
-    monkeypatch.setattr("muster.local.registry.EVENTS", 80)
-    for _ in range(600):
-        event = {"metadata": {"generateName": "e-"}, "involvedObject": {}, "reason": "Tested"}
-        create(registry, event, kinds.EVENT)
-    assert registry.store.count("events") < 80 + 256 * 2
-    newest = read(registry.list(kinds.EVENT).items[-1])
-    assert newest["reason"] == "Tested"
 
 
 def test_a_store_that_nobody_hosts_can_be_read(tmp_path: Any) -> None:

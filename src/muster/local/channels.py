@@ -13,9 +13,11 @@ from typing import Final, Protocol
 
 import msgspec
 
+from muster.api import kinds
 from muster.api.base import Object
 from muster.kube.errors import ApiError, BadRequest
 from muster.local.answer import Answer, Send
+from muster.local.containers import meant
 from muster.local.registry import Registry
 from muster.local.request import Receive, Request, Target
 
@@ -81,10 +83,10 @@ async def _started(registry: Registry, executor: Executor, target: Target, reque
     command = request.parameters.get("command", [])
     if not command or len(command) > MOST[0] or sum(map(len, command)) > MOST[1]:
         raise BadRequest("you must specify at least 1 command for the container, of at most 128 KiB")
-    pod, container = registry.container(target.namespace, target.name, request.query("container"))
+    pod = msgspec.json.decode(registry.get(kinds.POD, target.namespace, target.name))
     return await executor.execute(
         pod["metadata"]["uid"],
-        container,
+        meant(pod, request.query("container")),
         command,
         stdin=request.flag("stdin"),
         tty=request.flag("tty"),

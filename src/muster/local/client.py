@@ -13,12 +13,14 @@ from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
+from muster.api import kinds
 from muster.api.base import Kind, Object, Resource
 from muster.api.fields import UNREADABLE
 from muster.kube.client import EVERYTHING, EventType, LogOptions, Page, Patch, Propagation, WatchEvent
 from muster.kube.decode import decode
 from muster.kube.errors import BadRequest, NotFound, ServerError
 from muster.kube.sharing import shared
+from muster.local.containers import log_target
 from muster.local.deletion import DeleteOptions
 from muster.local.registry import Registry
 
@@ -136,7 +138,8 @@ class LocalClient:
     async def log(
         self, namespace: str, name: str, *, container: str = "", how: LogOptions = EVERYTHING
     ) -> AsyncIterator[bytes]:
-        meant = self.registry.log_target(namespace, name, container, how)
+        pod = msgspec.json.decode(self.registry.get(kinds.POD, namespace, name))
+        meant = log_target(pod, container, how, self.registry.now())
         if self._logs is None:
             raise NotFound(f"pod {name}: no node keeps logs here")
         async for chunk in self._logs.read(namespace, name, meant.pod_uid, meant.container, meant.how):

@@ -1,12 +1,35 @@
-"""Which container of a pod a request means that may name none."""
+"""The container of a pod that a request means, also if it names none, and the log that a request reads."""
 
-from typing import Final
+from dataclasses import replace
+from datetime import datetime
+from typing import Final, NamedTuple
 
 from muster.api.base import Object
+from muster.kube.client import LogOptions
 from muster.kube.errors import BadRequest
 
 #: Pod annotation that names the container for requests that name none.
 DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
+
+
+class LogTarget(NamedTuple):
+    """The container whose log a request reads."""
+
+    pod_uid: str
+    container: str
+    #: the request's options, with `since` as a time; the log of a pod that has ended is not followed, since
+    #: nothing more is written
+    how: LogOptions
+
+
+def log_target(pod: Object, container: str, how: LogOptions, now: datetime) -> LogTarget:
+    """The container and options of a request to read a log. Raises BadRequest."""
+    name, container = pod["metadata"]["name"], meant(pod, container)
+    if how.previous and not _has_run_before(pod, container):
+        raise BadRequest(f'previous terminated container "{container}" in pod "{name}" not found')
+    ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+    how = replace(how.at(now), follow=how.follow and not ended)
+    return LogTarget(pod["metadata"]["uid"], container, how)
 
 
 def meant(pod: Object, container: str) -> str:
@@ -26,7 +49,7 @@ def meant(pod: Object, container: str) -> str:
     return container
 
 
-def has_run_before(pod: Object, container: str) -> bool:
+def _has_run_before(pod: Object, container: str) -> bool:
     """Whether the container had a run before its present or last one, as the pod's status says."""
     status = pod.get("status") or {}
     found = [*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())]

@@ -37,6 +37,7 @@ from muster.local import channels, options, reviews, tables, writing
 from muster.local.answer import Answer, Send, Stream, refusal, send_answer, send_stream
 from muster.local.channels import Executor
 from muster.local.client import LogSource
+from muster.local.containers import log_target
 from muster.local.discovery import document
 from muster.local.registry import Registry
 from muster.local.request import Disconnected, Receive, Request, Scope, Target, target_of
@@ -204,7 +205,8 @@ def _log(registry: Registry, logs: LogSource, target: Target, request: Request) 
         since=options.since(request.number("sinceSeconds"), request.query("sinceTime")),
         timestamps=request.flag("timestamps"),
     )
-    meant = registry.log_target(target.namespace, target.name, request.query("container"), how)
+    pod = msgspec.json.decode(registry.get(kinds.POD, target.namespace, target.name))
+    meant = log_target(pod, request.query("container"), how, registry.now())
     return Stream(
         logs.read(target.namespace, target.name, meant.pod_uid, meant.container, meant.how),
         b"text/plain",

@@ -2,8 +2,8 @@
 
 Every call except a watch is synchronous and runs in one transaction. A call that returns has been committed,
 and calls that are made `together` are committed together. Arguments are JSON objects; results are the encoded
-bytes that the store holds. The rules have one module each: admission, metadata, patches, deletion, binding,
-eviction, watching. This module reads, applies the rules, and writes.
+bytes that the store holds. The rules have one module each: admission, metadata, namespaces, patches,
+deletion, binding, eviction, watching. This module reads and applies the rules; `objects` writes.
 
 The callers are the HTTP API (`door`) and `LocalClient` (in process). All refusals are `ApiError`s.
 """
@@ -13,16 +13,14 @@ import random
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
 from muster.api import kinds
-from muster.api.base import Object, Resource
-from muster.api.core_v1 import Pod
-from muster.kube.client import LogOptions, Patch
+from muster.api.base import Object
+from muster.kube.client import Patch
 from muster.kube.clock import Clock, SystemClock
 from muster.kube.errors import BadRequest, Expired, ServerError
 from muster.local import (
@@ -31,23 +29,22 @@ from muster.local import (
     defaults,
     eviction,
     metadata,
+    namespaces,
     ownership,
     patches,
     priority,
     watching,
 )
-from muster.local.addresses import Addresses
 from muster.local.aside import set_aside
-from muster.local.containers import has_run_before, meant
-from muster.local.deletion import DeleteOptions, is_over, mark
+from muster.local.deletion import DeleteOptions, is_over
 from muster.local.history import History
+from muster.local.objects import BACKGROUND, Objects
 from muster.local.pages import Listing, read_token, write_token
 from muster.local.past import Past
 from muster.local.refusals import (
     AnyKind,
     already_exists,
     conflict,
-    forbidden,
     not_found,
     resource,
 )
@@ -58,26 +55,11 @@ from muster.local.watching import Frame, Frames
 
 log = logging.getLogger(__name__)
 
-#: Namespaces that always exist and cannot be deleted.
-NAMESPACES: Final = ("default", "kube-system")
 #: The field manager of writes that name none: muster's own.
 MANAGER: Final = "muster"
-#: Most Event objects kept; the oldest are removed first.
-EVENTS: Final = 10_000
 _SUFFIX: Final = "bcdfghjklmnpqrstvwxz2456789"
 _ATTEMPTS: Final = 8  # to generate a free name
-_BACKGROUND: Final = DeleteOptions(propagation="Background")
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])  # Any: JSON
-
-
-class LogTarget(NamedTuple):
-    """The container whose log a request reads."""
-
-    pod_uid: str
-    container: str
-    #: the request's options, with `since` as a time; the log of a pod that has ended is not followed, since
-    #: nothing more is written
-    how: LogOptions
 
 
 class _Undone(Exception):
@@ -95,12 +77,9 @@ class Registry:
         self.past = Past(store)
         self._clock = clock or SystemClock()
         self._random = source or random.SystemRandom()
-        #: built from the pods at first use
-        self._addresses: Addresses | None = None
-        self._events = 0  # created since they were last counted
+        self._objects = Objects(store, self.history, self.past, self._clock)
         if not store.read_only:
             self._start()
-            store.undone.append(self._forget)
 
     def now(self) -> datetime:
         return self._clock.now()
@@ -193,7 +172,7 @@ class Registry:
     ) -> bytes:
         obj = admission.read(kind, obj)
         meta = obj["metadata"]
-        namespace = self._writable(kind, namespace)
+        namespace = namespaces.writable(self.store, kind, namespace)
         generated = not meta.get("name")
         name = meta["name"] = self._generated_name(kind, meta) if generated else meta["name"]
         if not isinstance(name, str):
@@ -221,8 +200,8 @@ class Registry:
                 if obj["spec"].get("nodeName"):
                     obj = self._assign(obj, obj["spec"]["nodeName"], {})
             if kind is kinds.EVENT:
-                self._bound_events()
-            return self._put(kind, obj, None, None)
+                self._objects.bound_events()
+            return self._objects.put(kind, obj, None, None)
 
     def update(
         self,
@@ -289,7 +268,7 @@ class Registry:
         raw, current = self._load(kind, namespace, name)
         return self._replace(kind, raw, current, admission.read(kind, change(current)), subresource, manager)
 
-    def delete(self, kind: AnyKind, namespace: str, name: str, options: DeleteOptions = _BACKGROUND) -> bytes:
+    def delete(self, kind: AnyKind, namespace: str, name: str, options: DeleteOptions = BACKGROUND) -> bytes:
         """Deletes an object; returns its last state, or the state in which it waits for its removal."""
         raw, current = self._load(kind, namespace, name)
         metadata.check_preconditions(
@@ -297,14 +276,14 @@ class Registry:
         )
         with self.store.transaction():
             if kind is kinds.NAMESPACE:
-                return self._delete_namespace(raw, current)
-            return self._delete(kind, raw, current, options)
+                return self._objects.delete_namespace(raw, current)
+            return self._objects.delete(kind, raw, current, options)
 
     def delete_collection(
         self,
         kind: AnyKind,
         namespace: str,
-        options: DeleteOptions = _BACKGROUND,
+        options: DeleteOptions = BACKGROUND,
         *,
         labels: str = "",
         fields: str = "",
@@ -313,7 +292,7 @@ class Registry:
         with self.store.transaction():
             listing = self.list(kind, namespace, labels=labels, fields=fields)
             for raw in listing.items:
-                self._delete(kind, raw, _OBJECT.decode(raw), options)
+                self._objects.delete(kind, raw, _OBJECT.decode(raw), options)
         return listing
 
     def bind(self, namespace: str, name: str, obj: Object) -> bytes:
@@ -327,7 +306,7 @@ class Registry:
         with self.store.transaction():
             bound = self._assign(pod, wanted.target.name, wanted.metadata.annotations)
             metadata.count_generation(kinds.POD, pod, bound)
-            return self._put(kinds.POD, bound, pod, raw)
+            return self._objects.put(kinds.POD, bound, pod, raw)
 
     def evict(self, namespace: str, name: str, obj: Object) -> bytes:
         """Evicts a pod (POST pods/eviction); returns the pod waiting for its removal, or its last state."""
@@ -337,13 +316,14 @@ class Registry:
             kinds.POD, pod, uid=options.uid, resource_version=options.resource_version
         )
         if eviction.needs_budget(pod):
-            eviction.check(pod, self._objects(kinds.PDB, namespace), self._objects(kinds.POD, namespace))
+            scan = self._objects.scan
+            eviction.check(pod, scan(kinds.PDB, namespace), scan(kinds.POD, namespace))
         if "deletionTimestamp" not in pod["metadata"]:
             disrupted = eviction.disrupted(pod, self._clock.now())
         else:
             disrupted = pod
         with self.rehearsal(dry), self.store.transaction():
-            return self._delete(kinds.POD, raw, disrupted, options, before=pod)
+            return self._objects.delete(kinds.POD, raw, disrupted, options, before=pod)
 
     def together(self, writes: Sequence[Callable[[], bytes]]) -> Iterable[bytes | Exception]:
         """Makes calls of the methods above and commits them together; each succeeds or is refused by itself.
@@ -359,55 +339,18 @@ class Registry:
                 log.warning("%d writes are made one by one: %s", len(writes), error)
         return [_outcome(write) for write in writes]
 
-    def container(self, namespace: str, name: str, container: str) -> tuple[Object, str]:
-        """The pod, and the name of the container that a request means."""
-        pod = _OBJECT.decode(self.get(kinds.POD, namespace, name))
-        return pod, meant(pod, container)
-
-    def log_target(self, namespace: str, name: str, container: str, how: LogOptions) -> LogTarget:
-        """The container and options of a request to read a log."""
-        pod, container = self.container(namespace, name, container)
-        if how.previous and not has_run_before(pod, container):
-            raise BadRequest(f'previous terminated container "{container}" in pod "{name}" not found')
-        ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-        how = replace(how.at(self._clock.now()), follow=how.follow and not ended)
-        return LogTarget(pod["metadata"]["uid"], container, how)
-
     # Steps of the above
 
     def _start(self) -> None:
         with self.store.transaction():
             set_aside(self.store)
-            for name in NAMESPACES:
+            for name in namespaces.PERMANENT:
                 if self.store.get("namespaces", "", name) is None:
                     self.create(kinds.NAMESPACE, "", {"metadata": {"name": name}})
-
-    def _forget(self) -> None:
-        """Forgets the addresses in use, because a write has been undone."""
-        self._addresses = None
 
     def _load(self, kind: AnyKind, namespace: str, name: str) -> tuple[bytes, Object]:
         raw = self.get(kind, namespace, name)
         return raw, _OBJECT.decode(raw)
-
-    def _objects(self, kind: AnyKind, namespace: str = "") -> Iterator[Object]:
-        for _, _, body in self.store.scan(resource(kind), namespace):
-            yield _OBJECT.decode(body)
-
-    def _writable(self, kind: AnyKind, namespace: str) -> str:
-        """The namespace of a new object. It must exist and must not be being deleted."""
-        if not kind.namespaced:
-            return ""
-        if not namespace:
-            raise BadRequest(f"{resource(kind)} live in a namespace, and none is named")
-        closing = self.store.derived("namespaces", _closing).get(namespace)
-        if closing is None:
-            raise not_found(kinds.NAMESPACE, namespace)
-        if closing:
-            why = f"unable to create new content in namespace {namespace} because it is being terminated"
-            cause = {"reason": "NamespaceTerminating", "message": why, "field": "metadata.namespace"}
-            raise forbidden(kind, "", why, [cause])
-        return namespace
 
     def _generated_name(self, kind: AnyKind, meta: Object) -> str:
         base = meta.get("generateName")
@@ -460,49 +403,8 @@ class Registry:
             return raw
         with self.store.transaction():
             if is_over(new):
-                return self._remove(kind, new, current, raw)
-            return self._put(kind, new, current, raw, typed)
-
-    def _delete(
-        self,
-        kind: AnyKind,
-        raw: bytes,
-        current: Object,
-        options: DeleteOptions,
-        before: Object | None = None,
-    ) -> bytes:
-        """Deletes an object. `before` is the stored state (`raw`), if `current` differs from it already."""
-        before = before or current
-        marked, gone = mark(kind, current, options, self._clock.now())
-        if gone:
-            return self._remove(kind, marked, before, raw)
-        return raw if marked == before else self._put(kind, marked, before, raw)
-
-    def _delete_namespace(self, raw: bytes, current: Object) -> bytes:
-        """Closes a namespace to new objects and deletes all objects in it; it is removed after the last."""
-        name = current["metadata"]["name"]
-        if name in NAMESPACES:
-            raise forbidden(kinds.NAMESPACE, name, "this namespace may not be deleted")
-        marked, _ = mark(kinds.NAMESPACE, current, _BACKGROUND, self._clock.now())
-        marked["status"] = {**(current.get("status") or {}), "phase": "Terminating"}
-        if marked != current:
-            raw = self._put(kinds.NAMESPACE, marked, current, raw)
-        for kind in kinds.ALL:
-            if kind.namespaced:
-                for _, _, body in list(self.store.scan(resource(kind), name)):
-                    self._delete(kind, body, _OBJECT.decode(body), _BACKGROUND)
-        return self._finish_namespace(name) or raw
-
-    def _finish_namespace(self, name: str) -> bytes | None:
-        if any(kind.namespaced and self.store.count(resource(kind), name) for kind in kinds.ALL):
-            return None
-        raw = self.store.get("namespaces", "", name)
-        if raw is None:
-            return None
-        current = _OBJECT.decode(raw)
-        if current["metadata"].get("finalizers"):
-            return None
-        return self._remove(kinds.NAMESPACE, current, current, raw)
+                return self._objects.remove(kind, new, current, raw)
+            return self._objects.put(kind, new, current, raw, typed)
 
     def _assign(self, pod: Object, node_name: str, annotations: dict[str, str]) -> Object:
         node = self.store.get("nodes", "", node_name)
@@ -510,58 +412,8 @@ class Registry:
             raise conflict(
                 kinds.POD, pod["metadata"]["name"], f'node "{node_name}" does not exist', "binding"
             )
-        if self._addresses is None:
-            self._addresses = Addresses(
-                (other.get("status") or {}).get("podIP", "") for other in self._objects(kinds.POD)
-            )
-        address = self._addresses.allot()
+        address = self._objects.allot_address()
         return binding.assign(pod, node_name, node, address, annotations, self._clock.now())
-
-    def _bound_events(self) -> None:
-        self._events += 1
-        if self._events % 256 == 1 and self.store.count("events") > EVENTS:
-            oldest = self.store.execute(
-                "SELECT body FROM objects WHERE kind = 'events' ORDER BY revision LIMIT ?", (EVENTS // 8,)
-            ).fetchall()
-            for (raw,) in oldest:
-                event = _OBJECT.decode(raw)
-                self._remove(kinds.EVENT, event, event, raw)
-
-    def _put(
-        self,
-        kind: AnyKind,
-        obj: Object,
-        old: Object | None,
-        raw: bytes | None,
-        typed: Resource | None = None,
-    ) -> bytes:
-        """Writes `obj`, whose stored state was `old` (`raw`). `typed`: the struct, if the caller has it."""
-        meta = obj["metadata"] = dict(obj["metadata"])
-        if kind is kinds.POD:
-            assert isinstance(typed, Pod | None)
-            self.history.record(obj, old, self._clock.now(), typed)
-        return self.store.put(resource(kind), meta.get("namespace", ""), meta["name"], obj, raw)
-
-    def _remove(self, kind: AnyKind, obj: Object, old: Object, raw: bytes) -> bytes:
-        meta = obj["metadata"] = dict(obj["metadata"])
-        namespace, name = meta.get("namespace", ""), meta["name"]
-        if kind is kinds.POD:
-            self.history.close(obj, old, self._clock.now())
-            if self._addresses is not None:
-                self._addresses.free((obj.get("status") or {}).get("podIP", ""))
-        self.past.close(kind, obj, self._clock.now())
-        body = self.store.remove(resource(kind), namespace, name, obj, raw)
-        if namespace and self.store.derived("namespaces", _closing).get(namespace):
-            self._finish_namespace(namespace)
-        return body
-
-
-def _closing(store: Store) -> dict[str, bool]:
-    """All namespaces, and whether they are being deleted."""
-    return {
-        name: "deletionTimestamp" in _OBJECT.decode(body)["metadata"]
-        for _, name, body in store.scan("namespaces")
-    }
 
 
 def _outcome(write: Callable[[], bytes], *fatal: type[Exception]) -> bytes | Exception:
