@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, Phase, settings
 
 from muster.local.store import Store
 
-# Says that no event loop is current. Left unsaid, pytest-asyncio makes one when it asks which is, and nobody
-# closes it.
+# No event loop is current. Without this, pytest-asyncio makes one when it asks which is, and does not close
+# it.
 asyncio.set_event_loop(None)
 
 # A process inherits the signals that its parent ignores: SIGINT from `make test &` in a script, SIGHUP

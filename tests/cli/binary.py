@@ -101,7 +101,7 @@ class Muster:
             text = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
             zombie = (process / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
         except OSError:
-            return False  # gone, or somebody else's
+            return False  # gone, or another's
         return str(self.home).encode() in text and not zombie
 
 
@@ -144,7 +144,7 @@ class Terminal:
         assert select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))[0], self.seen
         try:
             chunk = os.read(self._master, 65536)
-        except OSError:  # nobody has the terminal open any more
+        except OSError:  # no process has the terminal open any more
             return False
         self.seen += chunk.decode(errors="replace")
         return bool(chunk)

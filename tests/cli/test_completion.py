@@ -41,7 +41,7 @@ def completed(home: Path, words: str) -> list[str]:
 
 @pytest.fixture
 async def home(tmp_path: Path) -> Path:
-    """Of a cluster that nobody hosts, with three pods."""
+    """Of a cluster that no process hosts, with three pods."""
     home = StateDirectory(tmp_path / "home")
     home.make()
     store = Store(home.store)

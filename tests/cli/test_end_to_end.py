@@ -47,7 +47,7 @@ def test_the_two_patterns_run_unmodified_side_by_side(examples: Muster, isolatio
     assert sum("[peers] all peers up, starting work" in line for line in peers.lines) == 4
     assert "gang of 4: worker 4" in peers.lines[0]
     weaker = [line for line in (err + peers.err).splitlines() if "without namespaces" in line]
-    assert len(weaker) <= 1, "told once, to who started the cluster"
+    assert len(weaker) <= 1, "told once, to the command that started the cluster"
     if isolation == "none":
         assert "MUSTER_ISOLATION=none" in weaker[0]
     gone(examples)
@@ -273,7 +273,7 @@ def test_a_terminal_is_given_what_it_can_take_and_bars_as_they_come(muster: Must
 
 
 def test_a_job_makes_room_for_one_that_ranks_higher_and_goes_on_after_it(muster: Muster) -> None:
-    """Nobody fails by it: the job that makes room has no failure to spare."""
+    """Making room is no failure: the preempted job has none to spare."""
     muster.run("up", "-d", "--nodes", "2 x cpu=1,memory=1Gi,runtime=process")
     strict = "restartPolicy: {backoffLimit: 0}"
     command = "echo begun; while [ ! -e go ]; do sleep 0.05; done; echo low done"
@@ -285,7 +285,7 @@ def test_a_job_makes_room_for_one_that_ranks_higher_and_goes_on_after_it(muster:
     assert any("2 succeeded" in line for line in muster.run("run", "high.yaml").lines)
     out, err = low.communicate(timeout=PATIENCE)
     assert low.returncode == 0, out + err
-    assert out.count("│ begun") == 4, "it began anew"
+    assert out.count("│ begun") == 4, "it started again"
     assert "· 2 succeeded" in out
     assert "restart" not in out
     (gang,) = muster.json("why", "low")["gangs"]

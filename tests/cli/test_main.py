@@ -88,7 +88,7 @@ def test_nothing_is_wrong(run: Run, words: str) -> None:
     "words", ["list", "nodes -o yaml", "nodes -o json", "queues", "topology", "--help", "--version"]
 )
 def test_a_reader_that_goes_is_no_error(tmp_path: Path, words: str) -> None:
-    """As in `muster list | head -1`: whoever reads has gone when it is written."""
+    """As in `muster list | head -1`: the reader has gone when it is written."""
     (tmp_path / "job.yaml").write_text(JOB)
     read, write = os.pipe()
     os.close(read)

@@ -292,7 +292,7 @@ def check(written: list[Written], case: Case, name: str) -> None:
 def accepted(plane: ControlPlane) -> dict[str, list[Written]]:
     """The writes that the server accepted, by namespace, in the order in which it received them.
 
-    Whoever knows the answer to a write can send the next one before the log says that the first has ended.
+    A client that has the answer to a write can send the next before the log says that the first has ended.
     """
     found: dict[str, list[Written]] = defaultdict(list)
     for entry in sorted(plane.entries(), key=lambda entry: str(entry["requestReceivedTimestamp"])):

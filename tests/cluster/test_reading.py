@@ -38,7 +38,7 @@ async def client(plane: ControlPlane) -> AsyncIterator[HttpClient]:
         status = {"capacity": room, "allocatable": room, "conditions": ready}
         for i in range(NODES):
             await make(kinds.NODE, f"{PREFIX}-{i}", {"status": status})
-            # a new node is tainted, and a controller takes that away; here nobody does
+            # a new node is tainted until a controller removes the taint; here there is none
             await client.patch(kinds.NODE, "", f"{PREFIX}-{i}", {"spec": {"taints": None}})
         for i in range(PODS):
             asked = {"requests": {"cpu": "1"}, "limits": {GPU: "2"}}

@@ -266,7 +266,7 @@ async def test_writes_of_one_turn_are_committed_together_and_refused_for_themsel
     assert (await client.get(kinds.POD, "default", "b")).metadata.resource_version == str(before + 3)
 
 
-async def test_nobody_sees_or_is_answered_before_the_commit(registry: Registry) -> None:
+async def test_no_write_is_visible_or_answered_before_the_commit(registry: Registry) -> None:
     client = LocalClient(registry)
     begun = registry.store.revision
     events = client.watch(kinds.POD, resource_version=str(begun))
@@ -286,7 +286,7 @@ async def test_nobody_sees_or_is_answered_before_the_commit(registry: Registry) 
 
 
 async def test_a_write_that_fails_for_all_fails_none_of_the_others(clock: StillClock, tmp_path: Path) -> None:
-    """A full disk undoes the whole transaction; who has room left is served by himself."""
+    """A full disk undoes the whole transaction; writes that still fit then succeed one by one."""
     registry = Registry(Store(tmp_path / "s"), clock=clock)
     client = LocalClient(registry)
     pages = registry.store.execute("PRAGMA page_count").fetchone()[0]

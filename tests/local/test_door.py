@@ -182,7 +182,7 @@ async def test_a_watch_from_too_far_ahead_is_told_to_list(client: HttpClient) ->
             pass
 
 
-async def test_who_has_no_token_is_refused(running: Running) -> None:
+async def test_requests_without_a_valid_token_are_refused(running: Running) -> None:
     for token in ("", "wrong", running.token[:-1]):
         client = HttpClient(running.connection(token))
         with pytest.raises(errors.Unauthorized, match="bearer token"):
@@ -316,7 +316,7 @@ async def test_a_watcher_that_never_reads_is_cut_and_others_are_served(
         break
     assert seen == 1, "others are served"
     async with asyncio.timeout(60):
-        while _watches():  # noqa: ASYNC110  # nobody tells
+        while _watches():  # noqa: ASYNC110  # no event tells
             await asyncio.sleep(0.02)
     writer.transport.resume_reading()  # type: ignore[attr-defined]  # as above
     received = 0

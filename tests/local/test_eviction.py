@@ -38,7 +38,7 @@ def test_the_pod_is_told_why_and_given_its_grace(registry: Registry) -> None:
     assert condition["reason"] == "EvictionByEvictionAPI"
 
 
-def test_who_has_said_why_before_is_not_overruled(registry: Registry) -> None:
+def test_an_earlier_reason_for_a_disruption_is_kept(registry: Registry) -> None:
     running(registry, "p0")
     given = [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]
     registry.patch(kinds.POD, "default", "p0", {"status": {"conditions": given}}, subresource="status")

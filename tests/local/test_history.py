@@ -80,7 +80,7 @@ def test_a_run_from_its_creation_to_its_end(registry: Registry, clock: StillCloc
     assert not last.preempted
 
 
-def test_times_that_nobody_reports_are_those_of_the_writes(registry: Registry, clock: StillClock) -> None:
+def test_times_that_are_not_reported_are_those_of_the_writes(registry: Registry, clock: StillClock) -> None:
     bound(registry)
     for phase in ("Running", "Succeeded"):
         clock.advance(2)
@@ -149,7 +149,7 @@ def test_the_oldest_ended_runs_are_forgotten(registry: Registry, clock: StillClo
     assert runs[-1].name == "p49"
 
 
-def test_history_can_be_read_when_nobody_hosts(tmp_path: Any) -> None:
+def test_history_can_be_read_when_no_process_hosts_the_cluster(tmp_path: Any) -> None:
     registry = Registry(Store(tmp_path / "s"))
     registry.create(kinds.POD, "default", pod(labels=LABELS))
     registry.delete(kinds.POD, "default", "p")

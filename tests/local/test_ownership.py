@@ -1,4 +1,4 @@
-"""Server-side apply: what belongs to whom afterwards, and what is refused."""
+"""Server-side apply: which fields belong to which manager afterwards, and what is refused."""
 
 import json
 
@@ -76,7 +76,7 @@ def test_what_was_there_before_the_first_apply_is_not_taken_silently(registry: R
     assert set(owners(found)) == {"before-first-apply", "one"}
 
 
-def test_objects_that_nobody_applies_have_no_managed_fields(registry: Registry) -> None:
+def test_objects_that_were_never_applied_have_no_managed_fields(registry: Registry) -> None:
     obj: Object = {
         "metadata": {"name": "p", "managedFields": [{"manager": "x"}]},
         "spec": {"containers": [A]},

@@ -368,7 +368,7 @@ def test_a_priority_that_is_not_to_be_had(registry: Registry, spec: Object, mess
         create(registry, obj, kinds.POD)
 
 
-def test_a_store_that_nobody_hosts_can_be_read(tmp_path: Any) -> None:
+def test_a_store_that_no_process_hosts_can_be_read(tmp_path: Any) -> None:
     registry = Registry(Store(tmp_path / "s"))
     create(registry, config())
     registry.store.close()

@@ -177,7 +177,7 @@ def test_a_lock_that_a_killed_owner_left_to_its_child_is_waited_for(
     Store(tmp_path / "store.db").close()
 
 
-def test_nobody_else_can_read_it(tmp_path: Path) -> None:
+def test_no_other_user_can_read_it(tmp_path: Path) -> None:
     (tmp_path / "store.db").touch(0o644)  # as an earlier muster made it
     store = Store(tmp_path / "store.db")
     write(store, "a")
@@ -198,7 +198,7 @@ def test_each_owner_raises_the_epoch(tmp_path: Path) -> None:
 def test_reading_needs_no_ownership_and_cannot_write(tmp_path: Path) -> None:
     owner = Store(tmp_path / "store.db")
     body = write(owner, "a")
-    for _ in ("while it is hosted", "when nobody hosts"):
+    for _ in ("while it is hosted", "when no process hosts it"):
         reader = Store.open_read_only(tmp_path / "store.db")
         assert reader.get("things", "ns", "a") == body
         assert (reader.epoch, reader.revision) == (1, 1)

@@ -128,7 +128,7 @@ async def test_bookmarks_each_minute_with_the_newest_revision(registry: Registry
 
 @pytest.mark.looptime
 @pytest.mark.parametrize("bookmarks", [True, False])
-async def test_a_watch_ends_in_time_with_a_bookmark_for_who_wants_one(
+async def test_a_watch_times_out_with_a_bookmark_if_one_was_requested(
     registry: Registry, bookmarks: bool
 ) -> None:
     watch = registry.watch(kinds.POD, revision=registry.store.revision, timeout=7, bookmarks=bookmarks)

@@ -36,8 +36,8 @@ T = TypeVar("T")
 NAMESPACE = "default"
 #: Seconds without any change after which nothing more is expected: more than any pause of the committer.
 QUIET = 400.0
-#: How a gang's pods come about: from a Job that muster may suspend, from one it may not, or from nobody;
-#: those that nobody makes anew may be made anew by muster, or not.
+#: How a gang's pods come about: from a Job that muster may suspend, from one it may not, or from no
+#: controller; those that no controller recreates may be recreated by muster, or not.
 Kind = Literal["job", "free job", "bare", "remade"]
 
 
@@ -279,7 +279,7 @@ class Cluster:
         return "degraded"
 
     def dump(self) -> dict[Any, Any]:
-        """All there is, without what says only who looked at it last."""
+        """All objects, without the parts that only say which leader looked last."""
         return {key: _plain(obj) for key, obj in self.server.objects.items()}
 
 

@@ -2,8 +2,8 @@
 
 Resource versions, uids, preconditions, merge patches, status as a subresource, binding, finalizers, and pods
 that take their time to end. Each write can be made to fail: refused, or unanswered with or without effect.
-Every client call that writes gives way once after it has taken effect (`Pause`), so that whoever drives a
-leader's coroutine can stop it after any single write, for good or for a while.
+Every client call that writes gives way once after it has taken effect (`Pause`), so that a
+test that drives a leader's coroutine can stop it after any single write, for good or for a while.
 """
 
 from collections.abc import Callable, Generator

@@ -38,10 +38,10 @@ def read(write: Write) -> PlacementPlan:
 
 
 def test_the_next_attempt_carries_over_what_is_filled() -> None:
-    anew = recorded(MOVED)
-    assert anew.nodes == {place(0): A, place(1): B, place(2): A}
-    assert anew.pods == {place(i): PodId(f"u{i}") for i in range(3)}
-    assert (anew.gang, anew.record, anew.namespace, anew.epoch, anew.attempt) == (G, "job-g", "ns", 1, 2)
+    again = recorded(MOVED)
+    assert again.nodes == {place(0): A, place(1): B, place(2): A}
+    assert again.pods == {place(i): PodId(f"u{i}") for i in range(3)}
+    assert (again.gang, again.record, again.namespace, again.epoch, again.attempt) == (G, "job-g", "ns", 1, 2)
 
 
 def test_the_next_attempt_carries_over_victims_that_have_not_gone_and_adds_those_called_since() -> None:

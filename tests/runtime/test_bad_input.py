@@ -14,7 +14,7 @@ __all__ = ["cluster"]
 pytestmark = pytest.mark.looptime
 
 LABEL = "scheduling.x-k8s.io/pod-group"
-#: Groups that nobody can start, at once.
+#: Groups that cannot start, at once.
 GARBAGE = 2_000
 
 

@@ -153,7 +153,7 @@ UNDONE = {
         view(group(3, [pod(0, "a")], owner=None, controlled=False), {}, plan(TWO)),
         ["delete GangPlan"],
     ),
-    "by making them anew, if that is allowed": (
+    "by recreating them, if that is allowed": (
         view(group(3, [pod(0, "a")], owner=None, controlled=False, recreate=True), {}, plan(TWO)),
         ["record pods"],
     ),
@@ -204,13 +204,13 @@ GOING = msgspec.convert(
 )
 REMADE = {
     "a pod that is recorded is deleted": (pod(0, "a"), ["evict"]),
-    "it is not made anew while it is still there": (GOING, []),
-    "it is made anew when it has gone": (None, ["create Pod"]),
+    "it is not recreated while it is still there": (GOING, []),
+    "it is recreated when it has gone": (None, ["create Pod"]),
 }
 
 
 @pytest.mark.parametrize(("found", "writes"), REMADE.values(), ids=REMADE.keys())
-def test_recorded_pods_are_made_anew(found: Pod | None, writes: list[str]) -> None:
+def test_recorded_pods_are_recreated(found: Pod | None, writes: list[str]) -> None:
     assert kinds_of(view(ALONE, {}, RECORDED, namesakes=(found,))) == writes
 
 
@@ -221,7 +221,7 @@ def test_when_all_are_there_again_the_gang_backs_off_and_says_why() -> None:
     assert taken.events == (CommitFailed(G, 50.0, "refused"),)
 
 
-def test_whoever_deletes_the_group_wants_no_pod_of_it_made_anew() -> None:
+def test_pods_of_a_deleted_group_are_not_recreated() -> None:
     gone = replace(ALONE, source=Source("scheduling.x-k8s.io/v1alpha1", "PodGroup", "g", ""))
     assert kinds_of(view(gone, {}, RECORDED, namesakes=(None,))) == ["delete GangPlan"]
 
@@ -428,7 +428,7 @@ def test_a_start_that_times_out_tells_the_last_error_of_the_server() -> None:
     ("error", "pause"),
     [(Unanswered("?"), 0.2), (TooManyRequests("busy", retry_after=3.0), 3.0), (Conflict("late"), 0.0)],
 )
-def test_what_is_nobodys_fault_is_only_tried_again(error: Exception, pause: float) -> None:
+def test_an_error_that_is_not_the_gangs_is_only_retried(error: Exception, pause: float) -> None:
     state, events = learn(G, RetryState(), bind(), error, 10.0, LIMITS)
     assert not events
     assert state.retry_at == (10.0 + pause if pause else 0.0)

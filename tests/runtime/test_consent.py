@@ -123,7 +123,7 @@ def test_an_entry_is_no_leave_to_end_a_later_start() -> None:
 
 @pytest.mark.parametrize("found", [False, True], ids=["while it leads", "when it begins"])
 def test_a_forged_plan_ends_no_pod_of_another_namespace(found: bool) -> None:
-    """Whoever may create GangPlans in a namespace; with a gang there, and without one."""
+    """By a user who may create GangPlans in a namespace; with a gang there, and without one."""
     cluster = Cluster()
     cluster.homes["victim"] = "other"
     cluster.node("a", 3)

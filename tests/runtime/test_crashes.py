@@ -178,7 +178,7 @@ def test_the_second_leader_dies_as_well(case: Case) -> None:
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.victim], ids=str)
 def test_its_owner_cancels_it_while_its_victim_leaves(case: Case) -> None:
-    """A victim goes as a whole or stays as a whole, also if nobody needs its nodes any more."""
+    """A victim goes as a whole or stays as a whole, also if no gang needs its nodes any more."""
     assert case.victim is not None
     for i in range(writes_of(case) + 1):
         for dies in (False, True):
@@ -247,7 +247,7 @@ def test_a_victim_may_be_in_the_middle_of_a_write(size: int, victim: Kind) -> No
 
 @dataclass
 class Remaking:
-    """A gang of which one member cannot be bound anywhere until the others have been made anew."""
+    """A gang of which one member cannot be bound anywhere until the others have been recreated."""
 
     size: int
 
@@ -285,7 +285,7 @@ def writes_of_remaking(size: int) -> int:
 
 
 @pytest.mark.parametrize("size", [2, 3, 4])
-def test_pods_that_are_made_anew_are_neither_lost_nor_doubled(size: int) -> None:
+def test_pods_that_are_recreated_are_neither_lost_nor_doubled(size: int) -> None:
     """The leader dies after any write; the model looks after each whether every pod is there or on record."""
     for i in range(writes_of_remaking(size) + 1):
         for meanwhile in (False, True):
@@ -303,7 +303,7 @@ def test_pods_that_are_made_anew_are_neither_lost_nor_doubled(size: int) -> None
 
 
 @pytest.mark.parametrize("goes_on", [False, True])
-def test_pods_are_made_anew_though_a_second_leader_dies_or_the_first_goes_on(goes_on: bool) -> None:
+def test_pods_are_recreated_though_a_second_leader_dies_or_the_first_goes_on(goes_on: bool) -> None:
     size = 2
     for i in range(writes_of_remaking(size) + 1):
         j, more = 0, True
@@ -330,7 +330,7 @@ def test_pods_are_made_anew_though_a_second_leader_dies_or_the_first_goes_on(goe
 
 
 @pytest.mark.parametrize("size", [2, 3])
-def test_its_owner_cancels_it_while_its_pods_are_made_anew(size: int) -> None:
+def test_its_owner_cancels_it_while_its_pods_are_recreated(size: int) -> None:
     """Group and pods are deleted: one that is just being created may come late, but none runs."""
     for i in range(writes_of_remaking(size) + 1):
         remaking = Remaking(size)

@@ -497,7 +497,7 @@ async def test_queues_share_and_say_how_they_stand(cluster: Cluster) -> None:
 
 
 async def test_a_namespaces_quota_holds_a_gang_back_whole(cluster: Cluster) -> None:
-    """Nobody keeps the quota's status up to date here, so muster counts the pods itself."""
+    """No controller keeps the quota's status up to date here, so muster counts the pods itself."""
     cluster.node("node-0", cpu=16)
     body = {"metadata": {"name": "compute"}, "spec": {"hard": {"pods": "6", "requests.cpu": "20"}}}
     cluster.registry.create(kinds.RESOURCE_QUOTA, "default", body)

@@ -31,7 +31,7 @@ def bound(mirror: Mirror) -> list[PodsBound]:
     return [event for event in mirror.drain(0.0).events if isinstance(event, PodsBound)]
 
 
-def test_a_pod_that_looks_at_namespaces_is_told_anew_when_they_change() -> None:
+def test_a_pod_with_a_namespace_selector_is_read_again_when_namespaces_change() -> None:
     mirror = Mirror()
     mirror.change(POD, None, pod())
     (first,) = bound(mirror)

@@ -83,7 +83,7 @@ def test_most_gangs_plans_are_small_enough_for_their_gang() -> None:
     assert len(packed(replace(plan(300), pods=uids))["blob"]) < Limits().held_plan
 
 
-def test_pods_to_make_anew_are_read_back_and_alike_ones_take_little() -> None:
+def test_pods_to_recreate_are_read_back_and_alike_ones_take_little() -> None:
     body = {
         "spec": {
             "containers": [{"name": "main", "env": [{"name": "X" * 20, "value": str(i)} for i in range(60)]}]

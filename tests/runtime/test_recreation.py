@@ -1,4 +1,4 @@
-"""What makes a pod anew: all that its user wrote, nothing of its last life."""
+"""A recreated pod has all that its user wrote, and nothing of its last life."""
 
 import re
 from collections.abc import Callable
@@ -55,7 +55,7 @@ def test_what_the_user_wrote_and_nothing_of_its_last_life() -> None:
     }
 
 
-def test_the_priority_of_a_class_is_computed_anew() -> None:
+def test_the_priority_of_a_class_is_computed_again() -> None:
     spec = {"priorityClassName": "high", "priority": 1000, "preemptionPolicy": "Never"}
     assert recreated({**POD, "spec": spec})["spec"] == {"priorityClassName": "high"}
 

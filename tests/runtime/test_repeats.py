@@ -91,7 +91,7 @@ def play(cluster: Cluster, leader: Running, seconds: float) -> None:
 
 
 def case(what: Literal["job", "bare", "remade"]) -> Cluster:
-    """A gang that takes the nodes of a victim of this kind; or one whose pods are to be made anew."""
+    """A gang that takes the nodes of a victim of this kind; or one whose pods are to be recreated."""
     cluster = Cluster()
     cluster.node("a", 2)
     if what != "remade":

@@ -30,7 +30,7 @@ ALLOWED = [
 
 
 @pytest.mark.parametrize("text", ALLOWED)
-def test_who_may(text: str) -> None:
+def test_allowed_requests(text: str) -> None:
     assert told({"p": text}) == []
 
 

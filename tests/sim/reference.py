@@ -12,7 +12,7 @@ from muster.sim.trace import Job
 
 
 def passes(jobs: list[Job], ends: dict[GangId, float], pass_: Pass) -> Iterator[tuple[float, list[Job]]]:
-    """Times of passes and who arrives with them; `ends` is read anew each time, and who has ended removed."""
+    """Times of passes with their arrivals. Each pass reads `ends` and removes the gangs that have ended."""
     arrivals = sorted(jobs, key=lambda job: (job.submitted, job.id), reverse=True)
     while arrivals or ends:
         now = min([*ends.values(), *(job.submitted for job in arrivals[-1:])])
@@ -68,7 +68,7 @@ def easy(capacity: int, jobs: list[Job], pass_: Pass, shortest_first: bool = Fal
 
 
 def fcfs(capacity: int, jobs: list[Job], pass_: Pass) -> dict[GangId, float]:
-    """When each job starts if nobody passes another."""
+    """When each job starts if no job passes another."""
     starts: dict[GangId, float] = {}
     ends: dict[GangId, float] = {}
     queue: list[Job] = []

@@ -108,7 +108,7 @@ def test_promises_never_move_later(
 ) -> None:
     """Several nodes, gangs of several shapes, some of which end before their limits.
 
-    Who has a promise starts when it says, or earlier.
+    A gang with a promised time starts by then.
     """
     core = Promises(backfill)
     at = starts(core, nodes, jobs, pass_)
@@ -137,10 +137,10 @@ class SearchedAgain(Scheduler):
     def decide(self, now: float) -> list[Decision]:
         decisions = super().decide(now)
         for head in self.reservations.made:
-            nobody = Calendar(self.ledger, self.completions)
-            earliest = StartSearch(self.world, self.fit, nobody)
+            empty = Calendar(self.ledger, self.completions)
+            search = StartSearch(self.world, self.fit, empty)
             request = Request(head.demand, [range(part.count) for part in head.demand.parts])
-            found = earliest.find(head.gang, request, inf, now)
+            found = search.find(head.gang, request, inf, now)
             assert found is not None
             assert found.start == max(head.at, now)
             assert (self.left_beside(head) == head.spare).all()

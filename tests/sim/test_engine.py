@@ -80,7 +80,7 @@ def test_ends_come_before_arrivals_and_cycles_follow_each_event_or_each_instant(
     core = Puppet(*starts[pass_])
     _, left = play(core, machine(8), [a, b, c, d], pass_)
     assert kinds(core) == told
-    assert left == [d]  # nobody ever assigned it
+    assert left == [d]  # it was never assigned
 
 
 def test_a_job_that_fits_nowhere_is_left_and_delays_no_other() -> None:

@@ -200,7 +200,7 @@ def test_what_says_no_name_that_an_object_could_have_stays_a_pod_that_is_refused
 
 
 def test_a_late_pod_does_not_tear_running_pods_out_of_their_gang() -> None:
-    """The oldest counts: it was so when the gang started, whoever has seen which pod first."""
+    """The oldest counts: it was so when the gang started, whichever pod was seen first."""
     pods = [member("x", "a", "1", BOTH, node="n"), member("y", "b", "1", BOTH, node="n")]
     late = member("late", "a", "1", json.dumps(["ns/0", "ns/a"]), created=9)
     for order in ([*pods, late], [late, *pods]):

@@ -1,4 +1,4 @@
-"""Jobs as gangs: demand, who is the owner, what is gated, which places are retired."""
+"""Jobs as gangs: demand, owner, gates, which places are retired."""
 
 from dataclasses import replace
 
@@ -91,7 +91,7 @@ def test_a_job_whose_pods_others_schedule_is_not_ours() -> None:
     template = {"spec": pod_spec(schedulerName="default-scheduler")}
     theirs = job(gang="true", template=template)
     assert read(KEY, world(theirs, schedulers=frozenset({"muster"}))) is None
-    assert read(KEY, world(theirs)) is not None, "where nobody else schedules, every pod is ours"
+    assert read(KEY, world(theirs)) is not None, "where no other scheduler runs, every pod is ours"
 
 
 def test_a_job_of_a_namespace_of_gangs_leaves_its_pods_to_the_podgroup_they_name() -> None:

@@ -1,4 +1,4 @@
-"""PodGroups as gangs: demand from the pods, what is missing, who has ended for good."""
+"""PodGroups as gangs: demand from the pods, what is missing, which pods have ended for good."""
 
 from typing import Any
 
@@ -268,7 +268,7 @@ def test_what_never_ran_is_not_awaited() -> None:
     assert the_gang(group, bound("a", 0), grouped("b"), before=waiting).gang.gate == gate
     whole = the_gang(group, bound("a", 0), bound("b", 1), bound("c", 2))
     none = the_gang(group, grouped("x"), before=whole)
-    assert none.gang.gate == Gate(Code.MEMBERS_MISSING, "1 of 3 pods exist"), "all are lost: it starts anew"
+    assert none.gang.gate == Gate(Code.MEMBERS_MISSING, "1 of 3 pods exist"), "all are lost: it starts again"
 
 
 def test_a_successor_of_another_shape_takes_no_place_of_the_lost() -> None:

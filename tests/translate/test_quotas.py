@@ -1,4 +1,4 @@
-"""ResourceQuotas as the core is told of them: what they charge, for whom, and what they have left."""
+"""ResourceQuotas as the core is told of them: what they charge to which pods, and what they have left."""
 
 from typing import Any
 

@@ -403,7 +403,7 @@ def test_the_queue_of_the_command_line_beats_that_of_the_file() -> None:
     ("text", "hinted"),
     [
         (job("  parallelism: 2\n").replace("sleep", "torchrun"), True),
-        (job().replace("sleep", "torchrun"), False),  # one pod has nobody to wait for
+        (job().replace("sleep", "torchrun"), False),  # one pod has no other to wait for
         (job("  parallelism: 2\n"), False),
         (pod("a") + "---\n" + pod("b"), False),
     ],

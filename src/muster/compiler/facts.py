@@ -1,7 +1,7 @@
 """What the platform adds to a workload: facts about a namespace and its cluster, as plain values.
 
-The compiler asks nobody. Who compiles reads these facts first, from a directory of files, from a cluster, or
-takes the defaults.
+The compiler reads nothing itself. Its caller reads these facts first, from a directory of files, from a
+cluster, or takes the defaults.
 """
 
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ class Facts:
     images: Mapping[str, Image] = field(default_factory=dict)
     #: (namespace, id) → volume
     volumes: Mapping[tuple[str, str], SharedVolume] = field(default_factory=dict)
-    #: who has declared whom: (namespace, name) of a workload → workloads that it lets in
+    #: (namespace, name) of a workload → workloads that it admits
     admitted: Mapping[tuple[str, str], frozenset[tuple[str, str]]] = field(default_factory=dict)
     #: which of these the cluster has; without it nothing is emitted for it
     network: Literal["cilium", "plain", "none"] = "cilium"

@@ -50,7 +50,7 @@ Compile = Callable[[BatchJob, Sequence[CedarPolicy]], Compiled]
 @dataclass(frozen=True, slots=True)
 class Observed:
     job: BatchJob
-    #: the JobSet of the job's name, whoever owns it
+    #: the JobSet of the job's name, whatever its owner
     jobset: JobSet | None
     compiled: Compiled
 

@@ -166,7 +166,7 @@ class _Files:
 
 
 def _headers(found: Any) -> Mapping[str, str]:
-    """The headers that authenticate the user, and those that say as whom it acts (some several times)."""
+    """The headers that authenticate the user, and those of impersonation (some several times)."""
     token = found.api_key.get("authorization") or found.api_key.get("BearerToken")
     headers = CIMultiDict({"Authorization": token} if token else {})
     headers.extend(found.acts_as)

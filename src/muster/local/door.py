@@ -6,7 +6,7 @@ and a client that does not read is disconnected instead of buffered for. Every p
 token.
 
     GET     /version, /api, /apis, …                 what is served
-    POST    /apis/authorization.k8s.io/v1/…          who is asking, and what it may do
+    POST    /apis/authorization.k8s.io/v1/…          who is asking, and what they may do
     GET     /api/v1/namespaces/NS/pods[?watch=1]     list, watch
     GET     …/pods/NAME[/log]                        get, log
     GET     …/pods/NAME/exec                         run a command, over a WebSocket

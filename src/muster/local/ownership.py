@@ -1,10 +1,10 @@
-"""Server-side apply: who owns which field of an object, and what an applied configuration changes.
+"""Server-side apply: which manager owns which field, and what an applied configuration changes.
 
 An object that has been applied keeps in `metadata.managedFields` which manager owns which fields. A manager
 that applies a configuration owns the fields in it. It may not change a field of another manager (a conflict)
 unless it forces that, and then owns the field. A field that it owned alone, and that it leaves out now, is
-removed. Another write moves the fields that it changes to its writer. An object that nobody has applied has
-no `managedFields`; when it is applied first, its fields belong to `before-first-apply`. Fields of the status
+removed. Another write moves the fields that it changes to its writer. An object that was never applied has
+no `managedFields`; when it is first applied, its fields belong to `before-first-apply`. Fields of the status
 are not tracked.
 
 A field is a path of steps as in FieldsV1: `f:NAME` of a map, `k:{KEYS}` or `v:VALUE` of a list; a last step

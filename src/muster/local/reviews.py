@@ -1,4 +1,4 @@
-"""Who is asking, and what it may do: the reviews behind `kubectl auth can-i` and `auth whoami`.
+"""Who is asking, and what they may do: the reviews behind `kubectl auth can-i` and `auth whoami`.
 
 The embedded cluster has one user, who may do everything: the owner of the token. Reviews are answered, never
 stored.

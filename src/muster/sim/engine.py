@@ -104,7 +104,7 @@ class _Coming(Generic[T]):
 
     def take(self) -> T:
         taken = self.head
-        assert taken is not None, "whoever takes has looked"
+        assert taken is not None, "the caller has looked at `head`"
         self.head = next(self._items, None)
         return taken
 

@@ -1,6 +1,6 @@
 """The table of Kubernetes' types, derived from the official client, which is made from Kubernetes' OpenAPI.
 
-python -m tests.api.rules.official      writes src/muster/api/rules/types.json anew
+python -m tests.api.rules.official      writes src/muster/api/rules/types.json
 """
 
 import json

@@ -17,7 +17,7 @@ from tests.api.rules import official
 
 def test_the_table_is_the_official_clients() -> None:
     assert json.loads(official.FILE.read_text()) == official.derived(), (
-        "python -m tests.api.rules.official writes it anew"
+        "python -m tests.api.rules.official writes it again"
     )
 
 

@@ -50,7 +50,7 @@ async def test_pods_that_do_not_go_are_waited_for_beyond_their_grace_only() -> N
     [
         ("train", "Running", ["train"]),
         (f"train-{SUFFIX}", "Running", ["train-0a1b2c3d"]),
-        (f"train-{SUFFIX}", "Succeeded", []),  # it is in nobody's way
+        (f"train-{SUFFIX}", "Succeeded", []),  # it is in no job's way
         ("train", "Succeeded", ["train"]),
         ("trai", "Running", []),
     ],

@@ -267,7 +267,7 @@ async def test_pods_of_a_group_are_one_job_and_are_cancelled_with_it(client: Loc
     assert await names(client) == []
     with pytest.raises(NotFound):
         await client.get(kinds.POD_GROUP_X, "default", "pair")
-    await cancel(client, group, ())  # somebody else was quicker
+    await cancel(client, group, ())  # another client was quicker
 
 
 async def test_what_fits_is_submitted_and_what_never_can_is_explained(client: LocalClient) -> None:

@@ -61,7 +61,7 @@ def test_what_ends_at_one_time_makes_room_together() -> None:
         gang("e", 1, None, submitted=4),
         config=Config(backfill=Backfill.NONE),
     )
-    assert forecast(core, 100, "d", "e") == {"d": 110}, "the room is for d, who is first"
+    assert forecast(core, 100, "d", "e") == {"d": 110}, "the room is for d, which is first"
 
 
 def test_only_so_many_ends_are_looked_at() -> None:

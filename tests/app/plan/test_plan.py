@@ -295,7 +295,7 @@ def starting(obj: Object, before: float) -> Object:
 
 
 def test_a_gang_that_does_not_start_delays_no_other() -> None:
-    """`old` holds all 4 and runs for another 100 s. Nobody starts before that."""
+    """`old` holds all 4 and runs for another 100 s. No gang starts before that."""
     cluster = [
         node("n-0"),
         starting(run_time(pod("old", 4, node="n-0"), 300), 200),
@@ -529,7 +529,7 @@ def codes(found: Plan) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("used", [None, {"pods": "2"}])
 def test_pods_that_are_written_out_are_still_to_be_charged_to_a_quota(used: Object | None) -> None:
-    """Those of the cluster have been: whether somebody counts for the quota, or muster does."""
+    """Those of the cluster are charged already, whether a controller counts for the quota or muster does."""
     cluster = [node("n-0"), resource_quota("few", {"pods": "3"}, used), pod("runs", 1, node="n-0")]
     cluster.append(pod("waits", 1))
     found = ask([pod("a", 1), pod("b", 1)], *cluster)

@@ -1,4 +1,4 @@
-"""Reading a cluster that does not know every kind, or does not show it to everybody."""
+"""Reading a cluster that does not know every kind, or does not show it to every user."""
 
 from collections.abc import Mapping
 from typing import Any, cast

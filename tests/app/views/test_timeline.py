@@ -1,4 +1,4 @@
-"""Rows of a timeline: who waited and who ran when."""
+"""Rows of a timeline: when pods waited and ran."""
 
 import json
 from typing import Any

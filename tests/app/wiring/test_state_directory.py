@@ -1,4 +1,4 @@
-"""The home of the embedded cluster: locks tell who lives."""
+"""The state directory of the embedded cluster: locks tell which process lives."""
 
 import os
 import signal

@@ -200,7 +200,7 @@ class Cluster:
         self._changed(pod)
 
     def delete(self, name: str) -> None:
-        """Somebody deletes the pod. Bound pods run on until `end`."""
+        """A user deletes the pod. Bound pods run on until `end`."""
         pod = self._pod(name)
         meta = pod["metadata"]
         if "deletionTimestamp" in meta:

@@ -256,7 +256,7 @@ class JobMachine(RuleBasedStateMachine):
         except Refused:
             pass
         except Crash:
-            self.cluster.catch_up()  # a new process lists anew
+            self.cluster.catch_up()  # a new process lists again
 
     @precondition(lambda self: hasattr(self, "cluster"))
     @invariant()

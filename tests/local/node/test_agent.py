@@ -346,7 +346,7 @@ async def test_a_shared_volume_outlives_the_pods_that_end_first(cluster: Cluster
         assert await cluster.output("long") == "1\n2\n"
         await cluster.client.delete(JOBSET, "default", "js")
         async with asyncio.timeout(PATIENCE):
-            while "js" in os.listdir(cluster.root / "shared/default"):  # noqa: ASYNC110  # nobody tells
+            while "js" in os.listdir(cluster.root / "shared/default"):  # noqa: ASYNC110  # no event tells
                 await asyncio.sleep(0.02)
 
 
@@ -367,7 +367,7 @@ async def test_a_shared_volume_ends_with_its_job_and_the_last_of_its_pods(cluste
         release.touch()
         assert (await cluster.ended("one")).status.phase == "Succeeded", "it was there to the end"
         async with asyncio.timeout(PATIENCE):
-            while shared.exists():  # noqa: ASYNC110  # nobody tells
+            while shared.exists():  # noqa: ASYNC110  # no event tells
                 await asyncio.sleep(0.02)
 
 
@@ -391,7 +391,7 @@ async def test_an_annotation_names_nothing_that_is_deleted(cluster: Cluster) -> 
         await cluster.client.create(JOBSET, "default", body)
         await cluster.client.delete(JOBSET, "default", "js")
         async with asyncio.timeout(PATIENCE):
-            while kept[-1].exists():  # noqa: ASYNC110  # nobody tells
+            while kept[-1].exists():  # noqa: ASYNC110  # no event tells
                 await asyncio.sleep(0.02)
         assert all(file.exists() for file in kept[:-1])
 
@@ -588,7 +588,7 @@ async def test_a_container_that_is_gone_when_muster_comes_back_is_reported(clust
     async with cluster.running():
         flag = cluster.root / "up"
         await cluster.submit("victim", ["sh", "-c", f"touch {flag}; exec sleep 1000"])
-        await _exists(flag)  # while a process enters its namespaces nobody can see its environment
+        await _exists(flag)  # while a process enters its namespaces its environment cannot be read
     async with asyncio.timeout(PATIENCE):
         while left := marked_processes(cluster.root):
             for pid in left:
@@ -705,5 +705,5 @@ async def _exists(path: Path) -> None:
 
 async def _none_left(cluster: Cluster) -> None:
     async with asyncio.timeout(PATIENCE):
-        while marked_processes(cluster.root):  # noqa: ASYNC110  # the kernel tells nobody
+        while marked_processes(cluster.root):  # noqa: ASYNC110  # the kernel sends no event
             await asyncio.sleep(0.02)

@@ -65,7 +65,7 @@ async def test_nothing_is_lost_and_no_process_is_left(tmp_path: Path, isolation:
             late += 1
         assert late > 0, "the crash came before the middle"
         async with asyncio.timeout(PATIENCE):
-            while marked_processes(tmp_path):  # noqa: ASYNC110  # nobody tells
+            while marked_processes(tmp_path):  # noqa: ASYNC110  # no event tells
                 await asyncio.sleep(0.02)
     store.close()
 

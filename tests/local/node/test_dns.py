@@ -1,4 +1,4 @@
-"""Who has which name, as the hosts file tells it."""
+"""Which pod has which name, by the hosts file."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -145,7 +145,7 @@ def test_a_service_that_changes_or_goes(told: Told) -> None:
     told.names.service_changed(service(app="x"), service(app="y"))
     assert told.of("web") == ["127.1.0.2"]
     told.names.service_changed(service(app="y"), service())
-    assert told.of("web") == [], "without a selector somebody else knows its addresses"
+    assert told.of("web") == [], "without a selector its addresses are managed elsewhere"
     told.names.service_changed(service(), service(app="x"))
     told.names.service_changed(service(app="x"), None)
     assert told.of("web") == []

@@ -1,4 +1,4 @@
-"""GPUs of this machine: who has which, also after a restart."""
+"""GPUs of this machine: which pod has which, also after a restart."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def test_simulated_nodes_give_none(gpus: Gpus) -> None:
     assert Gpus([], set(), Path).take("a", "main", "here", 1) == []
 
 
-def test_a_restart_knows_who_has_which(tmp_path: Path, gpus: Gpus) -> None:
+def test_a_restart_knows_which_pod_has_which_gpu(tmp_path: Path, gpus: Gpus) -> None:
     gpus.take("a", "main", "here", 2)
     later = machine(tmp_path)
     later.restore("a")
@@ -48,7 +48,7 @@ def test_a_restart_knows_who_has_which(tmp_path: Path, gpus: Gpus) -> None:
     assert later.take("a", "main", "here", 2) == ["0", "1"]
 
 
-def test_pods_of_one_shared_device_have_one_gpu_which_nobody_has_whole(tmp_path: Path, gpus: Gpus) -> None:
+def test_pods_of_one_shared_device_have_one_gpu_which_no_pod_has_whole(tmp_path: Path, gpus: Gpus) -> None:
     assert gpus.take("whole", "main", "here", 1) == ["0"]
     assert gpus.share("a", "here", 0) == gpus.share("b", "here", 0) == gpus.share("a", "here", 0) == "1"
     assert gpus.share("c", "here", 7) == "2"

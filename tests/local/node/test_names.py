@@ -1,4 +1,4 @@
-"""DNS: who sees whom, from inside real pods. The two scripts wait for their peers by name."""
+"""DNS: which pods see which, from inside real pods. The two scripts wait for their peers by name."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Workers that fail in ways that nobody has thought of."""
+"""Workers that fail in unforeseen ways."""
 
 import asyncio
 from pathlib import Path
@@ -92,7 +92,7 @@ def terminated(container: ContainerStatus) -> Terminated:
 
 async def _sleeps(cluster: Cluster, clock: VirtualClock, seconds: float) -> None:
     async with asyncio.timeout(PATIENCE):
-        while clock.slept[-1:] != [seconds]:  # noqa: ASYNC110  # nobody tells
+        while clock.slept[-1:] != [seconds]:  # noqa: ASYNC110  # no event tells
             await asyncio.sleep(0)
 
 

@@ -19,7 +19,7 @@ echo $? >exit
 """
 
 
-async def test_who_is_ended_while_it_is_set_up_is_told_as_soon_as_it_runs(tmp_path: Path) -> None:
+async def test_a_process_stopped_during_set_up_gets_the_signal_as_soon_as_it_runs(tmp_path: Path) -> None:
     files = Files(tmp_path)
     os.mkfifo(files.output)
     reader = os.open(files.output, os.O_RDONLY | os.O_NONBLOCK)
@@ -30,7 +30,7 @@ async def test_who_is_ended_while_it_is_set_up_is_told_as_soon_as_it_runs(tmp_pa
             while not (tmp_path / "began").exists():  # noqa: ASYNC110  # a shell sends no events
                 await asyncio.sleep(0.01)
             ending = asyncio.create_task(process.terminate(grace=1000))
-            await asyncio.sleep(0)  # it has looked for somebody to tell
+            await asyncio.sleep(0)  # it has looked for a process to signal
             (tmp_path / "go").touch()
             await ending
     finally:

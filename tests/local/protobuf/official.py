@@ -1,6 +1,6 @@
 """The numbers of protobuf fields, derived from Kubernetes' Go types.
 
-python -m tests.local.protobuf.official MODULES      writes src/muster/local/protobuf/messages.json anew
+python -m tests.local.protobuf.official MODULES      writes src/muster/local/protobuf/messages.json
 
 MODULES is the folder with `api@VERSION` and `apimachinery@VERSION`, as Go keeps it: ~/go/pkg/mod/k8s.io.
 """

@@ -1,4 +1,4 @@
-"""Bodies as kubectl 1.32 has sent them, and bodies that nobody should send."""
+"""Bodies as kubectl 1.32 has sent them, and bodies that no client should send."""
 
 from contextlib import suppress
 from typing import Any
@@ -65,7 +65,7 @@ def test_a_review_of_kubectl() -> None:
 @pytest.mark.parametrize(
     ("kind", "raw", "found"),
     [
-        # absent, and zero that somebody has written
+        # absent, and a zero that was written
         ("Job", field(2, b""), {}),
         ("Job", field(2, field(1, 0) + field(2, 3)), {"spec": {"parallelism": 0, "completions": 3}}),
         (

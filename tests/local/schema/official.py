@@ -1,6 +1,6 @@
 """How Kubernetes merges lists and maps, derived from the OpenAPI documents of a Kubernetes source tree.
 
-python -m tests.local.schema.official KUBERNETES      writes src/muster/local/schema/merging.json anew
+python -m tests.local.schema.official KUBERNETES      writes src/muster/local/schema/merging.json
 
 KUBERNETES is the source tree, as Go keeps it: ~/go/pkg/mod/k8s.io/kubernetes@VERSION.
 """

@@ -82,7 +82,7 @@ async def _suspended(client: Client, kind: Kind[Owner]) -> list[tuple[str, str]]
 
 
 async def _no_leader(client: Client, clock: Clock, lease: tuple[str, str]) -> None:
-    """Returns once nobody can hold the Lease, by this machine's clock alone, as candidates see it."""
+    """Returns once no candidate can hold the Lease, by this machine's clock alone, as candidates see it."""
     seen, since = None, clock.monotonic()
     while True:
         try:

@@ -96,7 +96,7 @@ class Explainer:
         return self._remedies.behind
 
     def _begin(self) -> None:
-        """Read the ledger anew."""
+        """Start over: read the ledger again."""
         self._cases, self._holding = {}, {}
 
     def _case(self, demand: Demand) -> Case:

@@ -49,7 +49,7 @@ class Execution:
                     data = os.read(descriptor, _CHUNK)
                 except BlockingIOError:
                     continue
-                except OSError:  # a terminal that nobody has open any more
+                except OSError:  # a terminal that no process has open any more
                     data = b""
                 progress = True
                 if data:
