@@ -23,7 +23,7 @@ from muster.local.node import status, volumes
 from muster.local.node.environment import Lookup, Unavailable, caller_of, command_line, environment
 from muster.local.node.fake_runtime import play
 from muster.local.node.isolation import Files, Isolation, Setup
-from muster.local.node.pod import _cannot_start
+from muster.local.node.starts import cannot_start
 from muster.local.registry import Registry
 from muster.local.store import Store
 from tests.spoiled import spoiled
@@ -136,7 +136,7 @@ def read(pod: Pod) -> None:
             env = environment(pod, container, caller, LOOKUP)
             argv, binds = command_line(container, env), volumes.binds(container, sources, env)
             working_dir = container.working_dir or caller.cwd
-            _cannot_start(argv, env, working_dir, binds)
+            cannot_start(argv, env, working_dir, binds)
             setup = Setup("h", working_dir, binds, (caller.cwd, caller.home), directory)
             for isolation in ISOLATIONS:
                 command = isolation.command(setup, Files(Path(directory)), Path(directory, "gate"), argv)

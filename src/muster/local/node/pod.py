@@ -13,35 +13,22 @@ a start that is running, has ended, is lost, or has not been made.
 import asyncio
 import contextlib
 import logging
-import os
-import re
 import shutil
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from muster.api.base import Object, mark
+from muster.api.base import Object
 from muster.api.core_v1 import ContainerState, Pod, Running, Waiting
-from muster.local.node import execution, processes, shim, status, volumes
-from muster.local.node.environment import (
-    Unavailable,
-    caller_of,
-    command_line,
-    environment,
-    hostname_of,
-)
+from muster.local.node import processes, starts, status, volumes
+from muster.local.node.environment import Unavailable
 from muster.local.node.execution import Execution
-from muster.local.node.isolation import SETUP_FAILED, Files, Setup
-from muster.local.node.logs import LogWriter
-from muster.local.node.mounts import Bind
+from muster.local.node.isolation import SETUP_FAILED, Files
 from muster.local.node.place import Place
 from muster.local.node.probes import Probes
 from muster.local.node.reporting import StatusWriter, confirm_deletion
+from muster.local.node.starts import CannotStart, Start
 from muster.local.node.status import TOO_LONG, Observed, Verdict
-from muster.names import GPU_SHARE
-from muster.translate.marks import gpu_device
 
 log = logging.getLogger(__name__)
 
@@ -51,21 +38,6 @@ CONFIG_RETRY: Final = 2.0  # seconds between lookups of a missing object that th
 GRACE: Final = 30.0
 START_ERROR: Final = 128  # exit code of a container that could not be started, as in container engines
 LOST: Final = 137
-
-_IN_USE: Final = re.compile(r"address already in use|EADDRINUSE|\[?errno 98\b", re.IGNORECASE)
-PORT_IN_USE: Final = (
-    "a port is in use: the network is shared by all pods of this machine; listen on the pod's own address "
-    "(its host name resolves to it) instead of all addresses, or choose another port"
-)
-
-
-@dataclass(slots=True)
-class _Start:
-    """One start of a container that is running."""
-
-    process: processes.Process
-    writer: LogWriter
-    begun: datetime
 
 
 class PodWorker:
@@ -78,7 +50,7 @@ class PodWorker:
         self._wrappers = wrappers
         self._directory = place.directory(pod.metadata.uid)
         self._containers = status.restored(pod)
-        self._starts: dict[str, _Start] = {}
+        self._starts: dict[str, Start] = {}
         self._verdict = Verdict()
         self._begun = pod.status.start_time or place.clock.now()
         self._ending = asyncio.Event()
@@ -111,14 +83,11 @@ class PodWorker:
         """Starts a command in a running container. Raises Unavailable, OSError, ValueError."""
         found = next((each for each in self._containers if each.spec.name == container), None)
         start = self._starts.get(container)
-        init = start.process.init() if start is not None and start.process.files.ready.exists() else None
-        if found is None or start is None or init is None:
+        if found is None or start is None:
             raise Unavailable(f"container {container} is not running")
-        env = environment(self.pod, found.spec, caller_of(self.pod), self._place.lookup(self.pod))
-        env |= self._isolation_env(env) | self._gpu_env(found)
-        argv = self._place.isolation.inside(init, self._working_dir(found), command)
-        mark = str(start.process.files.directory / "exec")
-        return await execution.start(argv, env, mark, stdin=stdin, tty=tty)
+        return await starts.execute(
+            self._place, self.pod, found, start.process, command, stdin=stdin, tty=tty
+        )
 
     async def ending(self) -> None:
         """Waits until the pod has to end."""
@@ -258,7 +227,8 @@ class PodWorker:
         if files.directory not in self._wrappers and made and not files.started.exists():
             shutil.rmtree(files.directory, ignore_errors=True)  # muster was killed before the process began
         if files.directory.exists() or (container.state.running is not None and not made):
-            start = self._adopt(container, files, sources)
+            pid = self._wrappers.pop(files.directory, None)
+            start = starts.adopt(self._place, self.pod, container, files, sources, pid)
             if start is None:
                 self._found_ended(container, files)
                 return
@@ -266,18 +236,21 @@ class PodWorker:
             # one start per turn of the event loop, so that all of 500 pods are bound before most are started
             async with self._place.turnstile:
                 await asyncio.sleep(0)
-            found = await self._when_available(lambda: self._try_start(container, files, sources), container)
-            if found is None:
+            try:
+                start = await self._when_available(
+                    lambda: starts.start(self._place, self.pod, container, files, sources), container
+                )
+            except CannotStart as error:
+                self._start_error(container, str(error))
                 return
-            start = found
         self._starts[container.spec.name] = start
         container.state = ContainerState(running=Running(start.begun))
         probes = Probes(
             container,
             self._place,
             start.process,
-            environment(self.pod, container.spec, caller_of(self.pod), self._place.lookup(self.pod)),
-            self._working_dir(container),
+            starts.environment_of(self._place, self.pod, container),
+            starts.working_dir_of(self.pod, container),
             self.pod.status.pod_ip or "127.0.0.1",
             self._report,
         )
@@ -295,23 +268,13 @@ class PodWorker:
                 ended.cancel()
         await self._finish(container, await start.process.wait())
 
-    def _adopt(self, container: Observed, files: Files, sources: dict[str, Path]) -> _Start | None:
-        pid = self._wrappers.pop(files.directory, None)
-        namespaces = self._place.isolation.namespaces
-        process = None if pid is None else processes.adopt(pid, files, namespaces=namespaces)
-        if process is None:
-            return None
-        if not namespaces:
-            with contextlib.suppress(Unavailable):
-                self._place.links.hold(self.pod.metadata.uid, volumes.binds(container.spec, sources, {}))
-        return _Start(process, self._writer(container, files), _time_of(files.started) or self._begun)
-
     def _found_ended(self, container: Observed, files: Files) -> None:
         """Records a start whose processes are gone: it ended while muster was down, or with the machine."""
         if files.output.exists():
-            self._writer(container, files).close()  # reads the last output, which the agent has kept open
+            # reads the last output, which the agent has kept open
+            starts.writer_of(self._place, self.pod, container, files).close()
         code = processes.recorded_exit(files)
-        begun, now = _time_of(files.started), self._ended_at(files)
+        begun, now = starts.begun_at(files), starts.ended_at(self._place, files)
         if code is None:
             message = "the container was gone when muster came back; its exit code is unknown"
             container.state = status.ended(LOST, "ContainerStatusUnknown", message, begun, now)
@@ -320,49 +283,6 @@ class PodWorker:
             container.state = status.ended(code, reason, "", begun, now)
         container.ready = container.started = False
         self._report()
-
-    def _ended_at(self, files: Files) -> datetime:
-        """When the wrapper recorded the exit of its command, possibly long before muster learns of it."""
-        now = self._place.clock.now()
-        return min(now, processes.recorded_end(files) or now)
-
-    def _try_start(self, container: Observed, files: Files, sources: dict[str, Path]) -> _Start | None:
-        """Starts the container; None if it cannot be started, as its state then says. Raises Unavailable."""
-        place, pod = self._place, self.pod
-        env = environment(pod, container.spec, caller_of(pod), place.lookup(pod))
-        argv = command_line(container.spec, env)
-        wanted = volumes.binds(container.spec, sources, env)
-        working_dir = self._working_dir(container)
-        refusal = _cannot_start(argv, env, working_dir, wanted)
-        if refusal:
-            self._start_error(container, refusal)
-            return None
-        env |= self._isolation_env(env) | self._gpu_env(container)
-        hosts = Bind(str(place.hosts(pod.metadata.namespace)), "/etc/hosts")
-        caller = caller_of(pod)
-        own = (caller.cwd, caller.home, "/tmp")
-        setup = Setup(
-            hostname_of(pod), working_dir, [hosts, *wanted], own, str(place.stage), place.open_files
-        )
-        writer = None
-        try:
-            if not place.isolation.namespaces:
-                place.links.hold(pod.metadata.uid, wanted)
-            files.directory.mkdir(parents=True)
-            writer = self._writer(container, files)
-            command = place.isolation.command(setup, files, place.lock, argv)
-            process = processes.start(command, env, files, namespaces=place.isolation.namespaces)
-        except (
-            OSError,
-            ValueError,
-            Unavailable,
-        ) as error:  # ValueError: a NUL, from a config map for instance
-            if writer is not None:
-                writer.close()
-            shutil.rmtree(files.directory, ignore_errors=True)
-            self._start_error(container, f"cannot be started: {error}")
-            return None
-        return _Start(process, writer, place.clock.now())
 
     def _start_error(self, container: Observed, message: str) -> None:
         now = self._place.clock.now()
@@ -377,14 +297,14 @@ class PodWorker:
             await start.process.kill()
         start.writer.close()
         container.ready = container.started = False
-        now = self._ended_at(start.process.files)
+        now = starts.ended_at(self._place, start.process.files)
         told = _read(start.process.files.error) if code == SETUP_FAILED else ""
         if told:
             self._start_error(container, told)
             return
         if code is None:
             code = LOST
-        message = PORT_IN_USE if code and self._says_in_use(container) else ""
+        message = starts.PORT_IN_USE if code and starts.says_in_use(self._place, self.pod, container) else ""
         if message and self.pod.spec.restart_policy == "Never":
             self._verdict = Verdict(message=f"container {container.spec.name}: {message}")
         reason = "Completed" if code == 0 else "Error"
@@ -435,37 +355,6 @@ class PodWorker:
         except OSError as error:
             raise Unavailable(f"volumes: {error}") from None
 
-    def _working_dir(self, container: Observed) -> str:
-        return container.spec.working_dir or caller_of(self.pod).cwd
-
-    def _isolation_env(self, env: dict[str, str]) -> dict[str, str]:
-        if self._place.isolation.namespaces:
-            return {}
-        hosts = self._place.hosts(self.pod.metadata.namespace)
-        return shim.variables(env, hosts, hostname_of(self.pod))
-
-    def _gpu_env(self, container: Observed) -> dict[str, str]:
-        meta, node, devices = self.pod.metadata, self.pod.spec.node_name, self._place.devices
-        if mark(meta, GPU_SHARE) is not None and devices.has(node):
-            device = gpu_device(meta)  # None: muster did not bind the pod, so it sees no GPU at all
-            return {"CUDA_VISIBLE_DEVICES": "" if device is None else devices.share(meta.uid, node, device)}
-        wanted = status.gpus(container.spec)
-        if not wanted:
-            return {}
-        indices = devices.take(meta.uid, container.spec.name, node, wanted)
-        return {"CUDA_VISIBLE_DEVICES": ",".join(indices)} if indices else {}
-
-    def _writer(self, container: Observed, files: Files) -> LogWriter:
-        meta, name = self.pod.metadata, container.spec.name
-        return self._place.logs.writer(
-            meta.namespace, meta.name, meta.uid, name, container.restart_count, files
-        )
-
-    def _says_in_use(self, container: Observed) -> bool:
-        meta, name = self.pod.metadata, container.spec.name
-        end = self._place.logs.last_lines(meta.namespace, meta.name, meta.uid, name, container.restart_count)
-        return _IN_USE.search(end) is not None
-
     # reporting
 
     def document(self) -> Object:
@@ -482,41 +371,11 @@ class PodWorker:
         self._place.devices.give_back(self.pod.metadata.uid)
 
 
-def _cannot_start(argv: list[str], env: dict[str, str], working_dir: str, binds: list[Bind]) -> str:
-    """Why a command cannot be started, if that can be known before the attempt; "" if not."""
-
-    def mounted(path: str) -> bool:
-        return any(path == bind.target or path.startswith(bind.target + "/") for bind in binds)
-
-    if not argv:
-        return (
-            "no command: an image's own entry point is not known on the embedded cluster; "
-            "write it as the container's command"
-        )
-    if not mounted(working_dir) and not os.path.isdir(working_dir):
-        return f"working directory {working_dir!r} does not exist"
-    program = os.path.join(working_dir, argv[0]) if "/" in argv[0] else argv[0]
-    if mounted(program) or shutil.which(program, path=env.get("PATH")) is not None:
-        return ""
-    if "/" not in argv[0]:
-        count = len(env.get("PATH", "").split(os.pathsep))
-        directories = "1 directory" if count == 1 else f"{count} directories"
-        return f"command {argv[0]!r} not found in PATH ({directories})"
-    return f"command {argv[0]!r}: {'not executable' if os.path.exists(program) else 'no such file'}"
-
-
 async def _all(steps: Iterable[Coroutine[Any, Any, None]]) -> None:
     """Runs all steps at once; if one is cancelled or fails, the others are cancelled."""
     async with asyncio.TaskGroup() as tasks:
         for step in steps:
             tasks.create_task(step)
-
-
-def _time_of(path: Path) -> datetime | None:
-    try:
-        return datetime.fromtimestamp(path.stat().st_mtime, UTC)
-    except OSError:
-        return None
 
 
 def _read(path: Path) -> str:

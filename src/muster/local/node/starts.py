@@ -1,0 +1,197 @@
+"""Starts of containers: starts one, adopts one of an earlier muster, runs a command in one, reads its times.
+
+Each function concerns one container of one pod. `Unavailable` means that an object to which the pod refers is
+missing, so that a later attempt may succeed. After `CannotStart`, the container counts as started and failed.
+"""
+
+import contextlib
+import os
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from muster.api.base import mark
+from muster.api.core_v1 import Pod
+from muster.local.node import execution, processes, shim, status, volumes
+from muster.local.node.environment import (
+    Unavailable,
+    caller_of,
+    command_line,
+    environment,
+    hostname_of,
+)
+from muster.local.node.execution import Execution
+from muster.local.node.isolation import Files, Setup
+from muster.local.node.logs import LogWriter
+from muster.local.node.mounts import Bind
+from muster.local.node.place import Place
+from muster.local.node.status import Observed
+from muster.names import GPU_SHARE
+from muster.translate.marks import gpu_device
+
+_IN_USE: Final = re.compile(r"address already in use|EADDRINUSE|\[?errno 98\b", re.IGNORECASE)
+PORT_IN_USE: Final = (
+    "a port is in use: the network is shared by all pods of this machine; listen on the pod's own address "
+    "(its host name resolves to it) instead of all addresses, or choose another port"
+)
+
+
+class CannotStart(Exception):
+    """The container cannot be started; the message says why."""
+
+
+@dataclass(slots=True)
+class Start:
+    """One start of a container that is running."""
+
+    process: processes.Process
+    writer: LogWriter
+    begun: datetime
+
+
+def start(place: Place, pod: Pod, container: Observed, files: Files, sources: Mapping[str, Path]) -> Start:
+    """Starts the container. `sources` are the volumes by name. Raises Unavailable, CannotStart."""
+    env = environment_of(place, pod, container)
+    argv = command_line(container.spec, env)
+    wanted = volumes.binds(container.spec, sources, env)
+    working_dir = working_dir_of(pod, container)
+    if refusal := cannot_start(argv, env, working_dir, wanted):
+        raise CannotStart(refusal)
+    env |= _isolation_env(place, pod, env) | _gpu_env(place, pod, container)
+    hosts = Bind(str(place.hosts(pod.metadata.namespace)), "/etc/hosts")
+    caller = caller_of(pod)
+    own = (caller.cwd, caller.home, "/tmp")
+    setup = Setup(hostname_of(pod), working_dir, [hosts, *wanted], own, str(place.stage), place.open_files)
+    writer = None
+    try:
+        if not place.isolation.namespaces:
+            place.links.hold(pod.metadata.uid, wanted)
+        files.directory.mkdir(parents=True)
+        writer = writer_of(place, pod, container, files)
+        command = place.isolation.command(setup, files, place.lock, argv)
+        process = processes.start(command, env, files, namespaces=place.isolation.namespaces)
+    except (OSError, ValueError, Unavailable) as error:  # ValueError: a NUL, from a config map for instance
+        if writer is not None:
+            writer.close()
+        shutil.rmtree(files.directory, ignore_errors=True)
+        raise CannotStart(f"cannot be started: {error}") from None
+    return Start(process, writer, place.clock.now())
+
+
+def adopt(
+    place: Place, pod: Pod, container: Observed, files: Files, sources: Mapping[str, Path], pid: int | None
+) -> Start | None:
+    """The start that an earlier muster made; None if its wrapper process `pid` is gone.
+
+    If the wrapper left no time, the container counts as running since the pod's own start.
+    """
+    namespaces = place.isolation.namespaces
+    process = None if pid is None else processes.adopt(pid, files, namespaces=namespaces)
+    if process is None:
+        return None
+    if not namespaces:
+        with contextlib.suppress(Unavailable):
+            place.links.hold(pod.metadata.uid, volumes.binds(container.spec, sources, {}))
+    begun = begun_at(files) or pod.status.start_time or place.clock.now()
+    return Start(process, writer_of(place, pod, container, files), begun)
+
+
+async def execute(
+    place: Place,
+    pod: Pod,
+    container: Observed,
+    process: processes.Process,
+    command: Sequence[str],
+    *,
+    stdin: bool,
+    tty: bool,
+) -> Execution:
+    """Starts a command beside a container's own process. Raises Unavailable, OSError, ValueError."""
+    init = process.init() if process.files.ready.exists() else None
+    if init is None:
+        raise Unavailable(f"container {container.spec.name} is not running")
+    env = environment_of(place, pod, container)
+    env |= _isolation_env(place, pod, env) | _gpu_env(place, pod, container)
+    argv = place.isolation.inside(init, working_dir_of(pod, container), command)
+    return await execution.start(argv, env, str(process.files.directory / "exec"), stdin=stdin, tty=tty)
+
+
+def environment_of(place: Place, pod: Pod, container: Observed) -> dict[str, str]:
+    """The environment that the pod describes. Raises Unavailable."""
+    return environment(pod, container.spec, caller_of(pod), place.lookup(pod))
+
+
+def working_dir_of(pod: Pod, container: Observed) -> str:
+    return container.spec.working_dir or caller_of(pod).cwd
+
+
+def writer_of(place: Place, pod: Pod, container: Observed, files: Files) -> LogWriter:
+    """The writer of this start's output to the log."""
+    meta, name = pod.metadata, container.spec.name
+    return place.logs.writer(meta.namespace, meta.name, meta.uid, name, container.restart_count, files)
+
+
+def says_in_use(place: Place, pod: Pod, container: Observed) -> bool:
+    """Whether the last lines of the log say that a port is in use."""
+    meta, name = pod.metadata, container.spec.name
+    end = place.logs.last_lines(meta.namespace, meta.name, meta.uid, name, container.restart_count)
+    return _IN_USE.search(end) is not None
+
+
+def begun_at(files: Files) -> datetime | None:
+    """When the wrapper started its command; None if it did not."""
+    try:
+        return datetime.fromtimestamp(files.started.stat().st_mtime, UTC)
+    except OSError:
+        return None
+
+
+def ended_at(place: Place, files: Files) -> datetime:
+    """When the wrapper recorded the exit of its command, possibly long before muster learns of it."""
+    now = place.clock.now()
+    return min(now, processes.recorded_end(files) or now)
+
+
+def cannot_start(argv: list[str], env: dict[str, str], working_dir: str, binds: list[Bind]) -> str:
+    """Why a command cannot be started, if that can be known before the attempt; "" if not."""
+
+    def mounted(path: str) -> bool:
+        return any(path == bind.target or path.startswith(bind.target + "/") for bind in binds)
+
+    if not argv:
+        return (
+            "no command: an image's own entry point is not known on the embedded cluster; "
+            "write it as the container's command"
+        )
+    if not mounted(working_dir) and not os.path.isdir(working_dir):
+        return f"working directory {working_dir!r} does not exist"
+    program = os.path.join(working_dir, argv[0]) if "/" in argv[0] else argv[0]
+    if mounted(program) or shutil.which(program, path=env.get("PATH")) is not None:
+        return ""
+    if "/" not in argv[0]:
+        count = len(env.get("PATH", "").split(os.pathsep))
+        directories = "1 directory" if count == 1 else f"{count} directories"
+        return f"command {argv[0]!r} not found in PATH ({directories})"
+    return f"command {argv[0]!r}: {'not executable' if os.path.exists(program) else 'no such file'}"
+
+
+def _isolation_env(place: Place, pod: Pod, env: dict[str, str]) -> dict[str, str]:
+    if place.isolation.namespaces:
+        return {}
+    return shim.variables(env, place.hosts(pod.metadata.namespace), hostname_of(pod))
+
+
+def _gpu_env(place: Place, pod: Pod, container: Observed) -> dict[str, str]:
+    meta, node, devices = pod.metadata, pod.spec.node_name, place.devices
+    if mark(meta, GPU_SHARE) is not None and devices.has(node):
+        device = gpu_device(meta)  # None: muster did not bind the pod, so it sees no GPU at all
+        return {"CUDA_VISIBLE_DEVICES": "" if device is None else devices.share(meta.uid, node, device)}
+    wanted = status.gpus(container.spec)
+    if not wanted:
+        return {}
+    indices = devices.take(meta.uid, container.spec.name, node, wanted)
+    return {"CUDA_VISIBLE_DEVICES": ",".join(indices)} if indices else {}
