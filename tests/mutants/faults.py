@@ -86,7 +86,7 @@ FAULTS: Final = (
         "a hold is not charged",
         "oversubscription",
         "core/world/handlers.py",
-        "device = self._ledger.take(ended.node, requests, device, who)",
+        "device = self._ledger.take(ended.node, requests, device, pod_footprint)",
         "pass",
         _EVENTS,
     ),

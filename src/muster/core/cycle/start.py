@@ -195,8 +195,8 @@ class PlacementStep:
             together.setdefault((place.pod_set, column), []).append(place)
         holds, names = state.holds, self._nodes.names
         for (pod_set, column), places in together.items():
-            node, (requests, who) = names[column], asked[pod_set]
-            holds.update(dict.fromkeys(places, Hold(node, requests, True, until, None, who)))
+            node, (requests, pod_footprint) = names[column], asked[pod_set]
+            holds.update(dict.fromkeys(places, Hold(node, requests, True, until, None, pod_footprint)))
             occupy(state, node, requests, len(places))
         for place, device in devices.items():
             holds[place] = holds[place]._replace(device=device)

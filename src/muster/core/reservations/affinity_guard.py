@@ -51,19 +51,19 @@ class AffinityGuard:
         Returns the request as it is beside them: kept off the nodes that their anti-affinity excludes, and
         off domains that one of the two needs exclusively. Pods that start after `start` satisfy no affinity.
         """
-        waits_for_company = any(part.shape.pod_affinity for part in request.demand.parts)
+        has_affinity = any(part.shape.pod_affinity for part in request.demand.parts)
         alone, kept_off = _alone(request.demand), False
         for each in standing:
             if not (alone or request.demand.constrained or _alone(each.demand) or _keeps_off(each.request)):
                 continue
-            later = waits_for_company and each.at > start
+            later = has_affinity and each.at > start
             kept_off |= _keeps_off(each.request)
-            for who, columns in self._groups(each):
+            for footprint, columns in self._groups(each):
                 if later:
-                    request = self._keeping_away(request, who, columns)
-                    who = replace(who, namespace="")
+                    request = self._keeping_away(request, footprint, columns)
+                    footprint = replace(footprint, namespace="")
                 for column in columns:
-                    self._ledger.take_at(column, (), 1, who)
+                    self._ledger.take_at(column, (), 1, footprint)
             for demand in (request.demand, each.demand):
                 if _alone(demand):
                     request = request.keeping_off(self._fit.exclusive_domains.domains(demand, each.columns))
@@ -72,17 +72,17 @@ class AffinityGuard:
     def _groups(self, each: Reservation) -> Iterator[tuple[Footprint, list[int]]]:
         """The footprint of each of its pod sets, and the columns of its pods."""
         column = self._ledger.nodes.column
-        for pod_set, who in each.request.footprints.items():
+        for pod_set, footprint in each.request.footprints.items():
             nodes = [node for place, node in each.nodes.items() if place.pod_set == pod_set]
-            yield who, [column[node] for node in nodes if node in column]
+            yield footprint, [column[node] for node in nodes if node in column]
 
-    def _keeping_away(self, request: Request, who: Footprint, columns: Sequence[int]) -> Request:
+    def _keeping_away(self, request: Request, footprint: Footprint, columns: Sequence[int]) -> Request:
         """The request, off the domains of these pods, as far as its anti-affinity selects them."""
         for term in {
             term
             for part in request.demand.parts
             for term in part.shape.pod_anti_affinity
-            if selects(term, who)
+            if selects(term, footprint)
         }:
             index = self._ledger.footprints.domains.of(term.key).index
             theirs = index[list(columns)]
@@ -96,4 +96,4 @@ def _alone(demand: Demand) -> bool:
 
 
 def _keeps_off(request: Request) -> bool:
-    return any(who.pod_anti_affinity for who in request.footprints.values())
+    return any(footprint.pod_anti_affinity for footprint in request.footprints.values())

@@ -167,11 +167,11 @@ class Handlers:
             if _asks_for_more(requests, ended.requests):
                 continue  # the replacement needs more than the pod used: quotas and caps must admit it first
             if vacated not in state.holds and ended.node in self._nodes.facts:
-                who = footprint(state.gang, pod_set)
+                pod_footprint = footprint(state.gang, pod_set)
                 device = ended.footprint.device if requests == ended.requests else None
-                device = self._ledger.take(ended.node, requests, device, who)
+                device = self._ledger.take(ended.node, requests, device, pod_footprint)
                 until = at + self._hold
-                hold(state, vacated, Hold(ended.node, requests, False, until, device, who))
+                hold(state, vacated, Hold(ended.node, requests, False, until, device, pod_footprint))
 
     def _give_back(self, bound: PodsBound, times: int) -> None:
         """Give back what `times` of these pods took."""
@@ -193,8 +193,10 @@ class Handlers:
         state.arrived = self._gangs.arrivals
         for place, promise in state.holds.items():
             if (pod_set := pod_set_of(state, place)) is not None:
-                self._ledger.rename(promise.node, promise.footprint, who := footprint(gang, pod_set))
-                state.holds[place] = promise._replace(footprint=who)
+                self._ledger.rename(
+                    promise.node, promise.footprint, pod_footprint := footprint(gang, pod_set)
+                )
+                state.holds[place] = promise._replace(footprint=pod_footprint)
                 state.stamp += 1
         state.lapsed.clear()
         if state.back_off is not None and state.back_off.until == inf:

@@ -66,9 +66,9 @@ class Demands:
         """The same request on the ledger of a trial, where new pods' anti-affinity may keep it off nodes."""
         parts = []
         for part in request.demand.parts:
-            who = request.footprints[part.pod_set]
-            apart = part.affinity.pod_anti_affinity | self._footprints.carried.selecting(who)
-            parts.append(replace(part, affinity=affinity_context(part.shape, who, apart)))
+            pod_footprint = request.footprints[part.pod_set]
+            apart = part.affinity.pod_anti_affinity | self._footprints.carried.selecting(pod_footprint)
+            parts.append(replace(part, affinity=affinity_context(part.shape, pod_footprint, apart)))
         return request._replace(demand=self.of(tuple(parts), request.demand.need, request.demand.rules))
 
     def only(self, request: Request, places: Collection[Place]) -> Request:
@@ -117,11 +117,11 @@ class Demands:
             if v or n
         ]
         own = {term for p in gang.pod_sets for term in p.shape.pod_anti_affinity}
-        parts = tuple(Part(p.name, p.shape, len(v), n, self._concern(p, who, own)) for p, who, v, n in chosen)
+        parts = tuple(Part(p.name, p.shape, len(v), n, self._concern(p, f, own)) for p, f, v, n in chosen)
         if not parts and not overall:
             return None
         demand = self.of(parts, max(overall, sum(needs)), _rules(state, gang))
-        return demand, tuple(v for _, _, v, _ in chosen), {p.name: who for p, who, _, _ in chosen}
+        return demand, tuple(v for _, _, v, _ in chosen), {p.name: f for p, f, _, _ in chosen}
 
     def newly_concerned(self, state: GangState) -> bool:
         """Whether new anti-affinity since `settle` keeps pods of this gang off nodes."""
@@ -133,13 +133,13 @@ class Demands:
             for part in state.demand.parts
         )
 
-    def _concern(self, pod_set: PodSet, who: Footprint, own: Set[PodTerm]) -> AffinityContext:
+    def _concern(self, pod_set: PodSet, pod_footprint: Footprint, own: Set[PodTerm]) -> AffinityContext:
         """`own`: the anti-affinity of the gang's pod sets, which keeps them off each other."""
         carried = self._footprints.carried
-        apart = carried.selecting(who) if carried.as_of else frozenset()
+        apart = carried.selecting(pod_footprint) if carried.as_of else frozenset()
         if own:
-            apart |= {term for term in own if selects(term, who)}
-        return affinity_context(pod_set.shape, who, apart)
+            apart |= {term for term in own if selects(term, pod_footprint)}
+        return affinity_context(pod_set.shape, pod_footprint, apart)
 
     def _without_lapsed(
         self, state: GangState, vacant: list[Sequence[int]], needs: list[int], overall: int

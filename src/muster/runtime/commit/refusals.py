@@ -23,13 +23,13 @@ def refused(
     gang: GangId, state: RetryState, bind: Bind, message: str, now: float, limits: Limits
 ) -> tuple[RetryState, tuple[Event, ...]]:
     """Handles a refused bind; without a plan, a second refusal ends the start."""
-    who = member(bind.place, bind.pod)
-    before = state.refusals.get(who)
+    key = member(bind.place, bind.pod)
+    before = state.refusals.get(key)
     times = before.times + 1 if before else 1
     first, longest = limits.refused
     until = now + min(longest, first * 2 ** min(max(times - 2, 0), 16))
     told = f"pod {bind.pod.metadata.name} ({bind.place}) is refused by the API server: {message}"
-    state = replace(state, refusals={**state.refusals, who: Refusal(told, times, until, judged(bind.pod))})
+    state = replace(state, refusals={**state.refusals, key: Refusal(told, times, until, judged(bind.pod))})
     lost = PlacesLost(gang, frozenset({bind.place}), frozenset({bind.node}), until)
     if before and not bind.planned:
         return replace(state, until=until), (lost, CommitFailed(gang, until, told))
@@ -38,10 +38,10 @@ def refused(
 
 def accepted(state: RetryState, bind: Bind) -> RetryState:
     """Forgets the refusals of a member that has been bound."""
-    who = member(bind.place, bind.pod)
-    if who not in state.refusals:
+    key = member(bind.place, bind.pod)
+    if key not in state.refusals:
         return state
-    return replace(state, refusals={one: r for one, r in state.refusals.items() if one != who})
+    return replace(state, refusals={one: r for one, r in state.refusals.items() if one != key})
 
 
 def member(place: Place, pod: Pod) -> str:
@@ -55,7 +55,7 @@ def refusals(context: Context) -> Mapping[Place, Refusal]:
     if not known:
         return {}
     ready = ((place, member(place, pod)) for place, pod in context.places.ready.items())
-    return {place: known[who] for place, who in ready if who in known}
+    return {place: known[key] for place, key in ready if key in known}
 
 
 def is_excluded(refusal: Refusal, now: float) -> bool:

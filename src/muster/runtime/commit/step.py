@@ -60,10 +60,10 @@ def _begin(context: Context) -> Step:
     if (state.failures or state.refusals) and minimum_met(gang, places.settled):
         state = replace(state, failures=0, refusals=state.refusals if places.missing else {})
     context = replace(context, state=state)
-    if state.refusals and (anew := reconsidered(context)) is not None:
+    if state.refusals and (changed := reconsidered(context)) is not None:
         # What it backs off for may be gone: the core ends the back-off.
         event = CommitFailed(view.id, context.now, "a refused pod has changed")
-        return Step(replace(anew, until=context.now), events=(event,))
+        return Step(replace(changed, until=context.now), events=(event,))
     if places.lost:
         return Step(state, events=(places_lost(context),))
     if context.suspended and not suspendable(context):
