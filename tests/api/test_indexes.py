@@ -23,7 +23,7 @@ def test_text(indexes: list[int], text: str) -> None:
     assert Indexes.parse(text) == Indexes.of(indexes)
 
 
-def test_neighbours_are_joined_and_the_far_left_out() -> None:
+def test_adjacent_intervals_are_joined_and_those_beyond_the_limit_left_out() -> None:
     assert Indexes.parse("1,2,3-5") == Indexes(((1, 5),))
     assert Indexes.parse("1,3-5,7", below=5) == Indexes.of([1, 3, 4])
 

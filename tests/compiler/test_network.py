@@ -74,6 +74,6 @@ def test_a_connection_that_only_one_side_declares_does_not_exist() -> None:
     assert dns["toPorts"][0]["rules"]["dns"] == [{"matchName": "features.data.svc.cluster.local"}]
 
 
-def test_a_laptop_has_no_network_policies() -> None:
+def test_the_embedded_cluster_has_no_network_policies() -> None:
     result = compiled(small(None, s3=S3), facts=Facts(network="none", tetragon=False))
     assert {each["kind"] for each in result.support} == {"ServiceAccount"}

@@ -1,6 +1,6 @@
 """An account of its own of what the core was told and has promised, in plain dicts.
 
-It reckons everything from events and decisions: it reads no ledger, no slots and no cached wants of the core.
+It computes everything from events and decisions, and reads no ledger, slots or cached demands of the core.
 What can be said of it may be lenient where the core remembers more than is told: places that it holds for
 replacements on its own (`vacated`), and victims' promises of which a bind may be on its way (`ghosts`).
 """

@@ -1,7 +1,7 @@
 """What must hold of every decision, judged from an account of its own (`account.py`).
 
 The checker gets the same events as the core, and every decision. It shares no code with the core, so
-what it says is worth something when the core's ledger, slots and cached wants agree with each other and
+what it says is worth something when the core's ledger, slots and cached demands agree with each other and
 are wrong together.
 
     told     an event, before the core has it

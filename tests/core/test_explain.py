@@ -161,7 +161,7 @@ def test_codes_and_messages(nodes: list[NodeChanged], wanted: Gang, code: Code, 
     assert (explanation.code, explanation.message) == (code, message)
 
 
-def test_what_fits_empty_nodes_has_no_misfit_whatever_its_gate() -> None:
+def test_a_gang_that_fits_empty_nodes_has_no_misfit_whatever_its_gate() -> None:
     assert misfit(gang("x", count=32, gate=Gate(Code.GATED, "held")), four()) is None
     assert misfit(gang("x", count=33, minimum=32), four()) is None
 

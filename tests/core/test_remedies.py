@@ -354,7 +354,7 @@ def test_gangs_behind_one_with_the_same_demand_are_not_visited() -> None:
     }
 
 
-def test_a_gang_in_front_that_may_have_nothing_more_is_passed_over() -> None:
+def test_a_gang_in_front_that_may_have_nothing_more_is_skipped() -> None:
     made = scheduler([node("a", gpu=5, labels={"rack": "r"})])
     made.apply(LayersChanged((Layer("Rack", ("rack",)),)))
     made.apply(QuotaChanged("ml", "compute", (("pods", 2),)))

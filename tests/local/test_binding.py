@@ -36,7 +36,7 @@ def test_node_address_condition_and_annotations_come_in_one_write(registry: Regi
     }
 
 
-def test_an_earlier_verdict_of_the_scheduler_is_replaced(registry: Registry) -> None:
+def test_an_earlier_condition_of_the_scheduler_is_replaced(registry: Registry) -> None:
     registry.create(kinds.POD, "default", pod())
     waiting = [
         {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"},

@@ -112,7 +112,7 @@ def test_an_end_of_a_run_that_was_preempted_does_not_end_the_next_run() -> None:
     assert metrics.makespan == 104
 
 
-def test_broken_promises_of_the_core_are_not_passed_over() -> None:
+def test_broken_promises_of_the_core_are_errors() -> None:
     one = job(1, 0, 10, 2, 2)
     half = assign(one)
     half = type(half)(half.gang, dict(list(half.nodes.items())[:1]))

@@ -170,7 +170,7 @@ def test_what_a_crash_cut_off_is_not_held_against_anybody(path: Path) -> None:
     assert recheck(save(path, [*cut, *record()]), Scheduler).difference is None
 
 
-def test_what_came_before_the_first_beginning_that_is_there_is_passed_over(path: Path) -> None:
+def test_entries_before_the_first_complete_start_are_skipped(path: Path) -> None:
     entries = list(record())
     verdict = recheck(save(path, [*entries[3:], *record()]), Scheduler)
     assert (verdict.schedulers, verdict.difference) == (1, None)

@@ -27,7 +27,7 @@ from muster.workloads.demand import PodSet, demand
 from muster.workloads.findings import Finding, Severity
 from muster.workloads.jobfile import Caller, JobFile
 from muster.workloads.kubernetes.gangs import group_of
-from muster.workloads.platform import LAPTOP, Platform
+from muster.workloads.platform import EMBEDDED_PLATFORM, Platform
 
 EMBEDDED: Final = Target()
 _STYLE: Final = {"error": "red", "warning": "yellow", "note": "dim", "hint": "cyan"}
@@ -44,7 +44,7 @@ def load(
     content: bytes | None = None,
     runs: bool = True,
     jobs: bool = True,
-    platform: Platform = LAPTOP,
+    platform: Platform = EMBEDDED_PLATFORM,
 ) -> JobFile:
     """The compiled file, with a random suffix unless `suffix` is given.
 

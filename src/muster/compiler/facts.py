@@ -57,8 +57,8 @@ class Facts:
         return self.stores.get(namespace) or self.stores.get("", "")
 
 
-#: What a laptop has: nothing that enforces networks or programs.
-LAPTOP: Final = Facts(network="none", tetragon=False)
+#: What the embedded cluster has: nothing that enforces networks or programs.
+EMBEDDED_FACTS: Final = Facts(network="none", tetragon=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,7 +102,7 @@ class LocalClient:
 
     async def dry_create(self, kind: Kind[R], namespace: str, obj: Object) -> Object:
         await asyncio.sleep(0)
-        with self.registry.rehearsal():
+        with self.registry.dry_run():
             made: Object = msgspec.json.decode(self.registry.create(kind, namespace, obj))
         return made
 

@@ -158,7 +158,7 @@ class Registry:
     # Writing
 
     @contextmanager
-    def rehearsal(self, dry: bool = True) -> Iterator[None]:
+    def dry_run(self, dry: bool = True) -> Iterator[None]:
         """A dry run: writes within are checked and answered, and then undone. Without `dry` they are kept."""
         if not dry:
             yield
@@ -322,7 +322,7 @@ class Registry:
             disrupted = eviction.disrupted(pod, self._clock.now())
         else:
             disrupted = pod
-        with self.rehearsal(dry), self.store.transaction():
+        with self.dry_run(dry), self.store.transaction():
             return self._objects.delete(kinds.POD, raw, disrupted, options, before=pod)
 
     def together(self, writes: Sequence[Callable[[], bytes]]) -> Iterable[bytes | Exception]:

@@ -35,13 +35,13 @@ _PATCHES: Final[dict[str, tuple[type, Callable[[AnyKind, str, Object, Any], Obje
 async def create(registry: Registry, target: Target, request: Request) -> Answer:
     body = await request.json()
     warnings = _validated(target.kind, request, unknown(target.kind, body) if _asks(request) else [])
-    with registry.rehearsal(request.dry_run):
+    with registry.dry_run(request.dry_run):
         return Answer(201, registry.create(target.kind, target.namespace, body), warnings)
 
 
 async def subcreate(registry: Registry, target: Target, request: Request) -> Answer:
     body = await request.json()
-    with registry.rehearsal(request.dry_run):
+    with registry.dry_run(request.dry_run):
         if target.kind is kinds.POD and target.subresource == "binding":
             registry.bind(target.namespace, target.name, body)
         elif target.kind is kinds.POD and target.subresource == "eviction":
@@ -55,7 +55,7 @@ async def update(registry: Registry, target: Target, request: Request) -> Answer
     kind, namespace, name, subresource = target
     body = await request.json()
     warnings = _validated(kind, request, unknown(kind, body) if _asks(request) else [])
-    with registry.rehearsal(request.dry_run):
+    with registry.dry_run(request.dry_run):
         return Answer(
             200,
             registry.update(kind, namespace, name, body, subresource=subresource, manager=_manager(request)),
@@ -83,7 +83,7 @@ async def patch(registry: Registry, target: Target, request: Request) -> Answer:
             _validated(kind, request, added)
         return new
 
-    with registry.rehearsal(request.dry_run):
+    with registry.dry_run(request.dry_run):
         result = registry.change(
             kind, namespace, name, changed, subresource=subresource, manager=_manager(request)
         )
@@ -101,7 +101,7 @@ async def _apply(registry: Registry, target: Target, request: Request) -> Answer
     if any((config.get("metadata") or {}).get(field) for field in ("managedFields", "uid")):
         raise BadRequest("metadata.managedFields and metadata.uid must not be in a configuration to apply")
     warnings = _validated(kind, request, unknown(kind, config) if _asks(request) else [])
-    with registry.rehearsal(request.dry_run):
+    with registry.dry_run(request.dry_run):
         body = registry.apply(kind, namespace, name, config, manager=manager, force=request.flag("force"))
         return Answer(200, body, warnings)
 
@@ -116,7 +116,7 @@ async def delete(registry: Registry, target: Target, request: Request) -> Answer
     given = await _deletion(request)
     if target.subresource:
         raise MethodNotAllowed(f"DELETE is not possible on {request.path}")
-    with registry.rehearsal(given.is_dry):
+    with registry.dry_run(given.is_dry):
         body = registry.delete(target.kind, target.namespace, target.name, given.meant())
         if target.kind is not kinds.POD and _is_gone(registry, target):
             return Answer(200, success({"kind": target.kind.plural, "name": target.name}))
@@ -128,7 +128,7 @@ async def delete_all(registry: Registry, target: Target, request: Request) -> An
     if target.kind is kinds.NAMESPACE or (target.kind.namespaced and not target.namespace):
         raise MethodNotAllowed(f"DELETE is not possible on {request.path}: delete within one namespace")
     labels, fields = request.query("labelSelector"), request.query("fieldSelector")
-    with registry.rehearsal(given.is_dry):
+    with registry.dry_run(given.is_dry):
         deleted = registry.delete_collection(
             target.kind, target.namespace, given.meant(), labels=labels, fields=fields
         )

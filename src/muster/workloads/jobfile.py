@@ -10,7 +10,7 @@ import msgspec
 from muster.api.base import Object
 from muster.api.fields import Path
 from muster.workloads.findings import Finding, Severity
-from muster.workloads.platform import LAPTOP, Platform
+from muster.workloads.platform import EMBEDDED_PLATFORM, Platform
 
 Mode = Literal["gang", "independent"]
 
@@ -53,7 +53,7 @@ class Options:
     #: False: only placement is requested, so what pods need only to run may be missing
     runs: bool = True
     #: what the platform adds to batch jobs
-    platform: Platform = LAPTOP
+    platform: Platform = EMBEDDED_PLATFORM
 
 
 class Role(Enum):

@@ -19,7 +19,7 @@ from muster.workloads import aichor, annotate, hints, kubernetes, lattice, sourc
 from muster.workloads.findings import JobFileError
 from muster.workloads.formats import Format
 from muster.workloads.jobfile import Caller, JobFile, Mode, Options
-from muster.workloads.platform import LAPTOP, Platform
+from muster.workloads.platform import EMBEDDED_PLATFORM, Platform
 
 #: The first format that recognises a file reads it.
 FORMATS: Final[tuple[Format, ...]] = (aichor.FORMAT, lattice.FORMAT, kubernetes.FORMAT)
@@ -40,7 +40,7 @@ def load(
     caller: Caller | None = None,
     runs: bool = True,
     jobs: bool = True,
-    platform: Platform = LAPTOP,
+    platform: Platform = EMBEDDED_PLATFORM,
 ) -> JobFile:
     """The job file `file`, or `text` from elsewhere (at most `source.MAX_BYTES`), called `file` in errors.
 

@@ -26,7 +26,7 @@ UNKNOWN: Final = Submitter()
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """Secrets on a laptop: what would be in a store such as Vault is in files."""
+    """Secrets of the embedded cluster: what would be in a store such as Vault is in files."""
 
     #: store → path → key → value
     values: Values = field(repr=False)
@@ -38,7 +38,7 @@ class Stores:
 class Platform:
     #: None = the defaults of where the job is to run
     facts: Facts | None = None
-    #: None = nothing is asked, as on a laptop
+    #: None = nothing is asked, as on the embedded cluster
     policies: "Policies | None" = None
     submitter: Submitter = UNKNOWN
     target: TargetName = "muster"
@@ -48,5 +48,5 @@ class Platform:
     stores: Callable[[], Stores] | None = None
 
 
-#: A laptop: its user is its administrator.
-LAPTOP: Final = Platform()
+#: The embedded cluster: its user is its administrator.
+EMBEDDED_PLATFORM: Final = Platform()

@@ -1,4 +1,4 @@
-"""Reads the files that play stores of secrets on a laptop: `<store>.yaml` maps paths to keys to values.
+"""Reads files that stand in for secret stores on the embedded cluster: `<store>.yaml` maps paths to values.
 
     ml/training-data:
       bucket: my-bucket

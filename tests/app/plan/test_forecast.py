@@ -64,7 +64,7 @@ def test_what_ends_at_one_time_makes_room_together() -> None:
     assert forecast(core, 100, "d", "e") == {"d": 110}, "the room is for d, which is first"
 
 
-def test_only_so_many_ends_are_looked_at() -> None:
+def test_a_forecast_covers_a_bounded_number_of_completions() -> None:
     gangs = [gang(f"g{i:04}", 4, 1, submitted=i) for i in range(1200)]
     found = forecast(scheduler(*gangs), 2000, *(str(each.id) for each in gangs))
     assert len(found) == 1000

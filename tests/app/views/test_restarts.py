@@ -56,7 +56,7 @@ def test_a_pod_that_its_job_replaces(limit: int, so_far: int, left: str) -> None
     assert told(restarts, [failed("a")], of=of) == [], "it is told once"
 
 
-def test_a_failure_that_ends_the_job_is_left_to_the_verdict() -> None:
+def test_a_failure_that_ends_the_job_is_left_to_the_jobs_status() -> None:
     assert told(Restarts(), [failed("a")], of=job(0)) == []
     assert told(Restarts(), [failed("a")], of=job(6, 7, ended=True)) == []
 

@@ -69,7 +69,7 @@ def test_pods_keep_off_each_node_for_its_own_time() -> None:
     assert where(last) == ["b"]
 
 
-def test_no_node_is_kept_off_for_ever() -> None:
+def test_no_node_is_avoided_for_ever() -> None:
     made = assigned("a")
     made.apply(lost(0, 10.0, "a"))
     made.apply(lost(1, 10.0, "a"))

@@ -226,7 +226,7 @@ def looked_at(core: Scheduler) -> list[str]:
     return [state.id for state in core.served]
 
 
-def test_only_newcomers_are_looked_at() -> None:
+def test_only_newcomers_are_visited() -> None:
     core = full()
     core.apply(lasting("lengthy", 1, 500.0, at=3.0))
     assert core.decide(3.0) == []
@@ -276,7 +276,7 @@ def test_a_gang_that_ranks_before_the_reserved_one_takes_over_its_reservation() 
     assert reserved(core.decide(3.0)) == [("urgent", 100.0)]
 
 
-def test_when_the_reserved_one_goes_the_next_is_looked_at() -> None:
+def test_when_the_reserved_gang_is_removed_the_next_is_visited() -> None:
     core = full()
     core.apply(GangRemoved(GangId("wide")))
     assert reserved(core.decide(3.0)) == [("narrow", 100.0)]

@@ -187,7 +187,7 @@ def test_the_first_of_its_kind_opens_the_tightest_domain_that_holds_all() -> Non
     assert where(told(nodes("a", "b", "c"), near)) is None
 
 
-def test_a_set_is_placed_after_the_one_that_it_wants_to_be_near() -> None:
+def test_a_pod_set_is_placed_after_the_one_that_it_has_affinity_to() -> None:
     follows = pods("p", 4, "a", pod_affinity=(term(HOST, "x"),))
     assert where(told(nodes("a", "b"), gang(follows, pods("q", 1, "x")))) is None
     assert where(told(nodes("a", "b", cpu=5), gang(follows, pods("q", 1, "x")))) == {"n0": 5}

@@ -258,7 +258,7 @@ def test_an_answer_does_not_depend_on_what_was_asked_before() -> None:
     assert {type(answer) for answer in first} == {Placed, Infeasible}
 
 
-def test_wants_take_turns() -> None:
+def test_demands_take_turns() -> None:
     """Five different gangs that only a search can tell: four are told in the first cycle."""
     sizes = range(1, exact.TURNS + 2)
     muster = Scheduler()
@@ -305,7 +305,7 @@ def test_room_that_is_left_behind_in_a_cycle_ends_a_proof() -> None:
     assert muster.fit.exact.refutes(demand) is None
 
 
-def test_equal_wants_are_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_demands_are_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
     solved = count_solves(monkeypatch)
     muster = two_of_four(*(f"g{i}" for i in range(20)))
     assert len(waits(muster.decide(0.0))) == 20

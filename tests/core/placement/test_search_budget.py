@@ -11,7 +11,7 @@ def demand(gpu: int) -> Demand:
     return Demand((Part("main", shape(gpu=gpu), 1, 1),), 1)
 
 
-def test_each_that_goes_on_asking_has_its_turn() -> None:
+def test_each_demand_that_goes_on_asking_is_searched() -> None:
     budget, demands = SearchBudget(2), [demand(i) for i in range(1, 8)]
     turns: list[int] = []
     for _ in range(4):
@@ -20,7 +20,7 @@ def test_each_that_goes_on_asking_has_its_turn() -> None:
     assert turns == [0, 1, 2, 3, 4, 5, 0, 6]
 
 
-def test_a_want_that_asks_no_longer_gives_up_its_turn() -> None:
+def test_a_demand_that_asks_no_longer_gives_up_its_turn() -> None:
     budget, demands = SearchBudget(1), [demand(i) for i in range(1, 5)]
     budget.next_cycle()
     assert [budget.take(each) for each in demands] == [True, False, False, False]
@@ -45,7 +45,7 @@ def test_the_search_budget_goes_to_a_demand_that_asked_in_the_last_cycle() -> No
 
 def test_the_search_budget_does_not_depend_on_references_to_a_demand() -> None:
     def turns(kept: list[Demand]) -> list[bool]:
-        """Three wants wait of which nothing refers to two any longer, unless they are `kept`."""
+        """Three demands wait, of which nothing refers to two any longer, unless they are `kept`."""
         budget, last = SearchBudget(1), demand(9)
         budget.next_cycle()
         for passing in (demand(1), demand(2), demand(3)):

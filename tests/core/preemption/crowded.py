@@ -154,7 +154,7 @@ def _preemptor(rng: random.Random, about: Sequence[str]) -> Gang:
         count = rng.randint(1, 10 // kinds)
         made = _shape(rng, about, (1, 2, 3, 4, 8))
         if AFFINITY in about:
-            made = _sociable(rng, made)
+            made = _with_affinity(rng, made)
         sets.append(PodSet(f"s{k}", made, count, count, labels=(("app", rng.choice("abc")),)))
     total = sum(s.count for s in sets)
     one = Gang(GangId("preemptor"), tuple(sets), total, 1.0, 3, "q", namespace="ns")
@@ -173,8 +173,8 @@ def _preemptor(rng: random.Random, about: Sequence[str]) -> Gang:
     return replace(one, gather=rng.choice(rules))
 
 
-def _sociable(rng: random.Random, made: Shape) -> Shape:
-    """It wants others to be there: more may go than it can do without."""
+def _with_affinity(rng: random.Random, made: Shape) -> Shape:
+    """The shape with affinity to, or a spread over, pods of possible victims."""
     key, app = rng.choice(["host", "rack"]), (Requirement("app", Operator.IN, (rng.choice("ab"),)),)
     if rng.random() < 0.5:
         return replace(made, pod_affinity=(PodTerm(key, app, ("ns",)),))

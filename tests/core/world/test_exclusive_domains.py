@@ -82,7 +82,7 @@ def test_it_grows_and_is_replaced_where_it_is() -> None:
 
 
 @pytest.mark.parametrize("of", [{"one": 1}, {"one": 1, "two": 2}], ids=["one shape", "two shapes"])
-def test_it_does_not_grow_where_every_node_is_to_be_kept_off(of: dict[str, int]) -> None:
+def test_an_exclusive_gang_does_not_grow_if_every_node_is_excluded(of: dict[str, int]) -> None:
     made = tree("a_1")
     sets = [PodSet(name, shape(gpu=gpu), 2, 0) for name, gpu in of.items()]
     made.apply(GangSubmitted(replace(gang("it", *sets, minimum=1), exclusive="Rack")))

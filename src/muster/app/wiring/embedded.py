@@ -21,7 +21,7 @@ from muster.api import kinds
 from muster.app.views import jobs
 from muster.app.wiring import batch_jobs
 from muster.app.wiring.state_directory import Endpoint, StateDirectory
-from muster.compiler.facts import LAPTOP
+from muster.compiler.facts import EMBEDDED_FACTS
 from muster.controllers import cron, driver, gang, garbage, jobset, podgroup
 from muster.controllers.job import CONTROLLER as JOB_CONTROLLER
 from muster.core.cycle import Scheduler
@@ -151,7 +151,7 @@ def controllers(home: StateDirectory) -> list[driver.Controller[Any]]:  # Any: o
         cron.cron_jobs(),
         cron.batch_jobs(),
         *batch_jobs.controllers(
-            LAPTOP, strict=False, stores=lambda: secret_files.read(home.root / "secrets")
+            EMBEDDED_FACTS, strict=False, stores=lambda: secret_files.read(home.root / "secrets")
         ),
     ]
 

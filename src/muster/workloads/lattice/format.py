@@ -10,7 +10,7 @@ from dataclasses import replace
 from muster.api.base import Object
 from muster.api.fields import Path
 from muster.compiler import Facts
-from muster.compiler.facts import LAPTOP, Problem
+from muster.compiler.facts import EMBEDDED_FACTS, Problem
 from muster.workloads.findings import Finding, JobFileError, Severity
 from muster.workloads.jobfile import Item, JobFile, Options, Role
 from muster.workloads.lattice import reader
@@ -56,7 +56,7 @@ def compiled_of(documents: Sequence[Document], options: Options) -> Compiled:
     if errors:
         raise JobFileError(sorted(errors, key=lambda each: (each.line, each.column)))
     platform = options.platform
-    facts = LAPTOP if options.local and platform.facts is None else platform.facts or Facts()
+    facts = EMBEDDED_FACTS if options.local and platform.facts is None else platform.facts or Facts()
     if platform.look_up is not None:
         images = {each.image for task in job.tasks for each in task.workload.containers}
         facts = replace(facts, images=platform.look_up(sorted(images)))

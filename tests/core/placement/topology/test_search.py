@@ -167,7 +167,7 @@ def test_a_node_without_a_label_serves_where_the_layer_is_not_required() -> None
     )
 
 
-def test_neighbours_by_rank() -> None:
+def test_adjacent_ranks_are_placed_close_to_each_other() -> None:
     free = {"s1_b1_1": 1, "s1_b1_2": 1, "s2_b1_1": 1, "s2_b1_2": 1}
     four = Gang(GangId("x"), (PodSet("main", shape(gpu=1), 4, 4, ranks=(2, 0, 3, 1)),), 4, 0.0)
     assert ask(tree(**free), four, *prefer("Block")) == ["s2_b1_1", "s1_b1_1", "s2_b1_2", "s1_b1_2"]
