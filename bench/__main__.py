@@ -17,7 +17,7 @@ BENCHES: Final = (
     "preemption",
     "replay",
     "store",
-    "door",
+    "http_api",
     "controllers",
     "command",
     "cluster",

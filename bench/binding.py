@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final, TypeVar
 
-from bench.door import serve
+from bench.http_api import serve
 from muster.api import kinds
 from muster.api.base import Kind, Object, Resource
 from muster.kube.client import WatchEvent

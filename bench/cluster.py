@@ -1,6 +1,6 @@
 """The embedded cluster at work: 500 processes at once, and 10,000 pods without processes.
 
-Times count from the submission of the job, over the door, as `muster submit` does; the cluster runs in
+Times count from the submission of the job, over the HTTP API, as `muster submit` does; the cluster runs in
 a process of its own.
 """
 

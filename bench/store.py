@@ -1,4 +1,4 @@
-"""The embedded store without its door: writes by the registry, and deliveries to watchers in process."""
+"""The embedded store without its HTTP API: writes by the registry, and deliveries to watchers in process."""
 
 import asyncio
 import tempfile

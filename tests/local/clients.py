@@ -11,7 +11,7 @@ from muster.kube.clock import SystemClock
 from muster.kube.http import Connection, HttpClient
 from muster.local import credentials
 from muster.local.client import LocalClient
-from muster.local.door import door
+from muster.local.http_api import http_api
 from muster.local.registry import Registry
 from muster.local.serving import serving
 
@@ -34,11 +34,11 @@ async def local(registry: Registry) -> AsyncIterator[Client]:
 
 @asynccontextmanager
 async def http(registry: Registry) -> AsyncIterator[Client]:
-    """Over TLS, through the door."""
+    """Over TLS, through the HTTP API."""
     with TemporaryDirectory() as directory:
         home = Path(directory)
         credentials.ensure(home, SystemClock().now())
-        async with serving(door(registry, SpokenLogs(), "secret"), home) as url:
+        async with serving(http_api(registry, SpokenLogs(), "secret"), home) as url:
             headers = {"Authorization": "Bearer secret"}
             client = HttpClient(Connection(url, credentials.client_context(home), lambda: headers))
             yield client

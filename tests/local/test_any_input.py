@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from muster.api import kinds
 from muster.kube.errors import ApiError
-from muster.local.refusals import AnyKind
+from muster.local.api_errors import AnyKind
 from muster.local.registry import Registry
 from muster.local.store import Store
 from tests.local.objects import pod

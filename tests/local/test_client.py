@@ -85,7 +85,7 @@ async def test_a_watch_from_a_list(client: Client) -> None:
 
 
 async def test_a_watch_that_asks_for_too_much(connect: Connect) -> None:
-    registry = Registry(Store(":memory:", history_events=16, tail_events=16))
+    registry = Registry(Store(":memory:", history_events=16, buffered_events=16))
     async with connect(registry) as client:
         for number in range(50):
             await client.create(kinds.CONFIG_MAP, "default", config(f"c{number}"))
@@ -268,8 +268,8 @@ async def test_writes_of_one_turn_are_committed_together_and_refused_for_themsel
 
 async def test_no_write_is_visible_or_answered_before_the_commit(registry: Registry) -> None:
     client = LocalClient(registry)
-    begun = registry.store.revision
-    events = client.watch(kinds.POD, resource_version=str(begun))
+    started = registry.store.revision
+    events = client.watch(kinds.POD, resource_version=str(started))
     writes = [asyncio.ensure_future(client.create(kinds.POD, "default", pod(name))) for name in "abc"]
     in_transaction: list[bool] = []
 

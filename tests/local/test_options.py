@@ -9,7 +9,7 @@ import pytest
 from muster.api import kinds
 from muster.api.base import Object
 from muster.kube.client import LogOptions
-from muster.local.door import door
+from muster.local.http_api import http_api
 from muster.local.registry import Registry
 from tests.local.objects import bound, config, pod
 
@@ -47,7 +47,7 @@ async def ask(
     async def send(message: Any) -> None:
         sent.append(message)
 
-    await door(registry, NoLogs(), TOKEN)(scope, receive, send)
+    await http_api(registry, NoLogs(), TOKEN)(scope, receive, send)
     return sent[0]["status"], json.loads(sent[1]["body"])
 
 

@@ -62,7 +62,7 @@ class Model(RuleBasedStateMachine):
         self.watchers = [Watcher(labels, self.start) for labels in ("", "app=x", "app!=x", "app")]
 
     def opened(self) -> Registry:
-        return Registry(Store(Path(self.directory.name) / "s", tail_events=8))
+        return Registry(Store(Path(self.directory.name) / "s", buffered_events=8))
 
     def teardown(self) -> None:
         self.registry.store.close()

@@ -6,7 +6,7 @@ from muster.api import kinds
 from muster.api.base import LabelSelector, LabelSelectorRequirement, Object
 from muster.api.selectors import matches
 from muster.kube.errors import BadRequest
-from muster.local.refusals import AnyKind
+from muster.local.api_errors import AnyKind
 from muster.local.selectors import Selector
 
 

@@ -41,9 +41,9 @@ def test_a_full_last_page_has_no_token(registry: Registry) -> None:
     assert page(registry).token == ""
 
 
-@pytest.mark.parametrize("tail", [1000, 2])
-def test_later_pages_show_what_was(tail: int) -> None:
-    registry = Registry(Store(":memory:", tail_events=tail))
+@pytest.mark.parametrize("buffered", [1000, 2])
+def test_later_pages_show_what_was(buffered: int) -> None:
+    registry = Registry(Store(":memory:", buffered_events=buffered))
     fill(registry, "a", "b", "c", "d", "f", "g")
     first = page(registry)
     registry.patch(kinds.CONFIG_MAP, "default", "c", {"data": {"value": "second"}})
@@ -73,7 +73,7 @@ def test_selectors_apply_to_what_was(registry: Registry) -> None:
 
 
 def test_a_token_whose_time_is_forgotten() -> None:
-    registry = Registry(Store(":memory:", history_events=20, tail_events=20))
+    registry = Registry(Store(":memory:", history_events=20, buffered_events=20))
     fill(registry, *"abcd")
     token = page(registry).token
     for number in range(60):

@@ -103,7 +103,7 @@ def test_an_object_beyond_the_limit_is_refused_with_its_size() -> None:
 
 @pytest.mark.parametrize(("events", "size"), [(20, 10**6), (10**6, 1500)])
 def test_history_is_bounded_on_disk(tmp_path: Path, events: int, size: int) -> None:
-    store = Store(tmp_path / "s", tail_events=4, history_events=events, history_bytes=size)
+    store = Store(tmp_path / "s", buffered_events=4, history_events=events, history_bytes=size)
     for number in range(100):
         write(store, f"n{number}")
         assert store.execute("SELECT count(*) FROM events").fetchone()[0] <= 30
@@ -131,7 +131,7 @@ def test_the_newest_change_stays_because_it_carries_the_counter(tmp_path: Path) 
 
 
 def test_changes_beyond_the_memory_bound_are_read_from_disk() -> None:
-    store = Store(":memory:", tail_events=3)
+    store = Store(":memory:", buffered_events=3)
     for number in range(10):
         write(store, f"n{number}")
     assert names(store, 0) == [f"n{number}" for number in range(10)]

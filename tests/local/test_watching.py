@@ -145,7 +145,7 @@ async def test_a_watch_ends_with_the_store(registry: Registry) -> None:
 
 
 async def test_a_watcher_too_slow_is_cut() -> None:
-    registry = Registry(Store(":memory:", history_events=50, tail_events=20))
+    registry = Registry(Store(":memory:", history_events=50, buffered_events=20))
     watch = registry.watch(kinds.CONFIG_MAP, revision=registry.store.revision)
     registry.create(kinds.CONFIG_MAP, "default", config())
     assert await take(watch, 1) == [("ADDED", "c")]
@@ -159,7 +159,7 @@ async def test_a_watcher_too_slow_is_cut() -> None:
 
 
 async def test_an_idle_watcher_of_a_quiet_kind_is_not_cut() -> None:
-    registry = Registry(Store(":memory:", history_events=50, tail_events=20))
+    registry = Registry(Store(":memory:", history_events=50, buffered_events=20))
     watch = registry.watch(kinds.SECRET, revision=registry.store.revision)
     waiting = asyncio.ensure_future(take(watch, 1))
     await asyncio.sleep(0)

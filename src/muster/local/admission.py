@@ -16,7 +16,7 @@ from muster.api.core_v1 import PodTemplate
 from muster.api.fields import TOO_DEEP, InvalidObject, Path, convert, too_deep
 from muster.kube.apply import merge
 from muster.kube.errors import BadRequest
-from muster.local.refusals import AnyKind, invalid
+from muster.local.api_errors import AnyKind, invalid
 
 
 def read(kind: AnyKind, obj: Any) -> Object:  # Any: whatever the request's body was

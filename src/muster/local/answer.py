@@ -44,7 +44,7 @@ def success(details: Object | None = None) -> bytes:
     return msgspec.json.encode({**status, "details": details} if details else status)
 
 
-def refusal(error: ApiError) -> Answer:
+def failure(error: ApiError) -> Answer:
     headers = [JSON]
     if error.retry_after is not None:
         headers.append((b"retry-after", str(max(1, round(error.retry_after))).encode()))

@@ -13,7 +13,7 @@ import msgspec
 from muster.api import kinds
 from muster.api.fields import TOO_DEEP, too_deep
 from muster.kube.decode import object_decoder
-from muster.local.refusals import AnyKind, resource
+from muster.local.api_errors import AnyKind, resource
 from muster.local.store import Store
 
 log = logging.getLogger(__name__)

@@ -13,8 +13,8 @@ from muster.api import kinds
 from muster.api.base import Object, ObjectMeta, Struct
 from muster.api.fields import FieldError, InvalidObject, convert
 from muster.kube.errors import BadRequest
+from muster.local.api_errors import conflict, invalid
 from muster.local.metadata import time_text
-from muster.local.refusals import conflict, invalid
 
 
 class _Target(Struct, frozen=True):

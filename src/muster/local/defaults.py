@@ -9,7 +9,7 @@ from muster.api.admitted import admitted
 from muster.api.base import Object
 from muster.api.core_v1 import LimitRange, PodSpec
 from muster.api.node_v1 import RuntimeClass
-from muster.local.refusals import resource
+from muster.local.api_errors import resource
 from muster.local.store import Store
 
 _RANGE: Final = msgspec.json.Decoder(LimitRange)

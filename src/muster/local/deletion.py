@@ -16,8 +16,8 @@ from muster.api.base import Object
 from muster.api.rules.container import LONGEST
 from muster.api.rules.pod import GRACE_PERIOD
 from muster.kube.client import Propagation
+from muster.local.api_errors import AnyKind
 from muster.local.metadata import time_text
-from muster.local.refusals import AnyKind
 
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"

@@ -10,7 +10,7 @@ from muster.api import kinds
 from muster.api.base import Object
 from muster.api.fields import FieldError
 from muster.kube.errors import BadRequest, NotFound
-from muster.local.refusals import AnyKind, conflict, invalid, modified
+from muster.local.api_errors import AnyKind, conflict, invalid, modified
 
 #: Metadata that no update changes.
 _SERVERS: Final = (

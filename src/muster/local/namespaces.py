@@ -6,7 +6,7 @@ import msgspec
 
 from muster.api import kinds
 from muster.kube.errors import BadRequest
-from muster.local.refusals import AnyKind, forbidden, not_found, resource
+from muster.local.api_errors import AnyKind, forbidden, not_found, resource
 from muster.local.store import Store
 
 #: Namespaces that always exist and cannot be deleted.

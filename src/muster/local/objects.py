@@ -16,10 +16,10 @@ from muster.api.core_v1 import Pod
 from muster.kube.clock import Clock
 from muster.local import namespaces
 from muster.local.addresses import Addresses
+from muster.local.api_errors import AnyKind, forbidden, resource
 from muster.local.deletion import DeleteOptions, mark
 from muster.local.history import History
 from muster.local.past import Past
-from muster.local.refusals import AnyKind, forbidden, resource
 from muster.local.store import Store
 
 #: Most Event objects kept; the oldest are removed first.

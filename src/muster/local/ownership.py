@@ -21,8 +21,8 @@ from typing import Any, Final
 from muster.api.base import Object
 from muster.kube.errors import Conflict
 from muster.local import schema
+from muster.local.api_errors import AnyKind
 from muster.local.metadata import time_text
-from muster.local.refusals import AnyKind
 
 Steps = tuple[str, ...]
 #: The value of `metadata.managedFields`.

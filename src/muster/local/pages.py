@@ -8,7 +8,7 @@ import msgspec
 
 from muster.api.base import Object
 from muster.kube.errors import BadRequest
-from muster.local.refusals import AnyKind
+from muster.local.api_errors import AnyKind
 
 
 class Listing(NamedTuple):

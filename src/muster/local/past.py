@@ -13,8 +13,8 @@ import msgspec
 from muster.api import kinds
 from muster.api.base import Object
 from muster.api.membership import pod_groups
+from muster.local.api_errors import AnyKind
 from muster.local.node.logs import TOTAL_SECONDS
-from muster.local.refusals import AnyKind
 from muster.local.store import Store
 
 #: Most jobs kept; the oldest are removed first. They are counted once in a number of removals.

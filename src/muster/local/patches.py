@@ -6,7 +6,7 @@ from muster.api.base import Object
 from muster.api.fields import FieldError
 from muster.kube.apply import merge
 from muster.kube.errors import BadRequest, TooLarge
-from muster.local.refusals import AnyKind, invalid
+from muster.local.api_errors import AnyKind, invalid
 
 #: Most operations in one JSON patch, as Kubernetes' limit.
 MAX_OPERATIONS: Final = 10_000

@@ -9,7 +9,7 @@ from muster.api import kinds
 from muster.api.base import Object
 from muster.api.rules.scheduling import SYSTEM_CLASSES
 from muster.api.scheduling import PriorityClass
-from muster.local.refusals import forbidden, resource
+from muster.local.api_errors import forbidden, resource
 from muster.local.store import Store
 
 _CLASS = msgspec.json.Decoder(PriorityClass)

@@ -5,7 +5,7 @@ and calls that are made `together` are committed together. Arguments are JSON ob
 bytes that the store holds. The rules have one module each: admission, metadata, namespaces, patches,
 deletion, binding, eviction, watching. This module reads and applies the rules; `objects` writes.
 
-The callers are the HTTP API (`door`) and `LocalClient` (in process). All refusals are `ApiError`s.
+The callers are the HTTP API (`http_api`) and `LocalClient` (in process). All errors are `ApiError`s.
 """
 
 import logging
@@ -35,19 +35,19 @@ from muster.local import (
     priority,
     watching,
 )
-from muster.local.aside import set_aside
-from muster.local.deletion import DeleteOptions, is_over
-from muster.local.history import History
-from muster.local.objects import BACKGROUND, Objects
-from muster.local.pages import Listing, read_token, write_token
-from muster.local.past import Past
-from muster.local.refusals import (
+from muster.local.api_errors import (
     AnyKind,
     already_exists,
     conflict,
     not_found,
     resource,
 )
+from muster.local.aside import set_aside
+from muster.local.deletion import DeleteOptions, is_over
+from muster.local.history import History
+from muster.local.objects import BACKGROUND, Objects
+from muster.local.pages import Listing, read_token, write_token
+from muster.local.past import Past
 from muster.local.selectors import Selector
 from muster.local.snapshot import scan_at
 from muster.local.store import Store

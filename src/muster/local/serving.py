@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import uvicorn
 
-from muster.local.door import App
+from muster.local.http_api import App
 
 HOST: Final = "127.0.0.1"
 #: Seconds that pending requests may take when the server stops; watches are ended.

@@ -29,14 +29,14 @@ from msgspec.structs import astuple
 
 from muster.api.base import Object
 from muster.kube.errors import Expired, MethodNotAllowed, ServerError, TooLarge
-from muster.local.tail import Event, Tail
+from muster.local.change_buffer import ChangeBuffer, Event
 
 #: Largest object in bytes, as etcd's default.
 MAX_OBJECT: Final = 1_572_864
 #: Bounds of the changes kept on disk.
 HISTORY_EVENTS, HISTORY_BYTES = 50_000, 64 * 2**20
 #: Bounds of the changes kept in memory.
-TAIL_EVENTS, TAIL_BYTES = 10_000, 24 * 2**20
+BUFFERED_EVENTS, BUFFERED_BYTES = 10_000, 24 * 2**20
 #: Seconds to wait for an owner's lock: a process that is killed while it starts a child leaves its lock to
 #: that child until the child runs its own program.
 PATIENCE: Final = 1.0
@@ -66,8 +66,8 @@ class Store:
         *,
         history_events: int = HISTORY_EVENTS,
         history_bytes: int = HISTORY_BYTES,
-        tail_events: int = TAIL_EVENTS,
-        tail_bytes: int = TAIL_BYTES,
+        buffered_events: int = BUFFERED_EVENTS,
+        buffered_bytes: int = BUFFERED_BYTES,
         _read_only: bool = False,
     ) -> None:
         self.path = str(path)
@@ -91,7 +91,7 @@ class Store:
         except (sqlite3.Error, StoreError, OSError) as error:
             self.close()
             raise _unusable(self.path, error) from None
-        self._tail = Tail(self.revision, tail_events, tail_bytes)
+        self._changes = ChangeBuffer(self.revision, buffered_events, buffered_bytes)
         self._depth = 0
         self._pending: list[Event] = []
         self._waiting: dict[str, set[asyncio.Future[None]]] = {}
@@ -143,7 +143,7 @@ class Store:
 
     def since(self, kind: str, revision: int, limit: int) -> list[Event]:
         """Up to `limit` changes of `kind` after `revision`, oldest first; `Expired` if some are forgotten."""
-        events = self._tail.since(kind, revision, limit)
+        events = self._changes.since(kind, revision, limit)
         if events is not None:
             return events
         if revision < self.compacted:
@@ -299,7 +299,7 @@ class Store:
         self.compacted = self._next_compacted
         kinds = set()
         for event in self._pending:
-            self._tail.append(event)
+            self._changes.append(event)
             kinds.add(event.kind)
         self._pending.clear()
         for kind in kinds:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from muster.api.base import Object
 from muster.kube.errors import BadRequest, UnsupportedMediaType
 from muster.local import schema
-from muster.local.refusals import AnyKind
+from muster.local.api_errors import AnyKind
 
 PATCH: Final = "$patch"
 RETAIN: Final = "$retainKeys"

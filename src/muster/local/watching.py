@@ -1,8 +1,8 @@
 """A watch: the changes of one kind after a revision, as one client with its selectors sees them.
 
 An object that starts to match a selector is ADDED, and one that ceases to match is DELETED, whatever happened
-to it. A watch holds only one revision; it reads the next changes in batches from the store's tail. Changes of
-one turn of the event loop form one batch.
+to it. A watch holds only one revision; it reads the next changes in batches from the store's change buffer.
+Changes of one turn of the event loop form one batch.
 """
 
 import asyncio
@@ -11,10 +11,10 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from muster.local.refusals import AnyKind, resource
+from muster.local.api_errors import AnyKind, resource
+from muster.local.change_buffer import Event
 from muster.local.selectors import Selector
 from muster.local.store import Store
-from muster.local.tail import Event
 
 #: Most changes that a watcher gets at once.
 BATCH: Final = 64

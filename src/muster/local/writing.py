@@ -14,7 +14,7 @@ from muster.api.base import Object
 from muster.kube.errors import BadRequest, MethodNotAllowed, NotFound, UnsupportedMediaType
 from muster.local import options, patches, protobuf, strategic
 from muster.local.answer import JSON, Answer, Headers, success, warning
-from muster.local.refusals import AnyKind
+from muster.local.api_errors import AnyKind
 from muster.local.registry import Registry
 from muster.local.request import Request, Target
 from muster.local.schema.unknown import message, unknown

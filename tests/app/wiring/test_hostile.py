@@ -24,7 +24,7 @@ from muster.app.wiring.embedded import Cluster, running, unfinished
 from muster.app.wiring.state_directory import StateDirectory
 from muster.kube.clock import SystemClock
 from muster.local import credentials, nodespec
-from muster.local.refusals import resource
+from muster.local.api_errors import resource
 from muster.local.registry import Registry
 from muster.local.store import Store
 from tests.objects import CLUSTER

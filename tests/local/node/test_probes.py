@@ -98,7 +98,7 @@ async def test_a_probe_beyond_its_time_leaves_nothing(cluster: Cluster, script: 
         async with asyncio.timeout(PATIENCE):
             while not began.exists() or len(began.read_text().split()) < 2:  # noqa: ASYNC110  # nor do files
                 await asyncio.sleep(0.02)
-        # the second probe has begun: the first was ended, with everything it had started
+        # the second probe has started: the first was ended, with everything it had started
         probing = [pid for pid in with_mark(directory) if marks.variable(pid).endswith("/readiness")]
         asleep = [pid for pid in probing if name(pid) == "sleep"]
         assert len(asleep) <= script.count("sleep"), "those of one probe"

@@ -113,7 +113,7 @@ def test_a_deadline_beyond_all_times_is_none() -> None:
     def limited(seconds: int | None) -> Pod:
         return Pod(spec=PodSpec(active_deadline_seconds=seconds))
 
-    begun = datetime(2026, 3, 1, tzinfo=UTC)
-    assert deadline(limited(5), begun) == begun + timedelta(seconds=5)
-    assert deadline(limited(None), begun) is None
-    assert deadline(limited(10**15), begun) is None
+    started = datetime(2026, 3, 1, tzinfo=UTC)
+    assert deadline(limited(5), started) == started + timedelta(seconds=5)
+    assert deadline(limited(None), started) is None
+    assert deadline(limited(10**15), started) is None

@@ -18,7 +18,7 @@ from muster.app.plan.snapshot import SnapshotMirror
 from muster.core.words.gang import Code, GangId, Gate
 from muster.kube import apply
 from muster.local import admission
-from muster.local.refusals import invalid
+from muster.local.api_errors import invalid
 from muster.translate import job, jobset
 from muster.translate.world import World
 from muster.workloads import demand

@@ -30,7 +30,7 @@ from muster.kube.clock import Clock, SystemClock
 from muster.kube.informers import Informers
 from muster.local import credentials, machine, nodespec
 from muster.local.client import LocalClient
-from muster.local.door import door
+from muster.local.http_api import http_api
 from muster.local.node.agent import NodeAgent
 from muster.local.node.logs import Logs
 from muster.local.nodespec import NodeSpec
@@ -119,7 +119,7 @@ async def running(home: StateDirectory, nodes: list[NodeSpec], clock: Clock) -> 
         term = Term(store.epoch, sole=True)
         token = credentials.token_file(home.root).read_text()
         async with (
-            serving(door(registry, logs, token, agent), home.root, home.last_port()) as server,
+            serving(http_api(registry, logs, token, agent), home.root, home.last_port()) as server,
             _together(
                 informers.run(),
                 driver.run(client, informers, controllers(home), clock),

@@ -57,8 +57,8 @@ class Play(msgspec.Struct, frozen=True):
     #: seconds from the request to delete the pod until it has ended; infinite: it is stuck
     stop: float = 0.0
 
-    def end(self, begun: datetime) -> datetime | None:
-        ends = [] if self.run is None else [begun + timedelta(seconds=self.run)]
+    def end(self, started: datetime) -> datetime | None:
+        ends = [] if self.run is None else [started + timedelta(seconds=self.run)]
         return min(ends if self.at is None else [*ends, self.at], default=None)
 
 
@@ -202,9 +202,9 @@ class FakeRuntime:
         now = self._clock.now()
         containers = status.restored(pod)
         if pod.spec.node_name in self.lost:
-            begun = pod.status.start_time or now
-            _end(containers, _KILLED, begun, now)
-            return status.document(pod, containers, now, begun, _LOST)
+            started = pod.status.start_time or now
+            _end(containers, _KILLED, started, now)
+            return status.document(pod, containers, now, started, _LOST)
         verdict = Verdict()
         try:
             part = play(pod.metadata.annotations)
@@ -214,14 +214,14 @@ class FakeRuntime:
         if pod.status.start_time is None and (reason := part.reject or self._refuses(pod)):
             verdict = Verdict(reason, f"Pod was rejected: {reason}", failed=True)
             return status.document(pod, [], now, now, verdict)
-        begun = pod.status.start_time or now
-        ends, code = part.end(begun), part.exit
-        deadline = status.deadline(pod, begun)
+        started = pod.status.start_time or now
+        ends, code = part.end(started), part.exit
+        deadline = status.deadline(pod, started)
         overdue = deadline is not None and (ends is None or deadline < ends)
         if overdue:
             ends, code = deadline, _KILLED
         if ends is not None and now >= ends:
-            _end(containers, code, begun, now)
+            _end(containers, code, started, now)
         elif pod.status.phase != "Running":
             _begin(containers, now)
             if ends is not None:
@@ -232,7 +232,7 @@ class FakeRuntime:
             return None
         if code and ends is not None and now >= ends:
             verdict = TOO_LONG if overdue else Verdict(failed=True)
-        return status.document(pod, containers, now, begun, verdict)
+        return status.document(pod, containers, now, started, verdict)
 
     def _wait_for(self, uid: str, ends: datetime, now: datetime) -> None:
         at = self._clock.monotonic() + (ends - now).total_seconds()
@@ -259,8 +259,8 @@ def _begin(containers: list[Observed], now: datetime) -> None:
             container.started = container.ready = True
 
 
-def _end(containers: list[Observed], code: int, begun: datetime, now: datetime) -> None:
+def _end(containers: list[Observed], code: int, started: datetime, now: datetime) -> None:
     for container in containers:
         own = 0 if container.init else code
-        container.state = status.ended(own, "Error" if own else "Completed", "", begun, now)
+        container.state = status.ended(own, "Error" if own else "Completed", "", started, now)
         container.started = container.ready = False

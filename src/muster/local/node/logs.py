@@ -321,7 +321,7 @@ class _Position:
         """The output written since the last call."""
         if self._part is None and not self._begin():
             return
-        assert self._part is not None, "it has begun"
+        assert self._part is not None, "it has started"
         while True:
             yield from self._rest(self._part)
             late = self._next is None and self._look_for_next()
@@ -365,7 +365,7 @@ class _Position:
 
     def _look_for_next(self) -> bool:
         """Opens the file after the current one, if there is any. True if there may be others in between."""
-        assert self._part is not None, "it has begun"
+        assert self._part is not None, "it has started"
         files = self._files()
         inodes = [path.stat().st_ino for path in files]
         own = os.fstat(self._part.file.fileno()).st_ino

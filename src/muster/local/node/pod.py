@@ -52,7 +52,7 @@ class PodWorker:
         self._containers = status.restored(pod)
         self._starts: dict[str, Start] = {}
         self._verdict = Verdict()
-        self._begun = pod.status.start_time or place.clock.now()
+        self._start_time = pod.status.start_time or place.clock.now()
         self._ending = asyncio.Event()
         self._cut = asyncio.Event()  # the grace period is over or cut short
         self._gone = False
@@ -169,7 +169,7 @@ class PodWorker:
             living.result()
 
     async def _watch_deadline(self) -> None:
-        deadline = status.deadline(self.pod, self._begun)
+        deadline = status.deadline(self.pod, self._start_time)
         if deadline is None:
             return
         left = deadline - self._place.clock.now()
@@ -192,11 +192,11 @@ class PodWorker:
         """Runs a container until it does not have to be restarted any more."""
         delay = 0.0
         while True:
-            begun = self._place.clock.monotonic()
+            started = self._place.clock.monotonic()
             await self._run_once(container, sources)
             if not self._restarts(container):
                 return
-            if self._place.clock.monotonic() - begun >= BACK_OFF_RESET:
+            if self._place.clock.monotonic() - started >= BACK_OFF_RESET:
                 delay = 0.0
             if delay:
                 container.last_state = container.state
@@ -244,7 +244,7 @@ class PodWorker:
                 self._start_error(container, str(error))
                 return
         self._starts[container.spec.name] = start
-        container.state = ContainerState(running=Running(start.begun))
+        container.state = ContainerState(running=Running(start.started))
         probes = Probes(
             container,
             self._place,
@@ -274,13 +274,13 @@ class PodWorker:
             # reads the last output, which the agent has kept open
             starts.writer_of(self._place, self.pod, container, files).close()
         code = processes.recorded_exit(files)
-        begun, now = starts.begun_at(files), starts.ended_at(self._place, files)
+        started, now = starts.started_at(files), starts.ended_at(self._place, files)
         if code is None:
             message = "the container was gone when muster came back; its exit code is unknown"
-            container.state = status.ended(LOST, "ContainerStatusUnknown", message, begun, now)
+            container.state = status.ended(LOST, "ContainerStatusUnknown", message, started, now)
         else:
             reason = "Completed" if code == 0 else "Error"
-            container.state = status.ended(code, reason, "", begun, now)
+            container.state = status.ended(code, reason, "", started, now)
         container.ready = container.started = False
         self._report()
 
@@ -308,7 +308,7 @@ class PodWorker:
         if message and self.pod.spec.restart_policy == "Never":
             self._verdict = Verdict(message=f"container {container.spec.name}: {message}")
         reason = "Completed" if code == 0 else "Error"
-        container.state = status.ended(code, reason, message, start.begun, now)
+        container.state = status.ended(code, reason, message, start.started, now)
         self._report()
 
     async def _terminate(self, container: Observed, grace: float) -> None:
@@ -359,7 +359,9 @@ class PodWorker:
 
     def document(self) -> Object:
         now = self._place.clock.now()
-        return status.document(self.pod, self._containers, now, self._begun, self._verdict, over=self._over)
+        return status.document(
+            self.pod, self._containers, now, self._start_time, self._verdict, over=self._over
+        )
 
     def _report(self) -> None:
         self._status.wanted()

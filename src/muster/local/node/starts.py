@@ -50,7 +50,7 @@ class Start:
 
     process: processes.Process
     writer: LogWriter
-    begun: datetime
+    started: datetime
 
 
 def start(place: Place, pod: Pod, container: Observed, files: Files, sources: Mapping[str, Path]) -> Start:
@@ -96,8 +96,8 @@ def adopt(
     if not namespaces:
         with contextlib.suppress(Unavailable):
             place.links.hold(pod.metadata.uid, volumes.binds(container.spec, sources, {}))
-    begun = begun_at(files) or pod.status.start_time or place.clock.now()
-    return Start(process, writer_of(place, pod, container, files), begun)
+    started = started_at(files) or pod.status.start_time or place.clock.now()
+    return Start(process, writer_of(place, pod, container, files), started)
 
 
 async def execute(
@@ -142,7 +142,7 @@ def says_in_use(place: Place, pod: Pod, container: Observed) -> bool:
     return _IN_USE.search(end) is not None
 
 
-def begun_at(files: Files) -> datetime | None:
+def started_at(files: Files) -> datetime | None:
     """When the wrapper started its command; None if it did not."""
     try:
         return datetime.fromtimestamp(files.started.stat().st_mtime, UTC)

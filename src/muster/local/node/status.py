@@ -61,10 +61,10 @@ TOO_LONG: Final = Verdict(
 _NEVER: Final = 2**31
 
 
-def deadline(pod: Pod, begun: datetime) -> datetime | None:
+def deadline(pod: Pod, started: datetime) -> datetime | None:
     """The time at which the pod has to end; None without one."""
     seconds = pod.spec.active_deadline_seconds
-    return None if seconds is None or seconds >= _NEVER else begun + timedelta(seconds=seconds)
+    return None if seconds is None or seconds >= _NEVER else started + timedelta(seconds=seconds)
 
 
 def phase(pod: Pod, containers: Sequence[Observed], verdict: Verdict = Verdict()) -> str:
@@ -76,7 +76,7 @@ def phase(pod: Pod, containers: Sequence[Observed], verdict: Verdict = Verdict()
     mains = [c for c in containers if not c.init]
     if any(c.exit_code not in (None, 0) for c in inits) and policy == "Never":
         return "Failed"
-    if any(c.exit_code != 0 for c in inits) or all(_not_begun(c) for c in mains):
+    if any(c.exit_code != 0 for c in inits) or all(_not_started(c) for c in mains):
         return "Pending"
     codes = [c.exit_code for c in mains]
     if any(code is None for code in codes) or policy == "Always":
@@ -86,7 +86,7 @@ def phase(pod: Pod, containers: Sequence[Observed], verdict: Verdict = Verdict()
     return "Running" if policy == "OnFailure" else "Failed"
 
 
-def _not_begun(container: Observed) -> bool:
+def _not_started(container: Observed) -> bool:
     return container.state.waiting is not None and container.last_state.terminated is None
 
 
@@ -191,11 +191,11 @@ def restored(pod: Pod) -> list[Observed]:
     return inits + [one(c, pod.status.container_statuses, False) for c in pod.spec.containers]
 
 
-def ended(code: int, reason: str, message: str, begun: datetime | None, now: datetime) -> ContainerState:
+def ended(code: int, reason: str, message: str, started: datetime | None, now: datetime) -> ContainerState:
     """The state of a container that has ended."""
     return ContainerState(
         terminated=Terminated(
-            exit_code=code, reason=reason, message=message, started_at=begun, finished_at=now
+            exit_code=code, reason=reason, message=message, started_at=started, finished_at=now
         )
     )
 

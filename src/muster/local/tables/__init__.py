@@ -16,7 +16,7 @@ import msgspec
 
 from muster.api.base import Object
 from muster.kube.errors import BadRequest, NotAcceptable
-from muster.local.refusals import AnyKind
+from muster.local.api_errors import AnyKind
 from muster.local.tables.cells import columns
 from muster.local.tables.column import Column
 

@@ -35,7 +35,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
         return len(self.body) + len(self.previous or b"")
 
 
-class Tail:
+class ChangeBuffer:
     """The newest events: at most `max_events` and about `max_bytes`, all of them after revision `start`."""
 
     def __init__(self, start: int, max_events: int, max_bytes: int) -> None:

@@ -34,7 +34,7 @@ from muster.kube.errors import (
     Unauthorized,
 )
 from muster.local import channels, options, reviews, tables, writing
-from muster.local.answer import Answer, Send, Stream, refusal, send_answer, send_stream
+from muster.local.answer import Answer, Send, Stream, failure, send_answer, send_stream
 from muster.local.channels import Executor
 from muster.local.client import LogSource
 from muster.local.containers import log_target
@@ -57,7 +57,7 @@ _HEALTH: Final = ("/healthz", "/livez", "/readyz")
 log = logging.getLogger(__name__)
 
 
-def door(registry: Registry, logs: LogSource, token: str, executor: Executor | None = None) -> App:
+def http_api(registry: Registry, logs: LogSource, token: str, executor: Executor | None = None) -> App:
     """The ASGI application. Without an `executor`, no command can be started in a container."""
     expected = b"Bearer " + token.encode()
 
@@ -76,12 +76,12 @@ def door(registry: Registry, logs: LogSource, token: str, executor: Executor | N
                 return
             result = await _handle(registry, logs, request)
         except ApiError as error:
-            result = refusal(error)
+            result = failure(error)
         except Disconnected:
             return
         except Exception:
             log.exception("%s %s", request.method, request.path)
-            result = refusal(ServerError("the server failed; its log has the reason"))
+            result = failure(ServerError("the server failed; its log has the reason"))
         if isinstance(result, Stream):
             await send_stream(result, receive, send)
         elif scope["type"] == "websocket":

@@ -1,4 +1,4 @@
-"""The door, over real TLS: our own client, the official one, and those who do it wrong."""
+"""The HTTP API, over real TLS: our own client, the official one, and those who do it wrong."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ from muster.kube.client import EventType, LogOptions
 from muster.kube.clock import SystemClock
 from muster.kube.http import Connection, HttpClient
 from muster.local import credentials
-from muster.local.door import door
+from muster.local.http_api import http_api
 from muster.local.registry import Registry
 from muster.local.request import LARGEST
 from muster.local.reviews import REVIEWS
@@ -69,7 +69,7 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
     registry = Registry(store)
     registry.create(kinds.NODE, "", {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "4"}}})
     token = credentials.token_file(tmp_path).read_text()
-    async with serving(door(registry, Logs(), token), tmp_path) as url:
+    async with serving(http_api(registry, Logs(), token), tmp_path) as url:
         yield Running(tmp_path, url, registry)
     store.close()
 
@@ -279,7 +279,7 @@ async def test_a_body_that_is_cut_off_writes_nothing(running: Running, client: H
 
 
 async def test_a_port_that_is_taken_is_replaced_and_one_that_is_free_is_kept(running: Running) -> None:
-    app = door(running.registry, Logs(), running.token)
+    app = http_api(running.registry, Logs(), running.token)
     async with serving(app, running.home, running.port) as url:
         assert url.startswith("https://127.0.0.1:")
         assert url != running.url
@@ -294,7 +294,7 @@ async def test_a_port_that_is_taken_is_replaced_and_one_that_is_free_is_kept(run
 async def test_a_watcher_that_never_reads_is_cut_and_others_are_served(
     running: Running, client: HttpClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("muster.local.door.SLOW", 0.2)
+    monkeypatch.setattr("muster.local.http_api.SLOW", 0.2)
     large = {"data": {"k": "v" * 100_000}}
     await client.create(kinds.CONFIG_MAP, "default", {"metadata": {"name": "c"}, **large})
     sluggish = socket.socket()

@@ -1,4 +1,4 @@
-"""Store and door together: writes by 32 connections that are kept alive, deliveries to 10 watchers.
+"""Store and HTTP API together: writes by 32 connections that are kept alive, deliveries to 10 watchers.
 
 The server is one process, as a host is; the load comes from another, over TLS, with as little work of
 its own as raw requests on streams allow. Pods are about 2 KB.
@@ -17,7 +17,7 @@ import msgspec
 
 from bench.store import pod
 from muster.local import credentials
-from muster.local.door import door
+from muster.local.http_api import http_api
 from muster.local.node.logs import Logs
 from muster.local.registry import Registry
 from muster.local.serving import serving
@@ -53,7 +53,7 @@ def serve(directory: str, pipe: "multiprocessing.connection.Connection") -> None
     async def serve() -> None:
         store = Store(home / "store.db")
         token = credentials.token_file(home).read_text()
-        async with serving(door(Registry(store), Logs(home / "logs"), token), home) as url:
+        async with serving(http_api(Registry(store), Logs(home / "logs"), token), home) as url:
             pipe.send(int(url.rpartition(":")[2]))
             await asyncio.get_running_loop().run_in_executor(None, pipe.recv)
         store.close()
