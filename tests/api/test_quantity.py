@@ -33,7 +33,7 @@ def test_what_is_written_is_what_is_read(text: str, value: Fraction) -> None:
 @pytest.mark.parametrize(
     "text", ["", "x", "1 Gi", "1g", "1KI", "0x10", "1e", "--1", "1_000", "NaN", "inf", True, "٣"]
 )
-def test_what_is_no_quantity_is_said_so(text: str) -> None:
+def test_an_invalid_quantity_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match="is not a quantity; write a number"):
         parse(text)
 

@@ -10,7 +10,7 @@ from muster.cli.bars import clock, draw
 W, R = Phase.WAITING, Phase.RUNNING
 
 
-def test_waiting_running_and_a_restart_are_told_apart() -> None:
+def test_waiting_running_and_a_restart_are_distinguished() -> None:
     rows = [
         Row("worker 0", [Span(W, 0, 2), Span(R, 2, 10)]),
         Row("worker 1", [Span(W, 0, 2), Span(R, 2, 5, failed=True), Span(R, 7, 10)], "restarted once"),

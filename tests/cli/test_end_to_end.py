@@ -245,7 +245,7 @@ def test_up_in_the_foreground_until_ctrl_c(muster: Muster) -> None:
     gone(muster)
 
 
-def test_in_a_terminal_one_line_stands_and_ctrl_c_is_a_key(muster: Muster) -> None:
+def test_in_a_terminal_one_status_line_stays_and_ctrl_c_is_a_key(muster: Muster) -> None:
     muster.file("job.yaml", manifest("echo up; sleep 60", spec=GANG))
     terminal = Terminal(muster, "run", "job.yaml")
     terminal.until("│ \x1b[0mup")

@@ -105,7 +105,7 @@ def test_a_reader_that_goes_is_no_error(tmp_path: Path, words: str) -> None:
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_output_that_cannot_be_written_is_said(tmp_path: Path, unbuffered: str) -> None:
+def test_output_that_cannot_be_written_is_reported(tmp_path: Path, unbuffered: str) -> None:
     """Once: what a buffer still holds is not tried again at the interpreter's end."""
     with open("/dev/full", "w") as full:
         done = subprocess.run(

@@ -118,7 +118,7 @@ def test_without_a_snapshot_the_embedded_cluster_is_asked(run: Run) -> None:
     assert decision["reason"]["message"] == "there is no node"
 
 
-def test_what_is_left_out_is_said(run: Run) -> None:
+def test_what_is_left_out_is_reported(run: Run) -> None:
     other = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}}
     Path("more.yaml").write_text(yaml.safe_dump_all([node("n-0"), other, node("n-0")]))
     code, _, err = run("job.yaml", "--snapshot", "more.yaml")
@@ -182,7 +182,7 @@ def test_a_staged_jobset_is_as_many_gangs_as_stages(run: Run) -> None:
     assert [each["gang"] for each in json.loads(out)["decisions"]] == ["default/s/a", "default/s/b"]
 
 
-def test_what_an_eviction_loses_is_told_in_the_unit_of_the_rest(run: Run) -> None:
+def test_the_work_that_an_eviction_loses_has_the_unit_of_the_rest(run: Run) -> None:
     old = pod("old", 3, node="n-0", priority=0)
     old["status"]["startTime"] = "2026-01-01T00:00:00Z"
     Path("full.yaml").write_text(yaml.safe_dump_all([node("n-0"), old]))

@@ -76,7 +76,7 @@ def test_a_table_for_people(run: Run) -> None:
     assert rows[3].split() == ["wait_mean", "5", "s"]
 
 
-def test_all_seeds_of_what_draws_nothing_have_one_result_which_is_said(run: Run) -> None:
+def test_all_seeds_of_a_replay_without_randomness_have_one_result_and_a_note(run: Run) -> None:
     code, out, err = run("t.swf", "--format", "swf", "--seeds", "7..9", "-o", "json")
     assert (code, err) == (0, "nothing in this replay is drawn: all seeds have one result\n")
     found = json.loads(out)

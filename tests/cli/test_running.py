@@ -66,7 +66,7 @@ async def test_a_finished_job_is_never_deleted_by_ctrl_c(
     assert "failed" in capsys.readouterr().out
 
 
-async def test_a_disk_that_fills_up_is_told_at_once(
+async def test_a_disk_that_fills_up_is_reported_at_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     looks = [None, Path("/h"), Path("/h"), None]

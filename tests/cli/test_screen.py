@@ -19,7 +19,7 @@ def printed(pod: str, *texts: str, missing: int = 0, unfinished: tuple[tuple[str
     return Printed((Lines(pod, texts, missing),), unfinished)
 
 
-async def test_without_a_terminal_a_stand_is_said_once() -> None:
+async def test_without_a_terminal_a_status_is_printed_once() -> None:
     out = io.StringIO()
     async with Screen(Writer(out, terminal=False)) as screen:
         for _ in range(2):

@@ -82,7 +82,7 @@ async def test_what_pods_may_ask_for_is_what_we_say(client: HttpClient) -> None:
         assert refused == bool(said), spec
 
 
-async def test_kinds_that_it_does_not_know_are_told_apart_from_none(client: HttpClient) -> None:
+async def test_unknown_kinds_are_distinguished_from_none(client: HttpClient) -> None:
     nobodys = Kind("nobody.example.com", "v1", "Nobody", "nobodies", True, kinds.POD.type)
     assert (await listing.list_all(client, nobodys, missing_ok=True)).items == []
     with pytest.raises(NotFound):

@@ -149,7 +149,7 @@ def test_a_replica_whose_clock_was_ahead_delays_no_count(cluster: Cluster) -> No
     assert (cluster.status.running, cluster.status.counted) == (1, NOW)
 
 
-def test_that_a_gang_does_not_run_any_more_is_told_at_once(cluster: Cluster) -> None:
+def test_a_gang_that_no_longer_runs_is_reported_at_once(cluster: Cluster) -> None:
     uid = cluster.group()
     cluster.gang(uid=uid, minimum=1)
     cluster.pod("a", "Running", "n", uid)

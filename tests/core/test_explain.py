@@ -254,7 +254,7 @@ def grown() -> Scheduler:
     return core
 
 
-def test_pods_above_the_minimum_that_wait_are_told_why() -> None:
+def test_pods_above_the_minimum_that_wait_get_a_reason() -> None:
     core = grown()
     (wait,) = waits(core.decide(1.0))
     told = wait.explanation

@@ -106,7 +106,7 @@ def test_the_smallest_gang_whose_completion_suffices_is_named() -> None:
     assert found[-1] == Remedy("when middle ends", "would start")
 
 
-def test_a_gang_that_has_begun_is_not_told_to_shrink() -> None:
+def test_a_started_gang_is_not_advised_to_shrink() -> None:
     made = scheduler(free(4))
     made.apply(GangSubmitted(gang("x", count=6)))
     made.apply(PodsBound({PodId("p"): Place("main", 0)}, NodeName("n0"), amounts({GPU: 1}), GangId("x")))
@@ -402,7 +402,7 @@ def test_why_no_gang_is_preempted_for_it() -> None:
     ]
 
 
-def test_those_of_lower_rank_may_be_protected_or_too_small() -> None:
+def test_gangs_of_lower_rank_may_be_protected_or_too_small() -> None:
     made = scheduler(free(4))
     runs(made, replace(gang("kept", count=2), preemptible=False), 1.0)
     assert reasons(made, gang("x", count=4, priority=1)) == [
@@ -425,7 +425,7 @@ def test_what_a_budget_keeps() -> None:
     ]
 
 
-def test_where_its_queue_stops_it_the_numbers_are_told_as_well() -> None:
+def test_a_gang_that_its_queue_refuses_gets_the_numbers_as_well() -> None:
     made = scheduler(free(8))
     made.apply(QueueChanged(Queue("a", capability=amounts({GPU: 4}))))
     runs(made, replace(gang("first", count=2), queue="a"))

@@ -86,7 +86,7 @@ def named(**content: Any) -> Object:  # Any: JSON
         ({"rules": [{"name": "a"}]}, {"rules": [{"name": "a", "b": 1}]}, {"rules": []}, {"rules": []}),
     ],
 )
-def test_what_is_said_is_and_what_is_no_longer_said_goes(
+def test_applied_fields_are_set_and_fields_no_longer_applied_are_removed(
     was: Object, others: Object, wanted: Object, spec: Object
 ) -> None:
     live = merge(noted(named(spec=was), named(spec=was)), {"spec": others})

@@ -85,7 +85,7 @@ def test_a_client_certificate(write: Write, home: Path) -> None:
     assert connection.tls is not None
 
 
-def test_no_verification_only_where_it_is_said(write: Write) -> None:
+def test_verification_is_off_only_where_the_file_says_so(write: Write) -> None:
     insecure = {"insecure-skip-tls-verify": True, "certificate-authority-data": None}
     connection = config.load(write({"token": "t"}, cluster=insecure))
     assert connection.tls is not None

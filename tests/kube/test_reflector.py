@@ -181,7 +181,7 @@ async def test_all_pages_are_one_list_at_the_first_ones_revision() -> None:
         assert list(run.reflector.items) == ["ns/a", "ns/b"]
 
 
-async def test_what_has_changed_between_two_lists_is_told_once() -> None:
+async def test_changes_between_two_lists_are_reported_once() -> None:
     first = page(5, config("same", 1), config("changed", 2), config("gone", 3), config("anew", 4, "old"))
     second = page(20, config("same", 1), config("changed", 12), config("anew", 14, "new"), config("new", 15))
     async with ran([first, second], [[event("BOOKMARK", config("", 6)), Expired("too old")]]) as run:

@@ -47,7 +47,7 @@ def test_what_pods_have_in_common_is_there_once() -> None:
         assert {id(text) for text in texts} <= others
 
 
-def test_lists_that_are_encoded_alike_are_told_apart() -> None:
+def test_lists_that_are_encoded_alike_are_distinguished() -> None:
     found = shared(
         decoded(pod("a", 0) | {"spec": {"containers": [{"name": "x"}], "volumes": [{"name": "x"}]}})
     )

@@ -44,7 +44,7 @@ def test_the_next_attempt_carries_over_what_is_filled() -> None:
     assert (again.gang, again.record, again.namespace, again.epoch, again.attempt) == (G, "job-g", "ns", 1, 2)
 
 
-def test_the_next_attempt_carries_over_victims_that_have_not_gone_and_adds_those_called_since() -> None:
+def test_the_next_attempt_carries_over_victims_that_have_not_gone_and_adds_later_ones() -> None:
     victims = (Victim(LEAVES, None, (pod(7, "a"),), ()), Victim(GONE, None, (), ()))
     plans = (replace(plan({0: A, 1: A, 2: A}), victims=(LEAVES, GONE)),)
     seen = replace(MOVED, plans=plans, victims=victims, chosen=(LEAVES, CALLED))

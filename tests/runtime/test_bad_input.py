@@ -57,7 +57,7 @@ async def another_starts(cluster: Cluster) -> None:
     await cluster.until(lambda: stands(cluster, "other", 2))
 
 
-async def test_a_gang_that_shrinks_while_it_stands_keeps_its_pods(cluster: Cluster) -> None:
+async def test_a_running_gang_that_shrinks_keeps_its_pods(cluster: Cluster) -> None:
     cluster.node("node-0", 8)
     async with scheduler(cluster):
         gang(cluster, "g", 4)
@@ -71,7 +71,7 @@ async def test_a_gang_that_shrinks_while_it_stands_keeps_its_pods(cluster: Clust
 
 
 @pytest.mark.parametrize("fits", [True, False])
-async def test_a_gang_that_grows_while_it_stands_gets_more_places_or_says_why_not(
+async def test_a_running_gang_that_grows_gets_more_places_or_says_why_not(
     cluster: Cluster, fits: bool
 ) -> None:
     cluster.node("node-0", 8)

@@ -271,7 +271,7 @@ def test_what_holds_some_of_its_places_says_why_it_lacks_the_others() -> None:
     assert (status_in(told)["phase"], status_in(told)["reason"]["message"]) == ("Held", why.message)
 
 
-def test_what_stands_says_why_pods_above_its_minimum_wait_as_long_as_they_do() -> None:
+def test_a_running_gang_says_why_pods_above_its_minimum_wait_as_long_as_they_do() -> None:
     elastic = Gang(G, (PodSet("w", SHAPE, 2, 1),), 1, 0.0)
     grows = group(2, [pod(0, "a"), pod(1)], gang=elastic)
     why = Explanation(Code.INSUFFICIENT_CAPACITY, "placement", "1 more pod waits")
@@ -287,7 +287,7 @@ def test_what_stands_says_why_pods_above_its_minimum_wait_as_long_as_they_do() -
     assert (status_in(told)["phase"], status_in(told)["reason"]) == ("Standing", None)
 
 
-def test_a_gang_is_recorded_with_its_first_reason_and_what_changes_is_told_once_in_a_while() -> None:
+def test_a_gang_is_recorded_with_its_first_reason_and_changes_are_written_at_intervals() -> None:
     waiting = view(
         group(2, [], suspended=True), {}, explanation=Explanation(Code.FRAGMENTED, "placement", "why")
     )
@@ -306,7 +306,7 @@ HELD = replace(plan(TWO), held="7")
 STANDING = view(group(2, [pod(0, "a"), pod(1, "b")]), {}, HELD, record=GangRecord())
 
 
-def test_what_only_changes_a_count_is_told_every_five_seconds() -> None:
+def test_changes_of_counts_alone_are_reported_every_five_seconds() -> None:
     whole = group(2, [pod(0, "a"), pod(1, "b")])
     record = msgspec.convert({**gang_record(whole), "status": {"phase": "Standing", "bound": 1}}, GangRecord)
     seen, state = view(whole, {}, record=record), RetryState(reported_at=100.0)

@@ -179,7 +179,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("bad", "told"), REFUSED, ids=[told for _, told in REFUSED])
-def test_what_is_wrong_is_told_with_its_field_and_value(bad: Bad, told: str) -> None:
+def test_errors_name_the_field_and_its_value(bad: Bad, told: str) -> None:
     watched = Watched()
     for kind, body in [*GOOD, bad]:
         watched.put(kind, body)

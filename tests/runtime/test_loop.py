@@ -216,7 +216,7 @@ async def test_gangs_that_pods_describe_wait_for_each_other(cluster: Cluster) ->
     assert (found.metadata.name, found.status.phase) == ("koordinator-m", "Standing")
 
 
-async def test_pods_above_the_minimum_that_find_no_room_are_told_why(cluster: Cluster) -> None:
+async def test_pods_above_the_minimum_that_do_not_fit_get_a_reason(cluster: Cluster) -> None:
     cluster.node("node-0")
     labels = {"scheduling.x-k8s.io/pod-group": "g"}
     async with scheduler(cluster):

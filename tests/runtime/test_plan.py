@@ -197,7 +197,7 @@ def test_a_mark_names_epoch_attempt_and_place() -> None:
     assert mark(7, 3, Place("workers", 12)) == "7.3/workers/12"
 
 
-def test_a_new_scheduler_is_told_of_victims_that_are_still_there() -> None:
+def test_a_new_scheduler_knows_of_victims_that_are_still_there() -> None:
     def pod(name: str, uid: str, node: str = "n0") -> Pod:
         return msgspec.convert(
             {"metadata": {"name": name, "namespace": "ns", "uid": uid}, "spec": {"nodeName": node}}, Pod

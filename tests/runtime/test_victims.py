@@ -117,7 +117,7 @@ def test_nothing_is_bound_or_resumed_while_victims_are_there() -> None:
         assert not [write for write in writes if brief(write) in ("bind", "resume Job")]
 
 
-def test_a_victim_that_has_begun_to_leave_goes_on_though_its_gang_is_gone_or_given_up() -> None:
+def test_a_departing_victim_still_ends_though_its_gang_is_gone_or_given_up() -> None:
     half = Victim(LEAVING, None, (BOUND[1],), (), NOTED)
     whole = Victim(LEAVING, None, BOUND, (), NOTED)
     finished = replace(MAIN, finished=True)

@@ -31,7 +31,7 @@ def test_a_replay_calls_nothing_of_the_core_but_apply_and_decide(pass_: Pass) ->
     assert (metrics.makespan, metrics.wait_mean) == (16, (0 + 9 + 13) / 3)
 
 
-def test_the_core_is_told_what_a_live_scheduler_would_be_told() -> None:
+def test_the_core_gets_the_events_that_a_live_scheduler_would_get() -> None:
     one = job(1, 3, 10, 2, 2)
     core = Puppet([assign(one)])
     play(core, machine(8), [one])

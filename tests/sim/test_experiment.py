@@ -46,7 +46,7 @@ def test_what_draws_nothing_is_replayed_once_for_all_seeds() -> None:
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_seeds_are_told_in_their_order_however_many_processes_there_are(jobs: int) -> None:
+def test_seeds_are_reported_in_order_however_many_processes_there_are(jobs: int) -> None:
     experiment = Experiment(Drawn(), seeds=(3, 1, 2))
     seen: list[tuple[int, bool]] = []
 
@@ -70,6 +70,6 @@ def test_seeds_are_told_in_their_order_however_many_processes_there_are(jobs: in
         (Experiment(Drawn(), load=1), "--load: all jobs arrive at one time"),
     ],
 )
-def test_what_cannot_be_carried_out_is_said_before(experiment: Experiment, said: str) -> None:
+def test_what_cannot_be_carried_out_is_refused_before(experiment: Experiment, said: str) -> None:
     with pytest.raises(TraceError, match=said):
         prepare(experiment)

@@ -266,7 +266,7 @@ NODE = '{"node": "n", "resources": {"cpu": 4}}\n'
         ("node,count\nn,many\n", "f0, line 2, column 2 (count): expected a whole number"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, text: str, said: str) -> None:
+def test_errors_name_their_place(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(TraceError) as error:
         list(native(tmp_path, text).jobs(Tally()))
     assert said in str(error.value)
@@ -330,7 +330,7 @@ def test_a_name_that_comes_again_is_left_out_and_counted_whatever_the_file_and_w
     assert tally.filtered == {"no run time": 1}
 
 
-def test_what_comes_before_the_jobs_can_be_left_out_as_well(tmp_path: Path) -> None:
+def test_lines_before_the_jobs_can_be_skipped_as_well(tmp_path: Path) -> None:
     text = (
         NODE
         + '{"node": "n", "resources": {"cpu": 8}}\n{"node": "m", "resources": {"cpu": -8}}\n'
@@ -384,7 +384,7 @@ def test_jobs_that_have_no_part_in_a_replay_are_counted(tmp_path: Path) -> None:
     assert tally.filtered == {"no run time": 2, "larger than the machine": 3}
 
 
-def test_a_journal_is_told_apart(tmp_path: Path) -> None:
+def test_a_journal_is_recognised(tmp_path: Path) -> None:
     assert is_journal(write(tmp_path / "j", '{"at":0.0,"is":"Began","what":{"epoch":1}}\n'))
     assert is_journal(tmp_path / "nosuch")
     assert not is_journal(write(tmp_path / "t", '{"at": 1, "node": "n", "is": "down"}\n'))

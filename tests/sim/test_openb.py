@@ -176,7 +176,7 @@ def test_a_pod_is_listed_once(pods: Path) -> None:
     assert tally.bad == 1
 
 
-def test_the_lists_are_told_apart_by_their_headers(pods: Path) -> None:
+def test_the_lists_are_distinguished_by_their_headers(pods: Path) -> None:
     elsewhere = pods.parent / NODE_LIST
     assert Openb([elsewhere, pods]).nodes == Openb([pods]).nodes
     with pytest.raises(TraceError, match="expected one list of pods"):

@@ -108,7 +108,7 @@ def test_bars_are_the_waits_as_they_were() -> None:
     assert found.metrics["wait_p95"].mean == np.percentile(waits, 95)
 
 
-def test_seeds_are_told_with_their_spread() -> None:
+def test_seeds_are_reported_with_their_spread() -> None:
     found = report(Experiment(Drawn(), seeds=(1, 2, 3)))
     words = read(page("t", "h", "gpu", found)).text
     assert "over 3 seeds" in words

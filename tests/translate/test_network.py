@@ -97,7 +97,7 @@ def test_layers_that_are_not_there() -> None:
     )
 
 
-def test_a_spec_without_rules_asks_for_nothing_which_is_said() -> None:
+def test_a_spec_without_rules_asks_for_nothing_and_gets_a_warning() -> None:
     group = the_group(
         TREE, pod_group(annotations={TOPOLOGY_SPEC: '{"gather": []}'}), grouped("a"), grouped("b")
     )

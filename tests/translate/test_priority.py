@@ -72,7 +72,7 @@ def test_the_policy_of_the_default_class() -> None:
         ("9999999999", Gate(Code.INVALID, "PriorityClass 9999999999 does not exist")),
     ],
 )
-def test_what_is_said_beside_the_pods(text: str, expected: int | Gate) -> None:
+def test_a_priority_that_is_stated_beside_the_pods(text: str, expected: int | Gate) -> None:
     said = ObjectMeta(labels={names.PRIORITY: text})
     assert chosen([ObjectMeta(), said, ObjectMeta(labels={names.PRIORITY: "1"})], world(*CLASSES)) == expected
     assert chosen([ObjectMeta()], world(*CLASSES)) is None
@@ -99,7 +99,7 @@ OWNER = job("j", labels=SAID)
         (GroupKey(Dialect.POD, "ns", "a"), [OWNER, pod("a", owner=OWNER, spec=HIGH)]),
     ],
 )
-def test_it_stands_over_the_pods_own_in_every_dialect(key: GroupKey, objects: list[Resource]) -> None:
+def test_it_overrides_the_pods_own_priority_in_every_dialect(key: GroupKey, objects: list[Resource]) -> None:
     group = read(key, world(*objects))
     assert group is not None
     assert group.gang.priority == 7

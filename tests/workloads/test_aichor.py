@@ -458,7 +458,7 @@ def test_a_second_document_is_refused() -> None:
     )
 
 
-def test_all_errors_are_told_at_once_in_the_order_of_the_file() -> None:
+def test_all_errors_are_reported_together_in_the_order_of_the_file() -> None:
     with pytest.raises(JobFileError) as caught:
         load(
             "f.yaml",

@@ -417,7 +417,7 @@ def _object(text: str) -> Object:
     return loaded.objects[0]
 
 
-def test_all_that_is_wrong_with_a_jobset_is_said_at_once() -> None:
+def test_all_errors_of_a_jobset_are_reported_together() -> None:
     text = """apiVersion: jobset.x-k8s.io/v1alpha2
 kind: JobSet
 metadata: {name: js}
@@ -446,7 +446,7 @@ spec:
     }
 
 
-def test_what_pods_lack_and_what_rules_refuse_is_said_at_once() -> None:
+def test_missing_fields_of_pods_and_violated_rules_are_reported_together() -> None:
     text = jobset("  successPolicy: {operator: Most}\n").replace("command:", "args:")
     with pytest.raises(JobFileError) as caught:
         load("f.yaml", text=text)

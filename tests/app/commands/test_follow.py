@@ -83,7 +83,7 @@ async def play(client: LocalClient, news: AsyncIterator[Update], *acts: Callable
     return told
 
 
-async def test_lines_stands_and_the_end(client: LocalClient) -> None:
+async def test_lines_statuses_and_the_end(client: LocalClient) -> None:
     job, other = await pod(client, "mine"), await pod(client, "other")
     await client.bind("default", "mine", {"target": {"name": "n"}})
     told = await play(

@@ -75,7 +75,7 @@ def test_a_forecast_covers_a_bounded_number_of_completions() -> None:
     st.sampled_from(list(Backfill)),
 )
 @settings(max_examples=60, deadline=None)
-def test_the_last_that_waits_is_told_the_same(
+def test_the_last_waiting_gang_gets_the_same_forecast(
     sizes: list[tuple[int, int | None]], backfill: Backfill
 ) -> None:
     gangs = [gang(f"g{i}", cpus, seconds, submitted=i) for i, (cpus, seconds) in enumerate(sizes)]

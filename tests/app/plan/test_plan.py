@@ -196,7 +196,7 @@ def test_gangs_that_wait_in_the_cluster_are_older_and_listed_after() -> None:
     assert found.proposed == 1
 
 
-def test_what_stands_is_not_decided_about() -> None:
+def test_running_gangs_are_not_decided_about() -> None:
     cluster = [node("n-0"), pod_group("g", 1), pod("a", 1, node="n-0", group="g")]
     assert ask([pod("new", 1)], *cluster).decisions[1:] == []
     assert plan(Objects(), objects(*cluster)).decisions == []
@@ -311,7 +311,7 @@ def test_a_gang_that_does_not_start_delays_no_other() -> None:
     assert plan(objects(small), objects(*cluster), NOW).decisions[0].delays == []
 
 
-def test_delays_are_told_with_the_first_that_starts() -> None:
+def test_delays_are_listed_with_the_first_gang_that_starts() -> None:
     """`waits` would start now; it has to wait for the 70 s that what is proposed runs before it."""
     cluster = [node("n-0"), run_time(pod("waits", 3), 50)]
     urgent = run_time(pod("urgent", 3, priority=10), 70)
@@ -628,7 +628,7 @@ def test_victims_are_looked_for_as_long_as_gangs_want_some() -> None:
     }
 
 
-def test_what_is_searched_for_in_a_later_cycle_is_told_in_the_order_of_turns() -> None:
+def test_what_is_searched_in_a_later_cycle_is_reported_in_the_order_of_attempts() -> None:
     low = [starting(pod(f"low-{i}", i + 1, node=f"n-{i}"), 60) for i in range(6)]
     cluster = objects(*(node(f"n-{i}", i + 1) for i in range(6)), *low)
     high = [pod(f"high-{i}", i + 1, priority=10 + i) for i in range(6)]

@@ -116,7 +116,7 @@ def test_a_jobset_counts_over_its_jobs() -> None:
     assert (view.wanted, view.running, view.succeeded, view.failed, view.restarts) == (10, 1, 3, 1, 1)
 
 
-def test_an_end_is_told_with_its_reason_only_if_it_failed() -> None:
+def test_an_end_is_shown_with_its_reason_only_if_it_failed() -> None:
     failed = JobSetStatus(conditions=[Condition("Failed", "True", "DeadlineExceeded", "too long", at(9))])
     done = JobSetStatus(conditions=[Condition("Completed", "True", "AllJobsCompleted", "all", at(9))])
     first = only(Objects(jobsets=[JobSet(metadata=meta("js"), status=failed)]))
@@ -219,7 +219,7 @@ def test_a_job_is_found_by_its_name_or_the_beginning_of_it() -> None:
         find("t", many)
 
 
-def test_jobs_of_several_namespaces_are_told_apart() -> None:
+def test_jobs_of_several_namespaces_are_distinguished() -> None:
     spaces = [ObjectMeta(name="train", namespace=each, uid=each) for each in ("ml", "research")]
     jobs = views(Objects(jobs=[Job(metadata=each) for each in spaces]))
     assert find("ml/train", jobs).namespace == "ml"
@@ -228,7 +228,7 @@ def test_jobs_of_several_namespaces_are_told_apart() -> None:
     assert (scoped("train", "ml"), scoped("ml/train", "")) == (("train", "ml"), ("train", "ml"))
 
 
-def test_the_first_failure_is_of_a_container_that_was_not_told_to_end() -> None:
+def test_the_first_failure_is_of_a_container_that_was_not_stopped() -> None:
     own = pod("own", "Failed", code=9, ended=5)
     later = pod("later", "Failed", code=1, ended=6)
     told = pod("told", "Failed", code=143, ended=4, deleted=3)

@@ -54,7 +54,7 @@ async def test_what_nodes_have_and_what_is_taken(client: LocalClient) -> None:
     assert away.used == {}
 
 
-async def test_shares_of_gpus_are_told_in_thousandths(client: LocalClient) -> None:
+async def test_shares_of_gpus_are_shown_in_thousandths(client: LocalClient) -> None:
     await node(client, "gpu")
     meta = {"name": "share", "labels": {"muster.dev/gpu-share": "250"}}
     containers = [{"name": "main", "image": "x"}]

@@ -61,7 +61,7 @@ def test_a_failure_that_ends_the_job_is_left_to_the_jobs_status() -> None:
     assert told(Restarts(), [failed("a")], of=job(6, 7, ended=True)) == []
 
 
-def test_what_was_told_to_end_has_not_failed() -> None:
+def test_a_pod_that_was_stopped_has_not_failed() -> None:
     assert told(Restarts(), [failed("a", code=143, ended=10, deleted=9)], of=job(6)) == []
 
 

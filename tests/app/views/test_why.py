@@ -43,7 +43,7 @@ def test_a_gang_far_behind_gets_as_full_an_explanation_as_the_first() -> None:
     assert [remedy["change"] for remedy in told["remedies"]] == ["with 3 GPUs (1 × 3)"]
 
 
-def test_the_expected_start_goes_over_those_in_front() -> None:
+def test_the_expected_start_considers_the_gangs_in_front() -> None:
     jobs = [made(f"j{i}", 2, i, **{RUN_TIME: "1h"}) for i in range(6)]
     view, _ = answered(waiting("j5", "InsufficientCapacity"), objects(node("n0"), *jobs), 1e9, None)
     told = view.gangs[0].status.explanation

@@ -109,7 +109,7 @@ def test_failed_pods_are_replaced_until_the_limit() -> None:
     assert cluster.events == ["BackoffLimitExceeded"]
 
 
-def test_failure_is_told_before_the_other_pods_have_ended() -> None:
+def test_failure_is_reported_before_the_other_pods_have_ended() -> None:
     cluster = indexed(3, backoffLimit=0)
     for name in cluster.active():
         cluster.run(name)

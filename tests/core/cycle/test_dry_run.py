@@ -240,7 +240,7 @@ def stories(draw: st.DrawFn) -> tuple[Config, list[Event], list[Step]]:
 
 @given(stories())
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_whatever_is_said_to_start_a_gang_does(drawn: tuple[Config, list[Event], list[Step]]) -> None:
+def test_every_remedy_starts_its_gang(drawn: tuple[Config, list[Event], list[Step]]) -> None:
     story = Story(*drawn)
     held_back = {d.gang for d in story.decisions if isinstance(d, Wait)}
     for name in sorted(held_back):

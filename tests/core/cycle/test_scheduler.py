@@ -86,7 +86,7 @@ def test_priority_then_age_then_name() -> None:
     assert started(made.decide(0.0)) == ["urgent", "a", "b", "late"]
 
 
-def test_decisions_are_told_once() -> None:
+def test_decisions_are_reported_once() -> None:
     made = scheduler([node("a", gpu=4)], gang("x", count=4), gang("y", submitted=1))
     assert len(made.decide(0.0)) == 2
     assert made.decide(0.0) == []
@@ -94,7 +94,7 @@ def test_decisions_are_told_once() -> None:
     assert made.decide(1.0) == []
 
 
-def test_a_changed_reason_is_told_again() -> None:
+def test_a_changed_reason_is_reported_again() -> None:
     made = scheduler([node("a", gpu=4)], gang("y", count=5))
     assert "4 are free" in waits(made.decide(0.0))[0].explanation.message
     foreign(made, "a", 1)
@@ -149,7 +149,7 @@ def test_a_pod_counts_where_it_really_is() -> None:
     assert made.decide(0.0) == []
 
 
-def test_a_pod_that_is_told_elsewhere_moves() -> None:
+def test_a_pod_that_is_reported_on_another_node_moves() -> None:
     made = standing("a", "b", count=1)
     made.apply(PodsBound({pod("x", Place("main", 0)): Place("main", 0)}, NodeName("b"), amounts({GPU: 1}), X))
     assert made.nodes.free(made.nodes.resources[GPU]).tolist() == [4, 3]
@@ -162,7 +162,7 @@ def test_a_pod_that_is_told_elsewhere_moves() -> None:
 )
 @pytest.mark.parametrize("on", ["a", "b"])
 @pytest.mark.parametrize("share", [0, 300])
-def test_pods_that_are_told_of_together_count_as_one_by_one(
+def test_pods_that_are_reported_together_count_as_if_reported_one_by_one(
     indices: list[int | None], on: str, share: int
 ) -> None:
     of = shape(share=share) if share else shape(gpu=1)
@@ -272,7 +272,7 @@ def test_pods_that_end_after_a_failed_start_hold_nothing(seen_leaving: bool) -> 
     assert started(made.decide(1.0)) == ["y"]
 
 
-def test_a_gang_that_stands_keeps_lost_places_though_its_surplus_failed() -> None:
+def test_a_running_gang_keeps_lost_places_though_its_surplus_failed() -> None:
     made = standing("a", count=3, minimum=1)
     made.apply(CommitFailed(X, 10.0, "binding x-3 was refused"))
     made.apply(GangSubmitted(gang("y", count=2, submitted=1)))

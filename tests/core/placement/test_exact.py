@@ -174,7 +174,7 @@ def test_as_many_more_as_fit_follow_the_minimum() -> None:
     assert Counter(start.nodes.values()) == {"n0": 2, "n1": 2, "n3": 1}
 
 
-def test_a_proof_is_said_to_be_one() -> None:
+def test_a_proof_is_marked_as_one() -> None:
     (wait,) = waits(two_of_four("x").decide(0.0))
     assert wait.explanation.code is Code.FRAGMENTED
     assert wait.explanation.message.endswith("but in pieces that take only 0 of 1 pods; no placement exists")

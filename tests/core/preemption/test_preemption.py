@@ -664,7 +664,7 @@ def test_room_on_the_nodes_and_below_the_cap_are_made_at_once() -> None:
     assert ended(decisions) == ["full"]  # without `wide` the node would do, but not the cap
 
 
-def test_a_gang_that_has_begun_makes_room_below_the_cap_for_what_it_lacks() -> None:
+def test_a_started_gang_makes_room_below_the_cap_for_its_missing_pods() -> None:
     made = tree(scheduler([node("a"), node("b")]), capped("q", 8))
     running(made, in_queue("q", gang("high", count=4, priority=1)), in_queue("q", gang("low", count=4)))
     tree(made, capped("q", 7))

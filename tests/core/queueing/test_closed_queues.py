@@ -28,7 +28,7 @@ def test_what_waits_in_a_closed_queue_is_entitled_to_nothing(above: bool) -> Non
     assert made.queues.accounts["a"].waiting == 1, "it waits all the same"
 
 
-def test_a_gang_that_has_begun_still_asks_for_what_it_lacks() -> None:
+def test_a_started_gang_still_requests_its_missing_pods() -> None:
     made = cluster(queue("a"), queue("b"), submit("grows", "a", 12, minimum=2), submit("other", "b", 8))
     assert started(made) == {"grows": 8, "other": 8}
     made.apply(queue("a", closed=True))

@@ -199,7 +199,7 @@ class TestOrder:
         assert sum(name.startswith("a") for name in order) == 12
         assert order[:5] == ["a00", "b00", "a01", "a02", "a03"]
 
-    def test_what_is_lent_goes_round(self) -> None:
+    def test_queues_borrow_in_turn(self) -> None:
         """c is entitled to half and cannot use it: a and b borrow in turn, one gang at a time."""
         rules = [queue("a"), queue("b"), queue("c", weight=2)]
         muster = cluster(*rules, submit("huge", "c", 32), nodes=1, gpu=16)
@@ -442,7 +442,7 @@ class TestRemedies:
         assert started(muster) == {"two": 2, "other": 8}
         assert "when two ends: would start" in self.remedies(muster, "g")
 
-    def test_a_full_queue_is_told_nothing_that_is_not_true(self) -> None:
+    def test_a_full_queue_gets_no_remedy_that_does_not_help(self) -> None:
         muster = cluster(queue("a", max_gangs=0), submit("g", "a", 2))
         assert not started(muster)
         assert self.remedies(muster, "g") == ["in queue default: would start now"]

@@ -94,7 +94,7 @@ def firm(one: Gang) -> bool:
 )
 @settings(max_examples=50, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_a_time_that_was_told_is_kept(backfill: Backfill, kinds: Set[str], seed: int) -> None:
+def test_a_reserved_time_is_kept(backfill: Backfill, kinds: Set[str], seed: int) -> None:
     rng = random.Random(seed)
     core = Scheduler(Config(backfill=backfill, explain=False, drain_after=None))
     for i in range(rng.randint(2, 6)):

@@ -149,7 +149,7 @@ def test_reserved_shares_can_be_put_on_devices_and_start_when_they_are_to(
 
 
 @pytest.mark.parametrize("early", [False, True], ids=["when a gang ends", "when nothing happens"])
-def test_a_gang_for_which_no_places_are_found_again_starts_in_those_that_are_reserved(
+def test_a_gang_without_new_places_starts_in_its_reserved_places(
     early: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither greedy placement nor a search within its budget finds every way for shares of two sizes."""

@@ -601,7 +601,7 @@ async def test_a_container_that_is_gone_when_muster_comes_back_is_reported(clust
         assert terminated(pod).exit_code == 137
 
 
-async def test_processes_of_a_pod_that_is_gone_are_ended(cluster: Cluster) -> None:
+async def test_processes_of_a_pod_that_is_gone_are_stopped(cluster: Cluster) -> None:
     async with cluster.running():
         await cluster.submit("orphan", ["sleep", "1000"])
         await cluster.started("orphan")

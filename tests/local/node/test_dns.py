@@ -69,7 +69,7 @@ def test_a_replacement_has_the_name_of_the_pod_that_is_slow_to_end(told: Told) -
     assert told.of("h.s") == ["127.1.0.2"]
 
 
-def test_the_order_in_which_they_are_told_of_does_not_matter(told: Told) -> None:
+def test_the_order_in_which_pods_are_reported_does_not_matter(told: Told) -> None:
     told.pods(pod("2"), pod("1", age=60, leaving=True))
     assert told.of("h.s") == told.of("h") == ["127.1.0.2"]
 

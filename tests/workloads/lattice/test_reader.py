@@ -54,7 +54,7 @@ def test_a_mistake_is_named_with_its_field(change: dict[str, Any], field: str, m
     assert all(each.line for each in findings)
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_reported_together() -> None:
     changes = {"spec/minAvailable": 9, f"{TASK}/replikas": 3, f"{CONTAINER}/command": ["python"]}
     _, findings = parsed(changed(TRAINING, changes))
     assert len(findings) == 3
