@@ -166,8 +166,8 @@ def test_every_word_of_the_core_can_be_written_and_read(type_: Any, data: st.Dat
 
 
 def test_fields_are_read_by_the_names_that_earlier_versions_gave_them() -> None:
-    who = Footprint("ns", (), (), (PodTerm("zone", (), None),))
-    event = PodsBound({PodId("p"): None}, NodeName("n"), (), None, who)
+    pod_footprint = Footprint("ns", (), (), (PodTerm("zone", (), None),))
+    event = PodsBound({PodId("p"): None}, NodeName("n"), (), None, pod_footprint)
     line = encode(0.0, event)
     for name, earlier in ((b'"footprint"', b'"footprint"'), (b'"pod_anti_affinity"', b'"apart"')):
         line = line.replace(name, earlier)

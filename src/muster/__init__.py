@@ -100,12 +100,12 @@ def replay(
 ) -> "Report":
     """Runs a trace of one or several files through the scheduler in virtual time, once per seed.
 
-    policy     who decides: "pack", "easy", "conservative", "fcfs", "fgd", … (docs/replay.md)
+    policy     the scheduler: "pack", "easy", "conservative", "fcfs", "fgd", … (docs/replay.md)
     format     "swf", "philly", "openb" or "muster"; by default what the files begin like
     seeds      of what is drawn; where nothing is, all have one result, computed once
     nodes      the machine, as `--nodes` has it, of a trace that has none
     load       the offered load to bring arrivals to; by default as they were
-    order      who may pass one that waits: "fcfs", or the shortest first, "sjbf"
+    order      which job may pass a waiting one: "fcfs", or the shortest first, "sjbf"
     estimates  run times as "user"s thought, or "exact"
     passes     decide after each "event", or once per "instant"
     skip_bad   leave out lines that cannot be read, and count them

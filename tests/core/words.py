@@ -98,9 +98,9 @@ def bind(scheduler: Scheduler, assign: Assign, only: Iterable[Place] | None = No
     known = _gang(scheduler, assign.gang)
     sets = {s.name: (s.shape.requests, footprint(known, s)) for s in known.pod_sets}
     bound = [
-        PodsBound({pod(assign.gang, place): place}, name, requests, assign.gang, who)
+        PodsBound({pod(assign.gang, place): place}, name, requests, assign.gang, pod_footprint)
         for place, name in sorted(assign.nodes.items())
-        for requests, who in [sets[place.pod_set]]
+        for requests, pod_footprint in [sets[place.pod_set]]
         if only is None or place in only
     ]
     for event in bound:

@@ -1,4 +1,4 @@
-"""The HTTP API, over real TLS: our own client, the official one, and those who do it wrong."""
+"""The HTTP API, over real TLS: our own client, the official one, and clients that do it wrong."""
 
 import asyncio
 import contextlib

@@ -16,14 +16,14 @@ def test_an_array_in_the_log_counts_as_all_of_its_columns() -> None:
     for i in range(1000):
         nodes.change(node(f"n{i:04}"))
     nodes.settle()
-    footprints, who = Footprints(nodes), Footprint("ns", (("app", "a"),))
+    footprints, pod_footprint = Footprints(nodes), Footprint("ns", (("app", "a"),))
     everywhere = Matching((PodTerm("host", (), None),))
     footprints.count(everywhere)
     tracemalloc.start()
     try:
         for _ in range(5 * BOUND // 1000):
             large = np.arange(3000)  # of which a part is noted
-            footprints.note(large[:1000], np.ones(3000, np.int64)[:1000], who)
+            footprints.note(large[:1000], np.ones(3000, np.int64)[:1000], pod_footprint)
         size, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

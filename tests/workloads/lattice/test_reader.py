@@ -22,7 +22,7 @@ MISTAKES: list[tuple[dict[str, Any], str, str]] = [
     ({f"{CONTAINER}/resources/limits": {"cpu": "1"}}, f"{CONTAINER}/resources/limits/memory", "is missing"),
     ({f"{CONTAINER}/files": {"/a": {}}}, f"{CONTAINER}/files//a", "exactly one of"),
     ({f"{CONTAINER}/files": {"a": {"content": ""}}}, f"{CONTAINER}/files/a", "absolute"),
-    ({f"{CONTAINER}/files": {"/a": {"content": "", "mode": "0666"}}}, "mode", "lets everybody write"),
+    ({f"{CONTAINER}/files": {"/a": {"content": "", "mode": "0666"}}}, "mode", "lets every user write"),
     ({f"{CONTAINER}/files": {"/a": {"content": "", "mode": "4755"}}}, "mode", "without setuid"),
     ({f"{CONTAINER}/files": {"/a": {"binaryContent": "%"}}}, "binaryContent", "not base64"),
     ({f"{CONTAINER}/security/apparmorProfile": "Localhost"}, "apparmorLocalhostProfile", "if, and only if"),

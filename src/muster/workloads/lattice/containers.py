@@ -117,7 +117,7 @@ def _mode(section: Section) -> int | None:
         section.error("mode", 'is no mode in octal without setuid, setgid and sticky bits; such as "0644"')
         return None
     if value & 0o002:
-        section.error("mode", f'{value:04o} lets everybody write; such as "{value & ~0o002:04o}"')
+        section.error("mode", f'{value:04o} lets every user write; such as "{value & ~0o002:04o}"')
     return value
 
 
