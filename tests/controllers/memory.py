@@ -223,7 +223,7 @@ class MemoryClient:
                 await changed.wait()
 
     async def dry_create(self, kind: Kind[R], namespace: str, obj: Object) -> Object:
-        raise AssertionError("controllers do not rehearse")
+        raise AssertionError("controllers make no dry runs")
 
     async def create(self, kind: Kind[R], namespace: str, obj: Object) -> R:
         name = obj["metadata"].get("name", "")

@@ -15,7 +15,7 @@ from muster.api.core_v1 import (
     Terminated,
     Waiting,
 )
-from muster.local.node.status import Observed, Verdict, deadline, document, phase
+from muster.local.node.status import Observed, Override, deadline, document, phase
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -82,7 +82,7 @@ def test_a_pod_that_is_not_over_is_not_terminal_yet() -> None:
 
 def test_a_verdict_fails_the_pod_and_tells_why() -> None:
     body = document(
-        Pod(), containers("", "r"), NOW, NOW, Verdict("DeadlineExceeded", "too long", failed=True)
+        Pod(), containers("", "r"), NOW, NOW, Override("DeadlineExceeded", "too long", failed=True)
     )
     assert (body["phase"], body["reason"], body["message"]) == ("Failed", "DeadlineExceeded", "too long")
 

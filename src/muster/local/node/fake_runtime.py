@@ -30,13 +30,13 @@ from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.kube.errors import ApiError, Conflict, NotFound, Unanswered, Unreachable
 from muster.local.node import status
-from muster.local.node.status import TOO_LONG, Observed, Verdict
+from muster.local.node.status import TOO_LONG, Observed, Override
 
 log = logging.getLogger(__name__)
 
 WRITES: Final = 16  # status writes under way at a time
 _KILLED: Final = 137
-_LOST: Final = Verdict("NodeLost", "Its node is not there any more", failed=True, spared=True)
+_LOST: Final = Override("NodeLost", "Its node is not there any more", failed=True, spared=True)
 _RETRY: Final = (0.1, 10.0)
 _RIGHT: Final = 'write "run=30s,exit=1", "at=2026-03-01T12:00:00Z", "reject=OutOfcpu" or "stop=30s"'
 _REASON: Final = re.compile(r"[A-Za-z][A-Za-z0-9./-]{0,62}")
@@ -205,15 +205,15 @@ class FakeRuntime:
             started = pod.status.start_time or now
             _end(containers, _KILLED, started, now)
             return status.document(pod, containers, now, started, _LOST)
-        verdict = Verdict()
+        override = Override()
         try:
             part = play(pod.metadata.annotations)
         except ValueError as error:
-            verdict = Verdict("InvalidAnnotation", str(error), failed=True)
-            return status.document(pod, containers, now, now, verdict)
+            override = Override("InvalidAnnotation", str(error), failed=True)
+            return status.document(pod, containers, now, now, override)
         if pod.status.start_time is None and (reason := part.reject or self._refuses(pod)):
-            verdict = Verdict(reason, f"Pod was rejected: {reason}", failed=True)
-            return status.document(pod, [], now, now, verdict)
+            override = Override(reason, f"Pod was rejected: {reason}", failed=True)
+            return status.document(pod, [], now, now, override)
         started = pod.status.start_time or now
         ends, code = part.end(started), part.exit
         deadline = status.deadline(pod, started)
@@ -231,8 +231,8 @@ class FakeRuntime:
                 self._wait_for(pod.metadata.uid, ends, now)
             return None
         if code and ends is not None and now >= ends:
-            verdict = TOO_LONG if overdue else Verdict(failed=True)
-        return status.document(pod, containers, now, started, verdict)
+            override = TOO_LONG if overdue else Override(failed=True)
+        return status.document(pod, containers, now, started, override)
 
     def _wait_for(self, uid: str, ends: datetime, now: datetime) -> None:
         at = self._clock.monotonic() + (ends - now).total_seconds()

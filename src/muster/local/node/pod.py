@@ -28,7 +28,7 @@ from muster.local.node.place import Place
 from muster.local.node.probes import Probes
 from muster.local.node.reporting import StatusWriter, confirm_deletion
 from muster.local.node.starts import CannotStart, Start
-from muster.local.node.status import TOO_LONG, Observed, Verdict
+from muster.local.node.status import TOO_LONG, Observed, Override
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class PodWorker:
         self._directory = place.directory(pod.metadata.uid)
         self._containers = status.restored(pod)
         self._starts: dict[str, Start] = {}
-        self._verdict = Verdict()
+        self._override = Override()
         self._start_time = pod.status.start_time or place.clock.now()
         self._ending = asyncio.Event()
         self._cut = asyncio.Event()  # the grace period is over or cut short
@@ -70,7 +70,7 @@ class PodWorker:
     def shut_down(self) -> None:
         """Ends the pod within its grace period because muster shuts down; it does not count as a failure."""
         message = "Pod was terminated because muster was shut down"
-        self._verdict = Verdict("Terminated", message, failed=True, spared=True)
+        self._override = Override("Terminated", message, failed=True, spared=True)
         self._ending.set()
 
     def vanish(self) -> None:
@@ -148,12 +148,12 @@ class PodWorker:
         await _all(self._terminate(c, until - loop.time()) for c in mains)
         for container in reversed([c for c in self._containers if c.sidecar]):
             await self._terminate(container, max(0.0, until - loop.time()))
-        if not self._verdict.failed and status.phase(self.pod, self._containers) not in (
+        if not self._override.failed and status.phase(self.pod, self._containers) not in (
             "Succeeded",
             "Failed",
         ):
             codes = [c.exit_code for c in self._containers if not c.init]
-            self._verdict = Verdict(failed=any(code != 0 for code in codes))
+            self._override = Override(failed=any(code != 0 for code in codes))
 
     async def _until_ending(self, life: Coroutine[Any, Any, None]) -> None:
         living, ending = asyncio.create_task(life), asyncio.create_task(self._ending.wait())
@@ -174,7 +174,7 @@ class PodWorker:
             return
         left = deadline - self._place.clock.now()
         await self._place.clock.sleep(max(0.0, left.total_seconds()))
-        self._verdict = TOO_LONG
+        self._override = TOO_LONG
         self._ending.set()
 
     def _grace(self) -> float:
@@ -306,7 +306,7 @@ class PodWorker:
             code = LOST
         message = starts.PORT_IN_USE if code and starts.says_in_use(self._place, self.pod, container) else ""
         if message and self.pod.spec.restart_policy == "Never":
-            self._verdict = Verdict(message=f"container {container.spec.name}: {message}")
+            self._override = Override(message=f"container {container.spec.name}: {message}")
         reason = "Completed" if code == 0 else "Error"
         container.state = status.ended(code, reason, message, start.started, now)
         self._report()
@@ -360,7 +360,7 @@ class PodWorker:
     def document(self) -> Object:
         now = self._place.clock.now()
         return status.document(
-            self.pod, self._containers, now, self._start_time, self._verdict, over=self._over
+            self.pod, self._containers, now, self._start_time, self._override, over=self._over
         )
 
     def _report(self) -> None:

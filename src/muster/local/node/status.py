@@ -40,8 +40,8 @@ class Observed:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """The agent's decision about the whole pod, beyond its containers."""
+class Override:
+    """The agent's decision about the whole pod, which overrides what its containers say."""
 
     reason: str = ""
     message: str = ""
@@ -52,7 +52,7 @@ class Verdict:
 
 
 #: The pod has exceeded its `activeDeadlineSeconds`; the kubelet's words.
-TOO_LONG: Final = Verdict(
+TOO_LONG: Final = Override(
     "DeadlineExceeded", "Pod was active on the node longer than the specified deadline", failed=True
 )
 
@@ -67,9 +67,9 @@ def deadline(pod: Pod, started: datetime) -> datetime | None:
     return None if seconds is None or seconds >= _NEVER else started + timedelta(seconds=seconds)
 
 
-def phase(pod: Pod, containers: Sequence[Observed], verdict: Verdict = Verdict()) -> str:
+def phase(pod: Pod, containers: Sequence[Observed], override: Override = Override()) -> str:
     """Pending, Running, Succeeded or Failed."""
-    if verdict.failed:
+    if override.failed:
         return "Failed"
     policy = pod.spec.restart_policy
     inits = [c for c in containers if c.init and not c.sidecar]
@@ -95,7 +95,7 @@ def document(
     containers: Sequence[Observed],
     now: datetime,
     start_time: datetime,
-    verdict: Verdict = Verdict(),
+    override: Override = Override(),
     *,
     over: bool = True,
 ) -> Object:
@@ -103,7 +103,7 @@ def document(
 
     The phase is not terminal until the pod is `over`: otherwise its resources would be free too early.
     """
-    current = phase(pod, containers, verdict)
+    current = phase(pod, containers, override)
     if current in ("Succeeded", "Failed") and not over:
         current = "Running"
     mains = [c for c in containers if not c.init]
@@ -121,9 +121,9 @@ def document(
         "ContainersReady": ready,
         "Ready": ready,
     }
-    if verdict.spared:
-        own[PREEMPTED] = (True, "EndedByMuster", verdict.message)
-        own["DisruptionTarget"] = (True, "TerminationByKubelet", verdict.message)
+    if override.spared:
+        own[PREEMPTED] = (True, "EndedByMuster", override.message)
+        own["DisruptionTarget"] = (True, "TerminationByKubelet", override.message)
     conditions = _conditions(pod, own, now)
     body: Object = {
         "phase": current,
@@ -135,8 +135,8 @@ def document(
     if (
         current == "Failed" or pod.status.reason or pod.status.message
     ):  # a merge patch keeps what it omits, and removes nulls
-        body["reason"] = verdict.reason or None if current == "Failed" else None
-        body["message"] = verdict.message or None if current == "Failed" else None
+        body["reason"] = override.reason or None if current == "Failed" else None
+        body["message"] = override.message or None if current == "Failed" else None
     inits = [_container(c) for c in containers if c.init]
     if inits:
         body["initContainerStatuses"] = inits
