@@ -24,7 +24,7 @@ def test_importing_it_imports_nothing_heavy() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_the_core_is_there_for_those_who_build_on_it() -> None:
+def test_the_core_can_be_used_as_a_library() -> None:
     program = "import muster; print(muster.core.__name__, 'core' in muster.__all__)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "muster.core True\n"

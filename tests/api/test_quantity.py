@@ -39,7 +39,7 @@ def test_an_invalid_quantity_is_an_error(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["9223372036854775808", "8Ei", "-8.1Ei", "1e19", "1e999", 2**63])
-def test_what_64_bits_cannot_hold_is_not_cut_down_in_silence(text: str | int) -> None:
+def test_numbers_beyond_64_bits_are_not_truncated_in_silence(text: str | int) -> None:
     with pytest.raises(ValueError, match="is more than a quantity can be"):
         parse(text)
 

@@ -238,7 +238,7 @@ RULES: list[tuple[Object, str, str]] = [
 
 
 @pytest.mark.parametrize(("obj", "field", "part"), RULES, ids=[f"{field}-{part}" for _, field, part in RULES])
-def test_wrong_ones_are_told_where_and_how(obj: Object, field: str, part: str) -> None:
+def test_invalid_rules_are_refused_with_their_field(obj: Object, field: str, part: str) -> None:
     (error,) = errors(obj)
     assert error.startswith(f"{field}: ")
     assert part in error

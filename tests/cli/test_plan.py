@@ -195,7 +195,7 @@ def test_the_work_that_an_eviction_loses_has_the_unit_of_the_rest(run: Run) -> N
     assert "  evicts 1 pod: default/old\n  loses 1,800 resource-seconds of work\n" in out
 
 
-def test_what_runs_already_is_not_placed_nowhere(run: Run) -> None:
+def test_a_running_pod_has_all_that_it_needs(run: Run) -> None:
     Path("old.yaml").write_text(yaml.safe_dump(pod("old", 3)))
     _, out, err = run("old.yaml", "--snapshot", "cluster.yaml")
     words = " ".join(out.splitlines()[-1].split())

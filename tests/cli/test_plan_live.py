@@ -7,7 +7,7 @@ from tests.cli.binary import Muster, manifest, until
 GANG = "scheduling: {mode: gang}"
 
 
-def test_what_is_planned_is_what_happens(muster: Muster) -> None:
+def test_a_plan_is_carried_out_as_planned(muster: Muster) -> None:
     muster.run("up", "--detach", "--nodes", "3 x cpu=4,memory=8Gi")
     muster.file("first.yaml", manifest("sleep 300", count=2, cpus=3, spec=GANG, name="first"))
     muster.file("second.yaml", manifest("sleep 300", count=4, cpus=1, spec=GANG, name="second"))

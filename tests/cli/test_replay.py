@@ -167,7 +167,7 @@ def test_a_trace_may_come_through_pipes(tmp_path: Path) -> None:
         ("- t.swf", "standard input: no format begins with "),
     ],
 )
-def test_what_came_through_a_pipe_is_called_as_it_was_written(tmp_path: Path, words: str, said: str) -> None:
+def test_standard_input_is_named_as_the_user_wrote_it(tmp_path: Path, words: str, said: str) -> None:
     write(tmp_path / "t.swf", swf(*JOBS))
     command = [sys.executable, "-m", "muster", "replay", *words.split()]
     done = subprocess.run(command, cwd=tmp_path, input="1 2\n", capture_output=True, text=True)

@@ -97,7 +97,7 @@ async def test_an_output_that_takes_nothing_holds_up_nothing_else() -> None:
         assert (await read)[-6:] == b"x ?end", "what it cannot encode is replaced"
 
 
-async def test_an_output_whose_reader_has_gone_is_told() -> None:
+async def test_an_output_whose_reader_has_gone_is_an_error() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w") as stream:

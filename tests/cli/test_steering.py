@@ -74,7 +74,7 @@ def test_independent_pods_are_held_and_sent_back_by_their_job(muster: Muster) ->
     muster.run("down")
 
 
-def test_what_waits_can_be_moved_up(muster: Muster) -> None:
+def test_a_waiting_job_can_be_moved_up(muster: Muster) -> None:
     muster.run("up", "--detach", "--nodes", "1 x cpu=1,memory=4Gi")
     for name in ("first", "second", "third"):
         muster.file(f"{name}.yaml", manifest("sleep 300", cpus=1, spec=GANG, name=name))

@@ -52,7 +52,7 @@ async def client(plane: ControlPlane) -> AsyncIterator[HttpClient]:
         await client.close()
 
 
-async def test_what_is_planned_live_is_what_is_planned_on_a_dump(
+async def test_a_live_plan_equals_the_plan_on_a_dump(
     client: HttpClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listing, "PAGE", 2)

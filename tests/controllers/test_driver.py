@@ -159,7 +159,7 @@ async def test_many_changes_make_one_reconcile() -> None:
         assert world.runs[0][1].job.metadata.labels == {"x": "99"}
 
 
-async def test_what_takes_long_is_looked_at_less_often() -> None:
+async def test_a_slow_controller_runs_less_often() -> None:
     class Stopwatch(LoopClock):
         computed = 0.0
 
@@ -236,7 +236,7 @@ async def test_a_conflict_is_tried_again_on_a_fresh_observation() -> None:
         assert len(world.runs) >= 3
 
 
-async def test_what_follows_a_refused_effect_is_left_undone() -> None:
+async def test_effects_after_a_refused_one_are_not_executed() -> None:
     about = {"apiVersion": "batch/v1", "kind": "Job", "namespace": "ns", "name": "a", "uid": "uid-1"}
 
     def reconcile(seen: Seen, now: datetime) -> list[Effect]:

@@ -220,14 +220,14 @@ class TestConstruction:
         world.submit(managedBy="kueue.x-k8s.io/multikueue")
         assert world.effects() == []
 
-    def test_what_muster_does_not_do_is_refused_without_admission_too(self, world: World) -> None:
+    def test_unsupported_fields_are_refused_without_admission_too(self, world: World) -> None:
         world.submit(volumeClaimPolicies=[{}])
         world.settle()
         assert world.jobs == []
         assert world.found("Failed").reason == "Unsupported"
         assert "spec.volumeClaimPolicies" in world.found("Failed").message
 
-    def test_a_refused_job_is_told(self, world: World) -> None:
+    def test_a_refused_job_is_reported(self, world: World) -> None:
         world.submit()
         created = [effect for effect in world.effects() if isinstance(effect, Create)]
         assert {effect.refused.reason for effect in created if effect.refused} == {
@@ -381,7 +381,7 @@ class TestFailure:
         assert (restarting.status, restarting.reason) == ("False", "JobsReady")
         assert restarting.message.endswith(cause)
 
-    def test_what_muster_preempted_is_not_the_cause(self, world: World) -> None:
+    def test_a_preempted_pod_is_not_the_cause_of_a_failure(self, world: World) -> None:
         world.submit()
         world.settle()
         at = world.now.isoformat()
@@ -638,7 +638,7 @@ class TestSuspension:
         assert world.job("js-w-1").metadata.uid != before
         assert world.job("js-w-1").spec.suspend
 
-    def test_nor_if_it_is_resumed_before_anybody_looks(self, world: World) -> None:
+    def test_nor_if_it_is_resumed_before_the_controller_looks(self, world: World) -> None:
         world.submit(failurePolicy={"maxRestarts": 0})
         world.settle()
         world.suspend(True)

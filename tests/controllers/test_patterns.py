@@ -107,7 +107,7 @@ def test_no_pattern_takes_long(pattern: str) -> None:
     assert not found(pattern, "a" * (LONGEST_TEXT - 1) + "b")
 
 
-def test_only_the_beginning_of_a_long_text_is_looked_at() -> None:
+def test_only_the_beginning_of_a_long_text_is_matched() -> None:
     assert found("b", "a" * (LONGEST_TEXT - 1) + "b")
     assert not found("b", "a" * LONGEST_TEXT + "b")
 

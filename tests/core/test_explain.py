@@ -388,7 +388,7 @@ def away_from_large(pod_set: PodSet) -> PodSet:
         ),
     ],
 )
-def test_what_keeps_several_shapes_off_besides_room_is_found_by_search(
+def test_reasons_of_several_shapes_besides_capacity_are_found_by_search(
     gpus: tuple[int, ...], wanted: Gang, code: Code, message: str
 ) -> None:
     """Greedy placement finds no room for some of them even without that."""

@@ -114,7 +114,7 @@ def test_a_started_gang_is_not_advised_to_shrink() -> None:
     assert starting(wait.explanation) == ()
 
 
-def test_only_the_first_gangs_of_a_queue_are_told() -> None:
+def test_only_the_first_gangs_of_a_queue_get_remedies() -> None:
     made = Scheduler(Config(remedies=2))
     for fact in free(4):
         made.apply(fact)
@@ -325,7 +325,7 @@ def test_two_gangs_may_start_when_one_ends() -> None:
     assert behind.remedies == (Remedy("when first ends", "would start"),)
 
 
-def test_what_waits_behind_others_is_expected_when_they_have_run() -> None:
+def test_a_gang_behind_others_is_expected_after_their_run_times() -> None:
     made = scheduler(free(4))
     runs(made, replace(gang("first", count=4), limit=100.0))
     for i, name in enumerate(("second", "third")):

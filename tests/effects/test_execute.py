@@ -53,7 +53,7 @@ async def test_tells_the_revisions_of_writes(client: MemoryClient) -> None:
     assert [outcome.revision for outcome in outcomes] == [2, 3, 4, 0]
 
 
-async def test_what_is_gone_need_not_be_patched_or_deleted(client: MemoryClient) -> None:
+async def test_an_object_that_is_gone_need_not_be_patched_or_deleted(client: MemoryClient) -> None:
     outcomes = await executed(
         client, Patch(POD, "ns", "p", {"spec": {}}), Delete(POD, "ns", "p", "u"), Absent(POD, "ns", "p", "u")
     )

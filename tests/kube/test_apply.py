@@ -128,7 +128,7 @@ def test_an_annotation_that_says_nothing_takes_nothing_away(text: str) -> None:
     assert patch(applied, named(spec={"b": 2})) == {}
 
 
-def test_what_is_too_long_to_be_carried_is_not_carried() -> None:
+def test_a_last_applied_annotation_that_would_be_too_long_is_left_out() -> None:
     long = named(data={"a": "x" * MOST_BYTES})
     live = noted(long, long)
     assert last_applied(live) is None
@@ -195,7 +195,7 @@ async def test_an_object_is_created_changed_or_left_as_it_is(client: LocalClient
     assert (await client.get(kind, "default", "s")).data == {"a": "1", "b": "2"}
 
 
-async def test_what_is_being_deleted_is_not_applied_to(client: LocalClient) -> None:
+async def test_an_object_in_deletion_is_not_applied_to(client: LocalClient) -> None:
     pod: Object = {
         "metadata": {"name": "p", "namespace": "default", "finalizers": ["a.b/c"]},
         "spec": {"containers": [{"name": "c", "image": "i"}]},

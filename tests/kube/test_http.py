@@ -214,7 +214,7 @@ async def test_a_kind_that_the_server_has_not_is_named() -> None:
 BUSY = answer({}, "429 Too Many Requests", "Retry-After: 3")
 
 
-async def test_a_write_that_the_server_puts_off_is_not_repeated_but_told_how_long() -> None:
+async def test_a_write_that_the_server_puts_off_is_not_repeated_and_reports_the_pause() -> None:
     async with talking(BUSY) as (_, client):
         with pytest.raises(errors.TooManyRequests) as caught:
             await client.create(CONFIG_MAP, "ns", {})
@@ -250,7 +250,7 @@ async def test_a_read_that_the_server_puts_off_is_repeated_when_it_says(
     assert paused == slept
 
 
-async def test_what_a_server_streams_first_is_what_exists() -> None:
+async def test_a_streamed_list_is_the_list_of_existing_objects() -> None:
     end = {"metadata": {"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}}}
     lines = [
         json.dumps({"type": "ADDED", "object": CONFIG}).encode(),

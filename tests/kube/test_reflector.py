@@ -164,7 +164,7 @@ async def test_an_object_that_cannot_be_taken_in_costs_no_other(caplog: pytest.L
     assert caplog.messages.count("ConfigMap ns/bad cannot be read, and is set aside") == 2
 
 
-async def test_what_an_object_lacks_because_it_cannot_be_read_is_told(
+async def test_fields_that_cannot_be_read_are_reported(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     damaged = config("a", 1)
@@ -206,7 +206,7 @@ async def test_an_expired_page_restarts_the_list() -> None:
 @pytest.mark.parametrize(
     "failure", [Unreachable("down"), Unanswered("no answer"), ServerError("broken"), Expired("too old")]
 )
-async def test_what_goes_on_failing_is_tried_less_and_less_often(failure: Exception) -> None:
+async def test_repeated_failures_back_off(failure: Exception) -> None:
     async with ran([failure] * 12 + [page(1)], []) as run:
         for number, slept in enumerate(run.clock.slept):
             longest = min(BACK_OFF[1], BACK_OFF[0] * 2**number)

@@ -31,7 +31,7 @@ def pod(name: str, index: int) -> Object:
     }
 
 
-def test_what_pods_have_in_common_is_there_once() -> None:
+def test_equal_parts_of_pods_are_stored_once() -> None:
     one, other = shared(decoded(pod("a", 0))), shared(decoded(pod("b", 1)))
     assert (one, other) == (decoded(pod("a", 0)), decoded(pod("b", 1)))
     assert one.spec.containers is other.spec.containers

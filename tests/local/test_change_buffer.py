@@ -9,7 +9,7 @@ def revisions(events: list[Event] | None) -> list[int] | None:
     return None if events is None else [e.revision for e in events]
 
 
-def test_what_came_after_a_revision_in_order() -> None:
+def test_changes_after_a_revision_come_in_order() -> None:
     buffer = ChangeBuffer(10, 100, 10**6)
     for revision in (11, 13, 14):
         buffer.append(event(revision))
@@ -19,7 +19,7 @@ def test_what_came_after_a_revision_in_order() -> None:
     assert revisions(buffer.since("pods", 14, 9)) == []
 
 
-def test_what_was_before_the_start_is_not_held() -> None:
+def test_changes_before_the_start_are_not_kept() -> None:
     buffer = ChangeBuffer(10, 100, 10**6)
     assert buffer.since("pods", 9, 9) is None
     assert buffer.since("pods", 10, 9) == []

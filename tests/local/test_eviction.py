@@ -27,7 +27,7 @@ def evict(registry: Registry, name: str = "p0", obj: Object | None = None) -> An
     return read(registry.evict("default", name, obj or {"metadata": {"name": name}}))
 
 
-def test_the_pod_is_told_why_and_given_its_grace(registry: Registry) -> None:
+def test_an_evicted_pod_carries_the_reason_and_gets_its_grace_period(registry: Registry) -> None:
     running(registry, "p0")
     before = registry.store.revision
     after = evict(registry)

@@ -98,7 +98,7 @@ def test_a_pod_that_is_removed_before_it_ends(registry: Registry, clock: StillCl
     assert (run(registry).phase, run(registry).ended) == ("Deleted", START + 9)
 
 
-def test_what_muster_ended_is_marked(registry: Registry) -> None:
+def test_pods_that_muster_ended_are_marked(registry: Registry) -> None:
     bound(registry, phase="Running")
     status(registry, conditions=[{"type": PREEMPTED, "status": "True"}])
     registry.delete(kinds.POD, "default", "p", DeleteOptions(grace_period=0))

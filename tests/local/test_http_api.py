@@ -176,7 +176,7 @@ async def test_a_watch_tells_each_change_and_resumes(client: HttpClient) -> None
     assert await first(1, both[0][2]) == both[1:]
 
 
-async def test_a_watch_from_too_far_ahead_is_told_to_list(client: HttpClient) -> None:
+async def test_a_watch_from_a_future_revision_has_to_list(client: HttpClient) -> None:
     with pytest.raises(errors.Expired):
         async for _ in client.watch(kinds.POD, resource_version="999999"):
             pass

@@ -68,7 +68,7 @@ def test_another_write_takes_the_fields_that_it_changes(registry: Registry) -> N
         apply(registry, "one", {"containers": [A]}, labels={"x": "1"})
 
 
-def test_what_was_there_before_the_first_apply_is_not_taken_silently(registry: Registry) -> None:
+def test_fields_older_than_the_first_apply_are_not_taken_silently(registry: Registry) -> None:
     registry.create(kinds.POD, "default", {"metadata": {"name": "p"}, "spec": {"containers": [A]}})
     with pytest.raises(Conflict, match='conflict with "before-first-apply"'):
         apply(registry, "one", {"containers": [A | {"image": "new"}]})

@@ -41,7 +41,7 @@ def test_a_job_is_there_or_among_the_past(registry: Registry, clock: StillClock)
     assert msgspec.json.decode(gone.body)["spec"]["completions"] == 1
 
 
-def test_what_belongs_to_a_job_is_no_job(registry: Registry) -> None:
+def test_objects_that_belong_to_a_job_are_no_jobs(registry: Registry) -> None:
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": True}
     registry.create(kinds.POD, "default", pod("owned", ownerReferences=[owner]))
     registry.create(kinds.POD, "default", pod("member", labels={"scheduling.x-k8s.io/pod-group": "g"}))

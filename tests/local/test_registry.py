@@ -380,7 +380,7 @@ def test_a_store_that_no_process_hosts_can_be_read(tmp_path: Any) -> None:
     reader.store.close()
 
 
-def test_what_an_earlier_muster_stored_with_other_types_can_still_be_changed(registry: Registry) -> None:
+def test_objects_stored_with_other_types_by_an_earlier_version_can_be_changed(registry: Registry) -> None:
     old = create(registry, pod("p"), kinds.POD)
     old["spec"]["containers"][0]["resources"] = {"requests": {"cpu": 1}}
     raw = registry.get(kinds.POD, "default", "p")

@@ -38,7 +38,7 @@ def test_each_write_has_the_next_revision_and_carries_it() -> None:
     assert store.revision == 2
 
 
-def test_what_is_written_is_there_when_the_file_is_opened_again(tmp_path: Path) -> None:
+def test_writes_are_there_when_the_file_is_opened_again(tmp_path: Path) -> None:
     store = Store(tmp_path / "store.db")
     body = write(store, "a")
     write(store, "b")

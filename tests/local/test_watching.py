@@ -96,7 +96,7 @@ async def test_a_field_selector_follows_a_pod_to_its_node(registry: Registry) ->
     assert await take(watch, 2) == [("ADDED", "p"), ("DELETED", "p")]
 
 
-async def test_what_is_deleted_carries_the_revision_of_its_deletion(registry: Registry) -> None:
+async def test_a_deleted_object_carries_the_revision_of_its_deletion(registry: Registry) -> None:
     registry.create(kinds.CONFIG_MAP, "default", config())
     watch = registry.watch(kinds.CONFIG_MAP, revision=registry.store.revision)
     registry.delete(kinds.CONFIG_MAP, "default", "c")
@@ -182,7 +182,7 @@ async def test_a_watch_resumes_after_a_restart(tmp_path: Any) -> None:
     registry.store.close()
 
 
-async def test_a_revision_of_another_store_is_told_to_list_again(registry: Registry) -> None:
+async def test_a_revision_of_another_store_has_to_list_again(registry: Registry) -> None:
     watch = registry.watch(kinds.POD, revision=registry.store.revision + 1)
     with pytest.raises(Expired, match="Too large resource version"):
         await anext(watch)

@@ -262,7 +262,7 @@ def test_a_group_whose_lost_member_is_awaited_says_where_its_place_is_held() -> 
     }
 
 
-def test_what_holds_some_of_its_places_says_why_it_lacks_the_others() -> None:
+def test_a_gang_in_part_reports_why_its_other_places_are_unfilled() -> None:
     """Its old pods still leave, one after the other."""
     coming = group(2, BOTH)
     why = Explanation(Code.INSUFFICIENT_CAPACITY, "placement", "1 CPU asked; 0 are free")

@@ -71,7 +71,7 @@ def test_the_last_reason_is_kept_until_the_gang_starts_and_a_new_one_is_logged(
     assert decisions.reasons == {}
 
 
-def test_what_is_logged_while_a_gang_is_written_to_carries_the_decision() -> None:
+def test_log_lines_about_a_start_carry_its_decision() -> None:
     decisions = Decisions()
     for what in (Began(7), SUBMITTED, ASSIGNED):
         decisions.write(9.0, what)

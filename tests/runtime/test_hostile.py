@@ -209,7 +209,7 @@ def test_a_completion_index_that_is_none_does_not_count(index: str) -> None:
     assert group.members[PodId("uid-job-0")].place == Place("main", 0)
 
 
-def test_what_no_reader_expected_is_this_gangs_alone(
+def test_an_unexpected_error_of_a_reader_harms_its_own_gang_only(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def read(*_: Any) -> None:

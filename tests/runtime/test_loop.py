@@ -366,7 +366,7 @@ async def test_a_leader_that_loses_its_lease_stops_and_the_next_one_leads(cluste
 
 
 @pytest.mark.parametrize("sole", [True, False])
-async def test_what_objects_say_of_epochs_deposes_no_leader(cluster: Cluster, sole: bool) -> None:
+async def test_epochs_on_objects_depose_no_leader(cluster: Cluster, sole: bool) -> None:
     """An annotation on another scheduler's pod, a Gang's status, a GangPlan: before and after a restart."""
     cluster.node("node-0")
     foreign = pod("foreign", annotations={EPOCH: "999999"})

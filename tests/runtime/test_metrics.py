@@ -93,7 +93,7 @@ async def test_gangs_queues_and_nodes_are_as_they_are_at_the_moment_of_the_scrap
     cluster.store.close()
 
 
-async def test_what_evictions_lose_is_counted_and_labels_are_bounded() -> None:
+async def test_work_lost_to_evictions_is_counted_and_labels_are_bounded() -> None:
     registry, decisions = CollectorRegistry(), Decisions()
     cluster = Cluster()
     metrics = Metrics(registry, decisions, Informers(cluster.client))

@@ -43,7 +43,7 @@ def test_a_pod_with_a_namespace_selector_is_read_again_when_namespaces_change() 
     assert bound(mirror) == []
 
 
-def test_labels_and_deletion_of_a_bound_pod_are_told() -> None:
+def test_labels_and_deletion_of_a_bound_pod_become_events() -> None:
     mirror = Mirror()
     mirror.change(POD, None, pod())
     assert [event.footprint.labels for event in bound(mirror)] == [()]
@@ -77,7 +77,7 @@ def told_nodes(mirror: Mirror) -> list[str]:
     return [f"{marks[type(event)]}{event.name}" for event in events]
 
 
-def test_only_nodes_that_are_selected_are_told() -> None:
+def test_only_selected_nodes_become_events() -> None:
     mirror = Mirror(selector=selectors.parse("pool=batch"))
     batch, web = node("batch", pool="batch"), node("web", pool="web")
     for each in (batch, web):

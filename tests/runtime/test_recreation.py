@@ -42,7 +42,7 @@ POD = {
 }
 
 
-def test_what_the_user_wrote_and_nothing_of_its_last_life() -> None:
+def test_a_recreated_pod_keeps_the_fields_of_its_user_only() -> None:
     assert recreated(POD) == {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -42,7 +42,7 @@ def test_allowed_requests(text: str) -> None:
         'permit(principal, action == Muster::Action::"UseQueue", resource);',
     ],
 )
-def test_what_no_policy_permits_is_denied(text: str) -> None:
+def test_a_request_that_no_policy_permits_is_denied(text: str) -> None:
     assert told({"p": text}) == ["secret access denied: 'vault:ml/db': no policy permits it"]
 
 

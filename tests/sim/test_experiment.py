@@ -34,7 +34,7 @@ class Drawn(Plain):
         yield job(1, 0, 1 + self.seed + random.Random(self.seed).random(), 4)
 
 
-def test_what_draws_nothing_is_replayed_once_for_all_seeds() -> None:
+def test_an_experiment_without_randomness_is_replayed_once_for_all_seeds() -> None:
     experiment = Experiment(Plain(), seeds=(7, 8, 9))
     done: list[int] = []
     found = run(experiment, prepare(experiment), turn=lambda seeds, recorder: done.append(seeds))

@@ -98,7 +98,7 @@ def test_a_size_that_waited_before_counts_when_it_waits_again() -> None:
     assert metrics.fragmentation == pytest.approx(6 * 20 / (8 * 60))
 
 
-def test_what_never_starts_counts_no_longer_than_the_makespan() -> None:
+def test_the_wait_of_a_job_that_never_starts_ends_with_the_makespan() -> None:
     """Beside a job that ends at 10, two of 8 GPUs wait for ever, and another comes after the end."""
     never, later = job(2, 0, 1, 2), job(3, 90, 1, 2)
     core = Puppet([assign(runs := job(1, 0, 10, 4))], [], [], [])

@@ -96,7 +96,7 @@ def watch(nodes: list[int], jobs: list[Job], pass_: Pass) -> Watched:
 
 @settings(max_examples=60, deadline=None)
 @given(nodes_of, jobs_of, passes)
-def test_what_arrives_runs_whole_within_the_machine_and_ends(
+def test_every_job_runs_whole_within_the_capacity_and_ends(
     nodes: list[int], jobs: list[Job], pass_: Pass
 ) -> None:
     watch(nodes, jobs, pass_)

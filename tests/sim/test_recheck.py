@@ -163,7 +163,7 @@ def test_an_event_that_is_missing_makes_a_difference(path: Path) -> None:
     assert found.logged.gang == "ns/c"
 
 
-def test_what_a_crash_cut_off_is_not_held_against_anybody(path: Path) -> None:
+def test_a_line_that_a_crash_cut_off_is_no_difference(path: Path) -> None:
     entries = list(record())
     cut = entries[: index(entries, Wait) + 1]  # the second of two reasons was not written any more
     assert recheck(save(path, cut), Scheduler).difference is None

@@ -91,7 +91,7 @@ def test_a_node_that_goes_takes_its_jobs_along_and_they_start_elsewhere() -> Non
     assert metrics.utilisation == pytest.approx((4 * 130 + 4 * 100) / (12 * 30 + 8 * 100))
 
 
-def test_what_waits_for_a_node_starts_when_it_is_back() -> None:
+def test_a_gang_that_waits_for_a_node_starts_when_the_node_returns() -> None:
     told = Puppet()
     core = Scheduler()
 

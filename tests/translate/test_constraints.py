@@ -92,7 +92,7 @@ def test_a_namespace_selector_means_those_that_there_are() -> None:
     assert found.pod_anti_affinity == (PodTerm("zone", IS_A, ("more", "one", "three")),)
 
 
-def test_a_new_namespace_is_looked_at_again() -> None:
+def test_a_new_namespace_is_evaluated_again() -> None:
     spec = apart(namespaceSelector={"matchLabels": {"team": "x"}})
     one, other, batch = pod("a", spec=spec), pod("b"), job_of(template={"spec": spec})
     seen = world(one, other, batch)
@@ -160,7 +160,7 @@ def test_a_pod_on_a_node_shows_what_others_must_respect() -> None:
     assert seen.pod_anti_affinity == (PodTerm("zone", IS_A, ("ns",)),)
 
 
-def test_what_a_bound_pod_takes_counts_whatever_else_it_says() -> None:
+def test_requests_of_a_bound_pod_count_whatever_its_other_fields_are() -> None:
     odd = spread(whenUnsatisfiable="Maybe")
     assert pod_bound(pod(spec=odd, node="n")).requests == (("cpu", 1000),)
 
@@ -190,7 +190,7 @@ def test_the_pods_of_a_job_have_the_labels_that_its_controller_adds() -> None:
         ("batch.kubernetes.io/job-completion-index", True),
     ],
 )
-def test_labels_that_differ_within_a_template_cannot_be_looked_at(key: str, refused: bool) -> None:
+def test_labels_that_differ_within_a_template_cannot_be_matched(key: str, refused: bool) -> None:
     spec = apart(labelSelector={"matchLabels": {key: "s"}})
     group = read(
         GroupKey(Dialect.JOBSET, "ns", "s"), world(jobset_of(jobs={"w": {"template": {"spec": spec}}}))
@@ -297,7 +297,7 @@ def test_a_claim_without_a_volume_keeps_its_pod(objects: list[Resource], code: C
     assert message in group.gang.gate.message
 
 
-def test_claims_and_volumes_are_looked_at_again_when_they_change() -> None:
+def test_claims_and_volumes_are_evaluated_again_when_they_change() -> None:
     key = GroupKey(Dialect.POD, "ns", "a")
     seen = world(pod("a", spec=WITH_CLAIM), pod("b"), claim())
     assert key in keys_touched(PERSISTENT_VOLUME_CLAIM, claim(), claim("v"), seen)

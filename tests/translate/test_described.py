@@ -188,7 +188,7 @@ def test_a_list_of_itself_alone_says_nothing() -> None:
     assert (group.gang.gate, group.gang.id) == (None, "ns/a")
 
 
-def test_what_says_no_name_that_an_object_could_have_stays_a_pod_that_is_refused() -> None:
+def test_a_pod_that_names_an_impossible_group_is_refused_alone() -> None:
     odd = member("x", gang="My Gang!")
     alone = GroupKey(Dialect.POD, "ns", "x")
     assert group_of(odd, world(odd)) == alone

@@ -112,7 +112,7 @@ def test_what_keeps_it_from_starting(groups: list[PodGroup], gate: Gate) -> None
     assert the_gang(*groups, grouped("m", "master"), grouped("w", "worker")).gang.gate == gate
 
 
-def test_what_only_its_pods_say_is_not_ignored() -> None:
+def test_annotations_on_its_pods_alone_are_not_ignored() -> None:
     own, both = {GROUPS: '["ns/master"]'}, {GROUPS: json.dumps(BOTH)}
     assert the_gang(pod_group("master", 1), grouped("m", "master", annotations=own)).gang.gate is None
     group = the_gang(pod_group("master", 1), grouped("m", "master", annotations=both))

@@ -261,7 +261,7 @@ def test_of_several_lost_members_as_many_are_awaited_as_the_minimum_lacks() -> N
     assert places(enough) == {"d": 3, "e": 0}
 
 
-def test_what_never_ran_is_not_awaited() -> None:
+def test_a_pod_that_never_ran_is_not_awaited() -> None:
     group = pod_group(minimum=3)
     waiting = the_gang(group, bound("a", 0), grouped("b"), grouped("c"))
     gate = Gate(Code.MEMBERS_MISSING, "2 of 3 pods exist")

@@ -54,7 +54,7 @@ def test_everything() -> None:
     ), "guarantees are rounded up, limits down"
 
 
-def test_what_no_server_should_have_taken() -> None:
+def test_objects_that_no_server_should_have_accepted() -> None:
     rules = queue_changed(queue(order="lifo", guarantee={"cpu": "lots"}, capability={"cpu": "-1"})).queue
     assert (
         rules.fault

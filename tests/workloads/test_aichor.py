@@ -188,7 +188,7 @@ def test_independent_jobs_retry_the_failed_index_within_one_budget(mode: Any) ->
 
 
 @pytest.mark.parametrize("mode", ["gang", "independent"])
-def test_what_muster_ends_is_never_counted(mode: Any) -> None:
+def test_evicted_pods_never_count_as_failures(mode: Any) -> None:
     (jobset,) = load("f.yaml", text=manifest(""), mode=mode).objects
     rule = {"action": "Ignore", "onPodConditions": [{"type": "muster.dev/Preempted", "status": "True"}]}
     assert job_spec(jobset)["podFailurePolicy"] == {"rules": [rule]}
@@ -252,7 +252,7 @@ def test_the_caller_is_noted_on_the_pod_template() -> None:
     }
 
 
-def test_what_has_no_meaning_here_is_named_once() -> None:
+def test_fields_without_meaning_here_are_named_once() -> None:
     job = load(
         "f.yaml",
         text="""

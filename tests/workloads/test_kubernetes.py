@@ -88,7 +88,7 @@ def test_objects_pass_through_as_written() -> None:
     }
 
 
-def test_what_is_needed_is_created_first() -> None:
+def test_objects_that_others_need_are_created_first() -> None:
     text = "---\n".join(
         [
             job(),

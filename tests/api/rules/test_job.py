@@ -282,7 +282,7 @@ def test_where_pods_run_may_change_while_there_are_none(
     assert (validate(new, old) == []) is accepted
 
 
-def test_what_runs_may_not_change_even_then() -> None:
+def test_a_running_job_may_not_change_even_then() -> None:
     def image(new: Object) -> None:
         new["spec"]["template"]["spec"]["containers"][0]["image"] = "other"
 

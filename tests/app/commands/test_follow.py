@@ -147,7 +147,9 @@ async def test_lines_are_waited_for_as_long_as_they_come(
     assert end.cut == cut
 
 
-async def test_what_is_not_read_yet_is_told(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pods_that_are_not_read_yet_are_reported(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("muster.app.commands.follow.READERS", 2)
     free = asyncio.Event()
 

@@ -96,7 +96,7 @@ async def test_the_jobs_of_a_file_are_what_is_followed(client: LocalClient) -> N
     assert await names(client) == ["one", "settings", "two"]
 
 
-async def test_what_is_refused_leaves_all_as_it_was(client: LocalClient) -> None:
+async def test_a_refused_submission_changes_nothing(client: LocalClient) -> None:
     first, _, two = FILE.split("---")
     await submit(client, read(f"{first}---{two}"))
     before = await client.get_json(kinds.CONFIG_MAP, "default", "settings")
@@ -198,7 +198,7 @@ EDITS: dict[Kind[Any], tuple[Object, Object]] = {
 
 
 @pytest.mark.parametrize("kind", SUPPORTED, ids=lambda kind: kind.plural + "." + kind.group)
-async def test_what_a_file_no_longer_says_goes_and_plan_knows_it(
+async def test_a_field_that_the_file_no_longer_has_is_removed_and_plan_knows_it(
     client: LocalClient, kind: Kind[Any]
 ) -> None:
     def file(content: Object) -> JobFile:
@@ -237,7 +237,7 @@ def _alike(obj: Object) -> Object:
     return found
 
 
-async def test_what_submit_is_refused_plan_is_refused(client: LocalClient) -> None:
+async def test_plan_refuses_the_objects_that_submit_refuses(client: LocalClient) -> None:
     """Without parallelism a Job's completions are 1, and may not become it."""
     spec: Object = {**TEMPLATE, "parallelism": 2}
     meta = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "x"}}
@@ -288,7 +288,7 @@ async def test_what_fits_is_submitted_and_what_never_can_is_explained(client: Lo
     assert await never(client, gpu) == []
 
 
-async def test_what_no_node_could_help_is_refused_on_any_cluster(client: LocalClient) -> None:
+async def test_a_job_that_no_node_could_run_is_refused_on_any_cluster(client: LocalClient) -> None:
     """Where nodes may come, only what cannot be honoured is refused. What the file brings along counts."""
     job = gang_job("j", labels={names_.GANG: "true", names_.PRIORITY: "gold"})
     said = ["j can never start here: Invalid. PriorityClass gold does not exist"]

@@ -160,7 +160,7 @@ def test_the_scheduler_itself_is_asked(more: str, pods: int, topology: bool, sai
         ("", 1, "1000000000", None),
     ],
 )
-def test_what_is_advised_would_start_it(more: str, pods: int, cpu: str, wanted: str | None) -> None:
+def test_advice_would_start_the_job(more: str, pods: int, cpu: str, wanted: str | None) -> None:
     text = JOB % ("", pods, pods, more, cpu)
     job = load("f.yaml", text=text.replace("requests: {", "limits: {"))
     given = advice(job)
@@ -175,7 +175,7 @@ def test_pods_that_start_alone_are_tried_once_a_shape() -> None:
     assert said.startswith("j/main-0 can never start here: NothingMatches. a pod asks 9 CPUs")
 
 
-def test_what_the_api_server_will_add_to_the_pods_counts() -> None:
+def test_defaults_of_the_api_server_count() -> None:
     text = """
 apiVersion: batch/v1
 kind: Job

@@ -34,7 +34,7 @@ def test_gangs_start_when_others_end() -> None:
     assert forecast(core, 100, "a", "b", "c") == {"a": 100, "b": 170, "c": 220}
 
 
-def test_what_runs_already_counts_from_its_start() -> None:
+def test_a_running_gang_counts_from_its_start() -> None:
     core = scheduler(gang("a", 4, 70), gang("b", 4, 50, submitted=1))
     core.apply(PodsBound({PodId("p"): Place("main", 0)}, NodeName("n"), (("cpu", 4),), GangId("a"), at=60))
     assert forecast(core, 100, "b") == {"b": 130}
@@ -53,7 +53,7 @@ def test_victims_wait_again_and_may_start_again() -> None:
     assert forecast(core, 100, "high", "low") == {"high": 100, "low": 140}
 
 
-def test_what_ends_at_one_time_makes_room_together() -> None:
+def test_gangs_that_end_together_make_room_together() -> None:
     running = (gang("a", 1, 10), gang("b", 1, 10, submitted=1), gang("c", 2, None, submitted=2))
     core = scheduler(
         *running,

@@ -156,7 +156,7 @@ def test_independent_jobs_are_pods_each_on_its_own() -> None:
     ]
 
 
-def test_what_a_user_suspended_waits_gang_or_not() -> None:
+def test_a_job_that_its_user_suspended_waits_gang_or_not() -> None:
     for gang in (True, False):
         (decision,) = ask([job("j", 1, 1, gang=gang, suspend=True)], node("n-0")).decisions
         assert decision.reason is not None
@@ -254,7 +254,7 @@ def test_an_edit_takes_the_place_of_what_was() -> None:
     assert brief(found) == [("default/g", "place", {"default/a": "n-0", "default/b": "n-0"})]
 
 
-def test_what_cannot_be_honoured_is_invalid() -> None:
+def test_a_specification_that_cannot_be_honoured_is_invalid() -> None:
     found = ask([pod("a", 1, priorityClassName="nosuch")], node("n-0"))
     assert [d.outcome for d in found.decisions] == [Outcome.INVALID]
     broken = job("j", 1, 1, gang=False)
@@ -361,7 +361,7 @@ def test_an_edit_that_makes_a_queue_unusable_is_noted_and_what_was_invalid_is_so
     ]
 
 
-def test_what_cannot_be_used_of_a_snapshot_is_noted_and_the_rest_is_planned() -> None:
+def test_unusable_objects_of_a_snapshot_are_noted_and_the_rest_is_planned() -> None:
     broken = [
         queue("a", parent="b"),
         queue("b", parent="a"),
@@ -392,7 +392,7 @@ def test_a_group_whose_minimum_is_below_none_is_invalid() -> None:
     assert found.decisions[0].reason["message"].startswith("spec.minMember is -1; write how many")
 
 
-def test_what_another_scheduler_decides_about_is_noted() -> None:
+def test_pods_of_another_scheduler_are_noted() -> None:
     ours = names.SCHEDULER
     proposed = [
         pod("mine", 1, schedulerName=ours),
@@ -561,7 +561,7 @@ def test_pods_of_an_independent_job_are_charged_one_by_one() -> None:
     assert [code for _, code in codes(found)] == ["place", "place", "QuotaExceeded"]
 
 
-def test_what_a_quota_wants_stated_is_missed_before_the_pod_is_made() -> None:
+def test_requests_that_a_quota_demands_are_checked_before_the_pod_exists() -> None:
     quota = resource_quota("cpus", {"requests.cpu": "2"}, {})
     found = ask([pod("a", 1), pod_group("g", 1), pod("b", 1, group="g")], node("n-0"), quota, pod("old", 1))
     assert dict(codes(found)) == {
@@ -597,7 +597,7 @@ STATIC = {"apiVersion": "v1", "kind": "Node", "name": "n-0", "uid": "n", "contro
     ],
     ids=["DaemonSet", "static pod", "mirror pod"],
 )
-def test_what_belongs_to_a_node_of_a_snapshot_is_no_victim(meta: Object) -> None:
+def test_daemon_and_mirror_pods_of_a_snapshot_are_no_victims(meta: Object) -> None:
     agent, low = pod("agent", 2, node="n-0"), pod("low", 2, node="n-0")
     agent["metadata"] |= meta
     cluster = objects(node("n-0"), agent, low)
@@ -608,7 +608,7 @@ def test_what_belongs_to_a_node_of_a_snapshot_is_no_victim(meta: Object) -> None
         assert (decision.outcome, decision.victims) == ("wait", [])
 
 
-def test_what_belongs_to_a_node_of_a_snapshot_keeps_no_domain_to_itself() -> None:
+def test_daemon_and_mirror_pods_of_a_snapshot_make_no_domain_exclusive() -> None:
     agent = pod("agent", 1, node="n-0")
     agent["metadata"]["ownerReferences"] = [DAEMON]
     alone = pod("alone", 1)
@@ -628,7 +628,7 @@ def test_victims_are_looked_for_as_long_as_gangs_want_some() -> None:
     }
 
 
-def test_what_is_searched_in_a_later_cycle_is_reported_in_the_order_of_attempts() -> None:
+def test_searches_of_later_cycles_are_reported_in_the_order_of_attempts() -> None:
     low = [starting(pod(f"low-{i}", i + 1, node=f"n-{i}"), 60) for i in range(6)]
     cluster = objects(*(node(f"n-{i}", i + 1) for i in range(6)), *low)
     high = [pod(f"high-{i}", i + 1, priority=10 + i) for i in range(6)]

@@ -91,7 +91,7 @@ async def test_a_job_that_is_there_comes_before_one_that_was(client: LocalClient
 
 
 @pytest.mark.parametrize("name", ["", "nosuch", "other/train-1"])
-async def test_what_never_was_is_not_found(client: LocalClient, name: str) -> None:
+async def test_a_job_that_never_existed_is_not_found(client: LocalClient, name: str) -> None:
     await ended(client, "train-1")
     with pytest.raises(UnknownJob):
         await past.named(client, name, Target())

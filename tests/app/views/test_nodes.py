@@ -38,7 +38,7 @@ async def pod(client: LocalClient, name: str, phase: str, cpu: str = "500m") -> 
     await client.patch(kinds.POD, "default", name, {"status": {"phase": phase}}, subresource="status")
 
 
-async def test_what_nodes_have_and_what_is_taken(client: LocalClient) -> None:
+async def test_capacity_and_usage_of_nodes(client: LocalClient) -> None:
     await node(client, "gpu")
     await node(client, "away", ready="False")
     await node(client, "closed", unschedulable=True)

@@ -27,7 +27,7 @@ def test_a_run_as_json_has_times_that_say_so() -> None:
     assert summary(ran(started=None, ended=None))["ended"] is None
 
 
-def test_what_goes_on_lasts_until_now() -> None:
+def test_a_stage_in_progress_lasts_until_now() -> None:
     runs = [
         ran("a", ended=None, phase="Running"),
         ran("b", job_index=1, started=None, ended=None, phase="Pending"),

@@ -29,7 +29,7 @@ def written(tmp_path: Path, text: str) -> str:
     return str(file)
 
 
-def test_what_is_given_wins_over_the_file_and_the_file_over_the_defaults(tmp_path: Path) -> None:
+def test_options_outweigh_the_file_and_the_file_the_defaults(tmp_path: Path) -> None:
     file = written(tmp_path, "qps: 50\nlog: {format: json, level: debug}\nlease: a/b\n")
     found = load(SchedulerSettings, file, {"qps": 5.0, "log.level": "error"})
     assert (found.qps, found.log.format, found.log.level) == (5.0, "json", "error")

@@ -61,7 +61,7 @@ def test_there_is_one_host(home: StateDirectory) -> None:
         pass
 
 
-def test_a_host_knows_whether_anybody_is_attached(home: StateDirectory) -> None:
+def test_a_host_knows_whether_a_client_is_attached(home: StateDirectory) -> None:
     with home.nobody_attached() as alone:
         assert alone
     with home.attached(), home.attached(), home.nobody_attached() as alone:

@@ -153,7 +153,7 @@ def test_a_run_of_a_cron_job_is_named_and_marked_as_by_kubernetes() -> None:
 
 
 @pytest.mark.parametrize("kind", SPECS, ids=lambda kind: kind.kind)
-def test_a_schedule_that_cannot_be_read_is_told(kind: AnyKind) -> None:
+def test_a_schedule_that_cannot_be_read_is_reported(kind: AnyKind) -> None:
     cluster = Cluster(kind, {**SPECS[kind], "schedule": "whenever"})
     assert cluster.at(START + DAY) == []
     status = cluster.memory.read(kind, "ns/nightly").status

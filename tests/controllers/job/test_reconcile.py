@@ -416,7 +416,7 @@ def test_ignored_failures_are_replaced_and_not_counted() -> None:
 
 @pytest.mark.parametrize("marker", [{"muster.dev/admission": "gang"}, {"muster.dev/queue": "ml"}])
 @pytest.mark.parametrize("where", ["labels", "annotations"])
-def test_what_muster_ends_is_no_failure(marker: dict[str, str], where: str) -> None:
+def test_a_pod_that_muster_evicts_is_no_failure(marker: dict[str, str], where: str) -> None:
     cluster = Cluster(job_object({"backoffLimit": 0}, **{where: marker}))
     cluster.settle()
     cluster.end(cluster.active()[0], 143, ["DisruptionTarget", "muster.dev/Preempted"])

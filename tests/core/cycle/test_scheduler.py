@@ -70,7 +70,7 @@ def test_all_or_nothing_and_the_reason() -> None:
     assert wait.explanation.blockers == ("x",)
 
 
-def test_what_does_not_fit_blocks_nothing_behind_it() -> None:
+def test_a_gang_that_does_not_fit_blocks_nothing_behind_it() -> None:
     made = scheduler([node("a", gpu=4)], gang("large", count=5), gang("small", count=4, submitted=1))
     assert started(made.decide(0.0)) == ["small"]
 
@@ -118,7 +118,7 @@ def test_a_gang_without_places_decides_nothing() -> None:
     assert scheduler([node("a")], gang("x", count=0)).decide(0.0) == []
 
 
-def test_age_stays_the_oldest_told() -> None:
+def test_the_age_of_a_gang_is_the_earliest_ever_seen() -> None:
     made = scheduler([node("a", gpu=1)], gang("x", submitted=5), gang("y", submitted=6))
     made.apply(GangSubmitted(gang("y", submitted=1)))
     made.apply(GangSubmitted(gang("y", submitted=9)))
@@ -365,7 +365,7 @@ def test_a_hold_that_runs_out_goes_to_a_waiting_gang() -> None:
     assert [w.gang for w in waits(decisions)] == ["x"]
 
 
-def test_what_is_lacking_after_a_hold_has_first_claim() -> None:
+def test_missing_pods_have_first_claim_after_a_hold() -> None:
     made = standing("a", count=4)
     made.apply(GangSubmitted(gang("y", submitted=1)))
     end(made, 3, at=1.0)
@@ -564,7 +564,7 @@ def test_a_promise_that_is_kept_changes_nothing_on_the_ledger() -> None:
     assert made.nodes.used.sum() == 0
 
 
-def test_what_did_not_fit_is_tried_again_when_room_is_given() -> None:
+def test_a_gang_that_did_not_fit_is_tried_again_when_capacity_is_freed() -> None:
     made = scheduler([node("a", gpu=4), node("b", gpu=4)], gang("x", count=4), gang("y", count=6))
     (assign,) = assigns(made.decide(0.0))
     bind(made, assign)

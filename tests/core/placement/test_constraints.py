@@ -232,7 +232,7 @@ def test_a_pod_that_leaves_is_not_counted_by_spreads() -> None:
     assert where(made) == {"n0": 1, "n1": 1}
 
 
-def test_what_pods_prefer_orders_nodes_and_keeps_nothing_off() -> None:
+def test_preferences_order_nodes_and_exclude_none() -> None:
     evenly = gang(pods("p", 4, spread=(Spread(ZONE, 1, labelled("a"), required=False),)))
     assert where(told(nodes("a", "b"), evenly)) == {"n0": 2, "n1": 2}
     assert where(told(nodes("a"), evenly)) == {"n0": 4}
@@ -281,7 +281,7 @@ def test_a_gang_that_waits_for_affinity_starts_once_a_matching_pod_is_there() ->
 
 @settings(max_examples=250, deadline=None)
 @given(st.integers(0, 10**6))
-def test_what_is_placed_satisfies_everything_and_what_can_be_placed_is(seed: int) -> None:
+def test_placements_satisfy_all_constraints_and_none_is_missed(seed: int) -> None:
     case = constrained.draw(seed)
     found = constrained.placed(case)
     assert found is None or constrained.satisfied(case, found)
@@ -298,7 +298,7 @@ def test_growth_replacements_and_gathering_satisfy_everything_too(seed: int) -> 
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10**6))
-def test_what_other_pods_see_is_one_account(seed: int) -> None:
+def test_undone_trials_leave_the_affinity_counts_of_a_fresh_scheduler(seed: int) -> None:
     """Whatever is tried and undone: the answers are those of a scheduler that was told the facts alone."""
     case = constrained.draw(seed)
     tried = constrained.scheduler(case)

@@ -138,7 +138,7 @@ def two_of_four(*gangs: str) -> Scheduler:
     return scheduler([node("n0", gpu=4), node("n1", gpu=4)], *(gang(name, *SUBTLE) for name in gangs))
 
 
-def test_what_greedy_placement_misses_is_placed() -> None:
+def test_the_exact_search_places_gangs_that_greedy_placement_misses() -> None:
     cluster = Cluster((4, 64), (5, 64))
     assert cluster.place(one(1, LARGE, name="large"), one(3, SMALL, name="small")) is None
     (start,) = assigns(four_and_five().decide(0.0))

@@ -85,7 +85,7 @@ def test_the_overall_minimum_is_met_with_the_cheapest_pods() -> None:
     assert Counter(p.pod_set for p in placed) == {"small": 4}
 
 
-def test_what_does_not_fit_takes_nothing() -> None:
+def test_a_gang_that_does_not_fit_takes_nothing() -> None:
     cluster = Cluster((8, 64), (8, 2))
     before = cluster.nodes.used.copy()
     assert cluster.place(one(1, shape(gpu=1), name="a"), one(2, shape(gpu=8, cpu=4000), name="b")) is None

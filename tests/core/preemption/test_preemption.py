@@ -204,7 +204,7 @@ def test_checkpoints_and_the_cost_of_a_restart() -> None:
     assert evict.victims == (Victim(GangId("slow"), frozenset(), 8 * 61.0),)
 
 
-def test_what_a_victim_was_promised_is_free_for_others_in_the_very_cycle() -> None:
+def test_places_promised_to_a_victim_are_free_for_others_in_the_same_cycle() -> None:
     """Though pods of it are still there: all that could come of it has."""
     made = scheduler([node("a", gpu=2), node("b", gpu=6)], gang("low", count=8, minimum=2))
     (assign,) = assigns(made.decide(0.0))
@@ -218,7 +218,7 @@ def test_what_a_victim_was_promised_is_free_for_others_in_the_very_cycle() -> No
     assert started(made.decide(3.0)) == ["next"]
 
 
-def test_what_a_victim_was_promised_is_free_again_once_a_place_of_the_preemptor_is_filled() -> None:
+def test_places_promised_to_a_victim_are_free_once_a_place_of_the_preemptor_is_filled() -> None:
     made = scheduler([node("a")])
     made.apply(GangSubmitted(gang("low", count=4, minimum=2)))
     (assign,) = assigns(made.decide(1.0))
@@ -275,7 +275,7 @@ def test_no_pod_goes_that_the_minimum_over_all_pod_sets_needs() -> None:
     assert evict.victims[0].pods == frozenset(), "two of eight can be done without, not three"
 
 
-def test_surplus_never_ends_anybody() -> None:
+def test_surplus_never_preempts() -> None:
     made = scheduler([node("a")])
     running(made, gang("low", count=4))
     made.apply(GangSubmitted(gang("high", count=8, minimum=4, priority=1)))
@@ -715,7 +715,7 @@ def test_no_gang_is_preempted_for_room_that_earlier_victims_leave() -> None:
     assert started(made.decide(5.0)) == ["second"]
 
 
-def test_what_leaves_counts_below_a_hard_cap_until_it_has_gone() -> None:
+def test_terminating_pods_count_against_a_hard_cap() -> None:
     made = tree(scheduler([node("a"), node("b")]), capped("q", 8))
     running(made, in_queue("q", gang("low", count=8)))
     made.apply(GangSubmitted(in_queue("q", gang("first", count=2, priority=1))))
@@ -743,7 +743,7 @@ def test_an_older_gang_of_lower_rank_does_not_keep_it_from_preempting(explain: b
 
 
 @pytest.mark.parametrize("rules", [capped("p", 4), capped("p", max_gangs=1)], ids=["capability", "maxGangs"])
-def test_what_is_above_its_cap_comes_down_and_has_meanwhile_no_more_than_before(rules: Queue) -> None:
+def test_a_queue_above_its_cap_shrinks_and_gets_nothing_more(rules: Queue) -> None:
     made = tree(scheduler([node("a"), node("b")]), capped("p"), capped("q", parent="p"))
     running(made, in_queue("q", gang("low", count=4)), in_queue("q", gang("lower", count=4)))
     tree(made, rules)

@@ -14,7 +14,7 @@ def entitled(made: Scheduler) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("above", [False, True])
-def test_what_waits_in_a_closed_queue_is_entitled_to_nothing(above: bool) -> None:
+def test_gangs_of_a_closed_queue_are_entitled_to_nothing(above: bool) -> None:
     made = cluster(
         queue("p", closed=above),
         queue("a", parent="p", closed=not above),

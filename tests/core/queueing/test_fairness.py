@@ -123,7 +123,7 @@ def test_a_leaf_gets_its_share_though_its_sibling_has_all_of_something_else() ->
         )
 
 
-def test_what_a_blocked_leaf_cannot_use_is_its_siblings() -> None:
+def test_the_share_that_a_blocked_leaf_cannot_use_goes_to_its_siblings() -> None:
     tree = Saturated({"a": "root", "b": "root"}, cpu=2, gpu=8, weights={})
     tree.comes("a", BOTH)
     tree.comes("b", GPU)
@@ -158,7 +158,7 @@ def test_weights_count_at_each_level() -> None:
     assert tree.runs == {"a-1": 4, "a-2": 8, "b": 4}
 
 
-def test_what_is_left_over_is_lent_in_turn() -> None:
+def test_the_surplus_is_lent_in_turn() -> None:
     tree = Saturated(dict.fromkeys("abc", "root"), cpu=1, gpu=4, weights={})
     for leaf in "abc":
         tree.comes(leaf, GPU)

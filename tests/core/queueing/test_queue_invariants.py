@@ -134,7 +134,7 @@ class Life:
 @given(st.integers(0, 100_000))
 @example(9446).via("gangs of one kind while their queue's order changes")
 @settings(max_examples=60, deadline=None)
-def test_what_holds_after_every_cycle(seed: int) -> None:
+def test_invariants_after_every_cycle(seed: int) -> None:
     life = Life(seed)
     for _ in range(15):
         for _ in range(life.rng.randint(1, 4)):

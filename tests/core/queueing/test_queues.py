@@ -389,7 +389,7 @@ class TestRefusals:
         explanation = muster.gangs[GangId("g0")].explanation
         assert (explanation and explanation.code) is why
 
-    def test_what_can_never_fit_is_not_over_its_share(self) -> None:
+    def test_a_gang_that_can_never_fit_is_not_over_its_share(self) -> None:
         muster = cluster(*TEAMS, submit("b", "b", 16))
         muster.apply(
             GangSubmitted(replace(gang("g", PodSet("main", shape(gpu=9), 2, 2), minimum=2), queue="a"))
@@ -542,7 +542,7 @@ def test_an_elastic_gang_that_is_cut_to_its_share_keeps_its_constraints() -> Non
     assert started(muster) == {"x": 2}, "one to a node"
 
 
-def test_what_has_ended_no_longer_counts_against_a_hard_cap() -> None:
+def test_ended_gangs_do_not_count_against_a_hard_cap() -> None:
     muster = cluster(queue("p", capability=gpus(2)), queue("q", parent="p"))
     for name in ("first", "second", "third"):
         muster.apply(submit(name, "q", 2))
@@ -556,7 +556,7 @@ class TestOpenPlans:
     """Another scheduler takes over: what has been promised stays so, whatever queues would say today."""
 
     @pytest.mark.parametrize("rules", [{"deserved": gpus(1)}, {"capability": gpus(2)}], ids=["share", "cap"])
-    def test_what_it_promises_is_not_asked_about_again(self, rules: dict[str, object]) -> None:
+    def test_a_found_plan_is_not_searched_again(self, rules: dict[str, object]) -> None:
         plan = PlanFound(GangId("g"), {Place("main", i): NodeName("n1") for i in (0, 2, 3)})
         muster = cluster(queue("a", **rules), submit("g", "a", 8, minimum=2), plan)
         (assign,) = assigns(muster.decide(0.0))

@@ -119,7 +119,7 @@ def test_no_gang_gets_an_exclusive_domain_of_which_a_reservation_needs_a_part() 
     assert started(cluster.decide(3.0)) == ["other"]
 
 
-def test_what_its_queue_has_cut_off_the_reserved_gang_stays_off() -> None:
+def test_nodes_that_its_queue_excludes_stay_excluded_for_the_reserved_gang() -> None:
     cluster = halls(50.0, 50.0)
     cluster.core.apply(QueueChanged(Queue("p", capability=((GPU, 3),))))
     head, web = PAIRS["anti-affinity of the other"]

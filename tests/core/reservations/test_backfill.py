@@ -99,7 +99,7 @@ def test_the_first_that_does_not_fit_has_a_reservation_and_is_not_delayed() -> N
     assert started(cluster.decide(50.0)) == ["big"]
 
 
-def test_a_gang_that_would_delay_a_reservation_is_told_whose_it_is() -> None:
+def test_a_gang_that_would_delay_a_reservation_names_its_gang() -> None:
     cluster = full()
     cluster.submit(lasting("wide", 5, 10.0, at=1.0), lasting("lengthy", 1, 500.0, at=2.0))
     assert reserves(cluster.decide(1.0)) == [("wide", 50.0, {"a", "b"})]
@@ -114,7 +114,7 @@ def test_a_gang_that_would_delay_a_reservation_is_told_whose_it_is() -> None:
     assert started(cluster.decide(1.0)) == ["brief"]
 
 
-def test_what_is_overdue_ends_any_moment() -> None:
+def test_an_overdue_gang_is_expected_to_end_now() -> None:
     cluster = full()
     cluster.submit(lasting("wide", 5, 10.0, at=1.0), lasting("brief", 1, 1.0, at=2.0))
     assert started(cluster.decide(1.0)) == ["brief"]
@@ -244,7 +244,7 @@ def test_the_run_time_of_a_growing_gang_counts_from_its_first_pod_even_if_that_s
     assert reserves(cluster.decide(11.0)) == []
 
 
-def test_what_comes_after_a_delayed_start_is_delayed_with_it() -> None:
+def test_reservations_after_a_delayed_start_are_delayed_with_it() -> None:
     cluster = conservative(node("a", gpu=2))
     cluster.submit(lasting("run", 1, 10.0, gpu=2))
     cluster.decide(0.0)

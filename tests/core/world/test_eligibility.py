@@ -90,7 +90,7 @@ def test_a_pod_may_tolerate_a_cordon(toleration: Toleration, tolerated: bool) ->
     assert found == (Obstacle.NONE if tolerated else Obstacle.CORDON)
 
 
-def test_all_obstacles_are_told() -> None:
+def test_all_obstacles_are_reported() -> None:
     found = obstacle(shape(selector={"zone": "b"}), node("n1", labels=LABELS, cordoned=True, ready=False))
     assert found == Obstacle.SELECTOR | Obstacle.CORDON | Obstacle.NOT_READY
 

@@ -65,7 +65,7 @@ def test_a_rollback_leaves_no_trace_of_what_was_carried() -> None:
     assert ledger.footprints.carried.as_of not in (before[1], carried)
 
 
-def test_what_is_committed_lasts() -> None:
+def test_a_kept_trial_lasts() -> None:
     nodes, ledger = made()
     tried = ledger.trial()
     ledger.take(NodeName("b"), amounts({GPU: 4}))
@@ -77,7 +77,9 @@ def test_what_is_committed_lasts() -> None:
 
 @pytest.mark.parametrize("gives", [True, False])
 @pytest.mark.parametrize("kept", [True, False])
-def test_what_a_trial_gives_back_is_noticed_in_it_and_lasts_if_it_is_kept(gives: bool, kept: bool) -> None:
+def test_capacity_freed_in_a_trial_is_seen_in_it_and_lasts_if_the_trial_is_kept(
+    gives: bool, kept: bool
+) -> None:
     _, ledger = made()
     ledger.take(NodeName("a"), amounts({GPU: 4}))
     before = ledger.nodes.room.value

@@ -38,7 +38,7 @@ def test_use_survives_the_move_of_columns() -> None:
     assert free(nodes, GPU) == [8, 5, 8]
 
 
-def test_what_is_charged_to_an_unknown_node_counts_when_it_appears() -> None:
+def test_usage_of_an_unknown_node_counts_when_the_node_appears() -> None:
     nodes, ledger = made()
     ledger.take(NodeName("a"), amounts({GPU: 3, "fpga": 1}))
     nodes.change(node("a"))
@@ -47,7 +47,7 @@ def test_what_is_charged_to_an_unknown_node_counts_when_it_appears() -> None:
     assert free(nodes, "fpga") == [-1]
 
 
-def test_what_is_charged_to_a_removed_node_counts_when_it_returns() -> None:
+def test_usage_of_a_removed_node_counts_when_the_node_returns() -> None:
     nodes, ledger = made(node("a"), node("b"))
     ledger.take(NodeName("a"), amounts({GPU: 3}))
     nodes.remove(NodeName("a"))
@@ -96,7 +96,7 @@ def test_the_same_fact_again_is_no_change() -> None:
     assert nodes.revision == revision
 
 
-def test_a_reader_too_far_behind_is_told_so() -> None:
+def test_a_reader_too_far_behind_has_to_start_over() -> None:
     log: Log[int] = Log()
     log.append(1)
     log.append(2)

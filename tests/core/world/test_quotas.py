@@ -109,7 +109,7 @@ def test_other_namespaces_have_their_own() -> None:
     assert started(muster.decide(0.0)) == ["g"]
 
 
-def test_what_is_promised_is_kept_until_the_pods_are_there() -> None:
+def test_promised_places_are_kept_until_the_pods_are_there() -> None:
     muster = cluster(pods=6)
     submit(muster, "first", 4)
     submit(muster, "next", 4)
@@ -170,9 +170,7 @@ def test_nothing_is_left_of_what_it_would_like_beyond_its_minimum() -> None:
 
 @pytest.mark.parametrize("begun", [False, True])
 @pytest.mark.parametrize(("pods", "starts"), [(0, []), (1, ["g"])])
-def test_what_its_queue_leaves_of_it_may_be_what_no_quota_has_room_for(
-    pods: int, starts: list[str], begun: bool
-) -> None:
+def test_the_part_that_its_queue_admits_may_exceed_a_quota(pods: int, starts: list[str], begun: bool) -> None:
     """One of two pod sets would do: the queue has no GPU for the one, the quota no pod for the other."""
     muster = cluster(pods=pods)
     muster.apply(QuotaChanged("ml", "compute", (("pods", pods),)))

@@ -560,7 +560,7 @@ async def test_an_agent_that_comes_back_goes_on_with_its_containers(cluster: Clu
         assert await cluster.output("survivor") == "before\nafter\n"
 
 
-async def test_what_a_container_did_while_muster_was_away_is_not_lost(cluster: Cluster) -> None:
+async def test_a_container_that_ended_while_no_host_ran_keeps_its_status(cluster: Cluster) -> None:
     release = cluster.root / "release"
     script = f"echo before; while ! [ -e {release} ]; do sleep 0.02; done; echo after; exit 5"
     async with cluster.running():
@@ -621,7 +621,7 @@ async def test_shutdown_ends_all_and_says_so(cluster: Cluster) -> None:
         assert marked_processes(cluster.root) == []
 
 
-async def test_what_pods_have_is_private(cluster: Cluster) -> None:
+async def test_files_of_pods_are_private(cluster: Cluster) -> None:
     async with cluster.running():
         assert (cluster.root / "node").stat().st_mode & 0o777 == 0o700
 

@@ -78,7 +78,7 @@ def test_a_restart_keeps_what_is_claimed_and_drops_the_rest(tmp_path: Path) -> N
     assert path.stat().st_ino == inode, "running pods hold on to the inode"
 
 
-def test_what_a_crash_left_half_written_is_no_record(tmp_path: Path) -> None:
+def test_a_half_written_record_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "hosts"
     HostsTable(path, Time()).set("a", "127.1.0.1", ["a"])
     with path.open("ab") as file:

@@ -54,7 +54,7 @@ async def test_a_follower_sees_everything_through_rotations_and_restarts(
 
 
 @pytest.mark.parametrize("ends", ["while it reads", "while it waits"])
-async def test_a_follower_that_is_too_slow_is_told_and_sees_the_end(
+async def test_a_follower_that_is_too_slow_gets_a_notice_and_the_end(
     logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str
 ) -> None:
     monkeypatch.setattr(module, "FILE_BYTES", 1000)

@@ -111,7 +111,7 @@ async def test_times_are_kept_through_rotations_and_new_hosts(
     )
 
 
-async def test_a_follower_is_told_the_times_of_what_comes(container: Container) -> None:
+async def test_a_follower_gets_the_times_of_new_lines(container: Container) -> None:
     container.write(b"a\nb", 0)
     how = LogOptions(follow=True, since=BEGIN + timedelta(seconds=5), timestamps=True)
     follower = container.logs.read("ns", "pod", "uid", "main", how)
@@ -167,7 +167,7 @@ async def test_a_rotation_that_was_broken_off_leaves_no_wrong_times(
     )
 
 
-async def test_what_is_written_fast_shares_a_time(container: Container) -> None:
+async def test_lines_written_at_once_share_a_time(container: Container) -> None:
     for number in range(10_000):
         container.write(b"x\n", number / 100_000)
     assert beside(container.path).stat().st_size <= 8 * 11

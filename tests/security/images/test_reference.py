@@ -38,7 +38,7 @@ def test_references(text: str, reference: Reference) -> None:
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_what_names_no_image(text: str) -> None:
+def test_references_that_name_no_image(text: str) -> None:
     with pytest.raises(InvalidReference):
         parse(text)
 

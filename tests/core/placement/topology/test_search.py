@@ -410,7 +410,7 @@ def test_several_shapes_with_multiples_are_right(problem: Problem) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(problems(shapes=1, settled=True))
-def test_what_is_there_already_binds_the_rest(problem: Problem) -> None:
+def test_bound_pods_constrain_the_rest_of_their_gang(problem: Problem) -> None:
     """As long as the gang's places keep its rules, the answer for the others is exact."""
     if problem.settled and not _keeps(problem):
         answer(problem)  # torn apart by others' doing: any answer, and no crash
