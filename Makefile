@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 
-.PHONY: setup demo test test-cluster kustomize check bench reproduce mutants clean
+.PHONY: setup demo test test-cluster kustomize check bench bench-cluster reproduce mutants clean
 
 demo: setup
 	@$(BIN)/muster demo
@@ -28,6 +28,10 @@ check: setup
 
 bench: setup
 	@$(BIN)/python -m bench
+
+# Muster, kube-scheduler and bare binds side by side, on control planes built as for test-cluster.
+bench-cluster: setup
+	@$(BIN)/python -m bench.kubernetes $(BENCH_ARGS)
 
 mutants: setup
 	@$(BIN)/python -m tests.mutants

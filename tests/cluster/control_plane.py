@@ -36,6 +36,7 @@ HOST: Final = "127.0.0.1"
 PATIENCE: Final = 180.0
 #: Seconds in which an API server that is restarted may refuse what its roles allow.
 STARTS: Final = 30.0
+UNMANAGED: Final = "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"
 GATES: Final = "GenericWorkload=true,WorkloadWithJob=true"
 RUNTIME: Final = "scheduling.k8s.io/v1beta1=true"
 _AUDIT: Final = """\
@@ -172,8 +173,11 @@ class ControlPlane:
 
 
 @contextmanager
-def running(home: Path, *, scheduler: bool = False) -> Iterator[ControlPlane]:
-    """A control plane with its data below `home`; with the default scheduler, if asked. Raises Missing."""
+def running(home: Path, *, scheduler: bool = False, controllers: bool = True) -> Iterator[ControlPlane]:
+    """A control plane with its data below `home`; with the default scheduler, if asked. Raises Missing.
+
+    Without `controllers` nothing taints nodes or makes service accounts, so nothing is admitted by them.
+    """
     binary = built()
     home.mkdir(parents=True, exist_ok=True)
     _keys(home)
@@ -184,7 +188,7 @@ def running(home: Path, *, scheduler: bool = False) -> Iterator[ControlPlane]:
         f"{tokens['scheduler']},system:kube-scheduler,scheduler\n"
     )
     (home / "audit.yaml").write_text(_AUDIT)
-    etcd, api, controllers, kube_scheduler = free_ports(4)
+    etcd, api = free_ports(2)
     plane = ControlPlane(home, f"https://{HOST}:{api}", home / "admin.kubeconfig", home / "audit.log")
     for user, token in tokens.items():
         plane.user(user, token)
@@ -194,40 +198,50 @@ def running(home: Path, *, scheduler: bool = False) -> Iterator[ControlPlane]:
             plane,
             binary,
             "kube-apiserver",
-            _api_server(plane, etcd, api),
+            [*_api_server(plane, etcd, api), *(() if controllers else (UNMANAGED,))],
             f"{plane.server}/readyz",
             tokens["admin"],
         )
-        for name, user, port, more in (
-            ("kube-controller-manager", "controllers", controllers, _controllers(home)),
-            ("kube-scheduler", "scheduler", kube_scheduler, ()),
-        ):
-            if name == "kube-scheduler" and not scheduler:
-                continue
-            config = home / f"{user}.kubeconfig"
-            arguments = [
-                *(
-                    f"--{option}={config}"
-                    for option in ("kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig")
-                ),
-                f"--bind-address={HOST}",
-                f"--secure-port={port}",
-                f"--cert-dir={home / user}",
-                "--leader-elect=false",
-                "--kube-api-qps=1000",
-                "--kube-api-burst=2000",
-                f"--feature-gates={GATES}",
-                *more,
-            ]
-            _start(plane, binary, name, arguments, f"https://{HOST}:{port}/healthz", verify=False)
-        account = f"{plane.server}/api/v1/namespaces/default/serviceaccounts/default"
-        _await(plane, "kube-apiserver", account, tokens["admin"])  # pods are refused until it is there
+        if controllers:
+            _start_client(plane, binary, "kube-controller-manager", "controllers", *_controllers(home))
+        if scheduler:
+            start_scheduler(plane)
+        if controllers:  # pods are refused until it is there
+            account = f"{plane.server}/api/v1/namespaces/default/serviceaccounts/default"
+            _await(plane, "kube-apiserver", account, tokens["admin"])
         yield plane
     finally:
         for process in reversed(plane.processes.values()):  # all of it is for throwing away: no grace
             process.kill()
         for process in plane.processes.values():
             process.wait()
+
+
+def start_scheduler(plane: ControlPlane) -> None:
+    """Starts the default scheduler, and waits until it is ready."""
+    _start_client(plane, built(), "kube-scheduler", "scheduler")
+
+
+def _start_client(plane: ControlPlane, binary: Path, name: str, user: str, *more: str) -> None:
+    """Starts a component that is a client of the API server, as this user, and waits until it is ready."""
+    config, (port,) = plane.home / f"{user}.kubeconfig", free_ports(1)
+    arguments = [
+        *(
+            f"--{option}={config}"
+            for option in ("kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig")
+        ),
+        f"--bind-address={HOST}",
+        f"--secure-port={port}",
+        f"--cert-dir={plane.home / user}",
+        "--leader-elect=false",
+        "--kube-api-qps=1000",
+        "--kube-api-burst=2000",
+        f"--feature-gates={GATES}",
+        *more,
+    ]
+    # the controllers serve no /readyz
+    path = "readyz" if name == "kube-scheduler" else "healthz"
+    _start(plane, binary, name, arguments, f"https://{HOST}:{port}/{path}", verify=False)
 
 
 def _start(
