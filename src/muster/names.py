@@ -37,6 +37,14 @@ PRETEND: Final = f"{DOMAIN}/pretend"
 SHARED_VOLUME: Final = f"{DOMAIN}/shared-volume"
 #: JobSet of a BatchJob: hash of what it was compiled to, once all of that exists.
 COMPILED: Final = f"{DOMAIN}/compiled"
+#: Namespace: until when denials of its BatchJobs are only reported, a time of RFC 3339.
+AUDIT_UNTIL: Final = f"{DOMAIN}/audit-until"
+#: Namespace: the store of secret resources that name none.
+SECRET_STORE: Final = f"{DOMAIN}/secret-store"
+#: Service: workloads that may connect to it, separated by commas: `namespace/name`, `namespace/*` or `*`.
+ALLOWED_CALLERS: Final = f"{DOMAIN}/allowed-callers"
+#: PersistentVolumeClaim: workloads that may mount it, written as those of `ALLOWED_CALLERS`.
+ALLOWED_CONSUMERS: Final = f"{DOMAIN}/allowed-consumers"
 PLAN: Final = f"{DOMAIN}/plan"
 #: Epoch of the last leader that took the object over; writing it makes an earlier leader's late writes fail.
 EPOCH: Final = f"{DOMAIN}/epoch"

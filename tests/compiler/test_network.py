@@ -4,6 +4,7 @@ from typing import Any
 
 from muster.api.base import Object
 from muster.compiler import Facts
+from muster.compiler.facts import SharedService
 from tests.workloads.lattice.jobs import compiled, small
 
 S3 = {"type": "external-service", "params": {"endpoints": {"s3": "https://s3.example.com"}}}
@@ -68,7 +69,7 @@ def test_a_connection_that_only_one_side_declares_does_not_exist() -> None:
     store = {"type": "service", "namespace": "data", "id": "features"}
     [told] = problems(features=store)
     assert "data/features does not let ml/job-work in" in told
-    both = Facts(admitted={("data", "features"): frozenset({("ml", "job-work")})})
+    both = Facts(services={("data", "features"): SharedService(callers=("ml/job-work",))})
     dns, rule, _ = policy(both, features=store)["egress"]
     assert rule["toEndpoints"][0]["matchLabels"]["k8s:app.kubernetes.io/name"] == "features"
     assert dns["toPorts"][0]["rules"]["dns"] == [{"matchName": "features.data.svc.cluster.local"}]

@@ -2,16 +2,20 @@
 
 import itertools
 from collections.abc import Sequence
+from datetime import timedelta
 
 import yaml
+from msgspec.structs import replace
 
 from muster import names
-from muster.api.base import Object
-from muster.api.kinds import BATCH_JOB, CEDAR_POLICY, JOBSET
+from muster.api.base import Object, ObjectMeta
+from muster.api.core_v1 import Service, ServiceSpec
+from muster.api.kinds import BATCH_JOB, CEDAR_POLICY, JOBSET, NAMESPACE, SERVICE
 from muster.api.muster_v1alpha1 import BatchJobStatus
 from muster.app.wiring.batch_jobs import controllers
 from muster.compiler import Facts
-from muster.effects import Effect
+from muster.controllers.driver import Change
+from muster.effects import Effect, Requeue
 from tests.controllers.memory import START, Memory
 from tests.workloads.lattice.jobs import small
 
@@ -23,8 +27,9 @@ class Cluster:
     """A server in memory with one BatchJob, and the controllers run on what it holds."""
 
     def __init__(self, policies: str | None = ALL, job: str | None = None) -> None:
-        self.memory = Memory(lambda: START)
-        self.job, self.policy = controllers(FACTS, strict=True)
+        self.now = START
+        self.memory = Memory(lambda: self.now)
+        self.job, self.policy = controllers(FACTS, strict=True, now=lambda: self.now)
         body = yaml.safe_load(job or small({"variables": {"A": "b"}}))
         self.memory.create(BATCH_JOB, "ml", {"metadata": {"name": "job"}, "spec": body["spec"]})
         if policies is not None:
@@ -38,7 +43,7 @@ class Cluster:
     def decide(self) -> Sequence[Effect]:
         caches = self.memory.caches([watch.kind for watch in self.job.watches], self.job.indexes)
         observed = self.job.observe(caches, "ml/job")
-        return [] if observed is None else self.job.reconcile(observed, START)
+        return [] if observed is None else self.job.reconcile(observed, self.now)
 
     def settle(self) -> None:
         """Reconciles until nothing changes, as the driver does, and collects garbage."""
@@ -46,7 +51,7 @@ class Cluster:
             effects = self.decide()
             self.memory.apply(effects)
             self.collect()
-            if not effects:
+            if not [each for each in effects if not isinstance(each, Requeue)]:
                 return
         raise AssertionError("the controller does not come to rest")
 
@@ -232,3 +237,41 @@ def test_a_policys_status_says_what_it_holds_or_what_is_wrong() -> None:
         again = policy.observe(memory.caches([CEDAR_POLICY]), "p")
         assert again is not None
         assert policy.reconcile(again, START) == []
+
+
+def test_a_namespace_under_audit_runs_the_job_with_warnings_and_denies_it_afterwards() -> None:
+    audit = 'permit (principal, action == Muster::Action::"AuditOnly", resource);'
+    cluster = Cluster(audit)
+    until = START + timedelta(days=7)
+    notes = {names.AUDIT_UNTIL: until.isoformat()}
+    cluster.memory.create(NAMESPACE, "", {"metadata": {"name": "ml", "annotations": notes}})
+    again = {each.at for each in cluster.decide() if isinstance(each, Requeue)}
+    assert again == {until}, "the job is looked at again when the audit ends"
+    cluster.settle()
+    assert "JobSet" in cluster.kinds()
+    assert not cluster.status.findings
+    [warning] = cluster.status.warnings
+    assert "only reported" in warning.message
+    assert "DeployImage" in warning.fix
+    cluster.run()
+    cluster.settle()
+    cluster.now = until
+    cluster.settle()
+    assert cluster.kinds() == {"Namespace"}
+    assert "DeployImage" in cluster.status.findings[0].fix
+    assert "which is past" in cluster.status.warnings[0].message
+
+
+def test_only_objects_that_declare_something_concern_jobs() -> None:
+    cluster = Cluster()
+    [watch] = [each for each in cluster.job.watches if each.kind is SERVICE]
+    caches = cluster.memory.caches([each.kind for each in cluster.job.watches], cluster.job.indexes)
+    plain = Service(metadata=ObjectMeta(name="a", namespace="ml"))
+    shared = Service(
+        metadata=ObjectMeta(name="a", namespace="ml", annotations={names.ALLOWED_CALLERS: "ml/job"})
+    )
+    moved = replace(shared, spec=ServiceSpec(selector={"app": "b"}))
+    assert watch.keys(Change(caches, None, plain)) == []
+    assert watch.keys(Change(caches, plain, shared)) == ["ml/job"]
+    assert watch.keys(Change(caches, shared, shared)) == []
+    assert watch.keys(Change(caches, shared, moved)) == ["ml/job"]

@@ -260,7 +260,13 @@ class Namespace(Resource, frozen=True):
     status: NamespaceStatus = NamespaceStatus()
 
 
+class ServicePort(Struct, frozen=True):
+    port: Int32 = 0
+    target_port: int | str | None = None
+
+
 class ServiceSpec(Struct, frozen=True):
+    ports: list[ServicePort] = []
     cluster_ip: str = msgspec.field(name="clusterIP", default="")
     selector: dict[str, str] = {}
     publish_not_ready_addresses: bool = False

@@ -135,7 +135,7 @@ class Queue(Resource, frozen=True):
 
 
 class BatchJobFinding(Struct, frozen=True):
-    """What keeps a BatchJob from being compiled: the field, what is wrong, and what to add."""
+    """What keeps a BatchJob from being compiled, or a warning: the field, what is wrong, and what to add."""
 
     field: str = ""
     message: str = ""
@@ -158,6 +158,8 @@ class BatchJobStatus(Struct, frozen=True):
     completion_time: Time | None = None
     tasks: list[BatchJobTask] = []
     findings: list[BatchJobFinding] = []
+    #: what keeps nothing from being applied, such as denials that are only reported
+    warnings: list[BatchJobFinding] = []
 
 
 class BatchJob(Resource, frozen=True):

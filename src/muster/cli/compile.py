@@ -1,6 +1,7 @@
 """`muster compile FILE`: prints what a batch job is compiled to, for muster or another scheduler."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -69,16 +70,23 @@ def platform(
     from muster.cli.errors import BAD_INPUT, Failure
     from muster.workloads.platform import Platform, Submitter
 
+    if facts is not None:
+        facts = replace(facts, now=datetime.now(UTC))
     known = Platform(facts=facts, submitter=Submitter(user), target=target)
     if not policies and not verify_images:
         return known
+    from muster.app.commands import administered
     from muster.app.commands.images import looker, trust_policies
+    from muster.compiler.declared import declared
     from muster.security.images.trust import InvalidPolicy as InvalidTrust
     from muster.security.policies import InvalidPolicy, read
 
     try:
         if policies:
             known = replace(known, policies=read(Path(policies)))
+            if facts is not None:
+                found = (each for _, each in administered.objects(Path(policies)))
+                known = replace(known, facts=declared(facts, found))
         if verify_images:
             known = replace(known, look_up=looker(trust_policies(Path(policies)) if policies else []))
     except (InvalidPolicy, InvalidTrust) as error:

@@ -9,9 +9,10 @@ import hashlib
 import re
 from typing import Final
 
+from muster import names
 from muster.api.base import Object
 from muster.compiler.draft import Draft, mapping
-from muster.compiler.facts import Facts
+from muster.compiler.facts import Facts, admits
 from muster.compiler.secrets import Secrets
 from muster.compiler.values import SecretKey, Value, resolve
 from muster.compiler.workload import Container, File, Gpu, Mount, Resource, Secret, Volume, Workload
@@ -49,8 +50,8 @@ def pod(workload: Workload, facts: Facts, draft: Draft) -> Object:
     if workload.share_process_namespace:
         spec["shareProcessNamespace"] = True
     pull = [secrets.pull(name) for name in workload.pull_secrets]
-    if names := [{"name": name} for name in pull if name]:
-        spec["imagePullSecrets"] = names
+    if named := [{"name": name} for name in pull if name]:
+        spec["imagePullSecrets"] = named
     volumes: dict[str, Object] = {}
     for container in workload.containers:
         place = "initContainers" if container.sidecar else "containers"
@@ -226,6 +227,8 @@ def _claim(resource: Resource, volume: Volume, workload: Workload, facts: Facts,
                 "resources": {"requests": {"storage": volume.size}},
             },
         )
+        if volume.consumers:
+            claim["metadata"]["annotations"] = {names.ALLOWED_CONSUMERS: ",".join(volume.consumers)}
         if volume.storage_class:
             claim["spec"]["storageClassName"] = volume.storage_class
         return name
@@ -247,13 +250,19 @@ def _claim(resource: Resource, volume: Volume, workload: Workload, facts: Facts,
     shared = facts.volumes.get((volume.namespace, volume.id))
     me = f"{workload.namespace}/{workload.name}"
     if shared is None:
-        draft.problem(resource.path, f"no workload owns a volume {key}; its owner declares it with a size")
+        draft.problem(
+            resource.path,
+            f"no volume {key} is shared; its owner declares it with a size and allowedConsumers",
+            patch=f"# on its PersistentVolumeClaim, by its owner\nmetadata:\n  annotations:\n"
+            f"    {names.ALLOWED_CONSUMERS}: {me}",
+        )
         return None
-    if not {me, "*", f"{workload.namespace}/*"} & set(shared.consumers):
+    if not admits(shared.consumers, workload.namespace, workload.name):
         draft.problem(
             resource.path,
             f"volume access denied: {key!r}: its owner does not admit {me}",
-            patch=f"# in the owner's file\nparams:\n  allowedConsumers: [{me}]",
+            patch=f"# on the PersistentVolumeClaim {shared.claim}, by its owner\nmetadata:\n  annotations:\n"
+            f"    {names.ALLOWED_CONSUMERS}: {','.join([*shared.consumers, me])}",
         )
         return None
     return shared.claim

@@ -4,11 +4,15 @@ The compiler reads nothing itself. Its caller reads these facts first, from a di
 cluster, or takes the defaults.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Final, Literal
 
 from muster.api.fields import FieldError
+
+#: After all that ends.
+END: Final = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,23 @@ class SharedVolume:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedService:
+    """A Service that workloads connect to, and the workloads that its owner admits."""
+
+    #: `namespace/name`, `namespace/*` or `*`
+    callers: tuple[str, ...] = ()
+    #: labels of its pods; empty = they are named after the Service
+    selector: Mapping[str, str] = field(default_factory=dict)
+    #: port of the Service → port of its pods, a number or a name
+    ports: Mapping[int, int | str] = field(default_factory=dict)
+
+
+def admits(listed: Iterable[str], namespace: str, name: str) -> bool:
+    """Whether a list of `namespace/name`, `namespace/*` and `*` names this workload."""
+    return bool({f"{namespace}/{name}", f"{namespace}/*", "*"} & set(listed))
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     #: namespace → the store of secrets that name none; "" = for all others
     stores: Mapping[str, str] = field(default_factory=lambda: {"": "default"})
@@ -42,8 +63,12 @@ class Facts:
     images: Mapping[str, Image] = field(default_factory=dict)
     #: (namespace, id) → volume
     volumes: Mapping[tuple[str, str], SharedVolume] = field(default_factory=dict)
-    #: (namespace, name) of a workload → workloads that it admits
-    admitted: Mapping[tuple[str, str], frozenset[tuple[str, str]]] = field(default_factory=dict)
+    #: (namespace, name) → Service
+    services: Mapping[tuple[str, str], SharedService] = field(default_factory=dict)
+    #: namespace → until when its denials are only reported, as its annotation says
+    audits: Mapping[str, str] = field(default_factory=dict)
+    #: when the job is compiled; an audit that ends before has no effect
+    now: datetime = END
     #: which of these the cluster has; without it nothing is emitted for it
     network: Literal["cilium", "plain", "none"] = "cilium"
     tetragon: bool = True

@@ -9,9 +9,10 @@ import hashlib
 import ipaddress
 from typing import Final
 
+from muster import names
 from muster.api.base import Object
 from muster.compiler.draft import Draft
-from muster.compiler.facts import Facts
+from muster.compiler.facts import Facts, SharedService, admits
 from muster.compiler.workload import Endpoint, External, Resource, Service, Workload
 
 #: What a gate is asked about endpoints (`security/requests.py`).
@@ -65,16 +66,16 @@ def _edges(workload: Workload, facts: Facts, draft: Draft) -> tuple[list[Service
         if not isinstance(service, Service):
             continue
         if resource.direction in ("outbound", "both"):
-            admitted = facts.admitted.get((service.namespace, service.name), frozenset())
-            if me in admitted or (workload.namespace, "*") in admitted or ("*", "*") in admitted:
+            shared = facts.services.get((service.namespace, service.name), SharedService())
+            if admits(shared.callers, *me):
                 calls.append(service)
             else:
                 other = f"{service.namespace}/{service.name}"
                 draft.problem(
                     resource.path,
                     f"{other} does not let {'/'.join(me)} in; both sides have to declare the connection",
-                    patch=f"# in the file of {other}\nresources:\n  {workload.name}:\n    type: service\n"
-                    f"    direction: inbound\n    namespace: {workload.namespace}",
+                    patch=f"# on the Service {other}, by its owner\nmetadata:\n  annotations:\n"
+                    f"    {names.ALLOWED_CALLERS}: {'/'.join(me)}",
                 )
         if resource.direction in ("inbound", "both"):
             callers.append(service)
@@ -93,11 +94,14 @@ def _cilium(
     services = sorted({f"{each.name}.{each.namespace}.svc.cluster.local" for each in calls})
     egress: list[Object] = []
     if hosts or services:
-        names = [{"matchName": name} for name in [*hosts, *services]]
+        looked_up = [{"matchName": name} for name in [*hosts, *services]]
         dns = {"k8s:io.kubernetes.pod.namespace": "kube-system", "k8s:k8s-app": "kube-dns"}
         ports = [{"port": "53", "protocol": protocol} for protocol in _DNS_PORTS]
         egress.append(
-            {"toEndpoints": [{"matchLabels": dns}], "toPorts": [{"ports": ports, "rules": {"dns": names}}]}
+            {
+                "toEndpoints": [{"matchLabels": dns}],
+                "toPorts": [{"ports": ports, "rules": {"dns": looked_up}}],
+            }
         )
     for endpoint in sorted(set(endpoints), key=lambda each: (each.host, each.port, each.protocol)):
         to: Object = (

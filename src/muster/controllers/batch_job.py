@@ -17,19 +17,34 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+import msgspec
+
 from muster import names
-from muster.api.base import AnyKind, Object, mark, owner
+from muster.api.base import AnyKind, Object, Resource, mark, owner
 from muster.api.jobset_v1alpha2 import JobSet
-from muster.api.kinds import BATCH_JOB, BY_NAME, CEDAR_POLICY, EMITTED, JOBSET
+from muster.api.kinds import (
+    BATCH_JOB,
+    BY_NAME,
+    CEDAR_POLICY,
+    EMITTED,
+    JOBSET,
+    NAMESPACE,
+    PERSISTENT_VOLUME_CLAIM,
+    SERVICE,
+)
 from muster.api.muster_v1alpha1 import BatchJob, CedarPolicy
-from muster.controllers.caches import Caches
+from muster.compiler.declared import READ
+from muster.controllers.caches import Caches, Index
 from muster.controllers.driver import Change, Controller, Watch, controlled_by, itself
-from muster.effects import Create, Delete, Effect, Patch, RecordEvent
+from muster.effects import Create, Delete, Effect, Patch, RecordEvent, Requeue
 
 #: Kinds that a persistent volume outlives its run by: they belong to the BatchJob.
 _KEPT: Final = ("PersistentVolumeClaim",)
 _KINDS: Final = {**BY_NAME, **{(kind.api_version, kind.kind): kind for kind in EMITTED}}
 _ENDED: Final = ("Succeeded", "Failed")
+#: Kinds whose annotations say what jobs may use; other objects of these kinds are of no concern.
+_DECLARING: Final[tuple[AnyKind, ...]] = (NAMESPACE, SERVICE, PERSISTENT_VOLUME_CLAIM)
+_DECLARES: Final = "declares"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +57,14 @@ class Compiled:
     jobs: Sequence[Object]
     #: (field, message, fix)
     findings: Sequence[tuple[str, str, str]]
+    #: what keeps nothing from being applied
+    warnings: Sequence[tuple[str, str, str]] = ()
+    #: when a warning becomes a finding; None = never
+    until: datetime | None = None
 
 
-Compile = Callable[[BatchJob, Sequence[CedarPolicy]], Compiled]
+#: Compiles a job under these policies, and what objects of the cluster declare (`muster.compiler.declared`).
+Compile = Callable[[BatchJob, Sequence[CedarPolicy], Sequence[Object]], Compiled]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,27 +85,41 @@ def controller(compile_: Compile) -> Controller[Observed]:
         if job.spec.get("schedule"):
             return None  # its runs are BatchJobs of their own (`muster.controllers.cron`)
         policies = sorted(caches[CEDAR_POLICY].items.values(), key=lambda policy: policy.metadata.name)
-        return Observed(job, caches[JOBSET].get(key), compile_(job, policies))
+        declared = [
+            {**msgspec.to_builtins(each), "kind": kind.kind}
+            for kind in _DECLARING
+            for each in caches[kind].by(_DECLARES, "")
+        ]
+        return Observed(job, caches[JOBSET].get(key), compile_(job, policies, declared))
 
     watches = (
         Watch(BATCH_JOB, itself),
         Watch(JOBSET, controlled_by(BATCH_JOB)),
         Watch(CEDAR_POLICY, _all_jobs),
+        *(Watch(kind, _jobs_if_declaring) for kind in _DECLARING),
     )
-    return Controller("batchjob", watches, observe, reconcile)
+    indexes = tuple(Index(kind, _DECLARES, lambda each: [""] if _notes(each) else []) for kind in _DECLARING)
+    return Controller("batchjob", watches, observe, reconcile, indexes)
 
 
 def reconcile(observed: Observed, now: datetime) -> list[Effect]:
+    effects = _decide(observed, now)
+    until = observed.compiled.until
+    return effects if until is None else [*effects, Requeue(until)]
+
+
+def _decide(observed: Observed, now: datetime) -> list[Effect]:
     job, jobset, compiled = observed.job, observed.jobset, observed.compiled
     if jobset is not None and not _ours(job, jobset):
         return _status(job, now, "Pending", f"JobSet {jobset.metadata.name} exists and belongs to another")
     if compiled.findings:
         gone = [_deleted(jobset)] if jobset is not None else []
-        return [*gone, *_status(job, now, "Pending", _summary(compiled), findings=compiled.findings)]
+        summary, findings, warnings = _summary(compiled), compiled.findings, compiled.warnings
+        return [*gone, *_status(job, now, "Pending", summary, findings=findings, warnings=warnings)]
     if jobset is None:
         return [
             *(Create(_kind(each), job.metadata.namespace, _suspended(job, each)) for each in compiled.jobs),
-            *_status(job, now, "Pending", "compiled"),
+            *_status(job, now, "Pending", "compiled", warnings=compiled.warnings),
         ]
     if jobset.metadata.deletion_timestamp is not None:
         return []
@@ -99,10 +133,12 @@ def reconcile(observed: Observed, now: datetime) -> list[Effect]:
             for each in compiled.support
         ]
         return [*created, _released(jobset, compiled)]
-    return _of_run(job, jobset, now)
+    return _of_run(job, jobset, now, compiled.warnings)
 
 
-def _of_run(job: BatchJob, jobset: JobSet, now: datetime) -> list[Effect]:
+def _of_run(
+    job: BatchJob, jobset: JobSet, now: datetime, warnings: Sequence[tuple[str, str, str]]
+) -> list[Effect]:
     """The status of a BatchJob whose JobSet is in the scheduler's hands."""
     conditions = {each.type: each for each in jobset.status.conditions if each.status == "True"}
     tasks = [
@@ -110,12 +146,14 @@ def _of_run(job: BatchJob, jobset: JobSet, now: datetime) -> list[Effect]:
         for each in jobset.status.replicated_jobs_status
     ]
     if (done := conditions.get("Completed")) is not None:
-        return _status(job, now, "Succeeded", done.message or "all tasks completed", tasks=tasks)
+        return _status(
+            job, now, "Succeeded", done.message or "all tasks completed", tasks=tasks, warnings=warnings
+        )
     if (done := conditions.get("Failed")) is not None:
-        return _status(job, now, "Failed", done.message or "the job failed", tasks=tasks)
+        return _status(job, now, "Failed", done.message or "the job failed", tasks=tasks, warnings=warnings)
     if jobset.spec.suspend:
-        return _status(job, now, "Pending", "waits to be started", tasks=tasks)
-    return _status(job, now, "Running", "runs", tasks=tasks)
+        return _status(job, now, "Pending", "waits to be started", tasks=tasks, warnings=warnings)
+    return _status(job, now, "Running", "runs", tasks=tasks, warnings=warnings)
 
 
 def _status(
@@ -126,20 +164,27 @@ def _status(
     *,
     tasks: Sequence[Object] = (),
     findings: Sequence[tuple[str, str, str]] = (),
+    warnings: Sequence[tuple[str, str, str]] = (),
 ) -> list[Effect]:
     """The patch that brings the status up to date, and an Event if the phase or the message changes."""
     old, meta = job.status, job.metadata
-    told = [{"field": field, "message": text, "fix": fix} for field, text, fix in findings]
-    same = [{"field": each.field, "message": each.message, "fix": each.fix} for each in old.findings]
+    told, warned = (
+        [{"field": field, "message": text, "fix": fix} for field, text, fix in each]
+        for each in (findings, warnings)
+    )
+    said = [
+        [{"field": each.field, "message": each.message, "fix": each.fix} for each in listed]
+        for listed in (old.findings, old.warnings)
+    ]
     counted = [
         {"name": each.name, "active": each.active, "succeeded": each.succeeded, "failed": each.failed}
         for each in old.tasks
     ]
-    unchanged = (old.phase, old.message, counted, same, old.observed_generation) == (
+    unchanged = (old.phase, old.message, counted, said, old.observed_generation) == (
         phase,
         message,
         list(tasks),
-        told,
+        [told, warned],
         meta.generation,
     )
     if unchanged:
@@ -150,6 +195,7 @@ def _status(
         "observedGeneration": meta.generation,
         "tasks": list(tasks),
         "findings": told,
+        "warnings": warned,
     }
     moment = now.isoformat().replace("+00:00", "Z")
     if old.start_time is None and phase == "Running":
@@ -224,3 +270,16 @@ def _kind(made: Object) -> AnyKind:
 def _all_jobs(change: Change) -> list[str]:
     """Every BatchJob: a policy may be about any of them."""
     return list(change.caches[BATCH_JOB].items)
+
+
+def _jobs_if_declaring(change: Change) -> list[str]:
+    """Every BatchJob if what the object declares changes: any of them may use it."""
+    old, new = (
+        (notes, getattr(each, "spec", None)) if each is not None and (notes := _notes(each)) else None
+        for each in (change.old, change.new)
+    )
+    return [] if old == new else _all_jobs(change)
+
+
+def _notes(each: Resource) -> dict[str, str]:
+    return {key: value for key, value in each.metadata.annotations.items() if key in READ}

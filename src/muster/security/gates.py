@@ -22,6 +22,8 @@ class Principal:
     job: str
     task: str
     kind: str = "BatchJob"
+    #: "" if the job names none
+    queue: str = ""
     #: such as `ml/alice`
     user: str = ""
     groups: tuple[str, ...] = ()
@@ -53,7 +55,7 @@ def denials(policies: Policies, principal: Principal, requests: Sequence[Request
     return [
         Problem(
             FieldError(request.path, request.denied(answer.reason)),
-            permit="" if answer.policies else permit(principal, request),
+            permit=permit(principal, request) if answer.unspoken else "",
         )
         for request, answer in zip(requests, answers, strict=True)
         if not answer.allowed
@@ -80,6 +82,7 @@ def _principal_entities(principal: Principal) -> list[dict[str, Any]]:  # Any: C
             "job": principal.job,
             "task": principal.task,
             "kind": principal.kind,
+            "queue": principal.queue,
         },
         "parents": [_uid("Namespace", principal.namespace)],
     }

@@ -36,6 +36,8 @@ class Answer:
     """What the policies say to one question. `reason` is "" if they permit it."""
 
     allowed: bool
+    #: whether it is denied only because no policy permits it
+    unspoken: bool = False
     #: ids of the policies that decided, or failed
     policies: tuple[str, ...] = ()
     reason: str = ""
@@ -116,7 +118,7 @@ def _answer(result: cedarpy.AuthzResult) -> Answer:
         return Answer(False, reason="a policy failed: " + "; ".join(sorted(errors)))
     decided = tuple(sorted(result.diagnostics.reasons))
     if result.decision is cedarpy.Decision.Allow:
-        return Answer(True, decided)
+        return Answer(True, policies=decided)
     if decided:
-        return Answer(False, decided, f"forbidden by {', '.join(decided)}")
-    return Answer(False, reason="no policy permits it")
+        return Answer(False, policies=decided, reason=f"forbidden by {', '.join(decided)}")
+    return Answer(False, unspoken=True, reason="no policy permits it")

@@ -41,6 +41,10 @@ class Finding:
         """The finding with its fix, indented below it."""
         return "\n".join([str(self), *(f"    {line}" for line in self.fix.splitlines())])
 
+    def among_errors(self) -> str:
+        """The whole finding; its severity first, unless it is an error."""
+        return self.whole() if self.severity is Severity.ERROR else f"{self.severity.value}: {self.whole()}"
+
     def __str__(self) -> str:
         place = self.file if not self.line else f"{self.file}:{self.line}"
         return f"{place}: {self.field}: {self.message}" if self.path else f"{place}: {self.message}"
@@ -50,11 +54,11 @@ class JobFileError(ValueError):
     """A job file that cannot be used; `findings` has everything that is wrong with the file."""
 
     #: Errors that the message shows; further ones are counted.
-    SHOWN: Final = 20
+    SHOWN: Final = 100
 
     def __init__(self, findings: Iterable[Finding]) -> None:
         self.findings = list(findings)
-        lines = [finding.whole() for finding in self.findings[: self.SHOWN]]
+        lines = [finding.among_errors() for finding in self.findings[: self.SHOWN]]
         if len(self.findings) > self.SHOWN:
             lines.append(f"and {len(self.findings) - self.SHOWN} more")
         super().__init__("\n".join(lines))

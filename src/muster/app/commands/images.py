@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 import aiohttp
-import yaml
 
+from muster.app.commands import administered
 from muster.compiler.facts import Image
 from muster.security.images import trust
 from muster.security.images.reference import InvalidReference
@@ -51,22 +51,15 @@ async def _all(images: Sequence[str], policies: Sequence[TrustPolicy]) -> Mappin
 
 
 def trust_policies(directory: Path) -> list[TrustPolicy]:
-    """The TrustPolicies in a directory's `*.yaml` files. Raises `InvalidPolicy` and OSError."""
+    """The TrustPolicies in a directory's `*.yaml` files. Raises `InvalidPolicy` and `JobFileError`."""
     policies = []
-    for file in sorted(directory.glob("*.yaml")):
-        with file.open("rb") as stream:
-            text = stream.read(_MOST)
-        try:
-            documents = list(yaml.safe_load_all(text))
-        except yaml.YAMLError as error:
-            raise InvalidPolicy(f"{file}: is not YAML: {error}") from None
-        for document in documents:
-            if isinstance(document, dict) and document.get("kind") == "TrustPolicy":
-                name = str((document.get("metadata") or {}).get("name", file.stem))
-                try:
-                    policies.append(trust.read(name, document.get("spec") or {}, {}))
-                except InvalidPolicy as error:
-                    raise InvalidPolicy(f"{file}: spec.{error}") from None
+    for file, each in administered.objects(directory):
+        if each.get("kind") == "TrustPolicy":
+            name = str((each.get("metadata") or {}).get("name", file.stem))
+            try:
+                policies.append(trust.read(name, each.get("spec") or {}, {}))
+            except InvalidPolicy as error:
+                raise InvalidPolicy(f"{file}: spec.{error}") from None
     return policies
 
 

@@ -2,6 +2,8 @@
 
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
@@ -11,22 +13,24 @@ from muster.api.base import Object
 from muster.api.kinds import BATCH_JOB
 from muster.api.muster_v1alpha1 import BatchJob, CedarPolicy
 from muster.compiler import Facts
+from muster.compiler.declared import declared
 from muster.controllers import batch_job, cedar_policy, driver
 from muster.controllers.batch_job import Compiled
 from muster.controllers.cedar_policy import Judged
-from muster.workloads.findings import JobFileError
+from muster.workloads.findings import JobFileError, Severity
 from muster.workloads.platform import Stores
 
 
 def controllers(
-    facts: Facts, *, strict: bool, stores: Callable[[], Stores] | None = None
+    facts: Facts, *, strict: bool, now: Callable[[], datetime], stores: Callable[[], Stores] | None = None
 ) -> list[driver.Controller[Any]]:  # Any: each has its own type of observation
     """The controllers. `strict`: without a policy nothing is permitted; otherwise nothing is asked.
 
+    `now`: the time, for what ends.
     `stores`: reads the values of secrets where there is no External Secrets Operator.
     """
 
-    def compile_(job: BatchJob, policies: Sequence[CedarPolicy]) -> Compiled:
+    def compile_(job: BatchJob, policies: Sequence[CedarPolicy], objects: Sequence[Object]) -> Compiled:
         from muster.security.policies import InvalidPolicy, Policies  # Cedar takes 0.2 s to load
         from muster.workloads.lattice import cluster
 
@@ -38,12 +42,15 @@ def controllers(
             return Compiled("", (), (), [("", f"CedarPolicy {error}", "")])
         except JobFileError as error:
             return Compiled("", (), (), [("", str(error), "")])
-        made, findings = cluster.compiled(_written(job), facts, asked, values)
-        told = [cluster.told(each) for each in findings]
+        known = declared(replace(facts, now=now()), objects)
+        made, findings = cluster.compiled(_written(job), known, asked, values)
+        told = [cluster.told(each) for each in findings if each.severity is Severity.ERROR]
+        warned = [cluster.told(each) for each in findings if each.severity is Severity.WARNING]
+        until = made.until if made is not None else None
         if made is None or told:
-            return Compiled("", (), (), told)
+            return Compiled("", (), (), told, warned, until)
         whole = msgspec.json.encode([*made.support, *made.jobs], order="deterministic")
-        return Compiled(hashlib.sha256(whole).hexdigest()[:16], made.support, made.jobs, ())
+        return Compiled(hashlib.sha256(whole).hexdigest()[:16], made.support, made.jobs, (), warned, until)
 
     return [batch_job.controller(compile_), cedar_policy.controller(_judge)]
 

@@ -122,7 +122,7 @@ async def running(home: StateDirectory, nodes: list[NodeSpec], clock: Clock) -> 
             serving(http_api(registry, logs, token, agent), home.root, home.last_port()) as server,
             _together(
                 informers.run(),
-                driver.run(client, informers, controllers(home), clock),
+                driver.run(client, informers, controllers(home, clock), clock),
                 loop.run(client, informers, clock, term, scheduler=Scheduler(), journal=journal),
                 agent.run(),
             ),
@@ -139,7 +139,9 @@ async def running(home: StateDirectory, nodes: list[NodeSpec], clock: Clock) -> 
         store.close()
 
 
-def controllers(home: StateDirectory) -> list[driver.Controller[Any]]:  # Any: of their observations
+def controllers(
+    home: StateDirectory, clock: Clock
+) -> list[driver.Controller[Any]]:  # Any: of their observations
     """All controllers of muster. `home` has the files that play stores of secrets."""
     return [
         JOB_CONTROLLER,
@@ -151,7 +153,10 @@ def controllers(home: StateDirectory) -> list[driver.Controller[Any]]:  # Any: o
         cron.cron_jobs(),
         cron.batch_jobs(),
         *batch_jobs.controllers(
-            EMBEDDED_FACTS, strict=False, stores=lambda: secret_files.read(home.root / "secrets")
+            EMBEDDED_FACTS,
+            strict=False,
+            now=clock.now,
+            stores=lambda: secret_files.read(home.root / "secrets"),
         ),
     ]
 

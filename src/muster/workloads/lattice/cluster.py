@@ -28,7 +28,10 @@ class Stored:
 def compiled(
     job: Object, facts: Facts, policies: Policies | None, stores: Stores | None = None
 ) -> tuple[Compiled | None, Sequence[Finding]]:
-    """What a BatchJob is compiled to, and what keeps it from being compiled; None if it cannot be read."""
+    """What a BatchJob is compiled to, and the findings about it; None if it cannot be read.
+
+    The job is to be applied only if no finding is an error.
+    """
     stored = Stored(job)
     read, errors = reader.read(stored, "default")
     if errors:
@@ -36,8 +39,8 @@ def compiled(
     made = compile_job(read, facts, TARGETS["muster"], policies, stores=stores)
     merged = Merged(stored)
     return made, [
-        Finding("", 0, 0, path, each.error.message, fix=each.patch or each.permit)
-        for each in made.problems
+        Finding("", 0, 0, path, each.error.message, Severity(each.severity), each.patch or each.permit)
+        for each in (*made.problems, *made.warnings)
         for path in [merged.finding(each.error.path, "").path]
     ]
 

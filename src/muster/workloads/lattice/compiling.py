@@ -6,13 +6,14 @@ layers: what pods need before they start, then the job.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from muster.api.base import Object
 from muster.api.fields import FieldError
 from muster.compiler import Draft, Facts, compile_workload
 from muster.compiler.facts import Problem
 from muster.compiler.fulfil import fulfil
-from muster.security import gates
+from muster.security import posture
 from muster.security.gates import Principal
 from muster.security.policies import Policies
 from muster.security.requests import Request, derive
@@ -37,6 +38,8 @@ class Compiled:
     problems: Sequence[Problem]
     #: what may surprise, and keeps nothing from being applied
     warnings: Sequence[Problem] = field(default=())
+    #: when a warning becomes a problem; None = never
+    until: datetime | None = None
 
 
 def compile_job(
@@ -55,19 +58,29 @@ def compile_job(
     problems: list[Problem] = []
     drafts: list[tuple[Task, Draft]] = []
     asked: list[tuple[Principal, Request]] = []
+    warnings: list[Problem] = []
+    until: datetime | None = None
     for task in job.tasks:
         draft = compile_workload(task.workload, facts)
         drafts.append((task, draft))
         problems += draft.problems
         principal = Principal(
-            job.namespace, job.name, task.name, user=submitter.user, groups=submitter.groups
+            job.namespace,
+            job.name,
+            task.name,
+            queue=job.queue,
+            user=submitter.user,
+            groups=submitter.groups,
         )
         requests = derive(task.workload, facts, draft)
         if job.queue:
             requests.append(Request("UseQueue", "Queue", job.queue, path=("spec", "queue")))
         asked += [(principal, request) for request in requests]
         if policies is not None:
-            problems += gates.denials(policies, principal, requests)
+            judged = posture.judge(policies, principal, requests, facts)
+            problems += judged.denied
+            warnings += judged.warnings
+            until = judged.until or until
     together = Draft(job.namespace, {})
     for _, draft in drafts:
         together.join(draft)
@@ -83,7 +96,8 @@ def compile_job(
         jobs=[] if told else jobs,
         requests=asked,
         problems=told,
-        warnings=hints.find(job),
+        warnings=_once([*warnings, *hints.find(job)]),
+        until=until,
     )
 
 

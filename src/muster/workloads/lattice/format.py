@@ -25,7 +25,8 @@ def load(documents: Sequence[Document], options: Options) -> JobFile:
     compiled = compiled_of(documents, options)
     merged = Merged(documents[0])
     if compiled.problems:
-        raise JobFileError([finding(merged, each) for each in compiled.problems])
+        warnings = [each for each in compiled.warnings if each.severity == "warning"]
+        raise JobFileError([finding(merged, each) for each in (*compiled.problems, *warnings)])
 
     def report(path: Path, message: str, severity: Severity = Severity.ERROR) -> Finding:
         return merged.finding(_origin(compiled, path), message, severity)

@@ -1,0 +1,81 @@
+"""The posture `audit` of a namespace: what no policy permits is reported and not denied, until a time.
+
+The posture is for finding out which permits a team needs. It has to be permitted itself (`AuditOnly`), it
+ends, and it covers only what no policy speaks of: what a policy forbids stays denied, and so does a request
+about which a policy fails.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from muster import names
+from muster.api.fields import FieldError
+from muster.compiler.facts import Facts, Problem
+from muster.security import gates
+from muster.security.gates import Principal
+from muster.security.policies import Policies
+from muster.security.requests import Request
+
+#: How far away the end of an audit may be.
+MOST: Final = timedelta(days=90)
+_AT: Final = ("metadata", "namespace")
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What the policies, and the posture of the namespace, make of a workload's requests."""
+
+    denied: Sequence[Problem]
+    #: what is only reported
+    warnings: Sequence[Problem]
+    #: when a warning becomes a denial; None if there is none
+    until: datetime | None = None
+
+
+def judge(policies: Policies, principal: Principal, requests: Sequence[Request], facts: Facts) -> Judged:
+    """Asks the policies about each request, and applies the posture of the principal's namespace."""
+    denied = gates.denials(policies, principal, requests)
+    written = facts.audits.get(principal.namespace)
+    if written is None or not any(each.permit for each in denied):
+        return Judged(denied, ())
+    try:
+        until = _end(written, principal.namespace, facts.now)
+    except ValueError as error:
+        return Judged(denied, [_warning(str(error))])
+    asked = Request("AuditOnly", "Namespace", principal.namespace, path=_AT)
+    if refused := gates.denials(policies, principal, [asked]):
+        return Judged(denied, [replace(each, severity="warning") for each in refused])
+    told = f"; only reported, since namespace {principal.namespace} is audited until {written}"
+    return Judged(
+        [each for each in denied if not each.permit],
+        [
+            replace(each, error=FieldError(each.error.path, each.error.message + told), severity="warning")
+            for each in denied
+            if each.permit
+        ],
+        until,
+    )
+
+
+def _end(written: str, namespace: str, now: datetime) -> datetime:
+    """The end of an audit that is in effect. Raises ValueError with the reason if it is not."""
+    where = f"namespace {namespace}: {names.AUDIT_UNTIL} is {written[:40]!r}"
+    try:
+        until = datetime.fromisoformat(written)
+    except ValueError:
+        raise ValueError(
+            f"{where}, which is no time such as 2030-01-31T12:00:00Z; nothing is audited"
+        ) from None
+    if until.tzinfo is None:
+        raise ValueError(f"{where}, which names no time zone, such as Z; nothing is audited")
+    if until <= now:
+        raise ValueError(f"{where}, which is past; what is denied is denied again")
+    if until - now > MOST:
+        raise ValueError(f"{where}, more than {MOST.days} days from now; nothing is audited")
+    return until
+
+
+def _warning(message: str) -> Problem:
+    return Problem(FieldError(_AT, message), severity="warning")
