@@ -37,6 +37,10 @@ PRETEND: Final = f"{DOMAIN}/pretend"
 SHARED_VOLUME: Final = f"{DOMAIN}/shared-volume"
 #: JobSet of a BatchJob: hash of what it was compiled to, once all of that exists.
 COMPILED: Final = f"{DOMAIN}/compiled"
+#: On the pods of a BatchJob: its name, by which they may reach each other.
+PEERS: Final = f"{DOMAIN}/peers"
+#: On a pod: changes with the ConfigMaps and Secrets that it is configured with.
+CONFIG_HASH: Final = f"{DOMAIN}/config-hash"
 #: Namespace: until when denials of its BatchJobs are only reported, a time of RFC 3339.
 AUDIT_UNTIL: Final = f"{DOMAIN}/audit-until"
 #: Namespace: the store of secret resources that name none.

@@ -1,14 +1,20 @@
 """What a workload may reach, and by which policy."""
 
+from dataclasses import replace
 from typing import Any
+
+import pytest
+import yaml
 
 from muster.api.base import Object
 from muster.compiler import Facts
+from muster.compiler.declared import declared
 from muster.compiler.facts import SharedService
-from tests.workloads.lattice.jobs import compiled, small
+from tests.workloads.lattice.jobs import compiled, parsed, small
 
 S3 = {"type": "external-service", "params": {"endpoints": {"s3": "https://s3.example.com"}}}
 PEER = "muster.dev/peers"
+PEER_NAMES = {"matchPattern": "*.job.ml.svc.cluster.local"}
 
 
 def policy(facts: Facts | None = None, **resources: Any) -> Object:
@@ -25,13 +31,15 @@ def problems(facts: Facts | None = None, **resources: Any) -> list[str]:
 
 def test_nothing_is_reachable_but_peers_without_resources() -> None:
     spec = policy()
-    assert spec["egress"] == [{"toEndpoints": [{"matchLabels": {f"k8s:{PEER}": "job"}}]}]
+    dns, peers = spec["egress"]
+    assert dns["toPorts"][0]["rules"]["dns"] == [PEER_NAMES], "such as MASTER_ADDR"
+    assert peers == {"toEndpoints": [{"matchLabels": {f"k8s:{PEER}": "job"}}]}
     assert spec["ingress"] == [{"fromEndpoints": [{"matchLabels": {f"k8s:{PEER}": "job"}}]}]
 
 
 def test_a_declared_host_is_reachable_by_name_and_port_and_nothing_else_can_be_looked_up() -> None:
     dns, host, _ = policy(s3=S3)["egress"]
-    assert dns["toPorts"][0]["rules"]["dns"] == [{"matchName": "s3.example.com"}]
+    assert dns["toPorts"][0]["rules"]["dns"] == [{"matchName": "s3.example.com"}, PEER_NAMES]
     assert host == {
         "toFQDNs": [{"matchName": "s3.example.com"}],
         "toPorts": [{"ports": [{"port": "443", "protocol": "TCP"}]}],
@@ -43,7 +51,8 @@ def test_an_address_needs_no_name() -> None:
         "type": "external-service",
         "params": {"endpoints": {"db": "tcp://10.0.0.7:5432"}, "resolution": "static"},
     }
-    rule, _ = policy(db=static)["egress"]
+    dns, rule, _ = policy(db=static)["egress"]
+    assert dns["toPorts"][0]["rules"]["dns"] == [PEER_NAMES]
     assert rule["toCIDR"] == ["10.0.0.7/32"]
     assert policy(Facts(network="plain"), db=static)["egress"][0] == {
         "to": [{"ipBlock": {"cidr": "10.0.0.7/32"}}],
@@ -72,9 +81,132 @@ def test_a_connection_that_only_one_side_declares_does_not_exist() -> None:
     both = Facts(services={("data", "features"): SharedService(callers=("ml/job-work",))})
     dns, rule, _ = policy(both, features=store)["egress"]
     assert rule["toEndpoints"][0]["matchLabels"]["k8s:app.kubernetes.io/name"] == "features"
-    assert dns["toPorts"][0]["rules"]["dns"] == [{"matchName": "features.data.svc.cluster.local"}]
+    assert dns["toPorts"][0]["rules"]["dns"] == [{"matchName": "features.data.svc.cluster.local"}, PEER_NAMES]
 
 
 def test_the_embedded_cluster_has_no_network_policies() -> None:
     result = compiled(small(None, s3=S3), facts=Facts(network="none", tetragon=False))
     assert {each["kind"] for each in result.support} == {"ServiceAccount"}
+
+
+BUCKETS = {"type": "external-service", "params": {"endpoints": {"s3": "https://*.s3.example.com"}}}
+
+
+def test_hosts_that_differ_in_their_first_label_are_a_pattern_and_asked_for_as_one() -> None:
+    dns, host, _ = policy(s3=BUCKETS)["egress"]
+    assert dns["toPorts"][0]["rules"]["dns"][0] == {"matchPattern": "*.s3.example.com"}
+    assert host["toFQDNs"] == [{"matchPattern": "*.s3.example.com"}]
+    requests = compiled(small(None, s3=BUCKETS)).requests
+    assert "*.s3.example.com:443" in {request.id for _, request in requests}
+
+
+def test_a_service_is_reached_at_the_pods_and_ports_that_it_leads_to() -> None:
+    store = {"type": "service", "namespace": "data", "id": "features", "params": {"port": 80}}
+    shared = SharedService(("ml/*",), {"app": "store"}, {80: 8080})
+    facts = Facts(services={("data", "features"): shared})
+    rule = policy(facts, features=store)["egress"][1]
+    assert rule["toEndpoints"] == [
+        {"matchLabels": {"k8s:app": "store", "k8s:io.kubernetes.pod.namespace": "data"}}
+    ]
+    assert rule["toPorts"] == [{"ports": [{"port": "8080", "protocol": "TCP"}]}]
+    plain = policy(replace(facts, network="plain"), features=store)["egress"]
+    assert {
+        "to": [
+            {
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "data"}},
+                "podSelector": {"matchLabels": {"app": "store"}},
+            }
+        ],
+        "ports": [{"port": 8080, "protocol": "TCP"}],
+    } in plain
+
+
+def with_ports(**resources: Any) -> str:
+    job = yaml.safe_load(small(None, **resources))
+    service = {"ports": {"api": {"port": 80, "targetPort": 8080}}}
+    job["spec"]["tasks"]["work"]["workload"]["service"] = service
+    return yaml.safe_dump(job)
+
+
+CALLERS: list[tuple[dict[str, Any], str, Object]] = [
+    (
+        {"type": "service", "namespace": "web", "id": "front", "direction": "inbound"},
+        "web/front",
+        {
+            "matchLabels": {
+                "k8s:app.kubernetes.io/name": "front",
+                "k8s:io.kubernetes.pod.namespace": "web",
+            }
+        },
+    ),
+    (
+        {"type": "service", "namespace": "web", "id": "*", "direction": "inbound"},
+        "web/*",
+        {"matchLabels": {"k8s:io.kubernetes.pod.namespace": "web"}},
+    ),
+    (
+        {"type": "service", "namespace": "*", "id": "*", "direction": "inbound"},
+        "*",
+        {
+            "matchLabels": {},
+            "matchExpressions": [{"key": "k8s:io.kubernetes.pod.namespace", "operator": "Exists"}],
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("caller", "listed", "selector"), CALLERS)
+def test_a_workload_with_ports_is_a_service_that_lists_its_callers(
+    caller: dict[str, Any], listed: str, selector: Object
+) -> None:
+    result = compiled(with_ports(caller=caller))
+    assert not result.problems
+    [service] = [each for each in result.support if each["kind"] == "Service"]
+    assert service["metadata"]["annotations"] == {"muster.dev/allowed-callers": listed}
+    assert service["spec"]["ports"] == [{"name": "api", "port": 80, "targetPort": 8080, "protocol": "TCP"}]
+    [policy] = [each for each in result.support if each["kind"] == "CiliumNetworkPolicy"]
+    rule = policy["spec"]["ingress"][0]
+    assert rule["fromEndpoints"] == [selector]
+    assert rule["toPorts"] == [{"ports": [{"port": "8080", "protocol": "TCP"}]}]
+
+
+def test_the_two_halves_of_an_agreement_meet() -> None:
+    callee = compiled(with_ports(caller={"type": "service", "id": "job-work", "direction": "inbound"}))
+    facts = declared(Facts(), callee.support)
+    caller = {"type": "service", "id": "job-work", "params": {"port": 80}}
+    assert not compiled(small(None, api=caller), facts=facts).problems
+
+
+def test_a_call_names_one_service() -> None:
+    [told] = problems(any={"type": "service", "id": "*"})
+    assert "only direction: inbound takes *" in told
+
+
+HOSTILE = [
+    ("https://1.2.3", "names no host"),
+    ("https://999.1.1.1", "names no host"),
+    ("https://*", "names no host"),
+    ("https://*.com", "is as good as any host"),
+    ("https://a.*.com", "names no host"),
+    ("https://a b.com", "names no host"),
+    ("tcp://[::1", "names no host"),
+]
+
+
+@pytest.mark.parametrize(("url", "message"), HOSTILE)
+def test_what_is_no_host_is_refused(url: str, message: str) -> None:
+    external = {"type": "external-service", "params": {"endpoints": {"x": url}}}
+    _, findings = parsed(small(None, x=external))
+    assert message in str(findings)
+
+
+def test_an_address_of_ipv6() -> None:
+    external = {"type": "external-service", "params": {"endpoints": {"x": "tcp://[2001:db8::1]:443"}}}
+    assert policy(x=external)["egress"][1]["toCIDR"] == ["2001:db8::1/128"]
+
+
+def test_an_entity_is_one_of_ciliums() -> None:
+    _, findings = parsed(small(None, x={"type": "external-service", "id": "entity:wrold"}))
+    assert "there is no entity 'wrold'; did you mean world?" in str(findings[0])
+    rule = policy(api={"type": "external-service", "id": "entity:kube-apiserver:443"})["egress"][1]
+    assert rule["toEntities"] == ["kube-apiserver"]

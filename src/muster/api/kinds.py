@@ -126,6 +126,8 @@ EMITTED: Final[tuple[Kind[Any], ...]] = (
     Kind("cilium.io", "v2", "CiliumNetworkPolicy", "ciliumnetworkpolicies", True, Resource),
     Kind("cilium.io", "v1alpha1", "TracingPolicyNamespaced", "tracingpoliciesnamespaced", True, Resource),
     Kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", True, Resource, status=False),
+    Kind("networking.istio.io", "v1", "ServiceEntry", "serviceentries", True, Resource),
+    Kind("security.istio.io", "v1", "AuthorizationPolicy", "authorizationpolicies", True, Resource),
 )
 
 #: Kinds by (apiVersion, kind), the fields in which an object states its kind.

@@ -7,7 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from muster.cli.options import As, File, Into, Output, Policies, VerifyImages
+from muster.cli.options import (
+    As,
+    File,
+    Into,
+    Mesh,
+    MeshBy,
+    Network,
+    NetworkBy,
+    Output,
+    Policies,
+    Programs,
+    ProgramsBy,
+    VerifyImages,
+)
 
 if TYPE_CHECKING:
     from muster.compiler import Facts
@@ -32,6 +45,9 @@ def command(
     policies: Policies = "",
     user: As = "",
     verify_images: VerifyImages = False,
+    network: Network = NetworkBy.CILIUM,
+    programs: Programs = ProgramsBy.TETRAGON,
+    mesh: Mesh = MeshBy.NONE,
     namespace: Into = None,
     output: Form = Output.YAML,
 ) -> None:
@@ -41,7 +57,9 @@ def command(
     from muster.cli import jobfile, show
     from muster.compiler import Facts
 
-    known = platform(policies, user, verify_images, target.value, Facts())
+    tetragon, istio = programs is ProgramsBy.TETRAGON, mesh is MeshBy.ISTIO
+    facts = Facts(network=network.value, tetragon=tetragon, istio=istio)
+    known = platform(policies, user, verify_images, target.value, facts)
     where = Cluster(None, None, namespace, "")
     job = jobfile.load(
         file, gang=None, queue=None, volumes=None, target=where, suffix="", runs=False, platform=known

@@ -89,6 +89,29 @@ VerifyImages = Annotated[
         help="Look images up in their registries, and check the TrustPolicies (*.yaml) beside the policies.",
     ),
 ]
+
+
+class NetworkBy(StrEnum):
+    CILIUM = "cilium"
+    PLAIN = "plain"
+    NONE = "none"
+
+
+class ProgramsBy(StrEnum):
+    TETRAGON = "tetragon"
+    NONE = "none"
+
+
+class MeshBy(StrEnum):
+    ISTIO = "istio"
+    NONE = "none"
+
+
+Network = Annotated[
+    NetworkBy, typer.Option("--network", help="What restricts connections; plain: NetworkPolicies.")
+]
+Programs = Annotated[ProgramsBy, typer.Option("--programs", help="What restricts programs.")]
+Mesh = Annotated[MeshBy, typer.Option("--mesh", help="The mesh that the cluster has.")]
 As = Annotated[
     str,
     typer.Option("--as", metavar="USER", help="Who submits the job, for policies that ask: NAMESPACE/NAME."),

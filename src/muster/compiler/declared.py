@@ -57,7 +57,8 @@ def _listed(text: object) -> tuple[str, ...]:
 
 def _ports(spec: Mapping[str, Any]) -> dict[int, int | str]:  # Any: JSON
     ports: dict[int, int | str] = {}
-    for each in spec.get("ports") or ():
+    listed = spec.get("ports")
+    for each in listed if isinstance(listed, list) else ():
         port = _map(each).get("port")
         target = _map(each).get("targetPort") or port
         if isinstance(port, int) and isinstance(target, int | str):

@@ -9,13 +9,12 @@ import hashlib
 
 import msgspec
 
-from muster.compiler import containers, network, runtime
+from muster import names
+from muster.compiler import containers, mesh, network, runtime
 from muster.compiler.draft import Draft
 from muster.compiler.facts import Facts
 from muster.compiler.workload import Workload
 
-#: Changes with what a pod is configured with.
-CONFIG_HASH = "muster.dev/config-hash"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 
 
@@ -27,13 +26,13 @@ def compile_workload(workload: Workload, facts: Facts) -> Draft:
     draft.emit("v1", "ServiceAccount", workload.name, automountServiceAccountToken=workload.automount_token)
     network.policies(workload, facts, draft)
     runtime.policy(workload, facts, draft)
-    peers = {network.PEERS: workload.peers} if workload.peers else {}
+    peers = {names.PEERS: workload.peers} if workload.peers else {}
     config = [made for made in draft.objects if made["kind"] in ("ConfigMap", "Secret")]
     hashed = hashlib.sha256(msgspec.json.encode(config, order="deterministic")).hexdigest()[:16]
     draft.pod = {
         "metadata": {
-            "labels": {network.NAME: workload.name, **peers},
-            "annotations": {CONFIG_HASH: hashed},
+            "labels": {network.NAME: workload.name, **peers, **mesh.labels(workload, facts)},
+            "annotations": {names.CONFIG_HASH: hashed},
         },
         "spec": spec,
     }

@@ -5,6 +5,8 @@ typed resources. Every value is already checked for itself; what spans several v
 compiler. `path` is where a value stands in the developer's file.
 """
 
+import hashlib
+import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -35,6 +37,7 @@ class Endpoint:
     """One host and port that pods connect to."""
 
     name: str
+    #: a name, a name that begins with `*.` for any one label, or an address
     host: str
     port: int
     protocol: Protocol = "TCP"
@@ -44,6 +47,15 @@ class Endpoint:
     @property
     def address(self) -> str:
         return f"{self.host}:{self.port}"
+
+    @property
+    def is_address(self) -> bool:
+        """Whether the host is an IP address."""
+        try:
+            ipaddress.ip_address(self.host)
+        except ValueError:
+            return False
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,5 +208,14 @@ class Workload:
     ports: Mapping[str, tuple[int, int, Protocol]] = field(default_factory=dict)
     #: the workloads of one job reach each other if they share this label's value; "" = they do not
     peers: str = ""
+    #: names of all workloads with this value
+    gang: tuple[str, ...] = ()
+    #: whether its traffic is too much for the proxies of a mesh
+    outside_mesh: bool = False
     #: values of `${metadata.…}`
     metadata: Mapping[str, Any] = field(default_factory=dict)  # Any: JSON
+
+    def hashed(self, prefix: str, of: str = "") -> str:
+        """The name of an object about this workload, or about something that it has."""
+        key = f"{self.namespace}/{self.name}" + (f"/{of}" if of else "")
+        return f"{prefix}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"

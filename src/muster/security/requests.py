@@ -185,6 +185,12 @@ def _endpoints(draft: Draft) -> Iterator[Request]:
                     for port in rule.get("ports", [{}]):
                         yield _endpoint(draft, f"{host}:{port.get('port', '*')}", host, port)
 
+    for made in _of_kind(draft, "ServiceEntry"):
+        for host in made["spec"].get("addresses") or made["spec"]["hosts"]:
+            for port in made["spec"]["ports"]:
+                number = port["number"]
+                yield _endpoint(draft, f"{host}:{number}", host, {"port": number})
+
 
 def _endpoint(draft: Draft, id_: str, host: str, port: Object) -> Request:
     attributes = {

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from muster.api.fields import FieldError
-from muster.compiler import Workload, network
+from muster.compiler import Workload
 from muster.compiler.facts import Problem
 from muster.compiler.workload import External, Secret
 from muster.workloads.lattice.job import BatchJob
@@ -24,6 +24,15 @@ spec:
       params:
         endpoints:
           s3: https://s3.us-east-1.amazonaws.com"""
+
+_S3_HOST: Final = re.compile(r"s3([.-][a-z0-9-]+)*\.amazonaws\.com(\.cn)?")
+_BUCKETS: Final = """\
+spec:
+  resources:
+    {resource}:
+      params:
+        endpoints:
+          {name}: https://*.{host}"""
 
 
 def find(job: BatchJob) -> Sequence[Problem]:
@@ -41,14 +50,21 @@ def _of(workload: Workload) -> Iterator[Problem]:
             f"is blocked"
         )
         yield Problem(FieldError(path, message), patch=_PATCH, severity="warning")
+    hosts = {endpoint.host for _, what in external for endpoint in what.endpoints}
     for resource, what in external:
         for endpoint in what.endpoints:
-            if network.s3_by_name(endpoint):
+            if _S3_HOST.fullmatch(endpoint.host) and f"*.{endpoint.host}" not in hosts:
                 message = (
                     f"clients that put the bucket into the host name (BUCKET.{endpoint.host}) are blocked; "
-                    f"configure path-style addressing, or declare https://BUCKET.{endpoint.host} as well"
+                    f"configure path-style addressing, or declare these hosts as well"
                 )
-                yield Problem(FieldError(resource.path, message), severity="hint")
+                patch = _BUCKETS.format(
+                    resource=resource.name, name=f"{endpoint.name}-buckets", host=endpoint.host
+                )
+                yield Problem(FieldError(resource.path, message), patch=patch, severity="hint")
+    if workload.host_network and (external or workload.ports):
+        message = "the pods share the node's network, to which network policies do not apply"
+        yield Problem(FieldError((*workload.path, "hostNetwork"), message), severity="warning")
 
 
 def _s3(workload: Workload) -> tuple[tuple[str | int, ...], str] | None:

@@ -1,5 +1,6 @@
 """Reads a BatchJob or LatticeJob: every field typed and checked, everything that is wrong at once."""
 
+from dataclasses import replace
 from typing import Any, Final
 
 from muster.compiler import Workload
@@ -48,8 +49,12 @@ def read(document: Job, namespace: str) -> tuple[BatchJob, list[Finding]]:
     spec = top.section("spec")
     top.close()
     merged = Merged(document)
+    listed = spec.section("tasks").names()
+    gang = tuple(f"{name or 'job'}-{task}" for task in listed)
+    training = "training" in spec
+    tasks = [_task(merged, task, name or "job", namespace, findings) for task in listed]
     tasks = [
-        _task(merged, task, name or "job", namespace, findings) for task in spec.section("tasks").names()
+        replace(task, workload=replace(task.workload, gang=gang, outside_mesh=training)) for task in tasks
     ]
     if not tasks:
         spec.error("tasks", "is missing; a job has at least one task")

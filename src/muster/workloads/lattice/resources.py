@@ -1,6 +1,7 @@
 """Reads the typed resources of a workload: services, external services, secrets, volumes, GPUs."""
 
 import re
+from dataclasses import replace
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -17,6 +18,7 @@ from muster.compiler.workload import (
     Volume,
 )
 from muster.workloads import dns
+from muster.workloads.findings import nearest
 from muster.workloads.section import Section
 
 _PORTS: Final = {"http": 80, "https": 443, "grpc": 443, "tcp": 0, "udp": 0}
@@ -25,6 +27,11 @@ _HOST: Final = re.compile(
 )
 _STORE_PATH: Final = re.compile(r"[A-Za-z0-9._/-]{1,253}")
 _KEY: Final = re.compile(r"[-._a-zA-Z0-9]{1,253}")
+#: What Cilium calls entities. Source: cilium/cilium, pkg/policy/api/entity.go.
+_ENTITIES: Final = (
+    *("all", "world", "world-ipv4", "world-ipv6", "cluster", "host", "remote-node", "kube-apiserver"),
+    *("ingress", "init", "health", "unmanaged", "none"),
+)
 _DIRECTIONS: Final[dict[str, Direction]] = {"outbound": "outbound", "inbound": "inbound", "both": "both"}
 _ACCESS: Final = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
 
@@ -89,7 +96,9 @@ def _external(section: Section, params: Section, id_: str) -> External:
         _, entity, *rest = id_.split(":")
         if rest and rest[0].isascii() and rest[0].isdigit() and len(rest[0]) <= 5:
             port = int(rest[0])
-        if not entity.isalpha() or len(rest) > 1 or (rest and not 0 < port < 2**16):
+        if entity not in _ENTITIES:
+            section.error("id", f"there is no entity {entity[:40]!r}{nearest(entity, _ENTITIES)}")
+        if len(rest) > 1 or (rest and not 0 < port < 2**16):
             section.error("id", "is entity:NAME or entity:NAME:PORT, such as entity:world:443")
     elif not endpoints:
         section.error((), "names nothing to reach: params.endpoints, such as {s3: https://s3.example.com}")
@@ -109,17 +118,21 @@ def _endpoint(listed: Section, name: str, static: bool) -> Endpoint | None:
     if scheme and scheme not in _PORTS:
         listed.error(name, f"{scheme}:// is not known; use {', '.join(f'{each}://' for each in _PORTS)}")
         return None
-    if not _HOST.fullmatch(host) or len(host) > dns.NAME:
+    protocol: Protocol = "UDP" if scheme == "udp" else "TCP"
+    made = Endpoint(name, host, port or _PORTS.get(scheme, 0), protocol, text if scheme else "")
+    named = _HOST.fullmatch(host.removeprefix("*.")) and not re.fullmatch("[0-9.]+", host)
+    if not (made.is_address or named) or len(host) > dns.NAME:
         listed.error(name, f"{text!r} names no host; such as https://s3.example.com or db.example.com:5432")
         return None
-    port = port or _PORTS.get(scheme, 0)
-    if not port:
+    if "*" in host and "." not in host.removeprefix("*."):
+        listed.error(name, f"{host} is as good as any host; name the domain, such as *.s3.example.com")
+        return None
+    if not made.port:
         listed.error(name, f"{text!r} names no port; write {host}:PORT")
         return None
-    if static and not re.fullmatch(r"[0-9.]+", host):
+    if static and not made.is_address:
         listed.error(name, f"{host} is no address; resolution: static takes addresses")
-    protocol: Protocol = "UDP" if scheme == "udp" else "TCP"
-    return Endpoint(name, host.lower(), port, protocol, text if scheme else f"{host}:{port}")
+    return made if scheme else replace(made, url=made.address)
 
 
 def _volume(params: Section, id_: str, namespace: str) -> Volume:

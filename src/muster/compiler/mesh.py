@@ -1,0 +1,108 @@
+"""Derives what Istio enforces: who may call a workload, and which hosts it may reach, by identity.
+
+Calls arrive with the identity of the caller's ServiceAccount. A host outside of the cluster is a ServiceEntry
+that only this workload may use. In ambient mode traffic between members goes through ztunnel at port 15008,
+which network policies have to let pass (`HBONE`); enforcing rules about hosts needs a waypoint in the
+namespace. Training moves more data than a proxy should, so the pods of a job with `training` are outside of
+the mesh. Source: istio/api, security/v1 and networking/v1.
+"""
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Final
+
+from muster.api.base import Object
+from muster.compiler.draft import Draft
+from muster.compiler.facts import Facts
+from muster.compiler.workload import Endpoint, Service, Workload
+
+#: Port at which an ambient mesh's ztunnel takes traffic.
+HBONE: Final = 15008
+_NAME: Final = "app.kubernetes.io/name"
+_OUTSIDE: Final = {"istio.io/dataplane-mode": "none", "sidecar.istio.io/inject": "false"}
+
+
+def inside(workload: Workload, facts: Facts) -> bool:
+    """Whether the workload's pods are members of the mesh."""
+    return facts.istio and not (workload.outside_mesh or workload.host_network)
+
+
+def outside(workload: Workload, facts: Facts) -> bool:
+    """Whether there is a mesh, and the workload's pods are no members."""
+    return facts.istio and workload.outside_mesh
+
+
+def labels(workload: Workload, facts: Facts) -> dict[str, str]:
+    """Labels of pods that keep them out of the mesh; none for members."""
+    return dict(_OUTSIDE) if outside(workload, facts) else {}
+
+
+def policies(
+    workload: Workload, facts: Facts, endpoints: Sequence[Endpoint], callers: Sequence[Service], draft: Draft
+) -> None:
+    """Emits an AuthorizationPolicy for callers, and a ServiceEntry with its policy for each host."""
+    if not inside(workload, facts):
+        return
+    ports = sorted({str(target) for _, target, _ in workload.ports.values()})
+    rules: list[Object] = [_rule([_identity(each.namespace, each.name, facts)], ports) for each in callers]
+    if workload.gang:
+        rules.append(
+            _rule([_identity(workload.namespace, name, facts) for name in sorted(workload.gang)], [])
+        )
+    selector = {"matchLabels": {_NAME: workload.name}}
+    _authorize(workload.hashed("allow-to"), {"selector": selector}, rules, draft)
+    taken = [each for each in endpoints if each.protocol == "TCP"]
+    for host, group in groupby(taken, key=lambda each: each.host):
+        _host(workload, facts, host, list(group), draft)
+
+
+def _host(workload: Workload, facts: Facts, host: str, endpoints: list[Endpoint], draft: Draft) -> None:
+    name = workload.hashed("ext", host)
+    ports = {each.port: each for each in endpoints}
+    spec: Object = {
+        "hosts": [host],
+        "exportTo": ["."],
+        "location": "MESH_EXTERNAL",
+        "ports": [
+            {"number": port, "name": f"{_protocol(each).lower()}-{port}", "protocol": _protocol(each)}
+            for port, each in sorted(ports.items())
+        ],
+        "resolution": "NONE" if "*" in host else "DNS",
+    }
+    if endpoints[0].is_address:
+        addressed = {"hosts": [f"{name}.external"], "addresses": [host], "endpoints": [{"address": host}]}
+        spec |= {**addressed, "resolution": "STATIC"}
+    draft.emit("networking.istio.io/v1", "ServiceEntry", name, spec=spec)
+    target = {"group": "networking.istio.io", "kind": "ServiceEntry", "name": name}
+    me = _identity(workload.namespace, workload.name, facts)
+    rule = _rule([me], [str(port) for port in sorted(ports)])
+    _authorize(workload.hashed("allow-ext", host), {"targetRefs": [target]}, [rule], draft)
+
+
+def _authorize(name: str, subject: Object, rules: list[Object], draft: Draft) -> None:
+    """An AuthorizationPolicy. Without rules nothing is allowed."""
+    draft.emit(
+        "security.istio.io/v1",
+        "AuthorizationPolicy",
+        name,
+        spec={**subject, "action": "ALLOW", **({"rules": rules} if rules else {})},
+    )
+
+
+def _rule(principals: list[str], ports: list[str]) -> Object:
+    rule: Object = {"from": [{"source": {"principals": principals}}]}
+    if ports:
+        rule["to"] = [{"operation": {"ports": ports}}]
+    return rule
+
+
+def _identity(namespace: str, name: str, facts: Facts) -> str:
+    """The SPIFFE identity of a workload, or Istio's pattern of several: a prefix or a suffix."""
+    if namespace == "*":
+        return f"{facts.trust_domain}/*" if name == "*" else f"*/sa/{name}"
+    return f"{facts.trust_domain}/ns/{namespace}/sa/{name}"
+
+
+def _protocol(endpoint: Endpoint) -> str:
+    scheme = endpoint.url.partition("://")[0]
+    return {"https": "TLS", "http": "HTTP"}.get(scheme, "TCP")
