@@ -12,7 +12,7 @@ from muster.api.base import Object, ObjectMeta
 from muster.api.core_v1 import Service, ServiceSpec
 from muster.api.kinds import BATCH_JOB, CEDAR_POLICY, JOBSET, NAMESPACE, SERVICE
 from muster.api.muster_v1alpha1 import BatchJobStatus
-from muster.app.wiring.batch_jobs import controllers
+from muster.app.wiring.batch_jobs import Site, controllers
 from muster.compiler import Facts
 from muster.controllers.driver import Change
 from muster.effects import Effect, Requeue
@@ -29,7 +29,8 @@ class Cluster:
     def __init__(self, policies: str | None = ALL, job: str | None = None) -> None:
         self.now = START
         self.memory = Memory(lambda: self.now)
-        self.job, self.policy = controllers(FACTS, strict=True, now=lambda: self.now)
+        site = Site(lambda: FACTS, lambda: self.now, strict=True)
+        self.job, _, self.policy = controllers(site)
         body = yaml.safe_load(job or small({"variables": {"A": "b"}}))
         self.memory.create(BATCH_JOB, "ml", {"metadata": {"name": "job"}, "spec": body["spec"]})
         if policies is not None:
@@ -148,6 +149,22 @@ def test_a_policy_that_cannot_be_read_permits_nothing() -> None:
     cluster.settle()
     assert cluster.kinds() == set()
     assert "CedarPolicy broken: is not Cedar" in cluster.status.message
+
+
+def test_while_a_policy_cannot_be_read_the_last_decision_stands() -> None:
+    cluster = Cluster()
+    cluster.settle()
+    before = cluster.jobset()
+    cluster.set_policy("permit (principal, action resource);", name="broken")
+    cluster.settle()
+    assert cluster.jobset() == before
+    assert cluster.status.message.startswith("waits to be started; CedarPolicy broken: is not Cedar")
+    cluster.run()
+    cluster.settle()
+    assert (cluster.status.phase, cluster.status.message) == ("Running", "runs")
+    cluster.set_policy("forbid (principal, action, resource);", name="broken")
+    cluster.settle()
+    assert cluster.kinds() == set()
 
 
 def test_a_job_that_cannot_be_read_says_all_that_is_wrong() -> None:

@@ -15,7 +15,7 @@ from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 from muster.api.kinds import EVENT, JOB, POD
 from muster.controllers.caches import Caches
-from muster.controllers.driver import Controller, Watch, controlled_by, itself, run
+from muster.controllers.driver import Controller, Signal, Watch, controlled_by, itself, run
 from muster.effects import Create, Delete, Effect, Patch, RecordEvent, Requeue
 from muster.kube.errors import Conflict, Forbidden, Unanswered
 from tests.controllers.memory import START, Memory, MemoryClient
@@ -67,6 +67,7 @@ async def running(
     *,
     settle: float = 0.0,
     clock: LoopClock | None = None,
+    signals: tuple[Signal, ...] = (),
 ) -> AsyncIterator[World]:
     world = World(MemoryClient(Memory(LoopClock().now)))
 
@@ -74,9 +75,8 @@ async def running(
         world.runs.append((LoopClock().monotonic(), seen))
         return reconcile(seen, now)
 
-    controller = Controller(
-        "test", (Watch(JOB, itself), Watch(POD, controlled_by(JOB))), observe, recorded, settle=settle
-    )
+    watches = (Watch(JOB, itself), Watch(POD, controlled_by(JOB)))
+    controller = Controller("test", watches, observe, recorded, settle=settle, signals=signals)
     synced = asyncio.Event()
     task = asyncio.create_task(informed(run, world.client, [controller], clock or LoopClock(), synced=synced))
     await synced.wait()
@@ -96,6 +96,19 @@ def generated_pod(job: Job) -> Create:
 
 def to_parallelism(seen: Seen, now: datetime) -> list[Effect]:
     return [generated_pod(seen.job) for _ in range(seen.job.spec.parallelism - len(seen.pods))]
+
+
+async def test_a_signal_reconciles_the_keys_that_it_names_or_all() -> None:
+    signal = Signal()
+    async with running(lambda seen, now: [], signals=(signal,)) as world:
+        for name in ("a", "b"):
+            world.job(name)
+        await asyncio.sleep(1)
+        for keys, wanted in ((["ns/b", "ns/gone"], ["b"]), (None, ["a", "b"])):
+            world.runs.clear()
+            signal.send(keys)
+            await asyncio.sleep(1)
+            assert sorted(seen.job.metadata.name for _, seen in world.runs) == wanted
 
 
 async def test_reconciles_what_is_there_and_what_comes() -> None:

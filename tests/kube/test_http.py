@@ -214,6 +214,14 @@ async def test_a_kind_that_the_server_has_not_is_named() -> None:
 BUSY = answer({}, "429 Too Many Requests", "Retry-After: 3")
 
 
+async def test_what_a_version_of_a_group_consists_of() -> None:
+    listed = {"kind": "APIResourceList", "resources": [{"name": "jobsets"}, {"name": "jobsets/status"}]}
+    async with talking(answer(listed), answer({"message": "no"}, "404 Not Found")) as (server, client):
+        assert await client.served("jobset.x-k8s.io", "v1alpha2") == {"jobsets", "jobsets/status"}
+        assert await client.served("cilium.io", "v2") == frozenset()
+    assert server.requests[0][0] == "GET /apis/jobset.x-k8s.io/v1alpha2"
+
+
 async def test_a_write_that_the_server_puts_off_is_not_repeated_and_reports_the_pause() -> None:
     async with talking(BUSY) as (_, client):
         with pytest.raises(errors.TooManyRequests) as caught:

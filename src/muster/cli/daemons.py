@@ -96,8 +96,8 @@ Only = Annotated[
     typer.Option(
         "--only",
         metavar="NAMES",
-        help="Controllers to run, separated by commas: gang, podgroup, job, jobset, garbage. "
-        "By default gang,podgroup.",
+        help="Controllers to run, separated by commas: gang, podgroup, batchjob, job, jobset, cronjob, "
+        "garbage. By default gang,podgroup,batchjob.",
     ),
 ]
 

@@ -6,9 +6,10 @@
 4. The JobSet gets the mark `muster.dev/compiled` and is left to the scheduler. After a crash, steps 2 to 4
    are repeated, and each changes nothing that is there already.
 
-If a permit is withdrawn, the JobSet is deleted, and the garbage collector deletes what it owns. If the
-BatchJob changes before its JobSet has started, the JobSet is replaced; afterwards the change has no effect on
-this run.
+If a permit is withdrawn, the JobSet is deleted, and the garbage collector deletes what it owns. While muster
+cannot decide, because a policy cannot be read, its last decision stands: nothing is created, and nothing
+deleted. If the BatchJob changes before its JobSet has started, the JobSet is replaced; afterwards the change
+has no effect on this run.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,10 +33,10 @@ from muster.api.kinds import (
     PERSISTENT_VOLUME_CLAIM,
     SERVICE,
 )
-from muster.api.muster_v1alpha1 import BatchJob, CedarPolicy
+from muster.api.muster_v1alpha1 import BatchJob, BatchJobStatus, CedarPolicy
 from muster.compiler.declared import READ
 from muster.controllers.caches import Caches, Index
-from muster.controllers.driver import Change, Controller, Watch, controlled_by, itself
+from muster.controllers.driver import Change, Controller, Signal, Watch, controlled_by, itself
 from muster.effects import Create, Delete, Effect, Patch, RecordEvent, Requeue
 
 #: Kinds that a persistent volume outlives its run by: they belong to the BatchJob.
@@ -47,20 +48,25 @@ _DECLARING: Final[tuple[AnyKind, ...]] = (NAMESPACE, SERVICE, PERSISTENT_VOLUME_
 _DECLARES: Final = "declares"
 
 
+#: (field, message, fix)
+Told = tuple[str, str, str]
+
+
 @dataclass(frozen=True, slots=True)
 class Compiled:
     """What a BatchJob is compiled to. If there are findings, nothing may be applied."""
 
     #: changes whenever the objects do
-    hash: str
-    support: Sequence[Object]
-    jobs: Sequence[Object]
-    #: (field, message, fix)
-    findings: Sequence[tuple[str, str, str]]
+    hash: str = ""
+    support: Sequence[Object] = ()
+    jobs: Sequence[Object] = ()
+    findings: Sequence[Told] = ()
     #: what keeps nothing from being applied
-    warnings: Sequence[tuple[str, str, str]] = ()
+    warnings: Sequence[Told] = ()
     #: when a warning becomes a finding; None = never
     until: datetime | None = None
+    #: what keeps muster from deciding now; "" if it has decided
+    undecided: str = ""
 
 
 #: Compiles a job under these policies, and what objects of the cluster declare (`muster.compiler.declared`).
@@ -75,8 +81,8 @@ class Observed:
     compiled: Compiled
 
 
-def controller(compile_: Compile) -> Controller[Observed]:
-    """Returns the controller for the driver. `compile_` is pure."""
+def controller(compile_: Compile, changed: Signal) -> Controller[Observed]:
+    """Returns the controller for the driver. `changed` is sent when `compile_` may return something else."""
 
     def observe(caches: Caches, key: str) -> Observed | None:
         job = caches[BATCH_JOB].get(key)
@@ -99,7 +105,7 @@ def controller(compile_: Compile) -> Controller[Observed]:
         *(Watch(kind, _jobs_if_declaring) for kind in _DECLARING),
     )
     indexes = tuple(Index(kind, _DECLARES, lambda each: [""] if _notes(each) else []) for kind in _DECLARING)
-    return Controller("batchjob", watches, observe, reconcile, indexes)
+    return Controller("batchjob", watches, observe, reconcile, indexes, signals=(changed,))
 
 
 def reconcile(observed: Observed, now: datetime) -> list[Effect]:
@@ -114,31 +120,38 @@ def _decide(observed: Observed, now: datetime) -> list[Effect]:
         return _status(job, now, "Pending", f"JobSet {jobset.metadata.name} exists and belongs to another")
     if compiled.findings:
         gone = [_deleted(jobset)] if jobset is not None else []
-        summary, findings, warnings = _summary(compiled), compiled.findings, compiled.warnings
-        return [*gone, *_status(job, now, "Pending", summary, findings=findings, warnings=warnings)]
+        return [*gone, *_status(job, now, "Pending", _summary(compiled), compiled)]
+    applied = mark(jobset.metadata, names.COMPILED) if jobset is not None else ""
+    if compiled.undecided and not applied:
+        return _status(job, now, "Pending", compiled.undecided, compiled)
     if jobset is None:
         return [
             *(Create(_kind(each), job.metadata.namespace, _suspended(job, each)) for each in compiled.jobs),
-            *_status(job, now, "Pending", "compiled", warnings=compiled.warnings),
+            *_status(job, now, "Pending", "compiled", compiled),
         ]
     if jobset.metadata.deletion_timestamp is not None:
         return []
-    applied = mark(jobset.metadata, names.COMPILED)
     started = applied and not jobset.spec.suspend
-    if applied != compiled.hash and applied and not started:
+    if applied and not started and not compiled.undecided and applied != compiled.hash:
         return [_deleted(jobset)]
     if not applied:
+        about = _about(job)
         created = [
-            Create(_kind(each), job.metadata.namespace, _owned(job, jobset, each))
+            Create(
+                _kind(each),
+                job.metadata.namespace,
+                _owned(job, jobset, each),
+                refused=RecordEvent(
+                    about, "Warning", "Refused", f"{each['kind']} {each['metadata']['name']}"
+                ),
+            )
             for each in compiled.support
         ]
         return [*created, _released(jobset, compiled)]
-    return _of_run(job, jobset, now, compiled.warnings)
+    return _of_run(job, jobset, compiled, now)
 
 
-def _of_run(
-    job: BatchJob, jobset: JobSet, now: datetime, warnings: Sequence[tuple[str, str, str]]
-) -> list[Effect]:
+def _of_run(job: BatchJob, jobset: JobSet, compiled: Compiled, now: datetime) -> list[Effect]:
     """The status of a BatchJob whose JobSet is in the scheduler's hands."""
     conditions = {each.type: each for each in jobset.status.conditions if each.status == "True"}
     tasks = [
@@ -146,14 +159,14 @@ def _of_run(
         for each in jobset.status.replicated_jobs_status
     ]
     if (done := conditions.get("Completed")) is not None:
-        return _status(
-            job, now, "Succeeded", done.message or "all tasks completed", tasks=tasks, warnings=warnings
-        )
+        return _status(job, now, "Succeeded", done.message or "all tasks completed", compiled, tasks)
     if (done := conditions.get("Failed")) is not None:
-        return _status(job, now, "Failed", done.message or "the job failed", tasks=tasks, warnings=warnings)
+        return _status(job, now, "Failed", done.message or "the job failed", compiled, tasks)
     if jobset.spec.suspend:
-        return _status(job, now, "Pending", "waits to be started", tasks=tasks, warnings=warnings)
-    return _status(job, now, "Running", "runs", tasks=tasks, warnings=warnings)
+        waits = "waits to be started"
+        told = f"{waits}; {compiled.undecided}" if compiled.undecided else waits
+        return _status(job, now, "Pending", told, compiled, tasks)
+    return _status(job, now, "Running", "runs", compiled, tasks)
 
 
 def _status(
@@ -161,42 +174,22 @@ def _status(
     now: datetime,
     phase: str,
     message: str,
-    *,
+    compiled: Compiled | None = None,
     tasks: Sequence[Object] = (),
-    findings: Sequence[tuple[str, str, str]] = (),
-    warnings: Sequence[tuple[str, str, str]] = (),
 ) -> list[Effect]:
     """The patch that brings the status up to date, and an Event if the phase or the message changes."""
     old, meta = job.status, job.metadata
-    told, warned = (
-        [{"field": field, "message": text, "fix": fix} for field, text, fix in each]
-        for each in (findings, warnings)
-    )
-    said = [
-        [{"field": each.field, "message": each.message, "fix": each.fix} for each in listed]
-        for listed in (old.findings, old.warnings)
-    ]
-    counted = [
-        {"name": each.name, "active": each.active, "succeeded": each.succeeded, "failed": each.failed}
-        for each in old.tasks
-    ]
-    unchanged = (old.phase, old.message, counted, said, old.observed_generation) == (
-        phase,
-        message,
-        list(tasks),
-        [told, warned],
-        meta.generation,
-    )
-    if unchanged:
-        return []
+    compiled = compiled or Compiled()
     status: Object = {
         "phase": phase,
         "message": message,
         "observedGeneration": meta.generation,
         "tasks": list(tasks),
-        "findings": told,
-        "warnings": warned,
+        "findings": _told(compiled.findings),
+        "warnings": _told(compiled.warnings),
     }
+    if msgspec.convert({**msgspec.to_builtins(old), **status}, BatchJobStatus) == old:
+        return []
     moment = now.isoformat().replace("+00:00", "Z")
     if old.start_time is None and phase == "Running":
         status["startTime"] = moment
@@ -204,17 +197,25 @@ def _status(
         status["completionTime"] = moment
     effects: list[Effect] = [Patch(BATCH_JOB, meta.namespace, meta.name, {"status": status}, "status")]
     if (old.phase, old.message) != (phase, message):
-        about: Object = {
-            "apiVersion": BATCH_JOB.api_version,
-            "kind": BATCH_JOB.kind,
-            "namespace": meta.namespace,
-            "name": meta.name,
-            "uid": meta.uid,
-        }
-        bad = bool(findings) or phase == "Failed"
-        reason = "Denied" if findings else phase
-        effects.append(RecordEvent(about, "Warning" if bad else "Normal", reason, message))
+        bad = bool(compiled.findings) or phase == "Failed"
+        reason = "Denied" if compiled.findings else phase
+        effects.append(RecordEvent(_about(job), "Warning" if bad else "Normal", reason, message))
     return effects
+
+
+def _told(findings: Sequence[Told]) -> list[Object]:
+    return [{"field": field, "message": message, "fix": fix} for field, message, fix in findings]
+
+
+def _about(job: BatchJob) -> Object:
+    meta = job.metadata
+    return {
+        "apiVersion": BATCH_JOB.api_version,
+        "kind": BATCH_JOB.kind,
+        "namespace": meta.namespace,
+        "name": meta.name,
+        "uid": meta.uid,
+    }
 
 
 def _summary(compiled: Compiled) -> str:

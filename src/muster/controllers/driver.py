@@ -86,6 +86,22 @@ def controlled_by(kind: AnyKind) -> Callable[[Change], list[str]]:
     return keys
 
 
+class Signal:
+    """Tells controllers of a change that is not in an object of the cluster."""
+
+    def __init__(self) -> None:
+        self._heard: list[Callable[[Iterable[str] | None], None]] = []
+
+    def subscribe(self, heard: Callable[[Iterable[str] | None], None]) -> None:
+        """`heard` is called with each change from now on."""
+        self._heard.append(heard)
+
+    def send(self, keys: Iterable[str] | None = None) -> None:
+        """Reconciles these keys; None = those of all objects that the controller's first watch shows."""
+        for heard in self._heard:
+            heard(keys)
+
+
 @dataclass(frozen=True, slots=True)
 class Controller(Generic[Observed]):
     """A reconcile function and what it observes.
@@ -101,6 +117,7 @@ class Controller(Generic[Observed]):
     reconcile: Callable[[Observed, datetime], Sequence[Effect]]
     indexes: tuple[Index, ...] = ()
     settle: float = 0.0
+    signals: tuple[Signal, ...] = ()
 
 
 async def run(
@@ -168,6 +185,9 @@ class _Driver:
         for cache in self._caches:
             takes_in = self._takes_in(cache, watched.get(cache.kind, []))
             informers[cache.kind].subscribe(takes_in, self._advances(cache))
+        for number, controller in enumerate(controllers):
+            for signal in controller.signals:
+                signal.subscribe(self._hears(number, self._caches[controller.watches[0].kind]))
 
     async def work(self) -> None:
         """Runs one worker: processes one key after the other, until cancelled."""
@@ -269,6 +289,13 @@ class _Driver:
                 self._queue.add(heapq.heappop(parked)[1])
 
         return on_progress
+
+    def _hears(self, number: int, primary: Cache[Any]) -> Callable[[Iterable[str] | None], None]:
+        def heard(keys: Iterable[str] | None) -> None:
+            for key in primary.items if keys is None else keys:
+                self._add(_Key(number, key))
+
+        return heard
 
     def _add(self, key: _Key) -> None:
         settle = self._controllers[key.controller].settle

@@ -150,6 +150,14 @@ class HttpClient:
                 raise errors.from_status(status, int(status.get("code") or 500))
             yield WatchEvent(EventType(event.type), _object(kind, event.object))
 
+    async def served(self, group: str, version: str) -> frozenset[str]:
+        """The plurals that the server serves in a version of a group; none if it does not know the group."""
+        try:
+            content = await self._request("GET", f"/apis/{group}/{version}")
+        except errors.NotFound:
+            return frozenset()
+        return frozenset(each.name for each in _understood(_resources.decode, content).resources)
+
     async def create(self, kind: Kind[R], namespace: str, obj: Object) -> R:
         return _object(kind, await self._request("POST", kind.path(namespace), body=obj))
 
@@ -346,6 +354,19 @@ def _kept_alive(address: AddrInfoType) -> socket.socket:
 
 
 _json: Final = msgspec.json.Decoder(dict[str, Any])  # Any: JSON
+
+
+class _Resource(msgspec.Struct, frozen=True):
+    name: str
+
+
+class _Resources(msgspec.Struct, frozen=True):
+    """An APIResourceList: what a version of a group consists of."""
+
+    resources: list[_Resource] = []
+
+
+_resources: Final = msgspec.json.Decoder(_Resources)
 
 
 def _object(kind: Kind[R], content: bytes | msgspec.Raw) -> R:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -14,21 +14,34 @@ from muster.api.kinds import BATCH_JOB
 from muster.api.muster_v1alpha1 import BatchJob, CedarPolicy
 from muster.compiler import Facts
 from muster.compiler.declared import declared
-from muster.controllers import batch_job, cedar_policy, driver
-from muster.controllers.batch_job import Compiled
+from muster.controllers import batch_job, cedar_policy, cron, driver
+from muster.controllers.batch_job import Compiled, Told
 from muster.controllers.cedar_policy import Judged
 from muster.workloads.findings import JobFileError, Severity
 from muster.workloads.platform import Stores
 
 
-def controllers(
-    facts: Facts, *, strict: bool, now: Callable[[], datetime], stores: Callable[[], Stores] | None = None
-) -> list[driver.Controller[Any]]:  # Any: each has its own type of observation
-    """The controllers. `strict`: without a policy nothing is permitted; otherwise nothing is asked.
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What BatchJobs are compiled for."""
 
-    `now`: the time, for what ends.
-    `stores`: reads the values of secrets where there is no External Secrets Operator.
-    """
+    facts: Callable[[], Facts]
+    #: the time, for what ends
+    now: Callable[[], datetime]
+    #: without a policy nothing is permitted; False: without a policy nothing is asked
+    strict: bool
+    #: reads the values of secrets where there is no External Secrets Operator
+    stores: Callable[[], Stores] | None = None
+    #: what is to be installed so that the cluster takes an object; "" if it does
+    lacks: Callable[[Object], str] = lambda made: ""
+    #: what the cluster does not enforce
+    warnings: Callable[[], Sequence[Told]] = lambda: ()
+    #: sent when `facts` or `lacks` say something else
+    changed: driver.Signal = field(default_factory=driver.Signal)
+
+
+def controllers(site: Site) -> list[driver.Controller[Any]]:  # Any: each has its own type of observation
+    """The controllers of BatchJobs, of their schedules, and of CedarPolicies."""
 
     def compile_(job: BatchJob, policies: Sequence[CedarPolicy], objects: Sequence[Object]) -> Compiled:
         from muster.security.policies import InvalidPolicy, Policies  # Cedar takes 0.2 s to load
@@ -36,23 +49,32 @@ def controllers(
 
         enabled = tuple((each.metadata.name, each.spec.policies) for each in policies if each.spec.enabled)
         try:
-            asked: Policies | None = _policies(enabled) if enabled or strict else None
-            values = stores() if stores is not None else None
+            asked: Policies | None = _policies(enabled) if enabled or site.strict else None
+            values = site.stores() if site.stores is not None else None
         except InvalidPolicy as error:
-            return Compiled("", (), (), [("", f"CedarPolicy {error}", "")])
+            return Compiled(undecided=f"CedarPolicy {error}")
         except JobFileError as error:
-            return Compiled("", (), (), [("", str(error), "")])
-        known = declared(replace(facts, now=now()), objects)
-        made, findings = cluster.compiled(_written(job), known, asked, values)
+            return Compiled(findings=[("", str(error), "")])
+        facts = declared(replace(site.facts(), now=site.now()), objects)
+        made, findings = cluster.compiled(_written(job), facts, asked, values)
         told = [cluster.told(each) for each in findings if each.severity is Severity.ERROR]
         warned = [cluster.told(each) for each in findings if each.severity is Severity.WARNING]
         until = made.until if made is not None else None
+        if made is not None:
+            warned += site.warnings()
+            lacking = dict.fromkeys(filter(None, map(site.lacks, [*made.support, *made.jobs])))
+            told += [("", each, "") for each in lacking]
         if made is None or told:
-            return Compiled("", (), (), told, warned, until)
+            return Compiled(findings=told, warnings=warned, until=until)
         whole = msgspec.json.encode([*made.support, *made.jobs], order="deterministic")
-        return Compiled(hashlib.sha256(whole).hexdigest()[:16], made.support, made.jobs, (), warned, until)
+        hash_ = hashlib.sha256(whole).hexdigest()[:16]
+        return Compiled(hash_, made.support, made.jobs, warnings=warned, until=until)
 
-    return [batch_job.controller(compile_), cedar_policy.controller(_judge)]
+    return [
+        batch_job.controller(compile_, site.changed),
+        cron.batch_jobs(),
+        cedar_policy.controller(_judge),
+    ]
 
 
 @lru_cache(maxsize=4)

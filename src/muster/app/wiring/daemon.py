@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Any, Final
 from muster.api import duration, kinds, quantity, selectors
 from muster.api.base import AnyKind, Kind, Object, R, revision
 from muster.api.fields import FieldError
-from muster.app.wiring import logs, settings
+from muster.app.wiring import batch_jobs, logs, settings
+from muster.app.wiring.batch_site import ClusterSite
 from muster.app.wiring.probes import State, serving
 from muster.app.wiring.settings import Common, ControllersSettings, LeaderElection, Live, SchedulerSettings
-from muster.controllers import driver, gang, garbage, jobset, podgroup
+from muster.controllers import cron, driver, gang, garbage, jobset, podgroup
 from muster.controllers.job import CONTROLLER as JOB
 from muster.journal import Journal, Recorder, Tee
 from muster.kube.client import Client, Patch
@@ -52,15 +53,17 @@ if TYPE_CHECKING:
 __all__ = ["CONTROLLERS", "Lost", "OthersNode", "controllers", "fake_nodes", "known_controllers", "scheduler"]
 
 #: Every controller, by the name that `--only` takes.
-CONTROLLERS: Final[dict[str, Callable[[], list[driver.Controller[Any]]]]] = {  # Any: of their observations
-    "gang": lambda: [gang.controller()],
-    "podgroup": lambda: [
+CONTROLLERS: Final[dict[str, Callable[[ClusterSite], list[driver.Controller[Any]]]]] = {  # Any: observations
+    "gang": lambda _: [gang.controller()],
+    "podgroup": lambda _: [
         podgroup.controller(kinds.POD_GROUP_X),
         podgroup.controller(kinds.POD_GROUP_SIGS),
     ],
-    "job": lambda: [JOB],
-    "jobset": lambda: [jobset.controller()],
-    "garbage": lambda: [garbage.controller()],
+    "batchjob": lambda site: batch_jobs.controllers(site.site),
+    "job": lambda _: [JOB],
+    "jobset": lambda _: [jobset.controller()],
+    "cronjob": lambda _: [cron.cron_jobs()],
+    "garbage": lambda _: [garbage.controller()],
 }
 #: Seconds that the release of the Lease may take.
 RELEASE: Final = 5.0
@@ -165,12 +168,18 @@ def _tracing(live: Live[SchedulerSettings]) -> "Callable[[str, Decisions], Spans
 
 async def controllers(connection: Connection, live: Live[ControllersSettings]) -> None:
     """Runs these of `CONTROLLERS` until SIGTERM or SIGINT. Raises `Lost`."""
-    chosen = [controller for name in live.now.only for controller in CONTROLLERS[name]()]
+    site = ClusterSite(live.now.batch_jobs, SystemClock())
+    chosen = [controller for name in live.now.only for controller in CONTROLLERS[name](site)]
     watched = [watch.kind for controller in chosen for watch in controller.watches]
     indexed = [index.kind for controller in chosen for index in controller.indexes]
 
-    def lead(part: Part, term: Term) -> Coroutine[Any, Any, None]:
-        return driver.run(part.client, part.informers, chosen, SystemClock())
+    async def lead(part: Part, term: Term) -> None:
+        clock = SystemClock()
+        parts = [driver.run(part.client, part.informers, chosen, clock)]
+        if "batchjob" in live.now.only:
+            await site.look(part.client)
+            parts.append(site.run(part.client))
+        await _together(*parts)
 
     await _daemon(connection, live, tuple(dict.fromkeys([*watched, *indexed])), lead)
 

@@ -20,6 +20,7 @@ from typing import Any, Final
 from muster.api import kinds
 from muster.app.views import jobs
 from muster.app.wiring import batch_jobs
+from muster.app.wiring.batch_jobs import Site
 from muster.app.wiring.state_directory import Endpoint, StateDirectory
 from muster.compiler.facts import EMBEDDED_FACTS
 from muster.controllers import cron, driver, gang, garbage, jobset, podgroup
@@ -151,12 +152,13 @@ def controllers(
         podgroup.controller(kinds.POD_GROUP_X),
         podgroup.controller(kinds.POD_GROUP_SIGS),
         cron.cron_jobs(),
-        cron.batch_jobs(),
         *batch_jobs.controllers(
-            EMBEDDED_FACTS,
-            strict=False,
-            now=clock.now,
-            stores=lambda: secret_files.read(home.root / "secrets"),
+            Site(
+                lambda: EMBEDDED_FACTS,
+                now=clock.now,
+                strict=False,
+                stores=lambda: secret_files.read(home.root / "secrets"),
+            )
         ),
     ]
 

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
-from typing import Any, Final, Generic, TypeVar, get_type_hints
+from typing import Any, Final, Generic, Literal, TypeVar, get_type_hints
 
 import msgspec
 
@@ -91,10 +91,18 @@ class SchedulerSettings(Common, frozen=True):
     tracing: Tracing = Tracing()
 
 
+class BatchJobs(Struct, frozen=True):
+    """What enforces the declarations of BatchJobs; `auto`: what the cluster has."""
+
+    network: Literal["auto", "cilium", "plain", "none"] = "auto"
+    programs: Literal["auto", "tetragon", "none"] = "auto"
+
+
 class ControllersSettings(Common, frozen=True):
     lease: str = f"{NAMESPACE}/muster-controllers"
     #: names of the controllers that run
-    only: tuple[str, ...] = ("gang", "podgroup")
+    only: tuple[str, ...] = ("gang", "podgroup", "batchjob")
+    batch_jobs: BatchJobs = BatchJobs()
 
 
 #: The `kind` of a file, by the settings that it holds.
@@ -330,7 +338,10 @@ EXAMPLES: Final = {
     "journal.file": "/var/lib/muster/journal.jsonl",
     "journal.size": "64Mi",
     "tracing": '{endpoint: "http://localhost:4318/v1/traces"}',
-    "only": "[gang, podgroup]",
+    "only": "[gang, podgroup, batchjob]",
+    "batchJobs": "{network: auto, programs: auto}",
+    "batchJobs.network": "auto, cilium, plain or none",
+    "batchJobs.programs": "auto, tetragon or none",
 }
 #: Flags by the setting in whose place they are given.
 FLAGS: Final = {

@@ -1,0 +1,113 @@
+"""What a real cluster has for BatchJobs, as its API server tells: kinds of other projects.
+
+What enforces the declarations of a job is taken from the settings, or is what the cluster has. A job that
+needs a kind that the cluster lacks is not created; its status says what is to be installed.
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+from muster.api.base import AnyKind, Object
+from muster.api.kinds import EMITTED, JOBSET, POD_GROUP_X
+from muster.app.wiring.batch_jobs import Site
+from muster.app.wiring.settings import BatchJobs
+from muster.compiler import Facts
+from muster.controllers.batch_job import Told
+from muster.controllers.driver import Signal
+from muster.kube.clock import Clock
+from muster.kube.errors import ApiError, Unanswered, Unreachable
+from muster.kube.http import HttpClient
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two looks at what the cluster serves, and between tries of the first look.
+LOOK: Final = 30.0
+RETRY: Final = 2.0
+_KINDS: Final[tuple[AnyKind, ...]] = (JOBSET, POD_GROUP_X, *EMITTED)
+_ASKED: Final = {(kind.api_version, kind.kind): kind for kind in _KINDS}
+_CILIUM: Final = ("cilium.io/v2", "CiliumNetworkPolicy")
+_TETRAGON: Final = ("cilium.io/v1alpha1", "TracingPolicyNamespaced")
+#: What installs a kind.
+_INSTALLS: Final = {
+    "JobSet": "JobSet",
+    "PodGroup": "the definition of PodGroups",
+    "ExternalSecret": "the External Secrets Operator",
+    "CiliumNetworkPolicy": "Cilium",
+    "TracingPolicyNamespaced": "Tetragon",
+}
+
+
+class ClusterSite:
+    """A real cluster, as BatchJobs are compiled for it."""
+
+    def __init__(self, settings: BatchJobs, clock: Clock) -> None:
+        self._settings, self._clock = settings, clock
+        self._served: frozenset[tuple[str, str]] = frozenset()
+        self.changed = Signal()
+        self.site = Site(
+            facts=self._facts,
+            now=clock.now,
+            strict=True,
+            lacks=self._lacks,
+            warnings=self._warnings,
+            changed=self.changed,
+        )
+        self._known = self._derived()
+
+    async def look(self, client: HttpClient) -> None:
+        """Returns once it is known what the cluster serves."""
+        while True:
+            try:
+                await self._ask(client)
+                return
+            except (ApiError, Unanswered, Unreachable) as error:
+                log.warning("it is not known what the cluster serves: %s", error)
+                await self._clock.sleep(RETRY)
+
+    async def run(self, client: HttpClient) -> None:
+        """Looks again from time to time, until cancelled."""
+        while True:
+            await self._clock.sleep(LOOK)
+            await self.look(client)
+
+    async def _ask(self, client: HttpClient) -> None:
+        versions = sorted({(kind.group, kind.version) for kind in _ASKED.values()})
+        found = await asyncio.gather(*(client.served(*version) for version in versions))
+        served = {
+            (*version, plural) for version, plurals in zip(versions, found, strict=True) for plural in plurals
+        }
+        now = frozenset(
+            name for name, kind in _ASKED.items() if (kind.group, kind.version, kind.plural) in served
+        )
+        if now != self._served:
+            self._served = now
+            self._known = self._derived()
+            self.changed.send()
+
+    def _derived(self) -> Facts:
+        network, programs = self._settings.network, self._settings.programs
+        if network == "auto":
+            network = "cilium" if _CILIUM in self._served else "plain"
+        if programs == "auto":
+            programs = "tetragon" if _TETRAGON in self._served else "none"
+        return Facts(network=network, tetragon=programs == "tetragon")
+
+    def _facts(self) -> Facts:
+        return self._known
+
+    def _lacks(self, made: Object) -> str:
+        name = (made["apiVersion"], made["kind"])
+        if name not in _ASKED or name in self._served:
+            return ""
+        version, kind = name
+        installs = _INSTALLS.get(kind, version)
+        return f"the job needs a {kind} ({version}), which this cluster lacks; install {installs}"
+
+    def _warnings(self) -> list[Told]:
+        told: list[Told] = []
+        if not self._known.tetragon:
+            told.append(("", "programs are not restricted: muster finds no Tetragon in this cluster", ""))
+        if self._known.network == "none":
+            told.append(("", "connections are not restricted: batchJobs.network is none", ""))
+        return told
