@@ -95,7 +95,12 @@ async def test_the_chapters_job_is_denied_permitted_run_and_withdrawn(platform: 
         return (await status(cluster)).phase == "Running"
 
     await cluster.until("the job runs", runs)
-    assert await count(cluster, POD) == 8
+
+    async def bound() -> bool:
+        pods = (await cluster.client.list(POD, "ml")).items
+        return len([each for each in pods if each.spec.node_name]) == 8
+
+    await cluster.until("its pods are bound", bound)
     found = {kind.kind: await count(cluster, kind) for kind in OTHERS}
     assert found == {
         "JobSet": 1,

@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 import yaml
 
-from muster.api.base import Object
+from muster.api.base import AnyKind, Object
 from muster.api.kinds import BATCH_JOB, CEDAR_POLICY, EMITTED, JOBSET, POD_GROUP_X
 from muster.app.wiring.batch_jobs import controllers
 from muster.app.wiring.batch_site import LOOK, ClusterSite
@@ -19,7 +19,8 @@ from tests.controllers.memory import START, Memory
 from tests.workloads.lattice.jobs import small
 
 pytestmark = pytest.mark.looptime
-KINDS = {kind.kind: kind for kind in (JOBSET, POD_GROUP_X, *EMITTED)}
+ASKED: tuple[AnyKind, ...] = (JOBSET, POD_GROUP_X, *EMITTED)
+KINDS = {kind.kind: kind for kind in ASKED}
 AUTO = BatchJobs()
 S3: Object = {"type": "external-service", "params": {"endpoints": {"s3": "https://s3.example.com"}}}
 DB: Object = {"type": "secret", "params": {"keys": ["user"]}}
