@@ -132,7 +132,7 @@ def _variables(
     sources: list[Object] = []
     if plain:
         name = f"{workload.name}-{container.name}-env"
-        draft.emit("v1", "ConfigMap", name, data=dict(sorted(plain.items())))
+        draft.emit("v1", "ConfigMap", name, (*container.path, "variables"), data=dict(sorted(plain.items())))
         sources.append({"configMapRef": {"name": name}})
     sources += secrets.variables(container, mixed)
     for name in container.env_from:
@@ -158,7 +158,7 @@ def _file(
     key = _key(file.target)
     base = f"{workload.name}-{container.name}-files"
     if file.binary is not None:
-        made = draft.emit("v1", "Secret", f"{base}-bin", type="Opaque")
+        made = draft.emit("v1", "Secret", f"{base}-bin", (*container.path, "files"), type="Opaque")
         mapping(made, "data")[key] = base64.b64encode(file.binary).decode()
         source: Object = {"secret": {"secretName": f"{base}-bin"}}
     else:
@@ -169,7 +169,7 @@ def _file(
             if name is None:
                 return None
         else:
-            made = draft.emit("v1", "ConfigMap", base)
+            made = draft.emit("v1", "ConfigMap", base, (*container.path, "files"))
             mapping(made, "data")[key] = "".join(str(value) for value in values)
             source = {"configMap": {"name": base}}
     item: Object = {"key": key, "path": key}
@@ -204,7 +204,7 @@ def _mount(
         claim = _claim(resource, resource.what, workload, facts, draft)
         if claim is None:
             return None
-        name = f"claim-{resource.name}"
+        name = f"claim-{hashlib.sha256(resource.name.encode()).hexdigest()[:10]}"
         volumes[name] = {"name": name, "persistentVolumeClaim": {"claimName": claim}}
     made: Object = {"name": name, "mountPath": mount.target}
     if mount.sub_path:
@@ -222,6 +222,7 @@ def _claim(resource: Resource, volume: Volume, workload: Workload, facts: Facts,
             "v1",
             "PersistentVolumeClaim",
             name,
+            resource.path,
             spec={
                 "accessModes": [volume.access_mode],
                 "resources": {"requests": {"storage": volume.size}},
@@ -300,12 +301,15 @@ def _gpus(spec: Object, workload: Workload, volumes: dict[str, Object]) -> None:
     gpus = [each.what for each in workload.resources.values() if isinstance(each.what, Gpu)]
     for gpu in gpus:
         for container in spec.get("containers", []):
-            limits = container.setdefault("resources", {}).setdefault("limits", {})
-            limits.setdefault(GPU, str(gpu.count))
+            if not gpu.shared:  # how a share is asked for depends on the scheduler
+                limits = container.setdefault("resources", {}).setdefault("limits", {})
+                limits.setdefault(GPU, str(gpu.count))
             mounts = container.setdefault("volumeMounts", [])
             if not any(mount["mountPath"] == "/dev/shm" for mount in mounts):
                 mounts.append({"name": "shm", "mountPath": "/dev/shm"})
                 volumes["shm"] = {"name": "shm", "emptyDir": {"medium": "Memory"}}
+        if gpu.runtime_class:
+            spec["runtimeClassName"] = gpu.runtime_class
         if gpu.model:
             spec.setdefault("nodeSelector", {})[GPU_PRODUCT] = gpu.model
         spec.setdefault("tolerations", []).extend(

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from muster.api.base import Object
-from muster.api.fields import FieldError, Path
+from muster.api.fields import FieldError, Path, dotted
 from muster.compiler.facts import Problem
 
 
@@ -22,40 +22,55 @@ class Draft:
         self.problems: list[Problem] = []
         #: (kind of question, answer's key) → the field of the file that made it necessary
         self.origins: dict[tuple[str, str], Path] = {}
-        self._objects: dict[tuple[str, str], Object] = {}
+        #: (kind, name) → the object, and the field that needs it
+        self._objects: dict[tuple[str, str], tuple[Object, Path]] = {}
 
     @property
     def objects(self) -> list[Object]:
         """Every object, sorted by kind and name."""
-        return [self._objects[key] for key in sorted(self._objects)]
+        return [self._objects[key][0] for key in sorted(self._objects)]
 
     def problem(self, path: Path, message: str, patch: str = "") -> None:
         """Adds a problem with the field at `path`."""
         self.problems.append(Problem(FieldError(path, message), patch))
 
-    def emit(self, version: str, kind: str, name: str, **fields: Any) -> Object:  # Any: JSON
-        """The object of this kind and name: the one that exists, or a new one with these fields."""
-        if (known := self._objects.get((kind, name))) is not None:
-            return known
+    def emit(self, version: str, kind: str, name: str, at: Path, **fields: Any) -> Object:  # Any: JSON
+        """The object of this kind and name: the one that exists, or a new one with these fields.
+
+        `at` is the field of the file that needs it. That another field needs an object of the same name is a
+        problem.
+        """
         made: Object = {
             "apiVersion": version,
             "kind": kind,
             "metadata": {"name": name, "namespace": self.namespace, "labels": dict(self.labels)},
             **fields,
         }
-        self._objects[(kind, name)] = made
-        return made
+        known, first = self._objects.setdefault((kind, name), (made, at))
+        if first != at:
+            self._clash(kind, name, first, at)
+            return made
+        return known
+
+    def needed_by(self, made: Object) -> Path:
+        """The field of the file that needs this object."""
+        return self._objects[made["kind"], made["metadata"]["name"]][1]
 
     def origin(self, question: str, key: str, path: Path) -> None:
         """Remembers why something is emitted, for what the gates say of it. The first reason counts."""
         self.origins.setdefault((question, key), path)
 
     def join(self, other: "Draft") -> None:
-        """Takes over what another workload of the same job emits."""
-        for made in other.objects:
-            self._objects.setdefault((made["kind"], made["metadata"]["name"]), made)
-        for key, path in other.origins.items():
-            self.origins.setdefault(key, path)
+        """Takes over what another workload of the same job emits. A volume of both is one claim."""
+        for key, (made, at) in sorted(other._objects.items(), key=lambda each: each[0]):
+            known, first = self._objects.setdefault(key, (made, at))
+            if {**known, "metadata": {}} != {**made, "metadata": {}}:
+                self._clash(*key, first, at)
+        for question, path in other.origins.items():
+            self.origins.setdefault(question, path)
+
+    def _clash(self, kind: str, name: str, first: Path, second: Path) -> None:
+        self.problem(second, f"needs a {kind} {name}, and so does {dotted(first)}; rename one of them")
 
 
 def mapping(parent: Object, key: str) -> Object:

@@ -50,7 +50,7 @@ def policies(
             _rule([_identity(workload.namespace, name, facts) for name in sorted(workload.gang)], [])
         )
     selector = {"matchLabels": {_NAME: workload.name}}
-    _authorize(workload.hashed("allow-to"), {"selector": selector}, rules, draft)
+    _authorize(workload.hashed("allow-to"), {"selector": selector}, rules, workload, draft)
     taken = [each for each in endpoints if each.protocol == "TCP"]
     for host, group in groupby(taken, key=lambda each: each.host):
         _host(workload, facts, host, list(group), draft)
@@ -72,19 +72,20 @@ def _host(workload: Workload, facts: Facts, host: str, endpoints: list[Endpoint]
     if endpoints[0].is_address:
         addressed = {"hosts": [f"{name}.external"], "addresses": [host], "endpoints": [{"address": host}]}
         spec |= {**addressed, "resolution": "STATIC"}
-    draft.emit("networking.istio.io/v1", "ServiceEntry", name, spec=spec)
+    draft.emit("networking.istio.io/v1", "ServiceEntry", name, workload.path, spec=spec)
     target = {"group": "networking.istio.io", "kind": "ServiceEntry", "name": name}
     me = _identity(workload.namespace, workload.name, facts)
     rule = _rule([me], [str(port) for port in sorted(ports)])
-    _authorize(workload.hashed("allow-ext", host), {"targetRefs": [target]}, [rule], draft)
+    _authorize(workload.hashed("allow-ext", host), {"targetRefs": [target]}, [rule], workload, draft)
 
 
-def _authorize(name: str, subject: Object, rules: list[Object], draft: Draft) -> None:
+def _authorize(name: str, subject: Object, rules: list[Object], workload: Workload, draft: Draft) -> None:
     """An AuthorizationPolicy. Without rules nothing is allowed."""
     draft.emit(
         "security.istio.io/v1",
         "AuthorizationPolicy",
         name,
+        workload.path,
         spec={**subject, "action": "ALLOW", **({"rules": rules} if rules else {})},
     )
 

@@ -123,7 +123,11 @@ def _service(workload: Workload, reach: Reach, draft: Draft) -> None:
         for name, (port, target, protocol) in sorted(workload.ports.items())
     ]
     made = draft.emit(
-        "v1", "Service", workload.name, spec={"selector": {NAME: workload.name}, "ports": ports}
+        "v1",
+        "Service",
+        workload.name,
+        workload.path,
+        spec={"selector": {NAME: workload.name}, "ports": ports},
     )
     if reach.callers:
         listed = sorted(
@@ -179,6 +183,7 @@ def _cilium(workload: Workload, facts: Facts, reach: Reach, draft: Draft) -> Non
         "cilium.io/v2",
         "CiliumNetworkPolicy",
         workload.hashed("cnp"),
+        workload.path,
         spec={
             "endpointSelector": {"matchLabels": {_POD + NAME: workload.name}},
             "ingress": ingress,
@@ -253,6 +258,7 @@ def _plain(workload: Workload, facts: Facts, reach: Reach, draft: Draft) -> None
         "networking.k8s.io/v1",
         "NetworkPolicy",
         workload.hashed("np"),
+        workload.path,
         spec={
             "podSelector": {"matchLabels": {NAME: workload.name}},
             "policyTypes": ["Ingress", "Egress"],

@@ -6,6 +6,7 @@ them at once. What may be emitted is not decided here but by the gates, which re
 """
 
 import hashlib
+from typing import Final
 
 import msgspec
 
@@ -15,7 +16,9 @@ from muster.compiler.draft import Draft
 from muster.compiler.facts import Facts
 from muster.compiler.workload import Workload
 
-MANAGED_BY = "app.kubernetes.io/managed-by"
+#: Bytes of a ConfigMap or Secret.
+MOST: Final = 2**20
+MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 
 
 def compile_workload(workload: Workload, facts: Facts) -> Draft:
@@ -23,10 +26,17 @@ def compile_workload(workload: Workload, facts: Facts) -> Draft:
     labels = {network.NAME: workload.name, MANAGED_BY: "muster"}
     draft = Draft(workload.namespace, labels)
     spec = containers.pod(workload, facts, draft)
-    draft.emit("v1", "ServiceAccount", workload.name, automountServiceAccountToken=workload.automount_token)
+    draft.emit(
+        "v1",
+        "ServiceAccount",
+        workload.name,
+        workload.path,
+        automountServiceAccountToken=workload.automount_token,
+    )
     network.policies(workload, facts, draft)
     runtime.policy(workload, facts, draft)
     peers = {names.PEERS: workload.peers} if workload.peers else {}
+    _sizes(draft)
     config = [made for made in draft.objects if made["kind"] in ("ConfigMap", "Secret")]
     hashed = hashlib.sha256(msgspec.json.encode(config, order="deterministic")).hexdigest()[:16]
     draft.pod = {
@@ -37,3 +47,14 @@ def compile_workload(workload: Workload, facts: Facts) -> Draft:
         "spec": spec,
     }
     return draft
+
+
+def _sizes(draft: Draft) -> None:
+    """Reports configuration that no API server stores."""
+    for made in draft.objects:
+        if made["kind"] in ("ConfigMap", "Secret") and (size := len(msgspec.json.encode(made))) > MOST:
+            draft.problem(
+                draft.needed_by(made),
+                f"{made['metadata']['name']} would have {size / 2**20:.1f} MiB, and a {made['kind']} holds "
+                f"{MOST // 2**20} MiB; put large files into a volume",
+            )

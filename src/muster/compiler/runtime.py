@@ -42,6 +42,7 @@ def policy(workload: Workload, facts: Facts, draft: Draft) -> None:
         "cilium.io/v1alpha1",
         "TracingPolicyNamespaced",
         f"allow-binaries-{workload.name}",
+        workload.path,
         spec={
             "podSelector": {"matchLabels": {"app.kubernetes.io/name": workload.name}},
             "kprobes": [

@@ -14,6 +14,7 @@ import re
 from typing import Final
 
 from muster.api.base import Object
+from muster.api.fields import Path
 from muster.compiler.draft import Draft
 from muster.compiler.facts import Facts
 from muster.compiler.values import SecretKey, Value
@@ -35,7 +36,7 @@ class Secrets:
     def own(self, resource: Resource, secret: Secret) -> str:
         """The name of the resource's own Secret, with all its keys (routes 1 and 5)."""
         name = f"{self._workload.name}-{resource.name}"
-        made = self._external(name, resource, secret)
+        made = self._external(name, resource, secret, resource.path)
         if made is not None:
             if not secret.keys:
                 made["spec"]["dataFrom"] = [{"extract": {"key": self._remote(resource, secret)}}]
@@ -55,7 +56,7 @@ class Secrets:
         for number, store in enumerate(sorted(by_store)):
             suffix = f"-{number}" if number else ""
             name = f"{self._workload.name}-{container.name}-env-eso{suffix}"
-            self._templated(name, by_store[store])
+            self._templated(name, by_store[store], (*container.path, "variables"))
             sources.append({"secretRef": {"name": name}})
         return sources
 
@@ -63,8 +64,8 @@ class Secrets:
         """The Secret that holds one file, under `key` (route 3)."""
         if self._store(values, file.path) is None:
             return None
-        name = f"{self._workload.name}-{container.name}-file-{key}"
-        self._templated(name, {key: values})
+        name = f"{self._workload.name}-{container.name}-file-{key.rpartition('-')[2]}"
+        self._templated(name, {key: values}, file.path)
         return name
 
     def pull(self, name: str) -> str | None:
@@ -77,7 +78,7 @@ class Secrets:
             self._draft.problem(resource.path, f"{name} is no secret, so it cannot hold registry credentials")
             return None
         full = f"{self._workload.name}-{name}-credentials"
-        made = self._external(full, resource, resource.what)
+        made = self._external(full, resource, resource.what, (*self._workload.path, "imagePullSecrets"))
         if made is not None:
             made["spec"]["target"]["template"] = {"type": DOCKER}
             keys = resource.what.keys or (".dockerconfigjson",)
@@ -89,7 +90,7 @@ class Secrets:
             self._fetch(made, resource, resource.what, keys[0], as_=".dockerconfigjson")
         return full
 
-    def _store(self, values: list[Value], path: tuple[str | int, ...]) -> str | None:
+    def _store(self, values: list[Value], path: Path) -> str | None:
         stores = {
             value.secret.provider or self._facts.store(self._workload.namespace)
             for value in values
@@ -103,12 +104,12 @@ class Secrets:
             return None
         return stores.pop()
 
-    def _templated(self, name: str, data: dict[str, list[Value]]) -> None:
+    def _templated(self, name: str, data: dict[str, list[Value]], at: Path) -> None:
         made: Object | None = None
         for values in data.values():
             for value in values:
                 if isinstance(value, SecretKey):
-                    made = self._external(name, value.resource, value.secret)
+                    made = self._external(name, value.resource, value.secret, at)
                     if made is not None:
                         full = f"{value.resource.name}.{value.key}"
                         self._fetch(made, value.resource, value.secret, value.key, as_=full)
@@ -116,7 +117,7 @@ class Secrets:
             texts = {key: "".join(map(_template, values)) for key, values in sorted(data.items())}
             made["spec"]["target"]["template"] = {"engineVersion": "v2", "data": texts}
 
-    def _external(self, name: str, resource: Resource, secret: Secret) -> Object | None:
+    def _external(self, name: str, resource: Resource, secret: Secret, at: Path) -> Object | None:
         store = secret.provider or self._facts.store(self._workload.namespace)
         if not store:
             self._draft.problem(
@@ -129,6 +130,7 @@ class Secrets:
             _VERSION,
             "ExternalSecret",
             name,
+            at,
             spec={
                 "refreshInterval": secret.refresh,
                 "secretStoreRef": {"name": store, "kind": self._facts.store_kind},

@@ -94,11 +94,21 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """GPUs of each container that does not ask for a number of its own."""
+    """GPUs of each container that does not ask for a number of its own, or a share of them."""
 
     count: int
     model: str = ""
     tolerations: tuple[Object, ...] = ()
+    #: percent of each GPU's computing, and a quantity of its memory; 0 and "" = the whole GPU
+    compute: int = 0
+    memory: str = ""
+    #: RuntimeClass of the pods; "" = the cluster's default
+    runtime_class: str = ""
+    path: Path = ()
+
+    @property
+    def shared(self) -> bool:
+        return bool(self.compute or self.memory)
 
 
 @dataclass(frozen=True, slots=True)

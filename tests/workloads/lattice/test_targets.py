@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.workloads.lattice.jobs import TRAINING, changed, compiled
+from tests.workloads.lattice.jobs import TRAINING, changed, compiled, small
 
 TRAIN = {
     "spec/queue": None,
@@ -118,3 +118,73 @@ def test_policies_become_failure_and_success_policies() -> None:
     [job] = compiled(changed(TRAINING, change)).jobs
     assert job["spec"]["failurePolicy"] == {"maxRestarts": 5}
     assert job["spec"]["successPolicy"] == {"operator": "All", "targetReplicatedJobs": ["workers"]}
+
+
+def of_task(result: Any) -> dict[str, Any]:
+    template: dict[str, Any] = result.jobs[-1]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
+    return template
+
+
+def gpu(class_: str | None = None, /, **params: Any) -> str:
+    resource = {"type": "gpu", "params": params, **({"class": class_} if class_ else {})}
+    return small(None, gpu=resource)
+
+
+def test_gpus_are_limits_with_all_that_their_pods_need() -> None:
+    spec = of_task(compiled(gpu("nvidia", count=2, model="H100-SXM")))["spec"]
+    [container] = spec["containers"]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == "2"
+    assert spec["nodeSelector"] == {"nvidia.com/gpu.product": "H100-SXM"}
+    assert spec["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    assert spec["runtimeClassName"] == "nvidia"
+    assert {"name": "shm", "mountPath": "/dev/shm"} in container["volumeMounts"]
+    assert {"name": "shm", "emptyDir": {"medium": "Memory"}} in spec["volumes"]
+    own = gpu(tolerations=[{"key": "gpu", "operator": "Exists"}])
+    assert of_task(compiled(own))["spec"]["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
+    assert "runtimeClassName" not in of_task(compiled(own))["spec"]
+
+
+def test_a_share_of_a_gpu() -> None:
+    template = of_task(compiled(gpu(compute=25)))
+    assert template["metadata"]["annotations"]["muster.dev/gpu-share"] == "250"
+    assert "nvidia.com/gpu" not in template["spec"]["containers"][0]["resources"]["limits"]
+    [job] = compiled(gpu(compute=25, memory="8Gi", count=2), target="volcano").jobs
+    [container] = job["spec"]["tasks"][0]["template"]["spec"]["containers"]
+    limits = container["resources"]["limits"]
+    assert {key: limits[key] for key in limits if key.startswith("volcano")} == {
+        "volcano.sh/vgpu-number": "2",
+        "volcano.sh/vgpu-cores": "25",
+        "volcano.sh/vgpu-memory": "8192",
+    }
+
+
+SHARES: list[tuple[str, dict[str, Any], str]] = [
+    ("muster", {"memory": "8Gi"}, "not its memory"),
+    ("muster", {"compute": 25, "count": 2}, "a share is of one GPU"),
+    ("native", {"compute": 25}, "no shares of GPUs"),
+]
+
+
+@pytest.mark.parametrize(("target", "params", "message"), SHARES)
+def test_a_share_that_a_target_does_not_know_is_refused(
+    target: str, params: dict[str, Any], message: str
+) -> None:
+    assert message in str(compiled(gpu(**params), target=target).problems)
+
+
+def test_training_runs_what_was_verified_and_nothing_else() -> None:
+    """Defect 4 of the reference: shells and an init container that the allow-list did not know."""
+
+    def programs(change: dict[str, Any]) -> list[Any]:
+        [job] = compiled(changed(TRAINING, change)).jobs
+        pods = {
+            each["name"]: each["template"]["spec"]["template"]["spec"]
+            for each in job["spec"]["replicatedJobs"]
+        }
+        fields = ("name", "image", "command", "args")
+        return [
+            (name, [[each.get(field) for field in fields] for each in pod["containers"]], len(pod))
+            for name, pod in sorted(pods.items())
+        ]
+
+    assert programs(TRAIN) == programs({key: TRAIN[key] for key in TRAIN if key != "spec/training"})

@@ -84,6 +84,7 @@ def compile_job(
     together = Draft(job.namespace, {})
     for _, draft in drafts:
         together.join(draft)
+    problems += together.problems
     support = together.objects
     if stores is not None:
         support, missing = fulfil(support, stores.values, together.origins, stores.file)

@@ -8,6 +8,7 @@ from typing import Final, Literal
 from muster.api.base import Object
 from muster.compiler.workload import Container, File, Mount, Security
 from muster.workloads import dns
+from muster.workloads.lattice.beside import MOST, Read
 from muster.workloads.lattice.resources import strings
 from muster.workloads.section import Section
 
@@ -16,12 +17,10 @@ _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _REFERENCE: Final = re.compile(r"\$\{resources\.([^}.]+)\}")
 _PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 _PROFILES: Final = ("RuntimeDefault", "Localhost", "Unconfined")
-#: Characters of a file in a job file; a ConfigMap holds a MiB in all.
-_MAX_FILE: Final = 2**19
 
 
-def read(section: Section, *, sidecar: bool) -> Container:
-    """The container of a section, whose last step is the container's name."""
+def read(section: Section, source: Read, *, sidecar: bool) -> Container:
+    """The container of a section, whose last step is the container's name. `source` reads its files."""
     name = str(section.path[-1])
     if not dns.is_label(name) or len(name) > dns.LABEL:
         section.error((), "a container's name has lowercase letters, digits and hyphens, at most 63")
@@ -51,7 +50,7 @@ def read(section: Section, *, sidecar: bool) -> Container:
         args=tuple(strings(section, "args")),
         working_dir=section.text("workingDir"),
         variables=variables,
-        files=[_file(files.section(target)) for target in files.names()],
+        files=[_file(files.section(target), source) for target in files.names()],
         mounts=[_mount(mounts.section(target)) for target in mounts.names()],
         requests=requests,
         limits=limits,
@@ -77,16 +76,13 @@ def _amounts(section: Section) -> tuple[dict[str, str], dict[str, str]]:
     return maps[0], maps[1]
 
 
-def _file(section: Section) -> File:
+def _file(section: Section, source: Read) -> File:
     target = str(section.path[-1])
     if not target.startswith("/") or ".." in target.split("/"):
         section.error((), "a file's path is absolute")
     given = [name for name in ("content", "binaryContent", "source") if name in section]
     if len(given) != 1:
         section.error((), "takes exactly one of content, binaryContent and source")
-    if "source" in section:
-        section.error("source", "is not read; put the text into content, or base64 into binaryContent")
-        section.raw("source")
     text = section.text("content") if "content" in section else None
     binary: bytes | None = None
     if "binaryContent" in section:
@@ -94,8 +90,16 @@ def _file(section: Section) -> File:
             binary = base64.b64decode(section.text("binaryContent"), validate=True)
         except (binascii.Error, ValueError):
             section.error("binaryContent", "is not base64")
-    if max(len(text or ""), len(binary or b"")) > _MAX_FILE:
-        section.error((), f"is larger than {_MAX_FILE // 1024} KiB; put it into a volume")
+    if "source" in section:
+        try:
+            binary = source(section.text("source"))
+            text, binary = binary.decode(), None
+        except UnicodeDecodeError:
+            pass  # not text, so nothing is expanded in it
+        except ValueError as error:
+            section.error("source", str(error))
+    if max(len(text or ""), len(binary or b"")) > MOST:
+        section.error((), f"is larger than {MOST // 1024} KiB; put it into a volume")
     expand: Literal["all", "none", "escaped"] = "all"
     if section.flag("noExpand"):
         expand = "none"

@@ -14,6 +14,7 @@ from muster.compiler.facts import EMBEDDED_FACTS, Problem
 from muster.workloads.findings import Finding, JobFileError, Severity
 from muster.workloads.jobfile import Item, JobFile, Options, Role
 from muster.workloads.lattice import reader
+from muster.workloads.lattice.beside import beside
 from muster.workloads.lattice.compiling import Compiled, compile_job
 from muster.workloads.lattice.merging import Merged
 from muster.workloads.lattice.targets import TARGETS
@@ -50,7 +51,7 @@ def compiled_of(documents: Sequence[Document], options: Options) -> Compiled:
     document = documents[0]
     if len(documents) > 1:
         raise JobFileError([documents[1].finding((), "a batch job is the only document of its file")])
-    job, errors = reader.read(document, options.namespace)
+    job, errors = reader.read(document, options.namespace, beside(document.file))
     if options.confined and job.namespace != options.namespace:
         message = f"is {job.namespace}, and --namespace says {options.namespace}"
         errors.append(document.finding(("metadata", "namespace"), message))

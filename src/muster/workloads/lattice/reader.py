@@ -9,6 +9,7 @@ from muster.workloads import dns
 from muster.workloads.demand import MAX_PLACES
 from muster.workloads.findings import Finding
 from muster.workloads.lattice import containers, resources
+from muster.workloads.lattice.beside import Read, nothing
 from muster.workloads.lattice.job import (
     ACTIONS,
     EVENTS,
@@ -28,10 +29,10 @@ _FRAMEWORKS: Final = {"PyTorch": "PyTorch", "DeepSpeed": "DeepSpeed", "Jax": "Ja
 _NCCL: Final = {"netIf": "NCCL_SOCKET_IFNAME", "ibHca": "NCCL_IB_HCA", "debug": "NCCL_DEBUG"}
 
 
-def read(document: Job, namespace: str) -> tuple[BatchJob, list[Finding]]:
+def read(document: Job, namespace: str, source: Read = nothing) -> tuple[BatchJob, list[Finding]]:
     """The job, and what is wrong with it. If there are errors, the job must not be used.
 
-    `namespace` is that of a job that names none.
+    `namespace` is that of a job that names none, `source` reads the files that it names.
     """
     findings: list[Finding] = []
     top = Section(document, document.value, (), findings)
@@ -52,7 +53,7 @@ def read(document: Job, namespace: str) -> tuple[BatchJob, list[Finding]]:
     listed = spec.section("tasks").names()
     gang = tuple(f"{name or 'job'}-{task}" for task in listed)
     training = "training" in spec
-    tasks = [_task(merged, task, name or "job", namespace, findings) for task in listed]
+    tasks = [_task(merged, task, name or "job", namespace, source, findings) for task in listed]
     tasks = [
         replace(task, workload=replace(task.workload, gang=gang, outside_mesh=training)) for task in tasks
     ]
@@ -84,7 +85,7 @@ def read(document: Job, namespace: str) -> tuple[BatchJob, list[Finding]]:
     return job, findings
 
 
-def _task(merged: Merged, name: str, job: str, namespace: str, findings: list[Finding]) -> Task:
+def _task(merged: Merged, name: str, job: str, namespace: str, source: Read, findings: list[Finding]) -> Task:
     section = Section(merged, merged.task(name), ("spec", "tasks", name), findings)
     full = f"{job}-{name}"
     if not dns.is_label(full) or len(full) > dns.LABEL:
@@ -95,9 +96,9 @@ def _task(merged: Merged, name: str, job: str, namespace: str, findings: list[Fi
         resources.read(declared.section(each), namespace) for each in declared.names()
     ]
     listed = workload.section("containers")
-    beside = section.section("sidecars")
-    made = [containers.read(listed.section(each), sidecar=False) for each in listed.names()]
-    made += [containers.read(beside.section(each), sidecar=True) for each in beside.names()]
+    sidecars = section.section("sidecars")
+    made = [containers.read(listed.section(each), source, sidecar=False) for each in listed.names()]
+    made += [containers.read(sidecars.section(each), source, sidecar=True) for each in sidecars.names()]
     if not listed.names():
         workload.error("containers", "is missing; a task has at least one container")
     restart = section.choice("restartPolicy", ("Never", "OnFailure", "Always"), "Never")

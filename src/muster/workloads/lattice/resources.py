@@ -49,7 +49,7 @@ def read(section: Section, namespace: str) -> Resource | None:
     direction = _DIRECTIONS.get(section.choice("direction", tuple(_DIRECTIONS), "outbound"), "outbound")
     id_ = section.text("id")
     at = section.text("namespace", namespace)
-    section.text("class")
+    class_ = section.text("class")
     section.raw("metadata")
     params = section.section("params")
     what: Secret | External | Service | Volume | Gpu | Custom
@@ -63,7 +63,7 @@ def read(section: Section, namespace: str) -> Resource | None:
         case "volume":
             what = _volume(params, id_, at)
         case "gpu":
-            what = _gpu(params)
+            what = _gpu(params, class_)
         case _:
             what = Custom(kind, {key: params.raw(key) for key in params.names()})
     params.close()
@@ -146,12 +146,17 @@ def _volume(params: Section, id_: str, namespace: str) -> Volume:
     )
 
 
-def _gpu(params: Section) -> Gpu:
+def _gpu(params: Section, class_: str) -> Gpu:
     tolerations = [{key: each.raw(key) for key in each.names()} for each in params.sections("tolerations")]
-    for key in ("memory", "compute"):
-        if key in params:
-            params.error(key, "parts of a GPU are asked for by the annotation muster.dev/gpu-share")
-    return Gpu(params.integer("count", 1, minimum=1, maximum=1024), params.text("model"), tuple(tolerations))
+    return Gpu(
+        params.integer("count", 1, minimum=1, maximum=1024),
+        params.text("model"),
+        tuple(tolerations),
+        params.integer("compute", 0, minimum=1, maximum=100),
+        params.quantity("memory"),
+        class_,
+        params.path,
+    )
 
 
 def strings(section: Section, name: str) -> list[str]:

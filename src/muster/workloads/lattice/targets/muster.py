@@ -10,6 +10,7 @@ from muster.compiler import Draft
 from muster.workloads import annotate
 from muster.workloads.lattice.compiling import refusal
 from muster.workloads.lattice.job import BatchJob, Task
+from muster.workloads.lattice.targets import sharing
 from muster.workloads.lattice.targets.jobset import Report, jobset
 
 _GROUP = kinds.POD_GROUP_X
@@ -25,8 +26,11 @@ def emit(job: BatchJob, drafts: Sequence[tuple[Task, Draft]], report: Report) ->
                 f"tiers are Volcano's; write the layer into metadata.annotations: {TOPOLOGY_SPEC}",
             )
         )
+    tasks = {task.name: task for task in job.tasks}
     for replicated in made["spec"]["replicatedJobs"]:
-        annotate.for_scheduler(replicated["template"]["spec"]["template"])
+        template = replicated["template"]["spec"]["template"]
+        annotate.for_scheduler(template)
+        sharing.of_muster(template, tasks[replicated["name"]], report)
     if job.min_available is None or job.min_available == job.pods:
         if job.queue:
             annotate.in_queue(made, job.queue)

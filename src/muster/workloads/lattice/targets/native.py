@@ -11,6 +11,7 @@ from muster.api.base import Object
 from muster.compiler import Draft
 from muster.workloads.lattice.compiling import refusal
 from muster.workloads.lattice.job import BatchJob, Task
+from muster.workloads.lattice.targets import sharing
 from muster.workloads.lattice.targets.jobset import Report, jobset
 
 
@@ -24,6 +25,8 @@ def emit(job: BatchJob, drafts: Sequence[tuple[Task, Draft]], report: Report) ->
         )
     if job.topology is not None:
         report(refusal(("spec", "topology"), "Kubernetes' own gangs have no tiers; remove it"))
+    for task in job.tasks:
+        sharing.refuse(task, report)
     made = jobset(job, drafts, report)
     for replicated in made["spec"]["replicatedJobs"]:
         replicated["template"]["spec"]["template"]["spec"]["schedulingGroup"] = {"podGroupName": job.name}

@@ -10,6 +10,7 @@ from muster.compiler import Draft
 from muster.workloads.lattice import training
 from muster.workloads.lattice.compiling import refusal
 from muster.workloads.lattice.job import BatchJob, Policy, Task
+from muster.workloads.lattice.targets import sharing
 from muster.workloads.lattice.targets.jobset import Report
 
 _VERSION = "batch.volcano.sh/v1alpha1"
@@ -78,6 +79,7 @@ def emit(job: BatchJob, drafts: Sequence[tuple[Task, Draft]], report: Report) ->
 def _task(job: BatchJob, task: Task, draft: Draft) -> Object:
     pod: Object = {"metadata": draft.pod["metadata"], "spec": dict(draft.pod["spec"])}
     pod["spec"]["restartPolicy"] = task.restart_policy
+    sharing.of_volcano(pod["spec"], task)
     if job.training is not None:
         training.add(pod["spec"], job, task, by_rank=False)
     made: Object = {"name": task.name, "replicas": task.replicas, "template": pod}
