@@ -10,10 +10,13 @@ from muster.cli.options import (
     As,
     File,
     Gang,
+    Mesh,
+    Network,
     Nodes,
     Output,
     OutputFormat,
     Policies,
+    Programs,
     Queue,
     VerifyImages,
     Volumes,
@@ -36,16 +39,20 @@ def command(
     policies: Policies = "",
     user: As = "",
     verify_images: VerifyImages = False,
+    network: Network = None,
+    programs: Programs = None,
+    mesh: Mesh = None,
     output: OutputFormat = Output.TABLE,
 ) -> None:
     from muster.app.plan import fit
     from muster.cli import jobfile, show
-    from muster.cli.compile import platform
-    from muster.compiler import Facts
+    from muster.cli.compile import facts, platform
     from muster.local import nodespec
     from muster.workloads.findings import JobFileError, Severity
 
-    known = platform(policies, user, verify_images, facts=Facts() if policies or verify_images else None)
+    on_cluster = policies or verify_images or network or programs or mesh
+    cluster = facts(network, programs, mesh) if on_cluster else None
+    known = platform(policies, user, verify_images, facts=cluster)
     never: list[str] = []
     job = None
     try:
@@ -53,8 +60,6 @@ def command(
             file, gang=gang, queue=queue, volumes=volume, suffix="", jobs=False, platform=known
         )
     except JobFileError as error:
-        if output is Output.TABLE:
-            raise
         findings = error.findings
     else:
         findings = [*_findings(job, alone=not nodes)]

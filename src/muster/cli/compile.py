@@ -45,9 +45,9 @@ def command(
     policies: Policies = "",
     user: As = "",
     verify_images: VerifyImages = False,
-    network: Network = NetworkBy.CILIUM,
-    programs: Programs = ProgramsBy.TETRAGON,
-    mesh: Mesh = MeshBy.NONE,
+    network: Network = None,
+    programs: Programs = None,
+    mesh: Mesh = None,
     namespace: Into = None,
     output: Form = Output.YAML,
 ) -> None:
@@ -55,11 +55,8 @@ def command(
 
     from muster.app.wiring.cluster import Target as Cluster
     from muster.cli import jobfile, show
-    from muster.compiler import Facts
 
-    tetragon, istio = programs is ProgramsBy.TETRAGON, mesh is MeshBy.ISTIO
-    facts = Facts(network=network.value, tetragon=tetragon, istio=istio)
-    known = platform(policies, user, verify_images, target.value, facts)
+    known = platform(policies, user, verify_images, target.value, facts(network, programs, mesh))
     where = Cluster(None, None, namespace, "")
     job = jobfile.load(
         file, gang=None, queue=None, volumes=None, target=where, suffix="", runs=False, platform=known
@@ -73,6 +70,17 @@ def command(
             print("---")
         sys.stdout.flush()
         show.machine(each, Output.YAML)
+
+
+def facts(network: NetworkBy | None, programs: ProgramsBy | None, mesh: MeshBy | None) -> "Facts":
+    """What enforces on a cluster; by default Cilium and Tetragon."""
+    from muster.compiler import Facts
+
+    return Facts(
+        network=network.value if network is not None else "cilium",
+        tetragon=programs is not ProgramsBy.NONE,
+        istio=mesh is MeshBy.ISTIO,
+    )
 
 
 def platform(

@@ -108,10 +108,10 @@ class MeshBy(StrEnum):
 
 
 Network = Annotated[
-    NetworkBy, typer.Option("--network", help="What restricts connections; plain: NetworkPolicies.")
+    NetworkBy | None, typer.Option("--network", help="What restricts connections; plain: NetworkPolicies.")
 ]
-Programs = Annotated[ProgramsBy, typer.Option("--programs", help="What restricts programs.")]
-Mesh = Annotated[MeshBy, typer.Option("--mesh", help="The mesh that the cluster has.")]
+Programs = Annotated[ProgramsBy | None, typer.Option("--programs", help="What restricts programs.")]
+Mesh = Annotated[MeshBy | None, typer.Option("--mesh", help="The mesh that the cluster has.")]
 As = Annotated[
     str,
     typer.Option("--as", metavar="USER", help="Who submits the job, for policies that ask: NAMESPACE/NAME."),

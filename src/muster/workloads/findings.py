@@ -54,7 +54,7 @@ class JobFileError(ValueError):
     """A job file that cannot be used; `findings` has everything that is wrong with the file."""
 
     #: Errors that the message shows; further ones are counted.
-    SHOWN: Final = 100
+    SHOWN: Final = 20
 
     def __init__(self, findings: Iterable[Finding]) -> None:
         self.findings = list(findings)
