@@ -7,6 +7,8 @@ Kubernetes or to JobSet stand beside the structs of their API group.
 from typing import Final
 
 DOMAIN: Final = "muster.dev"
+#: The namespace of muster's Leases and of its settings unless a setting says otherwise.
+NAMESPACE: Final = "muster-system"
 
 QUEUE: Final = f"{DOMAIN}/queue"
 GANG: Final = f"{DOMAIN}/gang"
@@ -17,6 +19,10 @@ EXCLUSIVE: Final = f"{DOMAIN}/exclusive"
 CALLER: Final = f"{DOMAIN}/caller"
 RUN_TIME: Final = f"{DOMAIN}/run-time"
 CHECKPOINT: Final = f"{DOMAIN}/checkpoint"
+#: How long a victim may take to save its work before it is evicted.
+CHECKPOINT_GRACE: Final = f"{DOMAIN}/checkpoint-grace"
+#: On the pods of a victim: since when muster waits for its checkpoint.
+CHECKPOINT_REQUESTED: Final = f"{DOMAIN}/checkpoint-requested"
 RESTART_COST: Final = f"{DOMAIN}/restart-cost"
 MIN_RUN_TIME: Final = f"{DOMAIN}/min-run-time"
 PREEMPTIBLE: Final = f"{DOMAIN}/preemptible"

@@ -126,7 +126,7 @@ FAULTS: Final = (
     _fault(
         "a gang that is gone leaves its victims half",
         "commit/ending.py",
-        "    writes: list[Write] = list(end_victims(begun(view.victims), view.id))",
+        "    writes: list[Write] = list(end_victims(begun(view.victims), view.id, view.lost, now))",
         "    writes: list[Write] = []",
         _VICTIMS,
     ),
@@ -197,8 +197,8 @@ FAULTS: Final = (
     _fault(
         "a preemption is noted again and again",
         "commit/victims.py",
-        "    if note in known:",
-        "    if note is known:",
+        "    if record is None or noted(record, recorded, by):",
+        "    if record is None:",
         _VICTIMS,
     ),
     _fault(

@@ -118,7 +118,7 @@ def test_which_victims_count(victim: VictimRef, gang: GangId, says: list[Object]
 
 def test_an_entry_is_no_leave_to_end_a_later_start() -> None:
     early = replace(VICTIM, at=CREATED.timestamp() - 1.0)
-    assert not agreed(PLAN, G, early, Known([entry(early, G)]))  # type: ignore[list-item]
+    assert not agreed(PLAN, G, early, Known([entry(early, G)]))
 
 
 @pytest.mark.parametrize("found", [False, True], ids=["while it leads", "when it begins"])

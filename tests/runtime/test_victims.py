@@ -44,6 +44,10 @@ def record(*preemptions: object) -> GangRecord:
     return msgspec.convert(body, GangRecord)
 
 
+def nothing(victim: Victim) -> Object:
+    return {}
+
+
 NOTED = record(entry(LEAVING, G))
 ITS_PLAN = plan_of(TWO)
 OF_ITS_OWN = replace(group(2, list(BOUND)), record="job-v")
@@ -72,21 +76,22 @@ CASES = {
 
 @pytest.mark.parametrize(("victim", "writes"), CASES.values(), ids=CASES)
 def test_how_a_victim_is_ended(victim: Victim, writes: list[str]) -> None:
-    assert [brief(write) for write in end_victims([victim], G)] == writes
+    assert [brief(write) for write in end_victims([victim], G, nothing, 100.0)] == writes
 
 
 def test_the_end_is_noted_with_its_cause_and_loss_and_once() -> None:
     victim = Victim(replace(LEAVING, work_lost=12.5, reclaimed=True), OWNER, BOUND, (), record())
-    noted, _ = end_victims([victim], G)
+    noted, _ = end_victims([victim], G, lambda victim: {"costLost": "1.00"}, 100.0)
     (told,) = status_in(noted)["preemptions"]
     assert (told["by"], told["lostResourceSeconds"], told["kind"]) == ("ns/g", 12.5, "reclaim")
-    again = end_victims([replace(victim, record=record(told))], G)
+    assert told["costLost"] == "1.00"
+    again = end_victims([replace(victim, record=record(told))], G, lambda victim: {"costLost": "2.00"}, 500.0)
     assert [brief(write) for write in again] == ["suspend Job"]
 
 
 def test_the_oldest_preemptions_go_first() -> None:
     old = record(*({"by": f"ns/{i}"} for i in range(30)))
-    noted, _ = end_victims([Victim(LEAVING, OWNER, BOUND, (), old)], G)
+    noted, _ = end_victims([Victim(LEAVING, OWNER, BOUND, (), old)], G, nothing, 100.0)
     kept = status_in(noted)["preemptions"]
     assert [one["by"] for one in kept] == [*(f"ns/{i}" for i in range(11, 30)), "ns/g"]
 
@@ -137,3 +142,31 @@ def test_victims_that_stay_are_given_up() -> None:
     assert not step(seen, state, LIMITS.victim_timeout - 1.0, LIMITS).events
     (failed,) = step(seen, state, LIMITS.victim_timeout, LIMITS).events
     assert "victims did not leave" in str(failed)
+
+
+GRACE = {
+    "asked first": ({}, None, 100.0, ["patch Pod", "patch Pod"]),
+    "asked once": ({"muster.dev/checkpoint-requested": "1970-01-01T00:01:40Z"}, None, 399.0, []),
+    "has saved": ({}, 130.0, 131.0, ["patch Gang", "suspend Job"]),
+    "saved before it was asked": ({}, 99.0, 131.0, ["patch Pod", "patch Pod"]),
+    "is late": ({}, None, 400.0, ["patch Gang", "suspend Job"]),
+}
+
+
+@pytest.mark.parametrize(("annotations", "saved", "now", "writes"), GRACE.values(), ids=GRACE)
+def test_a_victim_may_save_its_work_first(
+    annotations: dict[str, str], saved: float | None, now: float, writes: list[str]
+) -> None:
+    asked = [
+        msgspec.structs.replace(one, metadata=msgspec.structs.replace(one.metadata, annotations=annotations))
+        for one in BOUND
+    ]
+    made = replace(OF_ITS_OWN, gang=replace(OF_ITS_OWN.gang, checkpoint_grace=300.0, checkpointed=saved))
+    victim = Victim(LEAVING, OWNER, tuple(asked), (), record(), made)
+    assert [brief(write) for write in end_victims([victim], G, nothing, now)] == writes
+
+
+def test_a_victim_of_which_a_pod_has_gone_is_not_asked() -> None:
+    made = replace(OF_ITS_OWN, gang=replace(OF_ITS_OWN.gang, checkpoint_grace=300.0))
+    victim = Victim(LEAVING, None, BOUND[1:], (), NOTED, made)
+    assert [brief(write) for write in end_victims([victim], G, nothing, 100.0)] == ["evict"]

@@ -1,6 +1,7 @@
 """What people say about the run of a job, on its object and on its pods."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -8,7 +9,7 @@ from muster import names
 from muster.api.base import Object, ObjectMeta, Resource
 from muster.core.words.gang import Code, Gang, GangId, Gate
 from muster.translate.identity import Dialect, GroupKey
-from muster.translate.running import SILENT, marked, run
+from muster.translate.running import LONGEST_GRACE, SILENT, checkpointed_at, marked, reported, run
 from tests.translate.cluster import child, grouped, job, jobset, pod, pod_group, pod_spec, read, time, world
 
 GANG = Gang(GangId("ns/g"), (), 1, 0.0)
@@ -17,7 +18,14 @@ GANG = Gang(GangId("ns/g"), (), 1, 0.0)
 def meta(**marks: str) -> ObjectMeta:
     keys = {
         key.lower(): getattr(names, key)
-        for key in ("PREEMPTIBLE", "MIN_RUN_TIME", "RESTART_COST", "CHECKPOINT", "RUN_TIME")
+        for key in (
+            "PREEMPTIBLE",
+            "MIN_RUN_TIME",
+            "RESTART_COST",
+            "CHECKPOINT",
+            "CHECKPOINT_GRACE",
+            "RUN_TIME",
+        )
     }
     return ObjectMeta(name="g", annotations={keys[key]: text for key, text in marks.items()})
 
@@ -42,6 +50,44 @@ def test_a_checkpoint_is_an_interval_or_a_time() -> None:
     assert said(meta(checkpoint="2026-01-01T01:00:00+01:00")).checkpointed == 1767225600.0
     both = said(meta(checkpoint="2026-01-01T00:00:00Z"), meta(checkpoint="30m"))
     assert (both.checkpoint_every, both.checkpointed) == (None, 1767225600.0)
+
+
+def test_a_grace_period_is_bounded() -> None:
+    assert said(meta(checkpoint_grace="5m")).checkpoint_grace == 300.0
+    assert said(meta(checkpoint_grace="9h")).checkpoint_grace == LONGEST_GRACE
+    assert said(meta(checkpoint_grace="1m"), meta(checkpoint_grace="2m")).checkpoint_grace == 60.0
+
+
+def test_of_what_pods_report_the_oldest_counts_unless_the_job_says_later() -> None:
+    assert reported(GANG, []) is GANG
+    assert reported(GANG, [5.0, 3.0]).checkpointed == 3.0
+    own = replace(GANG, checkpointed=4.0)
+    assert reported(own, [5.0, 3.0]) is own
+    assert reported(own, [5.0, 6.0]).checkpointed == 5.0
+
+
+@pytest.mark.parametrize(
+    ("text", "at"), [("30m", None), ("1970-01-01T00:00:05Z", 5.0), ("often", None), ("9" * 9999, None)]
+)
+def test_a_pod_reports_a_time(text: str, at: float | None) -> None:
+    assert checkpointed_at(ObjectMeta(name="p", annotations={names.CHECKPOINT: text})) == at
+
+
+TIMES = {
+    "nothing is known": (GANG, None, 0.0),
+    "since it was bound": (GANG, 100.0, 900.0),
+    "bound in the future": (GANG, 2000.0, 0.0),
+    "an interval": (replace(GANG, checkpoint_every=400.0), 100.0, 100.0),
+    "a time": (replace(GANG, checkpointed=700.0), 100.0, 300.0),
+    "a time before it was bound": (replace(GANG, checkpointed=50.0), 100.0, 900.0),
+    "a time outweighs an interval": (replace(GANG, checkpointed=300.0, checkpoint_every=400.0), 100.0, 700.0),
+    "a restart costs": (replace(GANG, restart_cost=5.0), 100.0, 905.0),
+}
+
+
+@pytest.mark.parametrize(("gang", "since", "lost"), TIMES.values(), ids=TIMES)
+def test_the_work_that_an_eviction_loses(gang: Gang, since: float | None, lost: float) -> None:
+    assert gang.time_lost(since, 1000.0) == lost
 
 
 def test_a_label_says_it_as_well() -> None:

@@ -42,6 +42,14 @@ COLUMNS: Final[dict[str, tuple[tuple[str, str, str], ...]]] = {
         ("Attempt", "integer", ".spec.attempt"),
         ("Age", "date", ".metadata.creationTimestamp"),
     ),
+    "Preemption": (
+        ("Gang", "string", ".spec.gang"),
+        ("Queue", "string", ".spec.queue"),
+        ("By", "string", ".spec.by"),
+        ("GPU hours", "string", ".spec.gpuHoursLost"),
+        ("Cost", "string", ".spec.costLost"),
+        ("At", "date", ".spec.at"),
+    ),
     "BatchJob": (
         ("Phase", "string", ".status.phase"),
         ("Queue", "string", ".spec.queue"),
@@ -160,6 +168,8 @@ def _schema(type_: inspect.Type) -> Object:
         case inspect.IntType():
             small = type_.le is not None and type_.le < 2**31
             return {"type": "integer", "format": "int32" if small else "int64"}
+        case inspect.FloatType():
+            return {"type": "number"}
         case inspect.StrType():
             return {"type": "string"}
         case inspect.BoolType():

@@ -20,7 +20,7 @@ from muster.api.core_v1 import (
 )
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology
-from muster.api.muster_v1alpha1 import BatchJob, CedarPolicy, Gang, GangPlan, Queue
+from muster.api.muster_v1alpha1 import BatchJob, CedarPolicy, Gang, GangPlan, Preemption, Queue
 from muster.api.node_v1 import RuntimeClass
 from muster.api.scheduling import Lease, PodDisruptionBudget, PodGroup, PriorityClass
 from muster.api.storage_v1 import StorageClass
@@ -69,6 +69,7 @@ CLUSTER_NETWORK_TOPOLOGY: Final = Kind(
 QUEUE: Final = Kind(DOMAIN, "v1alpha1", "Queue", "queues", False, Queue)
 GANG: Final = Kind(DOMAIN, "v1alpha1", "Gang", "gangs", True, Gang, status=False)
 GANG_PLAN: Final = Kind(DOMAIN, "v1alpha1", "GangPlan", "gangplans", True, GangPlan, status=False)
+PREEMPTION: Final = Kind(DOMAIN, "v1alpha1", "Preemption", "preemptions", True, Preemption, status=False)
 BATCH_JOB: Final = Kind(DOMAIN, "v1alpha1", "BatchJob", "batchjobs", True, BatchJob)
 CEDAR_POLICY: Final = Kind(DOMAIN, "v1alpha1", "CedarPolicy", "cedarpolicies", False, CedarPolicy)
 
@@ -100,6 +101,7 @@ ALL: Final[tuple[Kind[Any], ...]] = (
     QUEUE,
     GANG,
     GANG_PLAN,
+    PREEMPTION,
     BATCH_JOB,
     CEDAR_POLICY,
 )
@@ -114,6 +116,7 @@ OPTIONAL: Final[tuple[Kind[Any], ...]] = (
     CLUSTER_NETWORK_TOPOLOGY,
     LIMIT_RANGE,
     RUNTIME_CLASS,
+    PREEMPTION,
     BATCH_JOB,
     CEDAR_POLICY,
 )

@@ -1,4 +1,5 @@
-"""muster's own kinds (`muster.dev/v1alpha1`): Queue, BatchJob, CedarPolicy; the records Gang and GangPlan.
+"""muster's own kinds (`muster.dev/v1alpha1`): Queue, BatchJob, CedarPolicy; the records Gang, GangPlan and
+Preemption.
 
 Only the committer writes `Gang.spec`, `plan` and `status.{phase, reason, bound, epoch, attempt}`. The gang
 controller writes the other counts and the conditions. Both change a Gang as a whole: its status is no
@@ -91,6 +92,31 @@ class GangPlan(Resource, frozen=True):
     """The start of a gang that is being carried out; written by muster only."""
 
     spec: GangPlanSpec = GangPlanSpec()
+
+
+class PreemptionSpec(Struct, frozen=True):
+    """One eviction for another gang: an entry of the victim's `status.preemptions`, and whose it was."""
+
+    gang: str = ""
+    #: kind and name of the group object, such as `JobSet train`
+    job: str = ""
+    queue: str = ""
+    by: str = ""
+    at: Time | None = None
+    #: preemption or reclaim
+    kind: str = ""
+    #: how many of the gang's surplus pods; None = all of it
+    pods: Int32 | None = None
+    lost_resource_seconds: float = 0.0
+    #: decimal numbers; "" = the gang has no GPUs, or no price is known
+    gpu_hours_lost: str = ""
+    cost_lost: str = ""
+
+
+class Preemption(Resource, frozen=True):
+    """The record of one eviction, which survives the job; written by muster only."""
+
+    spec: PreemptionSpec = PreemptionSpec()
 
 
 class QueueAllow(Struct, frozen=True):

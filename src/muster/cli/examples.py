@@ -88,6 +88,10 @@ _EXAMPLES: Final = {
         muster queues
         muster queues -o json
     """,
+    "usage": """
+        muster usage
+        muster usage -n ml -o json
+    """,
     "nodes": """
         muster nodes
         muster nodes --context prod

@@ -40,6 +40,7 @@ from muster.cli import (
     timeline,
     topology,
     up,
+    usage,
     why,
 )
 from muster.cli.errors import INTERRUPTED, UNREAD, failure
@@ -73,6 +74,7 @@ _VERBS: Final[dict[str, tuple[Callable[..., None], str]]] = {
     "policy": (policy.command, "Test the policies of batch jobs, or print what they may name."),
     "replay": (replay.command, "Run a trace through the scheduler in virtual time."),
     "queues": (queues.command, "The queues: what each uses and is entitled to."),
+    "usage": (usage.command, "What preemptions have cost, per week, queue and namespace."),
     "nodes": (nodes.command, "The nodes: what each has and what is used."),
     "topology": (topology.command, "The network topology, and what is free in each domain."),
     "up": (up.command, "Start the embedded cluster."),

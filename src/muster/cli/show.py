@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from muster.api.base import Object
@@ -221,9 +222,18 @@ def preemptions(told: Sequence[Object], now: datetime | None = None) -> list[str
     """What preempted a gang and when, from `status.preemptions` of its Gang object: a line each."""
     return [
         f"{_ended(entry)} for {entry['by']} {age(datetime.fromisoformat(entry['at']), now)} ago "
-        f"({entry['kind']}), {entry['lostResourceSeconds']:,.0f} resource-seconds of work lost"
+        f"({entry['kind']}), {_lost(entry)} lost"
         for entry in told
     ]
+
+
+def _lost(entry: Object) -> str:
+    """What an eviction lost: `20 GPU-hours of work ($70.00)`; without GPUs in resource-seconds."""
+    from muster.api.rates import money
+
+    hours = entry.get("gpuHoursLost")
+    work = f"{hours} GPU-hours" if hours else f"{entry['lostResourceSeconds']:,.0f} resource-seconds"
+    return f"{work} of work" + (f" ({money(Decimal(entry['costLost']))})" if "costLost" in entry else "")
 
 
 def _ended(entry: Object) -> str:

@@ -5,7 +5,7 @@ the node agent need it, and all of them see it at the same moment.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from muster.api.base import Kind
@@ -18,9 +18,19 @@ from muster.kube.reflector import R, Reflector
 
 class Informers:
     def __init__(
-        self, client: Client, clock: Clock | None = None, *, namespace: str = "", streaming: bool = False
+        self,
+        client: Client,
+        clock: Clock | None = None,
+        *,
+        namespace: str = "",
+        streaming: bool = False,
+        single: Mapping[Kind[Any], str] | None = None,
     ) -> None:
-        """`namespace`: only objects in it are shown; "" for all. `streaming`: see `Reflector`."""
+        """`namespace`: only objects in it are shown; "" for all. `streaming`: see `Reflector`.
+
+        `single`: kinds of which one object is shown, `namespace/name`, if it exists and may be read.
+        """
+        self._single = single or {}
         self._streaming = streaming
         self._client, self._clock, self._namespace = client, clock, namespace
         self._reflectors: dict[Kind[Any], Reflector[Any]] = {}  # Any: one mapping over many kinds
@@ -30,12 +40,15 @@ class Informers:
         """The reflector of this kind; it is started when it is first asked for."""
         found = self._reflectors.get(kind)
         if found is None:
+            single = self._single.get(kind, "")
+            namespace, _, name = single.partition("/")
             found = self._reflectors[kind] = Reflector(
                 self._client,
                 kind,
-                namespace=self._namespace,
+                namespace=namespace or self._namespace,
+                fields=f"metadata.name={name}" if name else "",
                 clock=self._clock,
-                tolerated=_tolerated(kind),
+                tolerated=(NotFound, Forbidden) if single else _tolerated(kind),
                 streaming=self._streaming,
             )
             self._start(found)

@@ -8,17 +8,21 @@ The committer skips a gang while writes for it are under way or the mirror does 
 import heapq
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, Protocol
 
 from muster.api import kinds
+from muster.api.base import Object
 from muster.api.core_v1 import PersistentVolumeClaim, Pod
 from muster.api.muster_v1alpha1 import Gang as GangRecord
+from muster.api.rates import Rates
 from muster.core.words.decisions import Assign, Decision, Evict, Explanation, Release, Wait
 from muster.core.words.decisions import Victim as ChosenVictim
 from muster.core.words.events import CommitFailed, Event, PlacesLost, PodsBound
 from muster.core.words.gang import GangId, NodeName, Place, PodId
 from muster.effects.execute import Outcome
 from muster.kube.errors import Conflict
+from muster.names import GPU_PRODUCT
 from muster.runtime.commit.outcomes import learn, repeated
 from muster.runtime.commit.step import step
 from muster.runtime.commit.view import NEVER, GangView, Limits, RetryState, Unfenced, Victim
@@ -26,6 +30,7 @@ from muster.runtime.consent import Known, agreed
 from muster.runtime.plan import OwnerRef, PlacementPlan, Plan, PodRef, RecreationPlan, VictimRef, occupying
 from muster.runtime.writes import Expectation, Write, aim, expectation
 from muster.translate.group import Group, Owner
+from muster.translate.losses import priced, seconds_lost
 from muster.translate.pods import live, occupies
 
 #: Seconds after which a gang is stepped even if the mirror has not shown what was expected. Every write
@@ -38,6 +43,9 @@ class Observed(Known, Protocol):
 
     @property
     def nodes(self) -> Container[str]: ...
+
+    @property
+    def rates(self) -> Rates: ...
 
     def plans(self, gang: GangId) -> Sequence[Plan]:
         """Returns the open plans of `gang`, by attempt."""
@@ -190,7 +198,7 @@ class Committer:
         self._refresh(gang, now)
         if gang in self._ending:
             return (), ()
-        commit, view = self._commit(gang), self.view(gang)
+        commit, view = self._commit(gang), self.view(gang, now)
         taken = step(view, commit.state, now, self.limits)
         commit.state = taken.state
         commit.working = bool(taken.writes)
@@ -222,7 +230,7 @@ class Committer:
         self.changed(gang)
         return events
 
-    def view(self, gang: GangId) -> GangView:
+    def view(self, gang: GangId, now: float) -> GangView:
         """Returns what is known of a gang now; changes nothing."""
         observed, commit = self._observed, self._commit(gang)
         group = observed.groups.get(gang)
@@ -243,6 +251,7 @@ class Committer:
             unfenced=self._unfenced.get(gang),
             owner_shared=group is not None and self._is_shared(group),
             claim=self._claim,
+            lost=partial(self._lost, now=now),
         )
 
     # -- below: in order of call
@@ -323,6 +332,17 @@ class Committer:
             owner = None
         plans = tuple(self._observed.plans(recorded.gang))
         return Victim(recorded, owner, pods, plans, self._record(group), group)
+
+    def _lost(self, victim: Victim, now: float) -> Object:
+        """Returns what the end of a victim loses: GPU-hours, and their price if rates are known."""
+        if victim.group is None:
+            return {}
+        lost = seconds_lost(victim.group.gang, victim.pods, self._product, now)
+        return priced(lost, self._observed.rates)
+
+    def _product(self, node: str) -> str:
+        found = self._observed.find(kinds.NODE, node)
+        return found.metadata.labels.get(GPU_PRODUCT, "") if found is not None else ""
 
     def _record(self, group: Group | None) -> GangRecord | None:
         if group is None:

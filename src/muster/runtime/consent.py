@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from muster.api import kinds
-from muster.api.base import AnyKind, Resource
+from muster.api.base import AnyKind, Object, Resource
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang as GangRecord
 from muster.core.words.gang import GangId
@@ -37,15 +37,21 @@ def agreed(plan: PlacementPlan, gang: GangId, victim: VictimRef, known: Known) -
     if group is None:
         return False
     record = known.find(kinds.GANG, f"{group.namespace}/{group.record}")
-    if not isinstance(record, GangRecord) or entry(victim, gang) not in record.status.preemptions:
+    if not isinstance(record, GangRecord) or not noted(record, victim, gang):
         return False
     pods = filter(None, (occupying(ref, known.find) for ref in victim.pods))
     members = group.members.keys() | group.leaving.keys()
     return all(pod.metadata.uid in members and _was_there(pod, victim.at) for pod in pods)
 
 
-def entry(victim: VictimRef, by: GangId) -> object:
-    """Returns the victim's entry in `status.preemptions`: equal for every leader, so never written twice."""
+def noted(record: GangRecord, victim: VictimRef, by: GangId) -> bool:
+    """Whether the victim's record has this preemption; what it lost was computed when it was written."""
+    wanted = entry(victim, by)
+    return any(wanted.items() <= known.items() for known in record.status.preemptions)
+
+
+def entry(victim: VictimRef, by: GangId) -> Object:
+    """Returns the victim's entry in `status.preemptions` without its price: equal for every leader."""
     pods = None if victim.whole else len(victim.pods)
     return preemption(by, victim.at, victim.work_lost, pods, reclaimed=victim.reclaimed)
 

@@ -22,6 +22,7 @@ from muster.api.base import AnyKind, LabelSelector, Resource
 from muster.api.core_v1 import Node, Pod
 from muster.api.fields import UNREADABLE
 from muster.api.muster_v1alpha1 import Gang, GangPlan, Queue
+from muster.api.rates import Rates
 from muster.api.scheduling import PodDisruptionBudget
 from muster.core.words.events import (
     BudgetChanged,
@@ -114,6 +115,8 @@ class Mirror:
         self._pending = Changes()
         #: names of the nodes that muster uses
         self.nodes: set[str] = set()
+        #: prices of what evictions lose
+        self.rates = Rates()
         self._selector = selector or LabelSelector()
 
     # -- what the committer reads

@@ -1,12 +1,16 @@
 """A mirror that the informers of an API server keep up to date."""
 
 import asyncio
+import logging
 from functools import partial
 
-from muster.api import kinds
+from muster.api import kinds, rates
 from muster.api.base import AnyKind, LabelSelector, Resource
+from muster.api.core_v1 import ConfigMap
 from muster.kube.informers import Informers
 from muster.runtime.mirror import WATCHED, Changes, Mirror
+
+log = logging.getLogger(__name__)
 
 
 class WatchedMirror(Mirror):
@@ -15,13 +19,16 @@ class WatchedMirror(Mirror):
         informers: Informers,
         schedulers: frozenset[str] | None = None,
         selector: LabelSelector | None = None,
+        priced_by: str = rates.KEY,
     ) -> None:
+        """`priced_by`: namespace and name of the ConfigMap with the prices of GPUs."""
         super().__init__(schedulers, selector=selector)
         #: set when there is something to drain
         self.changed = asyncio.Event()
         self._informers = informers
         for kind in WATCHED:
             informers[kind].subscribe(partial(self.change, kind))
+        informers[kinds.CONFIG_MAP].subscribe(partial(self._priced, priced_by))
 
     async def synced(self) -> None:
         await self._informers.synced(WATCHED)
@@ -29,6 +36,13 @@ class WatchedMirror(Mirror):
     def change(self, kind: AnyKind, old: Resource | None, new: Resource | None) -> None:
         super().change(kind, old, new)
         self.changed.set()
+
+    def _priced(self, key: str, old: ConfigMap | None, new: ConfigMap | None) -> None:
+        changed = new or old
+        if changed is not None and changed.key == key:
+            self.rates = rates.read(new)
+            for fault in self.rates.faults:
+                log.warning("ConfigMap %s: %s", key, fault)
 
     def drain(self, now: float) -> Changes:
         self.changed.clear()

@@ -9,6 +9,7 @@ from muster.api.core_v1 import Pod
 from muster.api.kinds import JOB, JOBSET, POD, POD_GROUP_SIGS, POD_GROUP_X
 from muster.api.muster_v1alpha1 import Source
 from muster.core.words.gang import Gang, Place, PodId
+from muster.translate.running import checkpointed_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,23 +54,28 @@ class Member:
 class Members(dict[PodId, Member]):
     """The live pods of a gang. A change of one pod costs one pod."""
 
-    __slots__ = ("filled", "ready")
+    __slots__ = ("filled", "ready", "saved")
 
     def __init__(self) -> None:
         super().__init__()
         #: the pods on a node that have a place, and those that wait for a node
         self.filled: dict[Place, Pod] = {}
         self.ready: dict[Place, Pod] = {}
+        #: of pods that report it, when their last checkpoint was (seconds since the epoch)
+        self.saved: dict[PodId, float] = {}
 
     def put(self, pod: Pod, place: Place | None) -> None:
         uid = PodId(pod.metadata.uid)
         self.remove(uid)
         self[uid] = Member(pod, place)
+        if (saved := checkpointed_at(pod.metadata)) is not None:
+            self.saved[uid] = saved
         if place is not None:
             (self.filled if pod.spec.node_name else self.ready)[place] = pod
 
     def remove(self, uid: PodId) -> None:
         member = self.pop(uid, None)
+        self.saved.pop(uid, None)
         if member is None or member.place is None:
             return
         for pods in (self.filled, self.ready):
@@ -84,6 +90,7 @@ def all_of(parts: Sequence[Members]) -> Members:
     found = Members()
     for part in parts:
         found.update(part)
+        found.saved |= part.saved
         found.filled |= part.filled
         found.ready |= part.ready
     return found

@@ -21,7 +21,7 @@ from muster.translate.filling import Block, Filled, job_finished
 from muster.translate.group import Group, Owner, Touched
 from muster.translate.identity import GroupKey
 from muster.translate.priority import chosen
-from muster.translate.running import limit_of_all, marked, run
+from muster.translate.running import limit_of_all, marked, reported, run
 from muster.translate.surroundings import Made
 from muster.translate.world import World
 
@@ -164,8 +164,9 @@ def assemble(
         preempts=all(part.demand.preempts for part in parts.values()),
         limit=_sooner(limit, limit_of_all(part.demand.limit for part in sets.values())),
     )
+    gang = marked(topology.of(gang), run(meta), (run(part.demand.metadata) for part in parts.values()))
     return Group(
-        gang=marked(topology.of(gang), run(meta), (run(part.demand.metadata) for part in parts.values())),
+        gang=reported(gang, filled.members.saved.values()),
         namespace=key.namespace,
         record=key.record,
         source=Source(api_version=kind.api_version, kind=kind.kind, name=meta.name, uid=meta.uid),

@@ -8,10 +8,10 @@ A pod that Koordinator would never preempt is no victim here either. Then its wh
 its own object says.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from muster import names
 from muster.api import duration
@@ -21,6 +21,9 @@ from muster.api.koordinator_v1alpha1 import NOT_PREEMPTIBLE
 from muster.core.words.gang import Code, Gang, Gate
 
 T = TypeVar("T")
+
+#: Seconds that a gang may at most hold up its eviction to save its work.
+LONGEST_GRACE: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,7 @@ class Run:
     restart_cost: float | None = None
     checkpoint_every: float | None = None
     checkpointed: float | None = None
+    checkpoint_grace: float | None = None
     estimate: float | None = None
     #: whether Koordinator's labels protect it: never a victim
     spared: bool | None = None
@@ -56,6 +60,7 @@ def run(meta: ObjectMeta) -> Run:
             estimate=_seconds(meta, names.RUN_TIME),
             checkpoint_every=every,
             checkpointed=at,
+            checkpoint_grace=_grace(meta),
             spared=spared,
         )
     except ValueError as error:
@@ -78,8 +83,28 @@ def marked(gang: Gang, own: Run, pods: Iterable[Run]) -> Gang:
         restart_cost=said.restart_cost or 0.0,
         checkpoint_every=said.checkpoint_every,
         checkpointed=said.checkpointed,
+        checkpoint_grace=said.checkpoint_grace or 0.0,
         estimate=said.estimate,
     )
+
+
+def checkpointed_at(meta: ObjectMeta) -> float | None:
+    """Returns when a pod saved its work last, as its annotation says it; None if it says no time."""
+    text = meta.annotations.get(names.CHECKPOINT)
+    if text is None:
+        return None
+    try:
+        return _checkpoint(text)[1]
+    except ValueError:
+        return None
+
+
+def reported(gang: Gang, saved: Collection[float]) -> Gang:
+    """Returns the gang with the checkpoints that its pods report: of several pods the oldest counts."""
+    if not saved:
+        return gang
+    latest = max(min(saved), gang.checkpointed or 0.0)
+    return gang if latest == gang.checkpointed else replace(gang, checkpointed=latest)
 
 
 def pod_limit(pod: Pod) -> float | None:
@@ -103,8 +128,8 @@ def _over(own: Run, pods: Run) -> Run:
         field.name: getattr(own if getattr(own, field.name) is not None else pods, field.name)
         for field in fields(Run)
     }
-    if own.checkpoint_every is not None or own.checkpointed is not None:
-        both |= {"checkpoint_every": own.checkpoint_every, "checkpointed": own.checkpointed}
+    if own.checkpointed is not None:
+        both["checkpoint_every"] = own.checkpoint_every
     return Run(**both)
 
 
@@ -118,6 +143,7 @@ def _most_careful(said: list[Run]) -> Run:
         estimate=_least(max, (one.estimate for one in said)),
         checkpoint_every=_least(max, (one.checkpoint_every for one in said)),
         checkpointed=_least(min, (one.checkpointed for one in said)),
+        checkpoint_grace=_least(max, (one.checkpoint_grace for one in said)),
         spared=_least(max, (one.spared for one in said)),
         refusal=next((one.refusal for one in said if one.refusal is not None), None),
     )
@@ -145,6 +171,11 @@ def _seconds(meta: ObjectMeta, key: str) -> float | None:
         raise ValueError(f"{key}: {error}") from None
 
 
+def _grace(meta: ObjectMeta) -> float | None:
+    found = _seconds(meta, names.CHECKPOINT_GRACE)
+    return None if found is None else min(found, LONGEST_GRACE)
+
+
 def _checkpoint(text: str) -> tuple[float | None, float | None]:
     """Parses an interval, or the time of the last checkpoint."""
     try:
@@ -166,5 +197,6 @@ _KEYS = (
     names.MIN_RUN_TIME,
     names.RESTART_COST,
     names.CHECKPOINT,
+    names.CHECKPOINT_GRACE,
     names.RUN_TIME,
 )

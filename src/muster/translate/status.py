@@ -132,7 +132,7 @@ def preemption(by: GangId, at: float, work_lost: float, pods: int | None, *, rec
     """Returns an entry of a victim's `status.preemptions`. `pods`: how many of its surplus; None: all."""
     kind = "reclaim" if reclaimed else "preemption"
     lost = round(work_lost, 3)
-    entry: Object = {"by": str(by), "at": _time(at), "lostResourceSeconds": lost, "kind": kind}
+    entry: Object = {"by": str(by), "at": time_of(at), "lostResourceSeconds": lost, "kind": kind}
     return entry if pods is None else {**entry, "pods": pods}
 
 
@@ -160,7 +160,7 @@ def explained(explanation: Explanation) -> Object:
         "expectedStart": None
         if expected is None
         else {
-            "at": None if expected.at is None else _time(expected.at),
+            "at": None if expected.at is None else time_of(expected.at),
             "basis": _cut(expected.basis),
         },
     }
@@ -242,7 +242,8 @@ def _owner(group: Group) -> Object | None:
     }
 
 
-def _time(at: float) -> str:
+def time_of(at: float) -> str:
+    """Returns seconds since the epoch as RFC 3339."""
     at = min(max(at, 0.0), _LATEST)
     return datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z")
 

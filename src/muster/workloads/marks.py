@@ -72,6 +72,7 @@ _WRONG: Final[dict[str, Callable[[str], str]]] = {
     names.RESTART_COST: _duration,
     names.DEADLINE: _duration,
     names.CHECKPOINT: _checkpoint,
+    names.CHECKPOINT_GRACE: _duration,
 }
 #: Keys that are read on objects of some kinds only.
 _ON: Final = {

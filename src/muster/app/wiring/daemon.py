@@ -12,20 +12,20 @@ import signal
 import socket
 import threading
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Final
 
-from muster.api import duration, kinds, quantity, selectors
+from muster.api import duration, kinds, quantity, rates, selectors
 from muster.api.base import AnyKind, Kind, Object, R, revision
 from muster.api.fields import FieldError
 from muster.app.wiring import batch_jobs, logs, settings
 from muster.app.wiring.batch_site import ClusterSite
 from muster.app.wiring.probes import State, serving
 from muster.app.wiring.settings import Common, ControllersSettings, LeaderElection, Live, SchedulerSettings
-from muster.controllers import cron, driver, gang, garbage, jobset, podgroup
+from muster.controllers import cron, driver, gang, garbage, jobset, podgroup, preemptions
 from muster.controllers.job import CONTROLLER as JOB
 from muster.journal import Journal, Recorder, Tee
 from muster.kube.client import Client, Patch
@@ -54,7 +54,7 @@ __all__ = ["CONTROLLERS", "Lost", "OthersNode", "controllers", "fake_nodes", "kn
 
 #: Every controller, by the name that `--only` takes.
 CONTROLLERS: Final[dict[str, Callable[[ClusterSite], list[driver.Controller[Any]]]]] = {  # Any: observations
-    "gang": lambda _: [gang.controller()],
+    "gang": lambda _: [gang.controller(), preemptions.controller()],
     "podgroup": lambda _: [
         podgroup.controller(kinds.POD_GROUP_X),
         podgroup.controller(kinds.POD_GROUP_SIGS),
@@ -113,11 +113,12 @@ class Part:
 async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> None:
     """Runs the scheduler until SIGTERM or SIGINT. Raises `Lost`, `Deposed`, `InvalidSettings`."""
     trace, closing = _tracing(live), list[Callable[[], None]]()
+    priced = f"{settings.place(live.now)[0]}/{rates.NAME}"
 
     def lead(part: Part, term: Term) -> Coroutine[Any, Any, None]:
         now = live.now
         selector = selectors.parse(now.node_selector)
-        mirror = WatchedMirror(part.informers, frozenset(now.scheduler_names), selector)
+        mirror = WatchedMirror(part.informers, frozenset(now.scheduler_names), selector, priced)
         live.changed.append(lambda now: mirror.use(selectors.parse(now.node_selector)))
         decisions = Decisions()
         metrics = Metrics(part.state.registry, decisions, part.informers)
@@ -145,7 +146,7 @@ async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> No
         return _together(scheduling, events.run(part.client, SystemClock()))
 
     try:
-        await _daemon(connection, live, WATCHED, lead)
+        await _daemon(connection, live, (*WATCHED, kinds.CONFIG_MAP), lead, {kinds.CONFIG_MAP: priced})
     finally:  # the Lease has been released by now
         with suppress(TimeoutError):
             async with asyncio.timeout(RELEASE):
@@ -213,6 +214,7 @@ async def _daemon(
     live: Live[Any],  # Any: settings of any daemon
     kinds: Sequence[AnyKind],
     lead: Callable[[Part, Term], Coroutine[Any, Any, None]],
+    single: Mapping[AnyKind, str] | None = None,
 ) -> None:
     stop = _told_to_stop()
     bucket = Bucket(live.now.qps, live.now.burst)
@@ -225,7 +227,7 @@ async def _daemon(
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, live.reload)
     state = State()
     client = MeasuredClient(connection, bucket, state.answered)
-    informers = Informers(client, SystemClock(), streaming=True)
+    informers = Informers(client, SystemClock(), streaming=True, single=single)
     for kind in kinds:
         informers[kind]  # from here on a replica watches, also while it waits for the Lease
     state.informers, state.kinds = informers, kinds

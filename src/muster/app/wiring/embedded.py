@@ -23,7 +23,7 @@ from muster.app.wiring import batch_jobs
 from muster.app.wiring.batch_jobs import Site
 from muster.app.wiring.state_directory import Endpoint, StateDirectory
 from muster.compiler.facts import EMBEDDED_FACTS
-from muster.controllers import cron, driver, gang, garbage, jobset, podgroup
+from muster.controllers import cron, driver, gang, garbage, jobset, podgroup, preemptions
 from muster.controllers.job import CONTROLLER as JOB_CONTROLLER
 from muster.core.cycle import Scheduler
 from muster.journal import Journal
@@ -149,6 +149,7 @@ def controllers(
         jobset.controller(),
         garbage.controller(),
         gang.controller(),
+        preemptions.controller(),
         podgroup.controller(kinds.POD_GROUP_X),
         podgroup.controller(kinds.POD_GROUP_SIGS),
         cron.cron_jobs(),

@@ -16,15 +16,13 @@ import msgspec
 from muster.api import duration, quantity, selectors
 from muster.api.fields import FieldError, InvalidObject, Path, convert
 from muster.kube.clock import Clock
-from muster.names import DOMAIN, SCHEDULER
+from muster.names import DOMAIN, NAMESPACE, SCHEDULER
 from muster.workloads import source
 from muster.workloads.findings import Finding, JobFileError, nearest
 
 log = logging.getLogger(__name__)
 
 API_VERSION: Final = f"{DOMAIN}/v1alpha1"
-#: The namespace of muster's Leases unless a setting says otherwise.
-NAMESPACE: Final = "muster-system"
 #: Settings that take effect while a daemon runs.
 LIVE: Final = ("burst", "log", "nodeSelector", "qps")
 #: Seconds between two looks at the file.

@@ -31,10 +31,9 @@ import numpy as np
 from muster.core.demand import Demand
 from muster.core.words.amounts import Usage
 from muster.core.words.events import PodsBound
-from muster.core.words.gang import Amounts, Gang, GangId, NodeName, Place, PodId
+from muster.core.words.gang import Amounts, Gang, GangId, NodeName, Place, PodId, gpus
 from muster.core.world.gangs import GangState, Hold, stands
 from muster.core.world.nodes import Columns, Longs, Nodes, RowAmounts
-from muster.names import GPU_SHARE
 
 #: How many gangs' units are cached; if there are more, the cache is cleared from time to time.
 _KEPT: Final = 100_000
@@ -161,7 +160,7 @@ class Candidates:
         return units, spare
 
     def _make_units(self, state: GangState, gang: Gang, spare: Mapping[str, int]) -> Iterator[EvictionUnit]:
-        by_gpu = _gpus(tuple(state.usage.items())) > 0
+        by_gpu = gpus(tuple(state.usage.items())) > 0
         gone, number = set[PodId](), Counter[str]()
         for place, pods in self._surplus(state, gang, spare):
             gone.update(pods)
@@ -226,7 +225,7 @@ class Candidates:
             shares |= bound.footprint.device is not None
         running: dict[float | None, float] = {}
         for requests, (_, since) in kinds.items():
-            weight = _gpus(requests) if by_gpu else dict(requests).get("cpu", 0) / 1000
+            weight = gpus(requests) if by_gpu else dict(requests).get("cpu", 0) / 1000
             for at, number in since.items():
                 running[at] = running.get(at, 0.0) + number * weight
         for promise in held:
@@ -273,22 +272,4 @@ def _spare(state: GangState, gang: Gang) -> Mapping[str, int]:
 
 def _lost(unit: EvictionUnit, gang: Gang, now: float) -> float:
     """The work that is lost with a unit, in resource-seconds."""
-    total = 0.0
-    for since, weight in unit.running:
-        ran = max(now - since, 0.0) if since is not None else 0.0
-        if gang.checkpoint_every:
-            ran %= gang.checkpoint_every
-        if gang.checkpointed is not None:
-            ran = min(ran, max(now - gang.checkpointed, 0.0))
-        total += weight * (ran + gang.restart_cost)
-    return total
-
-
-def _gpus(requests: Amounts) -> float:
-    gpus = 0.0
-    for resource, amount in requests:
-        if resource == GPU_SHARE:
-            gpus += amount / 1000
-        elif resource.endswith("/gpu"):
-            gpus += amount
-    return gpus
+    return sum((weight * gang.time_lost(since, now) for since, weight in unit.running), 0.0)

@@ -20,6 +20,17 @@ PodId = NewType("PodId", str)
 Amounts = tuple[tuple[str, int], ...]
 
 
+def gpus(requests: Amounts) -> float:
+    """Returns the GPUs among requests; a share of a GPU counts as that part of one."""
+    found = 0.0
+    for resource, amount in requests:
+        if resource == GPU_SHARE:
+            found += amount / 1000
+        elif resource.endswith("/gpu"):
+            found += amount
+    return found
+
+
 class Hashed:
     """Base of frozen dataclasses that are keys of many tables: their hash is computed once.
 
@@ -319,6 +330,8 @@ class Gang:
     #: seconds between checkpoints, or when the last one was (seconds since the epoch)
     checkpoint_every: float | None = None
     checkpointed: float | None = None
+    #: seconds that it may take to save its work before it is evicted
+    checkpoint_grace: float = 0.0
     #: seconds lost by a restart besides lost work
     restart_cost: float = 0.0
     #: seconds from its start in which it must not be preempted
@@ -326,6 +339,20 @@ class Gang:
     preemptible: bool = True
     #: it may preempt other gangs; False: preemptionPolicy Never
     preempts: bool = True
+
+    def time_lost(self, since: float | None, now: float) -> float:
+        """Returns the seconds of work that a pod of it, bound at `since`, would have to do again.
+
+        That is the time since it was bound or since its last checkpoint, and the cost of a restart. A known
+        time of the last checkpoint outweighs an interval. A pod of which the bind is not known counts as
+        bound now.
+        """
+        ran = max(now - since, 0.0) if since is not None else 0.0
+        if self.checkpointed is not None:
+            ran = min(ran, max(now - self.checkpointed, 0.0))
+        elif self.checkpoint_every:
+            ran %= self.checkpoint_every
+        return ran + self.restart_cost
 
     @property
     def namespaces(self) -> frozenset[str]:

@@ -11,7 +11,7 @@ from muster.runtime.commit.outcomes import places_lost
 from muster.runtime.commit.places import minimum_met
 from muster.runtime.commit.refusals import reconsidered
 from muster.runtime.commit.status import write_status
-from muster.runtime.commit.victims import end_victims
+from muster.runtime.commit.victims import end_victims, saves_until
 from muster.runtime.commit.view import GangView, Limits, RetryState, Step
 from muster.runtime.plan import PlacementPlan, RecreationPlan
 from muster.runtime.writes import delete_plan, resume
@@ -109,12 +109,14 @@ def _continue(context: Context, plan: PlacementPlan) -> Step:
 
     # 2. Victims leave first.
     if any(victim.pods for victim in view.victims):
-        if writes := tuple(end_victims(view.victims, view.id)):
+        if writes := tuple(end_victims(view.victims, view.id, view.lost, now)):
             return Step(state, writes)
-        if now >= state.since + limits.victim_timeout:
+        saving = max(map(saves_until, view.victims))
+        due = max(state.since, saving) + limits.victim_timeout
+        if now >= due:
             return give_up(context, plan, "victims did not leave")
         reported = write_status(context)
-        return replace(reported, wake=min(reported.wake, state.since + limits.victim_timeout))
+        return replace(reported, wake=min(reported.wake, saving if now < saving else due))
 
     # 3. The owner may create the pods.
     if group.owner is not None and group.owner.suspended:

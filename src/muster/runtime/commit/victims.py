@@ -1,32 +1,43 @@
 """Ends victims: a whole gang in one write if its owner can be suspended, otherwise pods one by one."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from muster.api.muster_v1alpha1 import Gang as GangRecord
+from muster.api import kinds
+from muster.api.base import Object
+from muster.api.core_v1 import Pod
 from muster.core.words.gang import GangId
 from muster.effects import Evict, Patch
+from muster.names import CHECKPOINT_REQUESTED
 from muster.runtime.commit.view import Victim
-from muster.runtime.consent import entry
-from muster.runtime.plan import VictimRef
+from muster.runtime.consent import entry, noted
 from muster.runtime.writes import Write, create_gang, delete_plan, patch_gang, suspend
 from muster.translate.pods import live
+from muster.translate.status import time_of
 
 #: Most entries of a Gang's `status.preemptions`; the oldest are removed first.
 MOST_PREEMPTIONS: Final = 20
+#: What the end of a victim loses, as fields of its entry in `status.preemptions`.
+Lost = Callable[[Victim], Object]
 
 
-def end_victims(victims: Iterable[Victim], by: GangId) -> Iterator[Write]:
-    """Yields the writes that are still needed to end the victims; none while all their pods are leaving."""
+def end_victims(victims: Iterable[Victim], by: GangId, lost: Lost, now: float) -> Iterator[Write]:
+    """Yields the writes that are still needed to end the victims; none while all their pods are leaving.
+
+    A victim with a grace period is first asked to save its work, and is ended once it has, or is late.
+    """
     for victim in victims:
         alive = [pod for pod in victim.pods if live(pod)]
         owner = victim.owner
         if not alive or (owner is not None and owner.suspended):
             continue
+        if now < saves_until(victim):
+            yield from _requests(victim, alive)
+            continue
         if victim.record is None and victim.group is not None and victim.group.source.kind:
             yield create_gang(victim.group, {})
             continue  # its eviction waits until the record names it
-        if (note := _preempted(victim.record, victim.recorded, by)) is not None:
+        if (note := _preempted(victim, by, lost)) is not None:
             yield note
         if victim.recorded.whole:
             yield from map(delete_plan, victim.plans)
@@ -43,15 +54,35 @@ def begun(victims: Iterable[Victim]) -> Iterator[Victim]:
             yield victim
 
 
-def _preempted(record: GangRecord | None, victim: VictimRef, by: GangId) -> Patch | None:
+def saves_until(victim: Victim) -> float:
+    """Returns until when the victim may save its work: 0.0 if it has, or cannot, or is leaving already."""
+    recorded, group = victim.recorded, victim.group
+    if group is None or not group.gang.checkpoint_grace or any(True for _ in begun([victim])):
+        return 0.0
+    saved = group.gang.checkpointed
+    return recorded.at + group.gang.checkpoint_grace if saved is None or saved < recorded.at else 0.0
+
+
+def _requests(victim: Victim, pods: Iterable[Pod]) -> Iterator[Patch]:
+    """Marks the pods of a victim with the time from which muster waits for a checkpoint."""
+    since = time_of(victim.recorded.at)
+    for pod in pods:
+        meta = pod.metadata
+        if meta.annotations.get(CHECKPOINT_REQUESTED) != since:
+            body = {"metadata": {"uid": meta.uid, "annotations": {CHECKPOINT_REQUESTED: since}}}
+            yield Patch(kinds.POD, meta.namespace, meta.name, body, seen=meta.resource_version)
+
+
+def _preempted(victim: Victim, by: GangId, lost: Lost) -> Patch | None:
     """Notes in the victim's record which gang preempted it, when, and at what loss; None if already noted.
 
-    The note is written before the victim is ended. Every leader writes the same note, so neither a crash nor
-    a change of leader loses or duplicates it.
+    The note is written before the victim is ended. A note is known by the preemptor and the time of the
+    decision, so neither a crash nor a change of leader loses or duplicates it.
     """
-    if record is None:
+    record, recorded = victim.record, victim.recorded
+    if record is None or noted(record, recorded, by):
         return None
-    note, known = entry(victim, by), record.status.preemptions
-    if note in known:
-        return None
-    return patch_gang(record, {"status": {"preemptions": [*known[1 - MOST_PREEMPTIONS :], note]}})
+    note = {**entry(recorded, by), **lost(victim)}
+    return patch_gang(
+        record, {"status": {"preemptions": [*record.status.preemptions[1 - MOST_PREEMPTIONS :], note]}}
+    )

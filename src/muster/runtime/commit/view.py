@@ -4,6 +4,7 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from muster.api.base import Object
 from muster.api.core_v1 import PersistentVolumeClaim, Pod
 from muster.api.muster_v1alpha1 import Gang as GangRecord
 from muster.core.words.decisions import Explanation
@@ -86,6 +87,8 @@ class GangView:
     owner_shared: bool = False  # other gangs of its owner have bound pods: another stage is running
     #: looks up a PersistentVolumeClaim by `namespace/name`
     claim: Callable[[str], PersistentVolumeClaim | None] = lambda key: None
+    #: returns what the end of a victim loses, as fields of its entry in `status.preemptions`
+    lost: Callable[[Victim], Object] = lambda victim: {}
 
 
 @dataclass(frozen=True, slots=True)
