@@ -83,7 +83,7 @@ class InfeasibleDemands:
         self.helped |= started and any(demand.helped_by_arrivals for demand in self._known)
 
     def __contains__(self, demand: Demand) -> bool:
-        if self.known(demand):
+        if demand in self._known and self.known(demand):
             return True
         verdict = self._fit.refutes(demand)
         if verdict is not None:
@@ -128,9 +128,9 @@ class InfeasibleDemands:
     def _besides(self, demand: Demand, verdict: Infeasible | None) -> tuple[int, int, int]:
         """What such an entry rests on besides room, as it is now."""
         open_ = verdict is not None and verdict.open
-        postponed = verdict is not None and verdict.postponed
-        if not (demand.helped_by_arrivals or open_ or postponed):
+        if not (demand.helped_by_arrivals or open_):
             return _NOTHING
+        postponed = verdict is not None and verdict.postponed
         return (
             self._changes * (demand.helped_by_arrivals or open_),
             self._arrivals * demand.helped_by_arrivals,

@@ -198,6 +198,8 @@ class Scheduler:
 
     def _follow(self, changed: Sequence[GangState]) -> None:
         """Update what rests on gangs that have changed."""
+        if not changed:
+            return
         self._pending.update(changed)
         self.preemption.update(changed)
         self.slots.order.gangs_changed(changed)

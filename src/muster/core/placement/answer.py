@@ -54,7 +54,7 @@ class Infeasible:
     @property
     def open(self) -> bool:
         """Whether a placement may exist, so that a later attempt may find it, even with less free."""
-        return not self.proven and self.reason is not Reason.EXHAUSTED
+        return self.reason not in (Reason.TOTALS, Reason.RELAXATION, Reason.EXHAUSTED)
 
     @property
     def postponed(self) -> bool:

@@ -77,7 +77,8 @@ class Attempts:
         if self._pending.started:
             started = [state for state in self._pending.started if not self._is_last(state)]
             yield from self._complete(sorted(started, key=lambda state: not state.planned))
-        yield from self._start(self._heads())
+        if heads := self._heads():
+            yield from self._start(heads)
         self._lapsed = ()
         for state in sorted(self._last, key=lambda state: state.rank):
             yield from self._complete([state]) if state.begun else self._start(self._alone(state))
@@ -128,6 +129,8 @@ class Attempts:
 
         cursors = [Cursor(account, some, self._skips_within) for account, some in heads.items()]
         yield from self._serve(FairOrder(queues.root, cursors, share), Tier.WITHIN, over)
+        if not over:
+            return
         cursors = [Cursor(account, some, self._skips_beyond) for account, some in over.items()]
         order = FairOrder(queues.root, cursors, share_after, lambda: queues.usage_version, self._fits)
         yield from self._serve(order, Tier.BORROWING, over)

@@ -195,19 +195,20 @@ def fill(state: GangState, pods: Mapping[PodId, Place | None], at: float | None 
     state.lapsed.clear()
 
 
-def vacate(state: GangState, pod: PodId) -> Place | None:
-    """Remove a pod from its place. Return the place if no other pod fills it now, else None."""
-    place = state.pods.pop(pod)
-    state.stamp += 1
+def vacate(state: GangState, pods: Sequence[PodId]) -> list[tuple[PodId, Place]]:
+    """Remove pods from their places. Return each place that no other pod fills then, with its last pod."""
+    state.stamp += len(pods)
     state.lapsed.clear()
-    if place is None:
-        place = state.leaving.pop(pod, None)
-        return None if place in state.filled else place
-    left = state.filled.pop(place) - 1
-    if left:
-        state.filled[place] = left
-        return None
-    return place
+    bound, filled, vacated = state.pods, state.filled, []
+    for pod in pods:
+        if (place := bound.pop(pod)) is not None:
+            if left := filled.pop(place) - 1:
+                filled[place] = left
+            else:
+                vacated.append((pod, place))
+        elif (before := state.leaving.pop(pod, None)) is not None and before not in filled:
+            vacated.append((pod, before))
+    return vacated
 
 
 def hold(state: GangState, place: Place, promise: Hold) -> None:

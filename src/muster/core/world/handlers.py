@@ -14,7 +14,7 @@ from math import inf
 
 from muster.core.words import events
 from muster.core.words.events import Event, PodsBound
-from muster.core.words.gang import Amounts, PodId
+from muster.core.words.gang import Amounts, Place, PodId
 from muster.core.world.gangs import (
     BackOff,
     GangState,
@@ -118,7 +118,7 @@ class Handlers:
     def _pod_bound(self, pod: PodId, event: PodsBound) -> None:
         """Record a single pod that was not promised on this node."""
         place, known = event.pods[pod], self._pods.get(pod)
-        vacated = None
+        vacated: list[tuple[PodId, Place]] = []
         if known is not None:
             if event.footprint.device is None and (known.node, known.requests) == (
                 event.node,
@@ -128,7 +128,7 @@ class Handlers:
             if _one(known, pod) == event:
                 return
             self._give_back(known, 1)
-            vacated = vacate(self._gangs[known.gang], pod) if known.gang is not None else None
+            vacated = vacate(self._gangs[known.gang], [pod]) if known.gang is not None else []
         device = self._ledger.take(event.node, event.requests, event.footprint.device, event.footprint)
         self._pods[pod] = _with_device(event, device)
         self._pending_evictions.pods_seen([pod], deleted=event.footprint.leaving)
@@ -140,8 +140,8 @@ class Handlers:
                 give_back(state, [place], self._ledger)
             fill(state, event.pods, event.at)
             self._pending_evictions.pods_bound(event.pods.keys(), state.id)
-            if place is None and vacated is not None and known is not None and known.gang == event.gang:
-                state.leaving[pod] = vacated
+            if place is None and known is not None and known.gang == event.gang:
+                state.leaving.update(vacated)
             occupy(state, event.node, event.requests, 1)
 
     def _pods_ended(self, event: events.PodsEnded) -> None:
@@ -156,9 +156,8 @@ class Handlers:
         if ended.gang is None:
             return
         state = self._gangs[ended.gang]
-        for pod in pods:
-            vacated = vacate(state, pod)
-            if vacated is None or state.gang is None or pod in leaving:
+        for pod, vacated in vacate(state, pods):
+            if state.gang is None or pod in leaving:
                 continue
             pod_set = pod_set_of(state, vacated)
             if pod_set is None or _undone(state):
@@ -265,7 +264,7 @@ def _rows(pods: Iterable[tuple[PodId, PodsBound]]) -> list[tuple[PodsBound, list
     """Runs of pods that take the same from one node, for the same gang; a pod on a device is alone."""
     rows: list[tuple[PodsBound, list[PodId]]] = []
     for pod, bound in pods:
-        if rows and _alike(rows[-1][0], bound):
+        if rows and (rows[-1][0] is bound or _alike(rows[-1][0], bound)):
             rows[-1][1].append(pod)
         else:
             rows.append((bound, [pod]))
@@ -273,8 +272,6 @@ def _rows(pods: Iterable[tuple[PodId, PodsBound]]) -> list[tuple[PodsBound, list
 
 
 def _alike(one: PodsBound, other: PodsBound) -> bool:
-    if one is other:
-        return True
     if one.footprint.device is not None:
         return False
     this = one.node, one.requests, one.gang, one.footprint

@@ -141,7 +141,7 @@ class PendingEvictions(dict[GangId, PendingEviction]):
 
     def pods_seen(self, pods: Iterable[PodId], *, deleted: bool) -> None:
         """Record that pods are on a node, or have left it; `deleted`: they are about to leave it."""
-        for pod in pods:
+        for pod in pods if deleted or self.deleted else ():
             if deleted:
                 self.deleted.setdefault(pod, None)
             else:
