@@ -10,8 +10,17 @@ from msgspec.structs import replace
 from muster import names
 from muster.api.base import Object, ObjectMeta
 from muster.api.core_v1 import Service, ServiceSpec
-from muster.api.kinds import BATCH_JOB, CEDAR_POLICY, JOBSET, NAMESPACE, SERVICE
-from muster.api.muster_v1alpha1 import BatchJobStatus
+from muster.api.kinds import (
+    BATCH_JOB,
+    CEDAR_POLICY,
+    CONFIG_MAP,
+    GANG,
+    JOBSET,
+    NAMESPACE,
+    PRIORITY_CLASS,
+    SERVICE,
+)
+from muster.api.muster_v1alpha1 import BatchJobStatus, Gang, GangSpec, GangStatus, Source
 from muster.app.wiring.batch_jobs import Site, controllers
 from muster.compiler import Facts
 from muster.controllers.driver import Change
@@ -292,3 +301,59 @@ def test_only_objects_that_declare_something_concern_jobs() -> None:
     assert watch.keys(Change(caches, plain, shared)) == ["ml/job"]
     assert watch.keys(Change(caches, shared, shared)) == []
     assert watch.keys(Change(caches, shared, moved)) == ["ml/job"]
+
+
+GPUS = """
+spec:
+  tasks:
+    workers:
+      replicas: 4
+      workload:
+        containers:
+          main:
+            image: r.example/a@sha256:0000000000000000000000000000000000000000000000000000000000000000
+            command: [/bin/true]
+            resources: {limits: {cpu: "1", memory: 1Gi, nvidia.com/gpu: "1"}}
+"""
+
+
+def test_the_status_says_what_preemption_may_cost_and_what_it_has_cost() -> None:
+    cluster = Cluster(job=GPUS)
+    cluster.settle()
+    assert cluster.status.risk == ""
+    cluster.memory.create(PRIORITY_CLASS, "", {"metadata": {"name": "urgent"}, "value": 1000})
+    rates = {"metadata": {"name": "muster-rates"}, "data": {"gpu": "3.50"}}
+    cluster.memory.create(CONFIG_MAP, "muster-system", rates)
+    cluster.settle()
+    assert "up to $14.00 of work is at risk each hour (4 GPUs, no checkpoint)" in cluster.status.risk
+    cluster.run()
+    cluster.settle()
+    source = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "job"}
+    entry = {"by": "ml/team-b-urgent", "at": "2026-01-01T05:00:00Z", "kind": "preemption"}
+    lost = {"lostResourceSeconds": 72000.0, "gpuHoursLost": "20", "costLost": "70.00"}
+    gang = {
+        "metadata": {"name": "jobset-job"},
+        "spec": {"source": source},
+        "status": {"preemptions": [{**entry, **lost}]},
+    }
+    cluster.memory.create(GANG, "ml", gang)
+    cluster.memory.patch(JOBSET, "ml", "job", {"spec": {"suspend": True}})
+    cluster.settle()
+    told = cluster.status.preemption
+    assert told is not None
+    assert (told.by, told.gpu_hours_lost, told.cost_lost) == ("ml/team-b-urgent", "20", "70.00")
+    expected = "task workers preempted by higher-priority job ml/team-b-urgent; waits to go on"
+    assert (cluster.status.phase, cluster.status.message) == ("Pending", expected)
+
+
+def test_only_preemptions_of_jobsets_concern_batch_jobs() -> None:
+    cluster = Cluster()
+    [keys] = [watch.keys for watch in cluster.job.watches if watch.kind is GANG]
+    source = Source(kind="JobSet", name="job")
+    quiet = Gang(metadata=ObjectMeta(name="g", namespace="ml"), spec=GangSpec(source=source))
+    hit = replace(quiet, status=GangStatus(preemptions=[{"by": "x"}]))
+    caches = cluster.memory.caches([GANG], ())
+    assert list(keys(Change(caches, quiet, hit))) == ["ml/job"]
+    assert list(keys(Change(caches, None, hit))) == ["ml/job"]
+    assert list(keys(Change(caches, hit, hit))) == []
+    assert list(keys(Change(caches, None, quiet))) == []

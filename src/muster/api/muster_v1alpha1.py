@@ -176,6 +176,15 @@ class BatchJobTask(Struct, frozen=True):
     failed: Int32 = 0
 
 
+class BatchJobPreemption(Struct, frozen=True):
+    """The last eviction of the job: by which job, when, and what was lost, as decimal numbers."""
+
+    by: str = ""
+    at: Time | None = None
+    gpu_hours_lost: str = ""
+    cost_lost: str = ""
+
+
 class BatchJobStatus(Struct, frozen=True):
     phase: str = ""  # Pending, Running, Succeeded, Failed
     message: str = ""
@@ -186,6 +195,9 @@ class BatchJobStatus(Struct, frozen=True):
     findings: list[BatchJobFinding] = []
     #: what keeps nothing from being applied, such as denials that are only reported
     warnings: list[BatchJobFinding] = []
+    #: what preemption may cost it
+    risk: str = ""
+    preemption: BatchJobPreemption | None = None
 
 
 class BatchJob(Resource, frozen=True):

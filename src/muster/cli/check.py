@@ -23,6 +23,8 @@ from muster.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from muster.api.base import Object
+    from muster.translate.risk import Risk
     from muster.workloads.findings import Finding
     from muster.workloads.jobfile import JobFile
 
@@ -55,6 +57,7 @@ def command(
     known = platform(policies, user, verify_images, facts=cluster)
     never: list[str] = []
     job = None
+    risks: list[Risk] = []
     try:
         job = jobfile.load(
             file, gang=gang, queue=queue, volumes=volume, suffix="", jobs=False, platform=known
@@ -63,22 +66,51 @@ def command(
         findings = error.findings
     else:
         findings = [*_findings(job, alone=not nodes)]
+        risks = _risks(job, policies)
         if nodes:
             never = fit.misfits(job, fit.as_nodes(nodespec.read(nodes)))
     bad = {Severity.ERROR, Severity.WARNING} if strict else {Severity.ERROR}
     if output is not Output.TABLE:
         show.machine(
-            {"findings": [jobfile.finding_json(each) for each in findings], "misfits": never}, output
+            {
+                "findings": [jobfile.finding_json(each) for each in findings],
+                "misfits": never,
+                "risks": [each.message for each in risks],
+            },
+            output,
         )
     else:
         for finding in findings:
             jobfile.print_finding(finding)
+        jobfile.print_risks(risks)
         for sentence in never:
             jobfile.print_error(sentence)
         if job is not None:
             print(f"{jobfile.called(file)}: {jobfile.header(job) if job.primary else 'nothing to run'}")
     if never or any(finding.severity in bad for finding in findings):
         raise typer.Exit(BAD_INPUT)
+
+
+def _risks(job: "JobFile", policies: str) -> "list[Risk]":
+    """What preemption may cost, by the PriorityClasses and prices of the file and beside the policies."""
+    from pathlib import Path
+
+    from muster.api import kinds, rates
+    from muster.api.core_v1 import ConfigMap
+    from muster.api.fields import convert
+    from muster.app.commands import administered
+    from muster.app.plan.risk import risks
+    from muster.workloads.snapshot import typed
+
+    known = list(job.objects)
+    known += [each for _, each in administered.objects(Path(policies))] if policies else []
+    maps = [each for each in known if each.get("kind") == "ConfigMap" and _name(each) == rates.NAME]
+    classes = typed([each for each in known if each.get("kind") == "PriorityClass"], (kinds.PRIORITY_CLASS,))
+    return risks(job.objects, classes, rates.read(convert(maps[-1], ConfigMap) if maps else None))
+
+
+def _name(each: "Object") -> str:
+    return str((each.get("metadata") or {}).get("name"))
 
 
 def _findings(job: "JobFile", *, alone: bool) -> "Iterator[Finding]":

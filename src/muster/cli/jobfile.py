@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from muster.api import kinds
 from muster.api.base import Object
@@ -28,6 +28,9 @@ from muster.workloads.findings import Finding, Severity
 from muster.workloads.jobfile import Caller, JobFile
 from muster.workloads.kubernetes.gangs import group_of
 from muster.workloads.platform import EMBEDDED_PLATFORM, Platform
+
+if TYPE_CHECKING:
+    from muster.translate.risk import Risk
 
 EMBEDDED: Final = Target()
 _STYLE: Final = {"error": "red", "warning": "yellow", "note": "dim", "hint": "cyan"}
@@ -224,6 +227,17 @@ async def refuse_what_can_never_start(
             await known_queue(client, queue, namespace)
     if impossible := await never(client, job, target.schedulers):
         raise Failure("\n".join(impossible), BAD_INPUT)
+    from muster.app.views.risk import of_cluster  # the scheduler is loaded by now
+
+    print_risks(await of_cluster(client, job.objects))
+
+
+def print_risks(risks: "Iterable[Risk]") -> None:
+    """Prints on stderr what preemption may cost."""
+    for each in risks:
+        print(f"note: {each.message}", file=sys.stderr)
+        if each.warning:
+            print(f"warning: {each.warning}", file=sys.stderr)
 
 
 def _caller() -> Caller:

@@ -13,6 +13,7 @@ from muster.cli.options import Context, Gang, Into, Kubeconfig, Output, OutputFo
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from muster.api.rates import Rates
     from muster.app.plan import Plan
     from muster.app.plan.decisions import Decision
     from muster.app.wiring.cluster import Target
@@ -59,12 +60,12 @@ def command(
     at = _time(now) if now is not None else None
     proposed = _proposed(files, gang, queue, target)
     if snapshot is not None:
-        cluster, schedulers = _snapshot(snapshot), None
+        (cluster, rates), schedulers = _snapshot(snapshot), None
     else:
-        cluster = _live(target)
+        cluster, rates = _live(target)
         at = time.time() if at is None else at
         schedulers = target.schedulers
-    found = plan(proposed, cluster, at, schedulers)
+    found = plan(proposed, cluster, at, schedulers, rates)
     for note in found.notes:
         print(f"note: {note}", file=sys.stderr)
     if output is not Output.TABLE:
@@ -120,26 +121,38 @@ def _proposed(files: list[str], gang: bool | None, queue: str | None, target: "T
     return found
 
 
-def _snapshot(file: str) -> "Objects":
+def _snapshot(file: str) -> "tuple[Objects, Rates]":
+    """The cluster that a file describes, and its prices."""
     from pathlib import Path
 
+    from muster.api import kinds, rates
+    from muster.api.core_v1 import ConfigMap
     from muster.runtime.mirror import WATCHED
     from muster.workloads import snapshot
 
+    read = (*WATCHED, kinds.CONFIG_MAP)
     if file == "-":
-        return snapshot.parse(sys.stdin.buffer.read(), "standard input", WATCHED)
-    return snapshot.read(Path(file), WATCHED)
+        found = snapshot.parse(sys.stdin.buffer.read(), "standard input", read)
+    else:
+        found = snapshot.read(Path(file), read)
+    maps = {name: found.items.pop(name) for name in [*found.items] if name[0] is kinds.CONFIG_MAP}
+    namespace, _, name = rates.KEY.partition("/")
+    priced = maps.pop((kinds.CONFIG_MAP, namespace, name), None)
+    if maps:
+        found.ignored["v1 ConfigMap"] += len(maps)
+    return found, rates.read(priced if isinstance(priced, ConfigMap) else None)
 
 
-def _live(target: "Target") -> "Objects":
+def _live(target: "Target") -> "tuple[Objects, Rates]":
     import asyncio
 
     from muster.app.views.observe import observe
+    from muster.app.views.risk import prices
     from muster.app.wiring.cluster import reading
 
-    async def look() -> "Objects":
+    async def look() -> "tuple[Objects, Rates]":
         async with reading(target) as client:
-            return await observe(client)
+            return await observe(client), await prices(client)
 
     return asyncio.run(look())
 

@@ -21,19 +21,25 @@ from typing import Final
 import msgspec
 
 from muster import names
+from muster.api import rates
 from muster.api.base import AnyKind, Object, Resource, mark, owner
+from muster.api.core_v1 import ConfigMap
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.kinds import (
     BATCH_JOB,
     BY_NAME,
     CEDAR_POLICY,
+    CONFIG_MAP,
     EMITTED,
+    GANG,
     JOBSET,
     NAMESPACE,
     PERSISTENT_VOLUME_CLAIM,
+    PRIORITY_CLASS,
     SERVICE,
 )
-from muster.api.muster_v1alpha1 import BatchJob, BatchJobStatus, CedarPolicy
+from muster.api.muster_v1alpha1 import BatchJob, BatchJobStatus, CedarPolicy, Gang
+from muster.api.scheduling import PriorityClass
 from muster.compiler.declared import READ
 from muster.controllers.caches import Caches, Index
 from muster.controllers.driver import Change, Controller, Signal, Watch, controlled_by, itself
@@ -43,9 +49,20 @@ from muster.effects import Create, Delete, Effect, Patch, RecordEvent, Requeue
 _KEPT: Final = ("PersistentVolumeClaim",)
 _KINDS: Final = {**BY_NAME, **{(kind.api_version, kind.kind): kind for kind in EMITTED}}
 _ENDED: Final = ("Succeeded", "Failed")
-#: Kinds whose annotations say what jobs may use; other objects of these kinds are of no concern.
-_DECLARING: Final[tuple[AnyKind, ...]] = (NAMESPACE, SERVICE, PERSISTENT_VOLUME_CLAIM)
+#: Fields of a Gang's `status.preemptions` that a BatchJob's status repeats.
+_OF_EVICTION: Final = ("by", "at", "gpuHoursLost", "costLost")
+#: Kinds whose annotations say what jobs may use, and those that say who may preempt them and at what price;
+#: other objects of these kinds are of no concern.
+_DECLARING: Final[tuple[AnyKind, ...]] = (
+    NAMESPACE,
+    SERVICE,
+    PERSISTENT_VOLUME_CLAIM,
+    PRIORITY_CLASS,
+    CONFIG_MAP,
+)
 _DECLARES: Final = "declares"
+#: Index of gangs by the key of the JobSet that they were read from.
+_OF_JOBSET: Final = "of JobSet"
 
 
 #: (field, message, fix)
@@ -67,6 +84,8 @@ class Compiled:
     until: datetime | None = None
     #: what keeps muster from deciding now; "" if it has decided
     undecided: str = ""
+    #: what preemption may cost the job
+    risk: str = ""
 
 
 #: Compiles a job under these policies, and what objects of the cluster declare (`muster.compiler.declared`).
@@ -79,6 +98,8 @@ class Observed:
     #: the JobSet of the job's name, whatever its owner
     jobset: JobSet | None
     compiled: Compiled
+    #: its last eviction, an entry of a Gang's `status.preemptions`
+    preemption: Object | None = None
 
 
 def controller(compile_: Compile, changed: Signal) -> Controller[Observed]:
@@ -96,15 +117,21 @@ def controller(compile_: Compile, changed: Signal) -> Controller[Observed]:
             for kind in _DECLARING
             for each in caches[kind].by(_DECLARES, "")
         ]
-        return Observed(job, caches[JOBSET].get(key), compile_(job, policies, declared))
+        entries = [entry for gang in caches[GANG].by(_OF_JOBSET, key) for entry in gang.status.preemptions]
+        last = max(entries, key=lambda entry: str(entry.get("at")), default=None)
+        return Observed(job, caches[JOBSET].get(key), compile_(job, policies, declared), last)
 
     watches = (
         Watch(BATCH_JOB, itself),
         Watch(JOBSET, controlled_by(BATCH_JOB)),
         Watch(CEDAR_POLICY, _all_jobs),
+        Watch(GANG, _preempted),
         *(Watch(kind, _jobs_if_declaring) for kind in _DECLARING),
     )
-    indexes = tuple(Index(kind, _DECLARES, lambda each: [""] if _notes(each) else []) for kind in _DECLARING)
+    indexes = (
+        Index(GANG, _OF_JOBSET, _jobset_of),
+        *(Index(kind, _DECLARES, lambda each: [""] if _notes(each) else []) for kind in _DECLARING),
+    )
     return Controller("batchjob", watches, observe, reconcile, indexes, signals=(changed,))
 
 
@@ -148,25 +175,26 @@ def _decide(observed: Observed, now: datetime) -> list[Effect]:
             for each in compiled.support
         ]
         return [*created, _released(jobset, compiled)]
-    return _of_run(job, jobset, compiled, now)
+    return _of_run(observed, jobset, now)
 
 
-def _of_run(job: BatchJob, jobset: JobSet, compiled: Compiled, now: datetime) -> list[Effect]:
+def _of_run(observed: Observed, jobset: JobSet, now: datetime) -> list[Effect]:
     """The status of a BatchJob whose JobSet is in the scheduler's hands."""
+    job, compiled, evicted = observed.job, observed.compiled, observed.preemption
     conditions = {each.type: each for each in jobset.status.conditions if each.status == "True"}
     tasks = [
         {"name": each.name, "active": each.active, "succeeded": each.succeeded, "failed": each.failed}
         for each in jobset.status.replicated_jobs_status
     ]
     if (done := conditions.get("Completed")) is not None:
-        return _status(job, now, "Succeeded", done.message or "all tasks completed", compiled, tasks)
+        return _status(job, now, "Succeeded", done.message or "all tasks completed", compiled, tasks, evicted)
     if (done := conditions.get("Failed")) is not None:
-        return _status(job, now, "Failed", done.message or "the job failed", compiled, tasks)
+        return _status(job, now, "Failed", done.message or "the job failed", compiled, tasks, evicted)
     if jobset.spec.suspend:
-        waits = "waits to be started"
+        waits = "waits to be started" if evicted is None else f"{_evicted(evicted, jobset)}; waits to go on"
         told = f"{waits}; {compiled.undecided}" if compiled.undecided else waits
-        return _status(job, now, "Pending", told, compiled, tasks)
-    return _status(job, now, "Running", "runs", compiled, tasks)
+        return _status(job, now, "Pending", told, compiled, tasks, evicted)
+    return _status(job, now, "Running", "runs", compiled, tasks, evicted)
 
 
 def _status(
@@ -176,6 +204,7 @@ def _status(
     message: str,
     compiled: Compiled | None = None,
     tasks: Sequence[Object] = (),
+    evicted: Object | None = None,
 ) -> list[Effect]:
     """The patch that brings the status up to date, and an Event if the phase or the message changes."""
     old, meta = job.status, job.metadata
@@ -187,7 +216,11 @@ def _status(
         "tasks": list(tasks),
         "findings": _told(compiled.findings),
         "warnings": _told(compiled.warnings),
+        "risk": compiled.risk,
     }
+    if evicted is not None:
+        told = {field: str(evicted[field]) for field in _OF_EVICTION if field in evicted}
+        status["preemption"] = {"gpuHoursLost": "", "costLost": "", **told}
     if msgspec.convert({**msgspec.to_builtins(old), **status}, BatchJobStatus) == old:
         return []
     moment = now.isoformat().replace("+00:00", "Z")
@@ -201,6 +234,15 @@ def _status(
         reason = "Denied" if compiled.findings else phase
         effects.append(RecordEvent(_about(job), "Warning" if bad else "Normal", reason, message))
     return effects
+
+
+def _evicted(entry: Object, jobset: JobSet) -> str:
+    """Such as `task workers preempted by higher-priority job ml/urgent`."""
+    names_ = ", ".join(each.name for each in jobset.spec.replicated_jobs)
+    tasks = f"task{'s' * (len(jobset.spec.replicated_jobs) != 1)} {names_}"
+    if entry.get("kind") == "reclaim":
+        return f"{tasks} preempted by job {entry.get('by')}, whose queue is within its share"
+    return f"{tasks} preempted by higher-priority job {entry.get('by')}"
 
 
 def _told(findings: Sequence[Told]) -> list[Object]:
@@ -282,5 +324,23 @@ def _jobs_if_declaring(change: Change) -> list[str]:
     return [] if old == new else _all_jobs(change)
 
 
-def _notes(each: Resource) -> dict[str, str]:
-    return {key: value for key, value in each.metadata.annotations.items() if key in READ}
+def _notes(each: Resource) -> Object:
+    """What of an object concerns jobs; empty if nothing."""
+    match each:
+        case PriorityClass():
+            return {"value": each.value, "preempts": each.preemption_policy}
+        case ConfigMap():
+            return {"prices": each.data} if each.metadata.name == rates.NAME else {}
+        case _:
+            return {key: value for key, value in each.metadata.annotations.items() if key in READ}
+
+
+def _jobset_of(gang: Gang) -> list[str]:
+    source = gang.spec.source
+    return [f"{gang.metadata.namespace}/{source.name}"] if source.kind == JOBSET.kind else []
+
+
+def _preempted(change: Change) -> list[str]:
+    old = change.old.status.preemptions if change.old is not None else []
+    new = change.new.status.preemptions if change.new is not None else []
+    return _jobset_of(change.new) if new and new != old else []

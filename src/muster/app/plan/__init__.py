@@ -24,9 +24,11 @@ from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology
 from muster.api.muster_v1alpha1 import Queue
+from muster.api.rates import Rates
 from muster.app.plan.decisions import Decision, Delay, Outcome, Told, decisions, outcome_of
 from muster.app.plan.forecast import cycles, starts
 from muster.app.plan.proposal import propose
+from muster.app.plan.risk import of_gangs
 from muster.app.plan.snapshot import SnapshotMirror
 from muster.core.cycle import Config, Scheduler
 from muster.core.words.decisions import Decision as Decided
@@ -52,13 +54,17 @@ class Plan:
 
 
 def plan(
-    proposed: Objects, cluster: Objects, now: float | None = None, schedulers: frozenset[str] | None = None
+    proposed: Objects,
+    cluster: Objects,
+    now: float | None = None,
+    schedulers: frozenset[str] | None = None,
+    rates: Rates | None = None,
 ) -> Plan:
     """Plans the proposed objects on the cluster.
 
     `now`: seconds since the epoch; None: the newest time in the cluster's objects. `schedulers`: the values
-    of `spec.schedulerName` whose pods muster schedules; None = all. Raises Invalid if an edit changes an
-    immutable field.
+    of `spec.schedulerName` whose pods muster schedules; None = all. `rates`: prices, for the risk of
+    preemption. Raises Invalid if an edit changes an immutable field.
     """
     at = latest(cluster) if now is None else now
     notes = [*_notes(cluster, "in the snapshot"), *_notes(proposed, "that are not planned")]
@@ -81,7 +87,10 @@ def plan(
         notes += _left_to_others(proposed, found, schedulers)
     for decision in found.decisions[: found.proposed]:
         group = snapshot.mirror.groups.get(GangId(decision.gang))
-        notes += (f"{decision.gang}: {warning}" for warning in (group.warnings if group is not None else ()))
+        if group is not None:
+            notes += (f"{decision.gang}: {warning}" for warning in group.warnings)
+            for risk in of_gangs([group.gang], snapshot.known.values(), rates or Rates()):
+                notes += (f"{decision.gang}: {told}" for told in (risk.message, risk.warning) if told)
     waiting = {GangId(decision.gang) for decision in found.decisions[found.proposed :]}
     if waiting:
         then = starts(core, decided, at, waiting)

@@ -9,9 +9,13 @@ from typing import Any
 
 import msgspec
 
+from muster.api import rates
 from muster.api.base import Object
-from muster.api.kinds import BATCH_JOB
+from muster.api.core_v1 import ConfigMap
+from muster.api.fields import convert
+from muster.api.kinds import BATCH_JOB, CONFIG_MAP, PRIORITY_CLASS
 from muster.api.muster_v1alpha1 import BatchJob, CedarPolicy
+from muster.api.scheduling import PriorityClass
 from muster.compiler import Facts
 from muster.compiler.declared import declared
 from muster.controllers import batch_job, cedar_policy, cron, driver
@@ -19,6 +23,7 @@ from muster.controllers.batch_job import Compiled, Told
 from muster.controllers.cedar_policy import Judged
 from muster.workloads.findings import JobFileError, Severity
 from muster.workloads.platform import Stores
+from muster.workloads.snapshot import Objects
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +73,29 @@ def controllers(site: Site) -> list[driver.Controller[Any]]:  # Any: each has it
             return Compiled(findings=told, warnings=warned, until=until)
         whole = msgspec.json.encode([*made.support, *made.jobs], order="deterministic")
         hash_ = hashlib.sha256(whole).hexdigest()[:16]
-        return Compiled(hash_, made.support, made.jobs, warnings=warned, until=until)
+        risk, long = _risk(made.jobs, objects)
+        warned += [("", long, "")] if long else []
+        return Compiled(hash_, made.support, made.jobs, warnings=warned, until=until, risk=risk)
 
     return [
         batch_job.controller(compile_, site.changed),
         cron.batch_jobs(),
         cedar_policy.controller(_judge),
     ]
+
+
+def _risk(jobs: Sequence[Object], objects: Sequence[Object]) -> tuple[str, str]:
+    """What preemption may cost the jobs, and the warning if they run long without saving their work."""
+    from muster.app.plan.risk import risks  # loads the scheduler
+
+    classes = Objects()
+    for each in objects:
+        if each["kind"] == PRIORITY_CLASS.kind:
+            classes.add(PRIORITY_CLASS, convert(each, PriorityClass))
+    maps = [convert(each, ConfigMap) for each in objects if each["kind"] == CONFIG_MAP.kind]
+    found = risks(jobs, classes, rates.read(max(maps, key=lambda each: each.key == rates.KEY, default=None)))
+    warnings = filter(None, (each.warning for each in found))
+    return "; ".join(each.message for each in found), "; ".join(warnings)
 
 
 @lru_cache(maxsize=4)

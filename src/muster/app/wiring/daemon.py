@@ -182,7 +182,9 @@ async def controllers(connection: Connection, live: Live[ControllersSettings]) -
             parts.append(site.run(part.client))
         await _together(*parts)
 
-    await _daemon(connection, live, tuple(dict.fromkeys([*watched, *indexed])), lead)
+    priced = f"{settings.place(live.now)[0]}/{rates.NAME}"
+    kinds_ = tuple(dict.fromkeys([*watched, *indexed]))
+    await _daemon(connection, live, kinds_, lead, {kinds.CONFIG_MAP: priced})
 
 
 async def fake_nodes(connection: Connection, nodes: list[NodeSpec], tell: Callable[[str], None]) -> None:

@@ -1,0 +1,96 @@
+"""What preemption can cost a gang, in words and money, before it happens."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final
+
+from muster import names
+from muster.api import duration, rates
+from muster.api.rates import CPU, Rates, hours, money
+from muster.api.scheduling import PriorityClass
+from muster.core.words.gang import Gang, Operator, Shape, gpus
+
+#: Seconds of expected run time from which a job without checkpoints is worth a warning.
+LONG: Final = 3600.0
+#: Names of classes that are listed at most.
+_MOST: Final = 3
+#: Classes of Kubernetes' own components, which every cluster has.
+_SYSTEM: Final = "system-"
+
+
+@dataclass(frozen=True, slots=True)
+class Risk:
+    message: str
+    #: it runs long, others may preempt it, and it saves nothing meanwhile
+    warning: str = ""
+
+
+def risk(gang: Gang, classes: Iterable[PriorityClass], prices: Rates) -> Risk | None:
+    """Returns what preemption may cost the gang; None if no PriorityClass above its own may preempt it.
+
+    Without GPUs there is a risk only if CPUs have a price.
+    """
+    above = sorted(
+        (each.value, each.metadata.name)
+        for each in classes
+        if each.value > gang.priority
+        and each.preemption_policy != "Never"
+        and not each.metadata.name.startswith(_SYSTEM)
+    )
+    hourly = _hourly(gang, prices)
+    if not above or not gang.preemptible or not any(hourly.values()):
+        return None
+    count = rates.gpu_seconds(hourly) / 3600
+    if not count and prices.price(CPU) is None:
+        return None
+    kept = gang.checkpoint_every or 0.0
+    span = Decimal(kept or 3600.0) / 3600
+    lost = {product: amount * span for product, amount in hourly.items()}
+    cost = prices.cost(lost)
+    amount = money(cost) if cost is not None else f"{hours(rates.gpu_seconds(lost))} GPU-hours"
+    pieces = f"{count.normalize():f} GPU{'s' * (count != 1)}" if count else "CPUs"
+    listed = ", ".join(name for _, name in above[:_MOST]) + (" and others" if len(above) > _MOST else "")
+    plural = "classes" if len(above) > 1 else "class"
+    who = f"its priority is {gang.priority}; {len(above)} higher {plural} can preempt it ({listed})"
+    if kept:
+        stake = (
+            f"up to {amount} of work is at risk ({pieces}, a checkpoint every {duration.show(round(kept))})"
+        )
+        return Risk(f"PreemptionRisk: {who}; {stake}")
+    saves = "no checkpoint" if gang.checkpointed is None else "since the last checkpoint"
+    message = f"PreemptionRisk: {who}; up to {amount} of work is at risk each hour ({pieces}, {saves})"
+    if gang.checkpointed is not None or (gang.estimate or 0.0) < LONG:
+        return Risk(message)
+    return Risk(
+        message,
+        f"it is expected to run for {duration.show(round(gang.estimate or 0.0))} without a checkpoint, and "
+        f"may be preempted; let it save its work, and annotate it {names.CHECKPOINT}: 30m",
+    )
+
+
+def _hourly(gang: Gang, prices: Rates) -> dict[str, Decimal]:
+    """The seconds of GPUs by product that the gang uses in an hour, or of CPUs under `CPU`."""
+    found, cpus = dict[str, Decimal](), Decimal(0)
+    for pod_set in gang.pod_sets:
+        requests = pod_set.shape.requests
+        cpus += Decimal(dict(requests).get("cpu", 0)) / 1000 * pod_set.count
+        if number := gpus(requests):
+            product = _product(pod_set.shape, prices)
+            found[product] = found.get(product, Decimal(0)) + Decimal(str(number)) * pod_set.count
+    return {product: amount * 3600 for product, amount in (found or {CPU: cpus}).items()}
+
+
+def _product(shape: Shape, prices: Rates) -> str:
+    """The GPUs' product: the one that is asked for, else the dearest that has a rate."""
+    asked = dict(shape.selector).get(names.GPU_PRODUCT)
+    if asked is None:
+        terms = (each for term in (shape.affinity or ())[:1] for each in term.labels)
+        values = (
+            each.values for each in terms if each.key == names.GPU_PRODUCT and each.operator is Operator.IN
+        )
+        asked = next((value for group in values for value in group), None)
+    if asked is not None:
+        return asked
+    priced = sorted((price, product) for product, price in prices.prices.items() if product != CPU)
+    return priced[-1][1] if priced else ""
