@@ -78,6 +78,71 @@ def test_a_text_with_a_mistake_is_refused_as_a_whole(texts: dict[str, str], mess
         Policies(texts)
 
 
+TERM = 'principal.namespace == "ml"'
+TOO_MUCH = [
+    "(" * 200_000 + "true" + ")" * 200_000,
+    "[" * 2_000 + "1" + "]" * 2_000 + " == [1]",
+    "-(" * 1_000 + "1" + ")" * 1_000 + " < 0",
+    " && ".join([TERM] * 20_000),
+    " && ".join([TERM] * 100),
+    "principal" + ".a" * 5_000 + " == 1",
+    "if true then " * 1_000 + "true" + " else true" * 1_000,
+    "true }" + " when { true }" * 20_000 + " when { true",
+]
+
+
+@pytest.mark.parametrize("condition", TOO_MUCH, ids=lambda text: text[:12])
+def test_a_condition_that_would_end_the_process_is_refused(condition: str) -> None:
+    """Cedar's parser overflows the stack on these."""
+    with pytest.raises(InvalidPolicy, match="split"):
+        Policies({"p": f"permit(principal, action, resource) when {{ {condition} }};"})
+
+
+def test_brackets_in_texts_and_comments_and_long_sets_are_not_nesting() -> None:
+    names = ", ".join(f'Muster::Namespace::"n{number}"' for number in range(1_000))
+    text = f"""
+        // {"(" * 1_000}
+        permit(principal, action, resource) when {{ principal.namespace != "{"(" * 1_000}" }};
+        permit(principal, action, resource) when {{ principal in [{names}] }};
+    """
+    assert Policies({"p": text}).permits == 2
+    many = f"permit(principal, action, resource) when {{ {' && '.join([TERM] * 30)} }};"
+    assert Policies({"p": many * 40}).permits == 40
+
+
+def test_what_cedar_cannot_read_is_denied() -> None:
+    """Not even JSON: a lone surrogate, as a command line may have one."""
+    [message] = told({"p": ALL}, who=Principal("ml", "job", "work", user="ml/\udcff"))
+    assert "internal authorization error" in message
+
+
+HOSTILE = st.text(
+    alphabet=st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30
+) | st.sampled_from(
+    [
+        '"',
+        "\\",
+        'x"); permit(principal, action, resource); //',
+        "\x00",
+        "\u202e",
+        "Muster::Action",
+        "__entity",
+        "{}",
+    ]
+)
+
+
+@given(namespace=HOSTILE, user=HOSTILE, group=HOSTILE, id_=HOSTILE)
+def test_hostile_names_are_names_and_nothing_else(namespace: str, user: str, group: str, id_: str) -> None:
+    who = Principal(namespace, id_, id_, user=user, groups=(group, group))
+    path = Request("AccessSecret", "SecretPath", id_, {"provider": namespace, "path": user})
+    other = Request("UseQueue", "Queue", group)
+    policies = Policies({"p": permit(who, path)})
+    assert not denials(policies, who, [path])
+    assert len(denials(policies, who, [other])) == 1
+    assert not denials(Policies({"p": ALL}), who, [path, other])
+
+
 NAMES = st.text(min_size=1, max_size=12)
 
 

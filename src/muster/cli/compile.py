@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -32,6 +32,9 @@ class Scheduler(StrEnum):
     VOLCANO = "volcano"
     NATIVE = "native"
 
+
+#: Characters of `--as`.
+MAX_USER: Final = 1_000
 
 Target = Annotated[
     Scheduler, typer.Option("--target", help="The scheduler: muster, Volcano, or Kubernetes' own gangs.")
@@ -98,6 +101,8 @@ def platform(
 
     if facts is not None:
         facts = replace(facts, now=datetime.now(UTC))
+    if not user.isprintable() or len(user) > MAX_USER:
+        raise Failure(f"--as: a user is printable text of at most {MAX_USER} characters", BAD_INPUT)
     known = Platform(facts=facts, submitter=Submitter(user), target=target)
     if not policies and not verify_images:
         return known

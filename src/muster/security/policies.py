@@ -20,6 +20,17 @@ MAX_BYTES: Final = 2**20
 #: Policies of a cluster.
 MAX_POLICIES: Final = 5_000
 
+#: Brackets within brackets of one policy, and its operators: Cedar's parser uses the stack for each, and
+#: ends the process when the stack is full (it does at about 1,000).
+MAX_DEPTH: Final = 100
+MAX_OPERATORS: Final = 500
+#: Levels of a policy as JSON, of which Cedar reads 128.
+_MAX_LEVELS: Final = 120
+
+_TOKEN: Final = re.compile(
+    r'"(?:[^"\\]|\\.)*"|//[^\n]*|[()\[\]{};]|&&|\|\||[-+*!.<>=]+|\b(?:if|when|unless|in|has|like|is)\b',
+    re.DOTALL,
+)
 _POSITION: Final = re.compile(r"policy(\d+)")
 
 
@@ -65,8 +76,12 @@ class Policies:
 
     def ask(self, requests: Iterable[Mapping[str, Any]], entities: list[dict[str, Any]]) -> list[Answer]:
         """The answers in order. Requests and entities are Cedar's JSON."""
-        known = cedarpy.Entities.from_json_str(json.dumps(entities), SCHEMA)
-        results = cedarpy.is_authorized_batch([dict(each) for each in requests], self._set, known, SCHEMA)
+        asked = [dict(each) for each in requests]
+        try:
+            known = cedarpy.Entities.from_json_str(json.dumps(entities), SCHEMA)
+            results = cedarpy.is_authorized_batch(asked, self._set, known, SCHEMA)
+        except ValueError as error:
+            return [Answer(False, reason=f"internal authorization error: {error}")] * len(asked)
         return [_answer(result) for result in results]
 
 
@@ -88,6 +103,7 @@ def read(directory: Path) -> Policies:
 
 def _read(name: str, text: str) -> dict[str, Any]:
     """The policies of one text by id, as Cedar's JSON."""
+    _bounded(name, text)
     try:
         parsed = json.loads(cedarpy.policies_to_json_str(text))
         errors = [(each.policy_id, each.error) for each in cedarpy.validate_policies(text, SCHEMA).errors]
@@ -102,9 +118,43 @@ def _read(name: str, text: str) -> dict[str, Any]:
         ids[position] = written or (name if len(policies) == 1 else f"{name}.{number + 1}")
     if errors:
         raise InvalidPolicy(name, [_POSITION.sub(lambda m: ids.get(m[0], m[0]), text) for _, text in errors])
+    if deep := sorted(ids[position] for position, each in policies.items() if _levels(each) > _MAX_LEVELS):
+        raise InvalidPolicy(
+            name, [f"{each} has too long a condition; split it into policies" for each in deep]
+        )
     if len(set(ids.values())) < len(ids):
         raise InvalidPolicy(name, ["has two policies with the same @id"])
     return {ids[position]: policy for position, policy in policies.items()}
+
+
+def _bounded(name: str, text: str) -> None:
+    """Refuses what Cedar's parser has no stack for."""
+    depth = operators = 0
+    for match in _TOKEN.finditer(text):
+        match token := match[0]:
+            case "(" | "[" | "{":
+                depth += 1
+            case ")" | "]" | "}":
+                depth -= 1
+            case ";":
+                operators = 0
+            case _ if not token.startswith(('"', "//")):
+                operators += len(token) if token[0] in "-!" else 1
+        if depth > MAX_DEPTH or operators > MAX_OPERATORS:
+            line = text.count("\n", 0, match.start()) + 1
+            what = f"brackets nested deeper than {MAX_DEPTH}" if depth > MAX_DEPTH else "too long a condition"
+            raise InvalidPolicy(name, [f"line {line}: has {what}; split the policy"])
+
+
+def _levels(value: Any) -> int:  # Any: JSON
+    """How deep JSON is nested."""
+    deepest, rest = 0, [(value, 1)]
+    while rest:
+        each, level = rest.pop()
+        deepest = max(deepest, level)
+        inner = each.values() if isinstance(each, dict) else each if isinstance(each, list) else ()
+        rest += [(child, level + 1) for child in inner]
+    return deepest
 
 
 def _number(position: str) -> int:
@@ -121,4 +171,6 @@ def _answer(result: cedarpy.AuthzResult) -> Answer:
         return Answer(True, policies=decided)
     if decided:
         return Answer(False, policies=decided, reason=f"forbidden by {', '.join(decided)}")
+    if result.decision is not cedarpy.Decision.Deny:
+        return Answer(False, reason="internal authorization error: the request cannot be decided")
     return Answer(False, unspoken=True, reason="no policy permits it")

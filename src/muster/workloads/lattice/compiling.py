@@ -7,6 +7,9 @@ layers: what pods need before they start, then the job.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
+
+import msgspec
 
 from muster.api.base import Object
 from muster.api.fields import FieldError
@@ -20,6 +23,9 @@ from muster.security.requests import Request, derive
 from muster.workloads.lattice import hints
 from muster.workloads.lattice.job import BatchJob, Task
 from muster.workloads.platform import UNKNOWN, Stores, Submitter
+
+#: Bytes of an object that etcd stores.
+MOST: Final = 3 * 2**19
 
 #: Makes the objects of a job from its tasks' drafts. Reports what the target cannot express.
 Target = Callable[[BatchJob, Sequence[tuple[Task, Draft]], Callable[[Problem], None]], Sequence[Object]]
@@ -90,6 +96,7 @@ def compile_job(
         support, missing = fulfil(support, stores.values, together.origins, stores.file)
         problems += missing
     jobs = target(job, drafts, problems.append)
+    problems += [_too_large(each, size) for each in jobs if (size := len(msgspec.json.encode(each))) > MOST]
     told = _once(problems)
     return Compiled(
         job=job,
@@ -100,6 +107,13 @@ def compile_job(
         warnings=_once([*warnings, *hints.find(job)]),
         until=until,
     )
+
+
+def _too_large(made: Object, size: int) -> Problem:
+    told = (
+        f"the {made['kind']} would have {size / 2**20:.1f} MiB, of which an API server stores {MOST / 2**20}"
+    )
+    return Problem(FieldError(("spec", "tasks"), f"{told}; make several jobs, or shorten their containers"))
 
 
 def _once(problems: Sequence[Problem]) -> list[Problem]:

@@ -25,6 +25,8 @@ from muster.workloads.lattice.merging import Job, Merged
 from muster.workloads.lattice.resources import strings
 from muster.workloads.section import Section
 
+#: Tasks of a job. Each has a pod template, and an API server stores objects of 1.5 MiB.
+MAX_TASKS: Final = 500
 _FRAMEWORKS: Final = {"PyTorch": "PyTorch", "DeepSpeed": "DeepSpeed", "Jax": "Jax"}
 _NCCL: Final = {"netIf": "NCCL_SOCKET_IFNAME", "ibHca": "NCCL_IB_HCA", "debug": "NCCL_DEBUG"}
 
@@ -51,6 +53,10 @@ def read(document: Job, namespace: str, source: Read = nothing) -> tuple[BatchJo
     top.close()
     merged = Merged(document)
     listed = spec.section("tasks").names()
+    if len(listed) > MAX_TASKS:
+        told = f"has {len(listed):,} tasks; the most is {MAX_TASKS}. Equal pods are one task with replicas"
+        findings[:] = [document.finding(("spec", "tasks"), told)]
+        return BatchJob(namespace, name, []), findings
     gang = tuple(f"{name or 'job'}-{task}" for task in listed)
     training = "training" in spec
     tasks = [_task(merged, task, name or "job", namespace, source, findings) for task in listed]
