@@ -7,6 +7,7 @@ import yaml
 
 from muster.api.base import Object
 from muster.compiler import Facts
+from muster.compiler.draft import shared
 from muster.compiler.facts import SharedService
 from muster.workloads.lattice.compiling import Compiled
 from tests.workloads.lattice.jobs import compiled, small
@@ -28,6 +29,20 @@ def training(**resources: Any) -> str:
     return yaml.safe_dump(job)
 
 
+def test_jobs_of_a_namespace_share_the_entry_of_a_host_and_have_policies_of_their_own() -> None:
+    """Istio knows one ServiceEntry of a host per namespace."""
+    job = yaml.safe_load(small(None, s3=S3))
+    job["metadata"]["name"] = "other"
+    one, other = (
+        {(each["kind"], each["metadata"]["name"]): each for each in compiled(text, facts=MESH).support}
+        for text in (small(None, s3=S3), yaml.safe_dump(job))
+    )
+    both = one.keys() & other.keys()
+    assert sorted(kind for kind, _ in both) == ["AuthorizationPolicy", "ServiceEntry"]
+    assert all(one[key] == other[key] and shared(one[key]) for key in both)
+    assert not any(shared(one[key]) for key in one.keys() - both)
+
+
 def test_a_host_is_a_service_entry_for_this_workload_alone() -> None:
     result = compiled(small(None, s3=S3), facts=MESH)
     [entry] = of(result, "ServiceEntry")
@@ -39,8 +54,10 @@ def test_a_host_is_a_service_entry_for_this_workload_alone() -> None:
         "resolution": "DNS",
     }
     [name] = [each["metadata"]["name"] for each in result.support if each["kind"] == "ServiceEntry"]
-    [policy] = [each for each in of(result, "AuthorizationPolicy") if "targetRefs" in each]
-    assert policy["targetRefs"] == [{"group": "networking.istio.io", "kind": "ServiceEntry", "name": name}]
+    policy, nobody = [each for each in of(result, "AuthorizationPolicy") if "targetRefs" in each]
+    target = {"group": "networking.istio.io", "kind": "ServiceEntry", "name": name}
+    assert nobody == {"targetRefs": [target], "action": "ALLOW"}
+    assert policy["targetRefs"] == [target]
     assert policy["rules"] == [
         {"from": [{"source": {"principals": [ME]}}], "to": [{"operation": {"ports": ["443"]}}]}
     ]

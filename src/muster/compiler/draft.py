@@ -5,11 +5,14 @@ that would write the same object or the same key are a problem, never a silent c
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from muster.api.base import Object
 from muster.api.fields import FieldError, Path, dotted
 from muster.compiler.facts import Problem
+
+#: Label of an object or pod: the workload that it belongs to.
+NAME: Final = "app.kubernetes.io/name"
 
 
 class Draft:
@@ -52,6 +55,11 @@ class Draft:
             return made
         return known
 
+    def emit_shared(self, version: str, kind: str, name: str, at: Path, spec: Object) -> None:
+        """An object that the jobs of a namespace share: it belongs to none of them, and stays."""
+        made = self.emit(version, kind, name, at, spec=spec)
+        made["metadata"]["labels"].pop(NAME, None)
+
     def needed_by(self, made: Object) -> Path:
         """The field of the file that needs this object."""
         return self._objects[made["kind"], made["metadata"]["name"]][1]
@@ -82,3 +90,8 @@ def mapping(parent: Object, key: str) -> Object:
 def unique(values: Iterable[str]) -> list[str]:
     """The values in order, each once."""
     return list(dict.fromkeys(values))
+
+
+def shared(made: Object) -> bool:
+    """Whether the jobs of a namespace share this object."""
+    return NAME not in made["metadata"].get("labels", {})

@@ -1,24 +1,26 @@
 """Derives what Istio enforces: who may call a workload, and which hosts it may reach, by identity.
 
 Calls arrive with the identity of the caller's ServiceAccount. A host outside of the cluster is a ServiceEntry
-that only this workload may use. In ambient mode traffic between members goes through ztunnel at port 15008,
-which network policies have to let pass (`HBONE`); enforcing rules about hosts needs a waypoint in the
-namespace. Training moves more data than a proxy should, so the pods of a job with `training` are outside of
-the mesh. Source: istio/api, security/v1 and networking/v1.
+with a policy that lets this workload use it. In ambient mode traffic between members goes through ztunnel at
+port 15008, which network policies have to let pass (`HBONE`); enforcing rules about hosts needs a waypoint in
+the namespace. Training moves more data than a proxy should, so the pods of a job with `training` are outside
+of the mesh. Source: istio/api, security/v1 and networking/v1.
 """
 
+import hashlib
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Final
 
 from muster.api.base import Object
-from muster.compiler.draft import Draft
+from muster.compiler.draft import NAME, Draft
 from muster.compiler.facts import Facts
 from muster.compiler.workload import Endpoint, Service, Workload
 
 #: Port at which an ambient mesh's ztunnel takes traffic.
 HBONE: Final = 15008
-_NAME: Final = "app.kubernetes.io/name"
+_SECURITY: Final = "security.istio.io/v1"
+_POLICY: Final = "AuthorizationPolicy"
 _OUTSIDE: Final = {"istio.io/dataplane-mode": "none", "sidecar.istio.io/inject": "false"}
 
 
@@ -49,7 +51,7 @@ def policies(
         rules.append(
             _rule([_identity(workload.namespace, name, facts) for name in sorted(workload.gang)], [])
         )
-    selector = {"matchLabels": {_NAME: workload.name}}
+    selector = {"matchLabels": {NAME: workload.name}}
     _authorize(workload.hashed("allow-to"), {"selector": selector}, rules, workload, draft)
     taken = [each for each in endpoints if each.protocol == "TCP"]
     for host, group in groupby(taken, key=lambda each: each.host):
@@ -57,7 +59,11 @@ def policies(
 
 
 def _host(workload: Workload, facts: Facts, host: str, endpoints: list[Endpoint], draft: Draft) -> None:
-    name = workload.hashed("ext", host)
+    """Emits the ServiceEntry of a host, which nobody may use, and lets this workload use it.
+
+    Istio knows one ServiceEntry of a host per namespace, so jobs share it.
+    """
+    name = f"ext-{hashlib.sha256(f'{workload.namespace}/{host}'.encode()).hexdigest()[:8]}"
     ports = {each.port: each for each in endpoints}
     spec: Object = {
         "hosts": [host],
@@ -72,18 +78,19 @@ def _host(workload: Workload, facts: Facts, host: str, endpoints: list[Endpoint]
     if endpoints[0].is_address:
         addressed = {"hosts": [f"{name}.external"], "addresses": [host], "endpoints": [{"address": host}]}
         spec |= {**addressed, "resolution": "STATIC"}
-    draft.emit("networking.istio.io/v1", "ServiceEntry", name, workload.path, spec=spec)
-    target = {"group": "networking.istio.io", "kind": "ServiceEntry", "name": name}
+    entry = {"targetRefs": [{"group": "networking.istio.io", "kind": "ServiceEntry", "name": name}]}
+    draft.emit_shared("networking.istio.io/v1", "ServiceEntry", name, workload.path, spec)
+    draft.emit_shared(_SECURITY, _POLICY, name, workload.path, {**entry, "action": "ALLOW"})
     me = _identity(workload.namespace, workload.name, facts)
     rule = _rule([me], [str(port) for port in sorted(ports)])
-    _authorize(workload.hashed("allow-ext", host), {"targetRefs": [target]}, [rule], workload, draft)
+    _authorize(workload.hashed("allow-ext", host), entry, [rule], workload, draft)
 
 
 def _authorize(name: str, subject: Object, rules: list[Object], workload: Workload, draft: Draft) -> None:
     """An AuthorizationPolicy. Without rules nothing is allowed."""
     draft.emit(
-        "security.istio.io/v1",
-        "AuthorizationPolicy",
+        _SECURITY,
+        _POLICY,
         name,
         workload.path,
         spec={**subject, "action": "ALLOW", **({"rules": rules} if rules else {})},

@@ -12,13 +12,12 @@ from typing import Final
 from muster import names
 from muster.api.base import Object
 from muster.compiler import mesh
-from muster.compiler.draft import Draft
+from muster.compiler.draft import NAME, Draft
 from muster.compiler.facts import Facts, SharedService, admits
 from muster.compiler.workload import Endpoint, External, Resource, Service, Workload
 
 #: What a gate is asked about endpoints (`security/requests.py`).
 QUESTION: Final = "endpoint"
-NAME: Final = "app.kubernetes.io/name"
 _POD: Final = "k8s:"
 _NAMESPACE: Final = "k8s:io.kubernetes.pod.namespace"
 #: Without it Cilium selects pods of the policy's own namespace only.

@@ -12,7 +12,7 @@ import msgspec
 
 from muster import names
 from muster.compiler import containers, mesh, network, runtime
-from muster.compiler.draft import Draft
+from muster.compiler.draft import NAME, Draft
 from muster.compiler.facts import Facts
 from muster.compiler.workload import Workload
 
@@ -23,7 +23,7 @@ MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 
 def compile_workload(workload: Workload, facts: Facts) -> Draft:
     """Everything that the workload needs, and everything that keeps it from being compiled."""
-    labels = {network.NAME: workload.name, MANAGED_BY: "muster"}
+    labels = {NAME: workload.name, MANAGED_BY: "muster"}
     draft = Draft(workload.namespace, labels)
     spec = containers.pod(workload, facts, draft)
     draft.emit(
@@ -41,7 +41,7 @@ def compile_workload(workload: Workload, facts: Facts) -> Draft:
     hashed = hashlib.sha256(msgspec.json.encode(config, order="deterministic")).hexdigest()[:16]
     draft.pod = {
         "metadata": {
-            "labels": {network.NAME: workload.name, **peers, **mesh.labels(workload, facts)},
+            "labels": {NAME: workload.name, **peers, **mesh.labels(workload, facts)},
             "annotations": {names.CONFIG_HASH: hashed},
         },
         "spec": spec,

@@ -41,6 +41,7 @@ from muster.api.kinds import (
 from muster.api.muster_v1alpha1 import BatchJob, BatchJobStatus, CedarPolicy, Gang
 from muster.api.scheduling import PriorityClass
 from muster.compiler.declared import READ
+from muster.compiler.draft import shared
 from muster.controllers.caches import Caches, Index
 from muster.controllers.driver import Change, Controller, Signal, Watch, controlled_by, itself
 from muster.effects import Create, Delete, Effect, Patch, RecordEvent, Requeue
@@ -277,7 +278,12 @@ def _suspended(job: BatchJob, made: Object) -> Object:
 
 
 def _owned(job: BatchJob, jobset: JobSet, made: Object) -> Object:
-    """What pods need, owned by their run; a volume's claim by the BatchJob, since its data outlives a run."""
+    """What pods need, owned by their run; a volume's claim by the BatchJob, since its data outlives a run.
+
+    What the jobs of a namespace share has no owner.
+    """
+    if shared(made):
+        return made
     by = owner(job, BATCH_JOB) if made["kind"] in _KEPT else owner(jobset, JOBSET)
     return {**made, "metadata": {**made["metadata"], "ownerReferences": [by]}}
 
