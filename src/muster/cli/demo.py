@@ -1,4 +1,4 @@
-"""`muster demo`: shows in a minute why gangs are needed, and measures it."""
+"""`muster demo`: shows in a minute why gangs are needed, how a job recovers, and how gates teach."""
 
 import asyncio
 import shutil
@@ -12,6 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from muster.app.demo.deadlock import Outcome
+    from muster.app.demo.gates import Outcome as Secured
     from muster.app.demo.recovery import Outcome as Recovery
 
 
@@ -26,7 +27,7 @@ def command() -> None:
 
 
 async def _demo(directory: Path) -> bool:
-    from muster.app.demo import deadlock, recovery
+    from muster.app.demo import deadlock, gates, recovery
     from muster.app.wiring.embedded import running
     from muster.app.wiring.state_directory import StateDirectory
     from muster.kube.clock import SystemClock
@@ -52,8 +53,16 @@ async def _demo(directory: Path) -> bool:
         print("   restartPolicy: {backoffLimit: 1}.\n", flush=True)
         recovered = await recovery.run(cluster.client)
         _tell(recovered)
+        print("\n3  A training job that forgot its S3 endpoint, on a platform that permits nothing yet.\n")
+        secured = await gates.run(cluster.client)
+        _explain(secured)
     print(f"\n{time.monotonic() - begin:.0f} s in all.")
-    return len(together.succeeded) == 2 and not alone.succeeded and recovery.recovered(recovered)
+    return (
+        len(together.succeeded) == 2
+        and not alone.succeeded
+        and recovery.recovered(recovered)
+        and gates.passed(secured)
+    )
 
 
 def _show(outcome: "Outcome") -> None:
@@ -86,3 +95,27 @@ def _tell(recovered: "Recovery") -> None:
     for line in lines(timeline(recovered.runs, created.timestamp() if created else None, time.time())):
         print(f"   {line}")
     print(f"   {headline(recovered.view)}; process {recovered.killed} was killed")
+
+
+def _explain(secured: "Secured") -> None:
+    from muster.cli.show import headline, plural
+
+    for number, each in enumerate(secured.rounds, 1):
+        found = plural(len(each.findings), "finding") if each.findings else "nothing left to fix"
+        print(f"   check {number}: {found}")
+        for finding in each.findings:
+            print(f"     {finding.severity.value}: {finding.field.rpartition('.')[2]}: {finding.message}")
+        for who, fixes, what in (
+            ("developer", each.patches, "patch"),
+            ("administrator", each.permits, "permit"),
+        ):
+            if fixes:
+                more = f" and {len(fixes) - 1} more" if len(fixes) > 1 else ""
+                print(f"   the {who} adds what the findings print, this {what}{more}:")
+                print(*(f"     {line}" for line in fixes[0].splitlines()), sep="\n")
+    made = ", ".join(f"{count} {kind}" for kind, count in sorted(secured.compiled.items()))
+    print(f"   compiled to {made};")
+    print("   run with a command, as there are no images here:")
+    for line in sorted({f"{line.pod} │ {line.text}" for line in secured.lines})[:3]:
+        print(f"     {line}")
+    print(f"   {headline(secured.view)}")

@@ -24,7 +24,7 @@ from muster.local.client import LocalClient
 from muster.names import GPU
 from muster.workloads.pod_run import PodRun
 
-NODES: Final = f"2 x cpu=8,memory=32Gi,{GPU}=4"
+NODES: Final = f"2 x cpu=16,memory=128Gi,{GPU}=4"
 JOBS: Final = ("red", "blue")
 WORKERS: Final = 6
 LIMIT: Final = 10.0  # seconds a worker waits at the barrier
