@@ -238,7 +238,24 @@ def stories(draw: st.DrawFn) -> tuple[Config, list[Event], list[Step]]:
     return Config(backfill=backfill, drain_after=15.0, remedies=20, trials=10_000), facts, steps
 
 
+def reserved_until_its_queue_shrank() -> tuple[Config, list[Event], list[Step]]:
+    """A gang whose queue is entitled to less since another queue has gangs: its reservation is over."""
+    alone = Gang(GangId("g0"), (PodSet("s0", Shape(()), 1),), 1, 0.0, exclusive="rack", preempts=False)
+    runs = replace(alone, id=GangId("g1"), priority=1, estimate=15.0)
+    sets = PodSet("s0", shape(gpu=1), 1), PodSet("s1", shape(gpu=1), 1)
+    reserved = Gang(GangId("g2"), sets, 2, 0.0, priority=1, preempts=False)
+    other = replace(reserved, id=GangId("g3"), priority=0, queue="a")
+    facts: list[Event] = [
+        LayersChanged((Layer("rack", ("rack",)),)),
+        node("n0", gpu=2, labels={"rack": "r0"}),
+        QueueChanged(Queue("a", reclaimable=False)),
+    ]
+    config = Config(backfill=Backfill.CONSERVATIVE, drain_after=15.0, remedies=20, trials=10_000)
+    return config, facts, [(alone, runs, reserved), (other,)]
+
+
 @given(stories())
+@example(reserved_until_its_queue_shrank())
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_every_remedy_starts_its_gang(drawn: tuple[Config, list[Event], list[Step]]) -> None:
     story = Story(*drawn)

@@ -116,6 +116,7 @@ class Scheduler:
         self.served = [*attempts.served.values()]
         self._spared = self.world.end_forsaken()
         self._follow(self.world.account())
+        self.reservations.withdraw()
         waits = self._explain(now)
         reserves = self._end(started=bool(placed))
         return [*releases, *placed, *reserves, *waits]

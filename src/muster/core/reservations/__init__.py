@@ -146,19 +146,19 @@ class Reservations:
             self._log.push(setattr, self, name, getattr(self, name))
         self._held, self._never = {**self._held}, {*self._never}
 
+    def withdraw(self) -> None:
+        """Once all gangs have been tried: drop reservations of gangs that do not wait for capacity now."""
+        made = {each.gang for each in self.made}
+        for gang in [gang for gang in self._calendar if gang not in made]:
+            self._calendar.drop(gang)
+
     def end(self) -> list[Reserve]:
         """End the cycle. Returns the reservations that differ from what was announced last."""
         self._as_of = self._state
         if not self.made:
-            if self._calendar:
-                self._calendar.reset()
             self._announced.clear()
             self._completions.forget_usage()
             return []
-        if self._keeps:
-            made = {each.gang for each in self.made}
-            for gang in [each.gang for each in self._calendar.values() if each.gang not in made]:
-                self._calendar.drop(gang)  # it no longer waits, or not for capacity
         before, self._announced = self._announced, {}
         fresh = []
         for each in self.made:
