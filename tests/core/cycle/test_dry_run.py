@@ -311,8 +311,44 @@ def infeasible_ones_of_two_queues() -> tuple[Config, list[Event], list[Step]]:
     return Config(remedies=20, trials=10_000), facts, [told]
 
 
+def first_by_reservation() -> tuple[Config, list[Event], list[Step]]:
+    """Two gangs that borrow may pass the reserved gang; an older one is refused, and decides no turn."""
+
+    def told(name: str, gpu: int, queue: str, limit: float | None = None) -> Gang:
+        pod_sets = (PodSet("s0", shape(gpu=gpu), 1),)
+        return Gang(GangId(name), pod_sets, 1, 0.0, queue=queue, limit=limit, preempts=False)
+
+    run = told("g0", 4, "default", 100.0), told("g1", 4, "default", 15.0)
+    wait = told("g2", 7, "c"), told("g3", 4, "a"), told("g4", 2, "a", 10.0), told("g5", 3, "b", 10.0)
+    queues = Queue("a"), Queue("b"), Queue("c", weight=100)
+    return Config(remedies=20, trials=10_000), [node("n0", gpu=8), *map(QueueChanged, queues)], [run, wait]
+
+
+def searched_before() -> tuple[Config, list[Event], list[Step]]:
+    """What an earlier step left to an exact search is known not to fit once more is in use."""
+
+    def told(name: str, *sets: tuple[int, int], queue: str = "a", exclusive: str = "") -> Gang:
+        pod_sets = tuple(PodSet(f"s{i}", shape(gpu=gpu), count, 0) for i, (gpu, count) in enumerate(sets))
+        least = sum(count for _, count in sets)
+        return Gang(GangId(name), pod_sets, least, 0.0, queue=queue, exclusive=exclusive, preempts=False)
+
+    racked = {"rack": "r0"}
+    facts: list[Event] = [
+        LayersChanged((Layer("rack", ("rack",)),)),
+        node("n0", gpu=6, labels=racked),
+        node("n1", gpu=6, labels=racked),
+        QueueChanged(Queue("a", weight=3)),
+    ]
+    alone = told("g2", (1, 1), exclusive="rack")
+    others = told("g3", (0, 1), (4, 2)), told("g4", (2, 2), queue="default"), told("g5", (3, 1), (1, 2))
+    first = replace(alone, id=GangId("g6"), priority=1)
+    return Config(drain_after=15.0, remedies=20, trials=10_000), facts, [(alone, *others, first)]
+
+
 @given(stories())
 @example(reserved_at_once())
+@example(first_by_reservation())
+@example(searched_before())
 @example(infeasible_ones_of_two_queues())
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_dry_run_of_several_gangs_answers_each_as_if_it_were_alone(

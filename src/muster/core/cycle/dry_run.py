@@ -63,10 +63,10 @@ class DryRun:
         #: how many placements were tried in total
         self.trials = 0
         self._most = 0
-        #: the demands of the gangs in question
-        self._wanted: set[Demand | None] = set()
+        #: the equivalence classes of the gangs in question
+        self._wanted: set[object] = set()
         #: those of them that were skipped
-        self._refused: set[Demand | None] = set()
+        self._refused: set[object] = set()
         #: the gang that may preempt here, and the victims that it would preempt
         self._preempting: GangId | None = None
         self._found: Victims | None = None
@@ -249,13 +249,13 @@ class DryRun:
         removed from `asked`.
         """
         to_come, one_waits = set(asked), False
-        self._wanted = {state.demand for state in asked.values()}
+        self._wanted = {state.peers for state in asked.values()} - {None}
         self._refused.clear()
         attempts = Attempts(
             self._pending, self._queues, self._admission, (), self._cannot_start, self._may_fit
         )
         for attempt in self._in_order(attempts):
-            skipped = {gang for gang in to_come if asked[gang].demand in self._refused}
+            skipped = {gang for gang in to_come if asked[gang].peers in self._refused}
             one_waits, to_come = one_waits or bool(skipped), to_come - skipped
             if not to_come:
                 return
@@ -278,24 +278,25 @@ class DryRun:
     def _cannot_start(self, state: GangState, demand: Demand, tier: Tier, cap_exceeded: bool) -> bool:
         """As `PlacementStep.cannot_start`, but for gangs in question: one refusal would skip a whole class.
 
-        Beyond entitlement a gang in question is skipped like any other if it is infeasible, as it must not
-        decide which queue is next. It waits then.
+        Beyond entitlement a class in question is skipped like any other, as it must not decide which queue is
+        next. All of its gangs wait then.
         """
         refused = not self._is_open(demand) and self._step.cannot_start(state, demand, tier, cap_exceeded)
-        if state.demand not in self._wanted:
+        if state.peers not in self._wanted:
             return refused
-        infeasible = refused and state.plain and tier is Tier.BORROWING and demand in self._infeasible
-        if infeasible:
-            self._refused.add(state.demand)
-        return infeasible
+        if refused and tier is Tier.BORROWING:
+            self._refused.add(state.peers)
+            return True
+        return False
 
     def _may_fit(self, demand: Demand) -> bool:
         return self._is_open(demand) or demand not in self._infeasible
 
     def _is_open(self, demand: Demand) -> bool:
-        """Whether greedy placement has failed, and an exact search is still to be made."""
+        """Whether greedy placement has failed on what is free, and an exact search is still to be made."""
         verdict = self._infeasible.verdict(demand)
-        return verdict is not None and verdict.postponed and not demand.fits_by_slots
+        postponed = verdict is not None and verdict.postponed and not demand.fits_by_slots
+        return postponed and self._infeasible.known(demand)
 
     def _place(self, attempt: Attempt, *, last: bool, keep: bool) -> Columns | None:
         """Place the gang as the cycle does, less what a dry run omits; return its columns if it starts.
