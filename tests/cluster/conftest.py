@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 import pytest
 
 from muster.api.base import Kind, Object, Resource
-from muster.api.kinds import BATCH_JOB, CEDAR_POLICY, GANG, GANG_PLAN, NODE, POD, POD_GROUP_X
+from muster.api.kinds import BATCH_JOB, CEDAR_POLICY, GANG, GANG_PLAN, NODE, POD, POD_GROUP_X, TRUST_POLICY
 from muster.kube import config
 from muster.kube.errors import AlreadyExists, ApiError, NotFound, Unanswered, Unreachable
 from muster.kube.http import HttpClient
@@ -98,7 +98,15 @@ class Cluster:
 
     async def clear(self) -> None:
         """Deletes what a test has made, whatever still holds on to it."""
-        kinds: tuple[Kind[Any], ...] = (CEDAR_POLICY, BATCH_JOB, POD_GROUP_X, POD, GANG_PLAN, GANG)
+        kinds: tuple[Kind[Any], ...] = (
+            CEDAR_POLICY,
+            TRUST_POLICY,
+            BATCH_JOB,
+            POD_GROUP_X,
+            POD,
+            GANG_PLAN,
+            GANG,
+        )
         for kind in kinds:
             items = (await self.client.list(kind)).items
             await asyncio.gather(*(self._remove(kind, each) for each in items))

@@ -1,5 +1,6 @@
 """BatchJobs on a real API server: the chapter's job, denied, permitted, run, and withdrawn."""
 
+import base64
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -19,15 +20,23 @@ from muster.api.kinds import (
     NAMESPACE,
     POD,
     QUEUE,
+    SECRET,
     SERVICE_ACCOUNT,
+    TRUST_POLICY,
 )
 from muster.api.muster_v1alpha1 import BatchJobStatus
+from tests.cluster.chart import NAMESPACE as MUSTERS
 from tests.cluster.conftest import CRD, Cluster, open_definition, served
+from tests.security.images import fakes
+from tests.security.images.fakes import Store
+from tests.security.images.test_verify import serving
+from tests.workloads.lattice.jobs import small
 
 EXAMPLE: Final = Path(__file__).parents[2] / "examples/training.yaml"
 NAME: Final = "training-run-42"
 #: Kinds of other projects that the job is compiled to.
 OTHERS: Final = tuple(kind for kind in (JOBSET, *EMITTED) if kind.group != "networking.k8s.io")
+TRACING: Final = next(kind for kind in EMITTED if kind.kind == "TracingPolicyNamespaced")
 #: What the job is denied without a policy.
 DENIED: Final = [
     "external endpoint access denied",
@@ -70,6 +79,55 @@ async def count(cluster: Cluster, kind: Kind[Any]) -> int:
     """Objects in the job's namespace, but for those that every namespace has."""
     own = {"default", "kube-root-ca.crt"}
     return sum(each.metadata.name not in own for each in (await cluster.client.list(kind, "ml")).items)
+
+
+async def test_an_image_has_to_be_signed_and_runs_by_its_digest(platform: Cluster) -> None:
+    """The registry is of this test; the policy's key is in a Secret of muster's namespace."""
+    cluster = platform
+    store, private = Store(), fakes.key()
+    digest = store.image("v1", entrypoint=["/app"])
+    cluster.muster("fake-nodes", "1 x cpu=8,memory=64Gi")
+    cluster.muster("controllers", "--only=jobset", "--lease=default/jobset")
+    cluster.daemon("scheduler")
+    cluster.daemon("controllers")
+    everything = {"spec": {"policies": "permit (principal, action, resource);"}}
+    await cluster.make(CEDAR_POLICY, {"metadata": {"name": "all"}, **everything})
+    key = base64.b64encode(fakes.pem(private).encode()).decode()
+    secret = {"metadata": {"name": "release"}, "data": {"cosign.pub": key}}
+    await cluster.make(SECRET, secret, MUSTERS)
+    async with serving(store.application()) as host:
+        reference = {"namespace": MUSTERS, "name": "release", "key": "cosign.pub"}
+        authority = {"name": "release", "key": {"secretRef": reference}}
+        spec = {"match": {"images": [f"{host}/team/**"]}, "authorities": [authority]}
+        await cluster.make(TRUST_POLICY, {"metadata": {"name": "team"}, "spec": spec})
+        job = {"metadata": {"name": NAME}, "spec": yaml.safe_load(small())["spec"]}
+        image = f"{host}/team/app:v1"
+        job["spec"]["tasks"]["work"]["workload"]["containers"]["app"]["image"] = image
+        await cluster.make(BATCH_JOB, job, "ml")
+
+        async def refused() -> bool:
+            return [each.message for each in (await status(cluster)).findings] == [
+                "image verification denied: team: not signed by release (the image is not signed)"
+            ]
+
+        await cluster.until("the image is refused", refused)
+        assert await count(cluster, JOBSET) == 0
+        assert (await cluster.client.get(TRUST_POLICY, "", "team")).status.phase == "Valid"
+        store.sign_bundle(digest, fakes.bundle(private, digest))
+
+        async def runs() -> bool:
+            return (await status(cluster)).phase == "Running"
+
+        await cluster.until("the image is signed, and the job runs", runs)
+    [pod] = (await cluster.client.list(POD, "ml")).items
+    whole = await cluster.client.get_json(POD, "ml", pod.metadata.name)
+    assert whole["spec"]["containers"][0]["image"] == f"{host}/team/app@{digest}"
+    assert [(each.image, each.digest) for each in (await status(cluster)).images] == [(image, digest)]
+    [policy] = (await cluster.client.list(TRACING, "ml")).items
+    tracing = await cluster.client.get_json(TRACING, "ml", policy.metadata.name)
+    [selector] = tracing["spec"]["kprobes"][0]["selectors"]
+    assert selector["matchArgs"][0]["values"] == ["/app"]
+    assert selector["matchActions"] == [{"action": "Sigkill"}]
 
 
 async def test_the_chapters_job_is_denied_permitted_run_and_withdrawn(platform: Cluster) -> None:

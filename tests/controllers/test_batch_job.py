@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 import yaml
 from msgspec.structs import replace
@@ -20,10 +21,20 @@ from muster.api.kinds import (
     PRIORITY_CLASS,
     SERVICE,
 )
-from muster.api.muster_v1alpha1 import BatchJobStatus, Gang, GangSpec, GangStatus, Source
-from muster.app.wiring.batch_jobs import Site, controllers
+from muster.api.muster_v1alpha1 import (
+    BatchJob,
+    BatchJobStatus,
+    Gang,
+    GangSpec,
+    GangStatus,
+    Source,
+    TrustPolicy,
+)
+from muster.app.wiring.batch_jobs import Found, Site, controllers
 from muster.compiler import Facts
+from muster.compiler.facts import Image
 from muster.controllers.driver import Change
+from muster.controllers.policy import Judged
 from muster.effects import Effect, Requeue
 from tests.controllers.memory import START, Memory
 from tests.workloads.lattice.jobs import small
@@ -35,15 +46,23 @@ ALL = "permit (principal, action, resource);"
 class Cluster:
     """A server in memory with one BatchJob, and the controllers run on what it holds."""
 
-    def __init__(self, policies: str | None = ALL, job: str | None = None) -> None:
+    def __init__(
+        self, policies: str | None = ALL, job: str | None = None, images: "Registry | None" = None
+    ) -> None:
         self.now = START
         self.memory = Memory(lambda: self.now)
-        site = Site(lambda: FACTS, lambda: self.now, strict=True)
-        self.job, _, self.policy = controllers(site)
+        site = Site(lambda: FACTS, lambda: self.now, strict=True, trust=images)
+        self.job, _, self.policy, *_ = controllers(site)
         body = yaml.safe_load(job or small({"variables": {"A": "b"}}))
         self.memory.create(BATCH_JOB, "ml", {"metadata": {"name": "job"}, "spec": body["spec"]})
         if policies is not None:
             self.set_policy(policies)
+
+    def change(self, **spec: Any) -> None:
+        """Changes the BatchJob; the server counts that."""
+        generation = self.memory.read(BATCH_JOB, "ml/job").metadata.generation + 1
+        body = {"metadata": {"generation": generation}, "spec": spec}
+        self.memory.patch(BATCH_JOB, "ml", "job", body)
 
     def set_policy(self, text: str, name: str = "base") -> None:
         if (CEDAR_POLICY, name) in self.memory.objects:
@@ -91,6 +110,19 @@ class Cluster:
         if condition:
             ended = [{"type": condition, "status": "True", "message": "over"}]
             self.memory.patch(JOBSET, "ml", "job", {"status": {"conditions": ended}}, "status")
+
+
+class Registry:
+    """Answers for images as it is told."""
+
+    def __init__(self, found: Found) -> None:
+        self.found = found
+
+    def find(self, job: BatchJob, policies: Sequence[TrustPolicy], images: Sequence[str]) -> Found:
+        return self.found
+
+    def judge(self, policy: TrustPolicy) -> Judged | None:
+        return Judged()
 
 
 def test_a_job_that_is_permitted_is_created_whole_and_left_to_the_scheduler() -> None:
@@ -158,6 +190,64 @@ def test_a_policy_that_cannot_be_read_permits_nothing() -> None:
     cluster.settle()
     assert cluster.kinds() == set()
     assert "CedarPolicy broken: is not Cedar" in cluster.status.message
+
+
+IMAGE = "registry.example.com/app:1"
+FIRST, SECOND = (f"sha256:{digit * 64}" for digit in "12")
+
+
+def known(digest: str, reason: str = "") -> Found:
+    return Found({IMAGE: Image(digest, trusted=not reason, reason=reason)}, ((IMAGE, digest),))
+
+
+def image_of(jobset: Object) -> str:
+    [replicated] = jobset["spec"]["replicatedJobs"]
+    [container] = replicated["template"]["spec"]["template"]["spec"]["containers"]
+    return str(container["image"])
+
+
+def test_a_job_waits_for_its_images_and_has_the_digests_that_were_found() -> None:
+    registry = Registry(Found(undecided="image x: it is being looked up"))
+    cluster = Cluster(images=registry, job=small({"image": IMAGE}))
+    cluster.settle()
+    assert cluster.kinds() == set()
+    assert (cluster.status.phase, cluster.status.message) == ("Pending", "image x: it is being looked up")
+    registry.found = known(FIRST)
+    cluster.settle()
+    assert image_of(cluster.jobset()) == f"registry.example.com/app@{FIRST}"
+    assert [(each.image, each.digest) for each in cluster.status.images] == [(IMAGE, FIRST)]
+
+
+def test_while_a_registry_is_away_the_last_decision_stands() -> None:
+    registry = Registry(known(FIRST))
+    cluster = Cluster(images=registry, job=small({"image": IMAGE}))
+    cluster.settle()
+    before = cluster.jobset()
+    registry.found = Found(undecided="the registry is away")
+    cluster.settle()
+    assert cluster.jobset() == before
+    assert cluster.status.message == "waits to be started; the registry is away"
+    assert [each.digest for each in cluster.status.images] == [FIRST]
+    cluster.change(priorityClassName="high")
+    cluster.settle()
+    assert cluster.status.images == [], "they were those of the job before the change"
+    registry.found = known(SECOND)
+    cluster.settle()
+    assert image_of(cluster.jobset()) == f"registry.example.com/app@{SECOND}"
+
+
+def test_an_image_that_is_no_longer_trusted_takes_everything_with_it() -> None:
+    registry = Registry(known(FIRST))
+    cluster = Cluster(images=registry, job=small({"image": IMAGE}))
+    cluster.settle()
+    cluster.run()
+    cluster.settle()
+    registry.found = known(FIRST, "team: not signed by release")
+    cluster.settle()
+    assert cluster.kinds() == set()
+    [finding] = cluster.status.findings
+    assert finding.message == "image verification denied: team: not signed by release"
+    assert finding.field == "spec.tasks.work.workload.containers.app.image"
 
 
 def test_while_a_policy_cannot_be_read_the_last_decision_stands() -> None:

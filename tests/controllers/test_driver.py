@@ -20,21 +20,9 @@ from muster.effects import Create, Delete, Effect, Patch, RecordEvent, Requeue
 from muster.kube.errors import Conflict, Forbidden, Unanswered
 from tests.controllers.memory import START, Memory, MemoryClient
 from tests.informed import informed
+from tests.loop_clock import LoopClock
 
 pytestmark = pytest.mark.looptime
-
-
-class LoopClock:
-    """The loop's own time, which looptime makes virtual."""
-
-    def now(self) -> datetime:
-        return START + timedelta(seconds=self.monotonic())
-
-    def monotonic(self) -> float:
-        return asyncio.get_running_loop().time()
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
 
 
 @dataclass

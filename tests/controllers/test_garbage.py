@@ -15,8 +15,8 @@ from muster.controllers.driver import Change, run
 from muster.kube.client import Propagation
 from muster.kube.errors import Conflict, NotFound
 from tests.controllers.memory import Memory, MemoryClient
-from tests.controllers.test_driver import LoopClock
 from tests.informed import informed
+from tests.loop_clock import LoopClock
 
 CONTROLLER = garbage.controller()
 

@@ -23,8 +23,8 @@ from muster.controllers.driver import Controller, Watch, controlled_by, itself, 
 from muster.effects import Create, Delete, Effect, Patch
 from muster.kube.errors import Conflict, Unanswered
 from tests.controllers.memory import Memory, MemoryClient
-from tests.controllers.test_driver import LoopClock
 from tests.informed import informed
+from tests.loop_clock import LoopClock
 
 pytestmark = pytest.mark.looptime
 

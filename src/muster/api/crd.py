@@ -62,6 +62,13 @@ COLUMNS: Final[dict[str, tuple[tuple[str, str, str], ...]]] = {
         ("Forbids", "integer", ".status.forbidCount"),
         ("Age", "date", ".metadata.creationTimestamp"),
     ),
+    "TrustPolicy": (
+        ("Phase", "string", ".status.phase"),
+        ("Images", "string", ".spec.match.images"),
+        ("Mode", "string", ".spec.mode"),
+        ("Action", "string", ".spec.action"),
+        ("Age", "date", ".metadata.creationTimestamp"),
+    ),
 }
 #: Columns that `kubectl get -o wide` adds.
 WIDE: Final = frozenset({"Priority", "Expected", "Message"})
@@ -71,6 +78,10 @@ RULES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("!has(self.weight) || self.weight >= 1", "weight must be at least 1"),
         ("!has(self.maxGangs) || self.maxGangs >= 0", "maxGangs must not be negative"),
         ("!has(self.order) || self.order in ['priority', 'fifo', 'fair']", "order: priority, fifo or fair"),
+    ),
+    "TrustPolicy": (
+        ("!has(self.mode) || self.mode in ['any', 'all']", "mode: any or all"),
+        ("!has(self.action) || self.action in ['enforce', 'audit']", "action: enforce or audit"),
     ),
     "GangPlan": (("self == oldSelf", "a GangPlan is created and deleted, never changed"),),
 }

@@ -20,7 +20,7 @@ from muster.api.core_v1 import (
 )
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology
-from muster.api.muster_v1alpha1 import BatchJob, CedarPolicy, Gang, GangPlan, Preemption, Queue
+from muster.api.muster_v1alpha1 import BatchJob, CedarPolicy, Gang, GangPlan, Preemption, Queue, TrustPolicy
 from muster.api.node_v1 import RuntimeClass
 from muster.api.scheduling import Lease, PodDisruptionBudget, PodGroup, PriorityClass
 from muster.api.storage_v1 import StorageClass
@@ -72,6 +72,7 @@ GANG_PLAN: Final = Kind(DOMAIN, "v1alpha1", "GangPlan", "gangplans", True, GangP
 PREEMPTION: Final = Kind(DOMAIN, "v1alpha1", "Preemption", "preemptions", True, Preemption, status=False)
 BATCH_JOB: Final = Kind(DOMAIN, "v1alpha1", "BatchJob", "batchjobs", True, BatchJob)
 CEDAR_POLICY: Final = Kind(DOMAIN, "v1alpha1", "CedarPolicy", "cedarpolicies", False, CedarPolicy)
+TRUST_POLICY: Final = Kind(DOMAIN, "v1alpha1", "TrustPolicy", "trustpolicies", False, TrustPolicy)
 
 #: Any, because a table of kinds holds kinds of many types.
 ALL: Final[tuple[Kind[Any], ...]] = (
@@ -104,6 +105,7 @@ ALL: Final[tuple[Kind[Any], ...]] = (
     PREEMPTION,
     BATCH_JOB,
     CEDAR_POLICY,
+    TRUST_POLICY,
 )
 #: The kinds of muster's own group.
 OWN: Final[tuple[Kind[Any], ...]] = tuple(kind for kind in ALL if kind.group == DOMAIN)
@@ -119,6 +121,7 @@ OPTIONAL: Final[tuple[Kind[Any], ...]] = (
     PREEMPTION,
     BATCH_JOB,
     CEDAR_POLICY,
+    TRUST_POLICY,
 )
 #: Those of them that muster need not be allowed to list; it then assumes that no objects exist.
 HIDDEN: Final[tuple[Kind[Any], ...]] = (LIMIT_RANGE, RUNTIME_CLASS)

@@ -1,5 +1,4 @@
-"""muster's own kinds (`muster.dev/v1alpha1`): Queue, BatchJob, CedarPolicy; the records Gang, GangPlan and
-Preemption.
+"""muster's own kinds (`muster.dev/v1alpha1`), of which Gang, GangPlan and Preemption are records.
 
 Only the committer writes `Gang.spec`, `plan` and `status.{phase, reason, bound, epoch, attempt}`. The gang
 controller writes the other counts and the conditions. Both change a Gang as a whole: its status is no
@@ -169,6 +168,12 @@ class BatchJobFinding(Struct, frozen=True):
     fix: str = ""
 
 
+class BatchJobImage(Struct, frozen=True):
+    #: as the job names it
+    image: str = ""
+    digest: str = ""
+
+
 class BatchJobTask(Struct, frozen=True):
     name: str
     active: Int32 = 0
@@ -198,6 +203,8 @@ class BatchJobStatus(Struct, frozen=True):
     #: what preemption may cost it
     risk: str = ""
     preemption: BatchJobPreemption | None = None
+    #: images that have been looked up; a tag stays at its digest until the BatchJob changes
+    images: list[BatchJobImage] = []
 
 
 class BatchJob(Resource, frozen=True):
@@ -227,3 +234,28 @@ class CedarPolicy(Resource, frozen=True):
 
     spec: CedarPolicySpec = CedarPolicySpec()
     status: CedarPolicyStatus = CedarPolicyStatus()
+
+
+class TrustMatch(Struct, frozen=True):
+    #: globs of `registry/repository`, by segments of the path
+    images: list[str] = []
+
+
+class TrustPolicySpec(Struct, frozen=True):
+    match: TrustMatch = TrustMatch()
+    mode: str = "any"  # or all
+    action: str = "enforce"  # or audit
+    #: read by `muster.security.images.trust`, which says what is wrong with them in the status
+    authorities: list[Object] = []
+
+
+class TrustPolicyStatus(Struct, frozen=True):
+    phase: str = ""  # Valid, Invalid
+    validation_errors: list[str] = []
+
+
+class TrustPolicy(Resource, frozen=True):
+    """Which images need whose signature."""
+
+    spec: TrustPolicySpec = TrustPolicySpec()
+    status: TrustPolicyStatus = TrustPolicyStatus()

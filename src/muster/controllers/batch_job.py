@@ -7,9 +7,9 @@
    are repeated, and each changes nothing that is there already.
 
 If a permit is withdrawn, the JobSet is deleted, and the garbage collector deletes what it owns. While muster
-cannot decide, because a policy cannot be read, its last decision stands: nothing is created, and nothing
-deleted. If the BatchJob changes before its JobSet has started, the JobSet is replaced; afterwards the change
-has no effect on this run.
+cannot decide, because a policy cannot be read or an image is still looked up, its last decision stands:
+nothing is created, and nothing deleted. If the BatchJob changes before its JobSet has started, the JobSet is
+replaced; afterwards the change has no effect on this run.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ import msgspec
 
 from muster import names
 from muster.api import rates
-from muster.api.base import AnyKind, Object, Resource, mark, owner
+from muster.api.base import AnyKind, Object, R, Resource, mark, owner
 from muster.api.core_v1 import ConfigMap
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.kinds import (
@@ -37,12 +37,13 @@ from muster.api.kinds import (
     PERSISTENT_VOLUME_CLAIM,
     PRIORITY_CLASS,
     SERVICE,
+    TRUST_POLICY,
 )
-from muster.api.muster_v1alpha1 import BatchJob, BatchJobStatus, CedarPolicy, Gang
+from muster.api.muster_v1alpha1 import BatchJob, BatchJobStatus, CedarPolicy, Gang, TrustPolicy
 from muster.api.scheduling import PriorityClass
 from muster.compiler.declared import READ
 from muster.compiler.draft import shared
-from muster.controllers.caches import Caches, Index
+from muster.controllers.caches import Cache, Caches, Index
 from muster.controllers.driver import Change, Controller, Signal, Watch, controlled_by, itself
 from muster.effects import Create, Delete, Effect, Patch, RecordEvent, Requeue
 
@@ -81,8 +82,10 @@ class Compiled:
     findings: Sequence[Told] = ()
     #: what keeps nothing from being applied
     warnings: Sequence[Told] = ()
-    #: when a warning becomes a finding; None = never
+    #: when it may be compiled to something else; None = when something changes
     until: datetime | None = None
+    #: (image, digest) of the images that have been looked up
+    images: Sequence[tuple[str, str]] = ()
     #: what keeps muster from deciding now; "" if it has decided
     undecided: str = ""
     #: what preemption may cost the job
@@ -90,7 +93,7 @@ class Compiled:
 
 
 #: Compiles a job under these policies, and what objects of the cluster declare (`muster.compiler.declared`).
-Compile = Callable[[BatchJob, Sequence[CedarPolicy], Sequence[Object]], Compiled]
+Compile = Callable[[BatchJob, Sequence[CedarPolicy], Sequence[TrustPolicy], Sequence[Object]], Compiled]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,7 @@ def controller(compile_: Compile, changed: Signal) -> Controller[Observed]:
             return None
         if job.spec.get("schedule"):
             return None  # its runs are BatchJobs of their own (`muster.controllers.cron`)
-        policies = sorted(caches[CEDAR_POLICY].items.values(), key=lambda policy: policy.metadata.name)
+        policies, trusted = _sorted(caches[CEDAR_POLICY]), _sorted(caches[TRUST_POLICY])
         declared = [
             {**msgspec.to_builtins(each), "kind": kind.kind}
             for kind in _DECLARING
@@ -120,12 +123,13 @@ def controller(compile_: Compile, changed: Signal) -> Controller[Observed]:
         ]
         entries = [entry for gang in caches[GANG].by(_OF_JOBSET, key) for entry in gang.status.preemptions]
         last = max(entries, key=lambda entry: str(entry.get("at")), default=None)
-        return Observed(job, caches[JOBSET].get(key), compile_(job, policies, declared), last)
+        return Observed(job, caches[JOBSET].get(key), compile_(job, policies, trusted, declared), last)
 
     watches = (
         Watch(BATCH_JOB, itself),
         Watch(JOBSET, controlled_by(BATCH_JOB)),
         Watch(CEDAR_POLICY, _all_jobs),
+        Watch(TRUST_POLICY, _all_jobs),
         Watch(GANG, _preempted),
         *(Watch(kind, _jobs_if_declaring) for kind in _DECLARING),
     )
@@ -134,6 +138,10 @@ def controller(compile_: Compile, changed: Signal) -> Controller[Observed]:
         *(Index(kind, _DECLARES, lambda each: [""] if _notes(each) else []) for kind in _DECLARING),
     )
     return Controller("batchjob", watches, observe, reconcile, indexes, signals=(changed,))
+
+
+def _sorted(cache: Cache[R]) -> list[R]:
+    return [cache.items[key] for key in sorted(cache.items)]
 
 
 def reconcile(observed: Observed, now: datetime) -> list[Effect]:
@@ -219,6 +227,8 @@ def _status(
         "warnings": _told(compiled.warnings),
         "risk": compiled.risk,
     }
+    if not compiled.undecided or old.observed_generation != meta.generation:
+        status["images"] = [{"image": image, "digest": digest} for image, digest in compiled.images]
     if evicted is not None:
         told = {field: str(evicted[field]) for field in _OF_EVICTION if field in evicted}
         status["preemption"] = {"gpuHoursLost": "", "costLost": "", **told}

@@ -12,10 +12,10 @@ from muster.app.wiring.batch_jobs import controllers
 from muster.app.wiring.batch_site import LOOK, ClusterSite
 from muster.app.wiring.settings import BatchJobs
 from muster.controllers.batch_job import Observed
-from muster.kube.clock import SystemClock
 from muster.kube.errors import Unreachable
 from muster.kube.http import HttpClient
 from tests.controllers.memory import START, Memory
+from tests.loop_clock import LoopClock
 from tests.workloads.lattice.jobs import small
 
 pytestmark = pytest.mark.looptime
@@ -45,7 +45,7 @@ class Server:
 
 
 async def looked(server: Server, settings: BatchJobs = AUTO) -> ClusterSite:
-    site = ClusterSite(settings, SystemClock())
+    site = ClusterSite(settings, "muster-system", LoopClock())
     await site.look(server.client)
     return site
 

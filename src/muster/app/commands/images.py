@@ -1,9 +1,6 @@
 """Looks up a job's images in their registries, with the credentials of the user's container tools."""
 
 import asyncio
-import base64
-import binascii
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +10,7 @@ import aiohttp
 
 from muster.app.commands import administered
 from muster.compiler.facts import Image
-from muster.security.images import trust
+from muster.security.images import credentials, trust
 from muster.security.images.reference import InvalidReference
 from muster.security.images.registry import Registry, RegistryError
 from muster.security.images.trust import InvalidPolicy, TrustPolicy
@@ -22,7 +19,6 @@ from muster.security.images.verify import look_up
 #: What pods of the cluster run on.
 _PLATFORM: Final = ("linux", "amd64")
 _AT_A_TIME: Final = 8
-_MOST: Final = 2**20
 
 
 def looker(policies: Sequence[TrustPolicy]) -> Callable[[Sequence[str]], Mapping[str, Image]]:
@@ -67,17 +63,7 @@ def _credentials() -> dict[str, tuple[str, str]]:
     """Registry → (user, password), from Docker's configuration."""
     directory = os.environ.get("DOCKER_CONFIG") or str(Path.home() / ".docker")
     try:
-        written = json.loads((Path(directory) / "config.json").read_bytes()[:_MOST])
-    except (OSError, ValueError):
+        with (Path(directory) / "config.json").open("rb") as file:
+            return credentials.read(file.read(credentials.MOST))
+    except OSError:
         return {}
-    found: dict[str, tuple[str, str]] = {}
-    auths = written.get("auths") if isinstance(written, dict) else None
-    for registry, entry in (auths if isinstance(auths, dict) else {}).items():
-        try:
-            user, colon, password = base64.b64decode(entry["auth"], validate=True).decode().partition(":")
-        except (LookupError, TypeError, ValueError, binascii.Error):
-            continue
-        if colon:
-            host = registry.removeprefix("https://").partition("/")[0]
-            found["docker.io" if host == "index.docker.io" else host] = (user, password)
-    return found

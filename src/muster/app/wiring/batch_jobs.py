@@ -1,11 +1,11 @@
 """The controllers of BatchJobs and CedarPolicies, wired to the compiler and to Cedar."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -13,17 +13,45 @@ from muster.api import rates
 from muster.api.base import Object
 from muster.api.core_v1 import ConfigMap
 from muster.api.fields import convert
-from muster.api.kinds import BATCH_JOB, CONFIG_MAP, PRIORITY_CLASS
-from muster.api.muster_v1alpha1 import BatchJob, CedarPolicy
+from muster.api.kinds import BATCH_JOB, CEDAR_POLICY, CONFIG_MAP, PRIORITY_CLASS, TRUST_POLICY
+from muster.api.muster_v1alpha1 import BatchJob, CedarPolicy, TrustPolicy
 from muster.api.scheduling import PriorityClass
 from muster.compiler import Facts
 from muster.compiler.declared import declared
-from muster.controllers import batch_job, cedar_policy, cron, driver
+from muster.compiler.facts import Image
+from muster.controllers import batch_job, cron, driver, policy
 from muster.controllers.batch_job import Compiled, Told
-from muster.controllers.cedar_policy import Judged
+from muster.controllers.policy import Judged
 from muster.workloads.findings import JobFileError, Severity
 from muster.workloads.platform import Stores
 from muster.workloads.snapshot import Objects
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is known of a job's images."""
+
+    images: Mapping[str, Image] = field(default_factory=dict)
+    #: (image, digest) of those that have been looked up
+    pinned: Sequence[tuple[str, str]] = ()
+    #: policies that are audited, and not met
+    warnings: Sequence[Told] = ()
+    #: when the answer may be another one; None = when `changed` is sent
+    again: datetime | None = None
+    #: what is not known yet; "" if everything is
+    undecided: str = ""
+
+
+class Images(Protocol):
+    """Answers for the images of jobs (`muster.app.wiring.image_trust`)."""
+
+    def judge(self, policy: TrustPolicy) -> Judged | None:
+        """What is wrong with a policy; None if that is not known yet."""
+        ...
+
+    def find(self, job: BatchJob, policies: Sequence[TrustPolicy], images: Sequence[str]) -> Found:
+        """What is known of these images of the job."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +69,8 @@ class Site:
     lacks: Callable[[Object], str] = lambda made: ""
     #: what the cluster does not enforce
     warnings: Callable[[], Sequence[Told]] = lambda: ()
+    #: answers for images; None = their names are taken as they are
+    trust: Images | None = None
     #: sent when `facts` or `lacks` say something else
     changed: driver.Signal = field(default_factory=driver.Signal)
 
@@ -48,7 +78,12 @@ class Site:
 def controllers(site: Site) -> list[driver.Controller[Any]]:  # Any: each has its own type of observation
     """The controllers of BatchJobs, of their schedules, and of CedarPolicies."""
 
-    def compile_(job: BatchJob, policies: Sequence[CedarPolicy], objects: Sequence[Object]) -> Compiled:
+    def compile_(
+        job: BatchJob,
+        policies: Sequence[CedarPolicy],
+        trusted: Sequence[TrustPolicy],
+        objects: Sequence[Object],
+    ) -> Compiled:
         from muster.security.policies import InvalidPolicy, Policies  # Cedar takes 0.2 s to load
         from muster.workloads.lattice import cluster
 
@@ -61,26 +96,36 @@ def controllers(site: Site) -> list[driver.Controller[Any]]:  # Any: each has it
         except JobFileError as error:
             return Compiled(findings=[("", str(error), "")])
         facts = declared(replace(site.facts(), now=site.now()), objects)
-        made, findings = cluster.compiled(_written(job), facts, asked, values)
+        about = Found()
+
+        def look_up(images: Sequence[str]) -> Mapping[str, Image]:
+            nonlocal about
+            about = site.trust.find(job, trusted, images) if site.trust is not None else about
+            return about.images
+
+        made, findings = cluster.compiled(_written(job), facts, asked, values, look_up)
+        if about.undecided:
+            return Compiled(undecided=about.undecided)
         told = [cluster.told(each) for each in findings if each.severity is Severity.ERROR]
         warned = [cluster.told(each) for each in findings if each.severity is Severity.WARNING]
-        until = made.until if made is not None else None
+        until = min(filter(None, [made.until if made is not None else None, about.again]), default=None)
         if made is not None:
-            warned += site.warnings()
+            warned += [*about.warnings, *site.warnings()]
             lacking = dict.fromkeys(filter(None, map(site.lacks, [*made.support, *made.jobs])))
             told += [("", each, "") for each in lacking]
         if made is None or told:
-            return Compiled(findings=told, warnings=warned, until=until)
+            return Compiled(findings=told, warnings=warned, until=until, images=about.pinned)
         whole = msgspec.json.encode([*made.support, *made.jobs], order="deterministic")
         hash_ = hashlib.sha256(whole).hexdigest()[:16]
         risk, long = _risk(made.jobs, objects)
         warned += [("", long, "")] if long else []
-        return Compiled(hash_, made.support, made.jobs, warnings=warned, until=until, risk=risk)
+        return Compiled(hash_, made.support, made.jobs, (), warned, until, about.pinned, risk=risk)
 
     return [
         batch_job.controller(compile_, site.changed),
         cron.batch_jobs(),
-        cedar_policy.controller(_judge),
+        policy.controller(CEDAR_POLICY, _judge),
+        *([policy.controller(TRUST_POLICY, site.trust.judge, site.changed)] if site.trust else []),
     ]
 
 
@@ -111,8 +156,8 @@ def _judge(policy: CedarPolicy) -> Judged:
     try:
         read = Policies({policy.metadata.name: policy.spec.policies})
     except InvalidPolicy as error:
-        return Judged(errors=tuple(error.errors))
-    return Judged(read.permits, read.forbids)
+        return Judged(tuple(error.errors), {"permitCount": 0, "forbidCount": 0})
+    return Judged(counts={"permitCount": read.permits, "forbidCount": read.forbids})
 
 
 def _written(job: BatchJob) -> Object:

@@ -41,16 +41,20 @@ _INSTALLS: Final = {
 class ClusterSite:
     """A real cluster, as BatchJobs are compiled for it."""
 
-    def __init__(self, settings: BatchJobs, clock: Clock) -> None:
+    def __init__(self, settings: BatchJobs, namespace: str, clock: Clock) -> None:
         self._settings, self._clock = settings, clock
         self._served: frozenset[tuple[str, str]] = frozenset()
         self.changed = Signal()
+        from muster.app.wiring.image_trust import ImageTrust  # its cryptography takes 0.1 s to load
+
+        self._trust = ImageTrust(settings, namespace, clock, self.changed)
         self.site = Site(
             facts=self._facts,
             now=clock.now,
             strict=True,
             lacks=self._lacks,
             warnings=self._warnings,
+            trust=self._trust,
             changed=self.changed,
         )
         self._known = self._derived()
@@ -66,10 +70,12 @@ class ClusterSite:
                 await self._clock.sleep(RETRY)
 
     async def run(self, client: HttpClient) -> None:
-        """Looks again from time to time, until cancelled."""
-        while True:
-            await self._clock.sleep(LOOK)
-            await self.look(client)
+        """Looks again from time to time, and images up, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._trust.run(client))
+            while True:
+                await self._clock.sleep(LOOK)
+                await self.look(client)
 
     async def _ask(self, client: HttpClient) -> None:
         versions = sorted({(kind.group, kind.version) for kind in _ASKED.values()})

@@ -169,7 +169,7 @@ def _tracing(live: Live[SchedulerSettings]) -> "Callable[[str, Decisions], Spans
 
 async def controllers(connection: Connection, live: Live[ControllersSettings]) -> None:
     """Runs these of `CONTROLLERS` until SIGTERM or SIGINT. Raises `Lost`."""
-    site = ClusterSite(live.now.batch_jobs, SystemClock())
+    site = ClusterSite(live.now.batch_jobs, settings.place(live.now)[0], SystemClock())
     chosen = [controller for name in live.now.only for controller in CONTROLLERS[name](site)]
     watched = [watch.kind for controller in chosen for watch in controller.watches]
     indexed = [index.kind for controller in chosen for index in controller.indexes]

@@ -94,6 +94,10 @@ class BatchJobs(Struct, frozen=True):
 
     network: Literal["auto", "cilium", "plain", "none"] = "auto"
     programs: Literal["auto", "tetragon", "none"] = "auto"
+    #: which images are looked up in their registries: those that a TrustPolicy is about, or all
+    images: Literal["matched", "all"] = "matched"
+    #: Secrets with credentials of registries, in muster's namespace
+    registry_secrets: tuple[str, ...] = ()
 
 
 class ControllersSettings(Common, frozen=True):
@@ -340,6 +344,8 @@ EXAMPLES: Final = {
     "batchJobs": "{network: auto, programs: auto}",
     "batchJobs.network": "auto, cilium, plain or none",
     "batchJobs.programs": "auto, tetragon or none",
+    "batchJobs.images": "matched or all",
+    "batchJobs.registrySecrets": "[registry-login]",
 }
 #: Flags by the setting in whose place they are given.
 FLAGS: Final = {

@@ -37,6 +37,8 @@ class Finding:
 class Verified:
     image: Image
     findings: tuple[Finding, ...]
+    #: whether every signature that the registry lists could be fetched
+    complete: bool = True
 
 
 async def look_up(
@@ -51,12 +53,13 @@ async def look_up(
     entrypoint, cmd = await _configuration(image, manifest, registry, platform)
     applying = [policy for policy in policies if policy.applies(image.name)]
     findings: tuple[Finding, ...] = ()
+    complete = True
     if applying:
-        signatures, problems = await _signatures(image, manifest.digest, registry)
+        signatures, problems, complete = await _signatures(image, manifest.digest, registry)
         findings = tuple(_unmet(applying, signatures, problems, manifest.digest))
     denied = [each for each in findings if each.enforced]
     reason = "; ".join(f"{each.policy}: {each.reason}" for each in denied)
-    return Verified(Image(manifest.digest, entrypoint, cmd, not denied, reason), findings)
+    return Verified(Image(manifest.digest, entrypoint, cmd, not denied, reason), findings, complete)
 
 
 async def _configuration(
@@ -90,10 +93,11 @@ def _words(value: Any) -> tuple[str, ...]:  # Any: JSON
 
 async def _signatures(
     image: Reference, digest: str, registry: Registry
-) -> tuple[list[cosign.Signed], list[str]]:
-    """Every signature that can be read, and why others cannot."""
+) -> tuple[list[cosign.Signed], list[str], bool]:
+    """Every signature that can be read, why others cannot, and whether all could be fetched."""
     found: list[cosign.Signed] = []
     problems: list[str] = []
+    complete = True
     for read in (_legacy, _bundles):
         try:
             async for blob, annotations in read(image, digest, registry):
@@ -109,7 +113,8 @@ async def _signatures(
             continue
         except RegistryError as error:
             problems.append(str(error))
-    return found, problems
+            complete = False
+    return found, problems, complete
 
 
 async def _legacy(

@@ -1,11 +1,13 @@
 """Compiles a BatchJob of a cluster, where findings name fields and there are no lines."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from muster.api.base import Object
 from muster.api.fields import Path, dotted
 from muster.compiler import Facts
+from muster.compiler.facts import Image
 from muster.security.policies import Policies
 from muster.workloads.findings import Finding, Severity
 from muster.workloads.lattice import reader
@@ -26,7 +28,11 @@ class Stored:
 
 
 def compiled(
-    job: Object, facts: Facts, policies: Policies | None, stores: Stores | None = None
+    job: Object,
+    facts: Facts,
+    policies: Policies | None,
+    stores: Stores | None = None,
+    look_up: Callable[[Sequence[str]], Mapping[str, Image]] | None = None,
 ) -> tuple[Compiled | None, Sequence[Finding]]:
     """What a BatchJob is compiled to, and the findings about it; None if it cannot be read.
 
@@ -36,6 +42,9 @@ def compiled(
     read, errors = reader.read(stored, "default")
     if errors:
         return None, errors
+    if look_up is not None:
+        images = {each.image for task in read.tasks for each in task.workload.containers}
+        facts = replace(facts, images=look_up(sorted(images)))
     made = compile_job(read, facts, TARGETS["muster"], policies, stores=stores)
     merged = Merged(stored)
     return made, [

@@ -1,0 +1,194 @@
+"""Remembers what is known of images, and looks up the rest beside those who ask.
+
+`known` answers at once. What it does not know is looked up by a task of its own, and those who have asked are
+told when there is something new: a result, or why there is none yet. An attempt that fails is repeated after
+a back-off, for as long as somebody asks.
+
+- A tag is resolved to a digest, which counts for `TAG` seconds; who needs it for longer keeps the digest.
+- A digest is verified once under the same policies, whichever tags lead to it. If it does not meet them, it
+  is verified again after `UNMET` seconds if somebody asks, since it may be signed later.
+- At most `AT_A_TIME` images are looked up at a time, and `OF_ONE` of one registry, so that a slow registry
+  does not delay the others. An attempt takes no longer than `TIME`.
+"""
+
+import asyncio
+import logging
+import weakref
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Generic, Protocol, TypeVar
+
+from muster.compiler.facts import Image
+from muster.kube.clock import Clock
+from muster.security.images import reference
+from muster.security.images.reference import InvalidReference, Reference
+from muster.security.images.registry import RegistryError
+from muster.security.images.trust import TrustPolicy
+from muster.security.images.verify import Verified
+
+log = logging.getLogger(__name__)
+
+AT_A_TIME: Final = 16
+OF_ONE: Final = 4
+#: Seconds.
+TIME: Final = 60.0
+BACK_OFF: Final = (2.0, 300.0)
+TAG: Final = 300.0
+UNMET: Final = 60.0
+#: Images that are remembered, or being looked up.
+KEPT: Final = 10_000
+K = TypeVar("K")
+T = TypeVar("T")
+
+
+class Source(Protocol):
+    """Registries. Both raise `RegistryError`."""
+
+    async def digest(self, image: Reference) -> str:
+        """The digest that a tag leads to."""
+        ...
+
+    async def verify(self, image: Reference, policies: Sequence[TrustPolicy]) -> Verified:
+        """What is known of an image with a digest."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """An image that is not known yet, and why."""
+
+    reason: str
+
+
+@dataclass(slots=True)
+class _Entry(Generic[T]):
+    result: T | None = None
+    reason: str = "it is being looked up"
+    askers: set[str] = field(default_factory=set)
+    #: monotonic time until which the result counts
+    until: float = float("inf")
+    looking: bool = False
+
+
+class Lookups:
+    """Looks images up. `tell` is called with the askers of an image of which there is something new."""
+
+    def __init__(self, source: Source, clock: Clock, tell: Callable[[Iterable[str]], None]) -> None:
+        self._source, self._clock, self._tell = source, clock, tell
+        self._digests: dict[str, _Entry[str]] = {}
+        self._verified: dict[tuple[str, str], _Entry[Verified]] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self._waiting: list[Callable[[], None]] = []
+        self._slots = asyncio.Semaphore(AT_A_TIME)
+        self._of_registry: weakref.WeakValueDictionary[str, asyncio.Semaphore] = weakref.WeakValueDictionary()
+
+    def known(
+        self, text: str, policies: Sequence[TrustPolicy], version: str, asker: str
+    ) -> Verified | Unknown:
+        """What is known of an image under these policies; `version` changes whenever they do."""
+        try:
+            image = reference.parse(text)
+        except InvalidReference as error:
+            return Verified(Image("", trusted=False, reason=str(error)), ())
+        if not image.digest:
+            digest = self._ask(self._digests, text, asker, image, lambda: self._source.digest(image))
+            if isinstance(digest, Unknown):
+                return digest
+            image = reference.parse(image.pinned(digest))
+        key = (image.pinned(image.digest), version)
+        return self._ask(self._verified, key, asker, image, lambda: self._verify(image, policies))
+
+    async def run(self) -> None:
+        """Looks up what is asked for, until cancelled."""
+        async with asyncio.TaskGroup() as self._group:
+            for start in self._waiting:
+                start()
+            self._waiting.clear()
+            await asyncio.Event().wait()
+
+    async def _verify(self, image: Reference, policies: Sequence[TrustPolicy]) -> Verified:
+        found = await self._source.verify(image, policies)
+        if not found.image.trusted and not found.complete:
+            raise RegistryError(f"not all signatures can be read: {found.image.reason}")
+        return found
+
+    def _ask(
+        self,
+        entries: dict[K, _Entry[T]],
+        key: K,
+        asker: str,
+        image: Reference,
+        look: Callable[[], Awaitable[T]],
+    ) -> T | Unknown:
+        entry = entries.get(key)
+        if entry is not None and entry.result is not None and entry.until > self._clock.monotonic():
+            return entry.result
+        if entry is None or isinstance(entry.result, str):  # where a tag has led says nothing of now
+            if not self._room(entries):
+                return Unknown("too many images are being looked up; this one is tried later")
+            entry = entries[key] = _Entry()
+        entry.askers.add(asker)
+        if not entry.looking:
+            entry.looking, made = True, entry
+
+            def start() -> None:
+                assert self._group is not None
+                self._group.create_task(self._follow(entries, key, made, image, look))
+
+            if self._group is None:
+                self._waiting.append(start)
+            else:
+                start()
+        return Unknown(entry.reason) if entry.result is None else entry.result
+
+    def _room(self, entries: dict[K, _Entry[T]]) -> bool:
+        """Whether another entry may be added; forgets the oldest result if that makes room."""
+        if len(entries) < KEPT:
+            return True
+        oldest = next((key for key, entry in entries.items() if entry.result is not None), None)
+        if oldest is None:
+            return False
+        del entries[oldest]
+        return True
+
+    async def _follow(
+        self,
+        entries: dict[K, _Entry[T]],
+        key: K,
+        entry: _Entry[T],
+        image: Reference,
+        look: Callable[[], Awaitable[T]],
+    ) -> None:
+        """Looks one image up until there is a result, or nobody asks for it any more."""
+        before = entry.result
+        of_registry = self._of_registry.setdefault(image.registry, asyncio.Semaphore(OF_ONE))
+        pause = BACK_OFF[0]
+        while True:
+            try:
+                async with of_registry, self._slots, asyncio.timeout(TIME):
+                    entry.result = await look()
+            except RegistryError as error:
+                entry.reason = str(error)
+            except TimeoutError:
+                entry.reason = f"{image.registry} has not answered everything within {TIME:g} s"
+            except Exception as error:  # a fault of one image's look-up must not end the others
+                log.exception("looking up %s failed", image.name)
+                entry.reason = f"it cannot be looked up: {type(error).__name__}"
+            askers, entry.askers = entry.askers, set()
+            if entry.result is None or entry.result != before:
+                self._tell(sorted(askers))
+            if entry.result is not None:
+                entry.until, entry.looking = self._clock.monotonic() + _counts(entry.result), False
+                return
+            await self._clock.sleep(pause)
+            pause = min(2 * pause, BACK_OFF[1])
+            if not entry.askers:
+                del entries[key]
+                return
+
+
+def _counts(result: object) -> float:
+    """Seconds for which a result counts."""
+    if not isinstance(result, Verified):
+        return TAG
+    return UNMET if result.findings else float("inf")

@@ -1,0 +1,222 @@
+"""Trust in images on a cluster: policies and Secrets of the API server, and registries on this machine."""
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, cast
+
+import pytest
+from aiohttp import web
+
+from muster.api.base import Object
+from muster.api.kinds import BATCH_JOB, SECRET, TRUST_POLICY
+from muster.app.wiring import image_trust
+from muster.app.wiring.batch_jobs import Found
+from muster.app.wiring.image_trust import ImageTrust
+from muster.app.wiring.settings import BatchJobs
+from muster.controllers.driver import Signal
+from muster.kube.client import Client
+from muster.kube.clock import SystemClock
+from tests.controllers.memory import Memory, MemoryClient
+from tests.security.images import fakes
+from tests.security.images.fakes import Store
+from tests.security.images.test_verify import serving
+
+OURS = "muster-system"
+
+
+class World:
+    """An API server in memory with one BatchJob, and the trust in its images."""
+
+    def __init__(self, settings: BatchJobs) -> None:
+        self.memory = Memory()
+        self.memory.create(BATCH_JOB, "ml", {"metadata": {"name": "job", "generation": 1}})
+        self.client = MemoryClient(self.memory)
+        signal = Signal()
+        self.trust = ImageTrust(settings, OURS, SystemClock(), signal)
+        self.news = asyncio.Event()
+        self.told: set[str] = set()
+        signal.subscribe(self._hear)
+
+    def _hear(self, keys: Any) -> None:
+        self.told |= set(keys or ())
+        self.news.set()
+
+    def secret(self, name: str, namespace: str = OURS, **data: str) -> None:
+        encoded = {
+            key.replace("_", "."): base64.b64encode(value.encode()).decode() for key, value in data.items()
+        }
+        if (SECRET, f"{namespace}/{name}") in self.memory.objects:
+            self.memory.patch(SECRET, namespace, name, {"data": encoded})
+        else:
+            self.memory.create(SECRET, namespace, {"metadata": {"name": name}, "data": encoded})
+
+    def policy(self, name: str, images: Sequence[str], *authorities: Object, **spec: Any) -> None:
+        body = {"match": {"images": list(images)}, "authorities": list(authorities), **spec}
+        self.memory.create(TRUST_POLICY, "", {"metadata": {"name": name, "generation": 1}, "spec": body})
+
+    def find(self, *images: str) -> Found:
+        job = self.memory.read(BATCH_JOB, "ml/job")
+        return self.trust.find(job, self.memory.all(TRUST_POLICY), images)
+
+    async def found(self, *images: str) -> Found:
+        """What is known once everything is."""
+        async with asyncio.timeout(30):
+            while (found := self.find(*images)).undecided:
+                self.news.clear()
+                await self.news.wait()
+        return found
+
+    async def undecided(self, *images: str, why: str) -> None:
+        """Waits until nothing can be decided for this reason."""
+        async with asyncio.timeout(30):
+            while why not in self.find(*images).undecided:
+                self.news.clear()
+                await self.news.wait()
+
+
+@asynccontextmanager
+async def world(**settings: Any) -> AsyncIterator[World]:
+    made = World(BatchJobs(**settings))
+    running = asyncio.create_task(made.trust.run(cast("Client", made.client)))
+    try:
+        yield made
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+def by_secret(name: str, namespace: str = OURS) -> Object:
+    return {"name": name, "key": {"secretRef": {"namespace": namespace, "name": name, "key": "pem"}}}
+
+
+def by_pem(private: Any, name: str = "release") -> Object:
+    return {"name": name, "key": {"pem": fakes.pem(private)}}
+
+
+async def test_an_image_signed_by_a_key_in_a_secret_is_pinned_and_its_entry_point_known() -> None:
+    store, private = Store(), fakes.key()
+    digest = store.image("v1", entrypoint=["/usr/bin/python3"])
+    store.sign_bundle(digest, fakes.bundle(private, digest))
+    async with serving(store.application()) as host, world() as at:
+        at.secret("release", pem=fakes.pem(private))
+        at.policy("team", [f"{host}/**"], by_secret("release"))
+        found = await at.found(f"{host}/app:v1")
+        assert found.pinned == ((f"{host}/app:v1", digest),)
+        image = found.images[f"{host}/app:v1"]
+        assert (image.trusted, image.entrypoint) == (True, ("/usr/bin/python3",))
+        assert at.told == {"ml/job"}
+
+
+async def test_an_image_that_is_not_signed_is_refused_by_one_policy_and_reported_by_the_other() -> None:
+    store, private = Store(), fakes.key()
+    store.image("v1")
+    async with serving(store.application()) as host, world() as at:
+        at.policy("strict", [f"{host}/**"], by_pem(private))
+        at.policy("lenient", [f"{host}/app"], by_pem(private), action="audit")
+        found = await at.found(f"{host}/app:v1")
+        image = found.images[f"{host}/app:v1"]
+        assert not image.trusted
+        assert image.reason.startswith("strict: not signed by release")
+        [(_, message, _)] = found.warnings
+        assert f"image {host}/app:v1 does not meet TrustPolicy lenient (audit)" in message
+
+
+async def test_images_that_no_policy_is_about_are_looked_up_if_the_settings_say_so() -> None:
+    store = Store()
+    digest = store.image("v1")
+    async with serving(store.application()) as host:
+        async with world() as at:
+            assert await at.found(f"{host}/app:v1") == Found()
+        assert store.asked == []
+        async with world(images="all") as at:
+            assert (await at.found(f"{host}/app:v1")).pinned == ((f"{host}/app:v1", digest),)
+
+
+async def test_a_tag_stays_at_the_digest_of_the_status_until_the_job_changes() -> None:
+    store = Store()
+    first = store.image("v1")
+    async with serving(store.application()) as host, world(images="all") as at:
+        image = f"{host}/app:v1"
+        pins = {"observedGeneration": 1, "images": [{"image": image, "digest": first}]}
+        at.memory.patch(BATCH_JOB, "ml", "job", {"status": pins}, "status")
+        second = store.image("v1", entrypoint=["/other"])
+        assert (await at.found(image)).pinned == ((image, first),)
+        at.memory.patch(BATCH_JOB, "ml", "job", {"metadata": {"generation": 2}})
+        assert (await at.found(image)).pinned == ((image, second),)
+
+
+@pytest.mark.parametrize(
+    ("authority", "why"),
+    [
+        (by_secret("absent"), "there is no secret muster-system/absent/pem"),
+        (by_secret("release", "ml"), "only Secrets of the namespace muster-system are read"),
+        ({"name": "x", "key": {"pem": "-"}}, "is no public key in PEM"),
+        ({"name": "x"}, "takes exactly one of key and keyless"),
+    ],
+)
+async def test_while_a_policy_cannot_be_read_nothing_is_decided_about_its_images(
+    authority: Object, why: str
+) -> None:
+    async with world() as at:
+        at.secret("release", "ml", pem=fakes.pem(fakes.key()))
+        at.policy("bad", ["reg.example.com/team/**"], authority)
+        await at.undecided("reg.example.com/team/app:v1", why=why)
+        judged = at.trust.judge(at.memory.read(TRUST_POLICY, "bad"))
+        assert judged is not None
+        assert why in judged.errors[0]
+        assert at.find("reg.example.com/other/app:v1") == Found()
+
+
+async def test_a_key_that_is_replaced_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(image_trust, "LOOK", 0.02)
+    store, old, new = Store(), fakes.key(), fakes.key()
+    digest = store.image("v1")
+    store.sign_bundle(digest, fakes.bundle(new, digest))
+    async with serving(store.application()) as host, world() as at:
+        at.secret("release", pem=fakes.pem(old))
+        at.policy("team", [f"{host}/**"], by_secret("release"))
+        assert not (await at.found(f"{host}/app:v1")).images[f"{host}/app:v1"].trusted
+        at.secret("release", pem=fakes.pem(new))
+        at.news.clear()
+        async with asyncio.timeout(30):
+            await at.news.wait()
+        assert (await at.found(f"{host}/app:v1")).images[f"{host}/app:v1"].trusted
+
+
+async def test_a_registry_that_is_away_decides_nothing_and_is_named() -> None:
+    async with world(images="all") as at:
+        async with serving(Store().application()) as host:
+            pass
+        await at.undecided(f"{host}/app:v1", why=f"image {host}/app:v1: manifests/v1 of {host}/app")
+
+
+async def test_credentials_are_sent_to_their_registry_only() -> None:
+    """Both registries ask for credentials; those of the first are known."""
+
+    @web.middleware
+    async def login(request: web.Request, handler: Any) -> web.StreamResponse:
+        seen.setdefault(request.host, set()).add(request.headers.get("Authorization", ""))
+        if "Authorization" not in request.headers:
+            raise web.HTTPUnauthorized(headers={"WWW-Authenticate": 'Basic realm="x"'})
+        answer: web.StreamResponse = await handler(request)
+        return answer
+
+    seen: dict[str, set[str]] = {}
+    stores = [Store(), Store()]
+    async with AsyncExitStack() as stack:
+        hosts = []
+        for store in stores:
+            store.image("v1")
+            application = store.application()
+            application.middlewares.append(login)
+            hosts.append(await stack.enter_async_context(serving(application)))
+        at = await stack.enter_async_context(world(images="all", registry_secrets=("login", "absent")))
+        written = {"auths": {hosts[0]: {"auth": base64.b64encode(b"robot:secret").decode()}}}
+        at.secret("login", _dockerconfigjson=json.dumps(written))
+        assert (await at.found(f"{hosts[0]}/app:v1")).pinned
+        await at.undecided(f"{hosts[1]}/app:v1", why="asks for credentials")
+        assert len(seen[hosts[0]]) == 2
+        assert seen[hosts[1]] == {""}
