@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from muster.api.base import Kind, Object
+from muster.api.core_v1 import Pod
 from muster.api.kinds import (
     BATCH_JOB,
     CEDAR_POLICY,
@@ -102,7 +103,9 @@ async def test_an_image_has_to_be_signed_and_runs_by_its_digest(platform: Cluste
         await cluster.make(TRUST_POLICY, {"metadata": {"name": "team"}, "spec": spec})
         job = {"metadata": {"name": NAME}, "spec": yaml.safe_load(small())["spec"]}
         image = f"{host}/team/app:v1"
-        job["spec"]["tasks"]["work"]["workload"]["containers"]["app"]["image"] = image
+        container = job["spec"]["tasks"]["work"]["workload"]["containers"]["app"]
+        container.pop("command", None)
+        container["image"] = image
         await cluster.make(BATCH_JOB, job, "ml")
 
         async def refused() -> bool:
@@ -114,12 +117,13 @@ async def test_an_image_has_to_be_signed_and_runs_by_its_digest(platform: Cluste
         assert await count(cluster, JOBSET) == 0
         assert (await cluster.client.get(TRUST_POLICY, "", "team")).status.phase == "Valid"
         store.sign_bundle(digest, fakes.bundle(private, digest))
+        # A policy that changes is asked again at once, and not after a minute.
+        await cluster.client.patch(TRUST_POLICY, "", "team", {"spec": {"mode": "all"}})
 
-        async def runs() -> bool:
-            return (await status(cluster)).phase == "Running"
+        async def pods() -> list[Pod]:
+            return (await cluster.client.list(POD, "ml")).items
 
-        await cluster.until("the image is signed, and the job runs", runs)
-    [pod] = (await cluster.client.list(POD, "ml")).items
+        [pod, *_] = await cluster.until("the image is signed, and the job runs", pods)
     whole = await cluster.client.get_json(POD, "ml", pod.metadata.name)
     assert whole["spec"]["containers"][0]["image"] == f"{host}/team/app@{digest}"
     assert [(each.image, each.digest) for each in (await status(cluster)).images] == [(image, digest)]
