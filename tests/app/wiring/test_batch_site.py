@@ -63,6 +63,7 @@ def compiled(site: ClusterSite, text: str) -> Observed:
     return observed
 
 
+MESH = ("NetworkPolicy", "ServiceEntry", "AuthorizationPolicy")
 ALL = ("JobSet", "ExternalSecret", "CiliumNetworkPolicy", "TracingPolicyNamespaced", "NetworkPolicy")
 
 
@@ -72,6 +73,7 @@ async def test_what_a_cluster_has_is_used_for_what_a_job_declares() -> None:
         (AUTO, ("JobSet", "NetworkPolicy"), {"NetworkPolicy"}),
         (BatchJobs(network="plain"), ALL, {"NetworkPolicy", "TracingPolicyNamespaced"}),
         (BatchJobs(network="none", programs="none"), ALL, set()),
+        (BatchJobs(mesh="istio"), ("JobSet", *MESH), {"NetworkPolicy", "AuthorizationPolicy"}),
     ):
         made = compiled(await looked(Server(*names), settings), small()).compiled
         assert {each["kind"] for each in made.support} - {"ServiceAccount"} == kinds
@@ -89,6 +91,7 @@ async def test_what_a_cluster_has_is_used_for_what_a_job_declares() -> None:
         ),
         (BatchJobs(programs="tetragon"), ("JobSet", "NetworkPolicy"), small(), "install Tetragon"),
         (BatchJobs(network="cilium"), ("JobSet",), small(), "install Cilium"),
+        (BatchJobs(mesh="istio"), ("JobSet", "NetworkPolicy"), small(), "install Istio"),
         (AUTO, ("JobSet", "NetworkPolicy"), small(None, s3=S3), "Cilium"),
     ],
 )

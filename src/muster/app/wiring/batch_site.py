@@ -35,6 +35,8 @@ _INSTALLS: Final = {
     "ExternalSecret": "the External Secrets Operator",
     "CiliumNetworkPolicy": "Cilium",
     "TracingPolicyNamespaced": "Tetragon",
+    "ServiceEntry": "Istio",
+    "AuthorizationPolicy": "Istio",
 }
 
 
@@ -97,7 +99,12 @@ class ClusterSite:
             network = "cilium" if _CILIUM in self._served else "plain"
         if programs == "auto":
             programs = "tetragon" if _TETRAGON in self._served else "none"
-        return Facts(network=network, tetragon=programs == "tetragon")
+        return Facts(
+            network=network,
+            tetragon=programs == "tetragon",
+            istio=self._settings.mesh == "istio",
+            trust_domain=self._settings.trust_domain,
+        )
 
     def _facts(self) -> Facts:
         return self._known

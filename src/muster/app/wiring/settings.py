@@ -94,6 +94,10 @@ class BatchJobs(Struct, frozen=True):
 
     network: Literal["auto", "cilium", "plain", "none"] = "auto"
     programs: Literal["auto", "tetragon", "none"] = "auto"
+    #: whether Istio enforces connections too; its kinds alone do not say that pods are in the mesh
+    mesh: Literal["none", "istio"] = "none"
+    #: SPIFFE trust domain of the mesh
+    trust_domain: str = "cluster.local"
     #: which images are looked up in their registries: those that a TrustPolicy is about, or all
     images: Literal["matched", "all"] = "matched"
     #: Secrets with credentials of registries, in muster's namespace
@@ -344,6 +348,8 @@ EXAMPLES: Final = {
     "batchJobs": "{network: auto, programs: auto}",
     "batchJobs.network": "auto, cilium, plain or none",
     "batchJobs.programs": "auto, tetragon or none",
+    "batchJobs.mesh": "none or istio",
+    "batchJobs.trustDomain": "cluster.local",
     "batchJobs.images": "matched or all",
     "batchJobs.registrySecrets": "[registry-login]",
 }
