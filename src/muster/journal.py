@@ -162,7 +162,10 @@ def _plain(value: Any) -> Any:  # Any: JSON
     if type_ is Place:
         return str(value)
     if is_dataclass(value):
-        return {name: _plain(getattr(value, name)) for name in _names(type_)}
+        return {
+            name: getattr(value, name) if plain else _plain(getattr(value, name))
+            for name, plain in _fields(type_)
+        }
     if isinstance(value, Mapping):
         return {_plain(key): _plain(item) for key, item in sorted(value.items())}
     if isinstance(value, Set):
@@ -181,8 +184,24 @@ _RENAMED: Final = {
 
 
 @cache
-def _names(cls: Any) -> tuple[str, ...]:  # Any: a dataclass
-    return tuple(field.name for field in fields(cls))
+def _fields(cls: Any) -> tuple[tuple[str, bool], ...]:  # Any: a dataclass
+    """The names of the fields, and whether msgspec encodes the field's values as `_plain` would."""
+    hints = _hints(cls)
+    return tuple((field.name, _is_plain(hints[field.name])) for field in fields(cls))
+
+
+@cache
+def _is_plain(type_: Any) -> bool:  # Any: types as values
+    """Whether msgspec encodes all values of a type as `_plain` would; not so Place, and infinity."""
+    if isinstance(type_, NewType):
+        return _is_plain(type_.__supertype__)
+    if get_origin(type_) in (tuple, UnionType, Union):
+        return all(inner is Ellipsis or _is_plain(inner) for inner in get_args(type_))
+    if type_ in _ATOMS or not isinstance(type_, type):
+        return type_ in _ATOMS
+    if is_dataclass(type_) and type_ is not Place:
+        return all(plain and not name.startswith("_") for name, plain in _fields(type_))
+    return issubclass(type_, Enum)
 
 
 def _typed(type_: Any, value: Any) -> Any:  # Any: types as values, and JSON

@@ -9,7 +9,7 @@ from muster.api.koordinator_v1alpha1 import BY_NAME
 from muster.api.muster_v1alpha1 import Source
 from muster.core.words.gang import Code, Gang, GangId, Gate, Place, PodId, PodSet
 from muster.translate import marks, network, quotas
-from muster.translate.group import Group, Members, Touched
+from muster.translate.group import NONE_MOVED, Group, Members, ReadGroup, Touched
 from muster.translate.identity import GroupKey
 from muster.translate.job import MAIN
 from muster.translate.pods import asked, labels_of, live, occupies, of_its_node, scheduling_gates
@@ -21,14 +21,13 @@ from muster.translate.world import World
 class Reader:
     """Reads the gang of one pod. (The registry has already decided that the pod is in no group.)"""
 
-    __slots__ = ("_key", "_world", "moved")
+    __slots__ = ("_key", "_world")
 
     def __init__(self, key: GroupKey, world: World) -> None:
         self._key, self._world = key, world
-        self.moved: set[PodId] = set()
 
-    def read(self, touched: Touched) -> Group | None:
-        return _read(self._key, self._world)
+    def read(self, touched: Touched) -> ReadGroup:
+        return _read(self._key, self._world), NONE_MOVED
 
 
 def _read(key: GroupKey, world: World) -> Group | None:

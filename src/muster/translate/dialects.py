@@ -12,7 +12,7 @@ nothing to wait for.)
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -52,10 +52,10 @@ from muster.api.membership import pod_groups
 from muster.api.muster_v1alpha1 import Source
 from muster.api.scheduling import PodGroup
 from muster.api.storage_v1 import SELECTED_NODE, StorageClass
-from muster.core.words.gang import Code, Gang, GangId, Gate, PodId
+from muster.core.words.gang import Code, Gang, GangId, Gate
 from muster.translate import bare, described, ganggroup, job, jobset, marks, podgroup
 from muster.translate.demand import ours
-from muster.translate.group import Group, Members, Touched
+from muster.translate.group import NONE_MOVED, Group, Members, ReadGroup, Touched
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.podgroup.reading import KINDS
 from muster.translate.pods import of_its_node
@@ -66,10 +66,7 @@ from muster.translate.world import World
 class DialectReader(Protocol):
     """Reads one group again and again."""
 
-    #: members whose place has changed; the caller clears it
-    moved: set[PodId]
-
-    def read(self, touched: Touched) -> Group | None:
+    def read(self, touched: Touched) -> ReadGroup:
         """Returns the group as it is now. The first reading looks at everything, later ones at `touched`."""
         ...
 
@@ -81,7 +78,10 @@ _READERS: Final[dict[Dialect, Callable[[GroupKey, World], DialectReader]]] = {
     Dialect.KOORDINATOR: podgroup.Reader,
     Dialect.POD: bare.Reader,
 }
-_RANK = list(Dialect)
+_RANK: Final = tuple(Dialect)
+#: by dialect, those before it and those after it in rank
+_ABOVE: Final = {dialect: _RANK[:rank] for rank, dialect in enumerate(_RANK)}
+_BELOW: Final = {dialect: _RANK[rank + 1 :] for rank, dialect in enumerate(_RANK)}
 KIND_OF: Final[dict[Dialect, Kind[Any]]] = {  # Any: a table of kinds holds kinds of many types
     Dialect.JOBSET: JOBSET,
     Dialect.JOB: JOB,
@@ -103,7 +103,7 @@ class Reader:
         self._key, self._world = key, world
         self._reader = _READERS[key.dialect](key, world)
 
-    def read(self, touched: Touched) -> tuple[Group | None, Set[PodId]]:
+    def read(self, touched: Touched) -> ReadGroup:
         """Returns the group as the world shows it now, and the members whose place has changed.
 
         None: there is no such gang (any more). The id of the gang may change when a namesake of another
@@ -113,28 +113,25 @@ class Reader:
         only this gang Invalid.
         """
         try:
-            group = self._read(touched)
-            moved, self._reader.moved = self._reader.moved, set()
-            return group, moved
+            return self._read(touched)
         except UNREADABLE as error:
             key = self._key
             log.exception("%s %s/%s cannot be read", key.dialect.value, key.namespace, key.name)
             self._reader = _READERS[key.dialect](key, self._world)
-            return _unreadable(
-                key, f"cannot be read: {type(error).__name__}: {error}"[:LONGEST_REFUSAL]
-            ), set()
+            why = f"cannot be read: {type(error).__name__}: {error}"
+            return _unreadable(key, why[:LONGEST_REFUSAL]), NONE_MOVED
 
-    def _read(self, touched: Touched) -> Group | None:
+    def _read(self, touched: Touched) -> ReadGroup:
         key, world = self._key, self._world
         if key.dialect is Dialect.POD:
             pod = world.pods.get((key.namespace, key.name))
             if pod is None or group_of(pod, world) != key:
-                return None
-        group = self._reader.read(touched)
-        if group is None or not any(_exists(namesake, world) for namesake in _namesakes(key, above=True)):
-            return group
+                return None, NONE_MOVED
+        group, moved = self._reader.read(touched)
+        if group is None or not _namesakes(key, _ABOVE, world):
+            return group, moved
         # `namespace/name` is the id of the first namesake by dialect; the others use their record's name
-        return replace(group, gang=replace(group.gang, id=GangId(f"{key.namespace}/{key.record}")))
+        return replace(group, gang=replace(group.gang, id=GangId(f"{key.namespace}/{key.record}"))), moved
 
 
 def _unreadable(key: GroupKey, why: str) -> Group:
@@ -185,7 +182,7 @@ def group_of(pod: Pod, world: World) -> GroupKey | None:
 def keys_touched(kind: Kind[Any], old: Resource | None, new: Resource | None, world: World) -> set[GroupKey]:
     """Returns groups to read again after `world` took in the change from `old` to `new`. Any: any kind."""
     keys: set[GroupKey] = set()
-    for obj in (old, new):
+    for obj in (new,) if kind is POD and _in_same_group(old, new, world) else (old, new):
         if obj is not None:
             keys.update(_touched_by(kind, obj, world))
     if kind is JOB or kind is JOBSET:
@@ -212,8 +209,7 @@ def keys_touched(kind: Kind[Any], old: Resource | None, new: Resource | None, wo
         keys.update(_looking(world, lambda spec, namespace: spec.runtime_class_name == name))
     elif kind is PRIORITY_CLASS or (kind is CLUSTER_NETWORK_TOPOLOGY and _layers(old) != _layers(new)):
         keys.update(_everything(world))
-    lower = (namesake for key in keys for namesake in _namesakes(key, above=False))
-    return keys | {namesake for namesake in lower if _exists(namesake, world)}
+    return keys.union(*(_namesakes(key, _BELOW, world) for key in keys))
 
 
 def relabelled(old: Resource | None, new: Resource | None) -> bool:
@@ -321,6 +317,20 @@ def _groups(obj: Resource, world: World) -> list[GroupKey]:
     return [group] if group is not None else []
 
 
+def _in_same_group(old: Resource | None, new: Resource | None, world: World) -> bool:
+    """Whether a pod surely belongs to the same group as before: all that its group is read from is equal."""
+    if not isinstance(old, Pod) or not isinstance(new, Pod):
+        return False
+    before, now = old.metadata, new.metadata
+    return (
+        before.owner_references == now.owner_references
+        and before.labels == now.labels
+        and before.annotations == now.annotations
+        and old.spec.scheduler_name == new.spec.scheduler_name
+        and (world.schedulers is not None or old.spec.node_name == new.spec.node_name)
+    )
+
+
 def _same_marks(old: Resource, new: Resource) -> bool:
     """Whether a Job's or JobSet's marks for its independent pods are unchanged."""
     return all(
@@ -364,22 +374,23 @@ def _everything(world: World) -> Iterator[GroupKey]:
             yield from _touched_by(kind, obj, world)
 
 
-def _namesakes(key: GroupKey, *, above: bool) -> Iterator[GroupKey]:
-    """Yields keys of other dialects with the same id: those before it in rank (`above`), or after it."""
-    if not key.stage:
-        rank = _RANK.index(key.dialect)
-        for dialect in _RANK[:rank] if above else _RANK[rank + 1 :]:
-            yield key._replace(dialect=dialect)
+def _namesakes(key: GroupKey, ranked: Mapping[Dialect, tuple[Dialect, ...]], world: World) -> list[GroupKey]:
+    """Returns the gangs with the same id that exist in other dialects: of those that `ranked` names."""
+    if key.stage:
+        return []
+    return [key._replace(dialect=other) for other in ranked[key.dialect] if _exists(other, key, world)]
 
 
-def _exists(key: GroupKey, world: World) -> bool:
-    """Whether this gang exists."""
+def _exists(dialect: Dialect, key: GroupKey, world: World) -> bool:
+    """Whether the gang of this dialect exists that has the namespace and the name of `key`."""
     name = (key.namespace, key.name)
-    if key.dialect is Dialect.JOBSET:
-        return (found := world.jobsets.get(name)) is not None and key in jobset.keys(found, world)
-    if key.dialect is Dialect.JOB:
+    if dialect is Dialect.JOBSET:
+        found = world.jobsets.get(name)
+        return found is not None and key._replace(dialect=dialect) in jobset.keys(found, world)
+    if dialect is Dialect.JOB:
         return (parent := world.jobs.get(name)) is not None and job.is_gang(parent, world)
-    if key.dialect is Dialect.POD:
-        return (pod := world.pods.get(name)) is not None and group_of(pod, world) == key
-    kind = KINDS[key.dialect]
+    if dialect is Dialect.POD:
+        pod = world.pods.get(name)
+        return pod is not None and group_of(pod, world) == key._replace(dialect=dialect)
+    kind = KINDS[dialect]
     return name in world.pod_groups(kind) or bool(world.pods_in(kind, *name))

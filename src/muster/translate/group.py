@@ -1,8 +1,8 @@
 """The result of every dialect of groups: a gang, its members, and the owner that can be suspended."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from muster.api.base import Kind
 from muster.api.core_v1 import Pod
@@ -124,3 +124,8 @@ class Group:
     #: pods on a node that no longer hold a place, because they are being deleted or belong to an
     #: earlier attempt: charged to the gang (PodsBound without a place) until they are gone
     leaving: Mapping[PodId, Pod] = field(default_factory=dict)
+
+
+#: What a reader returns: the group (None: there is no such gang), and members whose place has changed.
+ReadGroup = tuple[Group | None, Set[PodId]]
+NONE_MOVED: Final = frozenset[PodId]()

@@ -14,11 +14,11 @@ from muster.api.batch_v1 import CONTROLLER_UID, JOB_NAME, LEGACY_CONTROLLER_UID,
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.kinds import JOB, JOBSET
 from muster.api.muster_v1alpha1 import Source
-from muster.core.words.gang import Code, Gang, GangId, Gate, PodId, PodSet
+from muster.core.words.gang import Code, Gang, GangId, Gate, PodSet
 from muster.translate import marks, network
 from muster.translate.demand import MOST_PLACES, Part, asks_for_gang, demand
 from muster.translate.filling import Block, Filled, job_finished
-from muster.translate.group import Group, Owner, Touched
+from muster.translate.group import NONE_MOVED, Group, Owner, ReadGroup, Touched
 from muster.translate.identity import GroupKey
 from muster.translate.priority import chosen
 from muster.translate.running import limit_of_all, marked, reported, run
@@ -35,13 +35,12 @@ class Reader:
     def __init__(self, key: GroupKey, world: World) -> None:
         self._key, self._world = key, world
         self._filled = Filled(key.namespace, world)
-        self.moved: set[PodId] = set()
 
-    def read(self, touched: Touched) -> Group | None:
+    def read(self, touched: Touched) -> ReadGroup:
         key, world, filled = self._key, self._world, self._filled
         job = world.jobs.get((key.namespace, key.name))
         if job is None or not is_gang(job, world):
-            return None
+            return None, NONE_MOVED
         asks = demand(job.spec, world, Made(key.namespace, _added(job)))
         if asks.places <= MOST_PLACES:
             filled.take(job, Block(MAIN, 0, asks.places))
@@ -49,10 +48,10 @@ class Reader:
             filled.forget(key.name)
         for name in touched.pods:
             filled.note(name)
-        self.moved |= filled.settle()
+        moved = filled.settle()
         controller = controller_of(job)
         owner = owner_of(job, JOB) if controller is None else None
-        return assemble(
+        group = assemble(
             key,
             job,
             JOB,
@@ -63,6 +62,7 @@ class Reader:
             world,
             finished=job_finished(job),
         )
+        return group, moved
 
 
 def is_gang(job: Job, world: World) -> bool:

@@ -44,10 +44,10 @@ from muster.api.jobset_v1alpha2 import (
 )
 from muster.api.kinds import JOBSET
 from muster.api.natural import natural
-from muster.core.words.gang import Code, Gate, PodId, Shape
+from muster.core.words.gang import Code, Gate, Shape
 from muster.translate.demand import MOST_PLACES, Demand, Part, asks_for_gang, at, demand, job_spec
 from muster.translate.filling import NOWHERE, Block, Filled
-from muster.translate.group import Group, Touched
+from muster.translate.group import NONE_MOVED, ReadGroup, Touched
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.job import assemble, owner_of
 from muster.translate.surroundings import Made
@@ -61,13 +61,12 @@ class Reader:
         self._key, self._world = key, world
         self._filled = Filled(key.namespace, world)
         self._layout: object = None
-        self.moved: set[PodId] = set()
 
-    def read(self, touched: Touched) -> Group | None:
+    def read(self, touched: Touched) -> ReadGroup:
         key, world, filled = self._key, self._world, self._filled
         jobset = world.jobsets.get((key.namespace, key.name))
         if jobset is None or key not in keys(jobset, world):
-            return None
+            return None, NONE_MOVED
         parts = {
             replicated.name: Part(_demand(jobset, replicated, world), max(replicated.replicas, 0))
             for replicated in jobset.spec.replicated_jobs
@@ -77,8 +76,8 @@ class Reader:
             self._take(name, jobset, parts)
         for name in touched.pods:
             filled.note(name)
-        self.moved |= filled.settle()
-        return assemble(
+        moved = filled.settle()
+        group = assemble(
             key,
             jobset,
             JOBSET,
@@ -91,6 +90,7 @@ class Reader:
             order=None if filled.started else _order(jobset, key.stage),
             limit=_left(jobset, filled),
         )
+        return group, moved
 
     def _jobs_to_read(self, jobset: JobSet, parts: Mapping[str, Part], touched: Touched) -> Collection[str]:
         """Returns the names of the Jobs that have changed; all if what the JobSet says of them has."""

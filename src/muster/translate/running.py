@@ -47,8 +47,11 @@ SILENT = Run()
 
 def run(meta: ObjectMeta) -> Run:
     """Returns this object's marks about its run."""
-    spared = any(meta.labels.get(key) == value for key, value in NOT_PREEMPTIBLE) or None
-    if not any(key in found for found in (meta.labels, meta.annotations) for key in _KEYS):
+    spared = None
+    for key, value in NOT_PREEMPTIBLE:
+        if meta.labels.get(key) == value:
+            spared = True
+    if _KEYS.isdisjoint(meta.labels) and _KEYS.isdisjoint(meta.annotations):
         return Run(spared=True) if spared else SILENT
     try:
         checkpoint = mark(meta, names.CHECKPOINT)
@@ -192,11 +195,13 @@ def _checkpoint(text: str) -> tuple[float | None, float | None]:
     return None, (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
 
 
-_KEYS = (
-    names.PREEMPTIBLE,
-    names.MIN_RUN_TIME,
-    names.RESTART_COST,
-    names.CHECKPOINT,
-    names.CHECKPOINT_GRACE,
-    names.RUN_TIME,
+_KEYS = frozenset(
+    {
+        names.PREEMPTIBLE,
+        names.MIN_RUN_TIME,
+        names.RESTART_COST,
+        names.CHECKPOINT,
+        names.CHECKPOINT_GRACE,
+        names.RUN_TIME,
+    }
 )

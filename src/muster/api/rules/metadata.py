@@ -4,6 +4,7 @@ Source: kubernetes/apimachinery, pkg/api/validation/objectmeta.go and pkg/util/v
 """
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from muster.api.base import Object
@@ -15,6 +16,7 @@ DNS_1035: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _QUALIFIED: Final = re.compile(r"[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?")
 _VALUE: Final = re.compile(r"([A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?)?")
 _MAX_ANNOTATIONS: Final = 256 * 1024
+_MAX_QUALIFIED: Final = 253 + 1 + 63
 
 #: Kinds whose names must be one DNS label, since they become part of a host name.
 _LABEL_KINDS: Final = ("Namespace",)
@@ -63,11 +65,7 @@ def labels(values: dict[str, str], path: Path) -> list[FieldError]:
 
 def qualified(key: str, path: Path) -> list[FieldError]:
     """A name with an optional prefix: `example.com/name`."""
-    prefix, slash, name = key.rpartition("/")
-    right = len(name) <= 63 and _QUALIFIED.fullmatch(name)
-    if slash:
-        right = right and len(prefix) <= 253 and SUBDOMAIN.fullmatch(prefix)
-    if right:
+    if len(key) <= _MAX_QUALIFIED and _is_qualified(key):
         return []
     return [
         FieldError(
@@ -76,6 +74,15 @@ def qualified(key: str, path: Path) -> list[FieldError]:
             "with an optional DNS prefix as in 'example.com/name'",
         )
     ]
+
+
+@lru_cache(maxsize=4096)
+def _is_qualified(key: str) -> bool:
+    """The result is remembered, because the pods of a template have the same keys."""
+    prefix, slash, name = key.rpartition("/")
+    if len(name) > 63 or not _QUALIFIED.fullmatch(name):
+        return False
+    return not slash or (len(prefix) <= 253 and SUBDOMAIN.fullmatch(prefix) is not None)
 
 
 def subdomain(name: str, path: Path) -> list[FieldError]:

@@ -234,5 +234,6 @@ class _Services:
 
     def of(self, pod: Pod) -> list[str]:
         """The Services that select the pod and may list it."""
-        candidates = [name for item in pod.metadata.labels.items() for name in self._by_label.get(item, ())]
+        selected = pod.metadata.labels.items() & self._by_label.keys()  # visits the smaller of the two
+        candidates = [name for item in selected for name in self._by_label[item]]
         return [name for name in sorted(candidates) if _matches(self.by_name[name], pod)]

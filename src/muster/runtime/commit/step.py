@@ -56,10 +56,13 @@ def _begin(context: Context) -> Step:
     plan is recorded once, when the assigned places make the gang whole.
     """
     view, gang, places = context.view, context.group.gang, context.places
-    state = replace(context.state, progress=None, giving_up="", recordable=True)
+    state = context.state
+    if state.progress is not None or state.giving_up or not state.recordable:
+        state = replace(state, progress=None, giving_up="", recordable=True)
     if (state.failures or state.refusals) and minimum_met(gang, places.settled):
         state = replace(state, failures=0, refusals=state.refusals if places.missing else {})
-    context = replace(context, state=state)
+    if state is not context.state:
+        context = replace(context, state=state)
     if state.refusals and (changed := reconsidered(context)) is not None:
         # What it backs off for may be gone: the core ends the back-off.
         event = CommitFailed(view.id, context.now, "a refused pod has changed")
@@ -77,8 +80,7 @@ def _begin(context: Context) -> Step:
                 return _provision(context, binding)
             return Step(state, tuple(binds(context, binding, state.attempt, planned=False)))
         return record_attempt(context, view.chosen)
-    reported = write_status(context)
-    return replace(reported, wake=min(reported.wake, binding.excluded_until))
+    return _woken(write_status(context), binding.excluded_until)
 
 
 def _continue(context: Context, plan: PlacementPlan) -> Step:
@@ -115,8 +117,7 @@ def _continue(context: Context, plan: PlacementPlan) -> Step:
         due = max(state.since, saving) + limits.victim_timeout
         if now >= due:
             return give_up(context, plan, "victims did not leave")
-        reported = write_status(context)
-        return replace(reported, wake=min(reported.wake, saving if now < saving else due))
+        return _woken(write_status(context), saving if now < saving else due)
 
     # 3. The owner may create the pods.
     if group.owner is not None and group.owner.suspended:
@@ -148,8 +149,12 @@ def _continue(context: Context, plan: PlacementPlan) -> Step:
         if binding.unprovisioned:
             last = f"; {len(binding.unprovisioned)} wait for volumes{last}"
         return give_up(context, plan, f"{bound} within {patience:.0f} s{last}")
-    reported = write_status(context)
-    return replace(reported, wake=min(reported.wake, due, binding.excluded_until))
+    return _woken(write_status(context), min(due, binding.excluded_until))
+
+
+def _woken(reported: Step, at: float) -> Step:
+    """Returns the step, which is to be repeated at `at` at the latest."""
+    return replace(reported, wake=at) if at < reported.wake else reported
 
 
 def _provision(context: Context, binding: Bindable) -> Step:

@@ -16,9 +16,9 @@ from muster import names
 from muster.api.base import mark
 from muster.api.muster_v1alpha1 import Source
 from muster.api.scheduling import PodGroup
-from muster.core.words.gang import Gang, GangId, PodId
+from muster.core.words.gang import Gang, GangId
 from muster.translate import ganggroup, marks, network
-from muster.translate.group import Group, Touched, all_of
+from muster.translate.group import Group, ReadGroup, Touched, all_of
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.podgroup.gates import disagreement, gate_of
 from muster.translate.podgroup.reading import KINDS, Reading
@@ -33,16 +33,18 @@ class Reader:
     def __init__(self, key: GroupKey, world: World) -> None:
         self._key, self._world = key, world
         self._readings: dict[ganggroup.Name, Reading] = {}
-        self.moved: set[PodId] = set()
 
-    def read(self, touched: Touched) -> Group | None:
+    def read(self, touched: Touched) -> ReadGroup:
         key, world = self._key, self._world
         kind, here = KINDS[key.dialect], (key.namespace, key.name)
         groups = [group for group in world.naming(kind, *here) if ganggroup.home(group) == here]
         several = len(groups) > 1 or any(len(ganggroup.named(group)) > 1 for group in groups[:1])
         readings = self._look([*map(_name, groups)] or [here], several, touched)
+        moved = frozenset().union(*(one.moved for one in readings))
+        for one in readings:
+            one.moved.clear()
         if not groups and (here in world.pod_groups(kind) or readings[0].empty):
-            return None  # part of another gang, or nothing to read
+            return None, moved  # part of another gang, or nothing to read
         said = list(dict.fromkeys(said for one in readings for said in one.said))
         kept = {kept for one in readings for kept in one.kept}
         topology = network.wish((group.metadata for group in groups), (one.rules for one in said), world)
@@ -71,7 +73,7 @@ class Reader:
             own = run(groups[0].metadata)
         else:  # of several groups the most careful counts, as among pods
             runs += [run(group.metadata) for group in groups]
-        return Group(
+        group = Group(
             gang=marked(topology.of(gang), own, runs),
             namespace=key.namespace,
             record=key.record,
@@ -98,6 +100,7 @@ class Reader:
             },
             warnings=topology.warnings,
         )
+        return group, moved
 
     def _look(self, names: Sequence[ganggroup.Name], several: bool, touched: Touched) -> list[Reading]:
         """Returns the readings of these PodGroups, up to date with what was touched."""
@@ -112,8 +115,6 @@ class Reader:
                 for pod in touched.pods:
                     one.note(pod)
             one.settle()
-            self.moved |= one.moved
-            one.moved.clear()
             self._readings[name] = one
         return [*self._readings.values()]
 
