@@ -53,7 +53,7 @@ def test_decisions_for_programs(run: Run) -> None:
         "outcome": "place",
         "assignments": {"default/a": "n-0"},
         "victims": [],
-        "cost": {"gpuSeconds": 0},
+        "cost": {"gpuSeconds": 0, "gpuHoursLost": "", "costLost": ""},
         "reason": None,
         "delays": [],
     }
@@ -192,7 +192,7 @@ def test_the_work_that_an_eviction_loses_has_the_unit_of_the_rest(run: Run) -> N
     Path("urgent.yaml").write_text(yaml.safe_dump(pod("urgent", 3, priority=5)))
     code, out, _ = run("urgent.yaml", "--snapshot", "full.yaml", "--now", "2026-01-01T00:10:00Z")
     assert code == 0
-    assert "  evicts 1 pod: default/old\n  loses 1,800 resource-seconds of work\n" in out
+    assert "  evicts 1 pod: default/old\n  loses 0.5 GPU-hours of work\n" in out
 
 
 def test_a_running_pod_has_all_that_it_needs(run: Run) -> None:

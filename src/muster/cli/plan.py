@@ -264,8 +264,22 @@ def _consequences(decision: "Decision") -> list[str]:
         some = ", ".join(decision.victims[:NODES])
         more = f" and {len(decision.victims) - NODES} more" if len(decision.victims) > NODES else ""
         lines.append(f"evicts {plural(len(decision.victims), 'pod')}: {some}{more}")
-        lines.append(f"loses {decision.cost.gpu_seconds:,.0f} resource-seconds of work")
+        lines.append(f"loses {_work(decision)}")
     for each in decision.delays:
         by = "by an unknown time" if each.by is None else f"by {clock(each.by)}"
         lines.append(f"delays {each.gang} {by}")
     return lines
+
+
+def _work(decision: "Decision") -> str:
+    from decimal import Decimal
+
+    from muster.api.rates import money
+
+    cost = decision.cost
+    work = (
+        f"{cost.gpu_hours_lost} GPU-hours"
+        if cost.gpu_hours_lost
+        else f"{cost.gpu_seconds:,.0f} resource-seconds"
+    )
+    return f"{work} of work" + (f" ({money(Decimal(cost.cost_lost))})" if cost.cost_lost else "")

@@ -27,6 +27,7 @@ from muster.api.muster_v1alpha1 import Queue
 from muster.api.rates import Rates
 from muster.app.plan.decisions import Decision, Delay, Outcome, Told, decisions, outcome_of
 from muster.app.plan.forecast import cycles, starts
+from muster.app.plan.money import idle, with_losses
 from muster.app.plan.proposal import propose
 from muster.app.plan.risk import of_gangs
 from muster.app.plan.snapshot import SnapshotMirror
@@ -34,6 +35,7 @@ from muster.core.cycle import Config, Scheduler
 from muster.core.words.decisions import Decision as Decided
 from muster.core.words.events import Event
 from muster.core.words.gang import GangId
+from muster.translate.group import Group
 from muster.translate.layers import layers
 from muster.workloads.snapshot import Objects
 
@@ -85,17 +87,28 @@ def plan(
     notes += _faults(snapshot.known.values(), core)
     if schedulers is not None:
         notes += _left_to_others(proposed, found, schedulers)
+    prices = rates or Rates()
+    found.decisions = [with_losses(each, snapshot, prices, at) for each in found.decisions]
+    notes += idle(found.decisions[: found.proposed], snapshot.mirror.groups, snapshot, prices)
     for decision in found.decisions[: found.proposed]:
         group = snapshot.mirror.groups.get(GangId(decision.gang))
         if group is not None:
             notes += (f"{decision.gang}: {warning}" for warning in group.warnings)
-            for risk in of_gangs([group.gang], snapshot.known.values(), rates or Rates()):
-                notes += (f"{decision.gang}: {told}" for told in (risk.message, risk.warning) if told)
+            for risk in of_gangs([group.gang], snapshot.known.values(), prices):
+                told = filter(None, (risk.message, risk.warning))
+                notes += (f"{_called(decision, group)}: {each}" for each in told)
+    notes[:] = dict.fromkeys(notes)  # the pods of an independent job have the same notes
     waiting = {GangId(decision.gang) for decision in found.decisions[found.proposed :]}
     if waiting:
         then = starts(core, decided, at, waiting)
         _compare(found, waiting, then, _scheduler(Config(remedies=0), as_it_is))
     return found
+
+
+def _called(decision: Decision, group: Group) -> str:
+    """The gang, or the job that an independent pod belongs to."""
+    single = not group.source.kind and decision.gang.count("/") == 2
+    return f"each pod of {decision.gang.rpartition('/')[0]}" if single else decision.gang
 
 
 def _scheduler(config: Config, events: Iterable[Event]) -> Scheduler:

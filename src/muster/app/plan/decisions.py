@@ -30,6 +30,9 @@ class Cost(msgspec.Struct, frozen=True, rename="camel"):
     """The work lost by evicting the victims; for victims without GPUs in CPU-seconds (docs/preemption.md)."""
 
     gpu_seconds: float = 0.0
+    #: decimal numbers; "" = the victims have no GPUs, or no price is known
+    gpu_hours_lost: str = ""
+    cost_lost: str = ""
 
 
 class Delay(msgspec.Struct, frozen=True):
