@@ -51,6 +51,14 @@ _REMEDIES: Final = ("tests/core/test_remedies.py",)
 
 FAULTS: Final = (
     Fault(
+        "a promise kept on a node that another scheduler has filled",
+        "oversubscription",
+        "core/world/handlers.py",
+        "        self.unexpected.add(event.node)",
+        "        pass",
+        ("tests/core/cycle/test_scheduler.py",),
+    ),
+    Fault(
         "a rollback that does nothing",
         "oversubscription",
         "core/world/ledger.py",

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from muster.api import kinds
-from muster.api.base import Object
+from muster.api.base import Kind, Object
 from muster.api.muster_v1alpha1 import Gang
+from muster.local.client import LocalClient
 from tests.runtime.test_loop import Cluster, _planned, cluster, pod, scheduler
 
 __all__ = ["cluster"]
@@ -146,3 +147,84 @@ async def test_a_gang_starts_though_thousands_of_groups_are_garbage(cluster: Clu
         for name in ("garbage2", f"garbage{GARBAGE - 2}"):
             assert await told(cluster, name) == ("Waiting", "NothingMatches")
         assert len(await cluster.bound()) == 2
+
+
+async def test_a_node_that_flaps_costs_no_running_gang_anything_and_others_start(cluster: Cluster) -> None:
+    """It is not ready, ready, gone and there again, sixty times in a minute."""
+    cluster.node("node-0", 3)
+    cluster.node("node-1", 2)
+    async with scheduler(cluster):
+        gang(cluster, "g", 3)
+        await cluster.until(lambda: stands(cluster, "g", 3))
+        before = {pod.metadata.uid for pod in await cluster.all(kinds.POD)}
+        gang(cluster, "waits", 5)
+        for second in range(60):
+            ready = "False" if second % 2 else "True"
+            status = {"conditions": [{"type": "Ready", "status": ready}]}
+            cluster.registry.patch(kinds.NODE, "", "node-0", {"status": status}, subresource="status")
+            if second % 10 == 9:
+                await cluster.client.delete(kinds.NODE, "", "node-0")
+                await asyncio.sleep(0.1)
+                cluster.node("node-0", 3)
+            await asyncio.sleep(0.9)
+        pods = await cluster.all(kinds.POD)
+        assert before <= {pod.metadata.uid for pod in pods}, "muster evicts nothing because of a node"
+        assert await bound(cluster, "waits") == []
+        assert await told(cluster, "waits") == ("Waiting", "InsufficientCapacity")
+        assert (await told(cluster, "g"))[0] == "Standing"
+        await another_starts(cluster)
+
+
+@pytest.mark.parametrize("ahead", [3600.0, -3600.0])
+async def test_a_leader_whose_clock_is_an_hour_off_goes_on_where_the_other_stopped(
+    cluster: Cluster, ahead: float
+) -> None:
+    cluster.node("node-0", 8)
+    async with scheduler(cluster):
+        gang(cluster, "g", 4)
+        gang(cluster, "waits", 9)
+        await cluster.until(lambda: _planned(cluster), pause=0.001)
+    cluster.clock.ahead = ahead
+    async with scheduler(cluster, epoch=2):
+        await cluster.until(lambda: stands(cluster, "g", 4))
+        await asyncio.sleep(30)
+        assert (await told(cluster, "waits"))[0] == "Waiting"
+        await another_starts(cluster)
+    cluster.clock.ahead = 0.0
+    async with scheduler(cluster, epoch=3):
+        for index in range(4):
+            await cluster.client.delete(kinds.POD, "default", f"g-{index}", grace_period=0)
+        gang(cluster, "last", 6)
+        await cluster.until(lambda: stands(cluster, "last", 6))
+
+
+class OldDefinition(LocalClient):
+    """An API server whose definition of Gangs knows no plans: it drops the field, as a schema does."""
+
+    async def create(self, kind: Kind[Any], namespace: str, obj: Object) -> Any:
+        return await super().create(kind, namespace, self._pruned(kind, obj))
+
+    async def patch(self, kind: Kind[Any], namespace: str, name: str, patch: Any, **how: Any) -> Any:
+        return await super().patch(kind, namespace, name, self._pruned(kind, patch), **how)
+
+    @staticmethod
+    def _pruned(kind: Kind[Any], body: Any) -> Any:
+        if kind is kinds.GANG and isinstance(body, dict):
+            return {key: value for key, value in body.items() if key != "plan"}
+        return body
+
+
+async def test_gangs_whose_definition_is_of_an_earlier_version_do_not_start_without_a_plan(
+    cluster: Cluster,
+) -> None:
+    cluster.client = OldDefinition(cluster.registry)
+    cluster.node("node-0", 8)
+    async with scheduler(cluster):
+        gang(cluster, "g", 3)
+        cluster.create(kinds.POD, pod("alone"))
+        await asyncio.sleep(60)
+        assert [*await cluster.bound()] == ["alone"], "a gang without a plan could be left in part"
+        assert await told(cluster, "g") == ("Waiting", "CommitFailed")
+        writes = cluster.store.revision
+        await asyncio.sleep(60)
+        assert cluster.store.revision - writes < 20

@@ -30,8 +30,11 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 class LoopClock:
     """The loop's own time, which looptime makes virtual."""
 
+    #: seconds by which the wall clock is wrong
+    ahead = 0.0
+
     def now(self) -> datetime:
-        return START + timedelta(seconds=self.monotonic())
+        return START + timedelta(seconds=self.monotonic() + self.ahead)
 
     def monotonic(self) -> float:
         return asyncio.get_running_loop().time()

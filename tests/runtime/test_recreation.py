@@ -124,3 +124,28 @@ async def test_a_pod_is_recorded_only_if_it_would_come_back_as_it_was(
     read = found(msgspec.convert((await recording(client, write)).body, GangPlan))
     assert isinstance(read, RecreationPlan)
     assert [pod.body for pod in read.pods] == [recreated(POD)]
+
+
+async def test_pods_that_differ_in_their_names_and_the_volume_of_their_token_are_rehearsed_once() -> None:
+    server, asked = Server(), list[Object]()
+    refs = []
+    for index in range(3):
+        name, volume = f"p-{index}", f"kube-api-access-{'abcde'[index]}bcd2"
+        containers = [{"name": "main", "image": "x", "volumeMounts": [{"name": volume, "mountPath": "/t"}]}]
+        spec = {"volumes": [{"name": volume, "projected": {}}], "containers": containers}
+        body = {"metadata": {"name": name}, "spec": spec, "status": {}}
+        refs.append(PodRef("ns", name, PodId(server.create(kinds.POD, "ns", body).metadata.uid)))
+    plan = RecreationPlan(GangId("ns/g"), "podgroup-g", "ns", 1, 1, (), "refused")
+
+    def says(body: Object) -> Object:
+        asked.append(body)
+        return body
+
+    read = found(
+        msgspec.convert(
+            (await recording(Rehearsing(server, says=says), RecordPods(plan, tuple(refs)))).body, GangPlan
+        )
+    )
+    assert isinstance(read, RecreationPlan)
+    assert [pod.body["spec"]["volumes"][0]["name"][-5:] for pod in read.pods] == ["abcd2", "bbcd2", "cbcd2"]
+    assert len(asked) == 1

@@ -8,6 +8,7 @@ back as it was: a container of it has run to its end, or the server would refuse
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -38,6 +39,8 @@ _OF_PRIORITY_CLASS: Final = ("priority", "preemptionPolicy")
 
 #: In the API server's refusal of an object above a ResourceQuota (`plugin/pkg/admission/resourcequota`).
 _QUOTA: Final = "exceeded quota"
+#: The volume that admission adds for a service account's token (`plugin/pkg/admission/serviceaccount`).
+_TOKEN_VOLUME: Final = re.compile(rb'"kube-api-access-[a-z0-9]{5}"')
 #: Requests under way at a time.
 PARALLEL: Final = 32
 
@@ -77,7 +80,7 @@ async def recording(client: Client, write: RecordPods, gather: Gather[Any] = gat
     """
     found = await gather([partial(_read, client, pod) for pod in write.pods])
     pods = [pod for pod in found if pod is not None]
-    templates = {msgspec.json.encode(_unnamed(pod), order="deterministic"): pod for pod in pods}
+    templates = {_template(pod): pod for pod in pods}
     await gather([partial(_rehearse, client, pod) for pod in templates.values()])
     recorded = tuple(RecordedPod(PodId(pod["metadata"]["uid"]), recreated(pod)) for pod in pods)
     return create_plan(replace(write.plan, pods=recorded))
@@ -109,6 +112,11 @@ async def _rehearse(client: Client, pod: Object) -> None:
     for part in sorted(pod["spec"].keys() | made["spec"].keys()):
         if part != "nodeName" and pod["spec"].get(part) != made["spec"].get(part):
             raise NotRecreatable(f"the new pod {name} would have another spec.{part}")
+
+
+def _template(pod: Object) -> bytes:
+    """Returns what is equal in pods of one template. The server names the volume of the token at random."""
+    return _TOKEN_VOLUME.sub(b'"kube-api-access"', msgspec.json.encode(_unnamed(pod), order="deterministic"))
 
 
 def _unnamed(pod: Object) -> Object:

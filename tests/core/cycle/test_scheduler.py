@@ -6,7 +6,7 @@ from math import inf
 import pytest
 
 from muster.core.cycle import Scheduler
-from muster.core.words.decisions import Release
+from muster.core.words.decisions import Assign, Release
 from muster.core.words.events import (
     CommitFailed,
     GangRemoved,
@@ -549,6 +549,27 @@ def test_a_plan_that_cannot_be_completed_holds_nothing() -> None:
     decisions = made.decide(0.0)
     assert started(decisions) == ["y"]
     assert [w.gang for w in waits(decisions)] == ["x"]
+
+
+def test_promised_places_that_another_scheduler_fills_are_assigned_again() -> None:
+    made = scheduler([node("a", gpu=2), node("b", gpu=2)], gang("x", count=2))
+    (first,) = assigns(made.decide(0.0))
+    assert where(first) == ["a", "a"]
+    foreign(made, "a", 1)
+    release, again = made.decide(1.0)
+    assert release == Release(X, places(1))
+    assert isinstance(again, Assign)
+    assert where(again) == ["b"]
+    assert made.decide(2.0) == []
+
+
+def test_a_node_that_shrinks_under_promises_keeps_what_it_has_room_for_of_the_first_gang() -> None:
+    made = scheduler([node("a", gpu=4)], gang("x", count=2), gang("y", count=2, submitted=1))
+    assert started(made.decide(0.0)) == ["x", "y"]
+    made.apply(node("a", gpu=2))
+    decisions = made.decide(1.0)
+    assert releases(decisions) == [Release(GangId("y"), places(0, 1))]
+    assert assigns(decisions) == []
 
 
 def test_a_promise_that_is_kept_changes_nothing_on_the_ledger() -> None:

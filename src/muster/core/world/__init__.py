@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from muster.core.words.decisions import Release
 from muster.core.words.events import Event
-from muster.core.words.gang import Gang, GangId
+from muster.core.words.gang import Gang, GangId, Place
 from muster.core.world.eligibility import Eligibility
 from muster.core.world.gangs import GangState, give_back, stands, unwanted
 from muster.core.world.handlers import Handlers
@@ -89,6 +89,8 @@ class World(State):
         self.now = now
         lapsed: set[GangId] = set()
         releases = []
+        crowded_out = self._crowded_out() if self._handlers.unexpected else {}
+        self.gangs.touched |= crowded_out.keys()
         due = (gang for gang, time in self.gangs.timed.items() if time <= now)
         for gang in sorted(self.gangs.touched.union(self.gangs.kept, due)):
             state = self.gangs[gang]
@@ -99,9 +101,8 @@ class World(State):
                 if run_out:
                     lapsed.add(gang)
                     state.lapsed.update(run_out)
-                announced = give_back(
-                    state, {*run_out, *unwanted(state, self.ledger.nodes.facts)}, self.ledger
-                )
+                places = {*run_out, *unwanted(state, self.nodes.facts), *crowded_out.get(gang, ())}
+                announced = give_back(state, places, self.ledger)
                 if announced:
                     releases.append(Release(gang, frozenset(announced)))
                 if run_out or announced:
@@ -113,6 +114,33 @@ class World(State):
                 del state.avoided[node]
                 self.gangs.touched.add(gang)
         return lapsed, releases
+
+    def _crowded_out(self) -> dict[GangId, list[Place]]:
+        """Return promised places for which their nodes have no room any more: other schedulers filled them.
+
+        The gangs that are last in the order lose theirs first. A node on which an eviction is pending is
+        looked at when that is over, because victims and promises are charged there together.
+        """
+        evicting = {node for eviction in self.pending_evictions.values() for node in eviction.shared}
+        unexpected, self._handlers.unexpected = (
+            self._handlers.unexpected,
+            evicting & self._handlers.unexpected,
+        )
+        found: dict[GangId, list[Place]] = {}
+        for node in sorted(unexpected - evicting):
+            over = self.nodes.overdrawn(node)
+            holders = [s for s in self.gangs.values() if s.holds and node in s.nodes] if over else []
+            for state in sorted(holders, key=lambda state: state.rank, reverse=True):
+                for place, promise in sorted(state.holds.items(), reverse=True):
+                    if not (promise.announced and promise.node == node and over):
+                        continue
+                    takes = dict(self.nodes.row_amounts(promise.requests))
+                    if takes.keys().isdisjoint(over) and promise.device is None:
+                        continue
+                    found.setdefault(state.id, []).append(place)
+                    over = {row: most - takes.get(row, 0) for row, most in over.items()}
+                    over = {row: most for row, most in over.items() if most > 0}
+        return found
 
     def _touch_concerned(self) -> None:
         """Touch gangs that new anti-affinity of other pods keeps off nodes: their demands have changed."""

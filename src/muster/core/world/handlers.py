@@ -14,7 +14,7 @@ from math import inf
 
 from muster.core.words import events
 from muster.core.words.events import Event, PodsBound
-from muster.core.words.gang import Amounts, Place, PodId
+from muster.core.words.gang import Amounts, NodeName, Place, PodId
 from muster.core.world.gangs import (
     BackOff,
     GangState,
@@ -39,6 +39,8 @@ class Handlers:
         self._gangs, self._pods, self._topology = world.gangs, world.pods, world.topology
         self._exclusive, self._queues, self._quotas = world.exclusive_domains, world.queues, world.quotas
         self._budgets, self._pending_evictions = world.budgets, world.pending_evictions
+        #: nodes that may have less room than is promised there: they changed, or pods came unannounced
+        self.unexpected: set[NodeName] = set()
 
     def apply(self, event: Event) -> None:
         """Record one event. A repeated event changes nothing."""
@@ -53,6 +55,7 @@ class Handlers:
                 self._gang_removed(event)
             case events.NodeChanged():
                 if self._nodes.change(event):
+                    self.unexpected.add(event.name)
                     self._end_endless_back_offs()
             case events.NodeRemoved():
                 if self._nodes.remove(event.name):
@@ -130,6 +133,7 @@ class Handlers:
             self._give_back(known, 1)
             vacated = vacate(self._gangs[known.gang], [pod]) if known.gang is not None else []
         device = self._ledger.take(event.node, event.requests, event.footprint.device, event.footprint)
+        self.unexpected.add(event.node)
         self._pods[pod] = _with_device(event, device)
         self._pending_evictions.pods_seen([pod], deleted=event.footprint.leaving)
         if event.gang is None:

@@ -247,6 +247,17 @@ class Nodes:
             return self.thousandths_at(column)
         return self._free[row].item(column)
 
+    def overdrawn(self, name: NodeName) -> dict[int, int]:
+        """By row of a resource of which more is used than the node has: how much more. Shares: their GPUs."""
+        if (column := self.column.get(name)) is None:
+            return {}
+        over = {
+            row: self.used.item(row, column) - self._capacity[row].item(column)
+            for row in range(len(self._capacity))
+            if row != self._shares
+        }
+        return {row: amount for row, amount in over.items() if amount > 0}
+
     def thousandths(self, columns: Columns | None = None) -> Ints:
         """Thousandths of GPUs that are free on each node, of empty and of open devices."""
         empty = self._free[self.devices.row]

@@ -1,6 +1,7 @@
 """Learns from the outcomes of writes: when to retry, what to leave alone, and when a commit has failed."""
 
 from dataclasses import replace
+from typing import Final
 
 from muster.api import kinds
 from muster.core.words.events import CommitFailed, Event, PlacesLost
@@ -21,6 +22,9 @@ from muster.runtime.commit.refusals import accepted, refused
 from muster.runtime.commit.view import NEVER, Limits, RetryState
 from muster.runtime.writes import RecordPods, Write
 
+#: Plans in a row that the server took and no object shows, after which a start has failed.
+UNSHOWN: Final = 3
+
 
 def learn(
     gang: GangId, state: RetryState, write: Write, error: Exception | None, now: float, limits: Limits
@@ -33,6 +37,8 @@ def learn(
                     state = accepted(state, write)
                 case Patch(kinds.PERSISTENT_VOLUME_CLAIM):
                     state = chosen(state, write)
+                case _ if records_plan(write):
+                    state = replace(state, unshown=state.unshown + 1)
             return (replace(state, retries=0, trouble="") if state.retries else state), ()
         case Conflict() | AlreadyExists() | NotFound():
             return state, ()  # another writer was first: the mirror will show the result
@@ -54,11 +60,29 @@ def learn(
 
 def _records(write: Write) -> bool:
     """Whether the write records a plan, or the Gang before it."""
+    return records_plan(write) or (isinstance(write, Create) and write.kind is kinds.GANG)
+
+
+def records_plan(write: Write) -> bool:
     match write:
-        case Create(kinds.GANG | kinds.GANG_PLAN) | Patch(kinds.GANG, body={"plan": {}}):
+        case Create(kinds.GANG_PLAN) | Create(kinds.GANG, body={"plan": {}}):
+            return True
+        case Patch(kinds.GANG, body={"plan": {}}):
             return True
         case _:
             return False
+
+
+def plan_not_shown(
+    gang: GangId, state: RetryState, now: float, limits: Limits
+) -> tuple[RetryState, tuple[Event, ...]]:
+    """Fails a start of which the plan is not kept; it is retried every 30 s, each time with one write."""
+    message = (
+        "the API server took the plan, and the Gang does not show it: are the definitions of muster's kinds "
+        "of this version? (muster crds | kubectl apply -f -)"
+    )
+    state = replace(state, unshown=UNSHOWN - 1, until=now + limits.refused[1])
+    return state, (CommitFailed(gang, state.until, message),)
 
 
 def repeated(state: RetryState, repeats: int, now: float, limits: Limits) -> RetryState:

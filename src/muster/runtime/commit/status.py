@@ -22,6 +22,9 @@ from muster.runtime.writes import create_gang, patch_gang, without_nulls
 from muster.translate.group import Group
 from muster.translate.status import Phase, gang_spec, gang_status, unschedulable
 
+#: Pods that a message names at most.
+NAMED: Final = 3
+
 
 def write_status(context: Context) -> Step:
     """Writes the gang's status if it has changed and was not written within the last moment."""
@@ -128,9 +131,10 @@ def _phase(context: Context) -> tuple[Phase, Explanation | None]:
         message = f"its pods are re-created: {plan.why}"
         return Phase.WAITING, Explanation(Code.COMMIT_FAILED, "commit", message)
     if plan is not None:
-        leaving = sum(len(victim.pods) for victim in view.victims)
+        leaving = sorted(pod.key for victim in view.victims for pod in victim.pods)
         if leaving:
-            message = f"its places are promised; {leaving} pods that make room for it are leaving"
+            few = ", ".join(leaving[:NAMED]) + (f" and {len(leaving) - NAMED} more" * (len(leaving) > NAMED))
+            message = f"its places are promised; {len(leaving)} pods that make room for it are leaving: {few}"
             return Phase.HELD, Explanation(Code.WAITING_FOR_VICTIMS, "commit", message)
         if explanation is not None and explanation.code is Code.COMMIT_FAILED and not places.filled:
             return Phase.WAITING, explanation  # it is retried: for people, nothing has changed

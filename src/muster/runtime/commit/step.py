@@ -7,7 +7,7 @@ from muster.runtime.commit.attempts import record_attempt
 from muster.runtime.commit.binding import Bindable, bindable, binds, why_unreachable
 from muster.runtime.commit.context import Context, context_of
 from muster.runtime.commit.ending import close, end, give_up, recreate, release, suspendable
-from muster.runtime.commit.outcomes import places_lost
+from muster.runtime.commit.outcomes import UNSHOWN, places_lost, plan_not_shown
 from muster.runtime.commit.places import minimum_met
 from muster.runtime.commit.refusals import reconsidered
 from muster.runtime.commit.status import write_status
@@ -79,6 +79,9 @@ def _begin(context: Context) -> Step:
             if binding.unprovisioned:
                 return _provision(context, binding)
             return Step(state, tuple(binds(context, binding, state.attempt, planned=False)))
+        if state.unshown >= UNSHOWN:
+            state, events = plan_not_shown(view.id, state, context.now, context.limits)
+            return Step(state, events=events)
         return record_attempt(context, view.chosen)
     return _woken(write_status(context), binding.excluded_until)
 
@@ -86,7 +89,8 @@ def _begin(context: Context) -> Step:
 def _continue(context: Context, plan: PlacementPlan) -> Step:
     """Does the next missing thing: a newer plan, victims, pods, binds, or the end of the plan."""
     view, group, places = context.view, context.group, context.places
-    state, now, limits = context.state, context.now, context.limits
+    state, now, limits = replace(context.state, unshown=0), context.now, context.limits
+    context = replace(context, state=state)
     whole = minimum_met(group.gang, places.settled)
     if state.giving_up and (context.suspended or not whole):
         return release(context, plan)

@@ -112,6 +112,7 @@ class RetryState:
     giving_up: str = ""  # why the open plan is being undone
     until: float = 0.0  # the gang backs off until then
     recordable: bool = True  # its pods, for re-creation; False once recording has failed
+    unshown: int = 0  # plans in a row that the server took and that no object shows
     #: by member (`refusals.member`), as its successor is refused for the same reasons
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
     #: nodes for which this leader has had the volumes of claims made, by `namespace/name`
