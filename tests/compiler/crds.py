@@ -1,7 +1,7 @@
 """Definitions of the kinds of other projects, from Go's module cache.
 
 `python -m tests.compiler.crds` fills the cache. Tests fetch nothing: they skip what the cache lacks.
-Tetragon's definitions are in no module with a version, so no test here knows them.
+Tetragon's definitions are in no module with a version; what is needed of them is stated here.
 """
 
 import os
@@ -24,18 +24,68 @@ MODULES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "istio.io/api@v1.31.1": ("kubernetes/customresourcedefinitions.gen.yaml",),
     "sigs.k8s.io/jobset@v0.10.1": ("config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml",),
+    "sigs.k8s.io/scheduler-plugins@v0.33.5": ("config/crd/bases/scheduling.x-k8s.io_podgroups.yaml",),
     "volcano.sh/volcano@v1.14.1": (
         "config/crd/volcano/bases/batch.volcano.sh_jobs.yaml",
         "config/crd/volcano/bases/batch.volcano.sh_cronjobs.yaml",
     ),
 }
+_TEXT: Final = {"type": "string"}
+_INDEX: Final = {"type": "integer", "minimum": 0}
+
+
+def _object(required: tuple[str, ...], **properties: Schema) -> Schema:
+    return {"type": "object", "required": list(required), "properties": properties}
+
+
+def _list(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+#: The fields and values of Tetragon's policies that muster uses. Source: cilium/tetragon,
+#: pkg/k8s/apis/cilium.io/v1alpha1/{types,tracing_policy_types}.go.
+_TRACING: Final = _object(
+    ("metadata", "spec"),
+    spec=_object(
+        (),
+        podSelector=_object((), matchLabels={"type": "object", "additionalProperties": _TEXT}),
+        kprobes=_list(
+            _object(
+                ("call",),
+                call=_TEXT,
+                syscall={"type": "boolean"},
+                args=_list(
+                    _object(("index", "type"), index=_INDEX, type={"enum": ["linux_binprm"]}, label=_TEXT)
+                ),
+                selectors=_list(
+                    _object(
+                        (),
+                        matchArgs=_list(
+                            _object(
+                                ("index", "operator"),
+                                index=_INDEX,
+                                operator={"enum": ["Equal", "NotEqual", "Prefix", "Postfix"]},
+                                values=_list(_TEXT),
+                            )
+                        ),
+                        matchActions=_list(
+                            _object(("action",), action={"enum": ["Post", "Sigkill", "Override", "NoPost"]})
+                        ),
+                    )
+                ),
+            )
+        ),
+    ),
+)
+_META: Final[Schema] = {"apiVersion": {}, "kind": {}, "metadata": {}}
 _CACHE: Final = Path(os.environ.get("GOMODCACHE") or Path.home() / "go" / "pkg" / "mod")
 
 
 @lru_cache
 def schemas() -> dict[tuple[str, str], Schema]:
     """(apiVersion, kind) → schema of the object in which no unknown field is permitted."""
-    found: dict[tuple[str, str], Schema] = {}
+    tracing = _closed(_TRACING | {"properties": _META | _TRACING["properties"]})
+    found: dict[tuple[str, str], Schema] = {("cilium.io/v1alpha1", "TracingPolicyNamespaced"): tracing}
     for module, files in MODULES.items():
         for file in files:
             path = _CACHE / module / file

@@ -84,7 +84,7 @@ class Task:
 class BatchJob:
     namespace: str
     name: str
-    #: in the order of the file
+    #: sorted by name
     tasks: Sequence[Task]
     queue: str = ""
     priority_class: str = ""

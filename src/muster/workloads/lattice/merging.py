@@ -32,17 +32,18 @@ class Merged:
 
     def __init__(self, document: Job) -> None:
         self._document = document
+        self.value = ordered(document.value)
 
     def task(self, name: str) -> dict[str, Any]:  # Any: a user's YAML
         """The task with its defaults; its resources are in its workload."""
-        spec = _map(self._document.value.get("spec"))
+        spec = _map(self.value.get("spec"))
         shared = {"workload": {"resources": _map(spec.get("resources"))}}
         task = _flat(_map(_map(spec.get("tasks")).get(name)))
         return _merged(_merged(shared, _flat(_map(spec.get("defaults")))), task)
 
     def finding(self, path: Path, message: str, severity: Severity = Severity.ERROR) -> Finding:
         """A finding about a field of the merged job, at the place where it is written, or would be."""
-        value = self._document.value
+        value = self.value
         candidates = [path, *_elsewhere(path)]
         depths = [_depth(value, candidate) for candidate in candidates]
         whole = (each for each, depth in zip(candidates, depths, strict=True) if depth == len(each))
@@ -81,6 +82,18 @@ def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
         elif value is not None or key not in base:
             merged[key] = value
     return merged
+
+
+def ordered(value: Any, levels: int = 50) -> Any:  # Any: JSON
+    """The same JSON with the keys of each mapping sorted: an API server keeps no order either.
+
+    Below so many levels, which no field reaches, the order stays.
+    """
+    if isinstance(value, dict) and levels:
+        return {key: ordered(value[key], levels - 1) for key in sorted(value)}
+    if isinstance(value, list) and levels:
+        return [ordered(each, levels - 1) for each in value]
+    return value
 
 
 def _map(value: Any) -> dict[str, Any]:  # Any: a user's YAML

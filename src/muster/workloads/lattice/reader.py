@@ -37,7 +37,8 @@ def read(document: Job, namespace: str, source: Read = nothing) -> tuple[BatchJo
     `namespace` is that of a job that names none, `source` reads the files that it names.
     """
     findings: list[Finding] = []
-    top = Section(document, document.value, (), findings)
+    merged = Merged(document)
+    top = Section(document, merged.value, (), findings)
     for name in ("apiVersion", "kind", "status"):
         top.raw(name)
     metadata = top.section("metadata")
@@ -51,7 +52,6 @@ def read(document: Job, namespace: str, source: Read = nothing) -> tuple[BatchJo
         )
     spec = top.section("spec")
     top.close()
-    merged = Merged(document)
     listed = spec.section("tasks").names()
     if len(listed) > MAX_TASKS:
         told = f"has {len(listed):,} tasks; the most is {MAX_TASKS}. Equal pods are one task with replicas"

@@ -15,7 +15,7 @@ _GPU: Final = "nvidia.com/gpu"
 
 
 def order(job: BatchJob, task: Task) -> tuple[bool, int]:
-    """Sorts tasks: the coordinator first, the others as in the file."""
+    """Sorts tasks: the coordinator first, the others by name."""
     first = job.training is not None and task.name == job.training.coordinator
     return (not first, list(job.tasks).index(task))
 
