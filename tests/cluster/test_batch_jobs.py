@@ -136,6 +136,45 @@ async def test_an_image_has_to_be_signed_and_runs_by_its_digest(platform: Cluste
     assert selector["matchArgs"][0]["values"] == ["/app"]
     assert selector["matchActions"] == [{"action": "Sigkill"}]
 
+    async def running() -> list[Pod]:
+        found = await pods()
+        return [each for each in found if each.status.phase == "Running"]
+
+    [pod] = await cluster.until("its pod runs", running)
+    await cluster.client.patch(
+        POD, "ml", pod.metadata.name, {"status": {"phase": "Succeeded"}}, subresource="status"
+    )
+
+    async def succeeded() -> bool:
+        return (await status(cluster)).phase == "Succeeded"
+
+    await cluster.until("the job has succeeded", succeeded)
+    [task] = (await status(cluster)).tasks
+    assert (task.name, task.pods, task.succeeded, task.completed) == ("work", 1, 1, True)
+
+
+async def test_each_run_of_a_schedule_is_a_batch_job_of_its_own(platform: Cluster) -> None:
+    """The next full minute is waited for."""
+    cluster = platform
+    cluster.daemon("controllers")
+    job = {"metadata": {"name": "nightly"}, "spec": yaml.safe_load(small())["spec"]}
+    job["spec"]["schedule"] = "* * * * *"
+    await cluster.make(BATCH_JOB, job, "ml")
+
+    async def denied() -> list[str]:
+        found = (await cluster.client.list(BATCH_JOB, "ml")).items
+        runs = [each for each in found if each.metadata.name.startswith("nightly-")]
+        return [each.status.message for each in runs if each.status.findings]
+
+    [message, *_] = await cluster.until("a run has been made, and asked about", denied)
+    assert message.startswith("image denied")
+    await cluster.client.patch(BATCH_JOB, "ml", "nightly", {"spec": {"suspend": True}})
+
+    async def suspended() -> bool:
+        return (await cluster.client.get(BATCH_JOB, "ml", "nightly")).status.message.startswith("suspended")
+
+    await cluster.until("no more runs are made", suspended)
+
 
 async def test_the_chapters_job_is_denied_permitted_run_and_withdrawn(platform: Cluster) -> None:
     cluster = platform

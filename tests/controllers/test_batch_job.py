@@ -18,8 +18,10 @@ from muster.api.kinds import (
     GANG,
     JOBSET,
     NAMESPACE,
+    POD_GROUP_X,
     PRIORITY_CLASS,
     SERVICE,
+    VOLCANO_JOB,
 )
 from muster.api.muster_v1alpha1 import (
     BatchJob,
@@ -35,7 +37,8 @@ from muster.compiler import Facts
 from muster.compiler.facts import Image
 from muster.controllers.driver import Change
 from muster.controllers.policy import Judged
-from muster.effects import Effect, Requeue
+from muster.effects import Create, Effect, Requeue
+from muster.workloads.platform import TargetName
 from tests.controllers.memory import START, Memory
 from tests.workloads.lattice.jobs import small
 
@@ -47,11 +50,15 @@ class Cluster:
     """A server in memory with one BatchJob, and the controllers run on what it holds."""
 
     def __init__(
-        self, policies: str | None = ALL, job: str | None = None, images: "Registry | None" = None
+        self,
+        policies: str | None = ALL,
+        job: str | None = None,
+        images: "Registry | None" = None,
+        target: TargetName = "muster",
     ) -> None:
         self.now = START
         self.memory = Memory(lambda: self.now)
-        site = Site(lambda: FACTS, lambda: self.now, strict=True, trust=images)
+        site = Site(lambda: FACTS, lambda: self.now, strict=True, trust=images, target=target)
         self.job, _, self.policy, *_ = controllers(site)
         body = yaml.safe_load(job or small({"variables": {"A": "b"}}))
         self.memory.create(BATCH_JOB, "ml", {"metadata": {"name": "job"}, "spec": body["spec"]})
@@ -316,6 +323,43 @@ def test_a_change_before_the_start_replaces_the_job_and_a_later_one_does_not() -
     cluster.memory.patch(BATCH_JOB, "ml", "job", {"spec": {"tasks": {"work": {"replicas": 4}}}})
     cluster.settle()
     assert cluster.jobset()["metadata"]["uid"] == second["metadata"]["uid"]
+
+
+def test_a_pod_group_goes_with_its_run() -> None:
+    cluster = Cluster()
+    cluster.change(minAvailable=1, tasks={"work": {"replicas": 2}})
+    cluster.settle()
+    assert cluster.kinds() == {"JobSet", "PodGroup", "ConfigMap", "ServiceAccount"}
+    assert cluster.memory.json(POD_GROUP_X, "ml/job")["spec"]["minMember"] == 1
+    cluster.set_policy("forbid (principal, action, resource);")
+    cluster.settle()
+    assert cluster.kinds() == set()
+
+
+def test_on_volcano_service_accounts_come_last_and_everything_goes_with_its_job() -> None:
+    cluster = Cluster(target="volcano")
+    created: list[str] = []
+    for _ in range(3):
+        effects = cluster.decide()
+        created += [each.kind.kind for each in effects if isinstance(each, Create)]
+        cluster.memory.apply(effects)
+    assert created == ["Job", "ConfigMap", "ServiceAccount"]
+    assert cluster.status.message == "waits to be started"
+    counted = {"work": {"phase": {"Running": 1}}}
+    running = {"state": {"phase": "Running"}, "taskStatusCount": counted}
+    cluster.memory.patch(VOLCANO_JOB, "ml", "job", {"status": running}, "status")
+    cluster.settle()
+    assert (cluster.status.phase, cluster.status.tasks[0].active) == ("Running", 1)
+    cluster.set_policy("forbid (principal, action, resource);")
+    cluster.settle()
+    assert cluster.kinds() == set()
+
+
+def test_on_kubernetes_own_gangs_a_job_has_a_pod_group() -> None:
+    cluster = Cluster(target="native")
+    cluster.settle()
+    assert cluster.kinds() == {"JobSet", "PodGroup", "ConfigMap", "ServiceAccount"}
+    assert cluster.jobset()["spec"]["suspend"] is False
 
 
 def test_a_volume_outlives_its_run() -> None:

@@ -24,6 +24,7 @@ from muster.api.muster_v1alpha1 import BatchJob, CedarPolicy, Gang, GangPlan, Pr
 from muster.api.node_v1 import RuntimeClass
 from muster.api.scheduling import Lease, PodDisruptionBudget, PodGroup, PriorityClass
 from muster.api.storage_v1 import StorageClass
+from muster.api.volcano_v1alpha1 import VolcanoJob
 from muster.names import DOMAIN
 
 NAMESPACE: Final = Kind("", "v1", "Namespace", "namespaces", False, Namespace)
@@ -73,6 +74,8 @@ PREEMPTION: Final = Kind(DOMAIN, "v1alpha1", "Preemption", "preemptions", True, 
 BATCH_JOB: Final = Kind(DOMAIN, "v1alpha1", "BatchJob", "batchjobs", True, BatchJob)
 CEDAR_POLICY: Final = Kind(DOMAIN, "v1alpha1", "CedarPolicy", "cedarpolicies", False, CedarPolicy)
 TRUST_POLICY: Final = Kind(DOMAIN, "v1alpha1", "TrustPolicy", "trustpolicies", False, TrustPolicy)
+#: Volcano's; muster runs BatchJobs on it.
+VOLCANO_JOB: Final = Kind("batch.volcano.sh", "v1alpha1", "Job", "jobs", True, VolcanoJob)
 
 #: Any, because a table of kinds holds kinds of many types.
 ALL: Final[tuple[Kind[Any], ...]] = (
@@ -122,12 +125,15 @@ OPTIONAL: Final[tuple[Kind[Any], ...]] = (
     BATCH_JOB,
     CEDAR_POLICY,
     TRUST_POLICY,
+    VOLCANO_JOB,
 )
 #: Those of them that muster need not be allowed to list; it then assumes that no objects exist.
 HIDDEN: Final[tuple[Kind[Any], ...]] = (LIMIT_RANGE, RUNTIME_CLASS)
 
 #: Kinds of other projects that BatchJobs are compiled to. Muster only creates them.
 EMITTED: Final[tuple[Kind[Any], ...]] = (
+    VOLCANO_JOB,
+    Kind("scheduling.k8s.io", "v1beta1", "PodGroup", "podgroups", True, Resource),
     Kind("external-secrets.io", "v1", "ExternalSecret", "externalsecrets", True, Resource),
     Kind("cilium.io", "v2", "CiliumNetworkPolicy", "ciliumnetworkpolicies", True, Resource),
     Kind("cilium.io", "v1alpha1", "TracingPolicyNamespaced", "tracingpoliciesnamespaced", True, Resource),

@@ -175,10 +175,15 @@ class BatchJobImage(Struct, frozen=True):
 
 
 class BatchJobTask(Struct, frozen=True):
+    """Pods of a task."""
+
     name: str
+    pods: Int32 = 0
     active: Int32 = 0
     succeeded: Int32 = 0
     failed: Int32 = 0
+    #: whether all its pods have succeeded
+    completed: bool = False
 
 
 class BatchJobPreemption(Struct, frozen=True):

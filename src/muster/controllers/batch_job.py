@@ -1,19 +1,18 @@
 """Compiles BatchJobs and keeps what they are compiled to: all of it, or nothing.
 
 1. A BatchJob is compiled each time it or a policy changes. What keeps it from being compiled is its status.
-2. Its jobs (a JobSet, a PodGroup) are created suspended, so that no pod starts.
-3. What the pods need is created, owned by the JobSet.
-4. The JobSet gets the mark `muster.dev/compiled` and is left to the scheduler. After a crash, steps 2 to 4
+2. Its run (a JobSet, or Volcano's Job) is created in a form that starts no pod.
+3. What the pods need is created, owned by the run.
+4. The run gets the mark `muster.dev/compiled` and is left to the scheduler. After a crash, steps 2 to 4
    are repeated, and each changes nothing that is there already.
 
-If a permit is withdrawn, the JobSet is deleted, and the garbage collector deletes what it owns. While muster
+If a permit is withdrawn, the run is deleted, and the garbage collector deletes what it owns. While muster
 cannot decide, because a policy cannot be read or an image is still looked up, its last decision stands:
-nothing is created, and nothing deleted. If the BatchJob changes before its JobSet has started, the JobSet is
+nothing is created, and nothing deleted. If the BatchJob changes before its run has started, the run is
 replaced; afterwards the change has no effect on this run.
 """
 
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -23,6 +22,7 @@ import msgspec
 from muster import names
 from muster.api import rates
 from muster.api.base import AnyKind, Object, R, Resource, mark, owner
+from muster.api.batch_v1 import Job
 from muster.api.core_v1 import ConfigMap
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.kinds import (
@@ -32,6 +32,7 @@ from muster.api.kinds import (
     CONFIG_MAP,
     EMITTED,
     GANG,
+    JOB,
     JOBSET,
     NAMESPACE,
     PERSISTENT_VOLUME_CLAIM,
@@ -43,6 +44,8 @@ from muster.api.muster_v1alpha1 import BatchJob, BatchJobStatus, CedarPolicy, Ga
 from muster.api.scheduling import PriorityClass
 from muster.compiler.declared import READ
 from muster.compiler.draft import shared
+from muster.controllers import batch_run
+from muster.controllers.batch_run import Run
 from muster.controllers.caches import Cache, Caches, Index
 from muster.controllers.driver import Change, Controller, Signal, Watch, controlled_by, itself
 from muster.effects import Create, Delete, Effect, Patch, RecordEvent, Requeue
@@ -99,15 +102,21 @@ Compile = Callable[[BatchJob, Sequence[CedarPolicy], Sequence[TrustPolicy], Sequ
 @dataclass(frozen=True, slots=True)
 class Observed:
     job: BatchJob
-    #: the JobSet of the job's name, whatever its owner
-    jobset: JobSet | None
+    #: the run of the job's name, whatever its owner
+    run: Run | None
     compiled: Compiled
+    #: the Jobs of a JobSet
+    jobs: Sequence[Job] = ()
     #: its last eviction, an entry of a Gang's `status.preemptions`
     preemption: Object | None = None
 
 
-def controller(compile_: Compile, changed: Signal) -> Controller[Observed]:
-    """Returns the controller for the driver. `changed` is sent when `compile_` may return something else."""
+def controller(compile_: Compile, changed: Signal, target: str) -> Controller[Observed]:
+    """Returns the controller for the driver.
+
+    `changed` is sent when `compile_` may return something else; `target` is what it compiles for.
+    """
+    kind = batch_run.KINDS[target]
 
     def observe(caches: Caches, key: str) -> Observed | None:
         job = caches[BATCH_JOB].get(key)
@@ -123,11 +132,14 @@ def controller(compile_: Compile, changed: Signal) -> Controller[Observed]:
         ]
         entries = [entry for gang in caches[GANG].by(_OF_JOBSET, key) for entry in gang.status.preemptions]
         last = max(entries, key=lambda entry: str(entry.get("at")), default=None)
-        return Observed(job, caches[JOBSET].get(key), compile_(job, policies, trusted, declared), last)
+        run: Run | None = caches[kind].get(key)
+        jobs = caches[JOB].owned_by(run.metadata.uid) if isinstance(run, JobSet) else []
+        return Observed(job, run, compile_(job, policies, trusted, declared), jobs, last)
 
     watches = (
         Watch(BATCH_JOB, itself),
-        Watch(JOBSET, controlled_by(BATCH_JOB)),
+        Watch(kind, controlled_by(BATCH_JOB)),
+        Watch(JOB, controlled_by(JOBSET)),  # a run has the name of its BatchJob
         Watch(CEDAR_POLICY, _all_jobs),
         Watch(TRUST_POLICY, _all_jobs),
         Watch(GANG, _preempted),
@@ -151,59 +163,62 @@ def reconcile(observed: Observed, now: datetime) -> list[Effect]:
 
 
 def _decide(observed: Observed, now: datetime) -> list[Effect]:
-    job, jobset, compiled = observed.job, observed.jobset, observed.compiled
-    if jobset is not None and not _ours(job, jobset):
-        return _status(job, now, "Pending", f"JobSet {jobset.metadata.name} exists and belongs to another")
+    job, run, compiled = observed.job, observed.run, observed.compiled
+    if run is not None and not _ours(job, run):
+        name = f"{batch_run.kind_of(run).kind} {run.metadata.name}"
+        return _status(job, now, "Pending", f"{name} exists and belongs to another")
     if compiled.findings:
-        gone = [_deleted(jobset)] if jobset is not None else []
+        gone = [_deleted(run)] if run is not None else []
         return [*gone, *_status(job, now, "Pending", _summary(compiled), compiled)]
-    applied = mark(jobset.metadata, names.COMPILED) if jobset is not None else ""
+    applied = mark(run.metadata, names.COMPILED) if run is not None else ""
     if compiled.undecided and not applied:
         return _status(job, now, "Pending", compiled.undecided, compiled)
-    if jobset is None:
+    if run is None:
+        made, _ = _parts(compiled)
+        first = batch_run.first(made)
+        first["metadata"]["ownerReferences"] = [owner(job, BATCH_JOB)]
         return [
-            *(Create(_kind(each), job.metadata.namespace, _suspended(job, each)) for each in compiled.jobs),
+            Create(_kind(made), job.metadata.namespace, first),
             *_status(job, now, "Pending", "compiled", compiled),
         ]
-    if jobset.metadata.deletion_timestamp is not None:
+    if run.metadata.deletion_timestamp is not None:
         return []
-    started = applied and not jobset.spec.suspend
-    if applied and not started and not compiled.undecided and applied != compiled.hash:
-        return [_deleted(jobset)]
+    if applied and batch_run.waits(run) and not compiled.undecided and applied != compiled.hash:
+        return [_deleted(run)]
     if not applied:
+        final, needed = _parts(compiled)
         about = _about(job)
         created = [
             Create(
                 _kind(each),
                 job.metadata.namespace,
-                _owned(job, jobset, each),
+                _owned(job, run, each),
                 refused=RecordEvent(
                     about, "Warning", "Refused", f"{each['kind']} {each['metadata']['name']}"
                 ),
             )
-            for each in compiled.support
+            for each in needed
         ]
-        return [*created, _released(jobset, compiled)]
-    return _of_run(observed, jobset, now)
+        return [*created, batch_run.released(run, final, compiled.hash)]
+    return _of_run(observed, run, now)
 
 
-def _of_run(observed: Observed, jobset: JobSet, now: datetime) -> list[Effect]:
-    """The status of a BatchJob whose JobSet is in the scheduler's hands."""
+def _parts(compiled: Compiled) -> tuple[Object, Sequence[Object]]:
+    """The run, and what its pods need: a PodGroup goes with its run."""
+    kinds = [(kind.api_version, kind.kind) for kind in batch_run.KINDS.values()]
+    [run] = [each for each in compiled.jobs if (each["apiVersion"], each["kind"]) in kinds]
+    return run, batch_run.order([*compiled.support, *(each for each in compiled.jobs if each is not run)])
+
+
+def _of_run(observed: Observed, run: Run, now: datetime) -> list[Effect]:
+    """The status of a BatchJob whose run is in the scheduler's hands."""
     job, compiled, evicted = observed.job, observed.compiled, observed.preemption
-    conditions = {each.type: each for each in jobset.status.conditions if each.status == "True"}
-    tasks = [
-        {"name": each.name, "active": each.active, "succeeded": each.succeeded, "failed": each.failed}
-        for each in jobset.status.replicated_jobs_status
-    ]
-    if (done := conditions.get("Completed")) is not None:
-        return _status(job, now, "Succeeded", done.message or "all tasks completed", compiled, tasks, evicted)
-    if (done := conditions.get("Failed")) is not None:
-        return _status(job, now, "Failed", done.message or "the job failed", compiled, tasks, evicted)
-    if jobset.spec.suspend:
-        waits = "waits to be started" if evicted is None else f"{_evicted(evicted, jobset)}; waits to go on"
-        told = f"{waits}; {compiled.undecided}" if compiled.undecided else waits
-        return _status(job, now, "Pending", told, compiled, tasks, evicted)
-    return _status(job, now, "Running", "runs", compiled, tasks, evicted)
+    at = batch_run.progress(run, observed.jobs)
+    message = at.message
+    if at.phase == "Pending":
+        message = message if evicted is None else f"{_evicted(evicted, run)}; waits to go on"
+        message = f"{message}; {compiled.undecided}" if compiled.undecided else message
+    return _status(job, now, at.phase, message, compiled, at.tasks, evicted)
 
 
 def _status(
@@ -247,10 +262,10 @@ def _status(
     return effects
 
 
-def _evicted(entry: Object, jobset: JobSet) -> str:
+def _evicted(entry: Object, run: Run) -> str:
     """Such as `task workers preempted by higher-priority job ml/urgent`."""
-    names_ = ", ".join(each.name for each in jobset.spec.replicated_jobs)
-    tasks = f"task{'s' * (len(jobset.spec.replicated_jobs) != 1)} {names_}"
+    named = batch_run.tasks_of(run)
+    tasks = f"task{'s' * (len(named) != 1)} {', '.join(named)}"
     if entry.get("kind") == "reclaim":
         return f"{tasks} preempted by job {entry.get('by')}, whose queue is within its share"
     return f"{tasks} preempted by higher-priority job {entry.get('by')}"
@@ -277,49 +292,24 @@ def _summary(compiled: Compiled) -> str:
     return first if not more else f"{first} (and {more} more: see status.findings)"
 
 
-def _suspended(job: BatchJob, made: Object) -> Object:
-    """A job object in its first form: no pod of it starts, and no scheduler may start it."""
-    first = deepcopy(made)
-    if first["kind"] == JOBSET.kind:
-        first["spec"]["suspend"] = True
-        first["metadata"].get("labels", {}).pop(names.ADMISSION, None)
-    first["metadata"]["ownerReferences"] = [owner(job, BATCH_JOB)]
-    return first
-
-
-def _owned(job: BatchJob, jobset: JobSet, made: Object) -> Object:
+def _owned(job: BatchJob, run: Run, made: Object) -> Object:
     """What pods need, owned by their run; a volume's claim by the BatchJob, since its data outlives a run.
 
     What the jobs of a namespace share has no owner.
     """
     if shared(made):
         return made
-    by = owner(job, BATCH_JOB) if made["kind"] in _KEPT else owner(jobset, JOBSET)
+    by = owner(job, BATCH_JOB) if made["kind"] in _KEPT else owner(run, batch_run.kind_of(run))
     return {**made, "metadata": {**made["metadata"], "ownerReferences": [by]}}
 
 
-def _released(jobset: JobSet, compiled: Compiled) -> Patch:
-    """Gives the JobSet its final form, unless it has changed since it was observed."""
-    [final] = [each for each in compiled.jobs if each["kind"] == JOBSET.kind]
-    meta = jobset.metadata
-    body: Object = {
-        "metadata": {
-            "resourceVersion": meta.resource_version,
-            "annotations": {names.COMPILED: compiled.hash},
-            "labels": final["metadata"].get("labels", {}),
-        },
-        "spec": {"suspend": bool(final["spec"].get("suspend"))},
-    }
-    return Patch(JOBSET, meta.namespace, meta.name, body)
+def _deleted(run: Run) -> Delete:
+    meta = run.metadata
+    return Delete(batch_run.kind_of(run), meta.namespace, meta.name, meta.uid)
 
 
-def _deleted(jobset: JobSet) -> Delete:
-    meta = jobset.metadata
-    return Delete(JOBSET, meta.namespace, meta.name, meta.uid)
-
-
-def _ours(job: BatchJob, jobset: JobSet) -> bool:
-    return any(each.uid == job.metadata.uid for each in jobset.metadata.owner_references)
+def _ours(job: BatchJob, run: Run) -> bool:
+    return any(each.uid == job.metadata.uid for each in run.metadata.owner_references)
 
 
 def _kind(made: Object) -> AnyKind:

@@ -23,7 +23,7 @@ from muster.controllers import batch_job, cron, driver, policy
 from muster.controllers.batch_job import Compiled, Told
 from muster.controllers.policy import Judged
 from muster.workloads.findings import JobFileError, Severity
-from muster.workloads.platform import Stores
+from muster.workloads.platform import Stores, TargetName
 from muster.workloads.snapshot import Objects
 
 
@@ -63,6 +63,7 @@ class Site:
     now: Callable[[], datetime]
     #: without a policy nothing is permitted; False: without a policy nothing is asked
     strict: bool
+    target: TargetName = "muster"
     #: reads the values of secrets where there is no External Secrets Operator
     stores: Callable[[], Stores] | None = None
     #: what is to be installed so that the cluster takes an object; "" if it does
@@ -103,7 +104,7 @@ def controllers(site: Site) -> list[driver.Controller[Any]]:  # Any: each has it
             about = site.trust.find(job, trusted, images) if site.trust is not None else about
             return about.images
 
-        made, findings = cluster.compiled(_written(job), facts, asked, values, look_up)
+        made, findings = cluster.compiled(_written(job), facts, asked, values, look_up, site.target)
         if about.undecided:
             return Compiled(undecided=about.undecided)
         told = [cluster.told(each) for each in findings if each.severity is Severity.ERROR]
@@ -122,7 +123,7 @@ def controllers(site: Site) -> list[driver.Controller[Any]]:  # Any: each has it
         return Compiled(hash_, made.support, made.jobs, (), warned, until, about.pinned, risk=risk)
 
     return [
-        batch_job.controller(compile_, site.changed),
+        batch_job.controller(compile_, site.changed, site.target),
         cron.batch_jobs(),
         policy.controller(CEDAR_POLICY, _judge),
         *([policy.controller(TRUST_POLICY, site.trust.judge, site.changed)] if site.trust else []),

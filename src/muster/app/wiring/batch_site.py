@@ -28,9 +28,11 @@ _KINDS: Final[tuple[AnyKind, ...]] = (JOBSET, POD_GROUP_X, *EMITTED)
 _ASKED: Final = {(kind.api_version, kind.kind): kind for kind in _KINDS}
 _CILIUM: Final = ("cilium.io/v2", "CiliumNetworkPolicy")
 _TETRAGON: Final = ("cilium.io/v1alpha1", "TracingPolicyNamespaced")
-#: What installs a kind.
+#: What installs a kind, or a version of a group.
 _INSTALLS: Final = {
+    "scheduling.k8s.io/v1beta1": "Kubernetes 1.37 with the feature gate GenericWorkload",
     "JobSet": "JobSet",
+    "Job": "Volcano",
     "PodGroup": "the definition of PodGroups",
     "ExternalSecret": "the External Secrets Operator",
     "CiliumNetworkPolicy": "Cilium",
@@ -54,6 +56,7 @@ class ClusterSite:
             facts=self._facts,
             now=clock.now,
             strict=True,
+            target=settings.target,
             lacks=self._lacks,
             warnings=self._warnings,
             trust=self._trust,
@@ -114,7 +117,7 @@ class ClusterSite:
         if name not in _ASKED or name in self._served:
             return ""
         version, kind = name
-        installs = _INSTALLS.get(kind, version)
+        installs = _INSTALLS.get(version) or _INSTALLS.get(kind, version)
         return f"the job needs a {kind} ({version}), which this cluster lacks; install {installs}"
 
     def _warnings(self) -> list[Told]:

@@ -90,8 +90,10 @@ class SchedulerSettings(Common, frozen=True):
 
 
 class BatchJobs(Struct, frozen=True):
-    """What enforces the declarations of BatchJobs; `auto`: what the cluster has."""
+    """What runs BatchJobs, and enforces what they declare; `auto`: what the cluster has."""
 
+    #: what runs the pods: a JobSet by muster's scheduler, Volcano's Job, a JobSet by Kubernetes' own gangs
+    target: Literal["muster", "volcano", "native"] = "muster"
     network: Literal["auto", "cilium", "plain", "none"] = "auto"
     programs: Literal["auto", "tetragon", "none"] = "auto"
     #: whether Istio enforces connections too; its kinds alone do not say that pods are in the mesh
@@ -346,6 +348,7 @@ EXAMPLES: Final = {
     "tracing": '{endpoint: "http://localhost:4318/v1/traces"}',
     "only": "[gang, podgroup, batchjob]",
     "batchJobs": "{network: auto, programs: auto}",
+    "batchJobs.target": "muster, volcano or native",
     "batchJobs.network": "auto, cilium, plain or none",
     "batchJobs.programs": "auto, tetragon or none",
     "batchJobs.mesh": "none or istio",

@@ -14,7 +14,7 @@ from muster.workloads.lattice import reader
 from muster.workloads.lattice.compiling import Compiled, compile_job
 from muster.workloads.lattice.merging import Merged
 from muster.workloads.lattice.targets import TARGETS
-from muster.workloads.platform import Stores
+from muster.workloads.platform import Stores, TargetName
 
 
 class Stored:
@@ -33,6 +33,7 @@ def compiled(
     policies: Policies | None,
     stores: Stores | None = None,
     look_up: Callable[[Sequence[str]], Mapping[str, Image]] | None = None,
+    target: TargetName = "muster",
 ) -> tuple[Compiled | None, Sequence[Finding]]:
     """What a BatchJob is compiled to, and the findings about it; None if it cannot be read.
 
@@ -45,7 +46,7 @@ def compiled(
     if look_up is not None:
         images = {each.image for task in read.tasks for each in task.workload.containers}
         facts = replace(facts, images=look_up(sorted(images)))
-    made = compile_job(read, facts, TARGETS["muster"], policies, stores=stores)
+    made = compile_job(read, facts, TARGETS[target], policies, stores=stores)
     merged = Merged(stored)
     return made, [
         Finding("", 0, 0, path, each.error.message, Severity(each.severity), each.patch or each.permit)
