@@ -53,6 +53,8 @@ from muster.effects import Create, Delete, Effect, Patch, RecordEvent, Requeue
 #: Kinds that a persistent volume outlives its run by: they belong to the BatchJob.
 _KEPT: Final = ("PersistentVolumeClaim",)
 _KINDS: Final = {**BY_NAME, **{(kind.api_version, kind.kind): kind for kind in EMITTED}}
+#: The kind that is a target's own, and belongs to the run.
+_GROUP: Final = "PodGroup"
 _ENDED: Final = ("Succeeded", "Failed")
 #: Fields of a Gang's `status.preemptions` that a BatchJob's status repeats.
 _OF_EVICTION: Final = ("by", "at", "gpuHoursLost", "costLost")
@@ -297,7 +299,7 @@ def _owned(job: BatchJob, run: Run, made: Object) -> Object:
 
     What the jobs of a namespace share has no owner.
     """
-    if shared(made):
+    if made["kind"] != _GROUP and shared(made):
         return made
     by = owner(job, BATCH_JOB) if made["kind"] in _KEPT else owner(run, batch_run.kind_of(run))
     return {**made, "metadata": {**made["metadata"], "ownerReferences": [by]}}
