@@ -66,6 +66,23 @@ def test_the_group_of_a_pod(objects: list[Resource], expected: GroupKey | None) 
     assert group_of(one, world(*objects)) == expected  # type: ignore[arg-type]  # a pod
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (job(), job(gang="true")),
+        (namespace("false"), namespace("true")),
+        (jobset(gang=""), GANG),
+    ],
+)
+def test_a_pod_joins_the_gang_that_its_owner_becomes(before: Resource, after: Resource) -> None:
+    owner = child(GANG) if kind_of(after) is JOBSET else job()
+    one, now = pod(owner=owner), world(owner, before)
+    alone = group_of(one, now)
+    now.put(kind_of(after), after)
+    assert alone == ALONE
+    assert group_of(one, now) == group_of(one, world(owner, after)) != ALONE
+
+
 def test_a_pod_of_another_scheduler_belongs_to_no_gang() -> None:
     theirs = pod(spec=pod_spec(schedulerName="default-scheduler"))
     assert group_of(theirs, world(theirs, schedulers=OURS)) is None

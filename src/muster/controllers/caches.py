@@ -55,17 +55,19 @@ class Cache(Generic[R]):
 
     def change(self, old: R | None, new: R | None) -> None:
         """Takes in a change: `old` is None for a new object, `new` for one that is gone."""
+        entries = self._entries(new) if new is not None else set()
         if old is not None:
-            self.items.pop(old.key, None)
-            for entry in self._entries(old):
+            for entry in self._entries(old) - entries:
                 filed = self._found[entry]
                 filed.pop(old.key, None)
                 if not filed:
                     del self._found[entry]
         if new is not None:
             self.items[new.key] = new
-            for entry in self._entries(new):
+            for entry in entries:
                 self._found.setdefault(entry, {})[new.key] = new
+        elif old is not None:
+            self.items.pop(old.key, None)
 
     def progress(self, resource_version: str) -> None:
         """Notes that the cache is complete up to this revision."""

@@ -172,10 +172,12 @@ def group_of(pod: Pod, world: World) -> GroupKey | None:
     controller = controller_of(pod)
     if controller is None or controller.kind != JOB.kind:
         return alone
-    parent = world.jobs.get((meta.namespace, controller.name))
+    parent = world.jobs.get(its_name := (meta.namespace, controller.name))
     if parent is None or parent.metadata.uid != controller.uid:
         return alone if world.whole else None
-    known, group = _group_of_job(parent, world)
+    if its_name not in world.groups_of_jobs:
+        world.groups_of_jobs[its_name] = _group_of_job(parent, world)
+    known, group = world.groups_of_jobs[its_name]
     return (group or alone) if known else None
 
 

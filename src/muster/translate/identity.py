@@ -17,6 +17,8 @@ class Dialect(Enum):
     KOORDINATOR = "koordinator"  # scheduling.sigs.k8s.io
     POD = "pod"  # a gang of one
 
+    __hash__ = object.__hash__  # keys of groups are hashed often, and Enum's own is a function in Python
+
 
 class GroupKey(NamedTuple):
     """The key by which a group is read. `stage` is the replicatedJob of a JobSet with an order, else ""."""

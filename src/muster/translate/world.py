@@ -45,6 +45,7 @@ from muster.api.scheduling import PodGroup, PriorityClass
 from muster.api.storage_v1 import StorageClass
 from muster.translate import described, ganggroup
 from muster.translate.described import Described
+from muster.translate.identity import GroupKey
 from muster.translate.layers import Layers, layers
 
 #: (namespace, name); the namespace of a cluster-scoped object is "".
@@ -86,6 +87,8 @@ class World:
         self._objects: dict[Kind[Any], dict[Name, Any]] = {kind: {} for kind in KINDS}
         #: the layers of the network topology
         self.layers = Layers()
+        #: by Job, what `dialects.group_of` has read of it; forgotten once a Job, JobSet or namespace changes
+        self.groups_of_jobs: dict[Name, tuple[bool, GroupKey | None]] = {}
         self._quotas_in: dict[str, dict[Name, ResourceQuota]] = {}
         self._ranges_in: dict[str, dict[Name, LimitRange]] = {}
         self._jobs_of: dict[str, dict[Name, Job]] = {}
@@ -189,6 +192,8 @@ class World:
             yield jobset
 
     def _replace(self, kind: Kind[R], name: Name, obj: R | None) -> R | None:
+        if kind is JOB or kind is JOBSET or kind is NAMESPACE:
+            self.groups_of_jobs.clear()
         before: R | None = self._objects[kind].pop(name, None)
         if before is not None:
             self._unindex(kind, name, before)
