@@ -99,9 +99,12 @@ class InfeasibleDemands:
 
     def note(self, demand: Demand, verdict: Infeasible | None) -> None:
         """Note that a demand does not fit. A trial that is undone forgets what was noted in it."""
+        before = self._known.get(demand)
+        if before is not None and before.verdict is verdict and self.known(demand):
+            return
         if self._log.depth:
-            self._log.push(self._put, demand, self._known.get(demand))
-        self._put(demand, _Entry(verdict, self._room.value, self._besides(demand, verdict)))
+            self._log.push(self._put, demand, before)
+        self._known[demand] = _Entry(verdict, self._room.value, self._besides(demand, verdict))
 
     def _put(self, demand: Demand, entry: _Entry | None) -> None:
         if entry is None:

@@ -14,7 +14,7 @@ restart costs. A job with fewer places than it needs is stopped as a whole.
 Memory grows with the jobs that wait and run, not with the trace.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -315,11 +315,11 @@ class _Cluster:
         """Report equal pods to the core together: of one pod set, on one node, on one device."""
         self._numbers += 1
         gang, number, devices = run.job.id, self._numbers, assign.devices
-        rows: dict[tuple[str, NodeName, int | None], dict[PodId, Place]] = {}
+        rows: defaultdict[tuple[str, NodeName, int | None], dict[PodId, Place]] = defaultdict(dict)
         for place, node in assign.nodes.items():
             pod_set, index = place
-            row = rows.setdefault((pod_set, node, devices.get(place)), {})
-            row[PodId(f"{gang}/{pod_set}/{index}/{number}")] = place
+            pod = PodId(f"{gang}/{pod_set}/{index}/{number}")
+            rows[pod_set, node, devices.get(place) if devices else None][pod] = place
         shapes = {pod_set.name: pod_set.shape for pod_set in run.job.pod_sets}
         for (pod_set, node, device), pods in rows.items():
             shape, footprint = shapes[pod_set], NOTHING if device is None else Footprint(device=device)

@@ -8,6 +8,7 @@ victims are evicted. Otherwise the trial is undone, and the answer says what is 
 fit in the table of `infeasible`, and a gang that has to wait with a reservation.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -190,9 +191,9 @@ class PlacementStep:
         """Hold these places on these columns. The ledger is charged with them already."""
         assert state.gang is not None
         asked = {p.name: (p.shape.requests, footprint(state.gang, p)) for p in state.gang.pod_sets}
-        together: dict[tuple[str, int], list[Place]] = {}
+        together: defaultdict[tuple[str, int], list[Place]] = defaultdict(list)
         for place, column in placed.items():
-            together.setdefault((place.pod_set, column), []).append(place)
+            together[place.pod_set, column].append(place)
         holds, names = state.holds, self._nodes.names
         for (pod_set, column), places in together.items():
             node, (requests, pod_footprint) = names[column], asked[pod_set]

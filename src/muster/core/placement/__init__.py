@@ -100,7 +100,8 @@ class Fit:
         """Refute a demand without a trial: too few slots, or an earlier proof. None: the demand may fit."""
         if demand.fits_by_slots:
             (part,) = demand.parts
-            return _TOO_FEW if min(part.count, self.slots.room(part.shape).total) < demand.need else None
+            fits = part.count >= demand.need <= self.slots.room(part.shape).total
+            return None if fits else _TOO_FEW
         if demand.rules is None and short_of_slots(demand, self.slots):
             return _TOO_FEW
         return self.exact.refutes(demand)

@@ -54,8 +54,8 @@ class Head(NamedTuple):
     @property
     def behind(self) -> "Head | None":
         """The next gang of its class; None: there is none."""
-        position = self.position + 1
-        return self.peers.head(position) if position < len(self.peers.entries) else None
+        position, peers = self.position + 1, self.peers
+        return peers.head(position) if position < len(peers.entries) else None
 
 
 class PendingQueue:
@@ -228,10 +228,12 @@ class Cursor:
         self.found: Head | None = None
         #: heads by namespace in a fair queue, else all under ""
         self._heaps: dict[str, list[Head]] = {}
-        fair = account.rules.order is QueueOrder.FAIR
-        for head in heads:
-            gang = head.state.gang
-            self._heaps.setdefault(gang.namespace if fair and gang is not None else "", []).append(head)
+        if account.rules.order is QueueOrder.FAIR:
+            for head in heads:
+                gang = head.state.gang
+                self._heaps.setdefault(gang.namespace if gang is not None else "", []).append(head)
+        else:
+            self._heaps[""] = [*heads]
         for heap in self._heaps.values():
             heapify(heap)
         #: the only heap, if it is not empty
@@ -256,7 +258,7 @@ class Cursor:
 
     def next(self) -> None:
         """Take the head out."""
-        heap = self._next()
+        heap = self._only or self._next()
         if (behind := heap[0].behind) is not None:
             heapreplace(heap, behind)
         else:

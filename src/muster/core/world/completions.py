@@ -64,7 +64,9 @@ class Left:
 def expected(gang: Gang) -> float:
     """Seconds that a gang is expected to run; infinite if it has neither limit nor estimate."""
     estimate, limit = gang.estimate, gang.limit
-    return min(inf if estimate is None else estimate, inf if limit is None else limit)
+    if estimate is None:
+        return inf if limit is None else limit
+    return estimate if limit is None else min(estimate, limit)
 
 
 def promised(gang: Gang) -> float:

@@ -155,7 +155,7 @@ class PendingEvictions(dict[GangId, PendingEviction]):
 
     def pods_ended(self, pods: Iterable[PodId]) -> Set[PodId]:
         """Remove pods that have ended. Returns those that were leaving."""
-        left = self.leaving.keys() & pods
+        left = self.leaving.keys() & pods if self.leaving else frozenset[PodId]()
         for pod in left:
             beneficiary = self.leaving.pop(pod)
             self[beneficiary].pods.discard(pod)

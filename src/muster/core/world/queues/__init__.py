@@ -169,7 +169,7 @@ class Queues:
             used = used.minus(leaving)
         if gang is None:
             return _Charge("", "", used, Usage(), False, False) if used else None
-        lacks = gang.gate is None and state.demand is not None and self.barred(gang) is None
+        lacks = state.demand is not None and gang.gate is None and self.barred(gang) is None
         asks = lacks and (state.begun or self.closed(gang.queue) is None)
         wanted = state.demand.most if asks and state.demand is not None else _NOTHING
         if wanted and state.holds and (held := given_up(state)):  # held places count as used already
