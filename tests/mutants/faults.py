@@ -285,7 +285,7 @@ FAULTS: Final = (
     Fault(
         "a search that failed is not made again when a running gang changes",
         "work conservation",
-        "core/preemption/running.py",
+        "core/preemption/__init__.py",
         "            self.version += len(state.filled) + len(state.retired) >= gang.min_count",
         "            pass",
         ("tests/core/preemption/test_search_again.py",),
@@ -726,7 +726,7 @@ FAULTS: Final = (
         "what a dry run found not to fit counts for good",
         "explanations",
         "core/infeasible.py",
-        "            self._log.push(self._put, demand, self._known.get(demand))",
+        "            self._log.push(self._put, demand, before)",
         "            pass",
         ("tests/core/cycle/test_start.py",),
     ),

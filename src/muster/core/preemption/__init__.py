@@ -16,6 +16,7 @@ The rules of rank under which no two gangs evict each other in turn are those of
 `_may_evict`; docs/preemption.md gives the proof.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Set
 from math import inf
 from typing import Final
@@ -26,11 +27,10 @@ from muster.core.placement import Fit
 from muster.core.placement.search_budget import SearchBudget
 from muster.core.preemption.candidates import Candidates
 from muster.core.preemption.eviction_units import UnitTable, caps, limits
-from muster.core.preemption.running import RunningGangs
 from muster.core.preemption.victims import Victims, find
 from muster.core.words.amounts import Usage
 from muster.core.words.decisions import Victim
-from muster.core.words.gang import Gang, PodId
+from muster.core.words.gang import Gang, GangId, PodId
 from muster.core.world import World
 from muster.core.world.gangs import GangState, departing, given_up
 from muster.core.world.ledger import Charged
@@ -239,6 +239,47 @@ class Preemption:
             if found is not None:
                 break
         return found, due
+
+
+class RunningGangs:
+    """Running gangs that may be preempted: how many of which priority there are in each queue."""
+
+    def __init__(self) -> None:
+        #: by queue, how many gangs with pods have which priority; no zeros. Read-only for callers
+        self.priorities: dict[str, Counter[int]] = {}
+        #: each of these gangs, and its state's stamp
+        self._noted: dict[GangId, tuple[Gang, int]] = {}
+        #: counts changes of gangs that have as many pods as their minimum: with one of them as a victim, a
+        #: search that failed may succeed
+        self.version = 0
+
+    def lowest(self, queue: str) -> int | None:
+        """The lowest priority of a running gang of this queue; None: none runs."""
+        return min(self.priorities.get(queue, ()), default=None)
+
+    def note(self, state: GangState) -> None:
+        """Record a changed gang: whether it runs, and as what."""
+        gang = state.gang if state.pods and state.gang is not None and state.gang.preemptible else None
+        old, stamp = self._noted.get(state.id, (None, -1))
+        if gang is old and (gang is None or stamp == state.stamp):
+            return
+        if gang is not old:
+            if old is not None:
+                del self._noted[state.id]
+                self._count(old, -1)
+            if gang is not None:
+                self._count(gang, 1)
+        if gang is not None:
+            self._noted[state.id] = gang, state.stamp
+            self.version += len(state.filled) + len(state.retired) >= gang.min_count
+
+    def _count(self, gang: Gang, more: int) -> None:
+        priorities = self.priorities.setdefault(gang.queue, Counter())
+        priorities[gang.priority] += more
+        if not priorities[gang.priority]:
+            del priorities[gang.priority]
+        if not priorities:
+            del self.priorities[gang.queue]
 
 
 def _gangs(count: int) -> str:
