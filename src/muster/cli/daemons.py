@@ -229,9 +229,7 @@ def _run(
     log: "Log",
 ) -> None:
     """Runs a daemon until it is told to stop."""
-    import asyncio
-
-    from muster.app.wiring import logs
+    from muster.app.wiring import event_loop, logs
     from muster.app.wiring.daemon import Lost, OthersNode
     from muster.kube import config
     from muster.runtime.leader import Deposed
@@ -239,7 +237,7 @@ def _run(
     logs.configure(log)
     connection = config.load(kubeconfig, context)
     try:
-        asyncio.run(daemon(connection))
+        event_loop.run(daemon(connection))
     except (Deposed, Lost) as error:
         raise Failure(str(error)) from error
     except OthersNode as error:

@@ -1,4 +1,4 @@
-"""The client over HTTP: aiohttp for the connection, msgspec for the bodies.
+"""The client over HTTP: aiohttp and `wire` for the connections, msgspec for the bodies.
 
 A write is not repeated, because the caller must know whether it may have taken effect. A connection that
 could not be made raises `Unreachable`; an answer that is missing or cannot be read raises `Unanswered`. Only
@@ -16,6 +16,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import chain
 from typing import Any, Final, TypeVar
 
 import aiohttp
@@ -30,6 +31,7 @@ from muster.kube.client import EVERYTHING, EventType, LogOptions, Page, Patch, P
 from muster.kube.credentials import in_thread
 from muster.kube.decode import decode, decode_event, decode_list
 from muster.kube.throttle import Bucket
+from muster.kube.wire import Answer, NotConnected, Wire
 
 R = TypeVar("R", bound=Resource)
 T = TypeVar("T")
@@ -42,6 +44,7 @@ WATCH_SECONDS: Final = 300  # after which the server ends a watch and the client
 #: Times that a read is sent if the server asks for a pause (Retry-After), and the longest pause in seconds.
 READS: Final = 10
 LONGEST_PAUSE: Final = 30.0
+_ALWAYS: Final = {"Accept": "application/json", "User-Agent": "muster"}
 _INITIAL: Final = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
 TIMEOUT: Final = aiohttp.ClientTimeout(total=60, connect=10)
 STREAM_TIMEOUT: Final = aiohttp.ClientTimeout(total=None, connect=10, sock_read=WATCH_SECONDS + 60)
@@ -82,6 +85,7 @@ class HttpClient:
         self._sleep = sleep
         self._server_name = connection.server_name or None
         self._session = self._open(CONNECTIONS)
+        self._wire = Wire(connection.server, connection.tls, connection.server_name, CONNECTIONS)
         # Each followed log uses a connection of its own for as long as its container runs. Their number is
         # not limited, and they do not count against the connections of other requests.
         self._logs = self._open(0)
@@ -94,12 +98,13 @@ class HttpClient:
             ),
             proxy=self._connection.proxy or None,
             timeout=TIMEOUT,
-            headers={"Accept": "application/json", "User-Agent": "muster"},
+            headers=_ALWAYS,
         )
 
     async def close(self) -> None:
         await self._logs.close()
         await self._session.close()
+        self._wire.close()
 
     async def get(self, kind: Kind[R], namespace: str, name: str) -> R:
         return _object(kind, await self._request("GET", kind.path(namespace, name)))
@@ -268,22 +273,31 @@ class HttpClient:
     ) -> bytes:
         asked = time.monotonic()
         try:
-            async with self._session.request(
-                method,
-                path,
-                params=query,
-                data=payload,
-                headers=headers,
-                server_hostname=self._server_name,
-            ) as response:
-                content = await response.read()
-                self._answered(method, response.status, time.monotonic() - asked)
-                _raise_for_status(response, content)
-                return content
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            if method == "GET" or self._connection.proxy:
+                answer = await self._fetch(method, path, query, payload, headers)
+            else:
+                every = chain(_ALWAYS.items(), headers.items())
+                answer = await self._wire.send(method, path, (query or {}).items(), every, payload or b"")
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, NotConnected) as error:
             raise errors.Unreachable(f"{self._connection.server}: {error}") from error
-        except (aiohttp.ClientError, TimeoutError) as error:
+        except (aiohttp.ClientError, OSError) as error:  # a TimeoutError is an OSError
             raise errors.Unanswered(f"{method} {path}: {error or type(error).__name__}") from error
+        self._answered(method, answer.status, time.monotonic() - asked)
+        _raise_for_status(path, answer)
+        return answer.body
+
+    async def _fetch(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        payload: bytes | None,
+        headers: Mapping[str, str],
+    ) -> Answer:
+        async with self._session.request(
+            method, path, params=query, data=payload, headers=headers, server_hostname=self._server_name
+        ) as response:
+            return await _answer(response)
 
     async def _chunks(
         self, session: aiohttp.ClientSession, path: str, query: Mapping[str, str]
@@ -317,7 +331,7 @@ class HttpClient:
                 server_hostname=self._server_name,
             ) as response:
                 if response.status >= 400:
-                    _raise_for_status(response, await response.read())
+                    _raise_for_status(path, await _answer(response))
                 async for chunk in response.content.iter_any():
                     yield chunk
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
@@ -385,17 +399,20 @@ def _selectors(labels: str, fields: str) -> dict[str, str]:
     return {key: value for key, value in (("labelSelector", labels), ("fieldSelector", fields)) if value}
 
 
-def _raise_for_status(response: aiohttp.ClientResponse, content: bytes) -> None:
-    if response.status < 400:
+async def _answer(response: aiohttp.ClientResponse) -> Answer:
+    return Answer(response.status, await response.read(), response.headers.get("Retry-After", ""))
+
+
+def _raise_for_status(path: str, answer: Answer) -> None:
+    if answer.status < 400:
         return
     try:
-        status = msgspec.json.decode(content, type=dict[str, Any])  # Any: a Status' details are open
+        status = msgspec.json.decode(answer.body, type=dict[str, Any])  # Any: a Status' details are open
     except msgspec.DecodeError:
-        said = content.decode(errors="replace").strip()[:500]
-        if (
-            response.status == 404
-        ):  # a path of no known API group; most often the kind's definition is not installed
-            said = f"it knows no {response.url.path}; is what defines this kind (a CRD) installed?"
+        said = answer.body.decode(errors="replace").strip()[:500]
+        # a path of no known API group; most often the kind's definition is not installed
+        if answer.status == 404:
+            said = f"it knows no {path}; is what defines this kind (a CRD) installed?"
         status = {"message": said}
-    after = response.headers.get("Retry-After", "")
-    raise errors.from_status(status, response.status, float(after) if after.isdigit() else None)
+    after = answer.retry_after
+    raise errors.from_status(status, answer.status, float(after) if after.isdigit() else None)

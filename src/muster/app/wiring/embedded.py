@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from muster.api import kinds
 from muster.app.views import jobs
-from muster.app.wiring import batch_jobs
+from muster.app.wiring import batch_jobs, event_loop
 from muster.app.wiring.batch_jobs import Site
 from muster.app.wiring.state_directory import Endpoint, StateDirectory
 from muster.compiler.facts import EMBEDDED_FACTS
@@ -59,14 +59,7 @@ def main(home: StateDirectory, nodes: str, stays: bool, tell: Callable[[object],
     """
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    try:
-        import uvloop
-
-        factory: Callable[[], asyncio.AbstractEventLoop] | None = uvloop.new_event_loop
-    except ImportError:  # uvloop does not exist for this platform
-        factory = None
-    with asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(_until_told(home, nodes, stays, tell))
+    event_loop.run(_until_told(home, nodes, stays, tell))
 
 
 async def _until_told(home: StateDirectory, nodes: str, stays: bool, tell: Callable[[object], None]) -> None:

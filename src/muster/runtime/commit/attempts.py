@@ -8,6 +8,7 @@ from muster.api.core_v1 import Pod
 from muster.core.words.gang import NodeName, PodId
 from muster.runtime.commit.context import Context
 from muster.runtime.commit.outcomes import commit_failed
+from muster.runtime.commit.status import changed_spec
 from muster.runtime.commit.view import NEVER, GangView, RetryState, Step
 from muster.runtime.plan import PlacementPlan, PlanTooLarge, PodRef, RecreationPlan, VictimRef
 from muster.runtime.writes import RecordPods, record_plan
@@ -31,8 +32,9 @@ def record_attempt(context: Context, victims: tuple[VictimRef, ...]) -> Step:
     waits = view.explanation is not None or not places.ready
     phase = Phase.STARTING if places.filled or not (victims or waits) else Phase.HELD
     status = gang_status(phase, epoch=view.epoch, attempt=attempt, warnings=group.warnings)
+    body = {**status, **changed_spec(view.record, group)}
     try:
-        writes = record_plan(plan, group, view.record, status, context.limits.held_plan)
+        writes = record_plan(plan, group, view.record, body, context.limits.held_plan)
     except PlanTooLarge as error:
         state, events = commit_failed(view.id, state, str(error), context.now, context.limits, until=NEVER)
         return Step(state, events=events)

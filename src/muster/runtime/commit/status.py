@@ -32,11 +32,19 @@ def write_status(context: Context) -> Step:
     write = _status_write(context)
     if write is None:
         return Step(state)
+    if isinstance(write, Create) and not state.reported_at and _arrives(context):
+        return Step(replace(state, reported_at=now), wake=now + context.limits.report)
     only_counts = _changes(context.view.record, write) == {"bound"}
     pause = context.limits.count if only_counts else context.limits.report
     if now < state.reported_at + pause:
         return Step(state, wake=state.reported_at + pause)
     return Step(replace(state, reported_at=now), (write,))
+
+
+def _arrives(context: Context) -> bool:
+    """Whether all that the gang waits for is pods, which most often come within the next moment."""
+    explanation = _explanation(context)
+    return explanation is not None and explanation.code is Code.MEMBERS_MISSING
 
 
 def status_patch(
@@ -50,13 +58,12 @@ def status_patch(
 
 
 def _changes(record: GangRecord | None, write: Create | Patch) -> set[str]:
-    """Returns the reported fields of a Gang's status that a patch changes."""
+    """Returns the reported fields of a Gang's status that a patch changes, and "spec" if it changes that."""
     if record is None or not isinstance(write.body, dict) or write.kind is not kinds.GANG:
         return set()
-    if "status" not in write.body:
-        return set()
     status = msgspec.convert(without_nulls(write.body["status"]), GangStatus)
-    return {name for name in _REPORTED if getattr(status, name) != getattr(record.status, name)}
+    changed = {name for name in _REPORTED if getattr(status, name) != getattr(record.status, name)}
+    return changed | ({"spec"} & write.body.keys())
 
 
 def _body(
@@ -65,7 +72,14 @@ def _body(
     """Returns the merge patch that sets this status."""
     body = gang_status(phase, explanation, epoch=view.epoch, attempt=attempt, warnings=group.warnings)
     body["status"]["bound"] = len(group.members.filled)
-    return body
+    return {**body, **changed_spec(view.record, group)}
+
+
+def changed_spec(record: GangRecord | None, group: Group) -> Object:
+    """Returns what a patch of a Gang must hold besides its status: its spec, if the gang is another now."""
+    spec = gang_spec(group)
+    known = record is None or msgspec.convert(spec, GangSpec) == record.spec
+    return {} if known else {"spec": spec}
 
 
 def degraded(context: Context) -> Explanation:
@@ -106,9 +120,6 @@ def _status_write(context: Context) -> Create | Patch | None:
         if not known:
             return None
         return create_gang(group, _body(view, group, phase, explanation, context.state.attempt))
-    spec = gang_spec(group)
-    if msgspec.convert(spec, GangSpec) != view.record.spec:
-        return patch_gang(view.record, {"spec": spec})
     attempt = max(context.state.attempt, view.record.status.attempt)
     return status_patch(view, group, phase, explanation, attempt)
 
