@@ -467,6 +467,14 @@ FAULTS: Final = (
         ("tests/core/reservations/test_promises.py",),
     ),
     Fault(
+        "a gang that starts late in its reserved places is charged to another reservation twice",
+        "waiting bound",
+        "core/reservations/calendar.py",
+        "            if old.at <= other.at < old.until:",
+        "            if old.at <= other.at < old.gone:",
+        ("tests/core/reservations/test_promises.py",),
+    ),
+    Fault(
         "a share passes that keeps a reserved GPU open",
         "waiting bound",
         "core/reservations/calendar.py",

@@ -72,13 +72,12 @@ class Calendar(dict[GangId, Reservation]):
     def add(self, new: Reservation) -> None:
         """Add a reservation; what it and the others here use is taken off what each can spare.
 
-        A delayed reservation counts as over when it was first to be over: the ones after it are delayed in
-        turn (`recompute`).
+        If it is so late that another has less than nothing to spare, that is delayed in turn (`recompute`).
         """
         for other in self.values():
-            if other.at <= new.at < other.gone:
+            if other.at <= new.at < other.until:
                 self._take(new, other.columns, other.use, other.shares)
-            if new.at <= other.at < new.gone:
+            if new.at <= other.at < new.until:
                 self._take(other, new.columns, new.use, new.shares)
         self.reset(*self.values(), new)
 
@@ -89,7 +88,7 @@ class Calendar(dict[GangId, Reservation]):
         self.reset(*(each for each in self.values() if each is not old))
         shares = {device: -share for device, share in old.shares.items()}
         for other in self.values():
-            if old.at <= other.at < old.gone:
+            if old.at <= other.at < old.until:
                 self._take(other, old.columns, -old.use, shares)
 
     def start(self, columns: Columns, use: Amounts, shares: Mapping[Device, int], until: float) -> None:
