@@ -1,6 +1,7 @@
 """BatchJobs: all of what they are compiled to, or nothing, whatever happens in between."""
 
 import itertools
+import json
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -283,6 +284,19 @@ def test_a_job_that_cannot_be_read_says_all_that_is_wrong() -> None:
         "spec.tasks.work.replikas",
         "spec.tasks.work.workload.containers.app.image",
     }
+
+
+def test_a_status_has_room_for_any_number_of_findings() -> None:
+    text = yaml.safe_load(small())
+    [task] = text["spec"]["tasks"].values()
+    text["spec"]["tasks"] = {f"task-{number}": {**task, "x" * 5_000: 1} for number in range(300)}
+    cluster = Cluster(job=yaml.safe_dump(text))
+    cluster.settle()
+    found = cluster.status.findings
+    assert len(found) == 101
+    assert found[-1].message == "and 200 more"
+    assert "(and 299 more: see status.findings)" in cluster.status.message
+    assert len(json.dumps(cluster.memory.json(BATCH_JOB, "ml/job")["status"])) < 2**19
 
 
 def test_the_end_of_the_job_set_is_the_end_of_the_job() -> None:

@@ -107,19 +107,21 @@ def platform(
     if not policies and not verify_images:
         return known
     from muster.app.commands import administered
-    from muster.app.commands.images import looker, trust_policies
+    from muster.app.commands.images import looker
     from muster.compiler.declared import declared
     from muster.security.images.trust import InvalidPolicy as InvalidTrust
-    from muster.security.policies import InvalidPolicy, read
+    from muster.security.policies import InvalidPolicy
 
     try:
         if policies:
-            known = replace(known, policies=read(Path(policies)))
+            known = replace(known, policies=administered.policies(Path(policies)))
             if facts is not None:
                 found = (each for _, each in administered.objects(Path(policies)))
                 known = replace(known, facts=declared(facts, found))
         if verify_images:
-            known = replace(known, look_up=looker(trust_policies(Path(policies)) if policies else []))
+            known = replace(
+                known, look_up=looker(administered.trust_policies(Path(policies)) if policies else [])
+            )
     except (InvalidPolicy, InvalidTrust) as error:
         raise Failure(str(error), BAD_INPUT) from None
     except OSError as error:

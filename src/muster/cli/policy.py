@@ -21,9 +21,10 @@ Cases = Annotated[str, typer.Argument(metavar="FILE", help="The test cases, in Y
 def command(what: Action, file: Cases = "", policies: Policies = "") -> None:
     from pathlib import Path
 
+    from muster.app.commands import administered
     from muster.cli import jobfile
     from muster.cli.errors import Failure
-    from muster.security.policies import SCHEMA_TEXT, InvalidPolicy, read
+    from muster.security.policies import SCHEMA_TEXT, InvalidPolicy
     from muster.workloads import policy_cases, source
 
     if what is What.SCHEMA:
@@ -35,7 +36,7 @@ def command(what: Action, file: Cases = "", policies: Policies = "") -> None:
     directory, cases = policy_cases.read(source.parse(content, jobfile.called(file))[0])
     where = Path(policies) if policies else Path(file).parent / directory
     try:
-        known = read(where)
+        known = administered.policies(where)
     except InvalidPolicy as error:
         raise Failure(str(error), BAD_INPUT) from None
     except OSError as error:

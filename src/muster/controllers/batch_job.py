@@ -68,6 +68,10 @@ _DECLARING: Final[tuple[AnyKind, ...]] = (
     CONFIG_MAP,
 )
 _DECLARES: Final = "declares"
+#: Findings that a status shows, and characters of a field and of other texts.
+_SHOWN: Final = 100
+_FIELD: Final = 1_000
+_TEXT: Final = 2_000
 #: Index of gangs by the key of the JobSet that they were read from.
 _OF_JOBSET: Final = "of JobSet"
 
@@ -274,7 +278,18 @@ def _evicted(entry: Object, run: Run) -> str:
 
 
 def _told(findings: Sequence[Told]) -> list[Object]:
-    return [{"field": field, "message": message, "fix": fix} for field, message, fix in findings]
+    """The findings as the status has them: an API server takes no object of more than 1.5 MiB."""
+    told: list[Object] = [
+        {"field": _cut(field, _FIELD), "message": _cut(message, _TEXT), "fix": _cut(fix, _TEXT)}
+        for field, message, fix in findings[:_SHOWN]
+    ]
+    if len(findings) > _SHOWN:
+        told.append({"field": "", "message": f"and {len(findings) - _SHOWN} more", "fix": ""})
+    return told
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _about(job: BatchJob) -> Object:
@@ -289,7 +304,7 @@ def _about(job: BatchJob) -> Object:
 
 
 def _summary(compiled: Compiled) -> str:
-    first = compiled.findings[0][1]
+    first = _cut(compiled.findings[0][1], _TEXT)
     more = len(compiled.findings) - 1
     return first if not more else f"{first} (and {more} more: see status.findings)"
 

@@ -85,17 +85,21 @@ class Policies:
         return [_answer(result) for result in results]
 
 
-def read(directory: Path) -> Policies:
-    """The policies of a directory's `*.cedar` files. Raises `InvalidPolicy` and OSError."""
+def read(directory: Path, objects: Mapping[str, str] | None = None) -> Policies:
+    """The policies of a directory's `*.cedar` files, and of `objects`: CedarPolicies by name.
+
+    Raises `InvalidPolicy` and OSError.
+    """
     files = sorted(directory.glob("*.cedar"))
-    if not directory.is_dir() or not files:
-        raise InvalidPolicy(str(directory), ["has no *.cedar files"])
-    texts: dict[str, str] = {}
+    texts = dict(objects or {})
+    if not directory.is_dir() or not (files or texts):
+        raise InvalidPolicy(str(directory), ["has no *.cedar files, and no CedarPolicy in a *.yaml file"])
     for file in files:
         with file.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
         try:
-            texts[file.stem] = content.decode()
+            name = file.stem if file.stem not in texts else file.name
+            texts[name] = content.decode()
         except UnicodeDecodeError:
             raise InvalidPolicy(str(file), ["is not text in UTF-8"]) from None
     return Policies(texts)

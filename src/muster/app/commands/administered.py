@@ -1,11 +1,17 @@
-"""Reads the YAML files beside an administrator's policies: TrustPolicies, and what the cluster declares."""
+"""Reads an administrator's directory: policies, and YAML files with what the cluster declares."""
 
+import base64
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from muster.api.base import Object
+from muster.api.kinds import CEDAR_POLICY, SECRET, TRUST_POLICY
 from muster.workloads import source
+
+if TYPE_CHECKING:  # Cedar and cryptography take 0.3 s to load
+    from muster.security.images.trust import TrustPolicy
+    from muster.security.policies import Policies
 
 _MOST: Final = 1_000
 
@@ -22,6 +28,64 @@ def objects(directory: Path) -> Iterator[tuple[Path, Object]]:
             continue
         for document in source.parse(text, str(file)):
             yield from ((file, each) for each in _listed(document.value))
+
+
+def policies(directory: Path) -> "Policies":
+    """The policies of a directory: its `*.cedar` files, and the CedarPolicies in its `*.yaml` files.
+
+    Raises `InvalidPolicy`, `JobFileError`, and OSError.
+    """
+    from muster.security.policies import read
+
+    texts: dict[str, str] = {}
+    for file, each in objects(directory):
+        spec = each.get("spec")
+        if each.get("kind") != CEDAR_POLICY.kind or not isinstance(spec, dict):
+            continue
+        if spec.get("enabled") is not False:
+            texts[_name(file, each)] = str(spec.get("policies", ""))
+    return read(directory, texts)
+
+
+def trust_policies(directory: Path) -> "list[TrustPolicy]":
+    """The TrustPolicies in a directory's `*.yaml` files; their keys may be in Secrets there.
+
+    Raises `trust.InvalidPolicy` and `JobFileError`.
+    """
+    from muster.security.images import trust
+
+    found = list(objects(directory))
+    secrets: dict[str, str] = {}
+    for file, each in found:
+        if each.get("kind") == SECRET.kind:
+            meta = each.get("metadata")
+            namespace = meta.get("namespace") if isinstance(meta, dict) else None
+            for key, value in _values(each):
+                secrets[f"{namespace or 'default'}/{_name(file, each)}/{key}"] = value
+    known: list[TrustPolicy] = []
+    for file, each in found:
+        if each.get("kind") == TRUST_POLICY.kind:
+            try:
+                known.append(trust.read(_name(file, each), each.get("spec") or {}, secrets))
+            except trust.InvalidPolicy as error:
+                raise trust.InvalidPolicy(f"{file}: spec.{error}") from None
+    return known
+
+
+def _name(file: Path, obj: Object) -> str:
+    meta = obj.get("metadata")
+    return str((meta if isinstance(meta, dict) else {}).get("name") or file.stem)
+
+
+def _values(secret: Object) -> Iterator[tuple[str, str]]:
+    for field, encoded in (("data", True), ("stringData", False)):
+        values = secret.get(field)
+        for key, value in (values if isinstance(values, dict) else {}).items():
+            try:
+                text = base64.b64decode(str(value), validate=True).decode() if encoded else str(value)
+            except ValueError:
+                continue  # no text, so no key
+            yield str(key), text
 
 
 def _listed(value: Any) -> Iterator[Object]:  # Any: YAML

@@ -8,12 +8,11 @@ from typing import Final
 
 import aiohttp
 
-from muster.app.commands import administered
 from muster.compiler.facts import Image
-from muster.security.images import credentials, trust
+from muster.security.images import credentials
 from muster.security.images.reference import InvalidReference
 from muster.security.images.registry import Registry, RegistryError
-from muster.security.images.trust import InvalidPolicy, TrustPolicy
+from muster.security.images.trust import TrustPolicy
 from muster.security.images.verify import look_up
 
 #: What pods of the cluster run on.
@@ -44,19 +43,6 @@ async def _all(images: Sequence[str], policies: Sequence[TrustPolicy]) -> Mappin
 
         found = await asyncio.gather(*map(one, images))
     return dict(zip(images, found, strict=True))
-
-
-def trust_policies(directory: Path) -> list[TrustPolicy]:
-    """The TrustPolicies in a directory's `*.yaml` files. Raises `InvalidPolicy` and `JobFileError`."""
-    policies = []
-    for file, each in administered.objects(directory):
-        if each.get("kind") == "TrustPolicy":
-            name = str((each.get("metadata") or {}).get("name", file.stem))
-            try:
-                policies.append(trust.read(name, each.get("spec") or {}, {}))
-            except InvalidPolicy as error:
-                raise InvalidPolicy(f"{file}: spec.{error}") from None
-    return policies
 
 
 def _credentials() -> dict[str, tuple[str, str]]:
