@@ -23,6 +23,8 @@ CHECKPOINT: Final = f"{DOMAIN}/checkpoint"
 CHECKPOINT_GRACE: Final = f"{DOMAIN}/checkpoint-grace"
 #: On the pods of a victim: since when muster waits for its checkpoint.
 CHECKPOINT_REQUESTED: Final = f"{DOMAIN}/checkpoint-requested"
+#: What to do with a job of which a GPU is wrong: notify, checkpointAndMove or none.
+ON_GPU_ANOMALY: Final = f"{DOMAIN}/on-gpu-anomaly"
 RESTART_COST: Final = f"{DOMAIN}/restart-cost"
 MIN_RUN_TIME: Final = f"{DOMAIN}/min-run-time"
 PREEMPTIBLE: Final = f"{DOMAIN}/preemptible"

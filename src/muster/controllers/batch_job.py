@@ -21,7 +21,7 @@ import msgspec
 
 from muster import names
 from muster.api import rates
-from muster.api.base import AnyKind, Object, R, Resource, mark, owner
+from muster.api.base import AnyKind, Object, R, Resource, condition, mark, owner
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import ConfigMap
 from muster.api.jobset_v1alpha2 import JobSet
@@ -48,6 +48,7 @@ from muster.controllers import batch_run
 from muster.controllers.batch_run import Run
 from muster.controllers.caches import Cache, Caches, Index
 from muster.controllers.driver import Change, Controller, Signal, Watch, controlled_by, itself
+from muster.controllers.gpu_health import HEALTHY
 from muster.effects import Create, Delete, Effect, Patch, RecordEvent, Requeue
 
 #: Kinds that a persistent volume outlives its run by: they belong to the BatchJob.
@@ -115,6 +116,8 @@ class Observed:
     jobs: Sequence[Job] = ()
     #: its last eviction, an entry of a Gang's `status.preemptions`
     preemption: Object | None = None
+    #: what is wrong with the GPUs of its nodes
+    gpu_health: str = ""
 
 
 def controller(compile_: Compile, changed: Signal, target: str) -> Controller[Observed]:
@@ -136,11 +139,13 @@ def controller(compile_: Compile, changed: Signal, target: str) -> Controller[Ob
             for kind in _DECLARING
             for each in caches[kind].by(_DECLARES, "")
         ]
-        entries = [entry for gang in caches[GANG].by(_OF_JOBSET, key) for entry in gang.status.preemptions]
+        gangs = caches[GANG].by(_OF_JOBSET, key)
+        entries = [entry for gang in gangs for entry in gang.status.preemptions]
         last = max(entries, key=lambda entry: str(entry.get("at")), default=None)
         run: Run | None = caches[kind].get(key)
         jobs = caches[JOB].owned_by(run.metadata.uid) if isinstance(run, JobSet) else []
-        return Observed(job, run, compile_(job, policies, trusted, declared), jobs, last)
+        compiled = compile_(job, policies, trusted, declared)
+        return Observed(job, run, compiled, jobs, last, _ill(gangs))
 
     watches = (
         Watch(BATCH_JOB, itself),
@@ -224,7 +229,7 @@ def _of_run(observed: Observed, run: Run, now: datetime) -> list[Effect]:
     if at.phase == "Pending":
         message = message if evicted is None else f"{_evicted(evicted, run)}; waits to go on"
         message = f"{message}; {compiled.undecided}" if compiled.undecided else message
-    return _status(job, now, at.phase, message, compiled, at.tasks, evicted)
+    return _status(job, now, at.phase, message, compiled, at.tasks, observed)
 
 
 def _status(
@@ -234,7 +239,7 @@ def _status(
     message: str,
     compiled: Compiled | None = None,
     tasks: Sequence[Object] = (),
-    evicted: Object | None = None,
+    observed: Observed | None = None,
 ) -> list[Effect]:
     """The patch that brings the status up to date, and an Event if the phase or the message changes."""
     old, meta = job.status, job.metadata
@@ -250,7 +255,9 @@ def _status(
     }
     if not compiled.undecided or old.observed_generation != meta.generation:
         status["images"] = [{"image": image, "digest": digest} for image, digest in compiled.images]
-    if evicted is not None:
+    if observed is not None:
+        status["gpuHealth"] = observed.gpu_health
+    if observed is not None and (evicted := observed.preemption) is not None:
         told = {field: str(evicted[field]) for field in _OF_EVICTION if field in evicted}
         status["preemption"] = {"gpuHoursLost": "", "costLost": "", **told}
     if msgspec.convert({**msgspec.to_builtins(old), **status}, BatchJobStatus) == old:
@@ -363,7 +370,16 @@ def _jobset_of(gang: Gang) -> list[str]:
     return [f"{gang.metadata.namespace}/{source.name}"] if source.kind == JOBSET.kind else []
 
 
+def _ill(gangs: Sequence[Gang]) -> str:
+    """What the gangs' conditions say of GPUs that are wrong."""
+    found = (condition(gang.status.conditions, HEALTHY) for gang in gangs)
+    return "; ".join(each.message for each in found if each is not None and each.status == "False")
+
+
 def _preempted(change: Change) -> list[str]:
-    old = change.old.status.preemptions if change.old is not None else []
-    new = change.new.status.preemptions if change.new is not None else []
-    return _jobset_of(change.new) if new and new != old else []
+    """The BatchJob of a gang that was preempted, or of which the GPUs have become wrong or right."""
+    old, new = (
+        (each.status.preemptions, _ill([each])) if each is not None else ([], "")
+        for each in (change.old, change.new)
+    )
+    return _jobset_of(change.new) if change.new is not None and new != old else []

@@ -21,12 +21,13 @@ from typing import Final
 import msgspec
 
 from muster import names
-from muster.api.base import AnyKind, Condition, Object, condition, controller_of, is_true
+from muster.api.base import AnyKind, Condition, Object, condition, controller_of, is_true, mark
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JOBSET_NAME, REPLICATED_JOB_NAME
-from muster.api.kinds import BY_NAME, GANG, GANG_PLAN, JOB, JOBSET, POD, POD_GROUP_SIGS, POD_GROUP_X
+from muster.api.kinds import BY_NAME, GANG, GANG_PLAN, JOB, JOBSET, NODE, POD, POD_GROUP_SIGS, POD_GROUP_X
 from muster.api.membership import pod_groups
 from muster.api.muster_v1alpha1 import Gang
+from muster.controllers import gpu_health
 from muster.controllers.caches import Caches, Index
 from muster.controllers.driver import Change, Controller, Watch, itself
 from muster.effects import Absent, Delete, Effect, Patch, Requeue
@@ -51,6 +52,8 @@ class Observed:
     source: bool
     #: whether a plan of the gang is open
     planned: bool
+    #: what is wrong with the GPUs of its pods' nodes
+    faults: tuple[str, ...] = ()
 
 
 def controller() -> Controller[Observed]:
@@ -60,10 +63,12 @@ def controller() -> Controller[Observed]:
         Watch(GANG, itself),
         Watch(GANG_PLAN, _planned),
         Watch(POD, _of_pod),
+        Watch(NODE, _of_node),
         *(Watch(kind, _of_source(kind)) for kind in sources),
     )
     indexes = (
         POD_INDEX,
+        gpu_health.NODE_INDEX,
         Index(GANG, GROUP, _sources),
         Index(GANG_PLAN, GANG_OF, lambda plan: [f"{plan.metadata.namespace}/{plan.spec.gang}"]),
     )
@@ -90,9 +95,12 @@ def observe(caches: Caches, key: str) -> Observed | None:
     if kind is not None and kind in caches:
         found = caches[kind].get(f"{meta.namespace}/{source.name}")
     pods = [pod for group in _sources(gang) for pod in caches[POD].by(GROUP, group)]
+    members = tuple(pod for pod in pods if _is_member(pod, gang))
+    silent = found is not None and mark(found.metadata, names.ON_GPU_ANOMALY) == "none"
     return Observed(
         gang=gang,
-        pods=tuple(pod for pod in pods if _is_member(pod, gang)),
+        pods=members,
+        faults=() if silent else gpu_health.faults(caches, members),
         source=found is not None and found.metadata.uid == source.uid,
         planned=gang.plan is not None or bool(caches[GANG_PLAN].by(GANG_OF, key)),
     )
@@ -151,6 +159,10 @@ def _count(observed: Observed, now: datetime) -> list[Effect]:
         "Running": _enough(counts["running"] + succeeded, least, "running or succeeded"),
         "Members": (bool(pods), "PodsExist" if pods else "NoPods", ""),
     }
+    if observed.faults:
+        answers[gpu_health.HEALTHY] = (False, "GpuAnomaly", gpu_health.summary(observed.faults))
+    elif condition(gang.status.conditions, gpu_health.HEALTHY) is not None:
+        answers[gpu_health.HEALTHY] = (True, "NoAnomaly", "")
     conditions = [
         _condition(gang.status.conditions, type_, *answer, now=now) for type_, answer in answers.items()
     ]
@@ -174,7 +186,9 @@ def _count(observed: Observed, now: datetime) -> list[Effect]:
 def _noticed(old: list[Condition], new: list[Condition]) -> bool:
     """Whether the gang begins or ceases to run, or its last member has gone."""
     ran, runs = is_true(old, "Running"), is_true(new, "Running")
-    return ran != runs or (is_true(old, "Members") and not is_true(new, "Members"))
+    healthy = (condition(each, gpu_health.HEALTHY) for each in (old, new))
+    first, then = ((each.status, each.message) if each is not None else None for each in healthy)
+    return ran != runs or first != then or (is_true(old, "Members") and not is_true(new, "Members"))
 
 
 def _enough(have: int, least: int, of: str) -> tuple[bool, str, str]:
@@ -239,6 +253,13 @@ def _of_pod(change: Change) -> Iterable[str]:
     for pod in change.objects:
         for group in groups_of(pod):
             yield from (gang.key for gang in change.caches[GANG].by(GROUP, group))
+
+
+def _of_node(change: Change) -> Iterable[str]:
+    pods = change.caches[POD]
+    found = (pods.get(key) for key in gpu_health.of_node(change))
+    groups = (group for pod in found if pod is not None for group in groups_of(pod))
+    return dict.fromkeys(gang.key for group in groups for gang in change.caches[GANG].by(GROUP, group))
 
 
 def _of_source(kind: AnyKind) -> Callable[[Change], Iterable[str]]:

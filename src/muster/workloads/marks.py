@@ -73,6 +73,9 @@ _WRONG: Final[dict[str, Callable[[str], str]]] = {
     names.DEADLINE: _duration,
     names.CHECKPOINT: _checkpoint,
     names.CHECKPOINT_GRACE: _duration,
+    names.ON_GPU_ANOMALY: _matches(
+        "notify|checkpointAndMove|none", "write notify, checkpointAndMove or none"
+    ),
 }
 #: Keys that are read on objects of some kinds only.
 _ON: Final = {

@@ -25,7 +25,7 @@ from muster.app.wiring import batch_jobs, logs, settings
 from muster.app.wiring.batch_site import ClusterSite
 from muster.app.wiring.probes import State, serving
 from muster.app.wiring.settings import Common, ControllersSettings, LeaderElection, Live, SchedulerSettings
-from muster.controllers import cron, driver, gang, garbage, jobset, podgroup, preemptions
+from muster.controllers import cron, driver, gang, garbage, gpu_health, jobset, podgroup, preemptions
 from muster.controllers.job import CONTROLLER as JOB
 from muster.journal import Journal, Recorder, Tee
 from muster.kube.client import Client, Patch
@@ -55,6 +55,7 @@ __all__ = ["CONTROLLERS", "Lost", "OthersNode", "controllers", "fake_nodes", "kn
 #: Every controller, by the name that `--only` takes.
 CONTROLLERS: Final[dict[str, Callable[[ClusterSite], list[driver.Controller[Any]]]]] = {  # Any: observations
     "gang": lambda _: [gang.controller(), preemptions.controller()],
+    "gpuhealth": lambda _: [gpu_health.quarantine(), gpu_health.moves(gang.POD_INDEX)],
     "podgroup": lambda _: [
         podgroup.controller(kinds.POD_GROUP_X),
         podgroup.controller(kinds.POD_GROUP_SIGS),

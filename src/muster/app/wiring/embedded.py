@@ -23,7 +23,7 @@ from muster.app.wiring import batch_jobs, event_loop
 from muster.app.wiring.batch_jobs import Site
 from muster.app.wiring.state_directory import Endpoint, StateDirectory
 from muster.compiler.facts import EMBEDDED_FACTS
-from muster.controllers import cron, driver, gang, garbage, jobset, podgroup, preemptions
+from muster.controllers import cron, driver, gang, garbage, gpu_health, jobset, podgroup, preemptions
 from muster.controllers.job import CONTROLLER as JOB_CONTROLLER
 from muster.core.cycle import Scheduler
 from muster.journal import Journal
@@ -143,6 +143,8 @@ def controllers(
         garbage.controller(),
         gang.controller(),
         preemptions.controller(),
+        gpu_health.quarantine(),
+        gpu_health.moves(gang.POD_INDEX),
         podgroup.controller(kinds.POD_GROUP_X),
         podgroup.controller(kinds.POD_GROUP_SIGS),
         cron.cron_jobs(),

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from muster.compiler import Workload
 from muster.compiler.workload import Protocol, Resource
+from muster.names import ON_GPU_ANOMALY
 from muster.workloads import dns
 from muster.workloads.demand import MAX_PLACES
 from muster.workloads.findings import Finding
@@ -80,7 +81,7 @@ def read(document: Job, namespace: str, source: Read = nothing) -> tuple[BatchJo
         training=_training(spec.section("training"), tasks) if "training" in spec else None,
         schedule=_schedule(spec),
         labels=labels,
-        annotations=annotations,
+        annotations=_on_anomaly(spec, annotations),
         observability=spec.raw("observability"),
     )
     if job.min_available is not None and job.min_available > job.pods:
@@ -132,6 +133,14 @@ def _task(merged: Merged, name: str, job: str, namespace: str, source: Read, fin
     workload.close()
     section.close()
     return task
+
+
+def _on_anomaly(spec: Section, annotations: dict[str, str]) -> dict[str, str]:
+    """The annotations with what is to be done if a GPU is wrong (`muster.controllers.gpu_health`)."""
+    if "onGpuAnomaly" not in spec:
+        return annotations
+    chosen = spec.choice("onGpuAnomaly", ("notify", "checkpointAndMove", "none"), "notify")
+    return {**annotations, ON_GPU_ANOMALY: chosen}
 
 
 def _restart(value: str) -> RestartPolicy:

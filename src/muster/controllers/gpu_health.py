@@ -1,0 +1,285 @@
+"""Keeps jobs off nodes with wrong GPUs, and moves jobs that can be moved without losing their work.
+
+The signal is the condition `muster.dev/GpuUnhealthy` of a node: node-problem-detector, a watcher of DCGM, or
+a person sets it to True, with what is wrong as its message. The gang controller names the ranks and nodes
+that it concerns in the condition `GpuHealthy` of their Gang. Two controllers act on it:
+
+- A node with the signal is quarantined by a taint, and released when the signal ends. At most half of the
+  nodes with GPUs are in quarantine, so that a wrong detector cannot stop a cluster.
+- A job with `muster.dev/on-gpu-anomaly: checkpointAndMove` is asked for a checkpoint, and is then suspended
+  as if it were preempted: the scheduler starts it again, elsewhere. A job without a checkpoint is never
+  moved, nor one whose node is not in quarantine: it might start there again.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from muster import names
+from muster.api import duration
+from muster.api.base import Object, condition, is_true, mark
+from muster.api.batch_v1 import COMPLETION_INDEX, Job
+from muster.api.core_v1 import Node, Pod, Taint
+from muster.api.jobset_v1alpha2 import JOB_GLOBAL_INDEX, JobSet
+from muster.api.kinds import BY_NAME, GANG, JOB, JOBSET, NODE, POD
+from muster.api.muster_v1alpha1 import Gang
+from muster.controllers.caches import Caches, Index
+from muster.controllers.driver import Change, Controller, Watch, itself
+from muster.effects import Effect, Patch, RecordEvent, Requeue
+
+#: The condition of a node whose GPUs are wrong, and the taint of one in quarantine.
+UNHEALTHY: Final = f"{names.DOMAIN}/GpuUnhealthy"
+TAINT: Final = f"{names.DOMAIN}/gpu-unhealthy"
+#: The condition of a Gang.
+HEALTHY: Final = "GpuHealthy"
+#: How long a job may take for its checkpoint if it does not say so itself, and at most.
+GRACE: Final = timedelta(minutes=5)
+LONGEST_GRACE: Final = timedelta(minutes=10)
+#: Ranks that a message names at most, and characters of what a node says.
+_MOST: Final = 3
+_LONGEST: Final = 200
+#: Index of nodes with the signal.
+WRONG: Final = "unhealthy"
+NODE_INDEX: Final = Index(NODE, WRONG, lambda node: [""] if _wrong(node) else [])
+
+
+def faults(caches: Caches, pods: Iterable[Pod]) -> tuple[str, ...]:
+    """Returns what is wrong with the GPUs of these pods' nodes, by rank: `rank 3 (pod p) is on n: XID 79`."""
+    wrong = {node.metadata.name: node for node in caches[NODE].by(WRONG, "")}
+    if not wrong:
+        return ()
+    hit = [pod for pod in pods if pod.spec.node_name in wrong and not pod.terminal and _has_gpus(pod)]
+    return tuple(
+        f"rank {_rank(pod)} (pod {pod.metadata.name}) is on {pod.spec.node_name}: "
+        f"{_told(wrong[pod.spec.node_name])}"
+        for pod in sorted(hit, key=lambda pod: (_rank(pod), pod.metadata.name))
+    )
+
+
+def summary(found: tuple[str, ...]) -> str:
+    """Returns the first few faults, and the number of the others."""
+    more = f"; and {len(found) - _MOST} more" if len(found) > _MOST else ""
+    return "; ".join(found[:_MOST]) + more
+
+
+def of_node(change: Change) -> Iterable[str]:
+    """Yields the pods' keys on a node whose signal has changed."""
+    old, new = (each is not None and _signal(each) for each in (change.old, change.new))
+    if old == new:
+        return []
+    name = change.objects[-1].metadata.name
+    return [pod.key for pod in change.caches[POD].items.values() if pod.spec.node_name == name]
+
+
+# -- quarantine
+
+
+def quarantine() -> Controller[tuple[Node, ...]]:
+    """Returns the controller of taints; its one key is the cluster."""
+
+    def concerned(change: Change) -> list[str]:
+        old, new = ((_signal(each), _tainted(each)) if each is not None else None for each in _both(change))
+        return [""] if old != new else []
+
+    def observe(caches: Caches, key: str) -> tuple[Node, ...] | None:
+        return tuple(node for _, node in sorted(caches[NODE].items.items()))
+
+    return Controller("gpu quarantine", (Watch(NODE, concerned),), observe, isolate)
+
+
+def isolate(nodes: tuple[Node, ...], now: datetime) -> list[Effect]:
+    """Taints nodes with the signal, those that have had it longest first, and releases the others."""
+    effects: list[Effect] = [_taint(node, on=False) for node in nodes if _tainted(node) and not _wrong(node)]
+    most = max(sum(_is_gpu_node(node) for node in nodes) // 2, 1)
+    free = most - sum(_tainted(node) and _wrong(node) for node in nodes)
+    waiting = [node for node in nodes if _wrong(node) and not _tainted(node)]
+    waiting.sort(key=lambda node: (_since(node) or now, node.metadata.name))
+    return [*effects, *(_taint(node, on=True) for node in waiting[: max(free, 0)])]
+
+
+# -- moves
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    gang: Gang
+    owner: Job | JobSet
+    pods: tuple[Pod, ...]
+    #: whether all nodes with the signal on which it runs are in quarantine
+    quarantined: bool
+
+
+def moves(pods_of: Index) -> Controller[Observed]:
+    """Returns the controller that moves jobs. `pods_of`: pods by their group object, as of the Gang."""
+
+    def observe(caches: Caches, key: str) -> Observed | None:
+        gang = caches[GANG].get(key)
+        if (
+            gang is None
+            or (ill := condition(gang.status.conditions, HEALTHY)) is None
+            or ill.status != "False"
+        ):
+            return None
+        source = gang.spec.source
+        kind = BY_NAME.get((source.api_version, source.kind))
+        if kind is not JOB and kind is not JOBSET:
+            return None
+        owner = caches[kind].get(f"{gang.metadata.namespace}/{source.name}")
+        if owner is None or owner.metadata.uid != source.uid:
+            return None
+        group = f"{source.api_version} {source.kind} {gang.metadata.namespace}/{source.name}"
+        pods = tuple(pod for pod in caches[POD].by(pods_of.name, group) if not pod.terminal)
+        on = {pod.spec.node_name for pod in pods}
+        wrong = [node for node in caches[NODE].by(WRONG, "") if node.metadata.name in on]
+        return Observed(gang, owner, pods, bool(wrong) and all(map(_tainted, wrong)))
+
+    def by_node(change: Change) -> list[str]:
+        return [key for key, gang in change.caches[GANG].items.items() if _ill(gang)]
+
+    def by_pod(change: Change) -> list[str]:
+        groups = {group for pod in change.objects for group in pods_of.values(pod)}
+        return [
+            key for key, gang in change.caches[GANG].items.items() if _ill(gang) and _group(gang) in groups
+        ]
+
+    watches = (
+        Watch(GANG, itself),
+        Watch(NODE, by_node),
+        Watch(POD, by_pod),
+        Watch(JOB, _none),
+        Watch(JOBSET, _none),
+    )
+    return Controller("gpu moves", watches, observe, move, (NODE_INDEX, pods_of), 0.1)
+
+
+def move(observed: Observed, now: datetime) -> list[Effect]:
+    """Asks for a checkpoint, and suspends the job once it has one, or is late."""
+    owner, meta = observed.owner, observed.owner.metadata
+    may = mark(meta, names.ON_GPU_ANOMALY) == "checkpointAndMove" and mark(meta, names.ADMISSION) == "gang"
+    ill = condition(observed.gang.status.conditions, HEALTHY)
+    saves = [meta, *(pod.metadata for pod in observed.pods)]
+    stated = [text for each in saves if (text := mark(each, names.CHECKPOINT))]
+    if ill is None or not may or not stated or owner.spec.suspend or not observed.quarantined:
+        return []
+    since = ill.last_transition_time or now
+    if not any(at >= since for at in map(_time, stated) if at is not None):
+        due = since + _grace(mark(meta, names.CHECKPOINT_GRACE))
+        if now < due:
+            return [*_requests(observed.pods, since), Requeue(due)]
+    kind = JOB if isinstance(owner, Job) else JOBSET
+    body: Object = {"metadata": {"resourceVersion": meta.resource_version}, "spec": {"suspend": True}}
+    about = {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "namespace": meta.namespace,
+        "name": meta.name,
+    }
+    event = RecordEvent({**about, "uid": meta.uid}, "Warning", "GpuAnomaly", f"moved: {ill.message}")
+    return [Patch(kind, meta.namespace, meta.name, body), event]
+
+
+def _requests(pods: Iterable[Pod], since: datetime) -> list[Effect]:
+    text = since.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return [
+        Patch(
+            POD,
+            pod.metadata.namespace,
+            pod.metadata.name,
+            {"metadata": {"uid": pod.metadata.uid, "annotations": {names.CHECKPOINT_REQUESTED: text}}},
+        )
+        for pod in pods
+        if pod.metadata.annotations.get(names.CHECKPOINT_REQUESTED) != text
+    ]
+
+
+def _grace(text: str | None) -> timedelta:
+    try:
+        return min(timedelta(seconds=duration.parse(text)), LONGEST_GRACE) if text else GRACE
+    except (ValueError, OverflowError):
+        return GRACE
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+
+def _taint(node: Node, *, on: bool) -> Patch:
+    """A merge patch replaces the whole list of taints, so it is made for the version that was seen."""
+    meta = node.metadata
+    kept = [taint for taint in node.spec.taints if taint.key != TAINT]
+    # with the effect in any case, which a server requires and a struct omits if it is the default
+    taints = [
+        {**msgspec.to_builtins(taint), "effect": taint.effect}
+        for taint in (*kept, *((Taint(key=TAINT),) if on else ()))
+    ]
+    body: Object = {"metadata": {"resourceVersion": meta.resource_version}, "spec": {"taints": taints}}
+    return Patch(NODE, "", meta.name, body)
+
+
+def _signal(node: Node) -> tuple[str, str]:
+    found = condition(node.status.conditions, UNHEALTHY)
+    return (found.status, found.message) if found is not None else ("", "")
+
+
+def _wrong(node: Node) -> bool:
+    return is_true(node.status.conditions, UNHEALTHY)
+
+
+def _tainted(node: Node) -> bool:
+    return any(taint.key == TAINT for taint in node.spec.taints)
+
+
+def _since(node: Node) -> datetime | None:
+    found = condition(node.status.conditions, UNHEALTHY)
+    return found.last_transition_time if found is not None else None
+
+
+def _told(node: Node) -> str:
+    found = condition(node.status.conditions, UNHEALTHY)
+    told = (found.message or found.reason) if found is not None else ""
+    return (told or "its GPUs are unhealthy")[:_LONGEST]
+
+
+def _is_gpu_node(node: Node) -> bool:
+    return any(name.endswith("/gpu") for name in (node.status.allocatable or node.status.capacity))
+
+
+def _has_gpus(pod: Pod) -> bool:
+    asked = (*pod.spec.containers, *pod.spec.init_containers)
+    return any(
+        name.endswith("/gpu") for each in asked for name in (*each.resources.limits, *each.resources.requests)
+    )
+
+
+def _rank(pod: Pod) -> int:
+    """The number of the pod in its job: of its Job in a JobSet of Jobs of one pod, else of its completion."""
+    meta = pod.metadata
+    index = meta.annotations.get(COMPLETION_INDEX) or meta.labels.get(COMPLETION_INDEX) or ""
+    number = meta.labels.get(JOB_GLOBAL_INDEX) or "0"
+    texts = (index, number) if index not in ("", "0") else (number, index)
+    return next((int(text) for text in texts if text.isascii() and text.isdecimal() and len(text) < 10), 0)
+
+
+def _ill(gang: Gang) -> bool:
+    found = condition(gang.status.conditions, HEALTHY)
+    return found is not None and found.status == "False"
+
+
+def _group(gang: Gang) -> str:
+    source = gang.spec.source
+    return f"{source.api_version} {source.kind} {gang.metadata.namespace}/{source.name}"
+
+
+def _both(change: Change) -> tuple[Node | None, Node | None]:
+    return change.old, change.new
+
+
+def _none(change: Change) -> list[str]:
+    return []

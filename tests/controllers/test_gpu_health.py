@@ -1,0 +1,215 @@
+"""Wrong GPUs: quarantine with a cap, rank and node in the status, and moves of jobs with a checkpoint."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from muster import names
+from muster.api.base import condition
+from muster.api.kinds import GANG, JOB, NODE, POD
+from muster.api.muster_v1alpha1 import Gang
+from muster.controllers import gang as gangs
+from muster.controllers.driver import Change, Controller
+from muster.controllers.gpu_health import HEALTHY, TAINT, UNHEALTHY, moves, of_node, quarantine
+from muster.effects import Effect, Patch, Requeue
+from tests.controllers.memory import START, Memory
+
+XID = "XID 79: GPU has fallen off the bus"
+
+
+class Cluster:
+    """Nodes with GPUs, a gang of two pods on the first two, and a stand-in for DCGM that sets conditions."""
+
+    def __init__(self, nodes: int = 4, annotations: Mapping[str, str] | None = None) -> None:
+        self.now = START
+        self.memory = Memory(lambda: self.now)
+        self.controllers: list[Controller[Any]] = [gangs.controller(), quarantine(), moves(gangs.POD_INDEX)]
+        for number in range(nodes):
+            status = {"allocatable": {"cpu": "8", names.GPU: "8"}}
+            self.memory.create(NODE, "", {"metadata": {"name": f"node-{number}"}, "status": status})
+        meta = {"name": "train", "labels": {names.ADMISSION: "gang"}, "annotations": dict(annotations or {})}
+        job = self.memory.create(JOB, "ml", {"metadata": meta, "spec": {"suspend": False}})
+        uid = job["metadata"]["uid"]
+        source = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": uid}
+        self.memory.create(
+            GANG, "ml", {"metadata": {"name": "job-train"}, "spec": {"minCount": 2, "source": source}}
+        )
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": uid, "controller": True}
+        for rank in range(2):
+            about = {
+                "name": f"train-{rank}",
+                "ownerReferences": [owner],
+                "annotations": {"batch.kubernetes.io/job-completion-index": str(rank)},
+            }
+            limits = {"limits": {names.GPU: "8"}}
+            spec = {"nodeName": f"node-{rank}", "containers": [{"name": "main", "resources": limits}]}
+            self.memory.create(POD, "ml", {"metadata": about, "spec": spec})
+            self.memory.patch(POD, "ml", f"train-{rank}", {"status": {"phase": "Running"}}, "status")
+
+    def signal(self, node: str, on: bool = True) -> None:
+        told = {
+            "type": UNHEALTHY,
+            "status": "True" if on else "False",
+            "reason": "Xid",
+            "message": XID,
+            "lastTransitionTime": self.now.isoformat(),
+        }
+        self.memory.patch(NODE, "", node, {"status": {"conditions": [told]}}, "status")
+
+    def decide(self) -> Sequence[Effect]:
+        made: list[Effect] = []
+        kinds = {watch.kind for each in self.controllers for watch in each.watches}
+        indexes = {(i.kind, i.name): i for each in self.controllers for i in each.indexes}
+        for number, controller in enumerate(self.controllers):
+            key = "" if number == 1 else "ml/job-train"
+            caches = self.memory.caches(list(kinds), tuple(indexes.values()))
+            observed: Any = controller.observe(caches, key)
+            made += [] if observed is None else controller.reconcile(observed, self.now)
+        return made
+
+    def settle(self) -> list[Effect]:
+        done: list[Effect] = []
+        for _ in range(10):
+            effects = [each for each in self.decide() if not isinstance(each, Requeue)]
+            if not effects:
+                return done
+            done += effects
+            self.memory.apply(effects)
+        raise AssertionError("the controllers do not come to rest")
+
+    @property
+    def quarantined(self) -> list[str]:
+        nodes = [self.memory.read(NODE, key) for kind, key in list(self.memory.objects) if kind is NODE]
+        return sorted(n.metadata.name for n in nodes if any(t.key == TAINT for t in n.spec.taints))
+
+    @property
+    def told(self) -> str:
+        gang: Gang = self.memory.read(GANG, "ml/job-train")
+        found = condition(gang.status.conditions, HEALTHY)
+        return "" if found is None else f"{found.status}: {found.message}"
+
+    @property
+    def suspended(self) -> bool:
+        return bool(self.memory.read(JOB, "ml/train").spec.suspend)
+
+    def requested(self) -> list[str]:
+        pods = [self.memory.read(POD, f"ml/train-{rank}") for rank in range(2)]
+        return [pod.metadata.name for pod in pods if names.CHECKPOINT_REQUESTED in pod.metadata.annotations]
+
+
+def test_the_rank_and_the_node_are_named_and_the_node_is_quarantined() -> None:
+    cluster = Cluster()
+    cluster.settle()
+    assert cluster.told == ""
+    cluster.signal("node-1")
+    cluster.settle()
+    assert cluster.told == f"False: rank 1 (pod train-1) is on node-1: {XID}"
+    assert cluster.quarantined == ["node-1"]
+    assert not cluster.suspended
+    cluster.signal("node-1", on=False)
+    cluster.settle()
+    assert (cluster.told, cluster.quarantined) == ("True: ", [])
+
+
+def test_other_taints_are_kept() -> None:
+    cluster = Cluster()
+    cluster.memory.patch(NODE, "", "node-0", {"spec": {"taints": [{"key": "own", "effect": "NoSchedule"}]}})
+    cluster.signal("node-0")
+    cluster.settle()
+    taints = cluster.memory.json(NODE, "node-0")["spec"]["taints"]
+    assert [(taint["key"], taint["effect"]) for taint in taints] == [
+        ("own", "NoSchedule"),
+        (TAINT, "NoSchedule"),
+    ]
+    cluster.signal("node-0", on=False)
+    cluster.settle()
+    assert [taint.key for taint in cluster.memory.read(NODE, "node-0").spec.taints] == ["own"]
+
+
+@pytest.mark.parametrize(("nodes", "most"), [(1, 1), (2, 1), (4, 2), (5, 2)])
+def test_at_most_half_of_the_nodes_are_quarantined(nodes: int, most: int) -> None:
+    cluster = Cluster(nodes)
+    for number in range(nodes):
+        cluster.signal(f"node-{number}")
+        cluster.now += timedelta(seconds=1)
+    cluster.settle()
+    assert cluster.quarantined == [f"node-{number}" for number in range(most)]
+
+
+MOVES = {
+    "an interval, late": ({names.CHECKPOINT: "30m"}, True),
+    "no checkpoint": ({}, False),
+}
+
+
+@pytest.mark.parametrize(("annotations", "moved"), MOVES.values(), ids=MOVES)
+def test_only_a_job_with_a_checkpoint_is_moved(annotations: dict[str, str], moved: bool) -> None:
+    cluster = Cluster(annotations={names.ON_GPU_ANOMALY: "checkpointAndMove", **annotations})
+    cluster.settle()
+    cluster.signal("node-1")
+    cluster.settle()
+    assert not cluster.suspended
+    assert cluster.requested() == (["train-0", "train-1"] if moved else [])
+    cluster.now += timedelta(minutes=5)
+    cluster.settle()
+    assert cluster.suspended is moved
+
+
+def test_a_job_that_has_saved_its_work_moves_at_once() -> None:
+    cluster = Cluster(annotations={names.ON_GPU_ANOMALY: "checkpointAndMove", names.CHECKPOINT: "30m"})
+    cluster.signal("node-1")
+    cluster.settle()
+    cluster.now += timedelta(seconds=20)
+    saved = {"metadata": {"annotations": {names.CHECKPOINT: cluster.now.isoformat()}}}
+    cluster.memory.patch(POD, "ml", "train-0", saved)
+    effects = cluster.settle()
+    assert cluster.suspended
+    assert any(isinstance(each, Patch) and each.kind is JOB for each in effects)
+
+
+@pytest.mark.parametrize("choice", ["notify", "none", "", "checkpointandmove"])
+def test_others_are_not_moved(choice: str) -> None:
+    cluster = Cluster(annotations={names.ON_GPU_ANOMALY: choice, names.CHECKPOINT: "30m"})
+    cluster.signal("node-1")
+    cluster.settle()
+    cluster.now += timedelta(hours=1)
+    cluster.settle()
+    assert not cluster.suspended
+    assert bool(cluster.told) == (choice != "none")
+
+
+def test_a_job_on_a_node_beyond_the_cap_stays() -> None:
+    """It might start there again, and move for ever."""
+    cluster = Cluster(2, {names.ON_GPU_ANOMALY: "checkpointAndMove", names.CHECKPOINT: "30m"})
+    for node in ("node-0", "node-1"):
+        cluster.signal(node)
+    cluster.settle()
+    cluster.now += timedelta(hours=1)
+    cluster.settle()
+    assert cluster.quarantined == ["node-0"]
+    assert not cluster.suspended
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [{names.CHECKPOINT: "x" * 9999}, {names.CHECKPOINT: "30m", names.CHECKPOINT_GRACE: "9" * 99 + "h"}],
+)
+def test_hostile_annotations_end_in_the_longest_grace(hostile: dict[str, str]) -> None:
+    cluster = Cluster(annotations={names.ON_GPU_ANOMALY: "checkpointAndMove", **hostile})
+    cluster.signal("node-0")
+    cluster.settle()
+    cluster.now += timedelta(minutes=10)
+    cluster.settle()
+    assert cluster.suspended
+
+
+def test_only_a_change_of_the_signal_concerns_the_pods() -> None:
+    cluster = Cluster()
+    before = cluster.memory.read(NODE, "node-0")
+    cluster.signal("node-0")
+    after = cluster.memory.read(NODE, "node-0")
+    caches = cluster.memory.caches([NODE, POD], ())
+    assert list(of_node(Change(caches, before, after))) == ["ml/train-0"]
+    assert list(of_node(Change(caches, after, after))) == []
