@@ -228,3 +228,30 @@ async def test_gangs_whose_definition_is_of_an_earlier_version_do_not_start_with
         writes = cluster.store.revision
         await asyncio.sleep(60)
         assert cluster.store.revision - writes < 20
+
+
+async def test_a_gang_whose_nodes_refuse_some_of_its_pods_says_so_and_is_whole_once_they_are_created_again(
+    cluster: Cluster,
+) -> None:
+    """As a kubelet does when another scheduler was faster."""
+    for number in range(3):
+        cluster.node(f"node-{number}", 2)
+    async with scheduler(cluster):
+        gang(cluster, "g", 4)
+        await cluster.until(lambda: stands(cluster, "g", 4))
+        foreign = pod("foreign", "2")
+        foreign["spec"] |= {"schedulerName": "another", "nodeName": "node-0"}
+        cluster.create(kinds.POD, foreign)
+        refused = [name for name, node in (await cluster.bound()).items() if node == "node-0" != name]
+        refused.remove("foreign")
+        assert len(refused) == 2
+        status = {"phase": "Failed", "reason": "OutOfcpu", "message": "Pod was rejected: OutOfcpu"}
+        for name in refused:
+            cluster.registry.patch(kinds.POD, "default", name, {"status": status}, subresource="status")
+        await asyncio.sleep(10)
+        assert await told(cluster, "g") == ("Degraded", "MembersMissing")
+        for name in refused:
+            await cluster.client.delete(kinds.POD, "default", name, grace_period=0)
+            cluster.create(kinds.POD, member("g", int(name[-1])))
+        await cluster.until(lambda: stands(cluster, "g", 4))
+        assert {(await cluster.bound())[name] for name in refused} == {"node-2"}

@@ -14,7 +14,7 @@ import msgspec
 
 from muster.api.base import condition, controller_of
 from muster.api.batch_v1 import COMPLETION_INDEX
-from muster.api.core_v1 import Container, Pod, PodSpec, PodTemplate
+from muster.api.core_v1 import Container, ContainerStatus, Pod, PodSpec, PodTemplate
 from muster.api.core_v1 import Toleration as PodToleration
 from muster.api.natural import natural
 from muster.core.words.events import Footprint, PodsBound
@@ -88,6 +88,21 @@ _MIRROR: Final = "kubernetes.io/config.mirror"
 def live(pod: Pod) -> bool:
     """Whether a pod can fill a place: neither ended nor being deleted."""
     return not pod.terminal and pod.metadata.deletion_timestamp is None
+
+
+def rejected(pod: Pod) -> bool:
+    """Whether the pod's node has refused it, as for lack of room (`OutOfcpu`), so that it has never run.
+
+    Source: the kubelet's `rejectPod` (pkg/kubelet/kubelet.go).
+    """
+    status = pod.status
+    refused = status.phase == "Failed" and status.message.startswith("Pod was rejected")
+    return refused and all(c.state.running is None and c.state.terminated is None for c in _containers(pod))
+
+
+def _containers(pod: Pod) -> Iterator[ContainerStatus]:
+    yield from pod.status.init_container_statuses
+    yield from pod.status.container_statuses
 
 
 def labels_of(labels: Mapping[str, str]) -> Labels:

@@ -23,7 +23,7 @@ from muster.translate.identity import Dialect
 from muster.translate.podgroup.facts import Kept, Said, kept, said
 from muster.translate.podgroup.places import Places
 from muster.translate.podgroup.pod_sets import PODS, pod_set_name
-from muster.translate.pods import live, occupies, scheduling_gates
+from muster.translate.pods import live, occupies, rejected, scheduling_gates
 from muster.translate.world import World
 
 KINDS: dict[Dialect, Kind[PodGroup]] = {
@@ -41,7 +41,7 @@ class State(Enum):
     ENDED = auto()
     #: being deleted, and still on its node
     LEAVING = auto()
-    #: failed, and its controller may replace it
+    #: failed, and its controller may replace it, or its node has rejected it
     FAILED = auto()
     #: being deleted, and on no node
     GONE = auto()
@@ -262,7 +262,7 @@ def _for_good(pod: Pod, world: World) -> bool:
     """Whether an ended pod will have no successor."""
     controller = controller_of(pod)
     if pod.status.phase == "Succeeded" or controller is None:
-        return True
+        return not rejected(pod)
     if controller.kind != JOB.kind:
         return False
     job = world.jobs.get((pod.metadata.namespace, controller.name))
