@@ -230,28 +230,66 @@ async def test_gangs_whose_definition_is_of_an_earlier_version_do_not_start_with
         assert cluster.store.revision - writes < 20
 
 
-async def test_a_gang_whose_nodes_refuse_some_of_its_pods_says_so_and_is_whole_once_they_are_created_again(
-    cluster: Cluster,
+@pytest.mark.parametrize("on_partial", ["recreate", "keep"])
+async def test_pods_that_their_nodes_refuse_are_created_again_and_bound_elsewhere(
+    cluster: Cluster, on_partial: str
 ) -> None:
-    """As a kubelet does when another scheduler was faster."""
+    """As a kubelet refuses them when another scheduler was faster. With `keep`, the gang says so."""
     for number in range(3):
         cluster.node(f"node-{number}", 2)
     async with scheduler(cluster):
-        gang(cluster, "g", 4)
+        marks = {"muster.dev/on-partial": on_partial}
+        cluster.create(kinds.POD_GROUP_X, group("g", 4, annotations=marks))
+        for index in range(4):
+            cluster.create(kinds.POD, member("g", index))
         await cluster.until(lambda: stands(cluster, "g", 4))
-        foreign = pod("foreign", "2")
-        foreign["spec"] |= {"schedulerName": "another", "nodeName": "node-0"}
-        cluster.create(kinds.POD, foreign)
-        refused = [name for name, node in (await cluster.bound()).items() if node == "node-0" != name]
-        refused.remove("foreign")
+        before = {pod.metadata.name: pod.metadata.uid for pod in await cluster.all(kinds.POD)}
+        refused = [name for name, node in (await cluster.bound()).items() if node == "node-0"]
         assert len(refused) == 2
-        status = {"phase": "Failed", "reason": "OutOfcpu", "message": "Pod was rejected: OutOfcpu"}
-        for name in refused:
-            cluster.registry.patch(kinds.POD, "default", name, {"status": status}, subresource="status")
-        await asyncio.sleep(10)
-        assert await told(cluster, "g") == ("Degraded", "MembersMissing")
-        for name in refused:
-            await cluster.client.delete(kinds.POD, "default", name, grace_period=0)
-            cluster.create(kinds.POD, member("g", int(name[-1])))
-        await cluster.until(lambda: stands(cluster, "g", 4))
+        await refuse(cluster, refused)
+        if on_partial == "keep":
+            await asyncio.sleep(10)
+            assert await told(cluster, "g") == ("Degraded", "MembersMissing")
+            for name in refused:
+                await cluster.client.delete(kinds.POD, "default", name, grace_period=0)
+                cluster.create(kinds.POD, member("g", int(name[-1])))
+
+        async def whole() -> bool:
+            pods = [pod for pod in await cluster.all(kinds.POD) if not pod.terminal]
+            return sum(bool(pod.spec.node_name) for pod in pods) == 5 and not await _planned(cluster)
+
+        await cluster.until(whole)
         assert {(await cluster.bound())[name] for name in refused} == {"node-2"}
+        await cluster.until(lambda: _says(cluster, "Standing"))
+        after = {pod.metadata.name: pod.metadata.uid for pod in await cluster.all(kinds.POD)}
+        assert {name for name in before if before[name] != after[name]} == {*refused}, "the others go on"
+
+
+async def test_pods_that_their_nodes_refuse_again_and_again_are_created_less_and_less_often(
+    cluster: Cluster,
+) -> None:
+    cluster.node("node-0", 2)
+    async with scheduler(cluster):
+        gang(cluster, "g", 2)
+        uids = set()
+        for _ in range(2400):
+            lives = [pod for pod in await cluster.all(kinds.POD) if pod.spec.node_name and not pod.terminal]
+            uids |= {pod.metadata.uid for pod in lives}
+            await refuse(cluster, [pod.metadata.name for pod in lives], foreign=False)
+            await asyncio.sleep(0.25)
+        assert 4 <= len(uids) <= 40, "in ten minutes"
+
+
+async def refuse(cluster: Cluster, names: list[str], *, foreign: bool = True) -> None:
+    """Another scheduler's pod fills node-0, and the node refuses these pods."""
+    if foreign:
+        other = pod("foreign", "2")
+        other["spec"] |= {"schedulerName": "another", "nodeName": "node-0"}
+        cluster.create(kinds.POD, other)
+    status = {"phase": "Failed", "reason": "OutOfcpu", "message": "Pod was rejected: OutOfcpu"}
+    for name in names:
+        cluster.registry.patch(kinds.POD, "default", name, {"status": status}, subresource="status")
+
+
+async def _says(cluster: Cluster, phase: str) -> bool:
+    return (await told(cluster, "g"))[0] == phase

@@ -140,6 +140,8 @@ class RecreationPlan(_Header):
 
     pods: tuple[RecordedPod, ...]
     why: str
+    #: only these pods: their nodes refused them, and the other members stay
+    alone: bool = False
 
 
 Plan = PlacementPlan | RecreationPlan
@@ -216,7 +218,7 @@ def _decoded(
         header = (GangId(body.gang), record, namespace, plan.epoch, plan.attempt)
         if body.remade:
             recorded = tuple(_recorded(uid, pod) for uid, pod in body.remade)
-            return RecreationPlan(*header, recorded, body.why, uid=uid, named=named, held=held)
+            return RecreationPlan(*header, recorded, body.why, body.alone, uid=uid, named=named, held=held)
         return PlacementPlan(
             *header,
             nodes=_unpack_places(body.places, body.nodes),
@@ -262,6 +264,7 @@ class _Body(msgspec.Struct):
     victims: list[_Victim]
     remade: list[tuple[str, Object]] = []
     why: str = ""
+    alone: bool = False
 
 
 _BODY: Final = msgspec.json.Decoder(_Body)
@@ -301,7 +304,7 @@ def _pack(plan: Plan) -> bytes:
         body["pods"] = _pack_pods(plan.pods)
         body["victims"] = list(map(_pack_victim, plan.victims))
     elif plan.pods:
-        body |= {"remade": [(pod.uid, pod.body) for pod in plan.pods], "why": plan.why}
+        body |= {"remade": [(pod.uid, pod.body) for pod in plan.pods], "why": plan.why, "alone": plan.alone}
     return msgspec.json.encode(body)
 
 

@@ -117,6 +117,8 @@ class Group:
     controlled: bool
     #: members without a controller may be deleted and re-created: neither they nor their group forbid it
     recreate: bool = field(default=False, kw_only=True)
+    #: members that their nodes refused before a container ran, and that may be re-created likewise
+    rejected: tuple[Pod, ...] = field(default=(), kw_only=True)
     #: by pod set, the group object that it belongs to, if that is not the source
     set_groups: dict[str, str] = field(default_factory=dict, kw_only=True)
     #: what muster interprets otherwise than it is written

@@ -41,11 +41,12 @@ def record_attempt(context: Context, victims: tuple[VictimRef, ...]) -> Step:
     return Step(replace(state, attempt=attempt), writes)
 
 
-def record_pods(context: Context, pods: Iterable[Pod]) -> Step:
+def record_pods(context: Context, pods: Iterable[Pod], *, alone: bool = False) -> Step:
     """Records an attempt that ends these pods and re-creates them from what was recorded before."""
     view, group, state = context.view, context.group, context.state
     attempt = _next_attempt(view, state)
-    plan = RecreationPlan(view.id, group.record, group.namespace, view.epoch, attempt, (), state.giving_up)
+    header = (view.id, group.record, group.namespace, view.epoch, attempt)
+    plan = RecreationPlan(*header, (), state.giving_up, alone)
     refs = tuple(PodRef(pod.metadata.namespace, pod.metadata.name, PodId(pod.metadata.uid)) for pod in pods)
     return Step(replace(state, attempt=attempt), (RecordPods(plan, refs),))
 

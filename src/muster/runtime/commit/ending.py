@@ -5,6 +5,7 @@ one by one. Eviction would lose other pods: these stay, or muster itself records
 """
 
 from dataclasses import replace
+from typing import Final
 
 from muster.api import kinds
 from muster.api.base import controller_of, is_true
@@ -18,13 +19,17 @@ from muster.runtime.commit.context import Context
 from muster.runtime.commit.outcomes import commit_failed
 from muster.runtime.commit.places import minimum_met
 from muster.runtime.commit.refusals import retry_at
-from muster.runtime.commit.status import degraded, status_patch, write_status
+from muster.runtime.commit.status import NAMED, degraded, status_patch, write_status
 from muster.runtime.commit.victims import begun, end_victims
 from muster.runtime.commit.view import GangView, RetryState, Step
 from muster.runtime.plan import PlacementPlan, Plan, RecreationPlan
 from muster.runtime.writes import Write, close_plan, delete_plan, suspend
-from muster.translate.pods import live
+from muster.translate.pods import live, rejected
 from muster.translate.status import Phase
+
+#: Seconds between two re-creations of members that their nodes refused: the first pause, doubled each time,
+#: and the longest.
+REJECTED: Final = (1.0, 300.0)
 
 
 def close(context: Context, plan: Plan, phase: Phase, explanation: Explanation | None) -> Step:
@@ -77,7 +82,7 @@ def release(context: Context, plan: Plan) -> Step:
         closed = _failed(context, plan)
         first = () if owner.suspended else (suspend(group.namespace, owner),)
         return replace(closed, writes=(*first, *closed.writes))
-    alone = [pod for pod in filled.values() if controller_of(pod) is None]
+    alone = [*(pod for pod in filled.values() if controller_of(pod) is None), *group.rejected]
     readable = isinstance(plan, RecreationPlan) or not plan.unreadable
     if alone and group.recreate and state.recordable and readable:
         return record_pods(context, alone)
@@ -86,6 +91,28 @@ def release(context: Context, plan: Plan) -> Step:
     if filled:
         return close(context, plan, Phase.DEGRADED, degraded(context))
     return _failed(context, plan)
+
+
+def refused_by_nodes(context: Context) -> str:
+    """Returns what to say of members that their nodes refused; "" if there are none to be re-created."""
+    pods = context.group.rejected if context.group.recreate else ()
+    few = ", ".join(f"{pod.metadata.name} ({pod.status.reason})" for pod in pods[:NAMED])
+    more = f" and {len(pods) - NAMED} more" if len(pods) > NAMED else ""
+    return f"refused by their nodes: {few}{more}" if pods else ""
+
+
+def replace_rejected(context: Context, why: str) -> Step | None:
+    """Re-creates the members that their nodes refused, and no others; at most every second, then less often.
+
+    Returns None while it is too early for that.
+    """
+    state, now = context.state, context.now
+    if now < state.recreate_at:
+        return None
+    first, longest = REJECTED
+    pause = min(longest, first * 2 ** min(state.rejections, 16))
+    state = replace(state, rejections=state.rejections + 1, recreate_at=now + pause, giving_up=why)
+    return record_pods(replace(context, state=state), context.group.rejected, alone=True)
 
 
 def _failed(context: Context, plan: Plan) -> Step:
@@ -119,12 +146,14 @@ def recreate(context: Context, plan: RecreationPlan) -> Step:
         elif found.metadata.uid == recorded.uid:
             if found.metadata.deletion_timestamp is not None:
                 leaving += 1
-            elif live(found) or is_true(found.status.conditions, PREEMPTED):
+            elif live(found) or is_true(found.status.conditions, PREEMPTED) or rejected(found):
                 evictions.append(Evict(found, f"is re-created: {plan.why}"))
     if evictions or creations:
         return Step(state, (*evictions, *creations))
     if leaving:
         return write_status(context)
+    if plan.alone:
+        return Step(replace(state, giving_up=""), (delete_plan(plan),))
     places = context.places
     if places.filled and not minimum_met(group.gang, places.settled):
         return release(context, plan)

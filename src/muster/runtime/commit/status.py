@@ -140,7 +140,8 @@ def _phase(context: Context) -> tuple[Phase, Explanation | None]:
     plan = view.plans[-1] if view.plans else None
     if isinstance(plan, RecreationPlan):
         message = f"its pods are re-created: {plan.why}"
-        return Phase.WAITING, Explanation(Code.COMMIT_FAILED, "commit", message)
+        phase = Phase.DEGRADED if plan.alone and places.filled else Phase.WAITING
+        return phase, Explanation(Code.COMMIT_FAILED, "commit", message)
     if plan is not None:
         leaving = sorted(pod.key for victim in view.victims for pod in victim.pods)
         if leaving:

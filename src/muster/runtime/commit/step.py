@@ -6,7 +6,16 @@ from muster.core.words.events import CommitFailed, PlacesLost
 from muster.runtime.commit.attempts import record_attempt
 from muster.runtime.commit.binding import Bindable, bindable, binds, why_unreachable
 from muster.runtime.commit.context import Context, context_of
-from muster.runtime.commit.ending import close, end, give_up, recreate, release, suspendable
+from muster.runtime.commit.ending import (
+    close,
+    end,
+    give_up,
+    recreate,
+    refused_by_nodes,
+    release,
+    replace_rejected,
+    suspendable,
+)
 from muster.runtime.commit.outcomes import UNSHOWN, places_lost, plan_not_shown
 from muster.runtime.commit.places import minimum_met
 from muster.runtime.commit.refusals import reconsidered
@@ -67,6 +76,9 @@ def _begin(context: Context) -> Step:
         # What it backs off for may be gone: the core ends the back-off.
         event = CommitFailed(view.id, context.now, "a refused pod has changed")
         return Step(replace(changed, until=context.now), events=(event,))
+    if why := refused_by_nodes(context):
+        again = replace_rejected(context, why)
+        return again or replace(write_status(context), wake=state.recreate_at)
     if places.lost:
         return Step(state, events=(places_lost(context),))
     if context.suspended and not suspendable(context):
@@ -100,6 +112,9 @@ def _continue(context: Context, plan: PlacementPlan) -> Step:
         return Step(state, events=(places_lost(context),))
     if not whole and (message := why_unreachable(context, plan)):
         return give_up(context, plan, message, refused=True)
+
+    if not whole and (message := refused_by_nodes(context)):
+        return give_up(context, plan, message)
 
     # 1. The core has decided otherwise since: record its decision first.
     chosen = tuple(victim for victim in view.chosen if victim not in plan.victims)

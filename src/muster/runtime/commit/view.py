@@ -112,6 +112,8 @@ class RetryState:
     giving_up: str = ""  # why the open plan is being undone
     until: float = 0.0  # the gang backs off until then
     recordable: bool = True  # its pods, for re-creation; False once recording has failed
+    rejections: int = 0  # times that pods were re-created because their nodes had refused them
+    recreate_at: float = 0.0  # when that may be done again
     unshown: int = 0  # plans in a row that the server took and that no object shows
     #: by member (`refusals.member`), as its successor is refused for the same reasons
     refusals: Mapping[str, Refusal] = field(default_factory=dict)

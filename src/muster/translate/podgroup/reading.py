@@ -20,6 +20,7 @@ from muster.translate.demand import ours
 from muster.translate.filling import job_finished
 from muster.translate.group import Members
 from muster.translate.identity import Dialect
+from muster.translate.marks import KEEP
 from muster.translate.podgroup.facts import Kept, Said, kept, said
 from muster.translate.podgroup.places import Places
 from muster.translate.podgroup.pod_sets import PODS, pod_set_name
@@ -179,6 +180,19 @@ class Reading:
             one = self._noted[name]
             assert one.said is not None, "a ready pod says something"
             yield one.pod, one.said
+
+    def rejected(self) -> Iterator[Pod]:
+        """Yields, in order of name, the pods without a controller that their nodes have refused."""
+        for name in sorted(self._failed):
+            pod = self._noted[name].pod
+            said = kept(pod)
+            if (
+                pod.metadata.deletion_timestamp is None
+                and rejected(pod)
+                and not said.controlled
+                and said.on_partial != KEEP
+            ):
+                yield pod
 
     def _look(self, pod: Pod) -> Noted:
         if pod.terminal:
