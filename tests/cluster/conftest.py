@@ -108,8 +108,13 @@ class Cluster:
             GANG,
         )
         for kind in kinds:
-            items = (await self.client.list(kind)).items
-            await asyncio.gather(*(self._remove(kind, each) for each in items))
+            items = iter((await self.client.list(kind)).items)
+
+            async def remove_some(kind: Kind[Any] = kind, items: Iterator[Any] = items) -> None:
+                for each in items:
+                    await self._remove(kind, each)
+
+            await asyncio.gather(*(remove_some() for _ in range(50)))  # a request waits for no connection
         nodes = (await self.client.list(NODE, labels=f"{RUNTIME}=none")).items
         await asyncio.gather(*(self._remove(NODE, each) for each in nodes))
 
@@ -120,9 +125,15 @@ class Cluster:
                 await self.client.patch(kind, meta.namespace, meta.name, {"metadata": {"finalizers": None}})
             await self.client.delete(kind, meta.namespace, meta.name, grace_period=0)
 
-    async def until(self, what: str, look: Callable[[], Awaitable[T | None]], pause: float = 0.1) -> T:
+    async def until(
+        self,
+        what: str,
+        look: Callable[[], Awaitable[T | None]],
+        pause: float = 0.1,
+        patience: float = PATIENCE,
+    ) -> T:
         """What `look` returns, once that is true."""
-        until, last = asyncio.get_running_loop().time() + PATIENCE, ""
+        until, last = asyncio.get_running_loop().time() + patience, ""
         while asyncio.get_running_loop().time() < until:
             try:
                 if found := await look():
@@ -131,7 +142,7 @@ class Cluster:
                 last = f" ({error})"
             await asyncio.sleep(pause)
         logs = "\n".join(f"== {log.name}\n{log.read_text()[-3000:]}" for log in sorted(self.logs.iterdir()))
-        raise AssertionError(f"not within {PATIENCE:.0f} s: {what}{last}\n{logs}")
+        raise AssertionError(f"not within {patience:.0f} s: {what}{last}\n{logs}")
 
 
 @pytest.fixture

@@ -371,7 +371,7 @@ def test_so_does_the_first_if_the_core_knows_no_other_node() -> None:
     assert taken.events == (CommitFailed(G, 11.1, NEVER_TOLD),)
 
 
-def test_a_refused_member_is_tried_after_one_second_doubling_to_thirty_however_often() -> None:
+def test_a_refused_member_is_tried_after_one_second_doubling_to_28_however_often() -> None:
     state, now, pauses = refused(1), 10.0, []
     for _ in range(8):
         state, _ = learn(G, state, bind(A), Invalid("never"), now, LIMITS)
@@ -379,7 +379,7 @@ def test_a_refused_member_is_tried_after_one_second_doubling_to_thirty_however_o
         assert isinstance(failed, CommitFailed)
         pauses.append(failed.until - now)
         now = failed.until
-    assert pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
+    assert pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 28.0, 28.0, 28.0]
     state, _ = learn(G, state, bind(A), None, now, LIMITS)
     assert not state.refusals, "a success ends it"
 

@@ -76,7 +76,7 @@ def records_plan(write: Write) -> bool:
 def plan_not_shown(
     gang: GangId, state: RetryState, now: float, limits: Limits
 ) -> tuple[RetryState, tuple[Event, ...]]:
-    """Fails a start of which the plan is not kept; it is retried every 30 s, each time with one write."""
+    """Fails a start of which the plan is not kept; it is retried every 28 s, each time with one write."""
     message = (
         "the API server took the plan, and the Gang does not show it: are the definitions of muster's kinds "
         "of this version? (muster crds | kubectl apply -f -)"

@@ -2,7 +2,7 @@
 
 The first refusal counts against the node: the core finds another. A second one counts against the member: the
 start fails at once, so that the other members do not wait on their nodes, and is retried after a pause of 1 s
-that doubles to 30 s. The refused member is then bound first. It is retried at once if something changes by
+that doubles to 28 s. The refused member is then bound first. It is retried at once if something changes by
 which admission may have judged it.
 """
 

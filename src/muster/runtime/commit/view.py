@@ -36,8 +36,9 @@ class Limits:
     #: how long muster avoids the name of a node that has vanished
     exclusion: float = 300.0
     #: pause after the API server has refused a member, while its gang does not start: the first, doubled
-    #: after each refusal, and the longest
-    refused: tuple[float, float] = (1.0, 30.0)
+    #: after each refusal, and the longest: policies and webhooks are not watched, and 30 s after they change
+    #: the gang is whole
+    refused: tuple[float, float] = (1.0, 28.0)
     #: how long a start that has begun waits for nodes once the core says that the rest does not fit
     unplaced: float = 1.0
     #: pause after a write whose outcome is unknown or for which the server had no time: first, longest
