@@ -198,6 +198,27 @@ async def test_a_leader_whose_clock_is_an_hour_off_goes_on_where_the_other_stopp
         await cluster.until(lambda: stands(cluster, "last", 6))
 
 
+class Busy(LocalClient):
+    """An API server that takes a second for each record of a gang that only waits."""
+
+    async def create(self, kind: Kind[Any], namespace: str, obj: Object) -> Any:
+        if kind is kinds.GANG and "plan" not in obj:
+            await asyncio.sleep(1)
+        return await super().create(kind, namespace, obj)
+
+
+async def test_a_gang_starts_before_the_reasons_of_those_that_wait_are_written(cluster: Cluster) -> None:
+    cluster.client = Busy(cluster.registry)
+    cluster.node("node-0", 8)
+    for number in range(500):
+        cluster.create(kinds.POD_GROUP_X, group(f"garbage{number}", 2))
+        cluster.create(kinds.POD, member(f"garbage{number}", 0))
+    async with scheduler(cluster, controllers=False):
+        await cluster.until(lambda: cluster.all(kinds.GANG))
+        gang(cluster, "other", 2)
+        await cluster.until(lambda: stands(cluster, "other", 2), 3)
+
+
 class OldDefinition(LocalClient):
     """An API server whose definition of Gangs knows no plans: it drops the field, as a schema does."""
 

@@ -35,8 +35,9 @@ from muster.runtime.writes import Fence, RecordPods, Write
 
 log = logging.getLogger(__name__)
 
-#: Writes under way at once.
+#: Writes under way at once: those that a start waits for, and those that only report.
 WRITES: Final = 64
+REPORTS: Final = 16
 #: Seconds after which everything is checked again even if nothing happened: the wall clock may be set.
 LONGEST_SLEEP: Final = 60.0
 
@@ -88,7 +89,7 @@ class Leader:
         self.fencing = Fencing(mirror, term.epoch)
         #: events for the core that outcomes of writes have produced
         self._learnt: list[Event] = []
-        self._slots = asyncio.Semaphore(WRITES)
+        self._slots, self._reports = asyncio.Semaphore(WRITES), asyncio.Semaphore(REPORTS)
         #: how it reads several objects
         self.gather: Gather[Any] = gathered  # Any: whatever is read
 
@@ -125,9 +126,9 @@ class Leader:
             if writes:
                 yield gang, writes
 
-    async def write(self, write: Write) -> Outcome[Write]:
-        """Makes the write, if this leader still leads."""
-        async with self._slots:
+    async def write(self, write: Write, *, reports: bool = False) -> Outcome[Write]:
+        """Makes the write, if this leader still leads. What only `reports` delays no other write."""
+        async with self._reports if reports else self._slots:
             self._check()
             try:
                 if isinstance(write, RecordPods):

@@ -10,6 +10,7 @@ or the next timer is due.
 import asyncio
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Protocol
 
 from muster.core.cycle import Scheduler
@@ -26,7 +27,7 @@ from muster.runtime.leader import Deposed, Leader, Term
 from muster.runtime.queues import QueueReports
 from muster.runtime.topology import TopologyReports
 from muster.runtime.watched import WatchedMirror
-from muster.runtime.writes import Write
+from muster.runtime.writes import Write, only_reports
 
 
 class Reports(Protocol):
@@ -109,11 +110,12 @@ async def _take_over(leader: Leader) -> None:
 
 async def _commit(leader: Leader, gang: GangId, writes: Sequence[Write]) -> None:
     COMMITTED.set(gang)  # for this task, and so for what is logged in it
-    leader.done(gang, await execute_all(writes, leader.write))
+    write = partial(leader.write, reports=all(map(only_reports, writes)))
+    leader.done(gang, await execute_all(writes, write))
 
 
 async def _report(leader: Leader, reports: Reports, report: Patch) -> None:
-    reports.written(report, (await leader.write(report)).error)
+    reports.written(report, (await leader.write(report, reports=True)).error)
 
 
 async def _sleep(leader: Leader, seconds: float) -> None:

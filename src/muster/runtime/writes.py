@@ -118,6 +118,17 @@ def fence(kind: AnyKind, obj: Resource, epoch: int) -> Fence:
     return Fence(kind, meta.namespace, meta.name, body, missing_ok=False, seen=version)
 
 
+def only_reports(write: Write) -> bool:
+    """Whether others read what is written, and nothing that muster does next waits for it."""
+    match write:
+        case Create(kinds.GANG, body=body) | Patch(kinds.GANG, body=dict(body)):
+            return "plan" not in body
+        case Patch(kinds.POD, subresource="status"):
+            return True
+        case _:
+            return False
+
+
 class Change(Enum):
     CREATED = "created"
     CHANGED = "changed"  # or gone
