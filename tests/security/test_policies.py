@@ -164,3 +164,28 @@ def test_policies_are_read_from_a_directory(tmp_path: Path) -> None:
     (tmp_path / "bad.cedar").write_bytes(b"\xff")
     with pytest.raises(InvalidPolicy, match="not text in UTF-8"):
         read(tmp_path)
+
+
+def test_the_mistakes_of_all_files_are_reported_with_file_line_and_nearest_name(tmp_path: Path) -> None:
+    (tmp_path / "a.cedar").write_text(
+        '// a comment; with a semicolon\n@id("first")\n'
+        'permit(principal, action, resource) when { principal.namespace == ";" };\n'
+        'permit(principal, action == Muster::Action::"DeployImag", resource);\n'
+    )
+    (tmp_path / "b.cedar").write_text(
+        'permit(principal in Muster::Namespac::"x", action, resource);\n\n'
+        "permit(principal, action, resource) when { principal.namespce == 1 };\n"
+    )
+    with pytest.raises(InvalidPolicy) as caught:
+        read(tmp_path)
+    lines = str(caught.value).splitlines()
+    expected = [
+        ("a.cedar: line 4", "DeployImage"),
+        ("b.cedar: line 1", "Namespace"),
+        ("b.cedar: line 3", "namespace"),
+    ]
+    for where, meant in expected:
+        assert any(
+            f"{tmp_path}/{where}: " in line and line.endswith(f"; did you mean {meant}?") for line in lines
+        )
+    assert len(caught.value.errors) == len(lines)

@@ -35,6 +35,7 @@ def test_cases_are_decided_in_order() -> None:
     [
         ("cases: []", "at least one case"),
         ("cases: [{action: Read, resource: x, expect: allow}]", "'Read' is not one of"),
+        ("cases: [{action: DeployImag, resource: x, expect: allow}]", "did you mean DeployImage?"),
         ("cases: [{action: UseQueue, expect: allow}]", "cases[0].resource: is missing"),
         ("cases: [{action: UseQueue, resource: q, expect: maybe}]", "'maybe' is not one of"),
         ("cases: [{action: UseQueue, resource: q, expect: deny, whom: x}]", "unknown field"),
@@ -50,3 +51,14 @@ def test_a_request_by_its_id_is_the_one_that_a_job_makes() -> None:
     for _, request in compiled(TRAINING).requests:
         again = of_id(request.action, request.id)
         assert (again.type, dict(again.attributes)) == (request.type, dict(request.attributes))
+
+
+def test_a_case_may_be_about_a_queue() -> None:
+    text = """
+    cases:
+    - {as: {namespace: ml, queue: prod}, action: AuditOnly, resource: ml, expect: deny}
+    - {as: {namespace: ml}, action: AuditOnly, resource: ml, expect: allow}
+    """
+    _, cases = policy_cases.read(source.parse(text, "cases.yaml")[0])
+    policy = 'permit (principal, action, resource) unless { principal.queue == "prod" };'
+    assert all(result.passed for result in policy_cases.decide(Policies({"p": policy}), cases))

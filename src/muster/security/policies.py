@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,19 +28,28 @@ MAX_OPERATORS: Final = 500
 #: Levels of a policy as JSON, of which Cedar reads 128.
 _MAX_LEVELS: Final = 120
 
-_TOKEN: Final = re.compile(
-    r'"(?:[^"\\]|\\.)*"|//[^\n]*|[()\[\]{};]|&&|\|\||[-+*!.<>=]+|\b(?:if|when|unless|in|has|like|is)\b',
-    re.DOTALL,
+_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|[()\[\]{};]|&&|\|\||[-+*!.<>=]+|@|\w+', re.DOTALL)
+_KEYWORDS: Final = frozenset({"if", "when", "unless", "in", "has", "like", "is"})
+_OPERATORS: Final = frozenset("&|-+*!.<>=")
+#: Names that policies may use, and where an error names one that they may not.
+_WORDS: Final = sorted(set(re.findall(r"\w+", re.sub("//.*", "", SCHEMA_TEXT))))
+_UNKNOWN: Final = re.compile(
+    r'(?:attribute `|unrecognized (?:action|entity type) `(?:Muster::)?(?:Action::)?"?)(\w+)'
 )
 _POSITION: Final = re.compile(r"policy(\d+)")
 
 
 class InvalidPolicy(ValueError):
-    """A text of policies that cannot be used. `name` says which, `errors` all that is wrong with it."""
+    """Texts of policies that cannot be used, with all that is wrong: the name of a text, and an error."""
 
-    def __init__(self, name: str, errors: list[str]) -> None:
-        super().__init__("\n".join(f"{name}: {error}" for error in errors))
-        self.name, self.errors = name, errors
+    def __init__(self, faults: Iterable[tuple[str, str]]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("\n".join(f"{name}: {error}" for name, error in self.faults))
+
+    @property
+    def errors(self) -> list[str]:
+        """The errors without the names of their texts."""
+        return [error for _, error in self.faults]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +71,20 @@ class Policies:
         """`texts`: name of a file or object → Cedar policies. Raises `InvalidPolicy`."""
         merged: dict[str, Any] = {}  # Any: Cedar's JSON
         if sum(map(len, (texts or {}).values())) > MAX_BYTES:
-            raise InvalidPolicy("policies", [f"are larger than {MAX_BYTES // 2**20} MiB in all"])
+            raise InvalidPolicy([("policies", f"are larger than {MAX_BYTES // 2**20} MiB in all")])
+        faults: list[tuple[str, str]] = []
         for name, text in sorted((texts or {}).items()):
-            for id_, policy in _read(name, text).items():
-                if id_ in merged:
-                    raise InvalidPolicy(name, [f"there are two policies with the id {id_}"])
-                merged[id_] = policy
+            try:
+                read = _read(name, text)
+            except InvalidPolicy as error:
+                faults += error.faults
+                continue
+            faults += [(name, f"there are two policies with the id {id_}") for id_ in read if id_ in merged]
+            merged |= read
+        if faults:
+            raise InvalidPolicy(faults)
         if len(merged) > MAX_POLICIES:
-            raise InvalidPolicy("policies", [f"there are {len(merged):,}; the most is {MAX_POLICIES:,}"])
+            raise InvalidPolicy([("policies", f"there are {len(merged):,}; the most is {MAX_POLICIES:,}")])
         whole = {"staticPolicies": merged, "templates": {}, "templateLinks": []}
         self._set = cedarpy.PolicySet.from_json_str(json.dumps(whole))
         self.permits = sum(policy["effect"] == "permit" for policy in merged.values())
@@ -90,64 +106,93 @@ def read(directory: Path, objects: Mapping[str, str] | None = None) -> Policies:
 
     Raises `InvalidPolicy` and OSError.
     """
-    files = sorted(directory.glob("*.cedar"))
     texts = dict(objects or {})
-    if not directory.is_dir() or not (files or texts):
-        raise InvalidPolicy(str(directory), ["has no *.cedar files, and no CedarPolicy in a *.yaml file"])
-    for file in files:
+    listed = sorted(directory.glob("*.cedar"))
+    if not directory.is_dir() or not (listed or texts):
+        raise InvalidPolicy([(str(directory), "has no *.cedar files, and no CedarPolicy in a *.yaml file")])
+    files: dict[str, Path] = {}
+    for file in listed:
         with file.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
+        name = file.stem if file.stem not in texts else file.name
+        files[name] = file
         try:
-            name = file.stem if file.stem not in texts else file.name
             texts[name] = content.decode()
         except UnicodeDecodeError:
-            raise InvalidPolicy(str(file), ["is not text in UTF-8"]) from None
-    return Policies(texts)
+            raise InvalidPolicy([(str(file), "is not text in UTF-8")]) from None
+    try:
+        return Policies(texts)
+    except InvalidPolicy as error:
+        raise InvalidPolicy((str(files.get(name, name)), each) for name, each in error.faults) from None
 
 
 def _read(name: str, text: str) -> dict[str, Any]:
     """The policies of one text by id, as Cedar's JSON."""
-    _bounded(name, text)
+    lines = _lines(name, text)
     try:
         parsed = json.loads(cedarpy.policies_to_json_str(text))
         errors = [(each.policy_id, each.error) for each in cedarpy.validate_policies(text, SCHEMA).errors]
     except (ValueError, RecursionError) as error:
-        raise InvalidPolicy(name, [f"is not Cedar: {error}"]) from None
+        raise InvalidPolicy([(name, f"is not Cedar: {error}")]) from None
     if parsed["templates"]:
-        raise InvalidPolicy(name, ["has a template (?principal, ?resource); write policies without slots"])
+        raise InvalidPolicy([(name, "has a template (?principal, ?resource); write policies without slots")])
     policies: dict[str, Any] = parsed["staticPolicies"]
     ids: dict[str, str] = {}
     for number, position in enumerate(sorted(policies, key=_number)):
         written = (policies[position].get("annotations") or {}).get("id")
         ids[position] = written or (name if len(policies) == 1 else f"{name}.{number + 1}")
     if errors:
-        raise InvalidPolicy(name, [_POSITION.sub(lambda m: ids.get(m[0], m[0]), text) for _, text in errors])
-    if deep := sorted(ids[position] for position, each in policies.items() if _levels(each) > _MAX_LEVELS):
+        told = ((position, _POSITION.sub(lambda m: ids.get(m[0], m[0]), text)) for position, text in errors)
         raise InvalidPolicy(
-            name, [f"{each} has too long a condition; split it into policies" for each in deep]
+            (name, f"line {lines[min(_number(position), len(lines) - 1)]}: {text}{_nearest(text)}")
+            for position, text in told
+        )
+    if deep := sorted(position for position, each in policies.items() if _levels(each) > _MAX_LEVELS):
+        raise InvalidPolicy(
+            (
+                name,
+                f"line {lines[_number(each)]}: {ids[each]} has too long a condition; split it into policies",
+            )
+            for each in deep
         )
     if len(set(ids.values())) < len(ids):
-        raise InvalidPolicy(name, ["has two policies with the same @id"])
+        raise InvalidPolicy([(name, "has two policies with the same @id")])
     return {ids[position]: policy for position, policy in policies.items()}
 
 
-def _bounded(name: str, text: str) -> None:
-    """Refuses what Cedar's parser has no stack for."""
+def _nearest(error: str) -> str:
+    """A hint about the name that an error says is unknown."""
+    match = _UNKNOWN.search(error)
+    close = get_close_matches(match[1], _WORDS, n=1) if match is not None else []
+    return f"; did you mean {close[0]}?" if close and match and close[0] != match[1] else ""
+
+
+def _lines(name: str, text: str) -> list[int]:
+    """The line in which each policy begins. Raises `InvalidPolicy` if Cedar's parser has no stack for one."""
     depth = operators = 0
+    begins: list[int] = []
+    begun = False
     for match in _TOKEN.finditer(text):
-        match token := match[0]:
+        token = match[0]
+        if token.startswith("//"):
+            continue
+        if not begun:
+            begins.append(text.count("\n", 0, match.start()) + 1)
+        begun = token != ";"
+        match token:
             case "(" | "[" | "{":
                 depth += 1
             case ")" | "]" | "}":
                 depth -= 1
             case ";":
                 operators = 0
-            case _ if not token.startswith(('"', "//")):
+            case _ if token in _KEYWORDS or token[0] in _OPERATORS:
                 operators += len(token) if token[0] in "-!" else 1
         if depth > MAX_DEPTH or operators > MAX_OPERATORS:
             line = text.count("\n", 0, match.start()) + 1
             what = f"brackets nested deeper than {MAX_DEPTH}" if depth > MAX_DEPTH else "too long a condition"
-            raise InvalidPolicy(name, [f"line {line}: has {what}; split the policy"])
+            raise InvalidPolicy([(name, f"line {line}: has {what}; split the policy")])
+    return begins or [1]
 
 
 def _levels(value: Any) -> int:  # Any: JSON

@@ -69,11 +69,16 @@ class JobFileError(ValueError):
         return cls([Finding(file, line, column if line else 0, (), message)])
 
 
+def similar(name: str, known: Iterable[str]) -> str:
+    """The known name that is most like this one, whatever the case of its letters; "" if none is."""
+    folded = {candidate.lower(): candidate for candidate in sorted(known, reverse=True)}
+    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
+    return folded[close[0]] if close else ""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint, `; did you mean count?`, or the list of known names if none is similar."""
     names = sorted(known)
-    folded = {candidate.lower(): candidate for candidate in reversed(names)}
-    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
-    if close:
-        return f"; did you mean {folded[close[0]]}?"
+    if close := similar(name, names):
+        return f"; did you mean {close}?"
     return f"; known: {', '.join(names)}" if names else ""

@@ -73,6 +73,7 @@ def _case(section: Section, document: Document) -> Case | None:
         who.text("namespace", "default"),
         who.text("job", "job"),
         who.text("task", "task"),
+        queue=who.text("queue"),
         user=who.text("user"),
         groups=tuple(strings(who, "groups")),
     )

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from muster.api import duration, quantity
 from muster.api.fields import Path
-from muster.workloads.findings import Finding, nearest
+from muster.workloads.findings import Finding, nearest, similar
 
 T = TypeVar("T")
 
@@ -87,7 +87,9 @@ class Section:
         value = self.text(name, default)
         if value in choices or value == default:
             return value
-        self.error(name, f"{value!r} is not one of {', '.join(choices)}")
+        meant = similar(value, [each for each in choices if each])
+        hint = f"; did you mean {meant}?" if meant else ""
+        self.error(name, f"{value[:80]!r} is not one of {', '.join(filter(None, choices))}{hint}")
         return default
 
     def integer(self, name: str, default: int, *, minimum: int = 0, maximum: int = 2**31 - 1) -> int:

@@ -28,6 +28,13 @@ MISTAKES: list[tuple[dict[str, Any], str, str]] = [
     ({f"{CONTAINER}/security/apparmorProfile": "Localhost"}, "apparmorLocalhostProfile", "if, and only if"),
     ({f"{CONTAINER}/security/allowedBinaries": ["sh"]}, "allowedBinaries", "/usr/bin/sh"),
     ({f"{TASK}/restartPolicy": "Sometimes"}, "restartPolicy", "not one of"),
+    ({f"{TASK}/restartPolicy": "onfailure"}, "restartPolicy", "did you mean OnFailure?"),
+    (
+        {"spec/policies": [{"event": "PodFailed", "action": "RestrtJob"}]},
+        "action",
+        "did you mean RestartJob?",
+    ),
+    ({"spec/policies": [{"event": "PodFailed"}]}, "action", "is missing; one of RestartJob"),
     ({"spec/minAvailable": 9}, "spec.minAvailable", "all tasks together have 8"),
     ({"spec/tasks": {}}, "spec.tasks", "at least one task"),
     ({"spec/topology": {"mode": "Hard"}}, "spec.topology.maxTier", "needs it"),

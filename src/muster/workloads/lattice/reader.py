@@ -168,10 +168,11 @@ def _policies(section: Section) -> list[Policy]:
     made = []
     for each in section.sections("policies"):
         event, action = each.text("event"), each.text("action")
-        if event not in EVENTS:
-            each.error("event", f"{event!r} is not one of {', '.join(EVENTS)}")
-        if action not in ACTIONS:
-            each.error("action", f"{action!r} is not one of {', '.join(ACTIONS)}")
+        for name, value, known in (("event", event, EVENTS), ("action", action, ACTIONS)):
+            if not value:
+                each.error(name, f"is missing; one of {', '.join(known)}")
+            else:
+                each.choice(name, known, "")
         each.close()
         made.append(Policy(event, action))
     return made
