@@ -23,6 +23,8 @@ CHECKPOINT: Final = f"{DOMAIN}/checkpoint"
 CHECKPOINT_GRACE: Final = f"{DOMAIN}/checkpoint-grace"
 #: On the pods of a victim: since when muster waits for its checkpoint.
 CHECKPOINT_REQUESTED: Final = f"{DOMAIN}/checkpoint-requested"
+#: JobSet: the framework whose environment its pods get: PyTorch, DeepSpeed or Jax.
+TRAINING: Final = f"{DOMAIN}/training"
 #: What to do with a job of which a GPU is wrong: notify, checkpointAndMove or none.
 ON_GPU_ANOMALY: Final = f"{DOMAIN}/on-gpu-anomaly"
 RESTART_COST: Final = f"{DOMAIN}/restart-cost"

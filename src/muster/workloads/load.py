@@ -15,8 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from muster.workloads import aichor, annotate, hints, kubernetes, lattice, source
-from muster.workloads.findings import JobFileError
+from muster.api.kinds import JOBSET
+from muster.workloads import aichor, annotate, hints, kubernetes, lattice, source, training
+from muster.workloads.findings import JobFileError, Severity
 from muster.workloads.formats import Format
 from muster.workloads.jobfile import Caller, JobFile, Mode, Options
 from muster.workloads.platform import EMBEDDED_PLATFORM, Platform
@@ -81,6 +82,13 @@ def load(
     if queue is not None:
         for item in job.items:
             annotate.in_queue(item.object, queue)
+    unprepared = [
+        item.report(("metadata", "annotations"), why, Severity.ERROR)
+        for item in job.items
+        if item.object["kind"] == JOBSET.kind and (why := training.prepare(item.object))
+    ]
+    if unprepared:
+        raise JobFileError(unprepared)
     hint = hints.rendezvous(job) if mode is None else None
     return job if hint is None else replace(job, notes=(*job.notes, hint))
 

@@ -41,6 +41,8 @@ def compile_jobset(manifest: Manifest, name: str, mode: Mode, options: Options) 
         annotations[TOPOLOGY_SPEC] = msgspec.json.encode(spec).decode()
     if manifest.exclusive:
         annotations[names.EXCLUSIVE] = manifest.exclusive
+    if manifest.training:
+        annotations[names.TRAINING] = manifest.training
     peers = hosts(manifest, name)
     jobset: Object = {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",

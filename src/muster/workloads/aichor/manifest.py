@@ -23,6 +23,7 @@ from muster.workloads.findings import Finding
 from muster.workloads.jobfile import Mode
 from muster.workloads.section import Section
 from muster.workloads.source import Document
+from muster.workloads.training import FRAMEWORKS
 
 OPERATORS: Final = (
     "jobset",
@@ -106,6 +107,8 @@ class Manifest:
     topology: tuple[GatherRule, ...]
     #: the layer whose domains the job does not share with others; "" = none
     exclusive: str
+    #: the framework whose environment the pods get; "" = none
+    training: str
     priority_class: str
     #: "" = none named
     queue: str
@@ -169,6 +172,7 @@ def parse(document: Document) -> tuple[Manifest, list[Finding]]:
         mode=scheduling.mode,
         topology=scheduling.topology,
         exclusive=scheduling.exclusive,
+        training=scheduling.training,
         priority_class=scheduling.priority_class,
         queue=scheduling.queue,
         ignored=tuple(ignored),
@@ -178,7 +182,7 @@ def parse(document: Document) -> tuple[Manifest, list[Finding]]:
 
 
 def _nothing(name: str) -> Manifest:
-    return Manifest(name, "", "", (), {}, 0, None, None, (), None, (), "", "", "", (), ())
+    return Manifest(name, "", "", (), {}, 0, None, None, (), None, (), "", "", "", "", (), ())
 
 
 def _of_another_operator(spec: Section) -> bool:
@@ -242,6 +246,7 @@ class _Scheduling(NamedTuple):
     priority_class: str
     topology: tuple[GatherRule, ...]
     exclusive: str
+    training: str
 
 
 def _scheduling(spec: Section) -> _Scheduling:
@@ -254,6 +259,7 @@ def _scheduling(spec: Section) -> _Scheduling:
         scheduling.text("priorityClassName"),
         tuple(_rule(rule) for rule in scheduling.sections("topology")),
         scheduling.text("exclusive"),
+        scheduling.choice("training", FRAMEWORKS, ""),
     )
     scheduling.close()
     return read
