@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from tests.cluster.chart import NAMESPACE, Chart, install
+from tests.cluster.chart import Chart, install
 from tests.cluster.conftest import CRD, open_definition
 from tests.cluster.control_plane import HOST, ControlPlane, free_ports, start_scheduler
 
 from bench.kubernetes.rows import NATIVE
 from bench.kubernetes.sender import send
 from muster.api.base import Kind
-from muster.api.kinds import LEASE, POD_GROUP_X
+from muster.api.kinds import POD_GROUP_X
 from muster.api.scheduling import PodGroup
 from muster.names import SCHEDULER
 
@@ -40,16 +40,10 @@ class Contender:
 
 
 def _muster(plane: ControlPlane) -> None:
-    """Installs the chart and the definition of PodGroups; a Lease as an orderly stop leaves it."""
+    """Installs the chart and the definition of PodGroups."""
     install(plane.kubeconfig, plane.home, "controllers.replicas=0", "scheduler.replicas=0")
-    lease = {
-        "apiVersion": LEASE.api_version,
-        "kind": LEASE.kind,
-        "metadata": {"name": "muster-scheduler"},
-        "spec": {"holderIdentity": "", "leaseDurationSeconds": 1, "leaseTransitions": 1},
-    }
     group = {"apiVersion": CRD.api_version, "kind": CRD.kind, **open_definition(POD_GROUP_X)}
-    send(plane.kubeconfig, [(CRD.path(), group), (LEASE.path(NAMESPACE), lease)])
+    send(plane.kubeconfig, [(CRD.path(), group)])
 
 
 @contextmanager

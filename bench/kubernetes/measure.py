@@ -44,8 +44,10 @@ def measure(home: Path, row: Row, contender: Contender | None, *, before: bool) 
         if contender is None:
             return _bare(plane, row)
         contender.prepare(plane)
-        gangs = list(rows.gangs(row, contender.scheduler, contender.groups))
+        gangs = list(rows.gangs(row, contender.scheduler, contender.groups if row.size > 1 else None))
         if before:
+            with contender.running(plane):
+                pass  # so that what follows is a restart, as after an upgrade
             send(plane.kubeconfig, gangs)
         spent = _Spent(plane)
         pid = stack.enter_context(contender.running(plane))

@@ -62,6 +62,8 @@ ALLOWED_CONSUMERS: Final = f"{DOMAIN}/allowed-consumers"
 PLAN: Final = f"{DOMAIN}/plan"
 #: Epoch of the last leader that took the object over; writing it makes an earlier leader's late writes fail.
 EPOCH: Final = f"{DOMAIN}/epoch"
+#: Lease that has been released: `EPOCH/RESOURCEVERSION`, which pods its holder had seen.
+PODS_SEEN: Final = f"{DOMAIN}/pods-seen"
 
 #: Pod condition that marks what muster ended by its own decision; never counted as a failure.
 PREEMPTED: Final = f"{DOMAIN}/Preempted"

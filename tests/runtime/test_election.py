@@ -127,6 +127,31 @@ async def test_a_released_lease_is_taken_at_once() -> None:
     assert two.fresh
 
 
+async def test_a_released_lease_tells_the_next_leader_and_only_that_one_which_pods_have_been_seen() -> None:
+    cluster = ready()
+    one, _ = candidate(cluster, "one")
+    assert (await one.win()).seen == float("inf")
+    await one.release(42)
+    two, _ = candidate(cluster, "two")
+    assert (await two.win()).seen == 42
+    three, _ = candidate(cluster, "three")  # two is gone without a word
+    assert (await three.win()).seen == float("inf")
+    await three.release()
+    four, _ = candidate(cluster, "four")
+    assert (await four.win()).seen == float("inf")
+
+
+async def test_what_an_earlier_term_has_seen_is_no_limit() -> None:
+    cluster = ready()
+    one, _ = candidate(cluster, "one")
+    await one.win()
+    await one.release(42)
+    spec = {"leaseTransitions": 1_000_000_000}  # another program has led meanwhile, and left the annotation
+    await cluster.client.patch(kinds.LEASE, *WHERE, {"spec": spec})
+    two, _ = candidate(cluster, "two")
+    assert (await two.win()).seen == float("inf")
+
+
 async def test_a_leader_whose_lease_is_deleted_stops_before_another_leads() -> None:
     cluster = ready()
     one, _ = candidate(cluster, "one")

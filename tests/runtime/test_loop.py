@@ -399,6 +399,26 @@ async def test_epochs_on_objects_depose_no_leader(cluster: Cluster, sole: bool) 
     assert one.metadata.annotations[PLAN].startswith("2.0/")
 
 
+async def test_unbound_pods_that_no_earlier_leader_has_seen_are_not_fenced(cluster: Cluster) -> None:
+    cluster.create(kinds.POD, pod("seen"))
+    term = Term(2, seen=cluster.store.revision)
+    cluster.create(kinds.POD, pod("new"))
+    leading = asyncio.Event()
+    leader = asyncio.create_task(informed(run, cluster.client, cluster.clock, term, leading=leading))
+    await leading.wait()
+    marks = {found.metadata.name: found.metadata.annotations for found in await cluster.all(kinds.POD)}
+    assert {name for name in marks if EPOCH in marks[name]} == {"seen"}
+    cluster.node("node-0")
+
+    async def both() -> bool:
+        return {*await cluster.bound()} == {"seen", "new"}
+
+    await cluster.until(both)
+    leader.cancel()
+    with suppress(asyncio.CancelledError):
+        await leader
+
+
 class Refusing(LocalClient):
     """Refuses patches of the objects of which the name begins with `prefix`, or swallows them."""
 

@@ -11,6 +11,9 @@ The epoch of a term is `leaseTransitions`, which each new holder raises. A Lease
 been deleted under a leader. So it is created with a count that no earlier term can have reached, the seconds
 since `BEGIN`, and its creator leads only once such a leader's deadline has passed.
 
+A leader that stops in order releases the Lease, and records in it which resourceVersion of pods it has seen,
+for the fencing of the next leader, with its epoch: it says nothing of a term in between.
+
 All writes carry the resourceVersion that was read. A write whose answer is lost is resolved by reading.
 """
 
@@ -22,12 +25,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
-from muster.api.base import Object
+from muster.api.base import Object, revision
 from muster.api.kinds import LEASE
 from muster.api.scheduling import Lease
 from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unanswered, Unreachable
+from muster.names import PODS_SEEN
 from muster.runtime.leader import Term
 
 log = logging.getLogger(__name__)
@@ -38,6 +42,7 @@ T = TypeVar("T")
 BEGIN: Final = datetime(2026, 1, 1, tzinfo=UTC)
 #: Seconds that a candidate waits at most for a holder that is gone, whatever the Lease says.
 LONGEST: Final = 600.0
+NOT_SAID: Final = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,8 @@ class Election:
         #: when this candidate may take the Lease, if it is not renewed meanwhile
         self._free_at = float("-inf")
         self._told = ""
+        #: what the earlier leader has seen of pods; infinite if it has not said that
+        self._pods_seen = NOT_SAID
 
     @property
     def fresh(self) -> bool:
@@ -88,7 +95,7 @@ class Election:
         assert self._seen is not None
         epoch = self._seen.spec.lease_transitions
         log.info("%s leads, epoch %d", self._identity, epoch)
-        return Term(epoch, fresh=lambda: self.fresh)
+        return Term(epoch, seen=self._pods_seen, fresh=lambda: self.fresh)
 
     async def keep(self) -> None:
         """Renew the Lease until it is lost."""
@@ -99,11 +106,15 @@ class Election:
         self._renewed_at = float("-inf")
         log.warning("%s no longer leads", self._identity)
 
-    async def release(self) -> None:
-        """Give up the Lease, so that no candidate has to wait. Call it once nothing more is written."""
+    async def release(self, pods_seen: int = 0) -> None:
+        """Give up the Lease, so that no candidate has to wait. Call it once nothing more is decided.
+
+        `pods_seen`: no pod of a later resourceVersion has been decided on; 0: unknown.
+        """
         if self.fresh and self._seen is not None:
             self._renewed_at = float("-inf")
-            await self._try(self._write(self._seen, {"holderIdentity": "", "leaseDurationSeconds": 1}))
+            note = f"{self._seen.spec.lease_transitions}/{pods_seen}" if pods_seen else None
+            await self._try(self._write(self._seen, {"holderIdentity": "", "leaseDurationSeconds": 1}, note))
 
     async def _try(self, attempt: Coroutine[Any, Any, T]) -> T | None:
         """The result of the attempt; None if it failed or took too long."""
@@ -132,6 +143,8 @@ class Election:
         spec = lease.spec
         if self._clock.monotonic() < self._not_before:
             return False
+        if spec.holder_identity != self._identity:
+            self._pods_seen = _pods_seen(lease)
         if spec.holder_identity not in ("", self._identity):
             patience = min(max(spec.lease_duration_seconds, 1), LONGEST)
             self._free_at = self._seen_at + patience
@@ -161,11 +174,13 @@ class Election:
         self._seen = lease
         return await self._write(lease, {})
 
-    async def _write(self, lease: Lease, more: Object) -> bool:
+    async def _write(self, lease: Lease, more: Object, note: str | None = None) -> bool:
         """Write the Lease as held since now, with `more`. False: it has changed since it was read."""
         asked = self._clock.monotonic()
-        version = {"resourceVersion": lease.metadata.resource_version}
-        patch = {"metadata": version, "spec": {**self._held(), **more}}
+        metadata: Object = {"resourceVersion": lease.metadata.resource_version}
+        if note is not None or PODS_SEEN in lease.metadata.annotations:
+            metadata["annotations"] = {PODS_SEEN: note}
+        patch = {"metadata": metadata, "spec": {**self._held(), **more}}
         try:
             written = await self._client.patch(LEASE, self._namespace, self._name, patch)
         except (Conflict, NotFound):
@@ -189,6 +204,13 @@ class Election:
         if why != self._told:
             self._told = why
             log.info("%s waits for lease %s/%s: %s", self._identity, self._namespace, self._name, why)
+
+
+def _pods_seen(lease: Lease) -> float:
+    """Returns what the holder of a released Lease had seen of pods, if it says that of its own term."""
+    epoch, _, seen = lease.metadata.annotations.get(PODS_SEEN, "").partition("/")
+    released = not lease.spec.holder_identity and epoch == str(lease.spec.lease_transitions)
+    return revision(seen) or NOT_SAID if released else NOT_SAID
 
 
 def _micro(time: datetime) -> str:

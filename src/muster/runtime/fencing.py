@@ -7,6 +7,11 @@ evictions). That is one write for each object, and only where another leader can
 epoch into an annotation, which changes the object's resourceVersion. The annotation does not prove who leads:
 any user may write one.
 
+A leader that stops in order writes into the Lease which resourceVersion of pods it has seen (`election`).
+An unbound pod of a later one needs no fence: a bind that this leader or an earlier one could still make
+carries an older version. (The resourceVersions of one kind can be compared: KEP-5504. An eviction makes two
+writes, the second with a version that its leader has not seen, so pods on nodes are always fenced.)
+
 A fence that is refused (by an admission webhook, or for lack of a permission) does not keep the leader from
 leading. Only the gangs that need the object wait, and the leader retries the fence later.
 """
@@ -16,7 +21,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from muster.api.base import AnyKind, Resource
+from muster.api.base import AnyKind, Resource, revision
+from muster.api.core_v1 import Pod
 from muster.api.kinds import POD
 from muster.core.words.gang import GangId
 from muster.kube.errors import ApiError, Conflict, NotFound, TooManyRequests, Unreachable
@@ -58,8 +64,9 @@ class _Tried:
 class Fencing:
     """The fences of one leader, and the gangs that wait for a fence."""
 
-    def __init__(self, observed: Observed, epoch: int) -> None:
-        self._observed, self._epoch = observed, epoch
+    def __init__(self, observed: Observed, epoch: int, seen: float = float("inf")) -> None:
+        """`seen`: no earlier leader has seen pods of a later resourceVersion."""
+        self._observed, self._epoch, self._seen = observed, epoch, seen
         self._tried: dict[tuple[AnyKind, str], _Tried] = {}
         #: gangs that must not be written to yet
         self.unfenced: Mapping[GangId, Unfenced] = {}
@@ -69,7 +76,7 @@ class Fencing:
         before, self._tried = self._tried, {}
         found: dict[tuple[AnyKind, str], Fence] = {}
         for gang, kind, obj in _in_reach(self._observed):
-            if self._shows(obj):
+            if self._shows(obj) or self._is_new(obj):
                 continue
             key = (kind, obj.key)
             known = before.get(key)
@@ -127,6 +134,11 @@ class Fencing:
 
     def _shows(self, obj: Resource) -> bool:
         return obj.metadata.annotations.get(EPOCH) == str(self._epoch)
+
+    def _is_new(self, obj: Resource) -> bool:
+        """Whether it is an unbound pod that no earlier leader has seen as it is."""
+        unbound = isinstance(obj, Pod) and not obj.spec.node_name
+        return unbound and revision(obj.metadata.resource_version) > self._seen
 
     def _settle(self) -> None:
         unfenced: dict[GangId, Unfenced] = {}

@@ -54,6 +54,8 @@ class Term:
     epoch: int
     #: no other leader can be acting: there is nothing to fence
     sole: bool = False
+    #: no earlier leader has seen pods of a later resourceVersion, so none of them is to be fenced
+    seen: float = float("inf")
     #: whether the lease is provably held now
     fresh: Callable[[], bool] = lambda: True
 
@@ -86,7 +88,7 @@ class Leader:
         self._client, self._core, self._journal = client, core, journal
         if journal is not None:
             journal.write(self._now(), Began(term.epoch))
-        self.fencing = Fencing(mirror, term.epoch)
+        self.fencing = Fencing(mirror, term.epoch, term.seen)
         #: events for the core that outcomes of writes have produced
         self._learnt: list[Event] = []
         self._slots, self._reports = asyncio.Semaphore(WRITES), asyncio.Semaphore(REPORTS)

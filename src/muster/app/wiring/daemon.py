@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from muster.api import duration, kinds, quantity, rates, selectors
 from muster.api.base import AnyKind, Kind, Object, R, revision
 from muster.api.fields import FieldError
+from muster.api.kinds import POD
 from muster.app.wiring import batch_jobs, logs, settings
 from muster.app.wiring.batch_site import ClusterSite
 from muster.app.wiring.probes import State, serving
@@ -237,7 +238,7 @@ async def _daemon(
     async with (
         _running(client, informers.run(), live.follow(SystemClock())) as beside,
         serving(live.now.listen, state),
-        _candidate(connection, live.now) as candidate,
+        _candidate(connection, live.now, lambda: revision(informers[POD].resource_version)) as candidate,
     ):
         stopped = asyncio.create_task(stop.wait())
         won = asyncio.create_task(candidate.won())
@@ -309,6 +310,7 @@ class Candidate:
         self._term: asyncio.Future[Term] = self._main.create_future()
         self._lost: asyncio.Future[None] = self._main.create_future()
         self._leave = threading.Event()
+        self._pods_seen = 0
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), name="election", daemon=True)
 
     def start(self) -> None:
@@ -320,8 +322,9 @@ class Candidate:
     async def lost(self) -> None:
         await asyncio.shield(self._lost)
 
-    async def leave(self) -> None:
-        """Gives up the Lease, or the candidacy."""
+    async def leave(self, pods_seen: int) -> None:
+        """Gives up the Lease, or the candidacy; nothing has been decided on pods of a later revision."""
+        self._pods_seen = pods_seen
         self._leave.set()
         await asyncio.to_thread(self._thread.join, RELEASE)
 
@@ -336,7 +339,7 @@ class Candidate:
             await asyncio.wait({leaving, holding}, return_when=asyncio.FIRST_COMPLETED)
             holding.cancel()
             await asyncio.gather(holding, return_exceptions=True)
-            await election.release()
+            await election.release(self._pods_seen)
         finally:
             self._leave.set()
             await client.close()
@@ -356,10 +359,12 @@ def _timing(times: LeaderElection) -> Timing:
 
 
 @asynccontextmanager
-async def _candidate(connection: Connection, where: Common) -> AsyncIterator[Candidate]:
+async def _candidate(
+    connection: Connection, where: Common, pods_seen: Callable[[], int]
+) -> AsyncIterator[Candidate]:
     candidate = Candidate(connection, where)
     candidate.start()
     try:
         yield candidate
     finally:
-        await candidate.leave()
+        await candidate.leave(pods_seen())
