@@ -110,6 +110,22 @@ async def test_an_image_signed_by_a_key_in_a_secret_is_pinned_and_its_entry_poin
         assert at.told == {"ml/job"}
 
 
+async def test_all_authorities_of_a_policy_a_key_and_an_identity_of_a_configured_root() -> None:
+    store, private, authority = Store(), fakes.key(), fakes.Authority()
+    digest = store.image("v1")
+    store.sign_legacy(digest, [authority.keyless(digest)])
+    async with serving(store.application()) as host, world() as at:
+        keyless = {"name": "build", "keyless": authority.policy()}
+        at.policy("both", [f"{host}/**"], by_pem(private), keyless, mode="all")
+        image = (await at.found(f"{host}/app:v1")).images[f"{host}/app:v1"]
+        assert image.reason.startswith("both: not signed by release")
+        assert "build" not in image.reason
+    store.sign_bundle(digest, fakes.bundle(private, digest))
+    async with serving(store.application()) as host, world() as at:
+        at.policy("both", [f"{host}/**"], by_pem(private), keyless, mode="all")
+        assert (await at.found(f"{host}/app:v1")).images[f"{host}/app:v1"].trusted
+
+
 async def test_an_image_that_is_not_signed_is_refused_by_one_policy_and_reported_by_the_other() -> None:
     store, private = Store(), fakes.key()
     store.image("v1")
