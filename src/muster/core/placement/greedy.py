@@ -126,12 +126,14 @@ class Draft:
         self.within = within
         self._ledger, self._slots = ledger, slots
         self._footprints = [request.footprints.get(part.pod_set) or part.footprint for part in parts]
+        #: some part has constraints besides room
+        self.constrained = request.demand.constrained
         self._constraints = [
-            Constraints(part.shape, part.affinity, ledger, slots.eligibility) if part.constrained else None
+            Constraints(part.shape, part.affinity, ledger, slots.eligibility)
+            if self.constrained and part.constrained
+            else None
             for part in parts
         ]
-        #: some part has constraints besides room
-        self.constrained = any(self._constraints)
         #: the places on their own nodes
         self._fixed: dict[Place, int] = {}
         #: by part, the columns of all other pods
