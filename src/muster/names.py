@@ -19,6 +19,8 @@ EXCLUSIVE: Final = f"{DOMAIN}/exclusive"
 CALLER: Final = f"{DOMAIN}/caller"
 RUN_TIME: Final = f"{DOMAIN}/run-time"
 CHECKPOINT: Final = f"{DOMAIN}/checkpoint"
+#: On a pod of the embedded cluster: the file that its program touches after each checkpoint.
+CHECKPOINT_FILE: Final = f"{DOMAIN}/checkpoint-file"
 #: How long a victim may take to save its work before it is evicted.
 CHECKPOINT_GRACE: Final = f"{DOMAIN}/checkpoint-grace"
 #: On the pods of a victim: since when muster waits for its checkpoint.

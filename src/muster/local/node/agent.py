@@ -30,6 +30,7 @@ from muster.kube.errors import BadRequest, NotFound
 from muster.kube.informers import Informers
 from muster.local.node import isolation as isolations
 from muster.local.node import processes
+from muster.local.node.checkpoints import Checkpoints
 from muster.local.node.dns import Names
 from muster.local.node.environment import Lookup, Unavailable
 from muster.local.node.execution import Execution
@@ -100,6 +101,7 @@ class NodeAgent:
             open_files=_raise_open_files(),
         )
         self._fake_runtime = FakeRuntime(client, self._clock)
+        self._checkpoints = Checkpoints(client, informers[POD].items, self._clock)
         self._informers = informers
         self._pods, self._jobsets, self._services = informers[POD], informers[JOBSET], informers[SERVICE]
         self._config_maps, self._secrets = informers[CONFIG_MAP], informers[SECRET]
@@ -130,6 +132,7 @@ class NodeAgent:
                 await self._settle()
                 tasks.create_task(self._fake_runtime.run())
                 tasks.create_task(self._prune())
+                tasks.create_task(self._checkpoints.run())
         finally:
             for task in self._tasks.values():
                 task.cancel()
@@ -186,6 +189,7 @@ class NodeAgent:
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         self._names.pod_changed(old, new)
+        self._checkpoints.changed(old, new)
         if self._live:
             self._attend(old, new)
         if old is not None and new is None and old.metadata.uid not in self._workers:

@@ -1,0 +1,100 @@
+"""Files by which programs say that they have saved their work, and are asked to.
+
+A pod names a file in `muster.dev/checkpoint-file`, absolute or relative to its working directory. The
+program touches the file after each checkpoint; its time becomes the pod's annotation `muster.dev/checkpoint`.
+Before an eviction that waits for a checkpoint, `FILE.requested` is created beside it. Both need no API client
+in the program. The files are read and made with the rights of the user, which the program has, too.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from muster.api.core_v1 import Pod
+from muster.api.kinds import POD
+from muster.kube.client import Client
+from muster.kube.clock import Clock
+from muster.kube.errors import ApiError, Unanswered, Unreachable
+from muster.local.node.environment import Unavailable, caller_of
+from muster.names import CHECKPOINT, CHECKPOINT_FILE, CHECKPOINT_REQUESTED
+
+log = logging.getLogger(__name__)
+
+#: Seconds between two looks at the files.
+LOOK: Final = 1.0
+#: What is added to a file's name for the request.
+REQUESTED: Final = ".requested"
+
+
+class Checkpoints:
+    """Looks at the files of the pods that name one. `pods`: by `namespace/name`, kept up to date."""
+
+    def __init__(self, client: Client, pods: Mapping[str, Pod], clock: Clock) -> None:
+        self._client, self._pods, self._clock = client, pods, clock
+        self._named: set[str] = set()
+        self._any = asyncio.Event()
+
+    def changed(self, old: Pod | None, new: Pod | None) -> None:
+        """Takes in a change of a pod on a node that runs processes."""
+        if new is not None and CHECKPOINT_FILE in new.metadata.annotations and not new.terminal:
+            self._named.add(new.key)
+            self._any.set()
+        elif (pod := new or old) is not None:
+            self._named.discard(pod.key)
+
+    async def run(self) -> None:
+        while True:
+            if not self._named:
+                self._any.clear()
+                await self._any.wait()
+            await self._clock.sleep(LOOK)
+            for key in sorted(self._named):
+                if (pod := self._pods.get(key)) is not None:
+                    await self._look(pod)
+
+    async def _look(self, pod: Pod) -> None:
+        try:
+            saved = look(pod, self._clock.now())
+        except (OSError, ValueError, Unavailable):
+            return  # no file yet, or one that cannot be read: nothing has been saved
+        if saved is None:
+            return
+        meta = pod.metadata
+        body = {"metadata": {"uid": meta.uid, "annotations": {CHECKPOINT: saved}}}
+        try:
+            await self._client.patch(POD, meta.namespace, meta.name, body)
+        except (ApiError, Unanswered, Unreachable) as error:
+            log.warning("pod %s: its checkpoint is not recorded: %s", pod.key, error)
+
+
+def look(pod: Pod, now: datetime) -> str | None:
+    """Creates the request if it is due, and returns the time of a checkpoint that is not recorded yet.
+
+    Raises OSError or ValueError if there is no such file, Unavailable if the working directory is not known.
+    """
+    annotations = pod.metadata.annotations
+    path = Path(caller_of(pod).cwd, annotations[CHECKPOINT_FILE])
+    requested = annotations.get(CHECKPOINT_REQUESTED)
+    if requested is not None:
+        _request(path, datetime.fromisoformat(requested).timestamp())
+    modified = path.stat().st_mtime
+    began = pod.status.start_time
+    if (began is not None and modified < began.timestamp()) or modified > now.timestamp() + LOOK:
+        return None  # of an earlier run, or a time to come
+    saved = datetime.fromtimestamp(modified, UTC).isoformat().replace("+00:00", "Z")
+    return None if annotations.get(CHECKPOINT) == saved else saved
+
+
+def _request(path: Path, since: float) -> None:
+    """Creates the request, unless the work has been saved since; a request that exists stays as it is."""
+    with contextlib.suppress(OSError):
+        if path.stat().st_mtime >= since:
+            return
+    with contextlib.suppress(OSError):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        os.close(os.open(path.with_name(path.name + REQUESTED), flags, 0o600))
