@@ -11,7 +11,7 @@ Python programs get the pod's names from a resolver shim (`muster.local.node.shi
 
 The wrapper is a shell script that stays as the parent of the command:
 
-1. It sets up the inside of the namespaces (hostname, hosts file, volumes); a failure is written to `error`.
+1. It sets up the inside of the namespaces (hostname, hosts file, volumes); a failure is written to `started`.
 2. It runs the command and writes its exit code to `exit`, so that a muster that was killed and restarted
    learns it.
 3. It keeps the last output in a file if no muster runs to read it: the content of a FIFO is lost with the
@@ -38,7 +38,7 @@ from muster.local.node.mounts import Bind
 
 #: The environment variable that forces one of the two ways: "none" or "namespaces".
 VARIABLE: Final = "MUSTER_ISOLATION"
-#: Exit code of a wrapper that could not set up the container; `error` then says why.
+#: Exit code of a wrapper that could not set up the container; `started` then says why.
 SETUP_FAILED: Final = 125
 _TOOLS: Final = ("unshare", "mount", "hostname", "setpriv", "nsenter")
 _TRIAL_SECONDS: Final = 10.0
@@ -70,18 +70,13 @@ class Files(msgspec.Struct, frozen=True):
 
     @property
     def started(self) -> Path:
-        """Exists once the wrapper runs."""
+        """Exists once the wrapper runs; says why the set-up failed, if it did."""
         return self.directory / "started"
 
     @property
     def ready(self) -> Path:
         """Exists once the set-up is done and the command is about to run."""
         return self.directory / "ready"
-
-    @property
-    def error(self) -> Path:
-        """Why the set-up failed."""
-        return self.directory / "error"
 
     @property
     def exit(self) -> Path:
@@ -176,7 +171,7 @@ def _try(candidate: Isolation) -> str:
             return str(error)
         if done.returncode == 0:
             return ""
-        told = files.error.read_text() if files.error.exists() else ""
+        told = files.started.read_text() if files.started.exists() else ""
         return (told or done.stderr.decode(errors="replace")).strip() or f"trial ended with {done.returncode}"
 
 
@@ -210,9 +205,8 @@ def _script(setup: Setup, files: Files, lock: Path, isolation: Isolation) -> str
     return "\n".join(
         [
             head,
-            f"true >{q(str(files.started))}",
             f"path=$PATH PATH={_SYSTEM_PATH}",
-            f"{{ {' && '.join(steps)}; }} 2>{q(str(files.error))} || exit {SETUP_FAILED}",
+            f"{{ {' && '.join(steps)}; }} 2>{q(str(files.started))} || exit {SETUP_FAILED}",
             f"PATH=$path; true >{q(str(files.ready))}",
             run,
             "code=$?",

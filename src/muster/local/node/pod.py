@@ -298,7 +298,7 @@ class PodWorker:
         start.writer.close()
         container.ready = container.started = False
         now = starts.ended_at(self._place, start.process.files)
-        told = _read(start.process.files.error) if code == SETUP_FAILED else ""
+        told = _read(start.process.files.started) if code == SETUP_FAILED else ""
         if told:
             self._start_error(container, told)
             return
