@@ -7,6 +7,7 @@ import pytest
 from muster.compiler import Facts
 from muster.security.policies import Policies
 from muster.security.posture import judge
+from muster.security.requests import Request
 from tests.security.test_policies import ALL, SECRET, WHO
 from tests.workloads.lattice.jobs import TRAINING, compiled
 
@@ -61,6 +62,17 @@ def test_what_a_policy_forbids_stays_denied() -> None:
         "secret access denied: 'vault:ml/db': forbidden by no"
     ]
     assert not judged.warnings
+
+
+def test_what_is_forbidden_stays_denied_beside_what_is_only_reported() -> None:
+    no = 'forbid(principal, action == Muster::Action::"AccessSecret", resource);'
+    judged = judge(
+        Policies({"audit": AUDIT, "no": no}), WHO, [SECRET, Request("UseQueue", "Queue", "q")], facts()
+    )
+    [denied] = judged.denied
+    assert "forbidden by no" in denied.error.message
+    [warning] = judged.warnings
+    assert "queue denied: 'q'" in warning.error.message
 
 
 def test_a_policy_that_fails_stays_a_denial() -> None:
