@@ -2,7 +2,8 @@
 
 A type is a table of fields; each field has a code. Kubernetes' own types are in `muster/api/rules/types.json`
 (`muster.api.rules.types` describes the codes). The types of CustomResourceDefinitions are made from their
-structs, in the same codes; their names have the API group's module in front, as in `jobset_v1alpha2.Network`.
+structs, in the same codes, and `n` for a number; their names have the API group's module in front, as in
+`jobset_v1alpha2.Network`.
 
 `merging.json` says how a field merges in a strategic merge patch and in server-side apply. It is derived from
 Kubernetes' OpenAPI (tests/local/schema/official.py). By type and field; the field "" is the type itself:
@@ -171,6 +172,8 @@ def _code(type_: inspect.Type, found: dict[str, Fields]) -> str:
             return "t"
         case inspect.IntType():
             return "i"
+        case inspect.FloatType():
+            return "n"
         case inspect.StrType():
             return "s"
         case inspect.BoolType():

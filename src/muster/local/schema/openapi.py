@@ -21,6 +21,7 @@ ROOT: Final = "/openapi/v3"
 _SIMPLE: Final[dict[str, Object]] = {
     "s": {"type": "string"},
     "i": {"type": "integer", "format": "int64"},
+    "n": {"type": "number", "format": "double"},
     "b": {"type": "boolean"},
     "t": {"type": "string", "format": "date-time"},
     "q": {"type": "string"},
