@@ -495,6 +495,21 @@ async def test_a_deadline_of_a_pod_ends_it(cluster: Cluster) -> None:
         assert terminated(pod).exit_code == 143
 
 
+async def test_a_set_up_that_fails_says_why(cluster: Cluster) -> None:
+    if not cluster.isolation.namespaces:
+        pytest.skip("without namespaces the wrapper mounts nothing")
+    async with cluster.running():
+        await cluster.submit(
+            "bad",
+            ["true"],
+            volumes=[{"name": "v", "emptyDir": {}}],
+            container={"volumeMounts": [{"name": "v", "mountPath": "/etc/passwd"}]},
+        )
+        pod = await cluster.ended("bad")
+        assert terminated(pod).reason == "StartError"
+        assert "/etc/passwd" in terminated(pod).message
+
+
 async def test_a_variable_that_no_process_can_have_is_an_error_of_the_start(cluster: Cluster) -> None:
     async with cluster.running():
         await cluster.client.create(CONFIG_MAP, "default", {"metadata": {"name": "c"}, "data": {"k": "a\0"}})
