@@ -27,8 +27,9 @@ from muster.runtime.plan import PlacementPlan, encode
 from tests.runtime.model import Cluster, Running
 from tests.runtime.server import AnyKind, ServerClient
 
-#: Seconds that are watched, and tries of one write in them: one in ten seconds, and the first ones.
-SPAN, MOST = 600.0, 75
+#: Seconds that are watched, and tries of one write in them. An attempt to start a gang writes three times to
+#: its Gang; attempts pause for 1, 2, 4, 8 and 16 s, and then for 28 s: 27 of them.
+SPAN, MOST = 600.0, 3 * 27
 
 #: What a write may answer; None = success, without any effect.
 ANSWERS: dict[str, Exception | None] = {
