@@ -44,14 +44,14 @@ class Server:
 
 
 @asynccontextmanager
-async def talking(*answers: list[bytes]) -> AsyncIterator[tuple[Server, HttpClient]]:
+async def talking(*answers: list[bytes], path: str = "") -> AsyncIterator[tuple[Server, HttpClient]]:
     server = Server(*answers)
     listening = await asyncio.start_server(server.serve, "127.0.0.1")
     port = listening.sockets[0].getsockname()[1]
     tokens = iter(["first", "second", "third"])
     client = HttpClient(
         Connection(
-            f"http://127.0.0.1:{port}",
+            f"http://127.0.0.1:{port}{path}",
             headers=lambda: {"Authorization": f"Bearer {next(tokens)}"},
             refused=lambda headers: headers["Authorization"] == "Bearer first",
         )
@@ -78,6 +78,18 @@ def stream(*pieces: bytes) -> list[bytes]:
 
 CONFIG = {"metadata": {"name": "c", "namespace": "ns", "resourceVersion": "7"}}
 UNAUTHORIZED = answer({"reason": "Unauthorized"}, "401 Unauthorized")
+
+
+@pytest.mark.parametrize("path", ["/k8s/clusters/c-1", "/k8s/clusters/c-1/"])
+async def test_a_cluster_may_be_served_below_a_path(path: str) -> None:
+    async with talking(answer(CONFIG), answer(CONFIG), stream(b""), path=path) as (server, client):
+        await client.create(CONFIG_MAP, "ns", {})
+        await client.get(CONFIG_MAP, "ns", "c")
+        assert [event async for event in client.watch(CONFIG_MAP, resource_version="7")] == []
+        below = "/k8s/clusters/c-1/api/v1/namespaces/ns/configmaps"
+        first, second, watched = [line for line, _, _ in server.requests]
+        assert (first, second) == (f"POST {below}", f"GET {below}/c")
+        assert watched.startswith("GET /k8s/clusters/c-1/api/v1/configmaps?")
 
 
 async def test_a_request_that_is_refused_is_sent_again_with_new_credentials() -> None:

@@ -2,12 +2,14 @@
 
 import asyncio
 import ssl
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import uvloop
 
+from muster.kube import wire as module
 from muster.kube.wire import Answer, NotConnected, Wire
 from muster.local import credentials
 
@@ -78,3 +80,24 @@ async def test_where_nothing_listens_nothing_is_sent() -> None:
     for _ in range(2):  # and the place of a request that fails is free again
         with pytest.raises(NotConnected):
             await wire.send("POST", "/", [], [], b"")
+
+
+@pytest.mark.parametrize(
+    "answer", [b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nX: "], ids=["body", "header"]
+)
+async def test_an_endless_answer_is_cut_off(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_BYTES", 1 << 20)
+
+    async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        with suppress(ConnectionError):
+            writer.write(answer)
+            while True:
+                writer.write(b"x" * 1000)
+                await writer.drain()
+
+    listening = await asyncio.start_server(endless, "127.0.0.1")
+    wire = Wire(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}", None, "", 1)
+    with pytest.raises(ConnectionError, match="more than 1 MiB"):
+        await wire.send("POST", "/", [], [], b"")
+    listening.close()

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import chain
 from typing import Any, Final, TypeVar
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
@@ -84,6 +85,9 @@ class HttpClient:
         self._connection, self._bucket, self._answered = connection, bucket or Bucket(), answered
         self._sleep = sleep
         self._server_name = connection.server_name or None
+        # A proxy before several clusters serves each below a path of its own (`https://host/k8s/clusters/c-1`).
+        address = urlsplit(connection.server)
+        self._origin, self._prefix = f"{address.scheme}://{address.netloc}", address.path.rstrip("/")
         self._session = self._open(CONNECTIONS)
         self._wire = Wire(connection.server, connection.tls, connection.server_name, CONNECTIONS)
         # Each followed log uses a connection of its own for as long as its container runs. Their number is
@@ -92,7 +96,7 @@ class HttpClient:
 
     def _open(self, connections: int) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
-            base_url=self._connection.server,
+            base_url=self._origin,
             connector=aiohttp.TCPConnector(
                 ssl=self._connection.tls or False, limit=connections, socket_factory=_kept_alive
             ),
@@ -271,7 +275,7 @@ class HttpClient:
         payload: bytes | None,
         headers: Mapping[str, str],
     ) -> bytes:
-        asked = time.monotonic()
+        path, asked = self._prefix + path, time.monotonic()
         try:
             if method == "GET" or self._connection.proxy:
                 answer = await self._fetch(method, path, query, payload, headers)
@@ -324,7 +328,7 @@ class HttpClient:
         headers = _with(sent, {"Accept-Encoding": "identity"})
         try:
             async with session.get(
-                path,
+                self._prefix + path,
                 params=query,
                 headers=headers,
                 timeout=STREAM_TIMEOUT,
