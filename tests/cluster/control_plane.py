@@ -124,11 +124,16 @@ class ControlPlane:
         path.chmod(0o600)
         return path
 
-    def entries(self) -> Iterator[dict[str, Any]]:  # Any: JSON
-        """The audit log in the order in which the server finished the requests; none if there is no log."""
+    def entries(self, since: int = 0) -> Iterator[dict[str, Any]]:  # Any: JSON
+        """The audit log in the order in which the server finished the requests; none if there is no log.
+
+        `since`: a former size of the log, in bytes.
+        """
         if not self.audit.is_file():
             return
-        *lines, _ = self.audit.read_bytes().split(b"\n")  # the last one may be in the making
+        with self.audit.open("rb") as log:
+            log.seek(since)
+            *lines, _ = log.read().split(b"\n")  # the last one may be in the making
         for line in lines:
             yield msgspec.json.decode(line)
 

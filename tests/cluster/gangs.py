@@ -41,9 +41,9 @@ async def bound(cluster: Cluster, name: str) -> int:
     return sum(bool(pod.spec.node_name) for pod in pods.items)
 
 
-def bound_at(plane: ControlPlane, prefix: str) -> list[tuple[str, float]]:
+def bound_at(plane: ControlPlane, prefix: str, since: int = 0) -> list[tuple[str, float]]:
     """The pods in the order in which the server bound them, with the time (Unix seconds)."""
-    found = done(plane, "create", "pods", "binding")
+    found = done(plane, "create", "pods", "binding", since)
     return [(name, at) for name, code, at in found if code == 201 and name.startswith(prefix)]
 
 
@@ -63,10 +63,10 @@ def times(plane: ControlPlane, verb: str, resource: str, name: str) -> list[floa
 
 
 def done(
-    plane: ControlPlane, verb: str, resource: str, subresource: str = ""
+    plane: ControlPlane, verb: str, resource: str, subresource: str = "", since: int = 0
 ) -> Iterator[tuple[str, int, float]]:
     """What the audit log says of such requests: the object's name, the status, and when it was answered."""
-    for entry in plane.entries():
+    for entry in plane.entries(since):
         match entry:
             case {
                 "verb": str(asked),

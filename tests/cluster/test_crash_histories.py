@@ -15,8 +15,9 @@ from typing import Any, Final, Literal
 
 import pytest
 
+from muster.api import rates
 from muster.api.base import Kind, Object, Resource
-from muster.api.kinds import GANG, GANG_PLAN, JOB, NAMESPACE, NODE, POD, POD_GROUP_X
+from muster.api.kinds import CONFIG_MAP, GANG, GANG_PLAN, JOB, NAMESPACE, NODE, POD, POD_GROUP_X
 from muster.kube import config
 from muster.kube.clock import SystemClock
 from muster.kube.errors import NotFound
@@ -131,7 +132,7 @@ class History:
         self.epochs += 1
         connection = HttpClient(config.load(str(self.cluster.chart.kubeconfig("scheduler"))))
         client = Mortal(connection, writes)
-        informers = Informers(client, SystemClock(), namespace=self.case.slot)
+        informers = Informers(client, SystemClock(), namespace=self.case.slot, single={CONFIG_MAP: rates.KEY})
         life = loop.run(client, informers, SystemClock(), Term(self.epochs))
         tasks = [asyncio.create_task(informers.run()), asyncio.create_task(life)]
         try:

@@ -7,8 +7,10 @@ from typing import Any, Final
 
 import pytest
 
+from muster.api import rates
 from muster.api.base import Kind, Object, Resource
 from muster.api.kinds import (
+    CONFIG_MAP,
     GANG,
     JOB,
     NODE,
@@ -83,7 +85,7 @@ async def test_a_node_that_another_scheduler_fills_refuses_a_member_and_the_gang
     rival["spec"]["schedulerName"] = "another"
     await cluster.make(POD, rival)
     client = Overtaken(cluster.chart.kubeconfig("scheduler"), cluster, f"rival-{sort}-0")
-    informers = Informers(client, SystemClock())
+    informers = Informers(client, SystemClock(), single={CONFIG_MAP: rates.KEY})
     leader = loop.run(
         client,
         informers,

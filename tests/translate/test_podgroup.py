@@ -239,6 +239,21 @@ def test_the_place_of_a_lost_member_waits_for_its_successor() -> None:
     assert refilled.gang == whole.gang
 
 
+def test_the_place_of_a_lost_member_is_kept_if_no_pod_says_which_it_has() -> None:
+    """The gang was bound before muster came. The pod that is lost may be any of them."""
+    group = pod_group(minimum=3)
+    for lost in "abc":
+        whole = the_gang(group, *(grouped(name, node="n") for name in "abc"))
+        rest = [grouped(name, node="n") for name in "abc" if name != lost]
+        lacking = the_gang(group, *rest, before=whole)
+        assert lacking.gang.gate is None
+        assert (lacking.gang.pod_sets, lacking.gang.min_count) == (whole.gang.pod_sets, 3)
+        assert places(lacking) == {name: place for name, place in places(whole).items() if name != lost}
+        refilled = the_gang(group, *rest, grouped("new"), before=lacking)
+        assert places(refilled)["new"] == places(whole)[lost]
+        assert refilled.gang == whole.gang
+
+
 def test_without_a_minimum_any_pod_starts_by_itself() -> None:
     """`minMember: 0`, or none at all."""
     group = the_gang(pod_group(minimum=0), grouped("a"), grouped("b", spec=pod_spec(2)))
