@@ -10,6 +10,7 @@ _VICTIMS: Final = ("tests/runtime/test_victims.py",)
 _REPEATS: Final = ("tests/runtime/test_repeats.py",)
 _CONSENT: Final = ("tests/runtime/test_consent.py",)
 _LOOP: Final = ("tests/runtime/test_loop.py",)
+_VOLUMES: Final = ("tests/runtime/test_volumes.py",)
 
 
 def _fault(name: str, file: str, old: str, new: str, tests: tuple[str, ...]) -> Fault:
@@ -29,7 +30,7 @@ FAULTS: Final = (
         "commit/step.py",
         "    if binding.places and minimum_met(group.gang, places.settled | binding.places.keys()):",
         "    if binding.places:",
-        _STEP,
+        _VOLUMES,
     ),
     _fault(
         "binds while victims are there",
@@ -64,7 +65,7 @@ FAULTS: Final = (
         "commit/claims.py",
         "    return [claim for claim in claims if claim is not None and not claim.spec.volume_name]",
         "    return []",
-        ("tests/runtime/test_volumes.py",),
+        _VOLUMES,
     ),
     _fault(
         "members that were refused are not bound first",

@@ -80,6 +80,25 @@ async def test_a_gang_whose_pods_wait_for_their_volumes_starts_where_these_are_m
     assert {f"data-{name}": node for name, node in (await cluster.bound()).items()} == chosen
 
 
+async def test_no_pod_of_a_gang_is_bound_before_the_volumes_of_its_minimum_are_there(cluster: Cluster) -> None:
+    cluster.node("node-0", 4)
+    prepare(cluster, "g-0", "g-1")
+    async with scheduler(cluster, controllers=False):
+        cluster.create(kinds.POD_GROUP_X, {"metadata": {"name": "g"}, "spec": {"minMember": 4}})
+        for name in ("g-0", "g-1"):
+            cluster.create(kinds.POD, with_claim(name, labels={GROUP: "g"}))
+        for name in ("g-2", "g-3"):
+            cluster.create(kinds.POD, pod(name, labels={GROUP: "g"}))
+        await asyncio.sleep(5)
+        assert set((await selected(cluster)).values()) == {"node-0"}
+        assert not await cluster.bound(), "the pods without volumes alone are below the minimum"
+        provisioner = asyncio.create_task(provision(cluster))
+        await cluster.until(lambda: _whole(cluster, 4))
+        provisioner.cancel()
+        with suppress(asyncio.CancelledError):
+            await provisioner
+
+
 async def test_a_pod_of_its_own_waits_for_its_volume_too(cluster: Cluster) -> None:
     cluster.node("node-0")
     prepare(cluster, "alone")
