@@ -80,7 +80,9 @@ async def test_a_gang_whose_pods_wait_for_their_volumes_starts_where_these_are_m
     assert {f"data-{name}": node for name, node in (await cluster.bound()).items()} == chosen
 
 
-async def test_no_pod_of_a_gang_is_bound_before_the_volumes_of_its_minimum_are_there(cluster: Cluster) -> None:
+async def test_no_pod_of_a_gang_is_bound_before_the_volumes_of_its_minimum_are_there(
+    cluster: Cluster,
+) -> None:
     cluster.node("node-0", 4)
     prepare(cluster, "g-0", "g-1")
     async with scheduler(cluster, controllers=False):
