@@ -27,7 +27,7 @@ CHECKPOINT_GRACE: Final = f"{DOMAIN}/checkpoint-grace"
 CHECKPOINT_REQUESTED: Final = f"{DOMAIN}/checkpoint-requested"
 #: JobSet: the framework whose environment its pods get: PyTorch, DeepSpeed or Jax.
 TRAINING: Final = f"{DOMAIN}/training"
-#: What to do with a job of which a GPU is wrong: notify, checkpointAndMove or none.
+#: What to do with a job on a node with unhealthy GPUs: notify, checkpointAndMove or none.
 ON_GPU_ANOMALY: Final = f"{DOMAIN}/on-gpu-anomaly"
 RESTART_COST: Final = f"{DOMAIN}/restart-cost"
 MIN_RUN_TIME: Final = f"{DOMAIN}/min-run-time"

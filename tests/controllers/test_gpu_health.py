@@ -1,4 +1,4 @@
-"""Wrong GPUs: quarantine with a cap, rank and node in the status, and moves of jobs with a checkpoint."""
+"""Unhealthy GPUs: quarantine with a cap, rank and node in the status, and moves of jobs with a checkpoint."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta

@@ -208,7 +208,7 @@ class BatchJobStatus(Struct, frozen=True):
     #: what preemption may cost it
     risk: str = ""
     preemption: BatchJobPreemption | None = None
-    #: ranks on nodes of which a GPU is wrong
+    #: ranks on nodes with unhealthy GPUs
     gpu_health: str = ""
     #: images that have been looked up; a tag stays at its digest until the BatchJob changes
     images: list[BatchJobImage] = []

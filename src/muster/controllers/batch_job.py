@@ -371,7 +371,7 @@ def _jobset_of(gang: Gang) -> list[str]:
 
 
 def _ill(gangs: Sequence[Gang]) -> str:
-    """What the gangs' conditions say of GPUs that are wrong."""
+    """Returns what the gangs' conditions say of unhealthy GPUs."""
     found = (condition(gang.status.conditions, HEALTHY) for gang in gangs)
     return "; ".join(each.message for each in found if each is not None and each.status == "False")
 

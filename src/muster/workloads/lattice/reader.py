@@ -136,7 +136,7 @@ def _task(merged: Merged, name: str, job: str, namespace: str, source: Read, fin
 
 
 def _on_anomaly(spec: Section, annotations: dict[str, str]) -> dict[str, str]:
-    """The annotations with what is to be done if a GPU is wrong (`muster.controllers.gpu_health`)."""
+    """The annotations with what is to be done if a GPU is unhealthy (`muster.controllers.gpu_health`)."""
     if "onGpuAnomaly" not in spec:
         return annotations
     chosen = spec.choice("onGpuAnomaly", ("notify", "checkpointAndMove", "none"), "notify")
