@@ -92,6 +92,17 @@ def test_verification_is_off_only_where_the_file_says_so(write: Write) -> None:
     assert (connection.tls.verify_mode, connection.tls.check_hostname) == (ssl.CERT_NONE, False)
 
 
+def test_the_scheme_of_a_server_may_be_in_capitals(write: Write) -> None:
+    connection = config.load(write({"token": "t"}, cluster={"server": "HTTPS://10.1.2.3:6443"}))
+    assert connection.tls is not None
+    assert connection.tls.verify_mode == ssl.CERT_REQUIRED
+
+
+def test_a_server_without_a_scheme_is_refused(write: Write) -> None:
+    with pytest.raises(ConfigError, match="write https://HOST:PORT"):
+        config.load(write({"token": "t"}, cluster={"server": "10.1.2.3:6443"}))
+
+
 def test_plain_http(write: Write) -> None:
     assert config.load(write({}, cluster={"server": "http://127.0.0.1:8001"})).tls is None
 

@@ -242,6 +242,23 @@ async def test_a_write_that_the_server_puts_off_is_not_repeated_and_reports_the_
 
 
 @pytest.mark.parametrize(
+    ("asked", "pause"),
+    [
+        ("3", 3.0),
+        ("86400", 30.0),
+        ("9" * 400, None),
+        ("\u00b2", None),
+        ("Wed, 21 Oct 2026 07:28:00 GMT", None),
+    ],
+)
+async def test_a_pause_that_the_server_asks_for_is_bounded(asked: str, pause: float | None) -> None:
+    async with talking(answer({}, "429 Too Many Requests", f"Retry-After: {asked}")) as (_, client):
+        with pytest.raises(errors.TooManyRequests) as caught:
+            await client.create(CONFIG_MAP, "ns", {})
+    assert caught.value.retry_after == pause
+
+
+@pytest.mark.parametrize(
     ("answers", "slept", "error"),
     [
         ([BUSY, BUSY, answer(CONFIG)], [3.0, 3.0], None),

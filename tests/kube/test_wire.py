@@ -82,6 +82,51 @@ async def test_where_nothing_listens_nothing_is_sent() -> None:
             await wire.send("POST", "/", [], [], b"")
 
 
+async def _served(*answers: bytes) -> tuple[asyncio.Server, Wire, list[bytes]]:
+    """A server that sends these answers, one for each request, and closes the connection after the last."""
+    asked: list[bytes] = []
+    left = list(answers)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while left:
+            asked.append(await reader.readuntil(b"\r\n\r\n"))
+            writer.write(left.pop(0))
+            await writer.drain()
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1")
+    return listening, Wire(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}", None, "", 1), asked
+
+
+async def test_an_answer_may_end_with_its_connection() -> None:
+    listening, wire, _ = await _served(b"HTTP/1.0 503 Service Unavailable\r\nRetry-After: 7\r\n\r\nno server")
+    assert await wire.send("POST", "/", [], [], b"") == Answer(503, b"no server", "7")
+    listening.close()
+
+
+async def test_an_answer_that_says_its_length_is_not_taken_before_its_end() -> None:
+    listening, wire, _ = await _served(b"HTTP/1.1 201 Created\r\nContent-Length: 9\r\n\r\nhalf")
+    with pytest.raises(ConnectionError):
+        await wire.send("POST", "/", [], [], b"")
+    listening.close()
+
+
+async def test_what_follows_an_answer_is_not_the_answer_to_the_next_request() -> None:
+    two = b"HTTP/1.1 201 Created\r\nContent-Length: 1\r\n\r\n1HTTP/1.1 409 Conflict\r\nContent-Le"
+    listening, wire, asked = await _served(
+        two, b"ngth: 1\r\n\r\nxHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n2"
+    )
+    assert (await wire.send("POST", "/", [], [], b"")).status == 201
+    listening.close()
+    with pytest.raises(NotConnected):  # the connection is not used again, and there is no other
+        await wire.send("POST", "/", [], [], b"")
+    assert len(asked) == 1
+
+
+def test_a_server_of_https_is_never_asked_in_the_clear() -> None:
+    assert Wire("https://127.0.0.1", None, "", 1)._tls is True
+
+
 @pytest.mark.parametrize(
     "answer", [b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nX: "], ids=["body", "header"]
 )

@@ -97,6 +97,8 @@ def load(
         found, namespace, until = _in_cluster(now()) if inside else _of_file(path, context, now())
         if not found.host:
             raise ValueError("the cluster has no server")
+        if urlsplit(found.host).scheme not in ("http", "https"):
+            raise ValueError(f"server {found.host!r} is no URL; write https://HOST:PORT")
         tls = _tls(found)
         proxy = _proxy(found)
     except Exception as error:  # a bad file makes the loaders raise exceptions of any type
@@ -299,7 +301,7 @@ def _words(error: Exception) -> str:
 
 def _tls(found: Any) -> ssl.SSLContext | None:
     """The TLS context that the official client's Configuration describes."""
-    if not found.host.startswith("https"):
+    if urlsplit(found.host).scheme != "https":
         return None
     context = ssl.create_default_context(cafile=found.ssl_ca_cert)
     if found.cert_file:

@@ -27,6 +27,7 @@ from multidict import CIMultiDict
 
 from muster.api.base import Kind, Object, Resource
 from muster.api.kinds import POD
+from muster.api.natural import natural
 from muster.kube import errors
 from muster.kube.client import EVERYTHING, EventType, LogOptions, Page, Patch, Propagation, WatchEvent
 from muster.kube.credentials import in_thread
@@ -98,7 +99,7 @@ class HttpClient:
         return aiohttp.ClientSession(
             base_url=self._origin,
             connector=aiohttp.TCPConnector(
-                ssl=self._connection.tls or False, limit=connections, socket_factory=_kept_alive
+                ssl=self._connection.tls or True, limit=connections, socket_factory=_kept_alive
             ),
             proxy=self._connection.proxy or None,
             timeout=TIMEOUT,
@@ -246,7 +247,7 @@ class HttpClient:
             except errors.ApiError as error:
                 if method != "GET" or error.retry_after is None:
                     raise
-                await self._sleep(min(error.retry_after, LONGEST_PAUSE))
+                await self._sleep(error.retry_after)
         return await self._request_once(method, path, query, payload, kept)
 
     async def _request_once(
@@ -418,5 +419,10 @@ def _raise_for_status(path: str, answer: Answer) -> None:
         if answer.status == 404:
             said = f"it knows no {path}; is what defines this kind (a CRD) installed?"
         status = {"message": said}
-    after = answer.retry_after
-    raise errors.from_status(status, answer.status, float(after) if after.isdigit() else None)
+    raise errors.from_status(status, answer.status, _pause(answer.retry_after))
+
+
+def _pause(asked: str) -> float | None:
+    """Returns the seconds of a Retry-After, `LONGEST_PAUSE` at most; None if it says no number of seconds."""
+    seconds = natural(asked)
+    return None if seconds is None else min(float(seconds), LONGEST_PAUSE)

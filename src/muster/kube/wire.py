@@ -39,9 +39,10 @@ class Wire:
 
     def __init__(self, server: str, tls: ssl.SSLContext | None, server_name: str, limit: int) -> None:
         address = urlsplit(server)
-        self._host, self._port = address.hostname or "", address.port or (443 if tls else 80)
-        self._tls = tls if address.scheme == "https" else None
-        self._server_name = (server_name or None) if self._tls else None
+        secure = address.scheme == "https"
+        self._host, self._port = address.hostname or "", address.port or (443 if secure else 80)
+        self._tls = (tls or True) if secure else None  # never in the clear where https is asked for
+        self._server_name = (server_name or None) if secure else None
         self._authority = address.netloc
         self._free = asyncio.Semaphore(limit)
         self._idle: list[tuple[float, _Link]] = []  # the last used is the next to be used
@@ -118,6 +119,9 @@ class _Link(asyncio.Protocol):
         self._parts: list[bytes] = []
         self._received = 0
         self._retry_after = ""
+        self._headed = self._measured = (
+            False  # whether the headers are there, and whether they say where it ends
+        )
         self.reusable = True
 
     def ask(self, request: bytes) -> "asyncio.Future[Answer]":
@@ -149,6 +153,8 @@ class _Link(asyncio.Protocol):
             self._fail(ConnectionError(f"no HTTP: {error}"))
 
     def connection_lost(self, error: Exception | None) -> None:
+        if error is None and self._headed and not self._measured:  # such an answer ends with its connection
+            self.on_message_complete()
         self._fail(error or ConnectionError("the server has closed the connection"))
 
     def _fail(self, error: Exception) -> None:
@@ -159,9 +165,20 @@ class _Link(asyncio.Protocol):
 
     # -- what the parser calls
 
+    def on_message_begin(self) -> None:
+        self._headed = self._measured = False
+        if self._asked is None:  # an answer that was not asked for must not count as the next one
+            self.reusable = False
+
     def on_header(self, name: bytes, value: bytes) -> None:
-        if name.lower() == b"retry-after":
-            self._retry_after = value.decode(errors="replace")
+        match name.lower():
+            case b"retry-after":
+                self._retry_after = value.decode(errors="replace")
+            case b"content-length" | b"transfer-encoding":
+                self._measured = True
+
+    def on_headers_complete(self) -> None:
+        self._headed = True
 
     def on_body(self, body: bytes) -> None:
         self._parts.append(body)
