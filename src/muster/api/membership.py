@@ -7,7 +7,8 @@ the gang itself.
 from collections.abc import Mapping
 from typing import Final
 
-from muster.api.koordinator_v1alpha1 import BY_NAME
+from muster.api.base import ObjectMeta
+from muster.api.koordinator_v1alpha1 import BY_NAME, GROUPS, MIN_AVAILABLE
 from muster.api.rules.metadata import subdomain
 from muster.api.scheduling import POD_GROUP_LABEL
 
@@ -16,6 +17,8 @@ DESCRIBED: Final = "scheduling.sigs.k8s.io"
 _LABELS: Final = tuple(POD_GROUP_LABEL.items())
 #: Labels by which a pod may name a gang; as annotations, `BY_NAME` do the same.
 _NAMING: Final = (*POD_GROUP_LABEL.values(), *BY_NAME)
+#: Annotations by which a pod names or describes its gang.
+_DESCRIBING: Final = (*BY_NAME, *MIN_AVAILABLE, GROUPS)
 
 
 def pod_groups(labels: Mapping[str, str], annotations: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -33,6 +36,14 @@ def described_gang(labels: Mapping[str, str], annotations: Mapping[str, str]) ->
     if not _names_any(labels, annotations) or any(labels.get(label) for label in POD_GROUP_LABEL.values()):
         return ""
     return _described(labels, annotations)
+
+
+def same_membership(before: ObjectMeta, now: ObjectMeta) -> bool:
+    """Whether two states of a pod name the same PodGroups, and describe the same gang."""
+    old, new = before.annotations, now.annotations
+    return before.labels == now.labels and (
+        old == new or [old.get(key) for key in _DESCRIBING] == [new.get(key) for key in _DESCRIBING]
+    )
 
 
 def _names_any(labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool:

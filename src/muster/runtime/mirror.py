@@ -184,9 +184,11 @@ class Mirror:
             elif kind is kinds.RESOURCE_QUOTA:
                 self._metered[latest.metadata.namespace] = None
             elif kind is kinds.POD:
-                if any(not counts_itself(q) for q in self.world.quotas_in(latest.metadata.namespace)):
+                quotas = self.world.quotas_in(latest.metadata.namespace)
+                if quotas and not all(map(counts_itself, quotas)):
                     self._metered[latest.metadata.namespace] = None
-                if any(not counted(b) for b in self._budgets.get(latest.metadata.namespace, {}).values()):
+                budgets = self._budgets.get(latest.metadata.namespace)
+                if budgets and not all(map(counted, budgets.values())):
                     self._disrupted[latest.metadata.namespace] = None
                 self._pods[PodId(latest.metadata.uid)] = new if isinstance(new, Pod) else None
             elif kind is kinds.NAMESPACE and relabelled(old, new):

@@ -48,7 +48,7 @@ from muster.api.kinds import (
     STORAGE_CLASS,
 )
 from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology
-from muster.api.membership import pod_groups
+from muster.api.membership import pod_groups, same_membership
 from muster.api.muster_v1alpha1 import Source
 from muster.api.scheduling import PodGroup
 from muster.api.storage_v1 import SELECTED_NODE, StorageClass
@@ -164,8 +164,8 @@ def group_of(pod: Pod, world: World) -> GroupKey | None:
     meta = pod.metadata
     if not ours(pod.spec.scheduler_name, world):
         return None
-    if world.schedulers is None and pod.spec.node_name and of_its_node(pod):
-        return None  # if muster schedules every pod, these still belong to another scheduler
+    if _of_another(pod, world):
+        return None
     for api_group, name in pod_groups(meta.labels, meta.annotations):
         return podgroup.key_of(_POD_GROUP_DIALECTS[api_group], meta.namespace, name, world)
     alone = GroupKey(Dialect.POD, meta.namespace, meta.name)
@@ -181,11 +181,18 @@ def group_of(pod: Pod, world: World) -> GroupKey | None:
     return (group or alone) if known else None
 
 
+def _of_another(pod: Pod, world: World) -> bool:
+    """Whether a pod belongs to another scheduler even if muster schedules every pod."""
+    return world.schedulers is None and bool(pod.spec.node_name) and of_its_node(pod)
+
+
 def keys_touched(kind: Kind[Any], old: Resource | None, new: Resource | None, world: World) -> set[GroupKey]:
     """Returns groups to read again after `world` took in the change from `old` to `new`. Any: any kind."""
     keys: set[GroupKey] = set()
-    for obj in (new,) if kind is POD and _in_same_group(old, new, world) else (old, new):
-        if obj is not None:
+    if kind is POD and isinstance(new, Pod) and (old is None or _in_same_group(old, new, world)):
+        keys.update(_of_pod(new, world))
+    else:
+        for obj in filter(None, (old, new)):
             keys.update(_touched_by(kind, obj, world))
     if kind is JOB or kind is JOBSET:
         same = old is not None and new is not None and _same_marks(old, new)
@@ -271,13 +278,9 @@ def _touched_by(kind: Kind[Any], obj: Resource, world: World) -> Iterator[GroupK
     meta = obj.metadata
     if kind is POD:
         assert isinstance(obj, Pod)
-        key = group_of(obj, world)
-        if key is not None:
-            yield key
+        yield from _of_pod(obj, world)
         # the pod may have been a gang of one until now
         yield GroupKey(Dialect.POD, meta.namespace, meta.name)
-        if described.gang_of(obj):
-            yield from _touched_by(POD_GROUP_SIGS, described.told_by(obj), world)
     elif kind is JOB:
         assert isinstance(obj, Job)
         yield GroupKey(Dialect.JOB, meta.namespace, meta.name)
@@ -296,6 +299,14 @@ def _touched_by(kind: Kind[Any], obj: Resource, world: World) -> Iterator[GroupK
             yield GroupKey(dialect, namespace, name)
         for other in world.naming(kind, meta.namespace, meta.name):
             yield GroupKey(dialect, *ganggroup.home(other))
+
+
+def _of_pod(pod: Pod, world: World) -> Iterator[GroupKey]:
+    """Yields the groups that read this pod."""
+    if (key := group_of(pod, world)) is not None:
+        yield key
+    if described.gang_of(pod):
+        yield from _touched_by(POD_GROUP_SIGS, described.told_by(pod), world)
 
 
 def _group_of_job(parent: Job, world: World) -> tuple[bool, GroupKey | None]:
@@ -319,17 +330,15 @@ def _groups(obj: Resource, world: World) -> list[GroupKey]:
     return [group] if group is not None else []
 
 
-def _in_same_group(old: Resource | None, new: Resource | None, world: World) -> bool:
+def _in_same_group(old: Resource, new: Pod, world: World) -> bool:
     """Whether a pod surely belongs to the same group as before: all that its group is read from is equal."""
-    if not isinstance(old, Pod) or not isinstance(new, Pod):
-        return False
+    assert isinstance(old, Pod)
     before, now = old.metadata, new.metadata
     return (
         before.owner_references == now.owner_references
-        and before.labels == now.labels
-        and before.annotations == now.annotations
+        and same_membership(before, now)
         and old.spec.scheduler_name == new.spec.scheduler_name
-        and (world.schedulers is not None or old.spec.node_name == new.spec.node_name)
+        and _of_another(old, world) == _of_another(new, world)
     )
 
 

@@ -40,7 +40,7 @@ from muster.api.kinds import (
     STORAGE_CLASS,
 )
 from muster.api.koordinator_v1alpha1 import DEFAULT
-from muster.api.membership import pod_groups
+from muster.api.membership import pod_groups, same_membership
 from muster.api.scheduling import PodGroup, PriorityClass
 from muster.api.storage_v1 import StorageClass
 from muster.translate import described, ganggroup
@@ -195,7 +195,8 @@ class World:
         if kind is JOB or kind is JOBSET or kind is NAMESPACE:
             self.groups_of_jobs.clear()
         before: R | None = self._objects[kind].pop(name, None)
-        if before is not None:
+        moved = before is None or obj is None or kind is not POD or not _at_home(before, obj)
+        if before is not None and moved:
             self._unindex(kind, name, before)
         if obj is not None:
             self._objects[kind][name] = obj
@@ -205,7 +206,7 @@ class World:
             self.layers = layers(self._objects[kind].get(("", DEFAULT)))
         elif kind is POD_GROUP_SIGS and obj is None:
             self._describe(name)
-        elif kind is POD:
+        elif kind is POD and moved:
             for gang in self._note(before, there=False) | self._note(obj, there=True):
                 self._describe(gang)
         return before
@@ -258,6 +259,19 @@ class World:
         if kind is POD:
             for group, name in pod_groups(obj.metadata.labels, obj.metadata.annotations):
                 yield self._pods_in, (group, obj.metadata.namespace, name)
+
+
+def _at_home(before: Resource, now: Resource) -> bool:
+    """Whether two states of a pod have the same keys in each index."""
+    assert isinstance(before, Pod)
+    assert isinstance(now, Pod)
+    old, new = before.metadata, now.metadata
+    return (
+        old.owner_references == new.owner_references
+        and same_membership(old, new)
+        and old.creation_timestamp == new.creation_timestamp
+        and before.spec.scheduler_name == now.spec.scheduler_name
+    )
 
 
 def _by_name(found: dict[Name, R] | None) -> list[R]:
