@@ -101,15 +101,15 @@ def replay(
     """Runs a trace of one or several files through the scheduler in virtual time, once per seed.
 
     policy     the scheduler: "pack", "easy", "conservative", "fcfs", "fgd", … (docs/replay.md)
-    format     "swf", "philly", "openb" or "muster"; by default what the files begin like
-    seeds      of what is drawn; where nothing is, all have one result, computed once
-    nodes      the machine, as `--nodes` has it, of a trace that has none
-    load       the offered load to bring arrivals to; by default as they were
+    format     "swf", "philly", "openb" or "muster"; by default detected from the files' beginning
+    seeds      of random numbers; a run that draws none is computed once for all seeds
+    nodes      the machine, written as for `--nodes`, if the trace describes none
+    load       the offered load to which arrivals are scaled; by default they are not scaled
     order      which job may pass a waiting one: "fcfs", or the shortest first, "sjbf"
     estimates  run times as "user"s thought, or "exact"
     passes     decide after each "event", or once per "instant"
     skip_bad   leave out lines that cannot be read, and count them
-    jobs       processes, a seed each; more than one wants the program guarded by `__name__ == "__main__"`
+    jobs       processes, with one seed each; if more than one, guard the program by `__name__ == "__main__"`
 
     `report.metrics[name]` has `mean`, `std` and `per_seed`: seconds, ratios from 0 to 1, None where there is
     nothing to average. Raises `muster.sim.trace.TraceError`, a ValueError, with file, line and column.

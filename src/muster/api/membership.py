@@ -47,7 +47,7 @@ def same_membership(before: ObjectMeta, now: ObjectMeta) -> bool:
 
 
 def _names_any(labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool:
-    """Whether a pod may name a gang. Ten callers ask this of each change of a pod, and most pods do not."""
+    """Whether a pod may name a gang. Most pods do not, and ten callers need this for each change of a pod."""
     for key in _NAMING:
         if key in labels:
             return True

@@ -1,8 +1,8 @@
 """muster's own kinds (`muster.dev/v1alpha1`), of which Gang, GangPlan and Preemption are records.
 
 Only the committer writes `Gang.spec`, `plan` and `status.{phase, reason, bound, epoch, attempt}`. The gang
-controller writes the other counts and the conditions. Both change a Gang as a whole: its status is no
-subresource, so that one write can say what has changed together. A GangPlan is created and deleted, never
+controller writes the other counts and the conditions. The status of a Gang is not a subresource, so that one
+write can change spec and status together. A GangPlan is created and deleted, never
 patched.
 """
 
@@ -94,7 +94,7 @@ class GangPlan(Resource, frozen=True):
 
 
 class PreemptionSpec(Struct, frozen=True):
-    """One eviction for another gang: an entry of the victim's `status.preemptions`, and whose it was."""
+    """One eviction for another gang: an entry of the victim's `status.preemptions`, and the victim."""
 
     gang: str = ""
     #: kind and name of the group object, such as `JobSet train`
@@ -113,7 +113,7 @@ class PreemptionSpec(Struct, frozen=True):
 
 
 class Preemption(Resource, frozen=True):
-    """The record of one eviction, which survives the job; written by muster only."""
+    """The record of one eviction, which outlives the job; only muster writes it."""
 
     spec: PreemptionSpec = PreemptionSpec()
 
@@ -203,9 +203,9 @@ class BatchJobStatus(Struct, frozen=True):
     completion_time: Time | None = None
     tasks: list[BatchJobTask] = []
     findings: list[BatchJobFinding] = []
-    #: what keeps nothing from being applied, such as denials that are only reported
+    #: findings that do not keep the job from running, such as denials that are only reported
     warnings: list[BatchJobFinding] = []
-    #: what preemption may cost it
+    #: what preemption may cost the job
     risk: str = ""
     preemption: BatchJobPreemption | None = None
     #: ranks on nodes with unhealthy GPUs
@@ -262,7 +262,7 @@ class TrustPolicyStatus(Struct, frozen=True):
 
 
 class TrustPolicy(Resource, frozen=True):
-    """Which images need whose signature."""
+    """Says which images need a signature, and by which authorities."""
 
     spec: TrustPolicySpec = TrustPolicySpec()
     status: TrustPolicyStatus = TrustPolicyStatus()

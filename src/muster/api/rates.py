@@ -2,8 +2,8 @@
 
 The ConfigMap is `muster-rates` in muster's own namespace. A key is a GPU's product as the node label
 `nvidia.com/gpu.product` has it, `gpu` for all other GPUs, or `cpu` for gangs without GPUs. A value is the
-price of one hour, a decimal number. An entry that cannot be read is left out and reported; no float is
-involved from the text to the sum.
+price of one hour, a decimal number. An entry that cannot be read is ignored and reported. Prices and sums are
+Decimals, never floats.
 """
 
 import re
@@ -21,7 +21,7 @@ KEY: Final = f"{NAMESPACE}/{NAME}"
 #: Keys for GPUs without a rate of their own, and for gangs without GPUs.
 GPU: Final = "gpu"
 CPU: Final = "cpu"
-#: Most entries that are read, by name.
+#: Most entries that are read, the first by name.
 MOST: Final = 200
 _PRICE: Final = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?", re.ASCII)
 _CENT: Final = Decimal("0.01")
@@ -32,7 +32,7 @@ class Rates:
     """Prices per hour by product; without entries nothing has a price."""
 
     prices: Mapping[str, Decimal] = field(default_factory=dict)
-    #: what is wrong with entries that were left out
+    #: what is wrong with the entries that were ignored
     faults: tuple[str, ...] = ()
 
     def price(self, product: str) -> Decimal | None:
@@ -52,7 +52,7 @@ class Rates:
 
 
 def read(config_map: ConfigMap | None) -> Rates:
-    """Returns the rates of the ConfigMap; without one there are none."""
+    """Returns the rates of the ConfigMap; no rates if there is no ConfigMap."""
     if config_map is None:
         return Rates()
     prices, faults = dict[str, Decimal](), list[str]()

@@ -76,7 +76,7 @@ def command(
 
 
 def facts(network: NetworkBy | None, programs: ProgramsBy | None, mesh: MeshBy | None) -> "Facts":
-    """What enforces on a cluster; by default Cilium and Tetragon."""
+    """Returns what enforces declarations on the cluster; by default Cilium and Tetragon."""
     from muster.compiler import Facts
 
     return Facts(

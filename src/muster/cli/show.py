@@ -228,7 +228,7 @@ def preemptions(told: Sequence[Object], now: datetime | None = None) -> list[str
 
 
 def _lost(entry: Object) -> str:
-    """What an eviction lost: `20 GPU-hours of work ($70.00)`; without GPUs in resource-seconds."""
+    """Returns what an eviction lost: `20 GPU-hours of work ($70.00)`; in resource-seconds without GPUs."""
     from muster.api.rates import money
 
     hours = entry.get("gpuHoursLost")

@@ -17,7 +17,7 @@ from muster.compiler.secrets import Secrets
 from muster.compiler.values import SecretKey, Value, resolve
 from muster.compiler.workload import Container, File, Gpu, Mount, Resource, Secret, Volume, Workload
 
-#: The user and group nobody.
+#: The id of the user and group `nobody`.
 NOBODY: Final = 65534
 GPU: Final = "nvidia.com/gpu"
 GPU_PRODUCT: Final = "nvidia.com/gpu.product"
@@ -301,7 +301,7 @@ def _gpus(spec: Object, workload: Workload, volumes: dict[str, Object]) -> None:
     gpus = [each.what for each in workload.resources.values() if isinstance(each.what, Gpu)]
     for gpu in gpus:
         for container in spec.get("containers", []):
-            if not gpu.shared:  # how a share is asked for depends on the scheduler
+            if not gpu.shared:  # schedulers differ in how a share is requested
                 limits = container.setdefault("resources", {}).setdefault("limits", {})
                 limits.setdefault(GPU, str(gpu.count))
             mounts = container.setdefault("volumeMounts", [])

@@ -1,8 +1,8 @@
 """Reads the facts that the cluster's own objects declare by annotations.
 
-A namespace names its default store of secrets and its audit posture. The owner of a Service or of a
+A namespace names its default store of secrets, and until when it is audited. The owner of a Service or of a
 PersistentVolumeClaim lists the workloads that may use it. This list is the owner's half of an agreement; the
-job's own resource is the other half.
+resource that a job declares is the other half.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,12 +19,12 @@ READ: Final = frozenset(
 )
 #: Prefix of the claim of a volume with an id.
 CLAIM: Final = "vol-"
-#: Workloads that one object admits.
+#: Most workloads that one object admits.
 _MOST: Final = 1_000
 
 
 def declared(facts: Facts, objects: Iterable[Object]) -> Facts:
-    """The facts with what these Namespaces, Services and PersistentVolumeClaims declare.
+    """Returns the facts with what these Namespaces, Services and PersistentVolumeClaims declare.
 
     Objects of other kinds are ignored.
     """

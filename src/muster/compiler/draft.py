@@ -38,10 +38,10 @@ class Draft:
         self.problems.append(Problem(FieldError(path, message), patch))
 
     def emit(self, version: str, kind: str, name: str, at: Path, **fields: Any) -> Object:  # Any: JSON
-        """The object of this kind and name: the one that exists, or a new one with these fields.
+        """Returns the object of this kind and name: the one that exists, or a new one with these fields.
 
-        `at` is the field of the file that needs it. That another field needs an object of the same name is a
-        problem.
+        `at` is the field of the file that needs it. It is a problem if another field needs an object of the
+        same kind and name.
         """
         made: Object = {
             "apiVersion": version,
@@ -56,7 +56,7 @@ class Draft:
         return known
 
     def emit_shared(self, version: str, kind: str, name: str, at: Path, spec: Object) -> None:
-        """An object that the jobs of a namespace share: it belongs to none of them, and stays."""
+        """Emits an object that the jobs of a namespace share: no job owns it, and it outlives them."""
         made = self.emit(version, kind, name, at, spec=spec)
         made["metadata"]["labels"].pop(NAME, None)
 
@@ -65,11 +65,11 @@ class Draft:
         return self._objects[made["kind"], made["metadata"]["name"]][1]
 
     def origin(self, question: str, key: str, path: Path) -> None:
-        """Remembers why something is emitted, for what the gates say of it. The first reason counts."""
+        """Records which field causes a request, for the message of a denial. The first field counts."""
         self.origins.setdefault((question, key), path)
 
     def join(self, other: "Draft") -> None:
-        """Takes over what another workload of the same job emits. A volume of both is one claim."""
+        """Adds what another workload of the same job emits. A volume that both use is one claim."""
         for key, (made, at) in sorted(other._objects.items(), key=lambda each: each[0]):
             known, first = self._objects.setdefault(key, (made, at))
             if {**known, "metadata": {}} != {**made, "metadata": {}}:

@@ -1,6 +1,6 @@
 """What the platform adds to a workload: facts about a namespace and its cluster, as plain values.
 
-The compiler reads nothing itself. Its caller reads these facts first, from a directory of files, from a
+The compiler reads nothing itself. Its caller first reads these facts from a directory of files or from a
 cluster, or takes the defaults.
 """
 
@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from muster.api.fields import FieldError
 
-#: After all that ends.
+#: A time after every audit.
 END: Final = datetime.max.replace(tzinfo=UTC)
 
 
@@ -67,7 +67,7 @@ class Facts:
     services: Mapping[tuple[str, str], SharedService] = field(default_factory=dict)
     #: namespace → until when its denials are only reported, as its annotation says
     audits: Mapping[str, str] = field(default_factory=dict)
-    #: when the job is compiled; an audit that ends before has no effect
+    #: when the job is compiled; an audit that has ended by then has no effect
     now: datetime = END
     #: which of these the cluster has; without it nothing is emitted for it
     network: Literal["cilium", "plain", "none"] = "cilium"

@@ -1,10 +1,10 @@
 """Derives what Istio enforces: who may call a workload, and which hosts it may reach, by identity.
 
-Calls arrive with the identity of the caller's ServiceAccount. A host outside of the cluster is a ServiceEntry
-with a policy that lets this workload use it. In ambient mode traffic between members goes through ztunnel at
-port 15008, which network policies have to let pass (`HBONE`); enforcing rules about hosts needs a waypoint in
-the namespace. Training moves more data than a proxy should, so the pods of a job with `training` are outside
-of the mesh. Source: istio/api, security/v1 and networking/v1.
+A connection carries the identity of the client's ServiceAccount. A host outside of the cluster is a
+ServiceEntry with a policy that allows this workload to use it. In ambient mode, traffic between members goes
+through ztunnel at port 15008 (`HBONE`), so network policies have to allow that port; rules about hosts need a
+waypoint in the namespace. The pods of a job with `training` are outside of the mesh, because their traffic
+would be too much for its proxies. Source: istio/api, security/v1 and networking/v1.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from muster.compiler.draft import NAME, Draft
 from muster.compiler.facts import Facts
 from muster.compiler.workload import Endpoint, Service, Workload
 
-#: Port at which an ambient mesh's ztunnel takes traffic.
+#: Port at which the ztunnel of an ambient mesh accepts traffic.
 HBONE: Final = 15008
 _SECURITY: Final = "security.istio.io/v1"
 _POLICY: Final = "AuthorizationPolicy"
@@ -30,7 +30,7 @@ def inside(workload: Workload, facts: Facts) -> bool:
 
 
 def outside(workload: Workload, facts: Facts) -> bool:
-    """Whether there is a mesh, and the workload's pods are no members."""
+    """Whether there is a mesh, and the workload's pods are kept out of it."""
     return facts.istio and workload.outside_mesh
 
 
@@ -59,9 +59,9 @@ def policies(
 
 
 def _host(workload: Workload, facts: Facts, host: str, endpoints: list[Endpoint], draft: Draft) -> None:
-    """Emits the ServiceEntry of a host, which nobody may use, and lets this workload use it.
+    """Emits the ServiceEntry of a host, a policy that denies it to all, and one that allows this workload.
 
-    Istio knows one ServiceEntry of a host per namespace, so jobs share it.
+    Istio knows one ServiceEntry of a host per namespace, so jobs share it, and the policy that denies.
     """
     name = f"ext-{hashlib.sha256(f'{workload.namespace}/{host}'.encode()).hexdigest()[:8]}"
     ports = {each.port: each for each in endpoints}
@@ -87,7 +87,7 @@ def _host(workload: Workload, facts: Facts, host: str, endpoints: list[Endpoint]
 
 
 def _authorize(name: str, subject: Object, rules: list[Object], workload: Workload, draft: Draft) -> None:
-    """An AuthorizationPolicy. Without rules nothing is allowed."""
+    """Emits an AuthorizationPolicy; without rules it allows nothing."""
     draft.emit(
         _SECURITY,
         _POLICY,
@@ -105,7 +105,7 @@ def _rule(principals: list[str], ports: list[str]) -> Object:
 
 
 def _identity(namespace: str, name: str, facts: Facts) -> str:
-    """The SPIFFE identity of a workload, or Istio's pattern of several: a prefix or a suffix."""
+    """Returns the SPIFFE identity of a workload, or Istio's pattern of several: a prefix or a suffix."""
     if namespace == "*":
         return f"{facts.trust_domain}/*" if name == "*" else f"*/sa/{name}"
     return f"{facts.trust_domain}/ns/{namespace}/sa/{name}"

@@ -1,8 +1,8 @@
-"""Derives what a workload may reach, and what may reach it: all else is denied.
+"""Derives what a workload may reach, and what may reach it; everything else is denied.
 
-An edge between two workloads exists only if both declare it. A host outside of the cluster is reachable only
-by name and port, and with Cilium only declared names can be looked up. Without Cilium a NetworkPolicy is
-emitted if it can say what is needed. It cannot name hosts; a mesh (`muster.compiler.mesh`) can.
+A connection between two workloads exists only if both declare it. A host outside of the cluster is reachable
+only by name and port, and with Cilium only declared names can be looked up. Without Cilium a NetworkPolicy is
+emitted if it can express what is needed. It cannot name hosts; a mesh (`muster.compiler.mesh`) can.
 """
 
 import ipaddress
@@ -76,7 +76,7 @@ def _entity(external: External) -> str:
 def _edges(
     workload: Workload, facts: Facts, draft: Draft
 ) -> tuple[list[tuple[Service, SharedService]], list[Service]]:
-    """Services that this workload calls, and its callers. An edge that one side declares is a problem."""
+    """Returns the Services that this workload calls, and its callers. One-sided connections are problems."""
     calls: list[tuple[Service, SharedService]] = []
     callers: list[Service] = []
     me = f"{workload.namespace}/{workload.name}"

@@ -50,7 +50,7 @@ def compile_workload(workload: Workload, facts: Facts) -> Draft:
 
 
 def _sizes(draft: Draft) -> None:
-    """Reports configuration that no API server stores."""
+    """Reports ConfigMaps and Secrets that are too large for an API server."""
     for made in draft.objects:
         if made["kind"] in ("ConfigMap", "Secret") and (size := len(msgspec.json.encode(made))) > MOST:
             draft.problem(

@@ -88,13 +88,13 @@ class Volume:
     size: str = ""
     storage_class: str = ""
     access_mode: str = "ReadWriteOnce"
-    #: owners: who else may mount it, `namespace/name` or `*`
+    #: of an owned volume: the other workloads that may mount it, `namespace/name` or `*`
     consumers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """GPUs of each container that does not ask for a number of its own, or a share of them."""
+    """GPUs, or a share of one, for each container that does not request a number of its own."""
 
     count: int
     model: str = ""
@@ -220,7 +220,7 @@ class Workload:
     peers: str = ""
     #: names of all workloads with this value
     gang: tuple[str, ...] = ()
-    #: whether its traffic is too much for the proxies of a mesh
+    #: whether its pods stay out of the mesh, because their traffic is too much for its proxies
     outside_mesh: bool = False
     #: values of `${metadata.…}`
     metadata: Mapping[str, Any] = field(default_factory=dict)  # Any: JSON

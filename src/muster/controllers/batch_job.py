@@ -1,15 +1,16 @@
 """Compiles BatchJobs and keeps what they are compiled to: all of it, or nothing.
 
-1. A BatchJob is compiled each time it or a policy changes. What keeps it from being compiled is its status.
+1. A BatchJob is compiled each time it or a policy changes. Its status lists what keeps it from being
+   compiled.
 2. Its run (a JobSet, or Volcano's Job) is created in a form that starts no pod.
-3. What the pods need is created, owned by the run.
-4. The run gets the mark `muster.dev/compiled` and is left to the scheduler. After a crash, steps 2 to 4
-   are repeated, and each changes nothing that is there already.
+3. The objects that the pods need are created, owned by the run.
+4. The run gets the annotation `muster.dev/compiled`, and the scheduler may start it. After a crash, steps 2
+   to 4 are repeated; a step changes nothing that exists already.
 
 If a permit is withdrawn, the run is deleted, and the garbage collector deletes what it owns. While muster
-cannot decide, because a policy cannot be read or an image is still looked up, its last decision stands:
+cannot decide, because a policy cannot be read or an image is being looked up, its last decision stands:
 nothing is created, and nothing deleted. If the BatchJob changes before its run has started, the run is
-replaced; afterwards the change has no effect on this run.
+replaced. After the start, a change has no effect on this run.
 """
 
 from collections.abc import Callable, Sequence
@@ -51,16 +52,16 @@ from muster.controllers.driver import Change, Controller, Signal, Watch, control
 from muster.controllers.gpu_health import HEALTHY
 from muster.effects import Create, Delete, Effect, Patch, RecordEvent, Requeue
 
-#: Kinds that a persistent volume outlives its run by: they belong to the BatchJob.
+#: Kinds that outlive a run, because they hold its data: the BatchJob owns them.
 _KEPT: Final = ("PersistentVolumeClaim",)
 _KINDS: Final = {**BY_NAME, **{(kind.api_version, kind.kind): kind for kind in EMITTED}}
-#: The kind that is a target's own, and belongs to the run.
+#: The kind that a target adds besides the run; the run owns it.
 _GROUP: Final = "PodGroup"
 _ENDED: Final = ("Succeeded", "Failed")
 #: Fields of a Gang's `status.preemptions` that a BatchJob's status repeats.
 _OF_EVICTION: Final = ("by", "at", "gpuHoursLost", "costLost")
-#: Kinds whose annotations say what jobs may use, and those that say who may preempt them and at what price;
-#: other objects of these kinds are of no concern.
+#: Kinds whose annotations say what jobs may use, then kinds that say what may preempt jobs and at what price.
+#: Other objects of these kinds do not matter here.
 _DECLARING: Final[tuple[AnyKind, ...]] = (
     NAMESPACE,
     SERVICE,
@@ -69,7 +70,7 @@ _DECLARING: Final[tuple[AnyKind, ...]] = (
     CONFIG_MAP,
 )
 _DECLARES: Final = "declares"
-#: Findings that a status shows, and characters of a field and of other texts.
+#: Most findings in a status, and most characters of a field and of other texts.
 _SHOWN: Final = 100
 _FIELD: Final = 1_000
 _TEXT: Final = 2_000
@@ -90,9 +91,9 @@ class Compiled:
     support: Sequence[Object] = ()
     jobs: Sequence[Object] = ()
     findings: Sequence[Told] = ()
-    #: what keeps nothing from being applied
+    #: findings that do not keep the job from running
     warnings: Sequence[Told] = ()
-    #: when it may be compiled to something else; None = when something changes
+    #: when compiling may give another result without any change; None = never
     until: datetime | None = None
     #: (image, digest) of the images that have been looked up
     images: Sequence[tuple[str, str]] = ()
@@ -102,28 +103,28 @@ class Compiled:
     risk: str = ""
 
 
-#: Compiles a job under these policies, and what objects of the cluster declare (`muster.compiler.declared`).
+#: Compiles a job under these policies, with what objects of the cluster declare (`muster.compiler.declared`).
 Compile = Callable[[BatchJob, Sequence[CedarPolicy], Sequence[TrustPolicy], Sequence[Object]], Compiled]
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
     job: BatchJob
-    #: the run of the job's name, whatever its owner
+    #: the run with the job's name, whatever its owner
     run: Run | None
     compiled: Compiled
     #: the Jobs of a JobSet
     jobs: Sequence[Job] = ()
     #: its last eviction, an entry of a Gang's `status.preemptions`
     preemption: Object | None = None
-    #: what is wrong with the GPUs of its nodes
+    #: what is wrong with GPUs of the nodes on which it runs
     gpu_health: str = ""
 
 
 def controller(compile_: Compile, changed: Signal, target: str) -> Controller[Observed]:
     """Returns the controller for the driver.
 
-    `changed` is sent when `compile_` may return something else; `target` is what it compiles for.
+    `changed` is sent when `compile_` may return something else. `target`: the target of the compiler.
     """
     kind = batch_run.KINDS[target]
 
@@ -215,14 +216,14 @@ def _decide(observed: Observed, now: datetime) -> list[Effect]:
 
 
 def _parts(compiled: Compiled) -> tuple[Object, Sequence[Object]]:
-    """The run, and what its pods need: a PodGroup goes with its run."""
+    """Returns the run, and the objects that its pods need; a PodGroup is one of them."""
     kinds = [(kind.api_version, kind.kind) for kind in batch_run.KINDS.values()]
     [run] = [each for each in compiled.jobs if (each["apiVersion"], each["kind"]) in kinds]
     return run, batch_run.order([*compiled.support, *(each for each in compiled.jobs if each is not run)])
 
 
 def _of_run(observed: Observed, run: Run, now: datetime) -> list[Effect]:
-    """The status of a BatchJob whose run is in the scheduler's hands."""
+    """Returns the status of a BatchJob whose run the scheduler may start, or has started."""
     job, compiled, evicted = observed.job, observed.compiled, observed.preemption
     at = batch_run.progress(run, observed.jobs)
     message = at.message
@@ -276,7 +277,7 @@ def _status(
 
 
 def _evicted(entry: Object, run: Run) -> str:
-    """Such as `task workers preempted by higher-priority job ml/urgent`."""
+    """Returns a message such as `task workers preempted by higher-priority job ml/urgent`."""
     named = batch_run.tasks_of(run)
     tasks = f"task{'s' * (len(named) != 1)} {', '.join(named)}"
     if entry.get("kind") == "reclaim":
@@ -285,7 +286,7 @@ def _evicted(entry: Object, run: Run) -> str:
 
 
 def _told(findings: Sequence[Told]) -> list[Object]:
-    """The findings as the status has them: an API server takes no object of more than 1.5 MiB."""
+    """Returns the findings for the status, cut short: an API server stores no object of more than 1.5 MiB."""
     told: list[Object] = [
         {"field": _cut(field, _FIELD), "message": _cut(message, _TEXT), "fix": _cut(fix, _TEXT)}
         for field, message, fix in findings[:_SHOWN]
@@ -317,9 +318,9 @@ def _summary(compiled: Compiled) -> str:
 
 
 def _owned(job: BatchJob, run: Run, made: Object) -> Object:
-    """What pods need, owned by their run; a volume's claim by the BatchJob, since its data outlives a run.
+    """Returns the object with its owner: the run, or the BatchJob for a claim, whose data outlives a run.
 
-    What the jobs of a namespace share has no owner.
+    An object that the jobs of a namespace share has no owner.
     """
     if made["kind"] != _GROUP and shared(made):
         return made
@@ -341,12 +342,12 @@ def _kind(made: Object) -> AnyKind:
 
 
 def _all_jobs(change: Change) -> list[str]:
-    """Every BatchJob: a policy may be about any of them."""
+    """Returns every BatchJob: a policy may concern any of them."""
     return list(change.caches[BATCH_JOB].items)
 
 
 def _jobs_if_declaring(change: Change) -> list[str]:
-    """Every BatchJob if what the object declares changes: any of them may use it."""
+    """Returns every BatchJob if what the object declares changes: any of them may use it."""
     old, new = (
         (notes, getattr(each, "spec", None)) if each is not None and (notes := _notes(each)) else None
         for each in (change.old, change.new)
@@ -355,7 +356,7 @@ def _jobs_if_declaring(change: Change) -> list[str]:
 
 
 def _notes(each: Resource) -> Object:
-    """What of an object concerns jobs; empty if nothing."""
+    """Returns the part of an object that concerns jobs; empty = nothing."""
     match each:
         case PriorityClass():
             return {"value": each.value, "preempts": each.preemption_policy}
@@ -377,7 +378,7 @@ def _ill(gangs: Sequence[Gang]) -> str:
 
 
 def _preempted(change: Change) -> list[str]:
-    """The BatchJob of a gang that was preempted, or of which the GPUs have become wrong or right."""
+    """Returns the BatchJob of a gang that was preempted, or whose GPU health has changed."""
     old, new = (
         (each.status.preemptions, _ill([each])) if each is not None else ([], "")
         for each in (change.old, change.new)

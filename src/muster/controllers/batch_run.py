@@ -1,8 +1,8 @@
-"""The object that runs a BatchJob: a JobSet, or a Job of Volcano. How it begins, and how far it is.
+"""The run of a BatchJob, a JobSet or a Job of Volcano: its first form, its release, and its progress.
 
-No pod of it may start before all that pods need exists. A JobSet is created suspended, and released. Volcano
-has no such field; but Kubernetes refuses a pod whose ServiceAccount does not exist, so the ServiceAccounts
-are created last (`order`), and Volcano's controller tries again until then.
+No pod of the run may start before everything that pods need exists. A JobSet is created suspended, and
+released later. Volcano's Job cannot be suspended; but Kubernetes refuses a pod whose ServiceAccount does not
+exist, so the ServiceAccounts are created last (`order`), and Volcano's controller retries until then.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ KINDS: Final[dict[str, AnyKind]] = {
     "native": JOBSET,
     "volcano": VOLCANO_JOB,
 }
-#: What a pod is refused without.
+#: The kind without which Kubernetes refuses a pod.
 _LAST: Final = "ServiceAccount"
 
 
@@ -42,7 +42,7 @@ def kind_of(run: Run) -> AnyKind:
 
 
 def first(made: Object) -> Object:
-    """The run in its first form: no pod of it starts, and no scheduler may start it."""
+    """Returns the run in its first form: no pod of it starts, and no scheduler may start it."""
     run = deepcopy(made)
     if run["kind"] == JOBSET.kind and run["apiVersion"] == JOBSET.api_version:
         run["spec"]["suspend"] = True
@@ -51,12 +51,12 @@ def first(made: Object) -> Object:
 
 
 def order(support: Sequence[Object]) -> Sequence[Object]:
-    """What pods need, in the order in which it is created."""
+    """Returns the objects that pods need, in the order in which they are created."""
     return sorted(support, key=lambda each: bool(each["kind"] == _LAST))
 
 
 def released(run: Run, final: Object, hash_: str) -> Patch:
-    """Gives the run its final form, unless it has changed since it was observed."""
+    """Returns the patch that gives the run its final form, unless it has changed since it was observed."""
     meta = run.metadata
     metadata: Object = {"resourceVersion": meta.resource_version, "annotations": {names.COMPILED: hash_}}
     body: Object = {"metadata": metadata}
@@ -67,14 +67,14 @@ def released(run: Run, final: Object, hash_: str) -> Patch:
 
 
 def waits(run: Run) -> bool:
-    """Whether a run that has been released has not started, or has been stopped: it may be replaced."""
+    """Whether a released run has not started yet, or has been stopped, so that it may be replaced."""
     if isinstance(run, JobSet):
         return run.spec.suspend
     return run.status.state.phase in ("", "Pending")
 
 
 def progress(run: Run, jobs: Sequence[Job]) -> Progress:
-    """How far a run is that is in the scheduler's hands. `jobs`: those that a JobSet owns."""
+    """Returns the progress of a released run. `jobs`: the Jobs that a JobSet owns."""
     if isinstance(run, JobSet):
         return _of_jobset(run, jobs)
     return _of_volcano(run)

@@ -87,17 +87,17 @@ def controlled_by(kind: AnyKind) -> Callable[[Change], list[str]]:
 
 
 class Signal:
-    """Tells controllers of a change that is not in an object of the cluster."""
+    """Notifies controllers of a change that no object of the cluster shows."""
 
     def __init__(self) -> None:
         self._heard: list[Callable[[Iterable[str] | None], None]] = []
 
     def subscribe(self, heard: Callable[[Iterable[str] | None], None]) -> None:
-        """`heard` is called with each change from now on."""
+        """Calls `heard` with each change from now on."""
         self._heard.append(heard)
 
     def send(self, keys: Iterable[str] | None = None) -> None:
-        """Reconciles these keys; None = those of all objects that the controller's first watch shows."""
+        """Reconciles these keys; None = the keys of all objects of the controller's first watch."""
         for heard in self._heard:
             heard(keys)
 

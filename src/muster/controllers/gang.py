@@ -52,7 +52,7 @@ class Observed:
     source: bool
     #: whether a plan of the gang is open
     planned: bool
-    #: what is wrong with the GPUs of its pods' nodes
+    #: what is wrong with GPUs of the nodes of its pods
     faults: tuple[str, ...] = ()
 
 

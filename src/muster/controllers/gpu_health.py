@@ -1,14 +1,14 @@
-"""Keeps jobs off nodes with wrong GPUs, and moves jobs that can be moved without losing their work.
+"""Keeps jobs off nodes with unhealthy GPUs, and moves jobs that can be moved without losing their work.
 
 The signal is the condition `muster.dev/GpuUnhealthy` of a node: node-problem-detector, a watcher of DCGM, or
-a person sets it to True, with what is wrong as its message. The gang controller names the ranks and nodes
-that it concerns in the condition `GpuHealthy` of their Gang. Two controllers act on it:
+a person sets it to True, with what is wrong as its message. The gang controller names the ranks on such nodes
+in the condition `GpuHealthy` of their Gang. Two controllers act on the signal:
 
-- A node with the signal is quarantined by a taint, and released when the signal ends. At most half of the
-  nodes with GPUs are in quarantine, so that a wrong detector cannot stop a cluster.
-- A job with `muster.dev/on-gpu-anomaly: checkpointAndMove` is asked for a checkpoint, and is then suspended
-  as if it were preempted: the scheduler starts it again, elsewhere. A job without a checkpoint is never
-  moved, nor one whose node is not in quarantine: it might start there again.
+- `quarantine` taints a node with the signal, and removes the taint when the signal ends. At most half of the
+  nodes with GPUs (at least one) are in quarantine, so that a faulty detector cannot stop a cluster.
+- `moves` requests a checkpoint from a job with `muster.dev/on-gpu-anomaly: checkpointAndMove`, and then
+  suspends it like a preempted job; the scheduler starts it again on other nodes. It never moves a job without
+  a checkpoint, nor a job whose node is not in quarantine: that job might start there again.
 """
 
 from collections.abc import Iterable
@@ -30,15 +30,15 @@ from muster.controllers.caches import Caches, Index
 from muster.controllers.driver import Change, Controller, Watch, itself
 from muster.effects import Effect, Patch, RecordEvent, Requeue
 
-#: The condition of a node whose GPUs are wrong, and the taint of one in quarantine.
+#: The condition of a node with unhealthy GPUs, and the taint of a node in quarantine.
 UNHEALTHY: Final = f"{names.DOMAIN}/GpuUnhealthy"
 TAINT: Final = f"{names.DOMAIN}/gpu-unhealthy"
 #: The condition of a Gang.
 HEALTHY: Final = "GpuHealthy"
-#: How long a job may take for its checkpoint if it does not say so itself, and at most.
+#: How long a job may take for its checkpoint: by default, and at most.
 GRACE: Final = timedelta(minutes=5)
 LONGEST_GRACE: Final = timedelta(minutes=10)
-#: Ranks that a message names at most, and characters of what a node says.
+#: Most ranks that a message names, and most characters of a node's message.
 _MOST: Final = 3
 _LONGEST: Final = 200
 #: Index of nodes with the signal.
@@ -78,7 +78,7 @@ def of_node(change: Change) -> Iterable[str]:
 
 
 def quarantine() -> Controller[tuple[Node, ...]]:
-    """Returns the controller of taints; its one key is the cluster."""
+    """Returns the controller of taints; its only key, "", is the cluster."""
 
     def concerned(change: Change) -> list[str]:
         old, new = ((_signal(each), _tainted(each)) if each is not None else None for each in _both(change))
@@ -91,7 +91,7 @@ def quarantine() -> Controller[tuple[Node, ...]]:
 
 
 def isolate(nodes: tuple[Node, ...], now: datetime) -> list[Effect]:
-    """Taints nodes with the signal, those that have had it longest first, and releases the others."""
+    """Taints nodes with the signal, those that have had it longest first; untaints other nodes."""
     effects: list[Effect] = [_taint(node, on=False) for node in nodes if _tainted(node) and not _wrong(node)]
     most = max(sum(_is_gpu_node(node) for node in nodes) // 2, 1)
     free = most - sum(_tainted(node) and _wrong(node) for node in nodes)
@@ -108,7 +108,7 @@ class Observed:
     gang: Gang
     owner: Job | JobSet
     pods: tuple[Pod, ...]
-    #: whether all nodes with the signal on which it runs are in quarantine
+    #: whether all of its nodes with the signal are in quarantine
     quarantined: bool
 
 
@@ -156,7 +156,7 @@ def moves(pods_of: Index) -> Controller[Observed]:
 
 
 def move(observed: Observed, now: datetime) -> list[Effect]:
-    """Asks for a checkpoint, and suspends the job once it has one, or is late."""
+    """Requests a checkpoint, and suspends the job once it has one, or its grace period is over."""
     owner, meta = observed.owner, observed.owner.metadata
     may = mark(meta, names.ON_GPU_ANOMALY) == "checkpointAndMove" and mark(meta, names.ADMISSION) == "gang"
     ill = condition(observed.gang.status.conditions, HEALTHY)
@@ -211,10 +211,10 @@ def _time(text: str) -> datetime | None:
 
 
 def _taint(node: Node, *, on: bool) -> Patch:
-    """A merge patch replaces the whole list of taints, so it is made for the version that was seen."""
+    """Returns a merge patch. It replaces all taints, so it applies only to the version that was seen."""
     meta = node.metadata
     kept = [taint for taint in node.spec.taints if taint.key != TAINT]
-    # with the effect in any case, which a server requires and a struct omits if it is the default
+    # the effect is always written: a server requires it, and a struct omits it if it is the default
     taints = [
         {**msgspec.to_builtins(taint), "effect": taint.effect}
         for taint in (*kept, *((Taint(key=TAINT),) if on else ()))
@@ -259,7 +259,7 @@ def _has_gpus(pod: Pod) -> bool:
 
 
 def _rank(pod: Pod) -> int:
-    """The number of the pod in its job: of its Job in a JobSet of Jobs of one pod, else of its completion."""
+    """Returns the number of the pod in its job: its completion index, or the index of its Job in a JobSet."""
     meta = pod.metadata
     index = meta.annotations.get(COMPLETION_INDEX) or meta.labels.get(COMPLETION_INDEX) or ""
     number = meta.labels.get(JOB_GLOBAL_INDEX) or "0"

@@ -1,4 +1,4 @@
-"""Writes the status of policies: whether they are valid, and what is wrong with those that are not."""
+"""Writes the status of policies: whether a policy is valid, and otherwise what is wrong with it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ P = TypeVar("P", CedarPolicy, TrustPolicy)
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What a policy holds."""
+    """What is wrong with a policy, and what it contains."""
 
     errors: tuple[str, ...] = ()
     #: further fields of the status
@@ -34,7 +34,7 @@ class Observed:
 def controller(kind: Kind[P], judge: Callable[[P], Judged | None], *signals: Signal) -> Controller[Observed]:
     """Returns the controller of one kind of policies for the driver.
 
-    `judge` reads a policy; it returns None if that takes facts that are still to come.
+    `judge` reads a policy; it returns None while facts that it needs are not known yet.
     """
 
     def observe(caches: Caches, key: str) -> Observed | None:

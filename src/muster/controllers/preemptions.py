@@ -1,11 +1,11 @@
-"""The Preemption controller: keeps a record of each eviction that survives the job.
+"""The Preemption controller: keeps a record of each eviction that outlives the job.
 
-A Gang says in `status.preemptions` by which gang it was evicted, when, and at what loss; it is deleted with
-its job. This controller copies each entry into a Preemption. Its name follows from the gang's uid, the
-preemptor and the time, so an entry is copied once, whatever crashes: a create of a name that exists is no
-second record. Sums are computed when somebody asks for them (`muster usage`), and no counter can be wrong.
+A Gang says in `status.preemptions` which gang evicted it, when, and what was lost; it is deleted with its
+job. This controller copies each entry into a Preemption. The record's name is derived from the gang's uid,
+the preemptor and the time, so a crash cannot make a second record: its name exists already. `muster usage`
+adds up the records each time it runs, so there is no counter that could be wrong.
 
-Records are bounded: those of `KEPT`, and the newest `MOST` of each namespace.
+A record is kept for `KEPT`, and at most the newest `MOST` of each namespace are kept.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from muster.effects import Create, Delete, Effect, Requeue
 
 #: How long a record is kept.
 KEPT: Final = timedelta(weeks=26)
-#: Most records of a namespace.
+#: Most records in a namespace.
 MOST: Final = 1000
 #: Index of gangs with preemptions, and of records, by namespace.
 NAMESPACE: Final = "preempted in"
@@ -75,7 +75,7 @@ def reconcile(observed: Observed, now: datetime) -> list[Effect]:
 
 
 def _entries(gang: Gang) -> list[tuple[str, PreemptionSpec]]:
-    """The records that the entries of a gang's status make, by name; one that cannot be read makes none."""
+    """Returns the records of the entries of a gang's status, by name; ignores entries that it cannot read."""
     meta, source = gang.metadata, gang.spec.source
     found = []
     for entry in gang.status.preemptions:
@@ -91,7 +91,7 @@ def _entries(gang: Gang) -> list[tuple[str, PreemptionSpec]]:
 
 
 def _at(spec: PreemptionSpec, now: datetime) -> datetime:
-    """When it was; not later than now, so that no record outlasts its time."""
+    """Returns the time of the eviction, at most now: a later time would keep the record for longer."""
     return min(spec.at or now, now)
 
 

@@ -1,4 +1,4 @@
-"""Reads an administrator's directory: policies, and YAML files with what the cluster declares."""
+"""Reads an administrator's directory: policies, and YAML files with objects of the cluster."""
 
 import base64
 from collections.abc import Iterator
@@ -84,7 +84,7 @@ def _values(secret: Object) -> Iterator[tuple[str, str]]:
             try:
                 text = base64.b64decode(str(value), validate=True).decode() if encoded else str(value)
             except ValueError:
-                continue  # no text, so no key
+                continue  # not text, so not a key
             yield str(key), text
 
 

@@ -1,9 +1,9 @@
-"""A batch job that forgot its S3 endpoint is denied, with everything that it lacks, and then runs.
+"""A batch job without its S3 endpoint is denied, with a list of everything that it lacks, and then runs.
 
-The job is `examples/training.yaml` without its endpoint. Nothing is permitted at first. What the findings
-print (patches for the developer, permits for the administrator) is added until there is no finding left: a
-patch that declares an endpoint asks for a permit of its own. Then the job is compiled and run. A laptop has
-no images, so the run adds a command.
+The job is `examples/training.yaml` without its endpoint. Nothing is permitted at first. The fixes that
+findings print (patches for the developer, permits for the administrator) are added until no finding is left.
+That takes several rounds, because an endpoint that a patch declares needs a permit of its own. Then the job
+is compiled and run. A laptop has no images, so the run adds a command.
 """
 
 import os
@@ -32,7 +32,7 @@ from muster.workloads.jobfile import Caller, JobFile
 from muster.workloads.platform import Platform, Stores, Submitter
 
 JOB: Final = Path(__file__).with_name("scripts") / "training.yaml"
-#: What the job forgot.
+#: The resource that the job lacks.
 FORGOTTEN: Final = "s3-endpoint"
 BUCKET: Final = "s3://training-data"
 COMMAND: Final = "import os; print('reads', os.environ['S3_BUCKET'])"
@@ -73,7 +73,7 @@ class Workplace:
         return Policies({"permits.cedar": "\n".join(self.permits)} if self.permits else {})
 
     def check(self) -> Sequence[Finding]:
-        """All errors and warnings about the job, for a cluster that enforces everything."""
+        """Returns all errors and warnings about the job, for a cluster that enforces everything."""
         platform = Platform(facts=Facts(), policies=self.policies, submitter=Submitter("ml/alice"))
         try:
             found = loading.load(JOB.name, text=self.text, platform=platform).notes

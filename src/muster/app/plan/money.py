@@ -27,7 +27,7 @@ def with_losses(decision: Decision, snapshot: SnapshotMirror, rates: Rates, now:
             found = seconds_lost(group.gang, pods, lambda node: _product(snapshot, node), now)
             for product, seconds in found.items():
                 lost[product] = lost.get(product, Decimal(0)) + seconds
-    if any(product != CPU for product in lost):  # CPUs of some victims beside GPUs of others
+    if any(product != CPU for product in lost):  # CPUs do not count if any victim has GPUs
         lost.pop(CPU, None)
     told = priced(lost, rates)
     cost = Cost(decision.cost.gpu_seconds, told.get("gpuHoursLost", ""), told.get("costLost", ""))
@@ -37,7 +37,7 @@ def with_losses(decision: Decision, snapshot: SnapshotMirror, rates: Rates, now:
 def idle(
     decisions: Sequence[Decision], groups: Mapping[GangId, Group], snapshot: SnapshotMirror, rates: Rates
 ) -> Iterator[str]:
-    """A note for each job of which, pod by pod, only some of the pods would start, and hold GPUs."""
+    """Yields a note for each job that, pod by pod, would start only in part and hold GPUs."""
     single = [each for each in decisions if each.gang.count("/") == 2]
     for stem, alike in groupby(single, key=lambda each: each.gang.rpartition("-")[0]):
         pods = list(alike)

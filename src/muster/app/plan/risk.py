@@ -1,4 +1,4 @@
-"""The risk of preemption for jobs that are about to be submitted, read as the scheduler would read them."""
+"""The risk of preemption for jobs before they are submitted, computed from the gangs that they will be."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ _KINDS = (kinds.PRIORITY_CLASS, *JOBS, kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS)
 
 
 def risks(jobs: Sequence[Object], classes: Objects, rates: Rates) -> list[Risk]:
-    """The risk of each gang of the jobs that has one; equal ones once. `classes`: the PriorityClasses."""
+    """Returns the risk of each gang of the jobs; equal risks once. `classes`: the PriorityClasses."""
     snapshot = SnapshotMirror(None)
     snapshot.put_all(classes)
     proposed = typed(jobs, _KINDS, proposed=True)
@@ -31,7 +31,7 @@ def risks(jobs: Sequence[Object], classes: Objects, rates: Rates) -> list[Risk]:
 
 
 def of_gangs(gangs: Iterable[Gang], known: Iterable[object], rates: Rates) -> list[Risk]:
-    """The risk of each gang that has one; `known`: objects, the PriorityClasses among them."""
+    """Returns the risk of each gang; equal risks once. `known`: objects that include the PriorityClasses."""
     above = [each for each in known if isinstance(each, PriorityClass)]
     alike = dict.fromkeys(replace(gang, id=GangId(""), submitted=0.0) for gang in gangs)
     found = (risk(gang, above, rates) for gang in alike)

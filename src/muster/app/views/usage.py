@@ -1,4 +1,4 @@
-"""What preemptions have cost, per week, queue and namespace, from the records that survive the jobs."""
+"""What preemptions have cost, per week, queue and namespace, from records that outlive the jobs."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Usage:
     preemptions: int = 0
     gpu_hours: Decimal = Decimal(0)
     cost: Decimal = Decimal(0)
-    #: how many have no cost, because no rate was known
+    #: how many of the preemptions have no cost, because no rate was known
     unpriced: int = 0
 
 

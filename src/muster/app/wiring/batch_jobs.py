@@ -34,16 +34,16 @@ class Found:
     images: Mapping[str, Image] = field(default_factory=dict)
     #: (image, digest) of those that have been looked up
     pinned: Sequence[tuple[str, str]] = ()
-    #: policies that are audited, and not met
+    #: policies with `action: audit` that the images do not meet
     warnings: Sequence[Told] = ()
-    #: when the answer may be another one; None = when `changed` is sent
+    #: when the answer may change; None = not before `changed` is sent
     again: datetime | None = None
     #: what is not known yet; "" if everything is
     undecided: str = ""
 
 
 class Images(Protocol):
-    """Answers for the images of jobs (`muster.app.wiring.image_trust`)."""
+    """Says what is known of the images of jobs (`muster.app.wiring.image_trust`)."""
 
     def judge(self, policy: TrustPolicy) -> Judged | None:
         """What is wrong with a policy; None if that is not known yet."""
@@ -56,23 +56,23 @@ class Images(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What BatchJobs are compiled for."""
+    """The cluster that BatchJobs are compiled for."""
 
     facts: Callable[[], Facts]
-    #: the time, for what ends
+    #: the time, which decides whether an audit is in effect
     now: Callable[[], datetime]
-    #: without a policy nothing is permitted; False: without a policy nothing is asked
+    #: whether nothing is permitted without a policy; False: everything is
     strict: bool
     target: TargetName = "muster"
     #: reads the values of secrets where there is no External Secrets Operator
     stores: Callable[[], Stores] | None = None
-    #: what is to be installed so that the cluster takes an object; "" if it does
+    #: what to install so that the cluster accepts an object; "" = it accepts the object already
     lacks: Callable[[Object], str] = lambda made: ""
     #: what the cluster does not enforce
     warnings: Callable[[], Sequence[Told]] = lambda: ()
-    #: answers for images; None = their names are taken as they are
+    #: looks images up; None = images are used as they are named
     trust: Images | None = None
-    #: sent when `facts` or `lacks` say something else
+    #: sent when `facts` or `lacks` would return something else
     changed: driver.Signal = field(default_factory=driver.Signal)
 
 
@@ -131,7 +131,7 @@ def controllers(site: Site) -> list[driver.Controller[Any]]:  # Any: each has it
 
 
 def _risk(jobs: Sequence[Object], objects: Sequence[Object]) -> tuple[str, str]:
-    """What preemption may cost the jobs, and the warning if they run long without saving their work."""
+    """Returns what preemption may cost the jobs, and a warning if they run long without a checkpoint."""
     from muster.app.plan.risk import risks  # loads the scheduler
 
     classes = Objects()

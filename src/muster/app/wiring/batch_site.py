@@ -1,7 +1,7 @@
-"""What a real cluster has for BatchJobs, as its API server tells: kinds of other projects.
+"""A real cluster as BatchJobs are compiled for it: which kinds of other projects its API server serves.
 
-What enforces the declarations of a job is taken from the settings, or is what the cluster has. A job that
-needs a kind that the cluster lacks is not created; its status says what is to be installed.
+The settings say what enforces the declarations of a job; with `auto` it is what the cluster serves. A job
+that needs a kind that the cluster lacks is not created, and its status says what to install.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from muster.kube.http import HttpClient
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks at what the cluster serves, and between tries of the first look.
+#: Seconds between two queries of what the cluster serves, and between retries of a query.
 LOOK: Final = 30.0
 RETRY: Final = 2.0
 _KINDS: Final[tuple[AnyKind, ...]] = (JOBSET, POD_GROUP_X, *EMITTED)
@@ -43,7 +43,7 @@ _INSTALLS: Final = {
 
 
 class ClusterSite:
-    """A real cluster, as BatchJobs are compiled for it."""
+    """Makes a `Site` of a real cluster, and keeps it up to date."""
 
     def __init__(self, settings: BatchJobs, namespace: str, clock: Clock) -> None:
         self._settings, self._clock = settings, clock
@@ -65,7 +65,7 @@ class ClusterSite:
         self._known = self._derived()
 
     async def look(self, client: HttpClient) -> None:
-        """Returns once it is known what the cluster serves."""
+        """Asks the API server what it serves, until it answers."""
         while True:
             try:
                 await self._ask(client)
@@ -75,7 +75,7 @@ class ClusterSite:
                 await self._clock.sleep(RETRY)
 
     async def run(self, client: HttpClient) -> None:
-        """Looks again from time to time, and images up, until cancelled."""
+        """Repeats `look` every `LOOK` seconds and looks images up, until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._trust.run(client))
             while True:

@@ -323,7 +323,7 @@ class Candidate:
         await asyncio.shield(self._lost)
 
     async def leave(self, pods_seen: int) -> None:
-        """Gives up the Lease, or the candidacy; nothing has been decided on pods of a later revision."""
+        """Gives up the Lease, or the candidacy. No pod later than `pods_seen` has been decided on."""
         self._pods_seen = pods_seen
         self._leave.set()
         await asyncio.to_thread(self._thread.join, RELEASE)

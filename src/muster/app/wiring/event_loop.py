@@ -1,4 +1,4 @@
-"""The event loop of processes that run for long: uvloop, which takes half the time of asyncio's for TLS."""
+"""The event loop of long-running processes: uvloop, which takes half of asyncio's time for TLS."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

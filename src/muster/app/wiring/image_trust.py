@@ -1,7 +1,8 @@
 """Trust in images on a real cluster: TrustPolicies, the keys that they refer to, and what registries say.
 
-The controller of BatchJobs asks for images and gets what is known of them; `run` finds out the rest. Until
-it is known, and while a policy about an image cannot be read, nothing is decided about a job.
+The controller of BatchJobs asks about images and is answered at once with what is known; `run` looks up the
+rest. Nothing is decided about a job while a look-up of its images is open, or a policy that matches one of
+them cannot be read.
 
 Keys and credentials are in Secrets of muster's own namespace. Credentials are sent to their registry only.
 """
@@ -36,17 +37,17 @@ from muster.security.images.verify import Verified, look_up
 
 log = logging.getLogger(__name__)
 
-#: What pods of the cluster run on.
+#: The platform that the cluster's pods run on: it selects from multi-platform images.
 _PLATFORM: Final = ("linux", "amd64")
-#: Seconds between two looks at the Secrets.
+#: Seconds between two reads of the Secrets.
 LOOK: Final = 30.0
-#: Secrets that TrustPolicies may refer to.
+#: Most Secrets that TrustPolicies may refer to.
 _SECRETS: Final = 1_000
 _DOCKER: Final = ".dockerconfigjson"
 
 
 class ImageTrust:
-    """Answers for the images of BatchJobs. `changed` is sent with the jobs for which something is new."""
+    """Says what is known of the images of BatchJobs. `changed` is sent with the jobs to decide again."""
 
     def __init__(self, settings: BatchJobs, namespace: str, clock: Clock, changed: Signal) -> None:
         self._settings, self._clock, self._changed = settings, clock, changed
@@ -63,7 +64,7 @@ class ImageTrust:
         return Judged((read,)) if isinstance(read, str) else Judged()
 
     def find(self, job: BatchJob, policies: Sequence[TrustPolicy], images: Sequence[str]) -> Found:
-        """What is known of the job's images. A tag stays at the digest that the job's status has for it."""
+        """Returns what is known of the job's images. A tag keeps the digest that the job's status has."""
         current = job.status.observed_generation == job.metadata.generation
         pins = {each.image: each.digest for each in job.status.images} if current else {}
         applying: dict[str, list[TrustPolicy]] = {}
@@ -131,17 +132,17 @@ class ImageTrust:
         return self._read[key]
 
     def _version(self, policy: TrustPolicy) -> tuple[str, int, str]:
-        """What changes whenever the policy or its keys do."""
+        """Returns a value that changes whenever the policy or its keys do."""
         keys = self._secrets.digest(name for _, name in _secrets_of(policy))
         return policy.metadata.uid, policy.metadata.generation, keys
 
 
 class Secrets:
-    """The Secrets of one namespace that are asked for, read by name again and again."""
+    """Reads the Secrets of one namespace that are asked for, by name, every `LOOK` seconds."""
 
     def __init__(self, namespace: str, logins: Sequence[str], clock: Clock, changed: Signal) -> None:
         self.namespace, self._logins, self._clock, self._changed = namespace, logins, clock, changed
-        #: set once every Secret has been asked for that was wanted at first
+        #: set once each Secret that was wanted at first has been read, or found missing
         self.looked = asyncio.Event()
         self._wanted = dict.fromkeys(logins)
         self._more = asyncio.Event()
@@ -155,7 +156,7 @@ class Secrets:
             self._more.set()
 
     def pending(self, name: str) -> bool:
-        """Whether the Secret has not been asked for yet."""
+        """Whether the Secret is wanted and has not been read yet."""
         return name in self._wanted and name not in self._known
 
     def digest(self, names: Iterable[str]) -> str:
@@ -211,7 +212,7 @@ class Secrets:
 
 
 class Registries:
-    """The registries of the world, by HTTP."""
+    """Queries registries over HTTP."""
 
     session: aiohttp.ClientSession
 
@@ -228,7 +229,7 @@ class Registries:
             raise RegistryError(str(error)) from None
 
     def _registry(self, image: Reference) -> Registry:
-        """A client with the credentials of this image's registry, and no others."""
+        """Returns a client with the credentials of this image's registry, and no others."""
         login = self._secrets.logins().get(image.registry)
         return Registry(self.session, {image.registry: login} if login is not None else {})
 

@@ -90,17 +90,17 @@ class SchedulerSettings(Common, frozen=True):
 
 
 class BatchJobs(Struct, frozen=True):
-    """What runs BatchJobs, and enforces what they declare; `auto`: what the cluster has."""
+    """What runs BatchJobs, and what enforces their declarations; `auto`: what the cluster has."""
 
     #: what runs the pods: a JobSet by muster's scheduler, Volcano's Job, a JobSet by Kubernetes' own gangs
     target: Literal["muster", "volcano", "native"] = "muster"
     network: Literal["auto", "cilium", "plain", "none"] = "auto"
     programs: Literal["auto", "tetragon", "none"] = "auto"
-    #: whether Istio enforces connections too; its kinds alone do not say that pods are in the mesh
+    #: whether Istio enforces connections too; not `auto`, since installed kinds do not put pods into the mesh
     mesh: Literal["none", "istio"] = "none"
     #: SPIFFE trust domain of the mesh
     trust_domain: str = "cluster.local"
-    #: which images are looked up in their registries: those that a TrustPolicy is about, or all
+    #: which images are looked up in their registries: those that match a TrustPolicy, or all
     images: Literal["matched", "all"] = "matched"
     #: Secrets with credentials of registries, in muster's namespace
     registry_secrets: tuple[str, ...] = ()
