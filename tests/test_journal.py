@@ -40,7 +40,7 @@ from muster.core.words.gang import (
     Taint,
     Toleration,
 )
-from muster.journal import Began, Cycle, Entry, Journal, Mark, decode, encode, previous, read
+from muster.journal import Began, Cycle, Entry, Journal, Mark, Snapshot, decode, encode, previous, read
 
 G, N = GangId("ns/g"), NodeName("n")
 SHAPE = Shape(
@@ -105,6 +105,64 @@ def test_it_never_takes_more_than_twice_its_limit(tmp_path: Path) -> None:
     assert previous(path).stat().st_size <= 1000
     kept = [entry.at for entry in read(path)]
     assert kept == [float(number) for number in range(200 - len(kept), 200)]
+
+
+def lines(path: Path) -> list[str]:
+    return [type(entry.what).__name__ for entry in read(path)]
+
+
+def test_each_file_but_the_first_begins_with_a_snapshot(tmp_path: Path) -> None:
+    path, states = tmp_path / "journal", iter(range(100))
+    journal = Journal(path, limit=1000, state=lambda: b"state %d" % next(states))
+    for number in range(20):
+        journal.write(float(number), ENTRIES[4])
+    journal.close()
+    assert path.stat().st_size <= 1000
+    assert previous(path).stat().st_size <= 1000
+    assert next(states) > 1
+    for file in (previous(path), path):
+        alone = file.rename(tmp_path / f"{file.name}-alone")
+        first, *others = read(alone)
+        assert isinstance(first.what, Snapshot)
+        assert first.at == others[0].at
+        assert {type(entry.what) for entry in others} == {PlacesLost}
+
+
+def test_a_scheduler_that_begins_needs_no_snapshot(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    path.write_bytes(encode(0.0, ENTRIES[4]) + b"\n")
+    journal = Journal(path, limit=100, state=lambda: b"state")
+    journal.write(1.0, Began(2))
+    journal.close()
+    assert lines(path) == ["PlacesLost", "Began"]
+
+
+@pytest.mark.parametrize("kept", range(0, 60, 7))
+def test_a_crash_between_the_rotation_and_its_snapshot_loses_no_other_line(tmp_path: Path, kept: int) -> None:
+    path = tmp_path / "journal"
+    journal = Journal(path, limit=300, state=lambda: b"state")
+    while not previous(path).exists():
+        journal.write(1.0, ENTRIES[4])
+    journal.close()
+    path.write_bytes(path.read_bytes()[:kept])  # the snapshot was begun
+    before = lines(previous(path))
+    journal = Journal(path, limit=300, state=lambda: b"state")
+    journal.write(2.0, Began(2))
+    journal.close()
+    assert lines(path) == [*before, "Began"]
+
+
+def test_a_snapshot_that_would_fill_the_file_is_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "journal"
+    journal = Journal(path, limit=1000, state=lambda: bytes(600))
+    for number in range(20):
+        journal.write(float(number), ENTRIES[4])
+    journal.close()
+    assert set(lines(path)) == {"PlacesLost"}
+    assert path.stat().st_size <= 1000
+    assert "a snapshot of the scheduler has" in caplog.records[0].message
 
 
 def test_a_line_of_something_else_is_named(tmp_path: Path) -> None:

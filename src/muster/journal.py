@@ -4,9 +4,12 @@ The runtime writes it. The same events, applied to a new scheduler, give the sam
 cycles; two marks (`Began`, `Cycle`) say where a new scheduler begins, and where `decide` is called. One JSON
 object per line, `{"at": seconds, "is": class name, "what": {...}}`. When a file has grown to `limit` bytes it
 is renamed to `<name>.1`, which replaces the previous one: the journal never takes more than twice the limit.
-A line that was cut off by a crash is ignored. A full disk stops the journal, not the scheduler.
+The next file begins with a `Snapshot` of the scheduler, so that it can be replayed without the previous one.
+Whoever writes after a crash begins with `Began`, so a crash between the two loses no more than the crash
+itself. A line that was cut off by a crash is ignored. A full disk stops the journal, not the scheduler.
 """
 
+import base64
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -23,6 +26,7 @@ import msgspec
 from muster.core.words.decisions import Decision
 from muster.core.words.events import Event
 from muster.core.words.gang import Place
+from muster.version import VERSION
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +49,20 @@ class Cycle:
     """
 
 
-Mark = Began | Cycle
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Marks that the following lines are for a scheduler in this state.
+
+    Decisions that come directly after it are of the cycle before it.
+    """
+
+    #: the version of muster that can read it
+    version: str
+    #: what `core.saved` returns, in base64
+    state: str
+
+
+Mark = Began | Cycle | Snapshot
 
 _CLASSES: Final = {cls.__name__: cls for union in (Event, Decision, Mark) for cls in get_args(union)}
 
@@ -74,8 +91,10 @@ class Entry:
 
 
 class Journal:
-    def __init__(self, path: Path, limit: int = LIMIT) -> None:
-        self._path, self._limit = path, limit
+    """Writes a journal. `state`: the state of the scheduler whose events and decisions it writes."""
+
+    def __init__(self, path: Path, limit: int = LIMIT, state: Callable[[], bytes] | None = None) -> None:
+        self._path, self._limit, self._state = path, limit, state
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file: BinaryIO = path.open("ab", buffering=0)
         self._size = _whole_lines(path)
@@ -89,13 +108,33 @@ class Journal:
         try:
             if self._size and self._size + len(line) > self._limit:
                 self._rotate()
-            self._size += self._file.write(line)
+                if self._state is not None and not isinstance(what, Began):
+                    self._put_snapshot(at, self._state())
+            self._put(line)
         except OSError as error:
             log.error("%s ends here: %s", self._path, error)
             self._file.close()
 
     def close(self) -> None:
         self._file.close()
+
+    def _put_snapshot(self, at: float, state: bytes) -> None:
+        line = encode(at, Snapshot(VERSION, base64.b64encode(state).decode())) + b"\n"
+        if len(line) <= self._limit // 2:
+            self._put(line)
+        else:  # half of each file would be spent on it, and the rest soon be full
+            log.warning(
+                "%s: a snapshot of the scheduler has %d bytes, more than half of the journal's size of %d; "
+                "this file cannot be replayed without the previous one",
+                self._path,
+                len(line),
+                self._limit,
+            )
+
+    def _put(self, line: bytes) -> None:
+        self._size += len(line)
+        while line:
+            line = line[self._file.write(line) :]
 
     def _rotate(self) -> None:
         self._file.close()

@@ -14,8 +14,8 @@ most of this is checked (the list is that of docs/proofs.md):
 5. a gang with a reservation starts by then if no gang is submitted;
 6. every waiting gang has a reason;
 7. caches equal a fresh computation;
-8. every event told twice decides the same, so does a fresh scheduler that is told the same, and another
-   scheduler that is told the facts comes to the same state.
+8. every event told twice decides the same, so does a fresh scheduler that is told the same, and one that is
+   saved and restored, and another scheduler that is told the facts comes to the same state.
 """
 
 import os
@@ -32,6 +32,7 @@ from muster.core.cycle import Config, Scheduler
 from muster.core.placement.packing import Pack
 from muster.core.placement.slots import Slots
 from muster.core.reservations import Backfill
+from muster.core.saved import restored, saved
 from muster.core.words.decisions import Assign, Decision, Evict, Release
 from muster.core.words.events import (
     BudgetChanged,
@@ -582,6 +583,11 @@ class Machine(RuleBasedStateMachine):
         self.check_queues()
         wake = self.muster.wake_at()
         assert wake is None or wake > self.now
+
+    @rule()
+    def saved_and_restored(self) -> None:
+        """A scheduler goes on from a saved state as if it had never been saved."""
+        self.twice = restored(saved(self.twice))
 
     @rule()
     def restart(self) -> None:

@@ -1,8 +1,10 @@
 """The journal of a live scheduler, decided again."""
 
 import asyncio
+import base64
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,14 +14,16 @@ from muster.controllers import driver
 from muster.controllers.job import CONTROLLER as JOBS
 from muster.controllers.jobset import controller as jobset_controller
 from muster.core.cycle import Scheduler
+from muster.core.saved import saved
 from muster.core.words.decisions import Assign, Decision, Wait
 from muster.core.words.events import Event, GangSubmitted, NodeChanged, PodsBound, PodsEnded
 from muster.core.words.gang import Gang, GangId, NodeName, PodSet, Shape
-from muster.journal import Began, Cycle, Entry, Journal, decode, encode, read
+from muster.journal import LIMIT, Began, Cycle, Entry, Journal, Snapshot, decode, encode, previous, read
 from muster.runtime.leader import Term
 from muster.runtime.loop import run
 from muster.sim.recheck import recheck
 from muster.sim.trace import TraceError
+from muster.version import VERSION
 from tests.informed import informed
 from tests.runtime.test_loop import Cluster, jobset, pod
 
@@ -29,12 +33,15 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "journal"
 
 
-async def live(cluster: Cluster, epoch: int, path: Path, play: Callable[[], None], seconds: float) -> None:
+async def live(
+    cluster: Cluster, epoch: int, path: Path, play: Callable[[], None], seconds: float, limit: int = LIMIT
+) -> None:
     """A scheduler and controllers, in virtual time, for a while."""
-    journal = Journal(path)
+    core, term = Scheduler(), Term(epoch, sole=True)
+    journal = Journal(path, limit, partial(saved, core))
     tasks = [
         asyncio.create_task(
-            informed(run, cluster.client, cluster.clock, Term(epoch, sole=True), journal=journal)
+            informed(run, cluster.client, cluster.clock, term, scheduler=core, journal=journal)
         ),
         asyncio.create_task(informed(driver.run, cluster.client, [JOBS, jobset_controller()], cluster.clock)),
     ]
@@ -78,6 +85,29 @@ async def test_a_live_scheduler_decides_again_what_it_decided_over_a_restart(pat
     assert verdict.decisions == sum(isinstance(entry.what, Decision) for entry in entries) > 4
     assert {Assign, Wait, PodsBound, PodsEnded} <= {type(entry.what) for entry in entries}
     assert verdict.cycles == sum(isinstance(entry.what, Cycle) for entry in entries)
+
+
+@pytest.mark.looptime
+async def test_each_file_that_is_left_after_rotations_is_replayed_on_its_own(path: Path) -> None:
+    cluster = Cluster()
+    cluster.node("node-0")
+    cluster.node("node-1")
+
+    def many_gangs() -> None:
+        for number in range(24):
+            cluster.create(kinds.JOBSET, jobset(f"gang-{number}", 1 + number % 5, suspend=False))
+
+    await live(cluster, 1, path, many_gangs, 400, 40_000)
+    cluster.store.close()
+    for file in (previous(path), path):
+        alone = file.rename(path.with_name(f"{file.name}-alone"))
+        assert alone.stat().st_size <= 40_000
+        assert isinstance(next(read(alone)).what, Snapshot)
+        verdict = recheck(alone, Scheduler)
+        assert verdict.difference is None
+        assert verdict.schedulers == 1
+        assert verdict.cycles
+        assert verdict.events
 
 
 def submit(name: str, pods: int) -> GangSubmitted:
@@ -206,3 +236,51 @@ def test_a_journal_that_is_not_there_is_named(path: Path) -> None:
     path.mkdir()
     with pytest.raises(TraceError, match="cannot be read: Is a directory"):
         recheck(path, Scheduler)
+
+
+def cut(cut_at: int) -> list[Entry]:
+    """What is left of `record` if the file is rotated before this entry."""
+    core, entries = Scheduler(), list(record())
+    for entry in entries[:cut_at]:
+        if isinstance(entry.what, Cycle):
+            core.decide(entry.at)
+        elif not isinstance(entry.what, Began | Snapshot | Decision):
+            core.apply(entry.what)
+    state = base64.b64encode(saved(core)).decode()
+    return [Entry(entries[cut_at].at, Snapshot(VERSION, state)), *entries[cut_at:]]
+
+
+@pytest.mark.parametrize("cut_at", range(1, len(list(record()))))
+def test_a_journal_that_is_cut_anywhere_is_replayed_from_there(path: Path, cut_at: int) -> None:
+    left = cut(cut_at)
+    verdict = recheck(save(path, left), Scheduler)
+    assert verdict.difference is None
+    first = next((i for i, entry in enumerate(left) if isinstance(entry.what, Cycle)), len(left))
+    assert verdict.decisions == sum(isinstance(entry.what, Decision) for entry in left[first:])
+    assert verdict.cycles == sum(isinstance(entry.what, Cycle) for entry in left)
+
+
+def test_a_snapshot_in_the_middle_changes_nothing(path: Path) -> None:
+    entries = list(record())
+    at = index(entries, Assign)
+    whole = recheck(save(path, entries), Scheduler)
+    save(previous(path), entries[:at])
+    assert recheck(save(path, cut(at)), Scheduler) == whole
+
+
+def test_a_decision_after_a_snapshot_that_was_another_is_found(path: Path) -> None:
+    left = cut(2)
+    at = index(left, Assign)
+    left[at] = decode(encode(left[at].at, left[at].what).replace(b'"n"', b'"m"'))
+    assert recheck(save(path, left), Scheduler).difference is not None
+
+
+def test_a_snapshot_that_cannot_be_read_is_said(path: Path) -> None:
+    left = [Entry(1.0, Snapshot("0.0.1", "aGVsbG8=")), *list(record())[1:]]
+    said = (
+        r"the snapshot at its beginning cannot be read \(muster 0\.0\.1 wrote it; this is .*\): no state of"
+    )
+    with pytest.raises(TraceError, match=said):
+        recheck(save(path, left), Scheduler)
+    with pytest.raises(TraceError, match="no scheduler begins in it"):
+        recheck(path, Scheduler, resume=None)

@@ -217,10 +217,12 @@ def _refuse(options: list[str]) -> None:
 
 def _recheck(path: "Path", called: str, policy: str, output: Output) -> None:
     from muster.cli import show
+    from muster.core.saved import restored
     from muster.sim import policies, recheck
 
+    resume = restored if policy == LIVE else None  # a snapshot's scheduler has the live policy
     with Progress("cycles") as progress:
-        verdict = recheck.recheck(path, policies.policy(policy, explain=True), progress.step)
+        verdict = recheck.recheck(path, policies.policy(policy, explain=True), progress.step, resume)
     if output is not Output.TABLE:
         show.machine(_verdict(policy, verdict), output)
     else:

@@ -15,6 +15,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +29,7 @@ from muster.app.wiring.probes import State, serving
 from muster.app.wiring.settings import Common, ControllersSettings, LeaderElection, Live, SchedulerSettings
 from muster.controllers import cron, driver, gang, garbage, gpu_health, jobset, podgroup, preemptions
 from muster.controllers.job import CONTROLLER as JOB
+from muster.core.saved import saved
 from muster.journal import Journal, Recorder, Tee
 from muster.kube.client import Client, Patch
 from muster.kube.clock import SystemClock
@@ -134,7 +136,7 @@ async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> No
         recorders: list[Recorder] = [decisions, metrics, events]
         if now.journal.file:
             limit = quantity.capacity("memory", now.journal.size)
-            recorders.append(Journal(FilePath(now.journal.file), limit))
+            recorders.append(Journal(FilePath(now.journal.file), limit, partial(saved, core)))
         scheduling = loop.run(
             part.client,
             part.informers,

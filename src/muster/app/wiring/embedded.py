@@ -15,6 +15,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from muster.api import kinds
@@ -26,6 +27,7 @@ from muster.compiler.facts import EMBEDDED_FACTS
 from muster.controllers import cron, driver, gang, garbage, gpu_health, jobset, podgroup, preemptions
 from muster.controllers.job import CONTROLLER as JOB_CONTROLLER
 from muster.core.cycle import Scheduler
+from muster.core.saved import saved
 from muster.journal import Journal
 from muster.kube.clock import Clock, SystemClock
 from muster.kube.informers import Informers
@@ -103,7 +105,8 @@ async def running(home: StateDirectory, nodes: list[NodeSpec], clock: Clock) -> 
     """Runs the cluster while the context lasts. Raises StoreError, ServingError."""
     credentials.ensure(home.root, clock.now())
     store = Store(home.store)
-    journal = Journal(home.journal)
+    scheduler = Scheduler()
+    journal = Journal(home.journal, state=partial(saved, scheduler))
     try:
         registry = Registry(store, clock=clock)
         logs = Logs(home.logs, clock)
@@ -117,7 +120,7 @@ async def running(home: StateDirectory, nodes: list[NodeSpec], clock: Clock) -> 
             _together(
                 informers.run(),
                 driver.run(client, informers, controllers(home, clock), clock),
-                loop.run(client, informers, clock, term, scheduler=Scheduler(), journal=journal),
+                loop.run(client, informers, clock, term, scheduler=scheduler, journal=journal),
                 agent.run(),
             ),
         ):

@@ -12,7 +12,6 @@ whose facts changed are evaluated again.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntFlag
-from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -22,6 +21,7 @@ from muster.core.words.events import NodeChanged
 from muster.core.words.gang import Effect, NodeTerm, Operator, Shape, Taint, Toleration
 from muster.core.world.labels import compares, holds
 from muster.core.world.nodes import Bools, Ints, Nodes
+from muster.core.world.recent import recent
 
 #: Masks kept; the least recently used is dropped first.
 _KEPT: Final = 1024
@@ -71,12 +71,13 @@ class Eligibility:
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
         #: by what eligibility reads of a shape
-        self._mask = lru_cache(_KEPT)(lambda *constraint: Mask())
+        self._masks: dict[tuple[object, ...], Mask] = {}
 
     def of(self, shape: Shape) -> Mask:
         """The current mask for pods of this shape, one cell per node. Read it, do not keep it."""
         nodes = self._nodes
-        mask = self._mask(shape.selector, shape.affinity, shape.tolerations, shape.volumes, shape.preferred)
+        constraint = shape.selector, shape.affinity, shape.tolerations, shape.volumes, shape.preferred
+        mask = recent(self._masks, constraint, lambda _: Mask(), _KEPT)
         changed = None
         if mask.layout == nodes.layout:
             changed = nodes.fact_changes.since(mask.position)

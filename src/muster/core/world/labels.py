@@ -11,13 +11,13 @@ then follows the log of changed nodes.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Final
 
 import numpy as np
 
 from muster.core.words.gang import Operator, Requirement
 from muster.core.world.nodes import Bools, Ints, Longs, Nodes
+from muster.core.world.recent import recent
 
 
 def satisfied(requirements: Iterable[Requirement], labels: Mapping[str, str]) -> bool:
@@ -89,12 +89,13 @@ class Domain:
 class Domains:
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
-        self._domain = lru_cache(_KEPT)(Domain)
+        #: by label
+        self._known: dict[str, Domain] = {}
 
     def of(self, key: str) -> Domain:
         """The domains of this label as of now. Read it, do not keep it."""
         nodes = self._nodes
-        found, changed = self._domain(key), None
+        found, changed = recent(self._known, key, Domain, _KEPT), None
         if found.layout == nodes.layout:
             changed = nodes.fact_changes.since(found.position)
         if changed is None:

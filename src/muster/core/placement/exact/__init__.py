@@ -20,7 +20,7 @@ are solved in later cycles.
 """
 
 from collections.abc import Mapping
-from functools import lru_cache, partial
+from functools import partial
 from itertools import count, islice
 from typing import Final
 
@@ -38,7 +38,8 @@ from muster.core.placement.slots import Slots
 from muster.core.words.gang import NodeName, Place
 from muster.core.world.devices import WHOLE
 from muster.core.world.ledger import Ledger
-from muster.core.world.nodes import Ints, Longs
+from muster.core.world.nodes import Ints, Longs, RowAmounts
+from muster.core.world.recent import recent
 
 #: Demands per cycle for which problems are solved.
 TURNS: Final = 4
@@ -51,7 +52,7 @@ class Exact:
 
     def __init__(self, ledger: Ledger, slots: Slots) -> None:
         self._ledger, self._nodes, self._slots = ledger, ledger.nodes, slots
-        self._catalogue = lru_cache(_CATALOGUES)(partial(Catalogue, self._nodes))
+        self._catalogues: dict[tuple[RowAmounts, ...], Catalogue] = {}
         self.budget = SearchBudget(TURNS)
         self._proofs = Proofs(self._nodes, slots, self.budget)
 
@@ -138,7 +139,8 @@ class Exact:
         self, problem: Problem, caps: Ints, remember: Demand | None
     ) -> Infeasible | tuple[Classes, solver.Floats | None]:
         """Return the relaxation's solution, if any; or a proof, kept for the demand to `remember`."""
-        catalogue = self._catalogue(tuple(group.row_amounts for group in problem.groups))
+        asked = tuple(group.row_amounts for group in problem.groups)
+        catalogue = recent(self._catalogues, asked, partial(Catalogue, self._nodes), _CATALOGUES)
         classes = catalogue.classes(caps)
         if classes is None:
             return Infeasible(Reason.PATTERNS)

@@ -22,7 +22,6 @@ is.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -40,6 +39,7 @@ from muster.core.placement.topology.rules import Levels
 from muster.core.words.gang import Layer, Place
 from muster.core.world.ledger import Ledger
 from muster.core.world.nodes import Columns, Ints, Nodes
+from muster.core.world.recent import recent
 from muster.core.world.topology import Topology
 
 #: Domains of one layer in which placement is tried; only gangs of several shapes ever need a second one.
@@ -77,7 +77,7 @@ class TopologyPlacement:
         self.slots = slots
         self.exact = exact
         self.totals = Totals(nodes, topology)
-        self._resolved = lru_cache(_KEPT)(self._resolve)
+        self._resolved: dict[tuple[Demand, tuple[Layer, ...]], _Resolved | None] = {}
 
     def place(self, request: Request) -> Placed | Infeasible:
         """As `Fit.fit`."""
@@ -97,7 +97,8 @@ class TopologyPlacement:
     def search(self, request: Request) -> "Search | None":
         """Return the search for a request's placement; None if a required layer does not exist."""
         self.topology.refresh()
-        resolved = self._resolved(request.demand, self.topology.layers)
+        key = request.demand, self.topology.layers
+        resolved = recent(self._resolved, key, lambda key: self._resolve(*key), _KEPT)
         return None if resolved is None else Search(self, request, *resolved)
 
     def _resolve(self, demand: Demand, layers: tuple[Layer, ...]) -> _Resolved | None:

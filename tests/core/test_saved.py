@@ -1,0 +1,105 @@
+"""The state of a scheduler is saved and restored, and nothing else is.
+
+That a restored scheduler decides as the saved one would have is checked by the rule machine
+(`test_invariants.py`), by journals (`tests/sim/test_recheck.py`), and here across processes.
+"""
+
+import os
+import pickle
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from muster.core.cycle import Config, Scheduler
+from muster.core.saved import Unreadable, restored, saved
+from muster.core.words.decisions import Assign
+from muster.core.words.events import NodeChanged
+from muster.core.words.gang import NodeName
+from tests.core.scenario import facts
+
+PROGRAM = """
+import sys
+from muster.core.saved import restored
+from muster.core.words.events import NodeChanged
+scheduler = restored(sys.stdin.buffer.read())
+scheduler.apply(NodeChanged("new", (("cpu", 10**6), ("nvidia.com/gpu", 16))))
+for decision in scheduler.decide(2.0):
+    print(decision)
+"""
+
+
+@pytest.mark.parametrize("hashes", ["1", "2"])
+def test_it_goes_on_in_a_process_with_other_hashes(hashes: str) -> None:
+    scheduler = Scheduler()
+    for event in facts(3):
+        scheduler.apply(event)
+    assert scheduler.decide(1.0)
+    there = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        input=saved(scheduler),
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONHASHSEED": hashes},
+        check=True,
+    )
+    scheduler.apply(NodeChanged(NodeName("new"), (("cpu", 10**6), ("nvidia.com/gpu", 16))))
+    here = scheduler.decide(2.0)
+    assert any(isinstance(decision, Assign) for decision in here)
+    assert there.stdout.decode().splitlines() == [*map(str, here)]
+
+
+def test_what_a_subclass_adds_is_left_out() -> None:
+    class Timed(Scheduler):
+        def __init__(self) -> None:
+            super().__init__(Config(hold=7.0))
+            self.clock = lambda: 0.0
+
+    again = restored(saved(Timed()))
+    assert type(again) is Scheduler
+    assert again.config == Config(hold=7.0)
+
+
+class Call:
+    """Pickled, it is the call of a function."""
+
+    def __init__(self, *call: object) -> None:
+        self.call = call
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        function, *arguments = self.call
+        return function, tuple(arguments)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Call(os.mkdir, "made"),
+        Call(getattr, Call(os.mkdir, "made"), "x"),
+        Call(getattr, Scheduler, "__init__"),
+        Call(getattr, SimpleNamespace(), "__init__"),
+        Call(np.load, "made"),
+        Call(np.dtype, "O"),
+        np.float64(1.0),
+        Path("made"),
+        {"config": None},
+        [],
+    ],
+    ids=repr,
+)
+def test_what_is_no_state_is_not_read(value: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Unreadable):
+        restored(zlib.compress(pickle.dumps(value)))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"text", zlib.compress(b""), zlib.compress(b"text"), saved(Scheduler())[:99]]
+)
+def test_damaged_bytes_are_not_read(data: bytes) -> None:
+    with pytest.raises(Unreadable):
+        restored(data)
