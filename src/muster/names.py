@@ -25,6 +25,14 @@ CHECKPOINT_FILE: Final = f"{DOMAIN}/checkpoint-file"
 CHECKPOINT_GRACE: Final = f"{DOMAIN}/checkpoint-grace"
 #: On the pods of a victim: since when muster waits for its checkpoint.
 CHECKPOINT_REQUESTED: Final = f"{DOMAIN}/checkpoint-requested"
+#: On a pod: its last step and loss, since when, and the median of the losses before (`muster.api.progress`).
+PROGRESS: Final = f"{DOMAIN}/progress"
+#: On a pod of the embedded cluster: the file in which its program reports them.
+PROGRESS_FILE: Final = f"{DOMAIN}/progress-file"
+#: Job, JobSet: when a report is wrong, and what is done then.
+PROGRESS_RULES: Final = f"{DOMAIN}/progress-rules"
+#: Job, JobSet: how often muster has moved it because of its reports.
+PROGRESS_MOVES: Final = f"{DOMAIN}/progress-moves"
 #: JobSet: the framework whose environment its pods get: PyTorch, DeepSpeed or Jax.
 TRAINING: Final = f"{DOMAIN}/training"
 #: What to do with a job on a node with unhealthy GPUs: notify, checkpointAndMove or none.

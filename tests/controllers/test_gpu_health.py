@@ -1,7 +1,7 @@
-"""Unhealthy GPUs: quarantine with a cap, rank and node in the status, and moves of jobs with a checkpoint."""
+"""Unhealthy GPUs and reports: quarantine, rank and node in the status, moves of jobs that save."""
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from muster.api.muster_v1alpha1 import Gang
 from muster.controllers import gang as gangs
 from muster.controllers.driver import Change, Controller
 from muster.controllers.gpu_health import HEALTHY, TAINT, UNHEALTHY, moves, of_node, quarantine
+from muster.controllers.progress import PROGRESSING
 from muster.effects import Effect, Patch, Requeue
 from tests.controllers.memory import START, Memory
 
@@ -89,6 +90,19 @@ class Cluster:
         gang: Gang = self.memory.read(GANG, "ml/job-train")
         found = condition(gang.status.conditions, HEALTHY)
         return "" if found is None else f"{found.status}: {found.message}"
+
+    @property
+    def progress(self) -> str:
+        gang: Gang = self.memory.read(GANG, "ml/job-train")
+        found = condition(gang.status.conditions, PROGRESSING)
+        return "" if found is None else f"{found.reason}: {found.message}"
+
+    def report(self, rank: int, line: str) -> None:
+        told = {"metadata": {"annotations": {names.PROGRESS: line}}}
+        self.memory.patch(POD, "ml", f"train-{rank}", told)
+
+    def requeued(self) -> datetime:
+        return min(each.at for each in self.decide() if isinstance(each, Requeue))
 
     @property
     def suspended(self) -> bool:
@@ -213,3 +227,134 @@ def test_only_a_change_of_the_signal_concerns_the_pods() -> None:
     caches = cluster.memory.caches([NODE, POD], ())
     assert list(of_node(Change(caches, before, after))) == ["ml/train-0"]
     assert list(of_node(Change(caches, after, after))) == []
+
+
+# -- progress
+
+RULES = "stalledAfter=15m lossFinite=true lossFactor=3"
+
+
+def reporting(rules: str = RULES, **annotations: str) -> Cluster:
+    """A gang whose rank 0 is at step 7 since the start."""
+    cluster = Cluster(annotations={names.PROGRESS_RULES: rules, **annotations})
+    for rank in range(2):
+        cluster.memory.patch(
+            POD, "ml", f"train-{rank}", {"status": {"startTime": START.isoformat()}}, "status"
+        )
+    cluster.report(0, f"step=7 loss=0.3 median=0.3 at={START.isoformat()}")
+    return cluster
+
+
+def test_a_rank_without_a_new_step_is_stalled_when_its_time_is_over() -> None:
+    cluster = reporting()
+    cluster.settle()
+    assert cluster.progress == ""
+    assert cluster.requeued() == START + timedelta(minutes=15)
+    cluster.now += timedelta(minutes=15)
+    cluster.settle()
+    told = "rank 0 (pod train-0) is on node-0: it is at step 7 for more than 15m"
+    assert cluster.progress == f"Stalled: {told}"
+    cluster.now += timedelta(minutes=1)
+    cluster.report(0, f"step=8 loss=0.3 at={cluster.now.isoformat()}")
+    cluster.settle()
+    assert cluster.progress == "NoAnomaly: "
+    assert cluster.quarantined == []
+
+
+def test_if_no_rank_reports_all_are_stalled() -> None:
+    cluster = reporting()
+    cluster.report(0, "")
+    cluster.now += timedelta(minutes=15)
+    cluster.settle()
+    told = "it has reported no step for more than 15m"
+    assert cluster.progress == (
+        f"Stalled: rank 0 (pod train-0) is on node-0: {told}; rank 1 (pod train-1) is on node-1: {told}"
+    )
+
+
+LOSSES = {
+    "nan": ("nan", "LossNotFinite", "its loss is nan"),
+    "infinite": ("inf", "LossNotFinite", "its loss is inf"),
+    "high": ("1", "LossTooHigh", "its loss is 1, more than 3 times 0.3, the median before"),
+}
+
+
+@pytest.mark.parametrize(("loss", "reason", "told"), LOSSES.values(), ids=LOSSES)
+def test_a_wrong_loss_names_rank_and_node(loss: str, reason: str, told: str) -> None:
+    cluster = reporting()
+    cluster.report(1, f"step=7 loss={loss} median=0.3")
+    cluster.settle()
+    assert cluster.progress == f"{reason}: rank 1 (pod train-1) is on node-1: {told}"
+
+
+@pytest.mark.parametrize(
+    "rules",
+    ["", "action=none " + RULES, "stalledAfter=9999y", "x" * 999],
+    ids=["none", "off", "wrong", "long"],
+)
+def test_without_rules_that_can_be_read_no_report_is_judged(rules: str) -> None:
+    cluster = reporting(rules)
+    cluster.report(0, "step=1 loss=nan")
+    cluster.now += timedelta(days=1)
+    cluster.settle()
+    assert cluster.progress == ""
+
+
+@pytest.mark.parametrize("at", ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00+14:00", "2026-01-01T00:00:00"])
+def test_hostile_times_harm_nobody(at: str) -> None:
+    cluster = reporting()
+    cluster.report(0, f"step=1 loss=1 at={at}")
+    cluster.settle()
+    cluster.now += timedelta(days=1)
+    cluster.settle()
+
+
+def test_a_job_that_makes_no_progress_moves_after_its_checkpoint_three_times_at_most() -> None:
+    cluster = reporting(RULES + " action=checkpointAndMove", **{names.CHECKPOINT: "30m"})
+    for number in range(4):
+        cluster.report(0, f"step=7 loss=nan at={cluster.now.isoformat()}")
+        cluster.settle()
+        assert not cluster.suspended
+        assert cluster.requested() == ["train-0", "train-1"] or number == 3
+        cluster.now += timedelta(minutes=5)
+        cluster.settle()
+        assert cluster.suspended is (number < 3)
+        cluster.memory.patch(JOB, "ml", "train", {"spec": {"suspend": False}})
+        cluster.report(0, f"step=8 loss=0.3 at={cluster.now.isoformat()}")
+        cluster.settle()
+        for rank in range(2):
+            none = {"metadata": {"annotations": {names.CHECKPOINT_REQUESTED: None}}}
+            cluster.memory.patch(POD, "ml", f"train-{rank}", none)
+    assert cluster.memory.read(JOB, "ml/train").metadata.annotations[names.PROGRESS_MOVES] == "3"
+    assert cluster.quarantined == []
+
+
+@pytest.mark.parametrize(
+    ("rules", "annotations"),
+    [
+        (RULES, {names.CHECKPOINT: "30m"}),
+        (RULES + " action=checkpointAndMove", {}),
+        (RULES + " action=checkpointAndMove", {names.CHECKPOINT: "30m", names.PROGRESS_MOVES: "many"}),
+        (RULES, {names.CHECKPOINT: "30m", names.ON_GPU_ANOMALY: "checkpointAndMove"}),
+    ],
+    ids=["only notified", "no checkpoint", "an unreadable number of moves", "the rule for nodes"],
+)
+def test_other_jobs_with_a_wrong_report_stay(rules: str, annotations: dict[str, str]) -> None:
+    cluster = reporting(rules, **annotations)
+    cluster.report(0, "step=1 loss=nan")
+    cluster.settle()
+    cluster.now += timedelta(minutes=10)
+    cluster.settle()
+    assert cluster.progress.startswith("LossNotFinite")
+    assert not cluster.suspended
+
+
+def test_changed_rules_concern_the_gang() -> None:
+    cluster = reporting()
+    before = cluster.memory.read(JOB, "ml/train")
+    cluster.memory.patch(JOB, "ml", "train", {"metadata": {"annotations": {names.PROGRESS_RULES: ""}}})
+    after = cluster.memory.read(JOB, "ml/train")
+    [watch] = [each for each in gangs.controller().watches if each.kind is JOB]
+    caches = cluster.memory.caches([GANG], gangs.controller().indexes[2:3])
+    assert list(watch.keys(Change(caches, before, after))) == ["ml/job-train"]
+    assert list(watch.keys(Change(caches, after, after))) == []

@@ -210,6 +210,8 @@ class BatchJobStatus(Struct, frozen=True):
     preemption: BatchJobPreemption | None = None
     #: ranks on nodes with unhealthy GPUs
     gpu_health: str = ""
+    #: ranks whose reports break a rule of the job
+    progress: str = ""
     #: images that have been looked up; a tag stays at its digest until the BatchJob changes
     images: list[BatchJobImage] = []
 

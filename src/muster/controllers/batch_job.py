@@ -50,6 +50,7 @@ from muster.controllers.batch_run import Run
 from muster.controllers.caches import Cache, Caches, Index
 from muster.controllers.driver import Change, Controller, Signal, Watch, controlled_by, itself
 from muster.controllers.gpu_health import HEALTHY
+from muster.controllers.progress import PROGRESSING
 from muster.effects import Create, Delete, Effect, Patch, RecordEvent, Requeue
 
 #: Kinds that outlive a run, because they hold its data: the BatchJob owns them.
@@ -117,8 +118,9 @@ class Observed:
     jobs: Sequence[Job] = ()
     #: its last eviction, an entry of a Gang's `status.preemptions`
     preemption: Object | None = None
-    #: what is wrong with GPUs of the nodes on which it runs
+    #: what is wrong with GPUs of the nodes on which it runs, and with what its ranks report
     gpu_health: str = ""
+    progress: str = ""
 
 
 def controller(compile_: Compile, changed: Signal, target: str) -> Controller[Observed]:
@@ -146,7 +148,7 @@ def controller(compile_: Compile, changed: Signal, target: str) -> Controller[Ob
         run: Run | None = caches[kind].get(key)
         jobs = caches[JOB].owned_by(run.metadata.uid) if isinstance(run, JobSet) else []
         compiled = compile_(job, policies, trusted, declared)
-        return Observed(job, run, compiled, jobs, last, _ill(gangs))
+        return Observed(job, run, compiled, jobs, last, *_ill(gangs))
 
     watches = (
         Watch(BATCH_JOB, itself),
@@ -257,7 +259,7 @@ def _status(
     if not compiled.undecided or old.observed_generation != meta.generation:
         status["images"] = [{"image": image, "digest": digest} for image, digest in compiled.images]
     if observed is not None:
-        status["gpuHealth"] = observed.gpu_health
+        status["gpuHealth"], status["progress"] = observed.gpu_health, observed.progress
     if observed is not None and (evicted := observed.preemption) is not None:
         told = {field: str(evicted[field]) for field in _OF_EVICTION if field in evicted}
         status["preemption"] = {"gpuHoursLost": "", "costLost": "", **told}
@@ -371,16 +373,20 @@ def _jobset_of(gang: Gang) -> list[str]:
     return [f"{gang.metadata.namespace}/{source.name}"] if source.kind == JOBSET.kind else []
 
 
-def _ill(gangs: Sequence[Gang]) -> str:
-    """Returns what the gangs' conditions say of unhealthy GPUs."""
-    found = (condition(gang.status.conditions, HEALTHY) for gang in gangs)
-    return "; ".join(each.message for each in found if each is not None and each.status == "False")
+def _ill(gangs: Sequence[Gang]) -> tuple[str, str]:
+    """Returns what the gangs' conditions say of unhealthy GPUs, and of reports that break a rule."""
+
+    def told(type_: str) -> str:
+        found = (condition(gang.status.conditions, type_) for gang in gangs)
+        return "; ".join(each.message for each in found if each is not None and each.status == "False")
+
+    return told(HEALTHY), told(PROGRESSING)
 
 
 def _preempted(change: Change) -> list[str]:
-    """Returns the BatchJob of a gang that was preempted, or whose GPU health has changed."""
+    """Returns the BatchJob of a gang that was preempted, or whose GPU health or progress has changed."""
     old, new = (
-        (each.status.preemptions, _ill([each])) if each is not None else ([], "")
+        (each.status.preemptions, _ill([each])) if each is not None else ([], ("", ""))
         for each in (change.old, change.new)
     )
     return _jobset_of(change.new) if change.new is not None and new != old else []

@@ -27,7 +27,8 @@ from muster.api.jobset_v1alpha2 import JOBSET_NAME, REPLICATED_JOB_NAME
 from muster.api.kinds import BY_NAME, GANG, GANG_PLAN, JOB, JOBSET, NODE, POD, POD_GROUP_SIGS, POD_GROUP_X
 from muster.api.membership import pod_groups
 from muster.api.muster_v1alpha1 import Gang
-from muster.controllers import gpu_health
+from muster.api.progress import Rules
+from muster.controllers import gpu_health, progress
 from muster.controllers.caches import Caches, Index
 from muster.controllers.driver import Change, Controller, Watch, itself
 from muster.effects import Absent, Delete, Effect, Patch, Requeue
@@ -42,6 +43,10 @@ REFRESH: Final = timedelta(seconds=5)
 GROUP: Final = "group"
 #: Index of plans by their gang.
 GANG_OF: Final = "gang"
+#: What a group object says that concerns its record, besides its existence.
+_RULES: Final = (names.ON_GPU_ANOMALY, names.PROGRESS_RULES)
+#: Conditions whose every change is written at once.
+_ANOMALIES: Final = (gpu_health.HEALTHY, progress.PROGRESSING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,8 @@ class Observed:
     planned: bool
     #: what is wrong with GPUs of the nodes of its pods
     faults: tuple[str, ...] = ()
+    #: by which its reports are judged
+    rules: Rules | None = None
 
 
 def controller() -> Controller[Observed]:
@@ -103,6 +110,7 @@ def observe(caches: Caches, key: str) -> Observed | None:
         faults=() if silent else gpu_health.faults(caches, members),
         source=found is not None and found.metadata.uid == source.uid,
         planned=gang.plan is not None or bool(caches[GANG_PLAN].by(GANG_OF, key)),
+        rules=progress.rules_of(found),
     )
 
 
@@ -163,6 +171,17 @@ def _count(observed: Observed, now: datetime) -> list[Effect]:
         answers[gpu_health.HEALTHY] = (False, "GpuAnomaly", gpu_health.summary(observed.faults))
     elif condition(gang.status.conditions, gpu_health.HEALTHY) is not None:
         answers[gpu_health.HEALTHY] = (True, "NoAnomaly", "")
+    again: list[Effect] = []
+    if observed.rules is not None:
+        wrong, due = progress.judge(observed.rules, pods, now)
+        again = [Requeue(due)] if due is not None else []
+        if wrong:
+            hit = [pod for pod in pods if pod.metadata.name in wrong]
+            told = gpu_health.by_rank(hit, lambda pod: wrong[pod.metadata.name][1])
+            why = progress.reason(wrong.values())
+            answers[progress.PROGRESSING] = (False, why, gpu_health.summary(told))
+    if progress.PROGRESSING not in answers and condition(gang.status.conditions, progress.PROGRESSING):
+        answers[progress.PROGRESSING] = (True, "NoAnomaly", "")
     conditions = [
         _condition(gang.status.conditions, type_, *answer, now=now) for type_, answer in answers.items()
     ]
@@ -173,22 +192,24 @@ def _count(observed: Observed, now: datetime) -> list[Effect]:
         "failed": status.failed,
     }
     if before == counts and status.conditions == conditions:
-        return []
+        return again
     last = status.counted or gang.metadata.creation_timestamp or now
     # A time to come is of a clock that is ahead: it must not keep this controller waiting.
     if last <= now < last + REFRESH and not _noticed(status.conditions, conditions):
-        return [Requeue(last + REFRESH)]
+        return [Requeue(last + REFRESH), *again]
     counted = msgspec.to_builtins(now)
     body: Object = {"status": {**counts, "conditions": msgspec.to_builtins(conditions), "counted": counted}}
-    return [Patch(GANG, gang.metadata.namespace, gang.metadata.name, body)]
+    return [Patch(GANG, gang.metadata.namespace, gang.metadata.name, body), *again]
 
 
 def _noticed(old: list[Condition], new: list[Condition]) -> bool:
-    """Whether the gang begins or ceases to run, or its last member has gone."""
+    """Whether the gang begins or ceases to run, its last member has gone, or an anomaly begins or ends."""
     ran, runs = is_true(old, "Running"), is_true(new, "Running")
-    healthy = (condition(each, gpu_health.HEALTHY) for each in (old, new))
-    first, then = ((each.status, each.message) if each is not None else None for each in healthy)
-    return ran != runs or first != then or (is_true(old, "Members") and not is_true(new, "Members"))
+    told = [
+        [(found.status, found.message) for type_ in _ANOMALIES if (found := condition(each, type_))]
+        for each in (old, new)
+    ]
+    return ran != runs or told[0] != told[1] or (is_true(old, "Members") and not is_true(new, "Members"))
 
 
 def _enough(have: int, least: int, of: str) -> tuple[bool, str, str]:
@@ -265,8 +286,10 @@ def _of_node(change: Change) -> Iterable[str]:
 def _of_source(kind: AnyKind) -> Callable[[Change], Iterable[str]]:
     def keys(change: Change) -> Iterable[str]:
         if change.old is not None and change.new is not None:
-            return  # only creation and deletion of the source concern the record
-        for source in change.objects:
+            said = [[mark(each.metadata, key) for key in _RULES] for each in (change.old, change.new)]
+            if said[0] == said[1]:
+                return
+        for source in change.objects[-1:]:
             group = _group(kind, source.metadata.namespace, source.metadata.name)
             yield from (gang.key for gang in change.caches[GANG].by(GROUP, group))
 

@@ -9,9 +9,12 @@ in the condition `GpuHealthy` of their Gang. Two controllers act on the signal:
 - `moves` requests a checkpoint from a job with `muster.dev/on-gpu-anomaly: checkpointAndMove`, and then
   suspends it like a preempted job; the scheduler starts it again on other nodes. It never moves a job without
   a checkpoint, nor a job whose node is not in quarantine: that job might start there again.
+
+`moves` also moves a job whose reports break a rule (`muster.controllers.progress`) and whose rules say so, at
+most `MOST_MOVES` times, because the fault need not be a node's. No node is quarantined for a report.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -20,14 +23,16 @@ import msgspec
 
 from muster import names
 from muster.api import duration
-from muster.api.base import Object, condition, is_true, mark
+from muster.api.base import Condition, Object, condition, is_true, mark
 from muster.api.batch_v1 import COMPLETION_INDEX, Job
 from muster.api.core_v1 import Node, Pod, Taint
 from muster.api.jobset_v1alpha2 import JOB_GLOBAL_INDEX, JobSet
 from muster.api.kinds import BY_NAME, GANG, JOB, JOBSET, NODE, POD
 from muster.api.muster_v1alpha1 import Gang
+from muster.api.natural import natural
 from muster.controllers.caches import Caches, Index
 from muster.controllers.driver import Change, Controller, Watch, itself
+from muster.controllers.progress import PROGRESSING, judge, rules_of
 from muster.effects import Effect, Patch, RecordEvent, Requeue
 
 #: The condition of a node with unhealthy GPUs, and the taint of a node in quarantine.
@@ -38,6 +43,8 @@ HEALTHY: Final = "GpuHealthy"
 #: How long a job may take for its checkpoint: by default, and at most.
 GRACE: Final = timedelta(minutes=5)
 LONGEST_GRACE: Final = timedelta(minutes=10)
+#: How often a job is moved because of its own reports: a loss that is wrong each time is no fault of nodes.
+MOST_MOVES: Final = 3
 #: Most ranks that a message names, and most characters of a node's message.
 _MOST: Final = 3
 _LONGEST: Final = 200
@@ -52,10 +59,14 @@ def faults(caches: Caches, pods: Iterable[Pod]) -> tuple[str, ...]:
     if not wrong:
         return ()
     hit = [pod for pod in pods if pod.spec.node_name in wrong and not pod.terminal and _has_gpus(pod)]
+    return by_rank(hit, lambda pod: _told(wrong[pod.spec.node_name]))
+
+
+def by_rank(pods: Iterable[Pod], what: Callable[[Pod], str]) -> tuple[str, ...]:
+    """Returns what is wrong with each pod, with its rank and node, in the order of ranks."""
     return tuple(
-        f"rank {_rank(pod)} (pod {pod.metadata.name}) is on {pod.spec.node_name}: "
-        f"{_told(wrong[pod.spec.node_name])}"
-        for pod in sorted(hit, key=lambda pod: (_rank(pod), pod.metadata.name))
+        f"rank {_rank(pod)} (pod {pod.metadata.name}) is on {pod.spec.node_name}: {what(pod)}"
+        for pod in sorted(pods, key=lambda pod: (_rank(pod), pod.metadata.name))
     )
 
 
@@ -117,11 +128,7 @@ def moves(pods_of: Index) -> Controller[Observed]:
 
     def observe(caches: Caches, key: str) -> Observed | None:
         gang = caches[GANG].get(key)
-        if (
-            gang is None
-            or (ill := condition(gang.status.conditions, HEALTHY)) is None
-            or ill.status != "False"
-        ):
+        if gang is None or not _ill(gang):
             return None
         source = gang.spec.source
         kind = BY_NAME.get((source.api_version, source.kind))
@@ -158,27 +165,49 @@ def moves(pods_of: Index) -> Controller[Observed]:
 def move(observed: Observed, now: datetime) -> list[Effect]:
     """Requests a checkpoint, and suspends the job once it has one, or its grace period is over."""
     owner, meta = observed.owner, observed.owner.metadata
-    may = mark(meta, names.ON_GPU_ANOMALY) == "checkpointAndMove" and mark(meta, names.ADMISSION) == "gang"
-    ill = condition(observed.gang.status.conditions, HEALTHY)
     saves = [meta, *(pod.metadata for pod in observed.pods)]
     stated = [text for each in saves if (text := mark(each, names.CHECKPOINT))]
-    if ill is None or not may or not stated or owner.spec.suspend or not observed.quarantined:
+    if (cause := _cause(observed, now)) is None or not stated or owner.spec.suspend:
         return []
+    if mark(meta, names.ADMISSION) != "gang":
+        return []
+    ill, annotations = cause
     since = ill.last_transition_time or now
     if not any(at >= since for at in map(_time, stated) if at is not None):
         due = since + _grace(mark(meta, names.CHECKPOINT_GRACE))
         if now < due:
             return [*_requests(observed.pods, since), Requeue(due)]
     kind = JOB if isinstance(owner, Job) else JOBSET
-    body: Object = {"metadata": {"resourceVersion": meta.resource_version}, "spec": {"suspend": True}}
+    body: Object = {
+        "metadata": {"resourceVersion": meta.resource_version, "annotations": annotations},
+        "spec": {"suspend": True},
+    }
     about = {
         "apiVersion": kind.api_version,
         "kind": kind.kind,
         "namespace": meta.namespace,
         "name": meta.name,
     }
-    event = RecordEvent({**about, "uid": meta.uid}, "Warning", "GpuAnomaly", f"moved: {ill.message}")
+    event = RecordEvent({**about, "uid": meta.uid}, "Warning", ill.reason, f"moved: {ill.message}")
     return [Patch(kind, meta.namespace, meta.name, body), event]
+
+
+def _cause(observed: Observed, now: datetime) -> tuple[Condition, Object] | None:
+    """The condition for which a job is to be moved, and what the move writes on it; None if it is not."""
+    meta, conditions = observed.owner.metadata, observed.gang.status.conditions
+    ill = condition(conditions, HEALTHY)
+    chosen = mark(meta, names.ON_GPU_ANOMALY) == "checkpointAndMove"
+    if chosen and ill is not None and ill.status == "False" and observed.quarantined:
+        return ill, {}
+    ill, rules = condition(conditions, PROGRESSING), rules_of(observed.owner)
+    moved = natural(meta.annotations.get(names.PROGRESS_MOVES, "0"))
+    if ill is None or ill.status != "False" or rules is None or rules.action != "checkpointAndMove":
+        return None
+    if moved is None or moved >= MOST_MOVES:
+        return None
+    if not judge(rules, observed.pods, now)[0]:
+        return None  # the condition is of pods before the last move
+    return ill, {names.PROGRESS_MOVES: str(moved + 1)}
 
 
 def _requests(pods: Iterable[Pod], since: datetime) -> list[Effect]:
@@ -268,8 +297,8 @@ def _rank(pod: Pod) -> int:
 
 
 def _ill(gang: Gang) -> bool:
-    found = condition(gang.status.conditions, HEALTHY)
-    return found is not None and found.status == "False"
+    found = (condition(gang.status.conditions, each) for each in (HEALTHY, PROGRESSING))
+    return any(each is not None and each.status == "False" for each in found)
 
 
 def _group(gang: Gang) -> str:

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from muster import names
-from muster.api import duration
+from muster.api import duration, progress
 from muster.api.base import Object
 from muster.api.fields import Path
 from muster.workloads.findings import Finding, Severity
@@ -49,6 +49,14 @@ def _checkpoint(text: str) -> str:
     return ""
 
 
+def _rules(text: str) -> str:
+    try:
+        progress.rules(text)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
 def _matches(pattern: str, advice: str) -> Callable[[str], str]:
     """A check that returns `advice` for values that do not match `pattern`."""
     return lambda text: "" if re.fullmatch(pattern, text, re.ASCII) else advice
@@ -76,6 +84,7 @@ _WRONG: Final[dict[str, Callable[[str], str]]] = {
     names.ON_GPU_ANOMALY: _matches(
         "notify|checkpointAndMove|none", "write notify, checkpointAndMove or none"
     ),
+    names.PROGRESS_RULES: _rules,
 }
 #: Keys that are read on objects of some kinds only.
 _ON: Final = {

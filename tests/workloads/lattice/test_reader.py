@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.workloads.findings import JobFileError
+from muster.workloads.jobfile import Caller
+from muster.workloads.load import load
 from tests.workloads.lattice.jobs import TRAINING, changed, good, parsed, small
 
 TASK = "spec/tasks/workers"
@@ -149,3 +151,10 @@ def test_no_value_of_any_field_is_more_than_a_finding(field: str, value: object)
 
 def test_a_small_job_has_no_findings() -> None:
     assert good(small()).pods == 1
+
+
+def test_its_programs_run_where_it_was_submitted() -> None:
+    job = load("f.yaml", text=small(), caller=Caller("/w", path="/bin"))
+    [jobset] = [each for each in job.objects if each["kind"] == "JobSet"]
+    template = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
+    assert json.loads(template["metadata"]["annotations"]["muster.dev/caller"])["cwd"] == "/w"

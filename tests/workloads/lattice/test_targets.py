@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.workloads.lattice.jobs import TRAINING, changed, compiled, small
+from tests.workloads.lattice.jobs import TRAINING, changed, compiled, parsed, small
 
 TRAIN = {
     "spec/queue": None,
@@ -188,3 +188,39 @@ def test_training_runs_what_was_verified_and_nothing_else() -> None:
         ]
 
     assert programs(TRAIN) == programs({key: TRAIN[key] for key in TRAIN if key != "spec/training"})
+
+
+PROGRESS = {"file": "log", "stalledAfter": "15m", "lossFinite": True, "lossFactor": 2.5, "action": "none"}
+
+
+def test_rules_of_progress_are_on_the_job_and_its_file_on_the_pods() -> None:
+    [job] = compiled(changed(TRAINING, {"spec/progress": PROGRESS, "spec/minAvailable": None})).jobs
+    rules = "stalledAfter=15m lossFinite=true lossFactor=2.5 action=none"
+    assert job["metadata"]["annotations"]["muster.dev/progress-rules"] == rules
+    template = job["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
+    assert template["metadata"]["annotations"]["muster.dev/progress-file"] == "log"
+
+
+def test_a_job_with_a_minimum_has_its_rules_on_the_group_that_makes_it_a_gang() -> None:
+    change = {"spec/progress": PROGRESS, "spec/minAvailable": 6, "spec/onGpuAnomaly": "none"}
+    group, _ = compiled(changed(TRAINING, change)).jobs
+    assert list(group["metadata"]["annotations"]) == [
+        "muster.dev/on-gpu-anomaly",
+        "muster.dev/progress-rules",
+    ]
+
+
+WRONG_PROGRESS: dict[str, tuple[Any, str]] = {
+    "no rule": ({"file": "log"}, "progress: has no rule; rules: stalledAfter, lossFinite, lossFactor"),
+    "no time": ({"stalledAfter": "0s"}, "stalledAfter: is a time above 0"),
+    "no duration": ({"stalledAfter": "soon"}, "stalledAfter: 'soon' is not a duration"),
+    "no factor": ({"lossFactor": 1}, "lossFactor: is 1; it must be more than 1"),
+    "another action": ({"lossFinite": True, "action": "move"}, "action"),
+    "another field": ({"lossFinite": True, "stalled": "15m"}, "stalled: unknown field"),
+}
+
+
+@pytest.mark.parametrize(("progress", "told"), WRONG_PROGRESS.values(), ids=WRONG_PROGRESS)
+def test_wrong_rules_of_progress_are_findings(progress: Any, told: str) -> None:
+    _, findings = parsed(changed(TRAINING, {"spec/progress": progress}))
+    assert any(told in str(each) for each in findings), [str(each) for each in findings]

@@ -3,14 +3,15 @@
 A pod names a file in `muster.dev/checkpoint-file`, absolute or relative to its working directory. The
 program touches the file after each checkpoint; its time becomes the pod's annotation `muster.dev/checkpoint`.
 Before an eviction that waits for a checkpoint, `FILE.requested` is created beside it. Both need no API client
-in the program. The files are read and made with the rights of the user, which the program has, too.
+in the program. The files are read and made with the rights of the user, which the program has, too. What a
+program reports about its progress is read by `muster.local.node.progress`.
 """
 
 import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -20,8 +21,9 @@ from muster.api.kinds import POD
 from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.kube.errors import ApiError, Unanswered, Unreachable
+from muster.local.node import progress
 from muster.local.node.environment import Unavailable, caller_of
-from muster.names import CHECKPOINT, CHECKPOINT_FILE, CHECKPOINT_REQUESTED
+from muster.names import CHECKPOINT, CHECKPOINT_FILE, CHECKPOINT_REQUESTED, PROGRESS, PROGRESS_FILE
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +31,7 @@ log = logging.getLogger(__name__)
 LOOK: Final = 1.0
 #: What is added to a file's name for the request.
 REQUESTED: Final = ".requested"
+_FILES: Final = frozenset({CHECKPOINT_FILE, PROGRESS_FILE})
 
 
 class Checkpoints:
@@ -37,15 +40,18 @@ class Checkpoints:
     def __init__(self, client: Client, pods: Mapping[str, Pod], clock: Clock) -> None:
         self._client, self._pods, self._clock = client, pods, clock
         self._named: set[str] = set()
+        #: when each pod's progress is recorded again at the earliest
+        self._due: dict[str, datetime] = {}
         self._any = asyncio.Event()
 
     def changed(self, old: Pod | None, new: Pod | None) -> None:
         """Takes in a change of a pod on a node that runs processes."""
-        if new is not None and CHECKPOINT_FILE in new.metadata.annotations and not new.terminal:
+        if new is not None and not _FILES.isdisjoint(new.metadata.annotations) and not new.terminal:
             self._named.add(new.key)
             self._any.set()
         elif (pod := new or old) is not None:
             self._named.discard(pod.key)
+            self._due.pop(pod.key, None)
 
     async def run(self) -> None:
         while True:
@@ -58,18 +64,27 @@ class Checkpoints:
                     await self._look(pod)
 
     async def _look(self, pod: Pod) -> None:
-        try:
-            saved = look(pod, self._clock.now())
-        except (OSError, ValueError, Unavailable):
-            return  # no file yet, or one that cannot be read: nothing has been saved
-        if saved is None:
+        meta, now, told = pod.metadata, self._clock.now(), dict[str, str]()
+        if CHECKPOINT_FILE in meta.annotations and (saved := _found(look, pod, now)) is not None:
+            told[CHECKPOINT] = saved
+        if PROGRESS_FILE in meta.annotations and self._due.get(pod.key, now) <= now:
+            self._due[pod.key] = now + progress.REFRESH
+            if (report := _found(progress.look, pod, now)) is not None:
+                told[PROGRESS] = report
+        if not told:
             return
-        meta = pod.metadata
-        body = {"metadata": {"uid": meta.uid, "annotations": {CHECKPOINT: saved}}}
         try:
+            body = {"metadata": {"uid": meta.uid, "annotations": told}}
             await self._client.patch(POD, meta.namespace, meta.name, body)
         except (ApiError, Unanswered, Unreachable) as error:
-            log.warning("pod %s: its checkpoint is not recorded: %s", pod.key, error)
+            log.warning("pod %s: its checkpoint or progress is not recorded: %s", pod.key, error)
+
+
+def _found(look: Callable[[Pod, datetime], str | None], pod: Pod, now: datetime) -> str | None:
+    try:
+        return look(pod, now)
+    except (OSError, OverflowError, ValueError, Unavailable):
+        return None  # no file yet, or one that cannot be read
 
 
 def look(pod: Pod, now: datetime) -> str | None:

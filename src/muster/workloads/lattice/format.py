@@ -11,6 +11,7 @@ from muster.api.base import Object
 from muster.api.fields import Path
 from muster.compiler import Facts
 from muster.compiler.facts import EMBEDDED_FACTS, Problem
+from muster.workloads import annotate
 from muster.workloads.findings import Finding, JobFileError, Severity
 from muster.workloads.jobfile import Item, JobFile, Options, Role
 from muster.workloads.lattice import reader
@@ -33,6 +34,9 @@ def load(documents: Sequence[Document], options: Options) -> JobFile:
         return merged.finding(_origin(compiled, path), message, severity)
 
     job = compiled.job
+    for each in compiled.jobs:
+        for replicated in each["spec"].get("replicatedJobs", []):
+            annotate.for_caller(replicated["template"]["spec"]["template"], options.caller)
     support = [*_namespace(job.namespace, options), *compiled.support]
     return JobFile(
         name=job.name,

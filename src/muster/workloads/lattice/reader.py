@@ -1,11 +1,13 @@
 """Reads a BatchJob or LatticeJob: every field typed and checked, everything that is wrong at once."""
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any, Final
 
+from muster.api import progress
 from muster.compiler import Workload
 from muster.compiler.workload import Protocol, Resource
-from muster.names import ON_GPU_ANOMALY
+from muster.names import ON_GPU_ANOMALY, PROGRESS_FILE, PROGRESS_RULES
 from muster.workloads import dns
 from muster.workloads.demand import MAX_PLACES
 from muster.workloads.findings import Finding
@@ -81,7 +83,7 @@ def read(document: Job, namespace: str, source: Read = nothing) -> tuple[BatchJo
         training=_training(spec.section("training"), tasks) if "training" in spec else None,
         schedule=_schedule(spec),
         labels=labels,
-        annotations=_on_anomaly(spec, annotations),
+        annotations=_on_anomaly(spec, annotations) | _progress(spec),
         observability=spec.raw("observability"),
     )
     if job.min_available is not None and job.min_available > job.pods:
@@ -141,6 +143,24 @@ def _on_anomaly(spec: Section, annotations: dict[str, str]) -> dict[str, str]:
         return annotations
     chosen = spec.choice("onGpuAnomaly", ("notify", "checkpointAndMove", "none"), "notify")
     return {**annotations, ON_GPU_ANOMALY: chosen}
+
+
+def _progress(spec: Section) -> dict[str, str]:
+    """Annotations: where programs report their progress, and by which rules it is judged."""
+    if "progress" not in spec:
+        return {}
+    section = spec.section("progress")
+    file = section.text("file")
+    stalled = section.seconds("stalledAfter")
+    factor = float(section.number("lossFactor", Fraction(0), above=1)) or None
+    if stalled is not None and stalled < 1:
+        section.error("stalledAfter", "is a time above 0, such as 15m")
+    action = section.choice("action", progress.ACTIONS, progress.ACTIONS[0])
+    rules = progress.Rules(stalled, section.flag("lossFinite"), factor, action)
+    section.close()
+    if replace(rules, action="") == progress.Rules(action=""):
+        section.error((), "has no rule; rules: stalledAfter, lossFinite, lossFactor")
+    return {PROGRESS_RULES: str(rules), **({PROGRESS_FILE: file} if file else {})}
 
 
 def _restart(value: str) -> RestartPolicy:

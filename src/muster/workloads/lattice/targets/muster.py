@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from muster import names
 from muster.api import kinds
 from muster.api.base import Object
 from muster.api.koordinator_v1alpha1 import TOPOLOGY_SPEC
@@ -14,6 +15,9 @@ from muster.workloads.lattice.targets import sharing
 from muster.workloads.lattice.targets.jobset import Report, jobset
 
 _GROUP = kinds.POD_GROUP_X
+#: Annotations of a job that are read on its pods, and on the group that its pods are a gang by.
+_OF_PODS = frozenset({names.CHECKPOINT_FILE, names.PROGRESS_FILE})
+_OF_GROUP = frozenset({names.ON_GPU_ANOMALY, names.PROGRESS_RULES})
 
 
 def emit(job: BatchJob, drafts: Sequence[tuple[Task, Draft]], report: Report) -> list[Object]:
@@ -31,6 +35,8 @@ def emit(job: BatchJob, drafts: Sequence[tuple[Task, Draft]], report: Report) ->
         template = replicated["template"]["spec"]["template"]
         annotate.for_scheduler(template)
         sharing.of_muster(template, tasks[replicated["name"]], report)
+        for key in sorted(_OF_PODS & job.annotations.keys()):
+            template["metadata"].setdefault("annotations", {})[key] = job.annotations[key]
     if job.min_available is None or job.min_available == job.pods:
         if job.queue:
             annotate.in_queue(made, job.queue)
@@ -42,9 +48,14 @@ def emit(job: BatchJob, drafts: Sequence[tuple[Task, Draft]], report: Report) ->
     group: Object = {
         "apiVersion": _GROUP.api_version,
         "kind": _GROUP.kind,
-        "metadata": {"name": job.name, "namespace": job.namespace},
+        "metadata": {"name": job.name, "namespace": job.namespace, **_told(job)},
         "spec": {"minMember": job.min_available},
     }
     if job.queue:
         annotate.in_queue(group, job.queue)
     return [group, made]
+
+
+def _told(job: BatchJob) -> Object:
+    told = {key: job.annotations[key] for key in sorted(_OF_GROUP & job.annotations.keys())}
+    return {"annotations": told} if told else {}

@@ -1,0 +1,151 @@
+"""What the program of a pod reports about its training, and the rules by which a report is judged.
+
+A report is one line, such as `step=1200 loss=0.31`. On a pod (`muster.dev/progress`) it also has the median
+of the losses before, and since when the step is this one: `… median=0.3 at=2026-01-31T12:00:00Z`.
+Rules are one line on a Job or JobSet (`muster.dev/progress-rules`): `stalledAfter=15m lossFinite=true
+lossFactor=3 action=notify`. Fields are separated by spaces or commas.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from statistics import median
+from typing import Final
+
+from muster.api import duration
+from muster.api.natural import natural
+
+#: Characters of a report and of rules at most.
+LONGEST: Final = 256
+#: What is done about a job that a rule is about; the first is the default.
+ACTIONS: Final = ("notify", "checkpointAndMove", "none")
+#: Losses before the last report from which the median is computed, and the fewest.
+REMEMBERED: Final = 100
+_FEWEST: Final = 5
+_MOST_STEPS: Final = 10**18
+_RULES: Final = ("stalledAfter", "lossFinite", "lossFactor", "action")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    step: int
+    #: NaN and infinities are reports, too
+    loss: float | None = None
+    #: of the losses before this one
+    median: float | None = None
+    #: since when the step is this one
+    at: datetime | None = None
+
+    def __str__(self) -> str:
+        told = {"step": self.step, "loss": self.loss, "median": self.median}
+        words = [f"{field}={value}" for field, value in told.items() if value is not None]
+        if self.at is not None:
+            words.append(f"at={_utc(self.at).isoformat().replace('+00:00', 'Z')}")
+        return " ".join(words)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Each rule counts if it is given."""
+
+    #: seconds without a new step
+    stalled_after: int | None = None
+    #: whether every loss has to be a finite number
+    loss_finite: bool = False
+    #: a loss may be this many times the median of those before
+    loss_factor: float | None = None
+    action: str = ACTIONS[0]
+
+    def __str__(self) -> str:
+        words = [f"action={self.action}"]
+        if self.loss_factor is not None:
+            words.insert(0, f"lossFactor={self.loss_factor:g}")
+        if self.loss_finite:
+            words.insert(0, "lossFinite=true")
+        if self.stalled_after is not None:
+            words.insert(0, f"stalledAfter={duration.show(self.stalled_after)}")
+        return " ".join(words)
+
+
+def report(text: str) -> Report | None:
+    """The report of a line; None without a step, or if a known field of it cannot be read."""
+    try:
+        said = _fields(text)
+        step = natural(said["step"], _MOST_STEPS)
+        at = _utc(datetime.fromisoformat(said["at"])) if "at" in said else None
+        loss, middle = (float(said[each]) if each in said else None for each in ("loss", "median"))
+    except (KeyError, OverflowError, ValueError):
+        return None
+    return Report(step, loss, middle, at) if step is not None else None
+
+
+def last(lines: Sequence[str]) -> Report | None:
+    """The last report of a program's lines, with the median of the finite losses before it."""
+    reports = [each for line in lines if (each := report(line)) is not None]
+    if not reports:
+        return None
+    losses = [each.loss for each in reports[:-1] if each.loss is not None and math.isfinite(each.loss)]
+    newest = losses[-REMEMBERED:]
+    middle = float(f"{median(newest):.6g}") if len(newest) >= _FEWEST else None
+    return Report(reports[-1].step, reports[-1].loss, middle)
+
+
+def rules(text: str) -> Rules:
+    """The rules of a line. Raises ValueError, whose message says what to write instead."""
+    said = _fields(text)
+    if unknown := sorted(said.keys() - set(_RULES)):
+        raise ValueError(f"there is no rule {unknown[0]!r}; rules: {', '.join(_RULES)}")
+    finite, action = said.get("lossFinite", "false"), said.get("action", ACTIONS[0])
+    if finite not in ("true", "false"):
+        raise ValueError(f"lossFinite is {finite!r}; write true or false")
+    if action not in ACTIONS:
+        raise ValueError(f"action is {action!r}; write {', '.join(ACTIONS[:-1])} or {ACTIONS[-1]}")
+    stalled = duration.parse(said["stalledAfter"]) if "stalledAfter" in said else None
+    if stalled is not None and stalled < 1:
+        raise ValueError("stalledAfter is a time above 0, such as 15m")
+    return Rules(stalled, finite == "true", _factor(said.get("lossFactor")), action)
+
+
+def wrong_loss(rules: Rules, report: Report) -> tuple[str, str] | None:
+    """Which rule the loss of a report breaks, as a reason and words; None if none."""
+    loss, middle = report.loss, report.median
+    if loss is None:
+        return None
+    if not math.isfinite(loss):
+        return ("LossNotFinite", f"its loss is {loss}") if rules.loss_finite else None
+    if rules.loss_factor is None or middle is None or not 0 < middle < math.inf:
+        return None  # NaN fails both comparisons
+    if loss <= rules.loss_factor * middle:
+        return None
+    return (
+        "LossTooHigh",
+        f"its loss is {loss:g}, more than {rules.loss_factor:g} times {middle:g}, the median before",
+    )
+
+
+def _utc(at: datetime) -> datetime:
+    return at.astimezone(UTC) if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+
+def _factor(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = 0.0
+    if not 1 < factor <= 1e9:
+        raise ValueError(f"lossFactor is {text!r}; write a number above 1, such as 3")
+    return factor
+
+
+def _fields(text: str) -> dict[str, str]:
+    if len(text) > LONGEST:
+        raise ValueError(f"is longer than {LONGEST} characters")
+    words = text.replace(",", " ").split()
+    pairs = [word.partition("=") for word in words]
+    for word, (_, equals, _) in zip(words, pairs, strict=True):
+        if not equals:
+            raise ValueError(f"{word!r} is no FIELD=VALUE")
+    return {name: value for name, _, value in pairs}
