@@ -7,7 +7,7 @@ import pytest
 from muster.api import kinds
 from muster.api.base import Object
 from muster.core.cycle import Scheduler
-from muster.kube.errors import Forbidden
+from muster.kube.errors import Forbidden, Unauthorized
 from tests.runtime.model import Cluster, Kind, Running
 from tests.runtime.server import AnyKind, ServerClient
 from tests.runtime.test_repeats import play
@@ -25,6 +25,7 @@ class Refused:
     nodes: int = 2
     cluster: Cluster = field(default_factory=Cluster)
     refuses: bool = True
+    error: Exception = field(default_factory=lambda: Forbidden("denied: pods need the label approved"))
     binds: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -45,7 +46,7 @@ class Refused:
         self.binds.append(key)
         pod = self.cluster.server.objects[kinds.POD, key]
         if self.refuses and _index(pod) == "3" and "approved" not in pod["metadata"].get("labels", {}):
-            return Forbidden("denied: pods need the label approved"), False
+            return self.error, False
         return None
 
     def told(self) -> str:
@@ -68,6 +69,18 @@ def test_the_others_are_given_back_and_the_server_is_quoted(kind: Kind, nodes: i
     assert refused.cluster.bound("main") == 0
     assert "(" in refused.told()
     assert "is refused by the API server: denied: pods need the label approved" in refused.told()
+
+
+@pytest.mark.parametrize("kind", ["job", "free job", "remade"])
+def test_credentials_that_are_refused_for_a_while_are_not_held_against_the_gang(kind: Kind) -> None:
+    refused = Refused(kind, error=Unauthorized("Unauthorized"))
+    play(refused.cluster, refused.leader, 10.0)
+    bound = refused.cluster.bound("main")
+    assert bound == SIZE - 1, "the others stay bound"
+    refused.refuses = False
+    play(refused.cluster, refused.leader, 11.0)
+    assert refused.cluster.bound("main") == SIZE
+    assert len(set(refused.binds)) == SIZE, "no pod was made anew"
 
 
 @pytest.mark.parametrize("kind", ["job", "free job", "remade"])

@@ -347,10 +347,16 @@ class Candidate:
             await client.close()
 
     async def _hold(self, election: Election) -> None:
-        term = await election.win()
-        self._main.call_soon_threadsafe(self._term.set_result, term)
-        await election.keep()
-        self._main.call_soon_threadsafe(self._lost.set_result, None)
+        """Wins the Lease and keeps it. A failure ends the daemon: it must not go on, or wait, without an end."""
+        waits: asyncio.Future[Any] = self._term  # Any: the term, or nothing
+        try:
+            term = await election.win()
+            self._main.call_soon_threadsafe(waits.set_result, term)
+            waits = self._lost
+            await election.keep()
+            self._main.call_soon_threadsafe(waits.set_result, None)
+        except Exception as error:
+            self._main.call_soon_threadsafe(waits.set_exception, error)
 
 
 def _timing(times: LeaderElection) -> Timing:

@@ -14,6 +14,7 @@ from muster.kube.errors import (
     NotFound,
     TooManyRequests,
     Unanswered,
+    Unauthorized,
     Unreachable,
 )
 from muster.runtime.commit.claims import chosen
@@ -42,7 +43,7 @@ def learn(
             return (replace(state, retries=0, trouble="") if state.retries else state), ()
         case Conflict() | AlreadyExists() | NotFound():
             return state, ()  # another writer was first: the mirror will show the result
-        case Unanswered() | Unreachable() | TooManyRequests():
+        case Unanswered() | Unreachable() | TooManyRequests() | Unauthorized():
             return _pause(state, error, now, limits), ()
         case ApiError(status=status) if status >= 500:
             return _pause(state, error, now, limits), ()
