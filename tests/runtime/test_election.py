@@ -141,6 +141,29 @@ async def test_a_released_lease_tells_the_next_leader_and_only_that_one_which_po
     assert (await four.win()).seen == float("inf")
 
 
+async def test_a_lease_is_released_although_the_answer_to_its_last_renewal_was_lost() -> None:
+    cluster = ready()
+    one, _ = candidate(cluster, "one")
+    await one.win()
+    held = await lease(cluster)  # the renewal took effect, and the leader was stopped before it knew
+    await cluster.client.patch(kinds.LEASE, *WHERE, {"spec": {"renewTime": "2026-01-01T00:00:09.000000Z"}})
+    assert (await lease(cluster)).metadata.resource_version != held.metadata.resource_version
+    await one.release(42)
+    two, _ = candidate(cluster, "two")
+    began = cluster.clock.monotonic()
+    assert (await two.win()).seen == 42
+    assert cluster.clock.monotonic() == began
+
+
+async def test_a_lease_that_another_has_taken_is_not_released() -> None:
+    cluster = ready()
+    one, _ = candidate(cluster, "one")
+    await one.win()
+    await cluster.client.patch(kinds.LEASE, *WHERE, {"spec": {"holderIdentity": "two"}})
+    await one.release(42)
+    assert (await lease(cluster)).spec.holder_identity == "two"
+
+
 async def test_what_an_earlier_term_has_seen_is_no_limit() -> None:
     cluster = ready()
     one, _ = candidate(cluster, "one")

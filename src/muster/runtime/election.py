@@ -114,7 +114,7 @@ class Election:
         if self.fresh and self._seen is not None:
             self._renewed_at = float("-inf")
             note = f"{self._seen.spec.lease_transitions}/{pods_seen}" if pods_seen else None
-            await self._try(self._write(self._seen, {"holderIdentity": "", "leaseDurationSeconds": 1}, note))
+            await self._try(self._renew({"holderIdentity": "", "leaseDurationSeconds": 1}, note))
 
     async def _try(self, attempt: Coroutine[Any, Any, T]) -> T | None:
         """The result of the attempt; None if it failed or took too long."""
@@ -163,16 +163,17 @@ class Election:
             self._not_before = self._clock.monotonic() + self.timing.deadline
         return False
 
-    async def _renew(self) -> bool:
-        """Renew the Lease. False: another candidate has it."""
+    async def _renew(self, more: Object | None = None, note: str | None = None) -> bool:
+        """Renew the Lease, or write `more`. False: another candidate has it."""
         assert self._seen is not None
-        if await self._write(self._seen, {}):
+        more = more or {}
+        if await self._write(self._seen, more, note):
             return True
         lease = await self._client.get(LEASE, self._namespace, self._name)
         if lease.spec.holder_identity != self._identity:
             return False
         self._seen = lease
-        return await self._write(lease, {})
+        return await self._write(lease, more, note)
 
     async def _write(self, lease: Lease, more: Object, note: str | None = None) -> bool:
         """Write the Lease as held since now, with `more`. False: it has changed since it was read."""

@@ -68,8 +68,7 @@ class Fencing:
         """`seen`: no earlier leader has seen pods of a later resourceVersion."""
         self._observed, self._epoch, self._seen = observed, epoch, seen
         self._tried: dict[tuple[AnyKind, str], _Tried] = {}
-        #: gangs that must not be written to yet
-        self.unfenced: Mapping[GangId, Unfenced] = {}
+        self._unfenced: Mapping[GangId, Unfenced] | None = {}  # None = to be read from `_tried`
 
     def first(self, now: float) -> list[Fence]:
         """Returns the fences to make now, before this leader leads."""
@@ -86,8 +85,19 @@ class Fencing:
             self._tried[key] = known
             if not known.refusal and known.due <= now:
                 found[key] = fence(kind, obj, self._epoch)
-        self._settle()
+        self._unfenced = None
         return list(found.values())
+
+    @property
+    def unfenced(self) -> Mapping[GangId, Unfenced]:
+        """The gangs that must not be written to yet."""
+        if self._unfenced is None:
+            self._unfenced = {
+                gang: Unfenced(tried.refusal, tried.due)
+                for tried in reversed(self._tried.values())  # of several objects, the first counts
+                for gang in (tried.gangs if tried.refusal else ())
+            }
+        return self._unfenced
 
     @property
     def complete(self) -> bool:
@@ -101,11 +111,11 @@ class Fencing:
             obj = self._observed.find(kind, name)
             if obj is None or obj.metadata.uid != tried.uid or self._shows(obj):
                 del self._tried[key]
-                self._settle()
+                self._unfenced = None
                 log.info("%s %s no longer keeps %s waiting", kind.kind, name, ", ".join(sorted(tried.gangs)))
             elif tried.due <= now:
                 tried.due = now + RETRY[1]  # at the latest; the outcome sets a better time
-                self._settle()
+                self._unfenced = None
                 yield min(tried.gangs), fence(kind, obj, self._epoch)
 
     def learn(self, fence: Fence, error: Exception | None, now: float) -> None:
@@ -126,7 +136,7 @@ class Fencing:
         if refusal != tried.refusal:
             log.warning("%s; waiting for it: %s", refusal, ", ".join(sorted(tried.gangs)))
         tried.refusal = refusal
-        self._settle()
+        self._unfenced = None
 
     def next(self) -> float | None:
         """Returns when the next object is to be fenced again, if there is one."""
@@ -139,13 +149,6 @@ class Fencing:
         """Whether it is an unbound pod that no earlier leader has seen as it is."""
         unbound = isinstance(obj, Pod) and not obj.spec.node_name
         return unbound and revision(obj.metadata.resource_version) > self._seen
-
-    def _settle(self) -> None:
-        unfenced: dict[GangId, Unfenced] = {}
-        for tried in self._tried.values():
-            for gang in tried.gangs if tried.refusal else ():
-                unfenced.setdefault(gang, Unfenced(tried.refusal, tried.due))
-        self.unfenced = unfenced
 
 
 def _in_reach(observed: Observed) -> Iterator[tuple[GangId, AnyKind, Resource]]:
