@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,9 @@ from muster.api import kinds
 from muster.api.base import condition
 from muster.core.cycle import Scheduler
 from muster.journal import Tee
+from muster.kube.errors import Forbidden
 from muster.kube.informers import Informers
+from muster.local.client import LocalClient
 from muster.names import QUEUE
 from muster.runtime.conditions import FLYING, ConditionReports
 from muster.runtime.decisions import Decisions
@@ -128,6 +132,33 @@ async def test_no_member_of_a_gang_that_may_not_start_asks_for_nodes() -> None:
         await cluster.client.patch(kinds.QUEUE, "", "q", {"spec": {"capability": {"cpu": "8"}}})
         await asyncio.sleep(10)
         assert set((await cluster.reasons()).values()) == {"Unschedulable"}
+
+
+@pytest.mark.parametrize("refused", [True, False], ids=["refused", "without effect"])
+async def test_a_condition_that_is_not_taken_is_written_again_after_pauses_that_grow(
+    refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with scheduled() as cluster:
+        written: list[float] = []
+
+        async def patch(kind: Any, namespace: str, name: str, body: Any, *, subresource: str = "") -> Any:
+            if (kind, name, subresource) != (kinds.POD, "g-0", "status"):
+                return await LocalClient.patch(
+                    cluster.client, kind, namespace, name, body, subresource=subresource
+                )
+            written.append(cluster.clock.monotonic())
+            if refused:
+                raise Forbidden("denied by a webhook")
+            return await cluster.client.get(kind, namespace, name)
+
+        monkeypatch.setattr(cluster.client, "patch", patch)
+        cluster.node("a", cpu=1)
+        cluster.gang("g", 2)
+        await asyncio.sleep(200)
+        assert await cluster.reasons() == {"g-1": "Unschedulable"}, "the others are told"
+        assert len(written) < 12
+        pauses = [after - before for before, after in pairwise(written)]
+        assert pauses[-1] > 30
 
 
 async def test_each_lasting_change_of_a_gang_is_one_event_on_its_group() -> None:

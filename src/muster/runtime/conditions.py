@@ -9,7 +9,7 @@ A write changes the pod, so a bind that was decided before would be refused. The
 gang are written once it has waited for `PATIENCE`, and no more than `FLYING` are under way.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Final, Protocol
 
@@ -26,6 +26,9 @@ PACE: Final = 1.0
 PATIENCE: Final = 2.0
 #: Patches under way.
 FLYING: Final = 16
+#: Longest pause, in seconds, before a pod that does not show what was written is written to again. The first
+#: is `PACE`, and each is twice the one before.
+LONGEST_PAUSE: Final = 60.0
 
 
 class Observed(Protocol):
@@ -41,7 +44,9 @@ class ConditionReports:
         self._since: dict[GangId, tuple[Code, float]] = {}
         #: gangs whose pods have nothing more to say, as they were read and for this reason
         self._told: dict[GangId, tuple[Group, Code]] = {}
-        self._due: dict[str, Patch] = {}
+        self._due: dict[str, tuple[Patch, Code]] = {}
+        #: by pod and reason: how often that was written, and when it may be written again
+        self._tried: dict[tuple[str, Code], tuple[int, float]] = {}
         self._flying: set[str] = set()
 
     def due(self, now: datetime) -> Iterator[Patch]:
@@ -51,10 +56,14 @@ class ConditionReports:
         while self._due and len(self._flying) < FLYING:
             key = next(iter(self._due))
             self._flying.add(key)
-            yield self._due.pop(key)
+            patch, code = self._due.pop(key)
+            times, _ = self._tried.get((key, code), (0, 0.0))
+            pause = min(LONGEST_PAUSE, PACE * 2 ** min(times, 16))
+            self._tried[key, code] = times + 1, now.timestamp() + pause
+            yield patch
 
     def written(self, report: Patch, error: Exception | None) -> None:
-        """Takes the outcome: what was not written is found again at a later look."""
+        """Takes the outcome: what the pod does not show is found again at a later look, after a pause."""
         self._flying.discard(_key(report))
 
     def wait(self, now: float) -> float:
@@ -67,6 +76,7 @@ class ConditionReports:
         self._due.clear()
         since, self._since = self._since, {}
         told, self._told = self._told, {}
+        before, self._tried = self._tried, {}
         at = now.timestamp()
         for state in self._core.served:
             gang, explanation = state.id, state.explanation
@@ -81,20 +91,25 @@ class ConditionReports:
             was = told.get(gang)
             same = was is not None and was[0] is group and was[1] is code
             settled = at >= self._since[gang][1] + PATIENCE
-            if same or (settled and not self._find(group, code, now)):
+            if same or (settled and not self._find(group, code, now, before)):
                 self._told[gang] = group, code
 
-    def _find(self, group: Group, code: Code, now: datetime) -> bool:
-        """Adds the patches of one gang. Returns whether there are any."""
+    def _find(
+        self, group: Group, code: Code, now: datetime, before: Mapping[tuple[str, Code], tuple[int, float]]
+    ) -> bool:
+        """Adds the patches of one gang. Returns whether there are any. `before`: what was tried until now."""
         found = False
         unbound = [member.pod for member in group.members.values() if not member.pod.spec.node_name]
         for pod in sorted(unbound, key=lambda pod: (pod.metadata.namespace, pod.metadata.name)):
             if body := member_waits(pod, group, code, now):
                 meta = pod.metadata
                 patch = Patch(kinds.POD, meta.namespace, meta.name, body, "status", False)
-                found = True
-                if _key(patch) not in self._flying:
-                    self._due[_key(patch)] = patch
+                found, key = True, _key(patch)
+                tried = before.get((key, code), (0, 0.0))
+                if tried[0]:
+                    self._tried[key, code] = tried
+                if key not in self._flying and now.timestamp() >= tried[1]:
+                    self._due[key] = patch, code
         return found
 
 
