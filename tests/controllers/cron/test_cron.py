@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from muster.api.base import AnyKind, Object
+from muster.api.base import AnyKind, Object, owner
 from muster.api.kinds import BATCH_JOB, CRON_JOB, JOB
 from muster.controllers import cron
 from muster.controllers.cron.decide import Plan, Run, State, decide
 from muster.controllers.cron.schedule import Schedule
 from muster.controllers.driver import Controller
-from muster.effects import Effect, RecordEvent, Requeue
+from muster.effects import Create, Delete, Effect, RecordEvent, Requeue
 from tests.controllers.memory import START, Memory
 
 DAILY = Schedule("0 0 * * *")
@@ -76,14 +76,17 @@ class Cluster:
         self.memory.create(kind, "ns", {"metadata": {"name": "nightly"}, "spec": spec})
 
     def step(self) -> Sequence[Effect]:
+        effects = self.decided()
+        self.told = [each.message for each in self.memory.apply(effects)]
+        return [each for each in effects if not isinstance(each, Requeue | RecordEvent)]
+
+    def decided(self) -> Sequence[Effect]:
         kinds = {watch.kind for watch in self.controller.watches}
         observed = self.controller.observe(
             self.memory.caches(sorted(kinds, key=lambda k: k.kind)), "ns/nightly"
         )
         assert observed is not None
-        effects = self.controller.reconcile(observed, self.now)
-        self.told = [each.message for each in self.memory.apply(effects)]
-        return [each for each in effects if not isinstance(each, Requeue | RecordEvent)]
+        return self.controller.reconcile(observed, self.now)
 
     def at(self, now: datetime) -> list[str]:
         """The names of the runs at this time, once nothing changes."""
@@ -127,6 +130,34 @@ def test_runs_begin_end_and_are_forgotten(kind: AnyKind) -> None:
     [_, second] = cluster.at(START + 2 * DAY)
     cluster.end(second)
     assert cluster.at(START + 2 * DAY + HOUR) == [second]
+
+
+@pytest.mark.parametrize("kind", SPECS, ids=lambda kind: kind.kind)
+def test_a_run_begins_once_although_its_controller_died_before_it_wrote_the_status(kind: AnyKind) -> None:
+    cluster = Cluster(kind, SPECS[kind])
+    cluster.now = START + DAY
+    cluster.memory.apply([each for each in cluster.decided() if isinstance(each, Create)])
+    [name] = cluster.at(START + DAY)
+    cluster.end(name)
+    of_runs: AnyKind = JOB if kind is CRON_JOB else BATCH_JOB
+    uid = cluster.memory.read(of_runs, f"ns/{name}").metadata.uid
+    cluster.memory.apply([Delete(of_runs, "ns", name, uid)])
+    assert cluster.at(START + DAY + HOUR) == [], "its user has deleted it"
+    assert len(cluster.at(START + 2 * DAY)) == 1
+
+
+@pytest.mark.parametrize("kind", SPECS, ids=lambda kind: kind.kind)
+def test_a_run_that_somebody_made_by_hand_is_no_run_of_the_schedule(kind: AnyKind) -> None:
+    cluster = Cluster(kind, SPECS[kind])
+    of_runs: AnyKind = JOB if kind is CRON_JOB else BATCH_JOB
+    cluster.now = START + DAY + HOUR  # after a time at which no controller was there
+    parent = cluster.memory.read(kind, "ns/nightly")
+    by_hand = {
+        "metadata": {"name": "now", "ownerReferences": [owner(parent, kind)]},
+        "spec": {"template": {}},
+    }
+    cluster.memory.create(of_runs, "ns", by_hand)
+    assert sorted(cluster.at(cluster.now)) == [f"nightly-{int((START + DAY).timestamp()) // 60}", "now"]
 
 
 def test_a_run_of_a_batch_job_has_all_of_it_but_the_schedule() -> None:

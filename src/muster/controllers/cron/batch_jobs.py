@@ -52,15 +52,14 @@ def reconcile(observed: Observed, now: datetime) -> list[Effect]:
     except InvalidSchedule as error:
         return _status(job, "Pending", str(error), [])
     runs = [objects.run(each.metadata, _state(each)) for each in observed.runs]
-    # A run's name is its time, so the newest run says until when the schedule has been served.
-    since = max([run.at for run in runs], default=meta.creation_timestamp or now)
-    decision = decide.decide(plan, max(since, job.status.start_time or since), runs, now)
+    last = objects.served((each.metadata for each in observed.runs), job.status.start_time)
+    decision = decide.decide(plan, last or meta.creation_timestamp or now, runs, now)
     effects: list[Effect] = []
     active = [run.name for run in runs if run.state == "active" and run not in decision.delete]
     if decision.start is not None:
         effects.append(Create(BATCH_JOB, meta.namespace, _run(job, decision.start)))
         active.append(objects.name_of(meta.name, decision.start))
-    last = decision.start or job.status.start_time
+    last = decision.start or last
     told = "suspended" if plan.suspend else f"{len(active)} active"
     if last is not None:
         told += f", last scheduled {objects.written(last)}"

@@ -48,14 +48,14 @@ def reconcile(observed: Observed, now: datetime) -> list[Effect]:
         spec.failed_jobs_history_limit,
     )
     runs = [objects.run(job.metadata, _state(job)) for job in observed.jobs]
-    since = cron.status.last_schedule_time or meta.creation_timestamp or now
-    decision = decide.decide(plan, since, runs, now)
+    last = objects.served((job.metadata for job in observed.jobs), cron.status.last_schedule_time)
+    decision = decide.decide(plan, last or meta.creation_timestamp or now, runs, now)
     effects: list[Effect] = []
     if decision.start is not None:
         effects.append(Create(JOB, meta.namespace, _job(cron, decision.start)))
     return [
         *effects,
-        *_status(cron, observed, runs, decision),
+        *_status(cron, observed, runs, decision, decision.start or last),
         *objects.after(CRON_JOB, cron, JOB, decision, now),
     ]
 
@@ -77,7 +77,11 @@ def _job(cron: CronJob, at: datetime) -> Object:
 
 
 def _status(
-    cron: CronJob, observed: Observed, runs: list[decide.Run], decision: decide.Decision
+    cron: CronJob,
+    observed: Observed,
+    runs: list[decide.Run],
+    decision: decide.Decision,
+    last: datetime | None,
 ) -> list[Effect]:
     active: list[Object] = [
         {"apiVersion": JOB.api_version, "kind": JOB.kind, "name": run.name, "uid": run.uid}
@@ -89,7 +93,6 @@ def _status(
     ends = [job.status.completion_time for job in observed.jobs if _state(job) == "succeeded"]
     successes = [*filter(None, [*ends, cron.status.last_successful_time])]
     status: Object = {"active": active}
-    last = decision.start or cron.status.last_schedule_time
     if last is not None:
         status["lastScheduleTime"] = objects.written(last)
     if successes:

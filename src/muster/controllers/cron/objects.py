@@ -1,5 +1,6 @@
 """What both controllers have in common: names and times of runs, Events, deletions."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final
 
@@ -9,6 +10,7 @@ from muster.effects import Delete, Effect, RecordEvent, Requeue
 
 #: When a run was due, on the run.
 SCHEDULED: Final = "batch.kubernetes.io/cronjob-scheduled-timestamp"
+_LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def name_of(name: str, at: datetime) -> str:
@@ -21,14 +23,25 @@ def written(at: datetime) -> str:
 
 
 def run(meta: ObjectMeta, state: State) -> Run:
-    """A run, by its annotation; one without is as old as its object."""
-    at = meta.creation_timestamp or datetime(1970, 1, 1, tzinfo=UTC)
-    text = meta.annotations.get(SCHEDULED, "")
+    """A run, by its annotation; one without was made by hand, and is as old as its object."""
+    at = _scheduled(meta)
+    return Run(meta.name, meta.uid, at or meta.creation_timestamp or _LONG_AGO, state)
+
+
+def served(runs: Iterable[ObjectMeta], written: datetime | None) -> datetime | None:
+    """Returns until when a schedule has been served: the last time that has a run, or that its status says.
+
+    A run is made before the status is written, so either may be missing.
+    """
+    return max(filter(None, [written, *map(_scheduled, runs)]), default=None)
+
+
+def _scheduled(meta: ObjectMeta) -> datetime | None:
     try:
-        scheduled = datetime.fromisoformat(text) if text else at
+        at = datetime.fromisoformat(meta.annotations.get(SCHEDULED, ""))
     except ValueError:
-        scheduled = at
-    return Run(meta.name, meta.uid, scheduled if scheduled.tzinfo is not None else at, state)
+        return None
+    return at if at.tzinfo is not None else None
 
 
 def concurrency(text: str) -> Concurrency:
