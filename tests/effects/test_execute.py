@@ -1,10 +1,12 @@
 """Executing effects: order, what goes together, and what counts as success."""
 
+from datetime import timedelta
+
 import pytest
 
 from muster.api.kinds import EVENT, JOB, POD
 from muster.effects import Absent, Create, Delete, Effect, Patch, RecordEvent, Requeue
-from muster.effects.execute import Outcome, attempt, execute_all
+from muster.effects.execute import Outcome, attempt, execute, execute_all
 from muster.kube.errors import Conflict, Forbidden, NotFound, Unreachable
 from tests.controllers.memory import START, Memory, MemoryClient
 
@@ -89,6 +91,14 @@ async def test_an_event_that_cannot_be_recorded_stops_nothing(
     await executed(client, RecordEvent(ABOUT, "Normal", "Done", "done"), pod("p"))
     assert len(client.memory.all(POD)) == 1
     assert "event Done about j not recorded: down" in caplog.text
+
+
+async def test_an_event_that_is_told_once_is_one_at_all_times(client: MemoryClient) -> None:
+    for hours in range(3):
+        for once in ("a", "b"):
+            event = RecordEvent(ABOUT, "Normal", "Skipped", "skipped", once)
+            await execute(client, event, START + timedelta(hours=hours))
+    assert len(client.memory.all(EVENT)) == 2
 
 
 async def test_events_of_one_moment_are_one_if_they_say_the_same(client: MemoryClient) -> None:

@@ -30,6 +30,8 @@ class RecordEvent:
     type: Literal["Normal", "Warning"]
     reason: str
     message: str
+    #: what the Event is told once for, however often it is recorded; "" = each time
+    once: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -254,7 +254,7 @@ async def _add_conditions(client: Client, pod: Pod, added: list[Condition]) -> s
 async def _record(client: Client, event: RecordEvent, component: str, now: datetime) -> None:
     """Records an Event. Nothing depends on an Event, so a refusal is only logged."""
     about = event.about
-    identity = f"{about.get('uid')}/{event.reason}/{event.message}/{now.isoformat()}"
+    identity = f"{about.get('uid')}/{event.reason}/{event.message}/{event.once or now.isoformat()}"
     name = f"{about['name']}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
     time = now.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     body: Object = {

@@ -52,6 +52,16 @@ def test_concurrency() -> None:
     assert over.start == now
 
 
+def test_a_run_that_is_skipped_is_told_of_once_however_often_the_run_before_it_changes() -> None:
+    cluster = Cluster(CRON_JOB, {**SPECS[CRON_JOB], "concurrencyPolicy": "Forbid"})
+    cluster.at(START + DAY)
+    told: list[RecordEvent] = []
+    for minutes in range(5):
+        cluster.now = START + 2 * DAY + timedelta(minutes=minutes)
+        told += [each for each in cluster.decided() if isinstance(each, RecordEvent)]
+    assert {(each.reason, each.once) for each in told} == {("JobAlreadyActive", "2026-01-03T00:00:00Z")}
+
+
 def test_a_suspended_schedule_begins_nothing_and_keeps_its_history_short() -> None:
     ended = [run(day, "succeeded") for day in range(5)]
     decision = decide(Plan(DAILY, suspend=True), START, ended, START + 9 * DAY)

@@ -38,7 +38,7 @@ def reconcile(observed: Observed, now: datetime) -> list[Effect]:
     try:
         schedule = parse(spec.schedule, spec.time_zone)
     except InvalidSchedule as error:
-        return objects.told(CRON_JOB, cron, "InvalidSchedule", str(error))
+        return objects.told(CRON_JOB, cron, "InvalidSchedule", str(error), str(meta.generation))
     plan = decide.Plan(
         schedule,
         objects.concurrency(spec.concurrency_policy),

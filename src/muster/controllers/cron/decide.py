@@ -51,6 +51,8 @@ class Decision:
     again: datetime | None
     #: why a run that is due does not begin: missed its deadline, or the run before is active
     skipped: Literal["", "missed", "active"] = ""
+    #: the time of that run
+    due: datetime | None = None
 
 
 def decide(plan: Plan, since: datetime, runs: Sequence[Run], now: datetime) -> Decision:
@@ -63,12 +65,12 @@ def decide(plan: Plan, since: datetime, runs: Sequence[Run], now: datetime) -> D
     if due is None:
         return Decision(None, surplus, again)
     if plan.deadline is not None and due + timedelta(seconds=plan.deadline) < now:
-        return Decision(None, surplus, again, "missed")
+        return Decision(None, surplus, again, "missed", due)
     if any(run.at == due for run in runs):
         return Decision(None, surplus, again)
     active = [run for run in runs if run.state == "active"]
     if active and plan.concurrency == "Forbid":
-        return Decision(None, surplus, again, "active")
+        return Decision(None, surplus, again, "active", due)
     replaced = active if plan.concurrency == "Replace" else []
     return Decision(due, [*surplus, *replaced], again)
 

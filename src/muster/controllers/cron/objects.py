@@ -11,6 +11,10 @@ from muster.effects import Delete, Effect, RecordEvent, Requeue
 #: When a run was due, on the run.
 SCHEDULED: Final = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SKIPPED: Final = {
+    "missed": ("MissSchedule", "a run missed its starting deadline"),
+    "active": ("JobAlreadyActive", "a run is due, and the one before is active"),
+}
 
 
 def name_of(name: str, at: datetime) -> str:
@@ -52,8 +56,8 @@ def concurrency(text: str) -> Concurrency:
             return "Allow"
 
 
-def told(kind: AnyKind, resource: Resource, reason: str, message: str) -> list[Effect]:
-    """A warning about what is scheduled."""
+def told(kind: AnyKind, resource: Resource, reason: str, message: str, once: str) -> list[Effect]:
+    """A warning about what is scheduled, given once for `once`: its runs change, and it is looked at, often."""
     meta = resource.metadata
     about: Object = {
         "apiVersion": kind.api_version,
@@ -62,7 +66,7 @@ def told(kind: AnyKind, resource: Resource, reason: str, message: str) -> list[E
         "name": meta.name,
         "uid": meta.uid,
     }
-    return [RecordEvent(about, "Warning", reason, message)]
+    return [RecordEvent(about, "Warning", reason, message, once)]
 
 
 def after(
@@ -72,10 +76,8 @@ def after(
     effects: list[Effect] = [
         Delete(of_runs, resource.metadata.namespace, each.name, each.uid) for each in decision.delete
     ]
-    if decision.skipped == "missed":
-        effects += told(kind, resource, "MissSchedule", "a run missed its starting deadline")
-    elif decision.skipped == "active":
-        effects += told(kind, resource, "JobAlreadyActive", "a run is due, and the one before is active")
+    if decision.skipped and decision.due is not None:
+        effects += told(kind, resource, *_SKIPPED[decision.skipped], written(decision.due))
     if decision.again is not None:
         effects.append(Requeue(decision.again))
     return effects
