@@ -347,7 +347,7 @@ class Candidate:
             await client.close()
 
     async def _hold(self, election: Election) -> None:
-        """Wins the Lease and keeps it. A failure ends the daemon, which must not wait, or act, without end."""
+        """Wins the Lease and keeps it. A failure ends the daemon: nothing else would."""
         waits: asyncio.Future[Any] = self._term  # Any: the term, or nothing
         try:
             term = await election.win()

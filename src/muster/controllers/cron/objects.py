@@ -57,7 +57,7 @@ def concurrency(text: str) -> Concurrency:
 
 
 def told(kind: AnyKind, resource: Resource, reason: str, message: str, once: str) -> list[Effect]:
-    """A warning about what is scheduled, given once for `once`: its runs change, and it is looked at, often."""
+    """A warning about what is scheduled, one for each `once`, however often it is looked at."""
     meta = resource.metadata
     about: Object = {
         "apiVersion": kind.api_version,
