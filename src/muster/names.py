@@ -29,11 +29,11 @@ CHECKPOINT_REQUESTED: Final = f"{DOMAIN}/checkpoint-requested"
 PROGRESS: Final = f"{DOMAIN}/progress"
 #: On a pod of the embedded cluster: the file in which its program reports them.
 PROGRESS_FILE: Final = f"{DOMAIN}/progress-file"
-#: Job, JobSet: when a report is wrong, and what is done then.
+#: On a Job or JobSet: when a report counts as wrong, and what muster does then.
 PROGRESS_RULES: Final = f"{DOMAIN}/progress-rules"
-#: Job, JobSet: how often muster has moved it because of its reports.
+#: On a Job or JobSet: how often muster has moved it because of its reports.
 PROGRESS_MOVES: Final = f"{DOMAIN}/progress-moves"
-#: JobSet: the framework whose environment its pods get: PyTorch, DeepSpeed or Jax.
+#: On a JobSet: the framework whose environment its pods get: PyTorch, DeepSpeed or Jax.
 TRAINING: Final = f"{DOMAIN}/training"
 #: What to do with a job on a node with unhealthy GPUs: notify, checkpointAndMove or none.
 ON_GPU_ANOMALY: Final = f"{DOMAIN}/on-gpu-anomaly"
@@ -59,20 +59,21 @@ SHARED_VOLUME: Final = f"{DOMAIN}/shared-volume"
 COMPILED: Final = f"{DOMAIN}/compiled"
 #: On the pods of a BatchJob: its name, by which they may reach each other.
 PEERS: Final = f"{DOMAIN}/peers"
-#: On a pod: changes with the ConfigMaps and Secrets that it is configured with.
+#: On a pod: a hash of the ConfigMaps and Secrets that configure it.
 CONFIG_HASH: Final = f"{DOMAIN}/config-hash"
-#: Namespace: until when denials of its BatchJobs are only reported, a time of RFC 3339.
+#: On a Namespace: the time (RFC 3339) until which denials of its BatchJobs are only reported.
 AUDIT_UNTIL: Final = f"{DOMAIN}/audit-until"
-#: Namespace: the store of secret resources that name none.
+#: On a Namespace: the store of secret resources that name none.
 SECRET_STORE: Final = f"{DOMAIN}/secret-store"
-#: Service: workloads that may connect to it, separated by commas: `namespace/name`, `namespace/*` or `*`.
+#: On a Service: the workloads that may connect to it, as `namespace/name`, `namespace/*` or `*`,
+#: comma-separated.
 ALLOWED_CALLERS: Final = f"{DOMAIN}/allowed-callers"
-#: PersistentVolumeClaim: workloads that may mount it, written as those of `ALLOWED_CALLERS`.
+#: On a PersistentVolumeClaim: the workloads that may mount it, written as in `ALLOWED_CALLERS`.
 ALLOWED_CONSUMERS: Final = f"{DOMAIN}/allowed-consumers"
 PLAN: Final = f"{DOMAIN}/plan"
 #: Epoch of the last leader that took the object over; writing it makes an earlier leader's late writes fail.
 EPOCH: Final = f"{DOMAIN}/epoch"
-#: Lease that has been released: `EPOCH/RESOURCEVERSION`, which pods its holder had seen.
+#: On a released Lease: `EPOCH/RESOURCEVERSION`, up to which its holder had seen pods.
 PODS_SEEN: Final = f"{DOMAIN}/pods-seen"
 
 #: Pod condition that marks what muster ended by its own decision; never counted as a failure.

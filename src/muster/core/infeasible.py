@@ -1,17 +1,17 @@
-"""What is known not to fit: demands that were tried in vain, each with the versions that its answer rests on.
+"""The infeasible cache: demands that did not fit, each with the versions of what its answer depends on.
 
-While free room only shrinks, a demand that did not fit does not fit. So a demand is tried once, however many
-gangs have it and however many cycles pass, and the answer is kept for the explanation. An entry counts as
-long as the versions are the same, and need not be removed. All entries rest on what may give room: use of
-resources that ends, capacity, layers, exclusive domains. Some rest on more:
+While free room only shrinks, a demand that did not fit still does not fit. So a demand is tried once, however
+many gangs have it and however many cycles pass, and the answer is kept for the explanation. An entry is valid
+as long as its versions have not changed; it need not be removed. All entries depend on what may give room:
+resource use that ends, capacity, layers, exclusive domains. Some depend on more:
 
-- Where affinity or spread decides, a pod that starts can help: such an entry also rests on starts in earlier
-  cycles, and on what happened between cycles.
-- An answer that only says that nothing was found rests on what happened between cycles.
-- A search that was postponed is made in the next cycle.
+- If affinity or spread matters, a pod that starts can help. Such an entry also depends on starts in earlier
+  cycles, and on events between cycles.
+- If a search found nothing without a proof, the entry depends on events between cycles.
+- If a search was postponed, it is made in the next cycle.
 
-That there are no victims for a demand of a queue is an entry too. It counts up to a priority, and rests on
-the versions that the search for victims names.
+An entry can also say that there are no victims for a demand of a queue. It is valid up to a priority, and
+depends on the versions that the search for victims names.
 """
 
 from collections.abc import Hashable
@@ -39,7 +39,7 @@ class _Spared(NamedTuple):
     as_of: Hashable
 
 
-#: Vain searches for victims that are kept, before those that no longer count are dropped.
+#: Failed searches for victims that are kept before the entries that are no longer valid are dropped.
 _KEPT: Final = 1024
 
 

@@ -168,7 +168,7 @@ class _Files:
 
 
 def _headers(found: Any) -> Mapping[str, str]:
-    """The headers that authenticate the user, and those of impersonation (some several times)."""
+    """Returns the headers that authenticate the user, and those of impersonation (some of them repeated)."""
     token = found.api_key.get("authorization") or found.api_key.get("BearerToken")
     headers = CIMultiDict({"Authorization": token} if token else {})
     headers.extend(found.acts_as)

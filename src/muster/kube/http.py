@@ -3,9 +3,10 @@
 A write is not repeated, because the caller must know whether it may have taken effect. A connection that
 could not be made raises `Unreachable`; an answer that is missing or cannot be read raises `Unanswered`. Only
 a request that is refused as Unauthorized, which has no effect, is retried once if there are new credentials.
-A read that the server puts off (429 or 5xx with Retry-After) is repeated after that time. (aiohttp itself
-repeats a GET or DELETE once if a connection that was kept open is found closed.) Watches are read in chunks
-and split at newlines here, because a line (one object) may be larger than the buffer of any line reader.
+A read to which the server answers with a delay (429 or 5xx with Retry-After) is repeated after that time.
+(aiohttp itself repeats a GET or DELETE once if a connection that was kept open is found closed.) Watches are
+read in chunks and split at newlines here, because a line (one object) may be larger than the buffer of any
+line reader.
 """
 
 import asyncio
@@ -86,7 +87,8 @@ class HttpClient:
         self._connection, self._bucket, self._answered = connection, bucket or Bucket(), answered
         self._sleep = sleep
         self._server_name = connection.server_name or None
-        # A proxy before several clusters serves each below a path of its own (`https://host/k8s/clusters/c-1`).
+        # A proxy in front of several clusters serves each below its own path
+        # (`https://host/k8s/clusters/c-1`).
         address = urlsplit(connection.server)
         self._origin, self._prefix = f"{address.scheme}://{address.netloc}", address.path.rstrip("/")
         self._session = self._open(CONNECTIONS)
@@ -161,7 +163,7 @@ class HttpClient:
             yield WatchEvent(EventType(event.type), _object(kind, event.object))
 
     async def served(self, group: str, version: str) -> frozenset[str]:
-        """The plurals that the server serves in a version of a group; none if it does not know the group."""
+        """Returns the plurals that the server serves in a version of a group; none if it has no such one."""
         try:
             content = await self._request("GET", f"/apis/{group}/{version}")
         except errors.NotFound:
@@ -380,7 +382,7 @@ class _Resource(msgspec.Struct, frozen=True):
 
 
 class _Resources(msgspec.Struct, frozen=True):
-    """An APIResourceList: what a version of a group consists of."""
+    """An APIResourceList: the resources of a version of a group."""
 
     resources: list[_Resource] = []
 

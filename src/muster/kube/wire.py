@@ -1,6 +1,6 @@
-"""Requests with one answer over connections that are kept open: what a scheduler sends thousands of.
+"""Sends requests with one answer over connections that are kept open; a scheduler sends thousands of them.
 
-httptools parses the answers, and a request is one write to a transport. That takes a third of the processor
+A request is one write to a transport, and httptools parses the answers. That takes a third of the processor
 time of a request by aiohttp, which the client uses for everything else: reads, watches, proxies.
 """
 
@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import httptools
 
-#: Seconds until there must be a connection, and until a request must have been answered.
+#: Seconds until an attempt to connect times out, and until a request does.
 CONNECT: Final = 10.0
 TOTAL: Final = 60.0
 #: Seconds for which an unused connection is kept; API servers close theirs later.
@@ -24,7 +24,7 @@ MOST_BYTES: Final = 64 << 20
 
 
 class NotConnected(Exception):
-    """There is no connection, so nothing has been sent."""
+    """No connection could be made, so nothing has been sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Wire:
         address = urlsplit(server)
         secure = address.scheme == "https"
         self._host, self._port = address.hostname or "", address.port or (443 if secure else 80)
-        self._tls = (tls or True) if secure else None  # never in the clear where https is asked for
+        self._tls = (tls or True) if secure else None  # never without TLS if the URL says https
         self._server_name = (server_name or None) if secure else None
         self._authority = address.netloc
         self._free = asyncio.Semaphore(limit)
@@ -120,7 +120,7 @@ class _Link(asyncio.Protocol):
         self._received = 0
         self._retry_after = ""
         self._headed = self._measured = (
-            False  # whether the headers are there, and whether they say where it ends
+            False  # whether the headers are read, and whether they give the body's length
         )
         self.reusable = True
 
@@ -140,7 +140,7 @@ class _Link(asyncio.Protocol):
         self._transport: asyncio.Transport = transport
 
     def data_received(self, data: bytes) -> None:
-        if self._asked is None:  # nothing was asked
+        if self._asked is None:  # no request is open
             self.abort()
             return
         self._received += len(data)
@@ -167,7 +167,7 @@ class _Link(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         self._headed = self._measured = False
-        if self._asked is None:  # an answer that was not asked for must not count as the next one
+        if self._asked is None:  # an answer without a request must not count as that of the next request
             self.reusable = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -185,7 +185,7 @@ class _Link(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         status, asked = self._parser.get_status_code(), self._asked
-        if status < 200:  # an announcement; the answer comes
+        if status < 200:  # interim; the final answer follows
             return
         self._asked = None
         self.reusable = self.reusable and self._parser.should_keep_alive()

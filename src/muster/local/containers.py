@@ -1,4 +1,4 @@
-"""The container of a pod that a request means, also if it names none, and the log that a request reads."""
+"""The container of a pod that a request concerns, even if it names none, and the log that it reads."""
 
 from dataclasses import replace
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Namespaces as a condition of writes: which exist, which accept new objects, and which always exist."""
+"""What writes need to know of namespaces: which exist, which accept new objects, which always exist."""
 
 from typing import Any, Final
 

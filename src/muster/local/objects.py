@@ -1,8 +1,8 @@
-"""Writes of whole objects, each with all that follows from it in the same transaction.
+"""Writes and removes whole objects, each with its consequences in the same transaction.
 
 The write of a pod is recorded in its history, and its removal frees its address. A removed object is recorded
-among past objects. A namespace that is being deleted is removed with its last object. The oldest events make
-room for new ones. The registry decides what to write; this module does not check it.
+among past objects. A namespace that is being deleted is removed with its last object. The oldest Event
+objects are removed if there are too many. The registry decides what to write; this module does not check it.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ class Objects:
         self._store, self._history, self._past, self._clock = store, history, past, clock
         #: the pods' addresses in use, built from the pods at first use
         self._addresses: Addresses | None = None
-        self._events = 0  # created since they were last counted
+        self._events = 0  # Event objects created since they were last counted
         store.undone.append(self._forget)
 
     def scan(self, kind: AnyKind, namespace: str = "") -> Iterator[Object]:
@@ -106,7 +106,7 @@ class Objects:
         return self._finish_namespace(name) or raw
 
     def bound_events(self) -> None:
-        """Removes the oldest events if there are too many; call it before each new event."""
+        """Removes the oldest Event objects if there are too many; call it before each new one."""
         self._events += 1
         if self._events % 256 == 1 and self._store.count("events") > EVENTS:
             oldest = self._store.execute(
@@ -117,7 +117,7 @@ class Objects:
                 self.remove(kinds.EVENT, event, event, raw)
 
     def allot_address(self) -> str:
-        """An address that no pod has; the removal of the pod that stores it frees it."""
+        """Returns an address that no pod has; the removal of the pod that stores it frees it."""
         if self._addresses is None:
             self._addresses = Addresses(
                 (pod.get("status") or {}).get("podIP", "") for pod in self.scan(kinds.POD)

@@ -334,7 +334,7 @@ class Committer:
         return Victim(recorded, owner, pods, plans, self._record(group), group)
 
     def _lost(self, victim: Victim, now: float) -> Object:
-        """Returns what the end of a victim loses: GPU-hours, and their price if rates are known."""
+        """Returns what the eviction of a victim loses: GPU-hours, and their price if rates are known."""
         if victim.group is None:
             return {}
         lost = seconds_lost(victim.group.gang, victim.pods, self._product, now)

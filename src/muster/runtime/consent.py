@@ -45,7 +45,7 @@ def agreed(plan: PlacementPlan, gang: GangId, victim: VictimRef, known: Known) -
 
 
 def noted(record: GangRecord, victim: VictimRef, by: GangId) -> bool:
-    """Whether the victim's record has this preemption; what it lost was computed when it was written."""
+    """Whether the victim's record has this preemption, whatever loss was computed when it was written."""
     wanted = entry(victim, by)
     return any(wanted.items() <= known.items() for known in record.status.preemptions)
 

@@ -11,8 +11,8 @@ The epoch of a term is `leaseTransitions`, which each new holder raises. A Lease
 been deleted under a leader. So it is created with a count that no earlier term can have reached, the seconds
 since `BEGIN`, and its creator leads only once such a leader's deadline has passed.
 
-A leader that stops in order releases the Lease, and records in it which resourceVersion of pods it has seen,
-for the fencing of the next leader, with its epoch: it says nothing of a term in between.
+A leader that is shut down releases the Lease, and records in it up to which resourceVersion it has seen pods,
+for the fencing of the next leader. The record carries the epoch, because it does not cover a later term.
 
 All writes carry the resourceVersion that was read. A write whose answer is lost is resolved by reading.
 """
@@ -79,7 +79,7 @@ class Election:
         #: when this candidate may take the Lease, if it is not renewed meanwhile
         self._free_at = float("-inf")
         self._told = ""
-        #: what the earlier leader has seen of pods; infinite if it has not said that
+        #: up to which resourceVersion the earlier leader has seen pods; infinite = not recorded
         self._pods_seen = NOT_SAID
 
     @property
@@ -107,7 +107,7 @@ class Election:
         log.warning("%s no longer leads", self._identity)
 
     async def release(self, pods_seen: int = 0) -> None:
-        """Give up the Lease, so that no candidate has to wait. Call it once nothing more is decided.
+        """Release the Lease, so that no candidate has to wait. Call it once nothing more is decided.
 
         `pods_seen`: no pod of a later resourceVersion has been decided on; 0: unknown.
         """
@@ -208,7 +208,7 @@ class Election:
 
 
 def _pods_seen(lease: Lease) -> float:
-    """Returns what the holder of a released Lease had seen of pods, if it says that of its own term."""
+    """Returns up to which resourceVersion the last holder had seen pods, if it recorded that for its term."""
     epoch, _, seen = lease.metadata.annotations.get(PODS_SEEN, "").partition("/")
     released = not lease.spec.holder_identity and epoch == str(lease.spec.lease_transitions)
     return revision(seen) or NOT_SAID if released else NOT_SAID

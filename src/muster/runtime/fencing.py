@@ -4,11 +4,11 @@ A clock cannot stop a write that is already on its way. Therefore a new leader f
 that an earlier leader could still write to: unbound members (a bind carries their resourceVersion), owners
 that muster suspends and resumes (these writes test the owner's), and pods that an open plan may end (so do
 evictions). That is one write for each object, and only where another leader can exist. A fence writes the
-epoch into an annotation, which changes the object's resourceVersion. The annotation does not prove who leads:
-any user may write one.
+epoch into an annotation, which changes the object's resourceVersion. The annotation does not prove which
+process leads: any user may write one.
 
-A leader that stops in order writes into the Lease which resourceVersion of pods it has seen (`election`).
-An unbound pod of a later one needs no fence: a bind that this leader or an earlier one could still make
+A leader that is shut down writes into the Lease up to which resourceVersion it has seen pods (`election`).
+An unbound pod of a later version needs no fence: any bind that this leader or an earlier one could still make
 carries an older version. (The resourceVersions of one kind can be compared: KEP-5504. An eviction makes two
 writes, the second with a version that its leader has not seen, so pods on nodes are always fenced.)
 

@@ -35,7 +35,7 @@ from muster.runtime.writes import Fence, RecordPods, Write
 
 log = logging.getLogger(__name__)
 
-#: Writes under way at once: those that a start waits for, and those that only report.
+#: Most writes under way at once: of those that a start waits for, and of those that only report.
 WRITES: Final = 64
 REPORTS: Final = 16
 #: Seconds after which everything is checked again even if nothing happened: the wall clock may be set.
@@ -129,7 +129,7 @@ class Leader:
                 yield gang, writes
 
     async def write(self, write: Write, *, reports: bool = False) -> Outcome[Write]:
-        """Makes the write, if this leader still leads. What only `reports` delays no other write."""
+        """Makes the write, if this leader still leads. A write that only `reports` delays no other write."""
         async with self._reports if reports else self._slots:
             self._check()
             try:

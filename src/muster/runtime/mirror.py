@@ -115,7 +115,7 @@ class Mirror:
         self._pending = Changes()
         #: names of the nodes that muster uses
         self.nodes: set[str] = set()
-        #: prices of what evictions lose
+        #: prices of GPUs, for what evictions lose
         self.rates = Rates()
         self._selector = selector or LabelSelector()
 

@@ -140,7 +140,7 @@ class RecreationPlan(_Header):
 
     pods: tuple[RecordedPod, ...]
     why: str
-    #: only these pods: their nodes refused them, and the other members stay
+    #: whether only these pods are re-created, because their nodes refused them; the other members stay
     alone: bool = False
 
 

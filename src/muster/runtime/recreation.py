@@ -115,7 +115,7 @@ async def _rehearse(client: Client, pod: Object) -> None:
 
 
 def _template(pod: Object) -> bytes:
-    """Returns what is equal in pods of one template. The server names the volume of the token at random."""
+    """Returns the part that is equal in pods of one template: all but the token volume's random name."""
     return _TOKEN_VOLUME.sub(b'"kube-api-access"', msgspec.json.encode(_unnamed(pod), order="deterministic"))
 
 

@@ -119,7 +119,7 @@ def fence(kind: AnyKind, obj: Resource, epoch: int) -> Fence:
 
 
 def only_reports(write: Write) -> bool:
-    """Whether others read what is written, and nothing that muster does next waits for it."""
+    """Whether the write only informs users and other programs, so that no step of muster waits for it."""
     match write:
         case Create(kinds.GANG, body=body) | Patch(kinds.GANG, body=dict(body)):
             return "plan" not in body

@@ -1,5 +1,5 @@
-"""Cedar policies that decide about every object before it is applied: which user or task may emit it.
+"""Cedar policies that permit or deny what a batch job gets, before any object is applied.
 
-`requests` reads from a compiled draft what has to be asked, `policies` holds the administrator's answers, and
-`gates` brings the two together.
+`requests` derives from a compiled draft what needs a permit, `policies` holds the administrator's policies,
+and `gates` asks these about the requests.
 """

@@ -1,7 +1,7 @@
-"""Asks the policies about everything that a workload would get, and words the denials.
+"""Asks the policies about everything that a workload would get, and writes the messages of denials.
 
-A denial says what, where and why, and prints the permit that an administrator could add. The permit is the
-narrowest one that still fits the next run of the job: this resource, for workloads of this namespace.
+A denial says what is denied, where and why, and prints the permit that an administrator could add. The permit
+is the narrowest one that also covers the next run of the job: this resource, for workloads of this namespace.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from muster.security.requests import Request
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who asks: one task of a job, and if it is known, who submitted the job."""
+    """The principal of a request: one task of a job, and the user that submitted the job, if known."""
 
     namespace: str
     job: str
@@ -34,7 +34,7 @@ class Principal:
 
 
 def denials(policies: Policies, principal: Principal, requests: Sequence[Request]) -> list[Problem]:
-    """A problem for each request that the policies do not permit, in the order of the requests."""
+    """Returns a problem for each request that the policies do not permit, in the order of the requests."""
     if not requests:
         return []
     entities = _principal_entities(principal)
@@ -63,7 +63,7 @@ def denials(policies: Policies, principal: Principal, requests: Sequence[Request
 
 
 def permit(principal: Principal, request: Request) -> str:
-    """The policy that permits this request to the namespace's workloads."""
+    """Returns the policy that permits this request to the namespace's workloads."""
     return (
         f"permit (\n"
         f"  principal in Muster::Namespace::{_quoted(principal.namespace)},\n"
@@ -108,6 +108,6 @@ def _uid(type_: str, id_: str) -> dict[str, str]:
 
 
 def _quoted(text: str) -> str:
-    """The text as a string of Cedar, whose escapes are those of Rust."""
+    """Returns the text as a string of Cedar, which has Rust's escapes."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + "".join(c if c.isprintable() else f"\\u{{{ord(c):x}}}" for c in escaped) + '"'

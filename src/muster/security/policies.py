@@ -21,11 +21,11 @@ MAX_BYTES: Final = 2**20
 #: Policies of a cluster.
 MAX_POLICIES: Final = 5_000
 
-#: Brackets within brackets of one policy, and its operators: Cedar's parser uses the stack for each, and
-#: ends the process when the stack is full (it does at about 1,000).
+#: Most nested brackets of one policy, and most operators: Cedar's parser uses the stack for each, and ends
+#: the process when the stack is full (at about 1,000).
 MAX_DEPTH: Final = 100
 MAX_OPERATORS: Final = 500
-#: Levels of a policy as JSON, of which Cedar reads 128.
+#: Most levels of a policy as JSON; Cedar reads 128.
 _MAX_LEVELS: Final = 120
 
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|[()\[\]{};]|&&|\|\||[-+*!.<>=]+|@|\w+', re.DOTALL)
@@ -40,7 +40,7 @@ _POSITION: Final = re.compile(r"policy(\d+)")
 
 
 class InvalidPolicy(ValueError):
-    """Texts of policies that cannot be used, with all that is wrong: the name of a text, and an error."""
+    """Policies that cannot be used. It lists everything that is wrong, as (name of a text, error)."""
 
     def __init__(self, faults: Iterable[tuple[str, str]]) -> None:
         self.faults = tuple(faults)
@@ -54,10 +54,10 @@ class InvalidPolicy(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the policies say to one question. `reason` is "" if they permit it."""
+    """The policies' answer to one request. `reason` is "" if they permit it."""
 
     allowed: bool
-    #: whether it is denied only because no policy permits it
+    #: whether it is denied only because no policy permits it, and not by a forbid or a failure
     unspoken: bool = False
     #: ids of the policies that decided, or failed
     policies: tuple[str, ...] = ()
@@ -91,7 +91,7 @@ class Policies:
         self.forbids = len(merged) - self.permits
 
     def ask(self, requests: Iterable[Mapping[str, Any]], entities: list[dict[str, Any]]) -> list[Answer]:
-        """The answers in order. Requests and entities are Cedar's JSON."""
+        """Returns the answers in order. Requests and entities are Cedar's JSON."""
         asked = [dict(each) for each in requests]
         try:
             known = cedarpy.Entities.from_json_str(json.dumps(entities), SCHEMA)
@@ -102,7 +102,7 @@ class Policies:
 
 
 def read(directory: Path, objects: Mapping[str, str] | None = None) -> Policies:
-    """The policies of a directory's `*.cedar` files, and of `objects`: CedarPolicies by name.
+    """Returns the policies of a directory's `*.cedar` files, and of `objects`: CedarPolicies by name.
 
     Raises `InvalidPolicy` and OSError.
     """
@@ -161,14 +161,14 @@ def _read(name: str, text: str) -> dict[str, Any]:
 
 
 def _nearest(error: str) -> str:
-    """A hint about the name that an error says is unknown."""
+    """Returns a hint about the name that an error calls unknown."""
     match = _UNKNOWN.search(error)
     close = get_close_matches(match[1], _WORDS, n=1) if match is not None else []
     return f"; did you mean {close[0]}?" if close and match and close[0] != match[1] else ""
 
 
 def _lines(name: str, text: str) -> list[int]:
-    """The line in which each policy begins. Raises `InvalidPolicy` if Cedar's parser has no stack for one."""
+    """Returns each policy's first line. Raises `InvalidPolicy` if a policy would overflow Cedar's stack."""
     depth = operators = 0
     begins: list[int] = []
     begun = False

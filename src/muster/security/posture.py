@@ -1,8 +1,8 @@
-"""The posture `audit` of a namespace: what no policy permits is reported and not denied, until a time.
+"""Audits of namespaces: until a given time, a request that no policy permits is reported and not denied.
 
-The posture is for finding out which permits a team needs. It has to be permitted itself (`AuditOnly`), it
-ends, and it covers only what no policy speaks of: what a policy forbids stays denied, and so does a request
-about which a policy fails.
+An audit is for finding out which permits a team needs. The audit itself needs a permit (`AuditOnly`), and it
+ends. It covers only requests that no policy mentions: a request that a policy forbids stays denied, and so
+does one for which a policy fails.
 """
 
 from collections.abc import Sequence
@@ -18,24 +18,24 @@ from muster.security.gates import Principal
 from muster.security.policies import Policies
 from muster.security.requests import Request
 
-#: How far away the end of an audit may be.
+#: How far in the future an audit may end.
 MOST: Final = timedelta(days=90)
 _AT: Final = ("metadata", "namespace")
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What the policies, and the posture of the namespace, make of a workload's requests."""
+    """The decision about a workload's requests, by the policies and an audit of the namespace."""
 
     denied: Sequence[Problem]
-    #: what is only reported
+    #: denials that are only reported
     warnings: Sequence[Problem]
     #: when a warning becomes a denial; None if there is none
     until: datetime | None = None
 
 
 def judge(policies: Policies, principal: Principal, requests: Sequence[Request], facts: Facts) -> Judged:
-    """Asks the policies about each request, and applies the posture of the principal's namespace."""
+    """Asks the policies about each request, and applies an audit of the principal's namespace."""
     denied = gates.denials(policies, principal, requests)
     written = facts.audits.get(principal.namespace)
     if written is None or not any(each.permit for each in denied):
@@ -60,7 +60,7 @@ def judge(policies: Policies, principal: Principal, requests: Sequence[Request],
 
 
 def _end(written: str, namespace: str, now: datetime) -> datetime:
-    """The end of an audit that is in effect. Raises ValueError with the reason if it is not."""
+    """Returns when the audit ends. Raises ValueError with the reason if the audit is not in effect."""
     where = f"namespace {namespace}: {names.AUDIT_UNTIL} is {written[:40]!r}"
     try:
         until = datetime.fromisoformat(written)

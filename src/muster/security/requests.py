@@ -1,8 +1,8 @@
-"""Reads from a compiled draft everything that has to be permitted.
+"""Derives from a compiled draft everything that needs a permit.
 
-Requests follow from what would be emitted, never from the job file: whatever a stage of the compiler comes to
-emit is asked for without its doing anything. What every pod may have (Pod Security Standard *restricted*, its
-own entry point, its own volumes and peers) is not asked for.
+Requests are derived from the objects that would be emitted, never from the job file, so a new stage of the
+compiler cannot emit anything without a request. What every pod may have (Pod Security Standard *restricted*,
+its own entry point, its own volumes and peers) needs no permit.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -79,7 +79,7 @@ _READERS: Final[dict[Dialect, Callable[[GroupKey, World], DialectReader]]] = {
     Dialect.POD: bare.Reader,
 }
 _RANK: Final = tuple(Dialect)
-#: by dialect, those before it and those after it in rank
+#: by dialect, the dialects that rank before it and those that rank after it
 _ABOVE: Final = {dialect: _RANK[:rank] for rank, dialect in enumerate(_RANK)}
 _BELOW: Final = {dialect: _RANK[rank + 1 :] for rank, dialect in enumerate(_RANK)}
 KIND_OF: Final[dict[Dialect, Kind[Any]]] = {  # Any: a table of kinds holds kinds of many types
@@ -331,7 +331,7 @@ def _groups(obj: Resource, world: World) -> list[GroupKey]:
 
 
 def _in_same_group(old: Resource, new: Pod, world: World) -> bool:
-    """Whether a pod surely belongs to the same group as before: all that its group is read from is equal."""
+    """Whether a pod certainly belongs to the same group as before: the fields that name it are equal."""
     assert isinstance(old, Pod)
     before, now = old.metadata, new.metadata
     return (
@@ -386,7 +386,7 @@ def _everything(world: World) -> Iterator[GroupKey]:
 
 
 def _namesakes(key: GroupKey, ranked: Mapping[Dialect, tuple[Dialect, ...]], world: World) -> list[GroupKey]:
-    """Returns the gangs with the same id that exist in other dialects: of those that `ranked` names."""
+    """Returns the gangs with the same id that exist in the dialects that `ranked` names for this one."""
     if key.stage:
         return []
     return [key._replace(dialect=other) for other in ranked[key.dialect] if _exists(other, key, world)]

@@ -61,7 +61,7 @@ class Members(dict[PodId, Member]):
         #: the pods on a node that have a place, and those that wait for a node
         self.filled: dict[Place, Pod] = {}
         self.ready: dict[Place, Pod] = {}
-        #: of pods that report it, when their last checkpoint was (seconds since the epoch)
+        #: by pod that reports one, the time of its last checkpoint (seconds since the epoch)
         self.saved: dict[PodId, float] = {}
 
     def put(self, pod: Pod, place: Place | None) -> None:
@@ -117,7 +117,7 @@ class Group:
     controlled: bool
     #: members without a controller may be deleted and re-created: neither they nor their group forbid it
     recreate: bool = field(default=False, kw_only=True)
-    #: members that their nodes refused before a container ran, and that may be re-created likewise
+    #: members that their nodes refused before a container ran, and that muster may re-create
     rejected: tuple[Pod, ...] = field(default=(), kw_only=True)
     #: by pod set, the group object that it belongs to, if that is not the source
     set_groups: dict[str, str] = field(default_factory=dict, kw_only=True)

@@ -17,7 +17,7 @@ class Dialect(Enum):
     KOORDINATOR = "koordinator"  # scheduling.sigs.k8s.io
     POD = "pod"  # a gang of one
 
-    __hash__ = object.__hash__  # keys of groups are hashed often, and Enum's own is a function in Python
+    __hash__ = object.__hash__  # keys of groups are hashed often, and Enum's own hash is written in Python
 
 
 class GroupKey(NamedTuple):

@@ -1,4 +1,4 @@
-"""What an eviction loses, in work and in money: GPU-seconds by product, and their price."""
+"""Computes what an eviction loses, in work and in money: GPU-seconds by product, and their price."""
 
 from collections.abc import Callable, Iterable
 from decimal import Decimal
@@ -14,7 +14,7 @@ Seconds = dict[str, Decimal]
 
 
 def seconds_lost(gang: Gang, pods: Iterable[Pod], product: Callable[[str], str], now: float) -> Seconds:
-    """Returns the resource-seconds that the end of these pods loses, to the millisecond.
+    """Returns the resource-seconds that the eviction of these pods loses, to the millisecond.
 
     `pods` occupy nodes; `product` takes a node's name and returns its GPUs' product.
     """
@@ -33,7 +33,7 @@ def seconds_lost(gang: Gang, pods: Iterable[Pod], product: Callable[[str], str],
 def priced(seconds: Seconds, rates: Rates) -> Object:
     """Returns `gpuHoursLost` and `costLost` as they are in an entry of `status.preemptions`.
 
-    A gang without GPUs loses no GPU-hours; without a rate for all that is lost there is no cost.
+    A gang without GPUs has no GPU-hours. If any part of the loss has no rate, there is no cost.
     """
     told: Object = {"gpuHoursLost": hours(gpu_seconds(seconds))} if CPU not in seconds else {}
     cost = rates.cost(seconds)

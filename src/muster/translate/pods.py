@@ -91,7 +91,7 @@ def live(pod: Pod) -> bool:
 
 
 def rejected(pod: Pod) -> bool:
-    """Whether the pod's node has refused it, as for lack of room (`OutOfcpu`), so that it has never run.
+    """Whether the node has refused the pod, for instance for lack of room (`OutOfcpu`), so that it never ran.
 
     Source: the kubelet's `rejectPod` (pkg/kubelet/kubelet.go).
     """

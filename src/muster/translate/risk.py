@@ -1,4 +1,4 @@
-"""What preemption can cost a gang, in words and money, before it happens."""
+"""Says what preemption may cost a gang before it happens, in work and in money."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from muster.api.rates import CPU, Rates, hours, money
 from muster.api.scheduling import PriorityClass
 from muster.core.words.gang import Gang, Operator, Shape, gpus
 
-#: Seconds of expected run time from which a job without checkpoints is worth a warning.
+#: Expected run time in seconds from which a job without checkpoints gets a warning.
 LONG: Final = 3600.0
-#: Names of classes that are listed at most.
+#: Most PriorityClasses that a message names.
 _MOST: Final = 3
 #: Classes of Kubernetes' own components, which every cluster has.
 _SYSTEM: Final = "system-"
@@ -22,7 +22,7 @@ _SYSTEM: Final = "system-"
 @dataclass(frozen=True, slots=True)
 class Risk:
     message: str
-    #: it runs long, others may preempt it, and it saves nothing meanwhile
+    #: that it runs for long without a checkpoint although it may be preempted; "" = it does not
     warning: str = ""
 
 
@@ -70,7 +70,7 @@ def risk(gang: Gang, classes: Iterable[PriorityClass], prices: Rates) -> Risk | 
 
 
 def _hourly(gang: Gang, prices: Rates) -> dict[str, Decimal]:
-    """The seconds of GPUs by product that the gang uses in an hour, or of CPUs under `CPU`."""
+    """Returns the GPU-seconds by product that the gang uses in an hour, or CPU-seconds under `CPU`."""
     found, cpus = dict[str, Decimal](), Decimal(0)
     for pod_set in gang.pod_sets:
         requests = pod_set.shape.requests
@@ -82,7 +82,7 @@ def _hourly(gang: Gang, prices: Rates) -> dict[str, Decimal]:
 
 
 def _product(shape: Shape, prices: Rates) -> str:
-    """The GPUs' product: the one that is asked for, else the dearest that has a rate."""
+    """Returns the GPUs' product: the one that the pods request, else the most expensive one with a rate."""
     asked = dict(shape.selector).get(names.GPU_PRODUCT)
     if asked is None:
         terms = (each for term in (shape.affinity or ())[:1] for each in term.labels)

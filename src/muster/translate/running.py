@@ -22,7 +22,7 @@ from muster.core.words.gang import Code, Gang, Gate
 
 T = TypeVar("T")
 
-#: Seconds that a gang may at most hold up its eviction to save its work.
+#: Most seconds by which a gang may delay its eviction to save its work.
 LONGEST_GRACE: Final = 600.0
 
 
@@ -92,7 +92,7 @@ def marked(gang: Gang, own: Run, pods: Iterable[Run]) -> Gang:
 
 
 def checkpointed_at(meta: ObjectMeta) -> float | None:
-    """Returns when a pod saved its work last, as its annotation says it; None if it says no time."""
+    """Returns the time of a pod's last checkpoint by its annotation; None if that is not a time."""
     text = meta.annotations.get(names.CHECKPOINT)
     if text is None:
         return None
@@ -103,7 +103,7 @@ def checkpointed_at(meta: ObjectMeta) -> float | None:
 
 
 def reported(gang: Gang, saved: Collection[float]) -> Gang:
-    """Returns the gang with the checkpoints that its pods report: of several pods the oldest counts."""
+    """Returns the gang with the checkpoint that its pods report; if they differ, the oldest."""
     if not saved:
         return gang
     latest = max(min(saved), gang.checkpointed or 0.0)

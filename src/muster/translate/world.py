@@ -87,7 +87,7 @@ class World:
         self._objects: dict[Kind[Any], dict[Name, Any]] = {kind: {} for kind in KINDS}
         #: the layers of the network topology
         self.layers = Layers()
-        #: by Job, what `dialects.group_of` has read of it; forgotten once a Job, JobSet or namespace changes
+        #: by Job, the result of `dialects.group_of`; cleared when a Job, JobSet or namespace changes
         self.groups_of_jobs: dict[Name, tuple[bool, GroupKey | None]] = {}
         self._quotas_in: dict[str, dict[Name, ResourceQuota]] = {}
         self._ranges_in: dict[str, dict[Name, LimitRange]] = {}

@@ -42,7 +42,7 @@ class Finding:
         return "\n".join([str(self), *(f"    {line}" for line in self.fix.splitlines())])
 
     def among_errors(self) -> str:
-        """The whole finding; its severity first, unless it is an error."""
+        """Returns the whole finding, with its severity first unless it is an error."""
         return self.whole() if self.severity is Severity.ERROR else f"{self.severity.value}: {self.whole()}"
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ class JobFileError(ValueError):
 
 
 def similar(name: str, known: Iterable[str]) -> str:
-    """The known name that is most like this one, whatever the case of its letters; "" if none is."""
+    """Returns the known name that is most similar to this one, ignoring case; "" if none is similar."""
     folded = {candidate.lower(): candidate for candidate in sorted(known, reverse=True)}
     close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
     return folded[close[0]] if close else ""

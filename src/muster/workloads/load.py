@@ -54,7 +54,7 @@ def load(
     local      for the embedded cluster
     home       its state directory ($MUSTER_HOME), which holds shared volumes
     jobs       False: the file may have no jobs; queues and the like may be submitted alone
-    platform   what the platform adds to batch jobs: facts, policies, who submits
+    platform   what the platform adds to batch jobs: facts, policies, the submitting user
     runs       False: only placement is requested; images, commands and volumes may be missing
 
     Raises `JobFileError` with every error that was found.

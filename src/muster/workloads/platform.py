@@ -1,4 +1,4 @@
-"""What the platform adds to a batch job: facts about the cluster, policies, and who submits."""
+"""What the platform adds to a batch job: facts about the cluster, policies, and the submitting user."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ TargetName = Literal["muster", "volcano", "native"]
 
 @dataclass(frozen=True, slots=True)
 class Submitter:
-    """Who submits the job, such as `ml/alice`; "" if that is not known."""
+    """The user that submits the job, such as `ml/alice`; "" if that is not known."""
 
     user: str = ""
     groups: tuple[str, ...] = ()
@@ -26,7 +26,7 @@ UNKNOWN: Final = Submitter()
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """Secrets of the embedded cluster: what would be in a store such as Vault is in files."""
+    """Secrets of the embedded cluster, in files instead of a store such as Vault."""
 
     #: store → path → key → value
     values: Values = field(repr=False)
@@ -38,7 +38,7 @@ class Stores:
 class Platform:
     #: None = the defaults of where the job is to run
     facts: Facts | None = None
-    #: None = nothing is asked, as on the embedded cluster
+    #: None = everything is permitted, as on the embedded cluster
     policies: "Policies | None" = None
     submitter: Submitter = UNKNOWN
     target: TargetName = "muster"

@@ -1,8 +1,8 @@
 """The environment of training frameworks: the coordinator, the number of processes, and the rank.
 
-A BatchJob says `training`, an AIchor manifest `scheduling: {training: PyTorch}`, a JobSet
-`muster.dev/training: PyTorch`. Ranks count pods over all groups, in their order. `WORLD_SIZE` is pods × GPUs
-of a pod, as `torchrun` counts processes. A variable that the author has set stays as it is.
+A BatchJob asks for it by `training`, an AIchor manifest by `scheduling: {training: PyTorch}`, a JobSet by the
+annotation `muster.dev/training: PyTorch`. Ranks count pods over all groups, in their order. `WORLD_SIZE` is
+pods × GPUs of a pod, as `torchrun` counts processes. A variable that the author has set stays as it is.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ PORT: Final = 29500
 
 
 def environment(framework: str, host: str, pods: int, container: Object, rank: str) -> list[Object]:
-    """Returns the variables of one container as `env`. `rank`: the label of the pod that has its rank."""
+    """Returns the variables of one container as `env`. `rank`: the pod's label that holds its rank."""
     limits = (container.get("resources") or {}).get("limits") or {}
     processes = max(1, int(limits.get(GPU, 0) or 0))
     of_pod: Object = {"valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{rank}']"}}}
@@ -39,7 +39,7 @@ def environment(framework: str, host: str, pods: int, container: Object, rank: s
 
 
 def put_before(container: Object, made: Sequence[Object]) -> None:
-    """Adds variables to a container, before its own and without those that it has."""
+    """Adds variables to a container before its own, except those that it has already."""
     known = {each.get("name") for each in container.get("env") or []}
     container["env"] = [*(each for each in made if each["name"] not in known), *(container.get("env") or [])]
 
@@ -49,7 +49,7 @@ def plain(name: str, value: str) -> Object:
 
 
 def prepare(jobset: Object) -> str:
-    """Adds the environment that a JobSet's annotation asks for; returns why it cannot, or "".
+    """Adds the environment that a JobSet's annotation asks for. Returns why that is impossible, or "".
 
     A pod reads its rank from a label: the number of its Job, if each Job has one pod, or the number of the
     pod, if there is one Job.

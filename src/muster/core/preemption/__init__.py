@@ -78,7 +78,7 @@ class Preemption:
 
     @property
     def _as_of(self) -> tuple[int, ...]:
-        """As long as this is the same, a search that failed would fail again."""
+        """Returns the versions that a search depends on: until one changes, a failed search fails again."""
         world = self._world
         budgets, domains = world.budgets.changes, world.exclusive_domains.released
         return self._changes, self._running.version, budgets, domains
@@ -254,11 +254,11 @@ class RunningGangs:
         self.version = 0
 
     def lowest(self, queue: str) -> int | None:
-        """The lowest priority of a running gang of this queue; None: none runs."""
+        """Returns the lowest priority of a running gang of this queue; None = no gang of it runs."""
         return min(self.priorities.get(queue, ()), default=None)
 
     def note(self, state: GangState) -> None:
-        """Record a changed gang: whether it runs, and as what."""
+        """Record a changed gang: whether it runs, and with which priority."""
         gang = state.gang if state.pods and state.gang is not None and state.gang.preemptible else None
         old, stamp = self._noted.get(state.id, (None, -1))
         if gang is old and (gang is None or stamp == state.stamp):

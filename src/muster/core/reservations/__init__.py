@@ -147,7 +147,7 @@ class Reservations:
         self._held, self._never = {**self._held}, {*self._never}
 
     def withdraw(self) -> None:
-        """Once all gangs have been tried: drop reservations of gangs that do not wait for capacity now."""
+        """After all gangs have been tried: drop reservations of gangs that do not wait for capacity now."""
         made = {each.gang for each in self.made}
         for gang in [gang for gang in self._calendar if gang not in made]:
             self._calendar.drop(gang)

@@ -70,9 +70,10 @@ class Calendar(dict[GangId, Reservation]):
         each.set_spare(spare, shared)
 
     def add(self, new: Reservation) -> None:
-        """Add a reservation; what it and the others here use is taken off what each can spare.
+        """Add a reservation. What each reservation uses here is subtracted from what the others can spare.
 
-        If it is so late that another has less than nothing to spare, that is delayed in turn (`recompute`).
+        If the new one is so late that another has less than nothing to spare, the other is delayed too
+        (`recompute`).
         """
         for other in self.values():
             if other.at <= new.at < other.until:

@@ -97,8 +97,8 @@ class Evict:
 class Release:
     """These held places are released.
 
-    The hold has run out, the gang is gated or no longer wants the place so, or the node is gone or has no
-    room for it any more. An Assign for the same places may follow in the same cycle.
+    The hold has timed out, the gang is gated or no longer needs the place in this form, or the node is gone
+    or no longer has room for it. An Assign for the same places may follow in the same cycle.
     """
 
     gang: GangId

@@ -330,7 +330,7 @@ class Gang:
     #: seconds between checkpoints, or when the last one was (seconds since the epoch)
     checkpoint_every: float | None = None
     checkpointed: float | None = None
-    #: seconds that it may take to save its work before it is evicted
+    #: seconds for which an eviction of the gang waits so that it can save its work
     checkpoint_grace: float = 0.0
     #: seconds lost by a restart besides lost work
     restart_cost: float = 0.0
@@ -341,11 +341,11 @@ class Gang:
     preempts: bool = True
 
     def time_lost(self, since: float | None, now: float) -> float:
-        """Returns the seconds of work that a pod of it, bound at `since`, would have to do again.
+        """Returns the seconds of work that a pod of the gang, bound at `since`, would have to repeat.
 
-        That is the time since it was bound or since its last checkpoint, and the cost of a restart. A known
-        time of the last checkpoint outweighs an interval. A pod of which the bind is not known counts as
-        bound now.
+        That is the time since the bind or since the last checkpoint, and the cost of a restart. A known time
+        of the last checkpoint outweighs an interval. A pod whose time of binding is not known counts as bound
+        now.
         """
         ran = max(now - since, 0.0) if since is not None else 0.0
         if self.checkpointed is not None:

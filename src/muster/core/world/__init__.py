@@ -116,10 +116,10 @@ class World(State):
         return lapsed, releases
 
     def _crowded_out(self) -> dict[GangId, list[Place]]:
-        """Return promised places for which their nodes have no room any more: other schedulers filled them.
+        """Return promised places whose nodes no longer have room for them: other schedulers filled the nodes.
 
-        The gangs that are last in the order lose theirs first. A node on which an eviction is pending is
-        looked at when that is over, because victims and promises are charged there together.
+        The gangs that are last in the order lose their places first. A node with a pending eviction is
+        checked when the eviction is over, because victims and promises are charged there together.
         """
         evicting = {node for eviction in self.pending_evictions.values() for node in eviction.shared}
         unexpected, self._handlers.unexpected = (

@@ -196,7 +196,7 @@ def fill(state: GangState, pods: Mapping[PodId, Place | None], at: float | None 
 
 
 def vacate(state: GangState, pods: Sequence[PodId]) -> list[tuple[PodId, Place]]:
-    """Remove pods from their places. Return each place that no other pod fills then, with its last pod."""
+    """Remove pods from their places. Return each place that is empty then, with the last pod in it."""
     state.stamp += len(pods)
     state.lapsed.clear()
     bound, filled, vacated = state.pods, state.filled, []

@@ -39,7 +39,8 @@ class Handlers:
         self._gangs, self._pods, self._topology = world.gangs, world.pods, world.topology
         self._exclusive, self._queues, self._quotas = world.exclusive_domains, world.queues, world.quotas
         self._budgets, self._pending_evictions = world.budgets, world.pending_evictions
-        #: nodes that may have less room than is promised there: they changed, or pods came unannounced
+        #: nodes that may have less room than is promised there: they changed, or unplanned pods were bound
+        #: there
         self.unexpected: set[NodeName] = set()
 
     def apply(self, event: Event) -> None:

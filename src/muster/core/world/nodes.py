@@ -248,7 +248,7 @@ class Nodes:
         return self._free[row].item(column)
 
     def overdrawn(self, name: NodeName) -> dict[int, int]:
-        """By row of a resource of which more is used than the node has: how much more. Shares: their GPUs."""
+        """Return the excess by row of each overcommitted resource of the node. Shares count as their GPUs."""
         if (column := self.column.get(name)) is None:
             return {}
         over = {

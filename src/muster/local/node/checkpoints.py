@@ -1,10 +1,10 @@
-"""Files by which programs say that they have saved their work, and are asked to.
+"""Checkpoint files: programs report checkpoints, and receive requests for them, without an API client.
 
-A pod names a file in `muster.dev/checkpoint-file`, absolute or relative to its working directory. The
-program touches the file after each checkpoint; its time becomes the pod's annotation `muster.dev/checkpoint`.
-Before an eviction that waits for a checkpoint, `FILE.requested` is created beside it. Both need no API client
-in the program. The files are read and made with the rights of the user, which the program has, too. What a
-program reports about its progress is read by `muster.local.node.progress`.
+A pod names a file in `muster.dev/checkpoint-file`, absolute or relative to its working directory. The program
+touches the file after each checkpoint, and the file's time becomes the pod's annotation
+`muster.dev/checkpoint`. Before an eviction that waits for a checkpoint, `FILE.requested` is created beside
+it. The files are read and created with the rights of the user, which the program has too. What a program
+reports about its progress is read by `muster.local.node.progress`.
 """
 
 import asyncio
@@ -27,15 +27,15 @@ from muster.names import CHECKPOINT, CHECKPOINT_FILE, CHECKPOINT_REQUESTED, PROG
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks at the files.
+#: Seconds between two checks of the files.
 LOOK: Final = 1.0
-#: What is added to a file's name for the request.
+#: The suffix of the file that requests a checkpoint.
 REQUESTED: Final = ".requested"
 _FILES: Final = frozenset({CHECKPOINT_FILE, PROGRESS_FILE})
 
 
 class Checkpoints:
-    """Looks at the files of the pods that name one. `pods`: by `namespace/name`, kept up to date."""
+    """Checks the files of the pods that name one. `pods`: by `namespace/name`, kept up to date."""
 
     def __init__(self, client: Client, pods: Mapping[str, Pod], clock: Clock) -> None:
         self._client, self._pods, self._clock = client, pods, clock
@@ -45,7 +45,7 @@ class Checkpoints:
         self._any = asyncio.Event()
 
     def changed(self, old: Pod | None, new: Pod | None) -> None:
-        """Takes in a change of a pod on a node that runs processes."""
+        """Notes a change of a pod on a node that runs processes."""
         if new is not None and not _FILES.isdisjoint(new.metadata.annotations) and not new.terminal:
             self._named.add(new.key)
             self._any.set()
@@ -100,7 +100,7 @@ def look(pod: Pod, now: datetime) -> str | None:
     modified = path.stat().st_mtime
     began = pod.status.start_time
     if (began is not None and modified < began.timestamp()) or modified > now.timestamp() + LOOK:
-        return None  # of an earlier run, or a time to come
+        return None  # of an earlier run, or in the future
     saved = datetime.fromtimestamp(modified, UTC).isoformat().replace("+00:00", "Z")
     return None if annotations.get(CHECKPOINT) == saved else saved
 

@@ -4,8 +4,8 @@ The pods end as their annotation says. `muster.dev/pretend: "run=30s,exit=1"` le
 code 1 after 30 s; without `run` it runs until the pod is deleted. `at=2026-03-01T12:00:00Z` ends it at that
 time, however long it has run, to simulate a failure of many pods at one moment. The earlier of `run` and `at`
 counts. `reject=OutOfcpu` lets the node refuse the pod for this reason, as a kubelet does that has no room.
-`stop=30s` lets a pod that is deleted need so long to end; with `stop=never` it is stuck until a user forces
-its deletion. The fake runtime also reports the pods of removed nodes, of either runtime, as ended with their
+With `stop=30s` a deleted pod takes 30 s to end; with `stop=never` it is stuck until a user forces its
+deletion. The fake runtime also reports the pods of removed nodes, of either runtime, as ended with their
 node.
 
 One heap holds the time at which each pod ends, and a bounded number of status writes is pending at a time, so

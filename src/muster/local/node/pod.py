@@ -271,7 +271,7 @@ class PodWorker:
     def _found_ended(self, container: Observed, files: Files) -> None:
         """Records a start whose processes are gone: it ended while muster was down, or with the machine."""
         if files.output.exists():
-            # reads the last output, which the agent has kept open
+            # reads the last output; the agent has kept its file open
             starts.writer_of(self._place, self.pod, container, files).close()
         code = processes.recorded_exit(files)
         started, now = starts.started_at(files), starts.ended_at(self._place, files)

@@ -1,4 +1,4 @@
-"""Starts of containers: starts one, adopts one of an earlier muster, runs a command in one, reads its times.
+"""Starts containers, adopts those that an earlier muster started, runs commands in them, reads their times.
 
 Each function concerns one container of one pod. `Unavailable` means that an object to which the pod refers is
 missing, so that a later attempt may succeed. After `CannotStart`, the container counts as started and failed.
@@ -74,7 +74,7 @@ def start(place: Place, pod: Pod, container: Observed, files: Files, sources: Ma
         writer = writer_of(place, pod, container, files)
         command = place.isolation.command(setup, files, place.lock, argv)
         process = processes.start(command, env, files, namespaces=place.isolation.namespaces)
-    except (OSError, ValueError, Unavailable) as error:  # ValueError: a NUL, from a config map for instance
+    except (OSError, ValueError, Unavailable) as error:  # ValueError: a NUL, for instance from a ConfigMap
         if writer is not None:
             writer.close()
         shutil.rmtree(files.directory, ignore_errors=True)
@@ -85,9 +85,9 @@ def start(place: Place, pod: Pod, container: Observed, files: Files, sources: Ma
 def adopt(
     place: Place, pod: Pod, container: Observed, files: Files, sources: Mapping[str, Path], pid: int | None
 ) -> Start | None:
-    """The start that an earlier muster made; None if its wrapper process `pid` is gone.
+    """Returns the start that an earlier muster made; None if its wrapper process `pid` is gone.
 
-    If the wrapper left no time, the container counts as running since the pod's own start.
+    If the wrapper recorded no time, the container counts as running since the pod's own start.
     """
     namespaces = place.isolation.namespaces
     process = None if pid is None else processes.adopt(pid, files, namespaces=namespaces)
@@ -136,7 +136,7 @@ def writer_of(place: Place, pod: Pod, container: Observed, files: Files) -> LogW
 
 
 def says_in_use(place: Place, pod: Pod, container: Observed) -> bool:
-    """Whether the last lines of the log say that a port is in use."""
+    """Whether the last lines of the log contain the error that a port is in use."""
     meta, name = pod.metadata, container.spec.name
     end = place.logs.last_lines(meta.namespace, meta.name, meta.uid, name, container.restart_count)
     return _IN_USE.search(end) is not None
@@ -157,7 +157,7 @@ def ended_at(place: Place, files: Files) -> datetime:
 
 
 def cannot_start(argv: list[str], env: dict[str, str], working_dir: str, binds: list[Bind]) -> str:
-    """Why a command cannot be started, if that can be known before the attempt; "" if not."""
+    """Returns why a command cannot be started, as far as that is known before the attempt; "" otherwise."""
 
     def mounted(path: str) -> bool:
         return any(path == bind.target or path.startswith(bind.target + "/") for bind in binds)

@@ -27,8 +27,8 @@ from muster.runtime.writes import Write, close_plan, delete_plan, suspend
 from muster.translate.pods import live, rejected
 from muster.translate.status import Phase
 
-#: Seconds between two re-creations of members that their nodes refused: the first pause, doubled each time,
-#: and the longest.
+#: Seconds between two re-creations of members that their nodes refused: the first pause, which doubles each
+#: time, and the longest.
 REJECTED: Final = (1.0, 300.0)
 
 
@@ -94,7 +94,7 @@ def release(context: Context, plan: Plan) -> Step:
 
 
 def refused_by_nodes(context: Context) -> str:
-    """Returns what to say of members that their nodes refused; "" if there are none to be re-created."""
+    """Returns a message about members that their nodes refused; "" if none of them is to be re-created."""
     pods = context.group.rejected if context.group.recreate else ()
     few = ", ".join(f"{pod.metadata.name} ({pod.status.reason})" for pod in pods[:NAMED])
     more = f" and {len(pods) - NAMED} more" if len(pods) > NAMED else ""
@@ -102,7 +102,7 @@ def refused_by_nodes(context: Context) -> str:
 
 
 def replace_rejected(context: Context, why: str) -> Step | None:
-    """Re-creates the members that their nodes refused, and no others; at most every second, then less often.
+    """Re-creates only the members that their nodes refused, after pauses as in `REJECTED`.
 
     Returns None while it is too early for that.
     """

@@ -23,7 +23,7 @@ from muster.runtime.commit.refusals import accepted, refused
 from muster.runtime.commit.view import NEVER, Limits, RetryState
 from muster.runtime.writes import RecordPods, Write
 
-#: Plans in a row that the server took and no object shows, after which a start has failed.
+#: A start fails after this many consecutive plans that the server accepted and that no object shows.
 UNSHOWN: Final = 3
 
 
@@ -77,7 +77,7 @@ def records_plan(write: Write) -> bool:
 def plan_not_shown(
     gang: GangId, state: RetryState, now: float, limits: Limits
 ) -> tuple[RetryState, tuple[Event, ...]]:
-    """Fails a start of which the plan is not kept; it is retried every 28 s, each time with one write."""
+    """Fails a start whose plan the server does not keep; it is retried every 28 s, with one write each."""
     message = (
         "the API server took the plan, and the Gang does not show it: are the definitions of muster's kinds "
         "of this version? (muster crds | kubectl apply -f -)"

@@ -1,9 +1,9 @@
 """Members that the API server refuses to bind: admission by a policy or webhook, a missing right.
 
-The first refusal counts against the node: the core finds another. A second one counts against the member: the
-start fails at once, so that the other members do not wait on their nodes, and is retried after a pause of 1 s
-that doubles to 28 s. The refused member is then bound first. It is retried at once if something changes by
-which admission may have judged it.
+The first refusal counts against the node, and the core chooses another. A second one counts against the
+member: the start fails at once, so that the other members do not wait on their nodes, and is retried after a
+pause of 1 s that doubles up to 28 s. The refused member is then bound first. The start is retried at once if
+something changes that admission may have checked.
 """
 
 from collections.abc import Mapping

@@ -22,7 +22,7 @@ from muster.runtime.writes import create_gang, patch_gang, without_nulls
 from muster.translate.group import Group
 from muster.translate.status import Phase, gang_spec, gang_status, unschedulable
 
-#: Pods that a message names at most.
+#: Most pods that a message names.
 NAMED: Final = 3
 
 
@@ -42,7 +42,7 @@ def write_status(context: Context) -> Step:
 
 
 def _arrives(context: Context) -> bool:
-    """Whether all that the gang waits for is pods, which most often come within the next moment."""
+    """Whether the gang waits only for pods to be created, which usually happens within a second."""
     explanation = _explanation(context)
     return explanation is not None and explanation.code is Code.MEMBERS_MISSING
 
@@ -58,7 +58,7 @@ def status_patch(
 
 
 def _changes(record: GangRecord | None, write: Create | Patch) -> set[str]:
-    """Returns the reported fields of a Gang's status that a patch changes, and "spec" if it changes that."""
+    """Returns which reported fields of a Gang's status a patch changes, and "spec" if it changes the spec."""
     if record is None or not isinstance(write.body, dict) or write.kind is not kinds.GANG:
         return set()
     status = msgspec.convert(without_nulls(write.body["status"]), GangStatus)
@@ -76,7 +76,7 @@ def _body(
 
 
 def changed_spec(record: GangRecord | None, group: Group) -> Object:
-    """Returns what a patch of a Gang must hold besides its status: its spec, if the gang is another now."""
+    """Returns what a patch of a Gang must contain besides the status: the spec, if it has changed."""
     spec = gang_spec(group)
     known = record is None or msgspec.convert(spec, GangSpec) == record.spec
     return {} if known else {"spec": spec}

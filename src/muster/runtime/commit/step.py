@@ -172,7 +172,7 @@ def _continue(context: Context, plan: PlacementPlan) -> Step:
 
 
 def _woken(reported: Step, at: float) -> Step:
-    """Returns the step, which is to be repeated at `at` at the latest."""
+    """Returns the step with a time, `at`, at which it is repeated at the latest."""
     return replace(reported, wake=at) if at < reported.wake else reported
 
 

@@ -17,14 +17,15 @@ from muster.translate.status import time_of
 
 #: Most entries of a Gang's `status.preemptions`; the oldest are removed first.
 MOST_PREEMPTIONS: Final = 20
-#: What the end of a victim loses, as fields of its entry in `status.preemptions`.
+#: Returns what the eviction of a victim loses, as fields of its entry in `status.preemptions`.
 Lost = Callable[[Victim], Object]
 
 
 def end_victims(victims: Iterable[Victim], by: GangId, lost: Lost, now: float) -> Iterator[Write]:
-    """Yields the writes that are still needed to end the victims; none while all their pods are leaving.
+    """Yields the writes that are still needed to evict the victims; none while all their pods are leaving.
 
-    A victim with a grace period is first asked to save its work, and is ended once it has, or is late.
+    A victim with a grace period is first asked to save its work. It is evicted once it has, or once the grace
+    period is over.
     """
     for victim in victims:
         alive = [pod for pod in victim.pods if live(pod)]
@@ -55,7 +56,7 @@ def begun(victims: Iterable[Victim]) -> Iterator[Victim]:
 
 
 def saves_until(victim: Victim) -> float:
-    """Returns until when the victim may save its work: 0.0 if it has, or cannot, or is leaving already."""
+    """Returns until when the victim may save its work; 0.0 if it has, cannot, or is leaving already."""
     recorded, group = victim.recorded, victim.group
     if group is None or not group.gang.checkpoint_grace or any(True for _ in begun([victim])):
         return 0.0
@@ -64,7 +65,7 @@ def saves_until(victim: Victim) -> float:
 
 
 def _requests(victim: Victim, pods: Iterable[Pod]) -> Iterator[Patch]:
-    """Marks the pods of a victim with the time from which muster waits for a checkpoint."""
+    """Annotates the pods of a victim with the time since which muster waits for a checkpoint."""
     since = time_of(victim.recorded.at)
     for pod in pods:
         meta = pod.metadata
@@ -76,8 +77,8 @@ def _requests(victim: Victim, pods: Iterable[Pod]) -> Iterator[Patch]:
 def _preempted(victim: Victim, by: GangId, lost: Lost) -> Patch | None:
     """Notes in the victim's record which gang preempted it, when, and at what loss; None if already noted.
 
-    The note is written before the victim is ended. A note is known by the preemptor and the time of the
-    decision, so neither a crash nor a change of leader loses or duplicates it.
+    The note is written before the victim is evicted. The preemptor and the time of the decision identify a
+    note, so neither a crash nor a change of leader loses or duplicates it.
     """
     record, recorded = victim.record, victim.recorded
     if record is None or noted(record, recorded, by):

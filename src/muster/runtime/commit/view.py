@@ -21,8 +21,8 @@ NEVER: Final = float("inf")
 class Limits:
     """Bounds of a commit, in seconds unless they say otherwise."""
 
-    #: largest plan, in bytes of its blob, that is a field of its Gang (some 300 places): all who watch Gangs
-    #: receive it
+    #: largest plan, in bytes of its blob, that is a field of its Gang (some 300 places): all watchers of
+    #: Gangs receive it
     held_plan: int = 8_192
 
     #: time without progress (a pod appeared, a bind succeeded) after which muster gives the minimum up
@@ -35,15 +35,15 @@ class Limits:
     attempts: int = 5
     #: how long muster avoids the name of a node that has vanished
     exclusion: float = 300.0
-    #: pause after the API server has refused a member, while its gang does not start: the first, doubled
-    #: after each refusal, and the longest: policies and webhooks are not watched, and 30 s after they change
-    #: the gang is whole
+    #: pause after the API server has refused a member of a gang that has not started: the first, which
+    #: doubles after each refusal, and the longest. Policies and webhooks are not watched; with this bound a
+    #: gang is complete 30 s after they change
     refused: tuple[float, float] = (1.0, 28.0)
     #: how long a start that has begun waits for nodes once the core says that the rest does not fit
     unplaced: float = 1.0
     #: pause after a write whose outcome is unknown or for which the server had no time: first, longest
     retry: tuple[float, float] = (0.2, 10.0)
-    #: least time between two writes of the same Gang's status that only report, and that only count
+    #: least time between two writes of a Gang's status that only report, and between two that only count
     report: float = 1.0
     count: float = 5.0
 
@@ -88,7 +88,7 @@ class GangView:
     owner_shared: bool = False  # other gangs of its owner have bound pods: another stage is running
     #: looks up a PersistentVolumeClaim by `namespace/name`
     claim: Callable[[str], PersistentVolumeClaim | None] = lambda key: None
-    #: returns what the end of a victim loses, as fields of its entry in `status.preemptions`
+    #: returns what the eviction of a victim loses, as fields of its entry in `status.preemptions`
     lost: Callable[[Victim], Object] = lambda victim: {}
 
 
@@ -113,9 +113,9 @@ class RetryState:
     giving_up: str = ""  # why the open plan is being undone
     until: float = 0.0  # the gang backs off until then
     recordable: bool = True  # its pods, for re-creation; False once recording has failed
-    rejections: int = 0  # times that pods were re-created because their nodes had refused them
+    rejections: int = 0  # how often pods were re-created because their nodes had refused them
     recreate_at: float = 0.0  # when that may be done again
-    unshown: int = 0  # plans in a row that the server took and that no object shows
+    unshown: int = 0  # consecutive plans that the server accepted and that no object shows
     #: by member (`refusals.member`), as its successor is refused for the same reasons
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
     #: nodes for which this leader has had the volumes of claims made, by `namespace/name`

@@ -1,5 +1,5 @@
-"""What is known of an image before it runs: its digest, its entry point, and who has signed it.
+"""Looks up what an image is before it runs: its digest, its entry point, and its signatures.
 
-`reference` parses names, `trust` says which images need whose signature, `cosign` checks signatures,
+`reference` parses names, `trust` says which images need which signatures, `cosign` checks signatures,
 `registry` talks to a registry, and `verify` is the path through them.
 """

@@ -1,17 +1,17 @@
-"""Reads credentials of registries as container tools write them: `config.json`, `.dockerconfigjson`."""
+"""Reads credentials of registries from files of container tools: `config.json`, `.dockerconfigjson`."""
 
 import base64
 import binascii
 import json
 from typing import Final
 
-#: Bytes of a file, and registries that it names.
+#: Most bytes of a file, and most registries that it names.
 MOST: Final = 2**20
 _REGISTRIES: Final = 1_000
 
 
 def read(content: bytes) -> dict[str, tuple[str, str]]:
-    """Registry → (user, password). Entries that cannot be read are left out."""
+    """Returns registry → (user, password). Entries that cannot be read are ignored."""
     try:
         written = json.loads(content[:MOST])
     except (ValueError, RecursionError):

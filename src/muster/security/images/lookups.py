@@ -1,14 +1,15 @@
-"""Remembers what is known of images, and looks up the rest beside those who ask.
+"""Looks images up in their registries in the background, and caches the results.
 
-`known` answers at once. What it does not know is looked up by a task of its own, and those who have asked are
-told when there is something new: a result, or why there is none yet. An attempt that fails is repeated after
-a back-off, for as long as somebody asks.
+`known` never waits. It returns the cached result, or starts a look-up and returns why there is no result yet.
+When the look-up has a result or a new reason, the callers that have asked are notified. A failed attempt is
+retried after a back-off, as long as a caller has asked again since the last attempt.
 
-- A tag is resolved to a digest, which counts for `TAG` seconds; who needs it for longer keeps the digest.
-- A digest is verified once under the same policies, whichever tags lead to it. If it does not meet them, it
-  is verified again after `UNMET` seconds if somebody asks, since it may be signed later.
+- A tag is resolved to a digest. The result is valid for `TAG` seconds; a caller that needs it for longer
+  stores the digest.
+- A digest is verified once for given policies, whichever tags lead to it. If it does not meet them, it is
+  verified again when a caller asks after `UNMET` seconds, since it may have been signed since.
 - At most `AT_A_TIME` images are looked up at a time, and `OF_ONE` of one registry, so that a slow registry
-  does not delay the others. An attempt takes no longer than `TIME`.
+  does not delay the others. An attempt times out after `TIME` seconds.
 """
 
 import asyncio
@@ -30,26 +31,26 @@ log = logging.getLogger(__name__)
 
 AT_A_TIME: Final = 16
 OF_ONE: Final = 4
-#: Seconds.
+#: Seconds: the limit of an attempt; the first and the longest back-off; how long results are valid.
 TIME: Final = 60.0
 BACK_OFF: Final = (2.0, 300.0)
 TAG: Final = 300.0
 UNMET: Final = 60.0
-#: Images that are remembered, or being looked up.
+#: Most images that are cached or being looked up.
 KEPT: Final = 10_000
 K = TypeVar("K")
 T = TypeVar("T")
 
 
 class Source(Protocol):
-    """Registries. Both raise `RegistryError`."""
+    """Queries registries. Both methods raise `RegistryError`."""
 
     async def digest(self, image: Reference) -> str:
-        """The digest that a tag leads to."""
+        """Returns the digest that a tag leads to."""
         ...
 
     async def verify(self, image: Reference, policies: Sequence[TrustPolicy]) -> Verified:
-        """What is known of an image with a digest."""
+        """Returns what is known of an image with a digest."""
         ...
 
 
@@ -65,13 +66,13 @@ class _Entry(Generic[T]):
     result: T | None = None
     reason: str = "it is being looked up"
     askers: set[str] = field(default_factory=set)
-    #: monotonic time until which the result counts
+    #: monotonic time until which the result is valid
     until: float = float("inf")
     looking: bool = False
 
 
 class Lookups:
-    """Looks images up. `tell` is called with the askers of an image of which there is something new."""
+    """Looks images up. `tell` is called with the askers of an image that has a result or a new reason."""
 
     def __init__(self, source: Source, clock: Clock, tell: Callable[[Iterable[str]], None]) -> None:
         self._source, self._clock, self._tell = source, clock, tell
@@ -85,7 +86,10 @@ class Lookups:
     def known(
         self, text: str, policies: Sequence[TrustPolicy], version: str, asker: str
     ) -> Verified | Unknown:
-        """What is known of an image under these policies; `version` changes whenever they do."""
+        """Returns what is known of an image under these policies, without waiting.
+
+        `version` changes whenever the policies do; `asker` is notified of news.
+        """
         try:
             image = reference.parse(text)
         except InvalidReference as error:
@@ -99,7 +103,7 @@ class Lookups:
         return self._ask(self._verified, key, asker, image, lambda: self._verify(image, policies))
 
     async def run(self) -> None:
-        """Looks up what is asked for, until cancelled."""
+        """Makes the look-ups, until cancelled."""
         async with asyncio.TaskGroup() as self._group:
             for start in self._waiting:
                 start()
@@ -123,7 +127,7 @@ class Lookups:
         entry = entries.get(key)
         if entry is not None and entry.result is not None and entry.until > self._clock.monotonic():
             return entry.result
-        if entry is None or isinstance(entry.result, str):  # where a tag has led says nothing of now
+        if entry is None or isinstance(entry.result, str):  # a tag may lead elsewhere by now
             if not self._room(entries):
                 return Unknown("too many images are being looked up; this one is tried later")
             entry = entries[key] = _Entry()
@@ -142,7 +146,7 @@ class Lookups:
         return Unknown(entry.reason) if entry.result is None else entry.result
 
     def _room(self, entries: dict[K, _Entry[T]]) -> bool:
-        """Whether another entry may be added; forgets the oldest result if that makes room."""
+        """Whether another entry may be added; drops the oldest result if that makes room."""
         if len(entries) < KEPT:
             return True
         oldest = next((key for key, entry in entries.items() if entry.result is not None), None)
@@ -159,7 +163,7 @@ class Lookups:
         image: Reference,
         look: Callable[[], Awaitable[T]],
     ) -> None:
-        """Looks one image up until there is a result, or nobody asks for it any more."""
+        """Looks one image up until there is a result, or no caller has asked since the last attempt."""
         before = entry.result
         of_registry = self._of_registry.setdefault(image.registry, asyncio.Semaphore(OF_ONE))
         pause = BACK_OFF[0]
@@ -171,7 +175,7 @@ class Lookups:
                 entry.reason = str(error)
             except TimeoutError:
                 entry.reason = f"{image.registry} has not answered everything within {TIME:g} s"
-            except Exception as error:  # a fault of one image's look-up must not end the others
+            except Exception as error:  # a fault in one look-up must not stop the others
                 log.exception("looking up %s failed", image.name)
                 entry.reason = f"it cannot be looked up: {type(error).__name__}"
             askers, entry.askers = entry.askers, set()
@@ -188,7 +192,7 @@ class Lookups:
 
 
 def _counts(result: object) -> float:
-    """Seconds for which a result counts."""
+    """Returns the seconds for which a result is valid."""
     if not isinstance(result, Verified):
         return TAG
     return UNMET if result.findings else float("inf")

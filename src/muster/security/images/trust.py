@@ -1,4 +1,4 @@
-"""Trust policies: which images need whose signature.
+"""Trust policies: which images need a signature, and by which authorities.
 
 A policy applies to the images that its globs match. Its authorities are public keys, or identities that a
 certificate authority has certified for the moment of signing (keyless). All policies that apply have to be

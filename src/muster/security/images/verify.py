@@ -94,7 +94,7 @@ def _words(value: Any) -> tuple[str, ...]:  # Any: JSON
 async def _signatures(
     image: Reference, digest: str, registry: Registry
 ) -> tuple[list[cosign.Signed], list[str], bool]:
-    """Every signature that can be read, why others cannot, and whether all could be fetched."""
+    """Returns all signatures that can be read, why others cannot, and whether all could be fetched."""
     found: list[cosign.Signed] = []
     problems: list[str] = []
     complete = True

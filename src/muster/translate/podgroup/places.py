@@ -95,8 +95,8 @@ class Places:
             filling.put(uid, self._claim(self._pods[uid]))
             if uid in filling.place_of:
                 filling.changed.add(filling.place_of[uid])
-        # One place per pod, and up to the highest that is written on a pod, or kept. While a place is kept,
-        # none goes: a pod that was bound before muster came would take the one that is kept.
+        # One place per pod, and up to the highest index that a pod has or that is kept. While a place is
+        # kept, no place is removed: a pod that was bound before muster started would take the kept one.
         filling.resize(max(len(self._pods), 1 + filling.highest, filling.size if filling.gaps else 0))
         filling.settle()
         filling.give_up(max(lacking, 0))

@@ -42,7 +42,7 @@ class State(Enum):
     ENDED = auto()
     #: being deleted, and still on its node
     LEAVING = auto()
-    #: failed, and its controller may replace it, or its node has rejected it
+    #: failed and may be replaced by its controller, or refused by its node
     FAILED = auto()
     #: being deleted, and on no node
     GONE = auto()

@@ -1,13 +1,13 @@
-"""Reads files that a job file names by `source`: those in its directory or below, and no others.
+"""Reads files that a job file names by `source`: only files in the job file's directory or below.
 
-A job file may come from somebody else, so it must not be able to name the files of its user.
+A user may run a job file of another author, so it must not be able to read other files of the user.
 """
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-#: Bytes of a file in a job file; a ConfigMap holds a MiB in all.
+#: Most bytes of such a file; a ConfigMap holds 1 MiB in all.
 MOST: Final = 2**19
 
 #: Returns the content of a file by its path. Raises ValueError, whose message continues "source …".
@@ -15,7 +15,7 @@ Read = Callable[[str], bytes]
 
 
 def beside(job_file: str) -> Read:
-    """Reads files in the directory of this job file, or below it; nothing if the job is not from a file."""
+    """Returns a reader of files in this job file's directory or below; none if the job is not from a file."""
     if not Path(job_file).is_file():
         return nothing
     top = Path(job_file).resolve().parent
@@ -42,5 +42,5 @@ def beside(job_file: str) -> Read:
 
 
 def nothing(source: str) -> bytes:
-    """Reads no file: there is none beside a job that a cluster stores, or that is read from a pipe."""
+    """Reads no file: a job that a cluster stores, or that is read from a pipe, has no directory."""
     raise ValueError("cannot be read: no files are beside this job; put the text into content")

@@ -35,7 +35,7 @@ def compiled(
     look_up: Callable[[Sequence[str]], Mapping[str, Image]] | None = None,
     target: TargetName = "muster",
 ) -> tuple[Compiled | None, Sequence[Finding]]:
-    """What a BatchJob is compiled to, and the findings about it; None if it cannot be read.
+    """Returns what a BatchJob is compiled to, or None if it cannot be read, and the findings about it.
 
     The job is to be applied only if no finding is an error.
     """

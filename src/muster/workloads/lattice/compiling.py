@@ -24,7 +24,7 @@ from muster.workloads.lattice import hints
 from muster.workloads.lattice.job import BatchJob, Task
 from muster.workloads.platform import UNKNOWN, Stores, Submitter
 
-#: Bytes of an object that etcd stores.
+#: Most bytes of an object that etcd stores.
 MOST: Final = 3 * 2**19
 
 #: Makes the objects of a job from its tasks' drafts. Reports what the target cannot express.
@@ -44,7 +44,7 @@ class Compiled:
     problems: Sequence[Problem]
     #: what may surprise, and keeps nothing from being applied
     warnings: Sequence[Problem] = field(default=())
-    #: when a warning becomes a problem; None = never
+    #: when an audit ends, so that warnings become errors; None = never
     until: datetime | None = None
 
 

@@ -20,7 +20,7 @@ _PROFILES: Final = ("RuntimeDefault", "Localhost", "Unconfined")
 
 
 def read(section: Section, source: Read, *, sidecar: bool) -> Container:
-    """The container of a section, whose last step is the container's name. `source` reads its files."""
+    """Returns the container of a section, which has the container's name. `source` reads its files."""
     name = str(section.path[-1])
     if not dns.is_label(name) or len(name) > dns.LABEL:
         section.error((), "a container's name has lowercase letters, digits and hyphens, at most 63")

@@ -79,7 +79,7 @@ def finding(merged: Merged, problem: Problem) -> Finding:
 
 
 def _namespace(name: str, options: Options) -> list[Object]:
-    """The job's namespace on the embedded cluster, where nothing else creates it."""
+    """Returns the job's namespace on the embedded cluster, where nothing else creates it."""
     if not options.local or not options.runs or name == "default":
         return []
     return [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}]

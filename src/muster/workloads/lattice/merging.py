@@ -85,9 +85,9 @@ def _merged(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 
 def ordered(value: Any, levels: int = 50) -> Any:  # Any: JSON
-    """The same JSON with the keys of each mapping sorted: an API server keeps no order either.
+    """Returns the same JSON with the keys of each mapping sorted; an API server does not keep their order.
 
-    Below so many levels, which no field reaches, the order stays.
+    Below that many levels, which no field reaches, the order stays.
     """
     if isinstance(value, dict) and levels:
         return {key: ordered(value[key], levels - 1) for key in sorted(value)}

@@ -28,16 +28,16 @@ from muster.workloads.lattice.merging import Job, Merged
 from muster.workloads.lattice.resources import strings
 from muster.workloads.section import Section
 
-#: Tasks of a job. Each has a pod template, and an API server stores objects of 1.5 MiB.
+#: Most tasks of a job. Each has a pod template, and an API server stores objects of at most 1.5 MiB.
 MAX_TASKS: Final = 500
 _FRAMEWORKS: Final = {"PyTorch": "PyTorch", "DeepSpeed": "DeepSpeed", "Jax": "Jax"}
 _NCCL: Final = {"netIf": "NCCL_SOCKET_IFNAME", "ibHca": "NCCL_IB_HCA", "debug": "NCCL_DEBUG"}
 
 
 def read(document: Job, namespace: str, source: Read = nothing) -> tuple[BatchJob, list[Finding]]:
-    """The job, and what is wrong with it. If there are errors, the job must not be used.
+    """Returns the job, and what is wrong with it. If there are errors, the job must not be used.
 
-    `namespace` is that of a job that names none, `source` reads the files that it names.
+    `namespace` is that of a job that names none, `source` reads the files that the job names.
     """
     findings: list[Finding] = []
     merged = Merged(document)
@@ -138,7 +138,7 @@ def _task(merged: Merged, name: str, job: str, namespace: str, source: Read, fin
 
 
 def _on_anomaly(spec: Section, annotations: dict[str, str]) -> dict[str, str]:
-    """The annotations with what is to be done if a GPU is unhealthy (`muster.controllers.gpu_health`)."""
+    """Returns the annotations with the setting for unhealthy GPUs (`muster.controllers.gpu_health`)."""
     if "onGpuAnomaly" not in spec:
         return annotations
     chosen = spec.choice("onGpuAnomaly", ("notify", "checkpointAndMove", "none"), "notify")

@@ -1,4 +1,4 @@
-"""Shares of GPUs, as each scheduler is asked for them.
+"""Requests shares of GPUs in the form that each scheduler understands.
 
 Muster shares a GPU's computing between pods, in thousandths. Volcano's vGPU also divides its memory. Source:
 volcano-sh/volcano, docs/user-guide/how_to_use_volcano_vgpu.md.
@@ -24,7 +24,7 @@ def _shares(task: Task) -> Iterator[Gpu]:
 
 
 def of_muster(template: Object, task: Task, report: Report) -> None:
-    """Marks the pods of a task with their share of one GPU."""
+    """Annotates the pods of a task with their share of one GPU."""
     for gpu in _shares(task):
         if gpu.memory:
             report(
@@ -51,6 +51,6 @@ def of_volcano(pod: Object, task: Task) -> None:
 
 
 def refuse(task: Task, report: Report) -> None:
-    """Reports shares, which Kubernetes' own scheduler does not know."""
+    """Reports shares as errors: Kubernetes' own scheduler does not support them."""
     for gpu in _shares(task):
         report(refusal(gpu.path, "Kubernetes' own gangs have no shares of GPUs; use another target"))
