@@ -605,10 +605,10 @@ FAULTS: Final = (
     Fault(
         "turns of searches go to gangs that ask no longer",
         "determinism",
-        "core/placement/search_budget.py",
+        "core/demand.py",
         "for demand, asked in self._waiting.items() if asked]",
         "for demand, asked in self._waiting.items()]",
-        ("tests/core/placement/test_search_budget.py",),
+        ("tests/core/test_demand.py",),
     ),
     Fault(
         "an array in the log of changes counts as one column",

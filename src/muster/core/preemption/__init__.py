@@ -21,10 +21,9 @@ from collections.abc import Callable, Iterable, Set
 from math import inf
 from typing import Final
 
-from muster.core.demand import Demand, Request
+from muster.core.demand import Demand, Request, SearchBudget
 from muster.core.infeasible import InfeasibleDemands
 from muster.core.placement import Fit
-from muster.core.placement.search_budget import SearchBudget
 from muster.core.preemption.candidates import Candidates
 from muster.core.preemption.eviction_units import UnitTable, caps, limits
 from muster.core.preemption.victims import Victims, find

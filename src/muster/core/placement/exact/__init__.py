@@ -26,14 +26,13 @@ from typing import Final
 
 import numpy as np
 
-from muster.core.demand import Demand, Request
+from muster.core.demand import Demand, Request, SearchBudget
 from muster.core.placement.answer import Infeasible, Placed, Reason
 from muster.core.placement.exact import solver
 from muster.core.placement.exact.patterns import Catalogue, Classes, Sharing
 from muster.core.placement.exact.problem import LACKING, Problem, on_nodes, program, rounded, search
 from muster.core.placement.exact.proofs import Proofs
 from muster.core.placement.greedy import Draft
-from muster.core.placement.search_budget import SearchBudget
 from muster.core.placement.slots import Slots
 from muster.core.words.gang import NodeName, Place
 from muster.core.world.devices import WHOLE

@@ -10,11 +10,10 @@ from typing import Final
 
 import numpy as np
 
-from muster.core.demand import Demand
+from muster.core.demand import Demand, SearchBudget
 from muster.core.placement.exact.patterns import Catalogue, Classes
 from muster.core.placement.exact.problem import Problem
 from muster.core.placement.exact.solver import Floats
-from muster.core.placement.search_budget import SearchBudget
 from muster.core.placement.slots import Slots
 from muster.core.world.nodes import Ints, Longs, Nodes
 

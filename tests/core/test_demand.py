@@ -2,8 +2,7 @@
 
 import gc
 
-from muster.core.demand import Demand, Part
-from muster.core.placement.search_budget import SearchBudget
+from muster.core.demand import Demand, Part, SearchBudget
 from tests.core.words import shape
 
 
