@@ -46,8 +46,7 @@ class Fit:
         if barred is not None and request.planned:
             barred = np.setdiff1d(barred, request.planned)
         if barred is not None and len(barred):
-            excluded = barred if request.excluded is None else np.union1d(barred, request.excluded)
-            request = request._replace(excluded=excluded)
+            request = request.keeping_off(barred)
         if request.demand.rules is not None:
             return self.topology_placement.place(request)
         return self.anywhere(request)

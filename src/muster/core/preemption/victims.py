@@ -180,9 +180,7 @@ class Ground:
             return self
         outside = np.ones(self.table.columns, np.bool_)
         outside[columns] = False
-        if self._request.excluded is not None:
-            outside[self._request.excluded] = True
-        request = self._request._replace(excluded=np.flatnonzero(outside))
+        request = self._request.keeping_off(np.flatnonzero(outside))
         return Ground(self._checks, self.bounds.within(columns), request)
 
     def fits(self, taken: Bools) -> bool:
