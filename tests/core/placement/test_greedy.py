@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from muster.core.demand import Demand, Part, Request
 from muster.core.placement.greedy import place
 from muster.core.placement.packing import Pack
-from muster.core.placement.slots import Slots, tightest, tightest_group
+from muster.core.placement.slots import Slots, tightest_group
 from muster.core.words.gang import Place, PodSet, Shape
 from muster.core.world.eligibility import Eligibility
 from muster.core.world.ledger import Ledger
@@ -114,8 +114,8 @@ def test_a_group_at_once_is_as_many_as_pod_by_pod(
     together = Cluster(*free)
     chosen, times = tightest_group(together.slots.of(of), count)
     singly, placed = Cluster(*free), 0
-    while placed < count and (column := tightest(singly.slots.of(of))) is not None:
-        singly.ledger.take_at(column, singly.nodes.row_amounts(of.requests))
+    while placed < count and len(column := tightest_group(singly.slots.of(of), 1)[0]):
+        singly.ledger.take_at(column.item(), singly.nodes.row_amounts(of.requests))
         placed += 1
     exact = sum(min(g // gpu, c // cpu if cpu else 99) for g, c in free)
     assert int(times.sum()) == placed == min(count, exact)

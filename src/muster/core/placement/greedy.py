@@ -25,7 +25,7 @@ import numpy.typing as npt
 from muster.core.demand import Demand, Request
 from muster.core.placement.answer import Placed, Reason
 from muster.core.placement.constraints import Constraints
-from muster.core.placement.slots import Slots, tightest, tightest_group
+from muster.core.placement.slots import Slots, tightest_group
 from muster.core.words.gang import Place, places
 from muster.core.world.ledger import Ledger
 from muster.core.world.nodes import Bools, Columns
@@ -245,15 +245,14 @@ class Draft:
         if own is not None:
             vector = self._slots.of(part.shape)
             self.take(p, own.choose(vector, count, part.count - self.placed[p], self._usable()))
-        elif self._slots.order.fills:
+            return
+        group = count if self._slots.order.fills else 1
+        for _ in range(0, count, group):
             vector = self._slots.of(part.shape)
-            self.take(p, tightest_group(vector, count, self.request.excluded, self.within))
-        else:
-            for _ in range(count):
-                column = tightest(self._slots.of(part.shape), self.request.excluded, self.within)
-                if column is None:
-                    return
-                self.put_on(p, column)
+            columns, times = tightest_group(vector, group, self.request.excluded, self.within)
+            if not len(columns):
+                return
+            self.take(p, (columns, times))
 
     # Single steps
 

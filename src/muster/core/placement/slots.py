@@ -290,17 +290,6 @@ def scarcest(nodes: Nodes, row_amounts: RowAmounts) -> tuple[int, int, float]:
     return scarce, amount, largest
 
 
-def tightest(vector: Vector, excluded: Columns | None = None, within: Columns | None = None) -> int | None:
-    """The column for one more pod: the one of the lowest key. None: no column has a slot."""
-    key, none = _keys(vector, excluded, within)
-    if not len(key):
-        return None
-    column = int(key.argmin())
-    if key.item(column) == none:
-        return None
-    return column if within is None else within.item(column)
-
-
 def tightest_group(
     vector: Vector, count: int, excluded: Columns | None = None, within: Columns | None = None
 ) -> tuple[Columns, npt.NDArray[np.int64]]:
