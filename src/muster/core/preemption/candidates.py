@@ -32,7 +32,7 @@ from muster.core.demand import Demand
 from muster.core.words.amounts import Usage
 from muster.core.words.events import PodsBound
 from muster.core.words.gang import Amounts, Gang, GangId, NodeName, Place, PodId, gpus
-from muster.core.world.gangs import GangState, Hold, stands
+from muster.core.world.gangs import GangState, Hold, satisfied, stands
 from muster.core.world.nodes import Columns, Longs, Nodes, RowAmounts
 
 #: How many gangs' units are cached; if there are more, the cache is cleared from time to time.
@@ -95,13 +95,8 @@ class Candidates:
         if self._layout != self._nodes.layout or len(self._known) > _KEPT:
             self._known.clear()
             self._layout = self._nodes.layout
-        found, due = [], float("inf")
-        for state in self._gangs.values():
-            gang = state.gang
-            if gang is None or not gang.preemptible or not state.pods or gang.priority > highest:
-                continue
-            if not may(gang):
-                continue
+        found, due = [], inf
+        for state, gang in self._able(may, highest):
             units, spare = self._units_of(state, gang)
             if not units:
                 continue
@@ -133,17 +128,24 @@ class Candidates:
             for resource, amount in part.shape.requests:
                 lacking[resource] = lacking.get(resource, 0) + AMPLE * part.need * amount
         used: dict[int, dict[str, int]] = {}
-        for state in self._gangs.values():
-            if state.gang is not None and state.gang.preemptible and state.pods and may(state.gang):
-                mine = used.setdefault(state.gang.priority, dict.fromkeys(lacking, 0))
-                for resource in lacking:
-                    mine[resource] += state.usage.get(resource, 0)
+        for state, gang in self._able(may):
+            mine = used.setdefault(gang.priority, dict.fromkeys(lacking, 0))
+            for resource in lacking:
+                mine[resource] += state.usage[resource]
         for priority, mine in sorted(used.items())[:-1]:
             for resource, amount in mine.items():
                 lacking[resource] -= amount
             if all(amount <= 0 for amount in lacking.values()):
                 yield priority
                 return
+
+    def _able(self, may: Callable[[Gang], bool], highest: float = inf) -> Iterator[tuple[GangState, Gang]]:
+        """The preemptible gangs with pods, of the `highest` priority and below, that `may` be evicted."""
+        for state in self._gangs.values():
+            if (gang := state.gang) is None or not gang.preemptible or not state.pods:
+                continue
+            if gang.priority <= highest and may(gang):
+                yield state, gang
 
     def _since(self, pod: PodId, now: float) -> float:
         at = self._pods[pod].at
@@ -260,11 +262,7 @@ def _spare(state: GangState, gang: Gang) -> Mapping[str, int]:
     """How many filled places the gang can spare: of each pod set, and in all (the name ""). Empty: none."""
     if gang.min_count >= sum(pod_set.count for pod_set in gang.pod_sets):
         return {}
-    satisfied: dict[str, set[int]] = {pod_set.name: set() for pod_set in gang.pod_sets}
-    for place in (*state.filled, *state.retired):
-        if place.pod_set in satisfied:
-            satisfied[place.pod_set].add(place.index)
-    counts = {p.name: sum(i < p.count for i in satisfied[p.name]) for p in gang.pod_sets}
+    counts = satisfied(state, gang)
     spare = sum(counts.values()) - gang.min_count
     room = {p.name: n for p in gang.pod_sets if (n := counts[p.name] - p.min_count) > 0}
     return {**room, "": spare} if spare > 0 and room else {}

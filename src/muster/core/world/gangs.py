@@ -268,11 +268,14 @@ def stands(state: GangState) -> bool:
     gang = state.gang
     if gang is None:
         return False
-    satisfied = indices(state.filled, state.retired)
-    done = [sum(i < p.count for i in satisfied.get(p.name, ())) for p in gang.pod_sets]
-    return sum(done) >= gang.min_count and all(
-        n >= p.min_count for n, p in zip(done, gang.pod_sets, strict=True)
-    )
+    done = satisfied(state, gang)
+    return sum(done.values()) >= gang.min_count and all(done[p.name] >= p.min_count for p in gang.pod_sets)
+
+
+def satisfied(state: GangState, gang: Gang) -> dict[str, int]:
+    """By pod set, how many of its places live pods satisfy, or are retired."""
+    found = indices(state.filled, state.retired)
+    return {p.name: sum(i < p.count for i in found.get(p.name, ())) for p in gang.pod_sets}
 
 
 def whole(state: GangState) -> bool:
