@@ -20,7 +20,18 @@ from muster.core.words.gang import Shape
 from muster.core.world.devices import whole_slots
 from muster.core.world.eligibility import Eligibility
 from muster.core.world.gangs import GangState
-from muster.core.world.nodes import UNLIMITED, Bools, Columns, Ints, Longs, Nodes, Row, RowAmounts, quotient
+from muster.core.world.nodes import (
+    UNLIMITED,
+    Bools,
+    Columns,
+    Ints,
+    Longs,
+    Nodes,
+    Row,
+    RowAmounts,
+    quotient,
+    recent,
+)
 
 #: Shapes kept; the least recently used is dropped first. At 10,000 nodes one takes 80 kB.
 _KEPT: Final = 1024
@@ -159,11 +170,8 @@ class Slots:
         """As `of`, for callers that do not read the keys."""
         vector = self._last
         if vector is None or self._asked is not shape:
-            vector = self._vectors.pop(shape, None) or self._new(shape)
-            self._vectors[shape] = self._last = vector
+            vector = self._last = recent(self._vectors, shape, self._new, _KEPT)
             self._asked = shape
-            if len(self._vectors) > _KEPT:
-                del self._vectors[next(iter(self._vectors))]
         nodes = self._nodes
         if vector.position != nodes.changes.end or vector.layout != nodes.layout:
             self._refresh(vector)

@@ -20,8 +20,7 @@ import numpy.typing as npt
 from muster.core.words.events import NodeChanged
 from muster.core.words.gang import Effect, NodeTerm, Operator, Shape, Taint, Toleration
 from muster.core.world.labels import compares, holds
-from muster.core.world.nodes import Bools, Ints, Nodes
-from muster.core.world.recent import recent
+from muster.core.world.nodes import Bools, Ints, Nodes, recent
 
 #: Masks kept; the least recently used is dropped first.
 _KEPT: Final = 1024

@@ -20,7 +20,7 @@ from muster.core.words.amounts import Sums
 from muster.core.words.events import Footprint
 from muster.core.words.gang import HostPort, NodeName, Operator, PodTerm, Requirement
 from muster.core.world.labels import Domains, satisfied
-from muster.core.world.nodes import Columns, Ints, Nodes, owned
+from muster.core.world.nodes import Columns, Ints, Nodes, owned, recent
 
 #: Columns in the log before it is cleared together with all cached answers. An array counts as all of its
 #: columns.
@@ -158,10 +158,7 @@ class Footprints:
         """How many pods on each column answer the question, int32. Read it, do not keep it."""
         if self._names is not self._nodes.names:
             self._begin_afresh()
-        answer = self._answers.pop(question, None) or _Answer(np.zeros(0, np.int32))
-        self._answers[question] = answer
-        if len(self._answers) > _KEPT:
-            del self._answers[next(iter(self._answers))]
+        answer = recent(self._answers, question, lambda _: _Answer(np.zeros(0, np.int32)), _KEPT)
         for footprint in self._footprints[len(answer.known) :]:
             answer.known.append(question.answers(footprint))
         if answer.layout != self._nodes.layout or answer.position < self._start:

@@ -16,8 +16,7 @@ from typing import Final
 import numpy as np
 
 from muster.core.words.gang import Operator, Requirement
-from muster.core.world.nodes import Bools, Ints, Longs, Nodes
-from muster.core.world.recent import recent
+from muster.core.world.nodes import Bools, Ints, Longs, Nodes, recent
 
 
 def satisfied(requirements: Iterable[Requirement], labels: Mapping[str, str]) -> bool:

@@ -17,6 +17,7 @@ does not name `pods` sets no limit. A node has none of any other resource that i
 GPUs are kept by device (`devices.py`); their row is only read.
 """
 
+from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 import numpy as np
@@ -37,6 +38,8 @@ Bools = npt.NDArray[np.bool_]
 Columns = npt.NDArray[np.intp]
 
 Entry = TypeVar("Entry")
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 Array = TypeVar("Array", Columns, Longs)
 
 #: What a pod takes, resolved: (row of the resource, amount above zero).
@@ -340,6 +343,21 @@ def quotient(amounts: Row, amount: int) -> Row:
 def owned(array: Array) -> Array:
     """The same values, not as a view, since a log would keep the larger array alive."""
     return array if array.base is None else array.copy()
+
+
+def recent(cache: dict[Key, Value], key: Key, make: Callable[[Key], Value], most: int) -> Value:
+    """Return the key's value in a cache, made if it is not there. Of more than `most`, the oldest in use is
+    dropped.
+
+    Unlike one of `functools.lru_cache`, such a cache can be saved.
+    """
+    value = cache.pop(key, None)
+    if value is None:
+        value = make(key)
+    cache[key] = value
+    if len(cache) > most:
+        del cache[next(iter(cache))]
+    return value
 
 
 class Log(Generic[Entry]):

@@ -37,8 +37,7 @@ from muster.core.placement.slots import Slots
 from muster.core.words.gang import NodeName, Place
 from muster.core.world.devices import WHOLE
 from muster.core.world.ledger import Ledger
-from muster.core.world.nodes import Ints, Longs, RowAmounts
-from muster.core.world.recent import recent
+from muster.core.world.nodes import Ints, Longs, RowAmounts, recent
 
 #: Demands per cycle for which problems are solved.
 TURNS: Final = 4

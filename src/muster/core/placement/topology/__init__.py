@@ -38,8 +38,7 @@ from muster.core.placement.topology.rank_order import in_rank_order
 from muster.core.placement.topology.rules import Levels
 from muster.core.words.gang import Layer, Place
 from muster.core.world.ledger import Ledger
-from muster.core.world.nodes import Columns, Ints, Nodes
-from muster.core.world.recent import recent
+from muster.core.world.nodes import Columns, Ints, Nodes, recent
 from muster.core.world.topology import Topology
 
 #: Domains of one layer in which placement is tried; only gangs of several shapes ever need a second one.

@@ -9,7 +9,7 @@ to the domain whose surroundings are fullest, from the next wider layer outwards
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -18,7 +18,7 @@ from muster.core.demand import Demand, Request
 from muster.core.placement.slots import Slots, Vector
 from muster.core.placement.topology.rules import Levels
 from muster.core.words.gang import Shape
-from muster.core.world.nodes import Bools, Columns, Ints, Longs, Nodes, RowAmounts
+from muster.core.world.nodes import Bools, Columns, Ints, Longs, Nodes, RowAmounts, recent
 from muster.core.world.topology import Topology
 
 
@@ -188,12 +188,12 @@ _KEPT: Final = 256
 @dataclass(slots=True)
 class _Kept:
     #: by column, as of `position` in the log of changes
-    values: Ints
+    values: Ints = field(default_factory=lambda: np.zeros(0, np.int32))
     #: by cell
-    sums: Longs
-    position: int
+    sums: Longs = field(default_factory=lambda: np.zeros(0, np.int64))
+    position: int = 0
     #: of the topology
-    version: int
+    version: int = -1
 
 
 class Totals:
@@ -220,12 +220,11 @@ class Totals:
 
     def _sums(self, key: Shape | int, read: Callable[[Columns | list[int] | slice], Ints]) -> Longs:
         nodes, topology = self._nodes, self._topology
-        kept, changed = self._kept.pop(key, None), None
-        if kept is not None and kept.version == topology.version:
-            changed = nodes.changed(kept.position)
-        if kept is None or changed is None:
-            values = read(slice(None)).copy()
-            kept = _Kept(values, topology.sums(values), 0, topology.version)
+        kept = recent(self._kept, key, lambda _: _Kept(), _KEPT)
+        changed = nodes.changed(kept.position) if kept.version == topology.version else None
+        if changed is None:
+            kept.values, kept.version = read(slice(None)).copy(), topology.version
+            kept.sums = topology.sums(kept.values)
         else:
             values = read(changed)
             more = np.subtract(values, kept.values[changed], dtype=np.int64)
@@ -233,7 +232,4 @@ class Totals:
                 kept.values[changed] = values
                 np.add.at(kept.sums, topology.cells[changed], more)
         kept.position = nodes.changes.end
-        self._kept[key] = kept
-        if len(self._kept) > _KEPT:
-            del self._kept[next(iter(self._kept))]
         return kept.sums
