@@ -1,6 +1,7 @@
 """Images looked up in a registry on this machine: signed, not signed, signed by others, and lied about."""
 
 import asyncio
+import base64
 import json
 import os
 import shutil
@@ -15,7 +16,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from muster.security.images import trust
+from muster.security.images import cosign, trust
 from muster.security.images.registry import Registry, RegistryError
 from muster.security.images.verify import Verified, look_up
 from tests.security.images import fakes
@@ -139,6 +140,54 @@ async def test_a_bad_signature_beside_a_good_one_does_no_harm() -> None:
     store.sign_legacy(digest, [fakes.legacy(fakes.key(), digest), fakes.legacy(private, digest)])
     store.sign_bundle(digest, b"no bundle")
     assert (await looked_up(store, "app:v1", by_key(private))).image.trusted
+
+
+def _with_the_constraints_twice(text: str) -> str:
+    """A certificate whose alternative names have become a second extension of another's identifier."""
+    der = base64.b64decode("".join(text.splitlines()[1:-1]))
+    names, constraints = bytes.fromhex("0603551d11"), bytes.fromhex("0603551d13")
+    assert der.count(names) == der.count(constraints) == 1
+    body = base64.encodebytes(der.replace(names, constraints)).decode()
+    return f"-----BEGIN CERTIFICATE-----\n{body}-----END CERTIFICATE-----\n"
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        lambda said: {**said, cosign.CHAIN: _with_the_constraints_twice(said[cosign.CERTIFICATE])},
+        lambda said: {**said, cosign.CERTIFICATE: "\ud800"},
+        lambda said: {**said, cosign.CHAIN: "\ud800"},
+        lambda said: {**said, cosign.LOG_BUNDLE: "\ud800"},
+    ],
+    ids=["extensions", "certificate", "chain", "log"],
+)
+async def test_a_hostile_signature_beside_a_good_one_does_no_harm(
+    spoilt: Callable[[dict[str, str]], dict[str, str]],
+) -> None:
+    store, authority = Store(), Authority()
+    digest = store.image("v1")
+    good = authority.keyless(digest)
+    store.sign_legacy(digest, [(good[0], spoilt(good[1])), good])
+    assert (await looked_up(store, "app:v1", {"keyless": authority.policy()})).image.trusted
+
+
+async def test_signatures_are_bounded_in_number_and_size() -> None:
+    store, private = Store(), fakes.key()
+    digest = store.image("v1")
+    blob, said = fakes.legacy(private, digest)
+    store.sign_legacy(digest, [(blob, said)] * 30)
+    layers = [{"mediaType": cosign.BUNDLE, **store.blob(b"no bundle")}] * 32
+    listed = store.manifest({"schemaVersion": 2, "layers": layers})
+    entry = {"digest": listed, "artifactType": cosign.BUNDLE}
+    store.manifest({"schemaVersion": 2, "manifests": [entry] * 32}, digest.replace(":", "-"))
+    found = await looked_up(store, "app:v1", by_key(fakes.key()))
+    assert "more than 32 signatures" in found.image.reason
+    assert sum("/blobs/" in path for path, _ in store.asked) < 40
+
+    store = Store()
+    store.sign_bundle(store.image("v1"), b" " * (2**18 + 1))
+    found = await looked_up(store, "app:v1", by_key(private))
+    assert "is larger than 256 KiB" in found.image.reason
 
 
 async def test_keyless_signatures_in_both_formats() -> None:

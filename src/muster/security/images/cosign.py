@@ -71,7 +71,7 @@ def legacy(blob: bytes, annotations: Mapping[str, str]) -> Signed:
     digest = str(image.get("docker-manifest-digest", "")) if isinstance(image, dict) else ""
     entry, promise = None, b""
     if LOG_BUNDLE in annotations:
-        log = _object(annotations[LOG_BUNDLE].encode(), "entry of the transparency log")
+        log = _object(annotations[LOG_BUNDLE].encode(errors="replace"), "entry of the transparency log")
         entry, promise = _entry(log.get("Payload")), _decoded(log.get("SignedEntryTimestamp"), "promise")
     return Signed(
         message=blob,
@@ -128,7 +128,10 @@ def check(signed: Signed, digest: str, authority: Authority) -> None:
         case Key(key=key):
             _verify(key, signed.signature, signed.message)
         case Keyless():
-            _keyless(signed, authority)
+            try:
+                _keyless(signed, authority)
+            except x509.DuplicateExtension:  # found when an extension is first looked at
+                raise Rejected("the certificate cannot be read") from None
 
 
 def _keyless(signed: Signed, authority: Keyless) -> None:

@@ -30,7 +30,7 @@ _MANIFESTS: Final = ", ".join(
         "application/vnd.docker.distribution.manifest.v2+json",
     )
 )
-#: Bytes of a manifest, as registries limit it themselves, and of a blob: a configuration or a signature.
+#: Bytes of a manifest, as registries limit it themselves, and of a blob, which is a configuration.
 _MANIFEST: Final = 4 * 2**20
 _BLOB: Final = 4 * 2**20
 _TOKEN: Final = 2**16
@@ -75,11 +75,11 @@ class Registry:
             raise RegistryError(f"{image.name} answered {version} with another manifest")
         return Manifest(digest, _object(body, f"manifest {version} of {image.name}"))
 
-    async def blob(self, image: Reference, digest: str) -> bytes:
-        """A small blob, checked against its digest. Raises `RegistryError`."""
+    async def blob(self, image: Reference, digest: str, most: int = _BLOB) -> bytes:
+        """A blob of at most `most` bytes, checked against its digest. Raises `RegistryError`."""
         if not is_digest(digest):
             raise RegistryError(f"{image.name} names a blob by {digest[:80]!r}, which is no digest")
-        body = await self._get(image, f"blobs/{digest}", "*/*", _BLOB)
+        body = await self._get(image, f"blobs/{digest}", "*/*", most)
         if _digest(body) != digest:
             raise RegistryError(f"{image.name} answered {digest} with another blob")
         return body

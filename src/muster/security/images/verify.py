@@ -18,8 +18,9 @@ from muster.security.images.reference import Reference
 from muster.security.images.registry import Manifest, NotThere, Registry, RegistryError
 from muster.security.images.trust import Authority, TrustPolicy
 
-#: Signatures of one image that are read.
+#: Signatures of one image that are read, and bytes of one, which has some certificates at most.
 _MOST: Final = 32
+_SIGNATURE: Final = 2**18
 #: Words of an entry point or command.
 _WORDS: Final = 1_000
 
@@ -101,6 +102,9 @@ async def _signatures(
     for read in (_legacy, _bundles):
         try:
             async for blob, annotations in read(image, digest, registry):
+                if len(found) + len(problems) >= _MOST:
+                    problems.append(f"more than {_MOST} signatures; the others are not read")
+                    break
                 try:
                     found.append(
                         cosign.bundle(blob, digest)
@@ -125,7 +129,7 @@ async def _legacy(
         annotations = layer.get("annotations")
         if layer.get("mediaType") == cosign.SIMPLE_SIGNING and isinstance(annotations, dict):
             texts = {str(key): str(value) for key, value in annotations.items()}
-            yield await registry.blob(image, str(layer.get("digest"))), texts
+            yield await registry.blob(image, str(layer.get("digest")), _SIGNATURE), texts
 
 
 async def _bundles(
@@ -137,7 +141,7 @@ async def _bundles(
         manifest = await registry.manifest(image, str(descriptor.get("digest")))
         for layer in _listed(manifest.content.get("layers")):
             if layer.get("mediaType") == cosign.BUNDLE:
-                yield await registry.blob(image, str(layer.get("digest"))), None
+                yield await registry.blob(image, str(layer.get("digest")), _SIGNATURE), None
 
 
 def _listed(value: Any) -> Iterable[Mapping[str, Any]]:  # Any: JSON
