@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from muster import names
-from muster.api.base import condition
+from muster.api.base import AnyKind, condition
 from muster.api.kinds import GANG, JOB, NODE, POD
 from muster.api.muster_v1alpha1 import Gang
 from muster.controllers import gang as gangs
 from muster.controllers.driver import Change, Controller
-from muster.controllers.gpu_health import HEALTHY, TAINT, UNHEALTHY, moves, of_node, quarantine
+from muster.controllers.gpu_health import HEALTHY, ILL, TAINT, UNHEALTHY, moves, of_node, quarantine
 from muster.controllers.progress import PROGRESSING
 from muster.effects import Effect, Patch, Requeue
 from tests.controllers.memory import START, Memory
@@ -217,6 +217,28 @@ def test_hostile_annotations_end_in_the_longest_grace(hostile: dict[str, str]) -
     cluster.now += timedelta(minutes=10)
     cluster.settle()
     assert cluster.suspended
+
+
+def test_a_change_of_a_pod_or_a_node_concerns_the_gangs_with_wrong_gpus_only() -> None:
+    cluster = Cluster(annotations={names.ON_GPU_ANOMALY: "checkpointAndMove", names.CHECKPOINT: "30m"})
+    cluster.settle()
+    changed: list[tuple[AnyKind, Any]] = [
+        (POD, cluster.memory.read(POD, "ml/train-0")),
+        (NODE, cluster.memory.read(NODE, "node-0")),
+    ]
+    moving = cluster.controllers[2]
+    keys = {watch.kind: watch.keys for watch in moving.watches}
+
+    def concerned() -> list[list[str]]:
+        caches = cluster.memory.caches(list(keys), moving.indexes)
+        return [list(keys[kind](Change(caches, obj, obj))) for kind, obj in changed]
+
+    assert concerned() == [[], []]
+    cluster.signal("node-1")
+    cluster.settle()
+    assert concerned() == [["ml/job-train"], ["ml/job-train"]]
+    indexed = [index.name for index in moving.indexes if index.kind is GANG]
+    assert indexed == [ILL], "without an index each change costs a visit to every gang"
 
 
 def test_only_a_change_of_the_signal_concerns_the_pods() -> None:

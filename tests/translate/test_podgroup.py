@@ -12,10 +12,11 @@ from muster.api.base import Kind, Resource
 from muster.api.core_v1 import PersistentVolumeClaim, Pod
 from muster.api.kinds import PERSISTENT_VOLUME_CLAIM, POD, POD_GROUP_SIGS, POD_GROUP_X, PRIORITY_CLASS
 from muster.api.scheduling import PodGroup
-from muster.core.words.gang import Code, Gate, Place
+from muster.core.words.gang import Code, Gate, Place, Shape
 from muster.translate.dialects import group_of
 from muster.translate.group import Group
 from muster.translate.identity import Dialect, GroupKey
+from muster.translate.podgroup.places import Places
 from muster.translate.podgroup.pod_sets import pod_set_name
 from muster.translate.pods import asked
 from muster.translate.world import World
@@ -47,6 +48,16 @@ def places(group: Group) -> dict[str, int]:
         for member in group.members.values()
         if member.place is not None
     }
+
+
+def test_labels_that_a_pod_no_longer_has_are_forgotten() -> None:
+    kept = Places(Shape(()), (), World())
+    for number in range(100):
+        waiting = grouped("a")
+        labels = {**waiting.metadata.labels, "step": str(number)}
+        metadata = msgspec.structs.replace(waiting.metadata, labels=labels)
+        kept.put(msgspec.structs.replace(waiting, metadata=metadata))
+    assert len(kept._labels) == len(labels)
 
 
 def test_bare_pods_have_places_by_name() -> None:

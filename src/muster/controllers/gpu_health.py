@@ -51,6 +51,8 @@ _LONGEST: Final = 200
 #: Index of nodes with the signal.
 WRONG: Final = "unhealthy"
 NODE_INDEX: Final = Index(NODE, WRONG, lambda node: [""] if _wrong(node) else [])
+#: Index of gangs that may have to move: each pod that changes asks for its own.
+ILL: Final = "ill"
 
 
 def faults(caches: Caches, pods: Iterable[Pod]) -> tuple[str, ...]:
@@ -144,13 +146,11 @@ def moves(pods_of: Index) -> Controller[Observed]:
         return Observed(gang, owner, pods, bool(wrong) and all(map(_tainted, wrong)))
 
     def by_node(change: Change) -> list[str]:
-        return [key for key, gang in change.caches[GANG].items.items() if _ill(gang)]
+        return [gang.key for gang in change.caches[GANG].by(ILL, "")]
 
     def by_pod(change: Change) -> list[str]:
-        groups = {group for pod in change.objects for group in pods_of.values(pod)}
-        return [
-            key for key, gang in change.caches[GANG].items.items() if _ill(gang) and _group(gang) in groups
-        ]
+        groups = dict.fromkeys(group for pod in change.objects for group in pods_of.values(pod))
+        return [gang.key for group in groups for gang in change.caches[GANG].by(ILL, group)]
 
     watches = (
         Watch(GANG, itself),
@@ -159,7 +159,8 @@ def moves(pods_of: Index) -> Controller[Observed]:
         Watch(JOB, _none),
         Watch(JOBSET, _none),
     )
-    return Controller("gpu moves", watches, observe, move, (NODE_INDEX, pods_of), 0.1)
+    indexes = (NODE_INDEX, pods_of, Index(GANG, ILL, _ill))
+    return Controller("gpu moves", watches, observe, move, indexes, 0.1)
 
 
 def move(observed: Observed, now: datetime) -> list[Effect]:
@@ -296,14 +297,13 @@ def _rank(pod: Pod) -> int:
     return next((int(text) for text in texts if text.isascii() and text.isdecimal() and len(text) < 10), 0)
 
 
-def _ill(gang: Gang) -> bool:
+def _ill(gang: Gang) -> list[str]:
+    """Returns the group object of a gang that may have to move, and "" for all such gangs."""
     found = (condition(gang.status.conditions, each) for each in (HEALTHY, PROGRESSING))
-    return any(each is not None and each.status == "False" for each in found)
-
-
-def _group(gang: Gang) -> str:
+    if not any(each is not None and each.status == "False" for each in found):
+        return []
     source = gang.spec.source
-    return f"{source.api_version} {source.kind} {gang.metadata.namespace}/{source.name}"
+    return ["", f"{source.api_version} {source.kind} {gang.metadata.namespace}/{source.name}"]
 
 
 def _both(change: Change) -> tuple[Node | None, Node | None]:

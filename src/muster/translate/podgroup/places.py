@@ -51,7 +51,7 @@ class Places:
             insort(self._names, (pod.metadata.name, uid))
         if old is None or old.metadata.labels != pod.metadata.labels:
             if old is not None:
-                self._labels.subtract(old.metadata.labels.items())
+                self._unlabel(old)
             self._labels.update(pod.metadata.labels.items())
         self._pods[uid] = pod
         self._changed.add(uid)
@@ -60,10 +60,7 @@ class Places:
         """Forgets a pod. `lost`: it was bound, and nothing says that it has ended."""
         pod = self._pods.pop(uid)
         del self._names[bisect_left(self._names, (pod.metadata.name, uid))]
-        self._labels.subtract(pod.metadata.labels.items())
-        for label in pod.metadata.labels.items():
-            if not self._labels[label]:
-                del self._labels[label]
+        self._unlabel(pod)
         self._changed.discard(uid)
         place = self._filling.drop(uid)
         if lost and place is not None:
@@ -132,6 +129,13 @@ class Places:
             quotas=charges,
             ranks=network.ranks(size, self._ranks),
         )
+
+    def _unlabel(self, pod: Pod) -> None:
+        """Counts the labels of a pod no more; a label that no pod has is forgotten."""
+        for label in pod.metadata.labels.items():
+            self._labels[label] -= 1
+            if not self._labels[label]:
+                del self._labels[label]
 
     def _claim(self, pod: Pod) -> Claim:
         named = planned(pod)
