@@ -7,8 +7,7 @@ gang. A `SearchBudget` says which demands are served, where a cycle does some wo
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -88,7 +87,7 @@ class Rules:
         return any(rule.multiple > 1 for rule in self.gather)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Demand:
     """What a gang still lacks; `need` is its minimum over all parts, at least the sum of theirs.
 
@@ -100,47 +99,53 @@ class Demand:
     need: int
     rules: Rules | None = None
 
-    @cached_property
-    def constrained(self) -> bool:
-        """Whether some part has constraints besides room."""
-        return any(part.constrained for part in self.parts)
+    #: some part has constraints besides room
+    constrained: bool = field(init=False, repr=False)
+    #: the places that the gang has already decide where its other places may be
+    bound: bool = field(init=False, repr=False)
+    #: it fits if there are enough slots, and only then: one pod set, no constraint but room
+    fits_by_slots: bool = field(init=False, repr=False)
+    #: some part asks for shares of GPUs
+    sharing: bool = field(init=False, repr=False)
+    #: a pod that starts can help it to fit: by affinity, or by evening out a required spread
+    helped_by_arrivals: bool = field(init=False, repr=False)
+    _least: Usage | None = field(init=False, repr=False, default=None)
+    _most: Usage | None = field(init=False, repr=False, default=None)
 
-    @cached_property
-    def bound(self) -> bool:
-        """Whether the places that the gang has already decide where its other places may be."""
-        return self.rules is not None and self.rules.started is not None
+    def __post_init__(self) -> None:
+        parts, rules, put = self.parts, self.rules, object.__setattr__
+        shapes = [part.shape for part in parts]
+        constrained = any(part.constrained for part in parts)
+        put(self, "constrained", constrained)
+        put(self, "bound", rules is not None and rules.started is not None)
+        put(self, "fits_by_slots", len(parts) == 1 and rules is None and not constrained)
+        put(self, "sharing", any(shape.gpu_share for shape in shapes))
+        helped = any(
+            shape.pod_affinity or any(spread.required for spread in shape.spread) for shape in shapes
+        )
+        put(self, "helped_by_arrivals", helped)
 
-    @cached_property
-    def fits_by_slots(self) -> bool:
-        """Whether it fits if there are enough slots, and only then: one pod set, no constraint but room."""
-        return len(self.parts) == 1 and self.rules is None and not self.constrained
-
-    @cached_property
-    def sharing(self) -> bool:
-        """Whether some part asks for shares of GPUs."""
-        return any(part.shape.gpu_share for part in self.parts)
-
-    @cached_property
-    def helped_by_arrivals(self) -> bool:
-        """Whether a pod that starts can help it to fit: by affinity, or by evening out a required spread."""
-        shapes = [part.shape for part in self.parts]
-        return any(shape.pod_affinity or any(spread.required for spread in shape.spread) for shape in shapes)
-
-    @cached_property
+    @property
     def least(self) -> Usage:
         """What the minimum uses at least of each resource, whichever places make it up; by name."""
-        each = [part.usage for part in self.parts]
-        names = sorted({PODS}.union(*each))
-        sums = {name: self.at_least([usage.get(name, 0) for usage in each]) for name in names}
-        return Usage({name: amount for name, amount in sums.items() if amount})
+        if (least := self._least) is None:
+            each = [part.usage for part in self.parts]
+            names = sorted({PODS}.union(*each))
+            sums = {name: self.at_least([usage.get(name, 0) for usage in each]) for name in names}
+            least = Usage({name: amount for name, amount in sums.items() if amount})
+            object.__setattr__(self, "_least", least)
+        return least
 
-    @cached_property
+    @property
     def most(self) -> Usage:
         """What all of it uses of each resource, by name."""
-        sums = Usage()
-        for part in self.parts:
-            sums.add(part.usage, part.count)
-        return Usage(sorted(sums.items()))
+        if (most := self._most) is None:
+            sums = Usage()
+            for part in self.parts:
+                sums.add(part.usage, part.count)
+            most = Usage(sorted(sums.items()))
+            object.__setattr__(self, "_most", most)
+        return most
 
     def at_least(self, worth: Sequence[int]) -> int:
         """Return what the minimum is worth at least if a place of each part is worth so much."""

@@ -22,14 +22,9 @@ from muster.core.placement import Fit, Infeasible
 from muster.core.words.gang import Gang
 from muster.core.world import World
 
-
-class _Entry(NamedTuple):
-    #: None: known not to fit, without a verdict
-    verdict: Infeasible | None
-    #: `Nodes.room`
-    room: int
-    #: the counts of the table that it rests on besides, with zeros for the others
-    besides: tuple[int, int, int]
+#: The verdict, or None if the demand is known not to fit without one; `Nodes.room`; and the counts of the
+#: table that it rests on besides, with zeros for the others.
+_Entry = tuple[Infeasible | None, int, tuple[int, int, int]]
 
 
 class _Spared(NamedTuple):
@@ -75,7 +70,8 @@ class InfeasibleDemands:
         self._postponed += postponed
         self.helped = False
         if not self.unchanged:  # what no longer counts would only take memory
-            self._known = {demand: entry for demand, entry in self._known.items() if self.known(demand)}
+            kept = [each for each in self._known.items() if each[1][1] == room]
+            self._known = {demand: entry for demand, entry in kept if self.known(demand)}
 
     def end(self, *, started: bool) -> None:
         """End the cycle. `started`: some gang has been assigned places."""
@@ -83,7 +79,7 @@ class InfeasibleDemands:
         self.helped |= started and any(demand.helped_by_arrivals for demand in self._known)
 
     def __contains__(self, demand: Demand) -> bool:
-        if demand in self._known and self.known(demand):
+        if self.known(demand):
             return True
         verdict = self._fit.refutes(demand)
         if verdict is not None:
@@ -93,18 +89,19 @@ class InfeasibleDemands:
     def known(self, demand: Demand) -> bool:
         """Whether the table says that a demand does not fit."""
         entry = self._known.get(demand)
-        if entry is None or entry.room != self._room.value:
+        if entry is None or entry[1] != self._room.value:
             return False
-        return entry.besides is _NOTHING or entry.besides == self._besides(demand, entry.verdict)
+        verdict, _, besides = entry
+        return besides is _NOTHING or besides == self._besides(demand, verdict)
 
     def note(self, demand: Demand, verdict: Infeasible | None) -> None:
         """Note that a demand does not fit. A trial that is undone forgets what was noted in it."""
         before = self._known.get(demand)
-        if before is not None and before.verdict is verdict and self.known(demand):
+        if before is not None and before[0] is verdict and self.known(demand):
             return
         if self._log.depth:
             self._log.push(self._put, demand, before)
-        self._known[demand] = _Entry(verdict, self._room.value, self._besides(demand, verdict))
+        self._known[demand] = verdict, self._room.value, self._besides(demand, verdict)
 
     def _put(self, demand: Demand, entry: _Entry | None) -> None:
         if entry is None:
@@ -115,7 +112,7 @@ class InfeasibleDemands:
     def verdict(self, demand: Demand) -> Infeasible | None:
         """The last verdict about a demand, even if room has been given back within this cycle."""
         known = self._known.get(demand)
-        return None if known is None else known.verdict
+        return None if known is None else known[0]
 
     def spares_all(self, gang: Gang, demand: Demand, as_of: Hashable) -> bool:
         """Whether no victims were found for this demand of its queue, at this priority or a higher one."""

@@ -117,7 +117,7 @@ class Scheduler:
         self._spared = self.world.end_forsaken()
         self._follow(self.world.account())
         self.reservations.withdraw()
-        waits = self._explain(now)
+        waits = self._explain(now) if self.config.explain else []
         reserves = self._end(started=bool(placed))
         return [*releases, *placed, *reserves, *waits]
 
@@ -191,7 +191,7 @@ class Scheduler:
 
     def _explain(self, now: float) -> list[Wait]:
         """Why gangs wait, as far as the reason is new."""
-        waiting = [state for state in self.served if state.lacks] if self.config.explain else []
+        waiting = [state for state in self.served if state.lacks]
         if not (waiting or self._explained):
             return []
         self._explained = bool(waiting)

@@ -314,7 +314,7 @@ class DryRun:
             self.trials += 1
         if last and not (state.begun or self._preempting or self._reservations.of(state.id)):
             # Whether it starts matters, not which place is on which node.
-            attempt = attempt._replace(vacant=[()] * len(demand.parts))
+            attempt = replace(attempt, vacant=[()] * len(demand.parts))
         before, self._in_front = self._nodes.used.copy(), not last
         with self._world.trial() as trial:
             answer = self._step.answer(attempt, trial)

@@ -10,9 +10,8 @@ fit in the table of `infeasible`, and a gang that has to wait with a reservation
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from types import MappingProxyType
-from typing import Final, NamedTuple, Protocol
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -34,21 +33,20 @@ from muster.core.world.trial import Trial
 _NAMED: Final = 3
 
 
-class Answer(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Answer:
     """Whether a gang starts, and what that takes."""
 
     #: None: it was not tried
     outcome: Placed | Infeasible | WouldDelay | None
     request: Request
+    #: of each place, if it fits
+    columns: Mapping[Place, int]
     #: held places that are placed again
-    unannounced: Mapping[Place, Hold] = MappingProxyType({})
+    unannounced: Mapping[Place, Hold]
     #: of the places that share a GPU
-    devices: Mapping[Place, int] = MappingProxyType({})
+    devices: Mapping[Place, int]
     victims: Victims | None = None
-
-    @property
-    def columns(self) -> Mapping[Place, int]:
-        return self.outcome.columns if self.outcome else {}
 
     @property
     def starts(self) -> bool:
@@ -100,7 +98,16 @@ class PlacementStep:
 
     def place(self, attempt: Attempt, now: float) -> list[Decision]:
         """Place the gang. Return its Assign, after the Evict that makes room if needed; empty: no fit."""
-        attempt = self._up_to_date(attempt)
+        state = attempt.state
+        if attempt.demand.parts and self._demands.newly_concerned(state):
+            self._gangs.touched.add(state.id)
+            if not attempt.whole or attempt.cap_exceeded:
+                # It may have a part of its old demand, which is stale: it is served in the next cycle.
+                self._infeasible.helped = True
+                return []
+            self._demands.settle(state)
+            assert state.demand is not None
+            attempt = replace(attempt, demand=state.demand, vacant=state.vacant)
         if self.passed_over(attempt):
             return []
         with self._world.trial() as trial:
@@ -112,7 +119,9 @@ class PlacementStep:
     def answer(self, attempt: Attempt, trial: Trial) -> Answer:
         """Steps 3 to 5, in a trial: whether the gang starts. If so, its places are charged to the ledger."""
         state, demand, capped = attempt.state, attempt.demand, attempt.cap_exceeded
-        unannounced = {p: promise for p, promise in state.holds.items() if not promise.announced}
+        unannounced = (
+            {p: promise for p, promise in state.holds.items() if not promise.announced} if state.holds else {}
+        )
         request = self._request(state, demand, attempt.vacant, unannounced)
         outcome: Placed | Infeasible | WouldDelay | None = None
         # 3. Is it known not to fit?
@@ -120,7 +129,7 @@ class PlacementStep:
         if known := known and not self._reservations.due(state.id):
             outcome = self._infeasible.verdict(demand)
         if (capped or known) and not self._preemption.may_help(state, demand):
-            return Answer(outcome, request)
+            return Answer(outcome, request, {}, {}, {})
         self._lift(state, unannounced)
         # 4. Does it fit, beside the reservations?
         if not (capped or known):
@@ -132,8 +141,9 @@ class PlacementStep:
                 victims = self._preemption.victims(state, request)
                 if victims is not None:
                     outcome = self._fit_without(state, victims, request)
-        devices = self._fit.devices(demand, outcome.columns, trial) if outcome else {}
-        return Answer(outcome, request, unannounced, devices, victims)
+        columns = outcome.columns if outcome else {}
+        devices = self._fit.devices(demand, columns, trial) if columns and demand.sharing else {}
+        return Answer(outcome, request, columns, unannounced, devices, victims)
 
     def conclude(self, attempt: Attempt, answer: Answer, now: float) -> list[Decision]:
         """Start the gang if it fits; else note why not, and let it wait, if need be with a reservation."""
@@ -238,37 +248,19 @@ class PlacementStep:
         self._pending_evictions.evict(state.id, victims.gangs, victims.placed)
         return Evict(tuple(named), state.id, sum(victim.work_lost for victim in named))
 
-    def _up_to_date(self, attempt: Attempt) -> Attempt:
-        """The attempt with a fresh demand, if anti-affinity that concerns the gang arrived in this cycle."""
-        state = attempt.state
-        if not attempt.whole or attempt.cap_exceeded or not self._demands.newly_concerned(state):
-            return attempt
-        self._gangs.touched.add(state.id)
-        self._demands.settle(state)
-        assert state.demand is not None
-        return attempt._replace(demand=state.demand, vacant=state.vacant)
-
     def passed_over(self, attempt: Attempt) -> bool:
-        """Whether the gang is skipped whatever room there is."""
-        state = attempt.state
-        if not attempt.demand.parts:  # ResourceQuotas have nothing left beyond its minimum
-            return True
-        if self._demands.newly_concerned(state):
-            # It may have a part of its old demand, which is stale: the gang is served in the next cycle.
-            self._gangs.touched.add(state.id)
-            self._infeasible.helped = True
-            return True
-        return self._refused(attempt)
+        """Whether the gang is skipped whatever room there is.
 
-    def _refused(self, attempt: Attempt) -> bool:
-        """Whether the gang backs off, is being evicted, or is known to delay a reservation."""
-        state = attempt.state
-        if state.back_off is not None:
+        It backs off, is being evicted, is known to delay a reservation, or ResourceQuotas have nothing left
+        for it beyond its minimum.
+        """
+        state, demand = attempt.state, attempt.demand
+        if state.back_off is not None or not demand.parts:
             return True
         if beneficiary := self._pending_evictions.whole.get(state.id):
             state.refusal = leaves_for(beneficiary)
             return True
-        if (refusal := self._reservations.refusal(state, attempt.demand)) is not None:
+        if (refusal := self._reservations.refusal(state, demand)) is not None:
             state.refusal = state.refusal if attempt.cap_exceeded else refusal
             return True
         return False

@@ -36,6 +36,10 @@ class Reason(Enum):
     UNSEARCHED = "not searched"
 
 
+_PROOFS = (Reason.TOTALS, Reason.RELAXATION)
+_FINAL = (*_PROOFS, Reason.EXHAUSTED)
+
+
 @dataclass(frozen=True, slots=True)
 class Infeasible:
     """The request does not fit, as far as the reason shows; the ledger is as it was."""
@@ -49,12 +53,12 @@ class Infeasible:
 
     @property
     def proven(self) -> bool:
-        return self.reason in (Reason.TOTALS, Reason.RELAXATION)
+        return self.reason in _PROOFS
 
     @property
     def open(self) -> bool:
         """Whether a placement may exist, so that a later attempt may find it, even with less free."""
-        return self.reason not in (Reason.TOTALS, Reason.RELAXATION, Reason.EXHAUSTED)
+        return self.reason not in _FINAL
 
     @property
     def postponed(self) -> bool:

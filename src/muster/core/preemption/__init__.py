@@ -273,7 +273,9 @@ class RunningGangs:
             self.version += len(state.filled) + len(state.retired) >= gang.min_count
 
     def _count(self, gang: Gang, more: int) -> None:
-        priorities = self.priorities.setdefault(gang.queue, Counter())
+        priorities = self.priorities.get(gang.queue)
+        if priorities is None:
+            priorities = self.priorities[gang.queue] = Counter()
         priorities[gang.priority] += more
         if not priorities[gang.priority]:
             del priorities[gang.priority]

@@ -163,7 +163,8 @@ class Candidates:
 
     def _make_units(self, state: GangState, gang: Gang, spare: Mapping[str, int]) -> Iterator[EvictionUnit]:
         by_gpu = gpus(tuple(state.usage.items())) > 0
-        gone, number = set[PodId](), Counter[str]()
+        gone: set[PodId] = set()
+        number: Counter[str] = Counter()
         for place, pods in self._surplus(state, gang, spare):
             gone.update(pods)
             number.update((place.pod_set, ""))
@@ -196,7 +197,8 @@ class Candidates:
         for pod, filling in state.pods.items():
             if filling is not None:
                 by_place.setdefault(filling, []).append(pod)
-        left, alike, others = dict(spare), Counter[Hashable](), OTHERS
+        left, others = dict(spare), OTHERS
+        alike: Counter[Hashable] = Counter()
         for place in order:
             name, pods = place.pod_set, tuple(sorted(by_place[place]))
             bound = [self._pods[pod] for pod in pods]

@@ -12,9 +12,8 @@ victims decides whether a gang has to leave.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import NamedTuple
 
 from muster.core.demand import Demand, cut
 from muster.core.words.amounts import Usage
@@ -38,7 +37,8 @@ class Tier(Enum):
     BORROWING = "borrowing"
 
 
-class Grant(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Grant:
     """What gangs with equal demand may have in one tier, if it fits."""
 
     #: all that they lack, or a part of it with the same minimum; None: nothing
@@ -49,7 +49,8 @@ class Grant(NamedTuple):
     cap_exceeded: bool = False
 
 
-class Attempt(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Attempt:
     """One gang's attempt to start: it may have `demand`, if that fits."""
 
     state: GangState

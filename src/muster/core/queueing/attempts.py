@@ -114,35 +114,24 @@ class Attempts:
 
     def _start(self, heads: dict[Account, list[Head]]) -> Iterator[Attempt]:
         """Within the entitlement of the queues first, then beyond."""
-        queues, over = self._queues, dict[Account, list[Head]]()
-
-        def share(account: Account, cursor: Cursor) -> tuple[Any, ...]:
-            return account.share(account.used), account.name
-
-        def share_after(account: Account, cursor: Cursor) -> tuple[Any, ...]:
-            head = cursor.head
-            assert head is not None
-            assert head.demand is not None
-            least = head.demand.least
-            after, exceeds = account.share(account.used.plus(least)), account.exceeds(least)
-            return exceeds, account.last_borrowed, after, head.state.rank[0], account.name
-
+        queues = self._queues
+        over: dict[Account, list[Head]] = {}
         cursors = [Cursor(account, some, self._skips_within) for account, some in heads.items()]
-        yield from self._serve(FairOrder(queues.root, cursors, share), Tier.WITHIN, over)
+        yield from self._serve(FairOrder(queues.root, cursors, _share), Tier.WITHIN, over)
         if not over:
             return
         cursors = [Cursor(account, some, self._skips_beyond) for account, some in over.items()]
-        order = FairOrder(queues.root, cursors, share_after, lambda: queues.usage_version, self._fits)
+        order = FairOrder(queues.root, cursors, _share_after, lambda: queues.usage_version, self._fits)
         yield from self._serve(order, Tier.BORROWING, over)
 
     def _serve(self, order: FairOrder, tier: Tier, over: dict[Account, list[Head]]) -> Iterator[Attempt]:
         """Attempts in this order. Gangs that would exceed an entitlement are put into `over`."""
         queues, admission = self._queues, self._admission
         for cursor in order:
-            account, version, first = cursor.account, queues.usage_version, cursor.head
+            account, version, first = cursor.account, queues.usage_version, cursor.head()
             grants: dict[EquivalenceClass, Grant | None] = {}
-            while queues.usage_version == version and (head := cursor.head) is not None:
-                _, state, _, peers = head
+            while queues.usage_version == version and (head := cursor.head()) is not None:
+                key, state, _, peers = head
                 if tier is Tier.BORROWING and not _ranks_alike(head, first):
                     break  # another queue may be next
                 if self._lapsed and self._is_last(state):
@@ -168,7 +157,7 @@ class Attempts:
                     if queues.usage_version != version:
                         queues.borrowed(account)
                 elif not attempt.whole and state.demand is not None and state.demand is not peers.demand:
-                    rest = EquivalenceClass(state.demand, [(head.key, state)])
+                    rest = EquivalenceClass(state.demand, [(key, state)])
                     over.setdefault(account, []).append(rest.head())
 
     def _refused(self, state: GangState, grant: Grant, tier: Tier, peers: EquivalenceClass) -> bool:
@@ -178,22 +167,24 @@ class Attempts:
         return self._infeasible(state, grant.demand, tier, grant.cap_exceeded)
 
     def _skips_within(self, account: Account, head: Head) -> bool:
-        if self._seen is not None or head.demand is None:
+        _, state, _, peers = head
+        if self._seen is not None or peers.demand is None:
             return False
-        return self._infeasible(head.state, head.demand, Tier.WITHIN, False)
+        return self._infeasible(state, peers.demand, Tier.WITHIN, False)
 
     def _skips_beyond(self, account: Account, head: Head) -> bool:
         """An infeasible gang is skipped even if it is to be seen: it must not decide which queue is next."""
-        state, demand = head.state, head.demand
+        _, state, position, peers = head
+        demand = peers.demand
         if demand is None:
             return False
         if self._seen is None:
             return self._infeasible(state, demand, Tier.BORROWING, False)
         grant = self._admission.grant(state, account, Tier.BORROWING)
-        state.refusal = refusal = grant and grant.refusal
+        state.refusal = refusal = grant.refusal if grant is not None else None
         if not self._infeasible(state, demand, Tier.BORROWING, False):
             return False
-        for _, other in head.peers.entries[head.position :]:
+        for _, other in peers.entries[position:]:
             if not (self._lapsed and self._is_last(other)):
                 self.served[other.id] = other
                 other.refusal = refusal or state.refusal
@@ -206,6 +197,22 @@ class Attempts:
         return True
 
 
+def _share(account: Account, cursor: Cursor) -> tuple[Any, ...]:  # Any: comparable
+    """The key of a queue within its entitlement: its share."""
+    return account.share(account.used), account.name
+
+
+def _share_after(account: Account, cursor: Cursor) -> tuple[Any, ...]:  # Any: comparable
+    """The key of a queue beyond its entitlement, which depends on the gang that is next."""
+    head = cursor.head()
+    assert head is not None
+    _, state, _, peers = head
+    assert peers.demand is not None
+    least = peers.demand.least
+    after, exceeds = account.share(account.used.plus(least)), account.exceeds(least)
+    return exceeds, account.last_borrowed, after, state.rank[0], account.name
+
+
 def _ranks_alike(head: Head, first: Head | None) -> bool:
     """Whether the queue has the same key with this gang as its head: of the same class and priority."""
-    return first is not None and head.peers is first.peers and head.state.rank[0] == first.state.rank[0]
+    return first is not None and head[3] is first[3] and head[1].rank[0] == first[1].rank[0]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import pairwise, takewhile
-from typing import Any, NamedTuple
+from typing import Any
 
 from muster.core.demand import Demand
 from muster.core.words.gang import Gang, GangId, QueueOrder
@@ -36,26 +36,12 @@ class EquivalenceClass:
     entries: list[tuple[Key, GangState]] = field(default_factory=list)
 
     def head(self, position: int = 0) -> "Head":
-        return Head(*self.entries[position], position, self)
+        return *self.entries[position], position, self
 
 
-class Head(NamedTuple):
-    """The next gang of a class. Heads of one queue are ordered by key."""
-
-    key: Key
-    state: GangState
-    position: int
-    peers: EquivalenceClass
-
-    @property
-    def demand(self) -> Demand | None:
-        return self.peers.demand
-
-    @property
-    def behind(self) -> "Head | None":
-        """The next gang of its class; None: there is none."""
-        position, peers = self.position + 1, self.peers
-        return peers.head(position) if position < len(peers.entries) else None
+#: A gang that is next of its class: its key, its state, and its position in the class. Heads of one queue are
+#: ordered by key.
+Head = tuple[Key, GangState, int, EquivalenceClass]
 
 
 class PendingQueue:
@@ -230,7 +216,7 @@ class Cursor:
         self._heaps: dict[str, list[Head]] = {}
         if account.rules.order is QueueOrder.FAIR:
             for head in heads:
-                gang = head.state.gang
+                gang = head[1].gang
                 self._heaps.setdefault(gang.namespace if gang is not None else "", []).append(head)
         else:
             self._heaps[""] = [*heads]
@@ -239,7 +225,6 @@ class Cursor:
         #: the only heap, if it is not empty
         self._only = heap if len(self._heaps) == 1 else []
 
-    @property
     def head(self) -> Head | None:
         """The gang that is next; None: no gang is left."""
         while heap := self._only or self._next():
@@ -254,13 +239,14 @@ class Cursor:
     def test_again(self) -> bool:
         """Test the head again. Return whether another gang is the head now."""
         before, self.found = self.found, None
-        return self.head is not before
+        return self.head() is not before
 
     def next(self) -> None:
         """Take the head out."""
         heap = self._only or self._next()
-        if (behind := heap[0].behind) is not None:
-            heapreplace(heap, behind)
+        _, _, position, peers = heap[0]
+        if (position := position + 1) < len(peers.entries):
+            heapreplace(heap, peers.head(position))
         else:
             heappop(heap)
 
@@ -268,10 +254,10 @@ class Cursor:
         """Take out the gangs of this class that are next, up to a gang of another class, or one for which
         `until` is true."""
         heap = self._next()
-        if not heap or heap[0].peers is not peers:
+        if not heap or heap[0][3] is not peers:
             return []
-        position, entries, others = heap[0].position, peers.entries, heap[1:3]
-        last = bisect_left(entries, (min(others).key,)) if others else len(entries)
+        position, entries, others = heap[0][2], peers.entries, heap[1:3]
+        last = bisect_left(entries, (min(others)[0],)) if others else len(entries)
         some = [*takewhile(lambda state: not until(state), [state for _, state in entries[position:last]])]
         if (position := position + len(some)) < len(entries):
             heapreplace(heap, peers.head(position))
@@ -316,10 +302,10 @@ class FairOrder:
         self._heaps: dict[Account, list[tuple[Any, Account]]] = {}
 
     def __iter__(self) -> Iterator[Cursor]:
-        cursors = {account: each for account, each in self._cursors.items() if each.head is not None}
+        cursors = {account: each for account, each in self._cursors.items() if each.head() is not None}
         if len(cursors) == 1:
             (cursor,) = cursors.values()
-            while cursor.head is not None:
+            while cursor.head() is not None:
                 yield cursor
             return
         below: dict[Account, dict[Account, None]] = {}
@@ -342,7 +328,7 @@ class FairOrder:
         """Whether any of these cursors has another head now because its head no longer fits."""
         by_demand: dict[Demand, list[Cursor]] = {}
         for cursor in cursors:
-            if (found := cursor.found) is not None and (demand := found.peers.demand) is not None:
+            if (found := cursor.found) is not None and (demand := found[3].demand) is not None:
                 by_demand.setdefault(demand, []).append(cursor)
         gone = [each for demand, some in by_demand.items() if not self._fits(demand) for each in some]
         return any([cursor.test_again() for cursor in gone])  # noqa: C419 (all of them are tested)
@@ -371,4 +357,4 @@ class FairOrder:
                 return None
             account = heap[0][1]
         cursor = self._cursors.get(account)
-        return cursor if cursor is not None and cursor.head is not None else None
+        return cursor if cursor is not None and cursor.head() is not None else None

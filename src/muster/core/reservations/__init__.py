@@ -148,6 +148,8 @@ class Reservations:
 
     def withdraw(self) -> None:
         """After all gangs have been tried: drop reservations of gangs that do not wait for capacity now."""
+        if not self._calendar:
+            return
         made = {each.gang for each in self.made}
         for gang in [gang for gang in self._calendar if gang not in made]:
             self._calendar.drop(gang)
@@ -305,7 +307,8 @@ class Reservations:
         ]
         with self._ledger.trial() as trial:
             self._calendar.drop(state.id)  # its own reservation does not block it
-            before, charged = self._nodes.used.copy(), list[Withheld]()
+            before = self._nodes.used.copy()
+            charged: list[Withheld] = []
             if beside:
                 standing = self._calendar.standing(self._now, self._until(state))
                 charged = self._calendar.withhold(standing, self._now, sharing=request.demand.sharing)

@@ -49,6 +49,6 @@ def _by_duration(
         assert state.gang is not None
         account = queues.find(state.gang.queue)
         grant = admission.grant(state, account, Tier.WITHIN)
-        state.refusal = grant and grant.refusal
+        state.refusal = grant.refusal if grant is not None else None
         if grant is not None and grant.demand is not None:
             yield admission.attempt(state, grant, Tier.WITHIN)

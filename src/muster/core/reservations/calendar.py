@@ -253,11 +253,13 @@ class Calendar(dict[GangId, Reservation]):
             if not self._is_there(each):
                 del self[each.gang]
         trial, ends, gone = self._ledger.trial(), [*self._completions.after(now)], 0
-        then, there = self._nodes.used.copy(), list[Reservation]()
+        then = self._nodes.used.copy()
+        there: list[Reservation] = []
         coming = [(max(each.at, now), number, each) for number, each in enumerate(self.values())]
         heapify(coming)
         while coming:
-            at, beginning = coming[0][0], list[Reservation]()
+            at = coming[0][0]
+            beginning: list[Reservation] = []
             while gone < len(ends) and ends[gone][0] <= at:
                 self._completions.leave(ends[gone][1], then)
                 gone += 1

@@ -145,7 +145,8 @@ class StartSearch:
 
         `endless`: gangs whose end is unknown count, too, as if they ended last.
         """
-        short, ended = self._shortage(request.demand), list[GangState]()
+        short = self._shortage(request.demand)
+        ended: list[GangState] = []
         given = tried = next_trial = 0
         known, instants = now, chain(self._instants(gang, now, endless), [_NONE])
         with self._ledger.trial():

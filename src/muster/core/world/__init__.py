@@ -17,7 +17,7 @@ counters.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from muster.core.words.decisions import Release
 from muster.core.words.events import Event
@@ -29,15 +29,6 @@ from muster.core.world.ledger import Choose
 from muster.core.world.nodes import Nodes
 from muster.core.world.state import State
 from muster.core.world.trial import Trial
-
-
-class Settled(NamedTuple):
-    #: gangs whose hold has just run out
-    lapsed: set[GangId]
-    #: what is released, a decision per gang
-    releases: list[Release]
-    #: gangs whose accounts have changed
-    changed: list[GangState]
 
 
 class World(State):
@@ -69,18 +60,24 @@ class World(State):
         """Begin a trial: what is changed in it can be undone (`trial.py`)."""
         return Trial(self.log)
 
-    def settle(self, now: float) -> Settled:
-        """Begin a cycle: update what follows from the events, and release holds that end now."""
+    def settle(self, now: float) -> tuple[set[GangId], list[Release], list[GangState]]:
+        """Begin a cycle: update what follows from the events, and release holds that end now.
+
+        Returns gangs whose hold has just run out, a Release per gang that loses promises, and gangs whose
+        accounts have changed.
+        """
         self.nodes.settle()
         lapsed, releases = self._release(now)
         if self.pending_evictions.deleted:
             self.pending_evictions.settle_deleted(now)
         self._touch_concerned()
-        return Settled(lapsed, releases, self.account())
+        return lapsed, releases, self.account()
 
     def end_forsaken(self) -> bool:
         """End pending evictions whose beneficiary gave up. Returns whether there were any."""
-        over = self.pending_evictions.end_forsaken() if self.pending_evictions else set()
+        if not self.pending_evictions:
+            return False
+        over = self.pending_evictions.end_forsaken()
         self.gangs.touched |= over & self.gangs.keys()
         return bool(over)
 
@@ -91,7 +88,8 @@ class World(State):
         releases = []
         crowded_out = self._crowded_out() if self._handlers.unexpected else {}
         self.gangs.touched |= crowded_out.keys()
-        due = (gang for gang, time in self.gangs.timed.items() if time <= now)
+        timed = self.gangs.timed
+        due = [gang for gang, time in timed.items() if time <= now] if timed else ()
         for gang in sorted(self.gangs.touched.union(self.gangs.kept, due)):
             state = self.gangs[gang]
             if state.holds:
@@ -110,9 +108,10 @@ class World(State):
             if state.back_off is not None and state.back_off.until <= now:
                 state.back_off = None
                 self.gangs.touched.add(gang)
-            for node in [node for node, until in state.avoided.items() if until <= now]:
-                del state.avoided[node]
-                self.gangs.touched.add(gang)
+            if state.avoided:
+                for node in [node for node, until in state.avoided.items() if until <= now]:
+                    del state.avoided[node]
+                    self.gangs.touched.add(gang)
         return lapsed, releases
 
     def _crowded_out(self) -> dict[GangId, list[Place]]:
@@ -158,14 +157,16 @@ class World(State):
         gangs, touched, kept = self.gangs, self.gangs.touched, self.gangs.kept
         if self.pending_evictions or self.pending_evictions.over:
             touched |= self.pending_evictions.settle(touched, kept) & gangs.keys()
-        changed = [gangs[gang] for gang in touched | kept]
+        if not (touched or kept):
+            return []
+        changed = [*map(gangs.__getitem__, touched | kept)]
         for state in changed:
             gang = state.id
             if gang not in touched:
                 self._account_for_pods(state)
             elif gang not in self._accounted:
                 self.account_for(state)
-            if not state.lacks:
+            if state.explanation is not None and not state.lacks:
                 state.explanation = None
             if (deadline := state.deadline) is not None:
                 gangs.timed[gang] = deadline
@@ -177,8 +178,7 @@ class World(State):
         touched.clear()
         kept.clear()
         self._accounted.clear()
-        if changed:
-            self._report_terminating()
+        self._report_terminating()
         return changed
 
     def started(self, state: GangState, *, whole: bool) -> None:

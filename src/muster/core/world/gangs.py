@@ -89,8 +89,8 @@ class GangState:
     #: priority, then age, then id; lowest first
     rank: tuple[int, float, GangId] = (0, 0.0, GangId(""))
     #: what its pods and holds use, by resource, and how many of them are on which node; no zeros
-    usage: Sums[str] = field(default_factory=Sums[str])
-    nodes: Sums[NodeName] = field(default_factory=Sums[NodeName])
+    usage: Sums[str] = field(default_factory=Sums)
+    nodes: Sums[NodeName] = field(default_factory=Sums)
     #: `Gangs.arrivals` when this gang arrived or was last changed by its owner
     arrived: int = 0
     #: counts changes of its pods, and of what it uses and where

@@ -176,7 +176,7 @@ class Ledger:
 
     def shared(self, trial: Trial) -> Counter[Device]:
         """The sum of thousandths taken of each device in a trial, of devices where it is positive."""
-        taken = Counter[Device]()
+        taken: Counter[Device] = Counter()
         for node, share, device in self._shares(trial):
             taken[node, device] += share
         return +taken

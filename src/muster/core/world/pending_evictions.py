@@ -17,6 +17,7 @@ deleted.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from muster.core.words.amounts import Usage
 from muster.core.words.decisions import Victim
@@ -28,6 +29,8 @@ from muster.core.world.ledger import Charged, Ledger
 from muster.core.world.nodes import RowAmounts
 from muster.core.world.queues import Terminating
 from muster.core.world.trial import UndoLog
+
+_NO_PODS: Final[Set[PodId]] = frozenset()
 
 
 @dataclass(slots=True)
@@ -74,7 +77,8 @@ class PendingEvictions(dict[GangId, PendingEviction]):
         `lower` does that.
         """
         for victim in victims:
-            state, promised = self._gangs[victim.gang], list[Hold]()
+            state = self._gangs[victim.gang]
+            promised: list[Hold] = []
             if not victim.pods:
                 promised = [hold for hold in state.holds.values() if hold.announced]
                 for hold in state.holds.values():
@@ -155,7 +159,7 @@ class PendingEvictions(dict[GangId, PendingEviction]):
 
     def pods_ended(self, pods: Iterable[PodId]) -> Set[PodId]:
         """Remove pods that have ended. Returns those that were leaving."""
-        left = self.leaving.keys() & pods if self.leaving else frozenset[PodId]()
+        left = self.leaving.keys() & pods if self.leaving else _NO_PODS
         for pod in left:
             beneficiary = self.leaving.pop(pod)
             self[beneficiary].pods.discard(pod)
@@ -327,7 +331,8 @@ class PendingEvictions(dict[GangId, PendingEviction]):
 
     def _by_node(self, some: Iterable[Hold | Charged]) -> dict[NodeName, dict[int, int]]:
         """What these take by node and row of the ledger, without those that share a GPU."""
-        nodes, sums = self._ledger.nodes, dict[NodeName, dict[int, int]]()
+        nodes = self._ledger.nodes
+        sums: dict[NodeName, dict[int, int]] = {}
         for each in some:
             row_amounts, amounts = nodes.row_amounts(each.requests), sums.setdefault(each.node, {})
             for row, amount in () if nodes.share(row_amounts) else row_amounts:

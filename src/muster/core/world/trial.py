@@ -80,7 +80,9 @@ class Trial:
     def keep(self) -> None:
         """End the trial. Its changes stay, unless a trial around it is undone."""
         log, self.kept = self._log, True
-        self._end()
+        if log._brief:
+            self._end_brief()
+        log.depth = self._depth
         if not log.depth:
             log.entries.clear()
 
@@ -91,11 +93,11 @@ class Trial:
         while len(entries) > self.start:
             undo, *arguments = entries.pop()
             undo(*arguments)
-        self._end()
+        self._end_brief()
+        self._log.depth = self._depth
 
-    def _end(self) -> None:
+    def _end_brief(self) -> None:
         log = self._log
         while log._brief and log._brief[-1][0] >= self.start:
             _, (undo, *arguments) = log._brief.pop()
             undo(*arguments)
-        log.depth = self._depth

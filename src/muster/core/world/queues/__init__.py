@@ -169,27 +169,29 @@ class Queues:
             used = used.minus(leaving)
         if gang is None:
             return _Charge("", "", used, Usage(), False, False) if used else None
-        lacks = state.demand is not None and gang.gate is None and self.barred(gang) is None
-        asks = lacks and (state.begun or self.closed(gang.queue) is None)
-        wanted = state.demand.most if asks and state.demand is not None else _NOTHING
+        demand, begun = state.demand, state.begun
+        lacks = demand is not None and gang.gate is None and self.barred(gang) is None
+        asks = lacks and (begun or self.closed(gang.queue) is None)
+        wanted = demand.most if asks and demand is not None else _NOTHING
         if wanted and state.holds and (held := given_up(state)):  # held places count as used already
             wanted = wanted.minus(held)
-        stands = state.begun and bool(used or not leaving)
+        stands = begun and bool(used or not leaving)
         return _Charge(gang.queue, gang.namespace, used, wanted, stands, lacks and state.waits)
 
     def _charge(self, charge: _Charge, sign: int) -> None:
-        account = self.accounts.get(charge.queue)
+        queue, namespace, used, wanted, stands, waits = charge
+        account = self.accounts.get(queue)
         if account is not None:
-            account.waiting += sign * charge.waits
-            if charge.wanted:
-                account.wanted.add(charge.wanted, sign)
-        if charge.used or charge.stands:  # a gang that only waits adds nothing here
+            account.waiting += sign * waits
+            if wanted:
+                account.wanted.add(wanted, sign)
+        if used or stands:  # a gang that only waits adds nothing here
             for above in account.path if account is not None else ():
-                above.standing += sign * charge.stands
-                above.used.add(charge.used, sign)
-            self.root.used.add(charge.used, sign)
+                above.standing += sign * stands
+                above.used.add(used, sign)
+            self.root.used.add(used, sign)
             if account is not None and account.rules.order is QueueOrder.FAIR:
-                account.by_namespace.setdefault(charge.namespace, Usage()).add(charge.used, sign)
+                account.by_namespace.setdefault(namespace, Usage()).add(used, sign)
         self.usage_version += 1
         self._entitled = False
 
