@@ -1,9 +1,9 @@
 """Writes the status of policies: whether a policy is valid, and otherwise what is wrong with it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -13,6 +13,8 @@ from muster.controllers.caches import Caches
 from muster.controllers.driver import Controller, Signal, Watch, itself
 from muster.effects import Effect, Patch
 
+#: Errors that a status lists.
+_MOST: Final = 20
 P = TypeVar("P", CedarPolicy, TrustPolicy)
 
 
@@ -46,7 +48,7 @@ def controller(kind: Kind[P], judge: Callable[[P], Judged | None], *signals: Sig
         policy, judged = observed.policy, observed.judged
         status: Object = {
             "phase": "Invalid" if judged.errors else "Valid",
-            "validationErrors": list(judged.errors),
+            "validationErrors": _told(judged.errors),
             **(judged.counts or {}),
         }
         if msgspec.convert(status, type(policy.status)) == policy.status:
@@ -54,3 +56,9 @@ def controller(kind: Kind[P], judge: Callable[[P], Judged | None], *signals: Sig
         return [Patch(kind, "", policy.metadata.name, {"status": status}, "status")]
 
     return Controller(kind.kind.lower(), (Watch(kind, itself),), observe, reconcile, signals=signals)
+
+
+def _told(errors: Sequence[str]) -> list[str]:
+    """The first errors, and how many more there are."""
+    more = [f"and {len(errors) - _MOST} more"] if len(errors) > _MOST else []
+    return [*errors[:_MOST], *more]

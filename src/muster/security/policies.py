@@ -25,10 +25,13 @@ MAX_POLICIES: Final = 5_000
 #: the process when the stack is full (at about 1,000).
 MAX_DEPTH: Final = 100
 MAX_OPERATORS: Final = 500
+#: Characters of an error of Cedar's, which quotes names.
+_LONGEST: Final = 400
 #: Most levels of a policy as JSON; Cedar reads 128.
 _MAX_LEVELS: Final = 120
 
-_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|[()\[\]{};]|&&|\|\||[-+*!.<>=]+|@|\w+', re.DOTALL)
+#: A text without an end is one token, so that the next one is not looked for again behind each quote in it.
+_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*+"?|//[^\n\r]*|[()\[\]{};]|&&|\|\||[-+*!.<>=]+|@|\w+', re.DOTALL)
 _KEYWORDS: Final = frozenset({"if", "when", "unless", "in", "has", "like", "is"})
 _OPERATORS: Final = frozenset("&|-+*!.<>=")
 #: Names that policies may use, and where an error names one that they may not.
@@ -133,7 +136,7 @@ def _read(name: str, text: str) -> dict[str, Any]:
         parsed = json.loads(cedarpy.policies_to_json_str(text))
         errors = [(each.policy_id, each.error) for each in cedarpy.validate_policies(text, SCHEMA).errors]
     except (ValueError, RecursionError) as error:
-        raise InvalidPolicy([(name, f"is not Cedar: {error}")]) from None
+        raise InvalidPolicy([(name, f"is not Cedar: {_short(str(error))}")]) from None
     if parsed["templates"]:
         raise InvalidPolicy([(name, "has a template (?principal, ?resource); write policies without slots")])
     policies: dict[str, Any] = parsed["staticPolicies"]
@@ -144,7 +147,10 @@ def _read(name: str, text: str) -> dict[str, Any]:
     if errors:
         told = ((position, _POSITION.sub(lambda m: ids.get(m[0], m[0]), text)) for position, text in errors)
         raise InvalidPolicy(
-            (name, f"line {lines[min(_number(position), len(lines) - 1)]}: {text}{_nearest(text)}")
+            (
+                name,
+                f"line {lines[min(_number(position), len(lines) - 1)]}: {_short(text)}{_nearest(text)}",
+            )
             for position, text in told
         )
     if deep := sorted(position for position, each in policies.items() if _levels(each) > _MAX_LEVELS):
@@ -160,6 +166,11 @@ def _read(name: str, text: str) -> dict[str, Any]:
     return {ids[position]: policy for position, policy in policies.items()}
 
 
+def _short(error: str) -> str:
+    """The error without the middle of what it quotes."""
+    return error if len(error) <= _LONGEST else f"{error[: _LONGEST // 2]} … {error[-_LONGEST // 2 :]}"
+
+
 def _nearest(error: str) -> str:
     """Returns a hint about the name that an error calls unknown."""
     match = _UNKNOWN.search(error)
@@ -169,15 +180,17 @@ def _nearest(error: str) -> str:
 
 def _lines(name: str, text: str) -> list[int]:
     """Returns each policy's first line. Raises `InvalidPolicy` if a policy would overflow Cedar's stack."""
-    depth = operators = 0
+    depth = operators = at = 0
+    line = 1
     begins: list[int] = []
     begun = False
     for match in _TOKEN.finditer(text):
         token = match[0]
         if token.startswith("//"):
             continue
+        line, at = line + text.count("\n", at, match.start()), match.start()
         if not begun:
-            begins.append(text.count("\n", 0, match.start()) + 1)
+            begins.append(line)
         begun = token != ";"
         match token:
             case "(" | "[" | "{":
@@ -189,7 +202,6 @@ def _lines(name: str, text: str) -> list[int]:
             case _ if token in _KEYWORDS or token[0] in _OPERATORS:
                 operators += len(token) if token[0] in "-!" else 1
         if depth > MAX_DEPTH or operators > MAX_OPERATORS:
-            line = text.count("\n", 0, match.start()) + 1
             what = f"brackets nested deeper than {MAX_DEPTH}" if depth > MAX_DEPTH else "too long a condition"
             raise InvalidPolicy([(name, f"line {line}: has {what}; split the policy")])
     return begins or [1]
