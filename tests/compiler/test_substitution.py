@@ -21,6 +21,8 @@ CASES: list[tuple[str, list[Part]]] = [
     (r"${resources.db.a\.b}", [Reference("resources", ("db", "a.b"), r"${resources.db.a\.b}")]),
     ("${", ["${"]),
     ("$$$", ["$$"]),
+    ("${metadata.name}$$${x", [Reference("metadata", ("name",), "${metadata.name}"), "$${x"]),
+    ("$$ ${metadata.name} $$", ["$ ", Reference("metadata", ("name",), "${metadata.name}"), " $"]),
 ]
 
 
@@ -47,3 +49,13 @@ def test_text_without_placeholders_keeps_all_but_doubled_dollars(text: str) -> N
     except UnknownRoot:
         pytest.fail("there is no placeholder")
     assert "".join(str(part) for part in parts) == text.replace("${", "$ {").replace("$$", "$")
+
+
+HOSTILE = ["${" * 500_000, "$" * 1_000_000, "${metadata.name" + "$${" * 300_000, "${metadata.name}" * 60_000]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:20])
+def test_a_mebibyte_of_anything_is_read_in_linear_time(text: str) -> None:
+    """Minutes if each brace were looked for in all of the rest."""
+    parts = parse(text)
+    assert sum(len(str(part)) for part in parts if isinstance(part, str)) <= len(text)

@@ -39,26 +39,27 @@ def parse(text: str, expand: Literal["all", "none", "escaped"] = "all") -> list[
     if expand == "none":
         return [text] if text else []
     parts: list[Part] = []
-    at = 0
-    for match in _PLACEHOLDER.finditer(text):
-        _literal(parts, text[at : match.start()])
+    literal: list[str] = []
+    # Behind the last brace nothing is a placeholder, so each "${" that is tried meets its brace: linear time.
+    at, end = 0, text.rfind("}") + 1
+    for match in _PLACEHOLDER.finditer(text, 0, end):
+        literal.append(text[at : match.start()])
         at = match.end()
         whole, inner = match[0], match[2]
         if inner is None:
-            _literal(parts, "$" if expand == "all" else whole)
+            literal.append("$" if expand == "all" else whole)
         elif whole.startswith("$$") == (expand == "escaped"):
-            parts.append(_reference(inner))
+            parts += [*_joined(literal), _reference(inner)]
+            literal.clear()
         else:
-            _literal(parts, "${" + inner + "}")
-    _literal(parts, text[at:])
-    return parts
+            literal.append("${" + inner + "}")
+    rest = text[end:].replace("$$", "$") if expand == "all" else text[end:]
+    return [*parts, *_joined([*literal, text[at:end], rest])]
 
 
-def _literal(parts: list[Part], text: str) -> None:
-    if parts and isinstance(parts[-1], str):
-        parts[-1] += text
-    elif text:
-        parts.append(text)
+def _joined(texts: list[str]) -> list[Part]:
+    text = "".join(texts)
+    return [text] if text else []
 
 
 def _reference(inner: str) -> Reference:

@@ -4,7 +4,9 @@ A secret's value is not known here and never will be: it is filled in on the clu
 Operator.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Literal
 
 from muster.api.fields import Path
@@ -46,15 +48,19 @@ def resolve(
     values: list[Value] = []
     for part in parts:
         try:
-            value = part if isinstance(part, str) else _value(part, workload)
+            values.append(part if isinstance(part, str) else _value(part, workload))
         except _Unknown as error:
             draft.problem(path, f"{part.text if isinstance(part, Reference) else part}: {error}")
-            continue
-        if isinstance(value, str) and values and isinstance(values[-1], str):
-            values[-1] += value
-        elif value:
-            values.append(value)
-    return values
+    return list(_joined(values))
+
+
+def _joined(values: Iterable[Value]) -> Iterator[Value]:
+    """The values with neighbouring texts joined, and without empty ones."""
+    for literal, group in groupby(values, lambda each: isinstance(each, str)):
+        if not literal:
+            yield from group
+        elif text := "".join(each for each in group if isinstance(each, str)):
+            yield text
 
 
 def _value(reference: Reference, workload: Workload) -> Value:
