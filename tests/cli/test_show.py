@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from muster.api import kinds
-from muster.api.base import ObjectMeta
+from muster.api.base import Object, ObjectMeta
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang, GangStatus
 from muster.app.records.runs import Record
@@ -113,3 +113,23 @@ def test_json_and_yaml(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     show.machine({"a": [1, "ü"]}, Output.JSON)
     show.machine({"a": [1, "ü"]}, Output.YAML)
     assert capfdbinary.readouterr().out.decode() == '{\n  "a": [\n    1,\n    "ü"\n  ]\n}\na:\n- 1\n- ü\n'
+
+
+def test_what_muster_has_not_written_is_no_preemption() -> None:
+    good: Object = {
+        "by": "ml/urgent",
+        "at": "2026-01-01T12:00:00Z",
+        "kind": "preemption",
+        "lostResourceSeconds": 9.0,
+    }
+    others = ["soon", None, "9999-12-31T23:59:59-23:59"]
+    told: list[Object] = [
+        good,
+        {},
+        {"by": 5},
+        *({**good, "at": at} for at in others),
+        {**good, "costLost": "1e999999"},
+    ]
+    lines = show.preemptions(told, datetime(2026, 1, 1, 13, tzinfo=UTC))
+    assert lines[0] == "ended for ml/urgent 60m ago (preemption), 9 resource-seconds of work lost"
+    assert max(map(len, lines)) < 100

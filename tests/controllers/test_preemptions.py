@@ -1,6 +1,7 @@
 """Records of evictions: each once, for as long as they are kept, and never too many."""
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import msgspec
 import pytest
@@ -102,3 +103,21 @@ def test_sums_are_exact() -> None:
         "costLost": "0.30",
         "unpriced": 1,
     }
+
+
+UNWRITTEN = ["1e999999", "9E+999999", "-5", "NaN", "Infinity", "1_000", " 5", "٣", "9" * 16, "0x10"]
+
+
+@pytest.mark.parametrize("text", UNWRITTEN)
+def test_an_amount_that_muster_does_not_write_counts_nothing(text: str) -> None:
+    record = next(iter(created(reconcile(Observed("ml", (gang(entry()),), ()), NOW))))
+    spec = msgspec.structs.replace(record.spec, gpu_hours_lost=text, cost_lost=text)
+    [week] = added_up([record, msgspec.structs.replace(record, spec=spec)])
+    assert (week.preemptions, week.gpu_hours, week.unpriced) == (2, Decimal(20), 1)
+
+
+@pytest.mark.parametrize("at", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"])
+def test_a_time_that_is_in_no_week_is_left_out(at: str) -> None:
+    record = next(iter(created(reconcile(Observed("ml", (gang(entry()),), ()), NOW))))
+    spec = msgspec.structs.replace(record.spec, at=datetime.fromisoformat(at))
+    assert len(added_up([record, msgspec.structs.replace(record, spec=spec)])) == 1

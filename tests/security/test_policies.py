@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from muster.security.gates import Principal, denials, permit
 from muster.security.policies import InvalidPolicy, Policies, read
-from muster.security.requests import Request
+from muster.security.requests import Request, of_id
 
 WHO = Principal("ml", "job", "work", user="ml/alice", groups=("team",))
 SECRET = Request("AccessSecret", "SecretPath", "vault:ml/db", {"provider": "vault", "path": "ml/db"})
@@ -88,6 +88,7 @@ TOO_MUCH = [
     "principal" + ".a" * 5_000 + " == 1",
     "if true then " * 1_000 + "true" + " else true" * 1_000,
     "true }" + " when { true }" * 20_000 + " when { true",
+    "//\r" + "(" * 200_000 + "true" + ")" * 200_000 + "\n",  # Cedar's comments end at a carriage return, too
 ]
 
 
@@ -96,6 +97,23 @@ def test_a_condition_that_would_end_the_process_is_refused(condition: str) -> No
     """Cedar's parser overflows the stack on these."""
     with pytest.raises(InvalidPolicy, match="split"):
         Policies({"p": f"permit(principal, action, resource) when {{ {condition} }};"})
+
+
+UNFINISHED = ['"' + '\\"' * 500_000, "a;" * 500_000, "//\n" * 300_000, '"a" ' * 250_000]
+
+
+@pytest.mark.parametrize("text", UNFINISHED, ids=lambda text: text[:4])
+def test_a_mebibyte_of_anything_is_refused_in_linear_time(text: str) -> None:
+    """Minutes, or hours, if each token were a look at all of the rest."""
+    with pytest.raises(InvalidPolicy, match="p: "):
+        Policies({"p": text + " x"})
+
+
+def test_an_error_is_short_whatever_it_quotes() -> None:
+    text = f'permit(principal == {"Muster::" * 20_000}Workload::"x", action, resource);'
+    with pytest.raises(InvalidPolicy, match="entity type") as caught:
+        Policies({"p": text})
+    assert len(str(caught.value)) < 600
 
 
 def test_brackets_in_texts_and_comments_and_long_sets_are_not_nesting() -> None:
@@ -108,6 +126,16 @@ def test_brackets_in_texts_and_comments_and_long_sets_are_not_nesting() -> None:
     assert Policies({"p": text}).permits == 2
     many = f"permit(principal, action, resource) when {{ {' && '.join([TERM] * 30)} }};"
     assert Policies({"p": many * 40}).permits == 40
+
+
+@pytest.mark.parametrize(
+    "image", ["nginx", "INDEX.docker.io/nginx", "registry-1.docker.io:443/library/nginx"]
+)
+def test_a_registry_is_forbidden_however_it_is_written(image: str) -> None:
+    forbid = 'forbid(principal, action, resource is Muster::Image) when { resource.registry == "docker.io" };'
+    assert told({"a": ALL, "b": forbid}, of_id("DeployImage", image)) == [
+        f"image denied: {image!r}: forbidden by b"
+    ]
 
 
 def test_what_cedar_cannot_read_is_denied() -> None:

@@ -29,10 +29,14 @@ class FieldError(msgspec.Struct, frozen=True):
 
 
 def dotted(path: Path) -> str:
-    """The path as text, such as `spec.replicatedJobs[0].name`."""
+    """The path as text, such as `spec.replicatedJobs[0].name`; a key that would move the cursor is quoted."""
     text = ""
     for step in path:
-        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            shown = step if step.isprintable() else repr(step)
+            text += f".{shown}" if text else shown
     return text
 
 

@@ -24,6 +24,7 @@ CPU: Final = "cpu"
 #: Most entries that are read, the first by name.
 MOST: Final = 200
 _PRICE: Final = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?", re.ASCII)
+_AMOUNT: Final = re.compile(r"[0-9]{1,15}(\.[0-9]{1,6})?", re.ASCII)
 _CENT: Final = Decimal("0.01")
 
 
@@ -64,6 +65,11 @@ def read(config_map: ConfigMap | None) -> Rates:
     if len(config_map.data) > MOST:
         faults.append(f"only the first {MOST} of {len(config_map.data)} entries are used")
     return Rates(prices, tuple(faults))
+
+
+def amount(text: str) -> Decimal | None:
+    """Returns GPU-hours or money as records have them; None for what no sum of muster's can be."""
+    return Decimal(text) if _AMOUNT.fullmatch(text) else None
 
 
 def gpu_seconds(seconds: Mapping[str, Decimal]) -> Decimal:

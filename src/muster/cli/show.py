@@ -5,12 +5,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from muster.api.base import Object
 from muster.api.core_v1 import Pod
-from muster.api.muster_v1alpha1 import Gang
+from muster.api.muster_v1alpha1 import Gang, PreemptionSpec
 from muster.app.views.failures import last_failure
 from muster.app.views.jobs import JobView, State
 from muster.app.views.pods import failure_message, label
@@ -39,8 +40,6 @@ COLOURS: Final = {
 
 def machine(value: Any, output: Output) -> None:  # Any: whatever JSON can say
     """Prints JSON or YAML."""
-    import msgspec
-
     if output is Output.JSON:
         text = msgspec.json.format(msgspec.json.encode(value)) + b"\n"
     else:
@@ -220,24 +219,27 @@ def explained(told: Object, now: datetime | None = None) -> list[str]:
 
 def preemptions(told: Sequence[Object], now: datetime | None = None) -> list[str]:
     """What preempted a gang and when, from `status.preemptions` of its Gang object: a line each."""
-    return [
-        f"{_ended(entry)} for {entry['by']} {age(datetime.fromisoformat(entry['at']), now)} ago "
-        f"({entry['kind']}), {_lost(entry)} lost"
-        for entry in told
-    ]
+    lines = []
+    for each in told:
+        try:
+            entry = msgspec.convert(each, PreemptionSpec)
+        except msgspec.ValidationError:
+            continue  # not written by muster
+        ended = f"{plural(entry.pods, 'pod')} above its minimum ended" if entry.pods is not None else "ended"
+        if entry.at is not None:
+            ago = age(entry.at, now)
+            lines.append(f"{ended} for {entry.by} {ago} ago ({entry.kind}), {_lost(entry)} lost")
+    return lines
 
 
-def _lost(entry: Object) -> str:
+def _lost(entry: PreemptionSpec) -> str:
     """Returns what an eviction lost: `20 GPU-hours of work ($70.00)`; in resource-seconds without GPUs."""
-    from muster.api.rates import money
+    from muster.api.rates import amount, money
 
-    hours = entry.get("gpuHoursLost")
-    work = f"{hours} GPU-hours" if hours else f"{entry['lostResourceSeconds']:,.0f} resource-seconds"
-    return f"{work} of work" + (f" ({money(Decimal(entry['costLost']))})" if "costLost" in entry else "")
-
-
-def _ended(entry: Object) -> str:
-    return f"{plural(entry['pods'], 'pod')} above its minimum ended" if "pods" in entry else "ended"
+    hours, cost = amount(entry.gpu_hours_lost), amount(entry.cost_lost)
+    seconds = f"{entry.lost_resource_seconds:,.0f} resource-seconds"
+    work = f"{hours} GPU-hours" if hours is not None else seconds
+    return f"{work} of work" + (f" ({money(cost)})" if cost is not None else "")
 
 
 def _in(at: str, now: datetime | None) -> str:

@@ -15,6 +15,7 @@ from muster.compiler import containers, network, runtime, secrets
 from muster.compiler.draft import Draft
 from muster.compiler.facts import Facts
 from muster.compiler.workload import Workload
+from muster.security.images.reference import InvalidReference, Reference, split
 
 Action = Literal[
     "DeployImage",
@@ -133,22 +134,19 @@ def _images(draft: Draft) -> Iterator[Request]:
             yield _image("AllowTagReference", reference, path)
 
 
-def _image(action: Action, reference: str, path: Path) -> Request:
-    name, _, digest = reference.partition("@")
-    repository, tag = _tag(name)
-    registry, slash, rest = repository.partition("/")
-    if not slash or not ("." in registry or ":" in registry or registry == "localhost"):
-        registry, rest = "docker.io", repository
-    attributes = {"registry": registry, "name": rest, "tag": tag, "digest": digest}
-    return Request(action, "Image", reference, attributes, path)
-
-
-def _tag(name: str) -> tuple[str, str]:
-    """Repository and tag of a reference without digest; the tag is `latest` if none is written."""
-    if ":" in name.rpartition("/")[2]:
-        repository, _, tag = name.rpartition(":")
-        return repository, tag
-    return name, "latest"
+def _image(action: Action, text: str, path: Path) -> Request:
+    """The attributes are "" if the text is no reference; no job with such an image is compiled."""
+    try:
+        image = split(text)
+    except InvalidReference:
+        image = Reference("", "")
+    attributes = {
+        "registry": image.registry,
+        "name": image.repository,
+        "tag": image.tag,
+        "digest": image.digest,
+    }
+    return Request(action, "Image", text, attributes, path)
 
 
 def _secrets(draft: Draft) -> Iterator[Request]:

@@ -29,6 +29,8 @@ MAX_NODES: Final = 500_000
 #: Levels of nesting. A pod's deepest field is at about 20.
 MAX_DEPTH: Final = 100
 
+#: No JSON that is exchanged with an API server has a number as large.
+_LARGEST: Final = 2**63
 _TAG: Final = "tag:yaml.org,2002:"
 
 
@@ -223,6 +225,8 @@ def _scalar(node: yaml.Node, tag: str, file: str) -> str | int | float | bool | 
     text = str(node.value)
     match tag:
         case "str" | "timestamp" | "value":
+            if "\0" in text:  # which no argument, variable or name of a file can have
+                raise JobFileError.of(file, "has a NUL character in a text", node.start_mark.line + 1)
             return text
         case "null":
             return None
@@ -241,12 +245,14 @@ def _scalar(node: yaml.Node, tag: str, file: str) -> str | int | float | bool | 
 
 def _integer(text: str, node: yaml.Node, file: str) -> int:
     digits = text.replace("_", "")
+    octal = digits.lstrip("+-").startswith("0") and digits.lstrip("+-").isdigit()
     try:
-        if digits.lstrip("+-").startswith("0") and digits.lstrip("+-").isdigit():
-            return int(digits, 8)
-        return int(digits, 0)
+        value = int(digits, 8 if octal else 0)
     except ValueError:
-        raise JobFileError.of(file, "is not a number that fits", node.start_mark.line + 1) from None
+        value = _LARGEST
+    if not -_LARGEST < value < _LARGEST:
+        raise JobFileError.of(file, "is not a number that fits", node.start_mark.line + 1)
+    return value
 
 
 def _float(text: str, node: yaml.Node, file: str) -> float:

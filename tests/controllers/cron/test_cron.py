@@ -8,9 +8,9 @@ import pytest
 
 from muster.api.base import AnyKind, Object, owner
 from muster.api.kinds import BATCH_JOB, CRON_JOB, JOB
+from muster.api.schedule import Schedule
 from muster.controllers import cron
 from muster.controllers.cron.decide import Plan, Run, State, decide
-from muster.controllers.cron.schedule import Schedule
 from muster.controllers.driver import Controller
 from muster.effects import Create, Delete, Effect, RecordEvent, Requeue
 from tests.controllers.memory import START, Memory

@@ -48,6 +48,19 @@ def test_without_a_file_nothing_is_saved(tmp_path: Path, name: str) -> None:
         assert look(asked, NOW) is None
 
 
+@pytest.mark.parametrize("name", ["", ".", "..", "pipe", "/", "/proc/self"])
+def test_only_a_file_is_a_checkpoint_and_nothing_is_made_beside_what_is_none(
+    tmp_path: Path, name: str
+) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    os.mkfifo(inner / "pipe")
+    for path in (inner / "pipe", inner, tmp_path):
+        os.utime(path, (AT_TEN, AT_TEN))
+    assert look(pod(inner, name, **{CHECKPOINT_REQUESTED: "2026-01-01T11:00:00Z"}), NOW) is None
+    assert [path.name for path in sorted(tmp_path.rglob("*"))] == ["inner", "pipe"]
+
+
 def test_a_request_is_a_file_until_the_work_is_saved(tmp_path: Path) -> None:
     asked = pod(tmp_path, **{CHECKPOINT_REQUESTED: "2026-01-01T11:00:00Z"})
     with pytest.raises(FileNotFoundError):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.security.images.reference import InvalidReference, Reference, matches, parse
+from muster.security.images.reference import InvalidReference, Reference, check_glob, matches, parse
 
 SHA = "sha256:" + "a" * 64
 PARSED: list[tuple[str, Reference]] = [
@@ -13,10 +13,25 @@ PARSED: list[tuple[str, Reference]] = [
     ("ghcr.io/a/b/c:v1.2", Reference("ghcr.io", "a/b/c", "v1.2")),
     ("localhost/x", Reference("localhost", "x", "latest")),
     ("127.0.0.1:5000/x", Reference("127.0.0.1:5000", "x", "latest")),
+    ("GHCR.io:443/a", Reference("ghcr.io", "a", "latest")),
+    ("index.docker.io/nginx:1", Reference("docker.io", "library/nginx", "1")),
+    ("Registry-1.docker.io/team/app", Reference("docker.io", "team/app", "latest")),
     (f"ghcr.io/a/b@{SHA}", Reference("ghcr.io", "a/b", "", SHA)),
     (f"ghcr.io/a/b:1@{SHA}", Reference("ghcr.io", "a/b", "1", SHA)),
 ]
-WRONG = ["", "A/b", "ghcr.io/", "a b", "x:", "x@sha256:abc", "ghcr.io/../x", "x:" + "t" * 200, "x" * 2000]
+WRONG = [
+    "",
+    "A/b",
+    "user:password@ghcr.io/a",
+    "https://ghcr.io/a",
+    "ghcr.io/",
+    "a b",
+    "x:",
+    "x@sha256:abc",
+    "ghcr.io/../x",
+    "x:" + "t" * 200,
+    "x" * 2000,
+]
 GLOBS: list[tuple[str, str, bool]] = [
     ("ghcr.io/acme/*", "ghcr.io/acme/app", True),
     ("ghcr.io/acme/*", "ghcr.io/acme/a/b", False),
@@ -41,6 +56,28 @@ def test_references(text: str, reference: Reference) -> None:
 def test_references_that_name_no_image(text: str) -> None:
     with pytest.raises(InvalidReference):
         parse(text)
+
+
+@pytest.mark.parametrize("glob", ["**", "**/app", "*/app", "*.example.com/*", "localhost/x", "r:5000/a*"])
+def test_globs_that_some_image_matches(glob: str) -> None:
+    check_glob(glob)
+
+
+@pytest.mark.parametrize(
+    ("glob", "message"),
+    [
+        ("acme/*", "write docker.io/acme/"),
+        ("nginx", "write docker.io/nginx"),
+        ("GHCR.io/acme/*", "write ghcr.io for"),
+        ("ghcr.io:443/acme/*", "write ghcr.io for"),
+        ("index.docker.io/acme/*", "write docker.io for"),
+        ("ghcr.io/acme/app:*", "without tag"),
+        ("ghcr.io/acme/App", "lowercase"),
+    ],
+)
+def test_a_glob_that_no_image_matches_is_an_error_that_says_what_to_write(glob: str, message: str) -> None:
+    with pytest.raises(InvalidReference, match=message):
+        check_glob(glob)
 
 
 @pytest.mark.parametrize(("glob", "name", "matched"), GLOBS)

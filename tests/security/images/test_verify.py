@@ -233,6 +233,26 @@ async def test_a_log_of_another_key_or_about_another_signature_proves_nothing() 
     assert "about another signature" in found.image.reason
 
 
+def broken(pem: str) -> str:
+    """The certificate as one of a version that does not exist."""
+    der = base64.b64decode("".join(line for line in pem.splitlines() if "---" not in line))
+    version = b"\xa0\x03\x02\x01"
+    other = base64.encodebytes(der.replace(version + b"\x02", version + b"\x07", 1)).decode()
+    return f"-----BEGIN CERTIFICATE-----\n{other}-----END CERTIFICATE-----\n"
+
+
+@pytest.mark.parametrize("field", [cosign.CERTIFICATE, cosign.CHAIN])
+async def test_a_certificate_that_cannot_be_read_beside_a_good_one_does_no_harm(field: str) -> None:
+    store, authority = Store(), Authority()
+    blob, annotations = authority.keyless(digest := store.image("v1"))
+    bad = {**annotations, field: broken(annotations[cosign.CERTIFICATE])}
+    store.sign_legacy(digest, [(blob, bad)])
+    found = await looked_up(store, "app:v1", {"keyless": authority.policy()})
+    assert "cannot be read" in found.image.reason
+    store.sign_legacy(digest, [(blob, bad), authority.keyless(digest)])
+    assert (await looked_up(store, "app:v1", {"keyless": authority.policy()})).image.trusted
+
+
 async def test_a_tag_that_moves_between_check_and_use_moves_nothing() -> None:
     store, private = Store(), fakes.key()
     store.sign_legacy(digest := store.image("v1"), [fakes.legacy(private, digest)])
@@ -348,6 +368,8 @@ INVALID: list[tuple[dict[str, Any], str]] = [
     ({"authorities": [{"key": {"pem": "no key"}}]}, "is no public key in PEM"),
     ({"authorities": [{"key": {"secretRef": {"name": "x"}}}]}, "there is no secret /x/"),
     ({"authorities": [{"keyless": {"issuer": "i"}}]}, "exactly one of subject and subjectRegExp"),
+    ({"match": {"images": ["**", "ghcr.io/acme/app:v1"]}}, r"match.images\[1\]: .*without tag"),
+    ({"authorities": [{"name": "x"}] * 101}, "the most is 100"),
     ({"mode": "some"}, "mode: is any or all"),
     ({"action": "warn"}, "action: is enforce or audit"),
 ]

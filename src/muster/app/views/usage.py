@@ -2,14 +2,20 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC
-from decimal import Decimal, InvalidOperation
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Final
 
 from muster.api import kinds
 from muster.api.base import Object
 from muster.api.muster_v1alpha1 import Preemption
+from muster.api.rates import amount
 from muster.kube.client import Client
 from muster.kube.listing import list_all
+
+#: A record may have been written by hand: a time outside of these has no week.
+_FIRST: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST: Final = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 @dataclass(slots=True)
@@ -37,14 +43,14 @@ def added_up(records: Iterable[Preemption]) -> list[Usage]:
     sums: dict[tuple[str, str, str], Usage] = {}
     for record in records:
         spec = record.spec
-        if spec.at is None:
+        if spec.at is None or not _FIRST < spec.at < _LAST:
             continue
         year, week, _ = spec.at.astimezone(UTC).isocalendar()
         key = f"{year}-W{week:02}", spec.queue, record.metadata.namespace
         found = sums.setdefault(key, Usage(*key))
         found.preemptions += 1
-        found.gpu_hours += _number(spec.gpu_hours_lost) or 0
-        cost = _number(spec.cost_lost)
+        found.gpu_hours += amount(spec.gpu_hours_lost) or 0
+        cost = amount(spec.cost_lost)
         found.cost += cost or 0
         found.unpriced += cost is None
     ordered = sorted(sums.values(), key=lambda each: (each.queue, each.namespace))
@@ -62,12 +68,3 @@ def summary(usage: Usage) -> Object:
         "costLost": str(usage.cost) if usage.unpriced < usage.preemptions else None,
         "unpriced": usage.unpriced,
     }
-
-
-def _number(text: str) -> Decimal | None:
-    """A decimal number of a record; None if there is none."""
-    try:
-        found = Decimal(text) if len(text) <= 30 else None
-    except InvalidOperation:
-        return None
-    return found if found is not None and found.is_finite() and found >= 0 else None

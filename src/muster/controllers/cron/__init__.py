@@ -1,7 +1,7 @@
 """Runs on a schedule: CronJobs make Jobs, and BatchJobs with a schedule make BatchJobs.
 
-`schedule` knows when, `decide` what to do about it, and the two controllers here say what a run is. A run of
-a BatchJob is a BatchJob of its own, so that it goes through the whole pipeline: policies are asked and
+`api.schedule` knows when, `decide` what to do about it, and the two controllers here say what a run is. A run
+of a BatchJob is a BatchJob of its own, so that it goes through the whole pipeline: policies are asked and
 secrets are resolved at the time of the run.
 """
 

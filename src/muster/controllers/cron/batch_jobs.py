@@ -7,9 +7,9 @@ from typing import Any, Final
 from muster.api.base import Object, owner
 from muster.api.kinds import BATCH_JOB
 from muster.api.muster_v1alpha1 import BatchJob
+from muster.api.schedule import InvalidSchedule, parse
 from muster.controllers.caches import Caches
 from muster.controllers.cron import decide, objects
-from muster.controllers.cron.schedule import InvalidSchedule, parse
 from muster.controllers.driver import Controller, Watch, controlled_by, itself
 from muster.effects import Create, Effect, Patch
 

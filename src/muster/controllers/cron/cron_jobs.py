@@ -6,9 +6,9 @@ from datetime import datetime
 from muster.api.base import Object, owner
 from muster.api.batch_v1 import CronJob, Job
 from muster.api.kinds import CRON_JOB, JOB
+from muster.api.schedule import InvalidSchedule, parse
 from muster.controllers.caches import Caches
 from muster.controllers.cron import decide, objects
-from muster.controllers.cron.schedule import InvalidSchedule, parse
 from muster.controllers.driver import Controller, Watch, controlled_by, itself
 from muster.effects import Create, Effect, Patch
 

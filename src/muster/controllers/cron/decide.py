@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
-from muster.controllers.cron.schedule import Schedule
+from muster.api.schedule import Schedule
 
 Concurrency = Literal["Allow", "Forbid", "Replace"]
 State = Literal["active", "succeeded", "failed"]

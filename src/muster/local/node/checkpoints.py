@@ -94,6 +94,8 @@ def look(pod: Pod, now: datetime) -> str | None:
     """
     annotations = pod.metadata.annotations
     path = Path(caller_of(pod).cwd, annotations[CHECKPOINT_FILE])
+    if path.exists() and not path.is_file():
+        return None  # a directory changes with every file in it, and nothing is saved
     requested = annotations.get(CHECKPOINT_REQUESTED)
     if requested is not None:
         _request(path, datetime.fromisoformat(requested).timestamp())

@@ -19,7 +19,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding
 
@@ -38,6 +38,17 @@ _STATEMENT: Final = "https://in-toto.io/Statement/v1"
 _PREDICATE: Final = "https://sigstore.dev/cosign/sign/v1"
 _ISSUER: Final = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.8")
 _ISSUER_V1: Final = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.1")
+
+
+#: What cryptography raises for certificates that are not as they should be.
+_UNREADABLE: Final = (
+    ValueError,
+    TypeError,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)
 
 
 class Rejected(ValueError):
@@ -130,18 +141,17 @@ def check(signed: Signed, digest: str, authority: Authority) -> None:
         case Keyless():
             try:
                 _keyless(signed, authority)
-            except x509.DuplicateExtension:  # found when an extension is first looked at
-                raise Rejected("the certificate cannot be read") from None
+            except Rejected:
+                raise
+            except _UNREADABLE as error:
+                raise Rejected(f"a certificate cannot be read: {str(error)[:200]}") from None
 
 
 def _keyless(signed: Signed, authority: Keyless) -> None:
     if not signed.certificate:
         raise Rejected("the signature has no certificate")
-    try:
-        leaf = x509.load_pem_x509_certificate(signed.certificate.encode())
-        between = x509.load_pem_x509_certificates(signed.chain.encode()) if signed.chain else []
-    except ValueError:
-        raise Rejected("the certificate cannot be read") from None
+    leaf = x509.load_pem_x509_certificate(signed.certificate.encode())
+    between = x509.load_pem_x509_certificates(signed.chain.encode()) if signed.chain else []
     _chains(leaf, between, authority.root)
     when = _logged(signed, authority.log)
     if not leaf.not_valid_before_utc <= when <= leaf.not_valid_after_utc:

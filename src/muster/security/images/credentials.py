@@ -5,6 +5,8 @@ import binascii
 import json
 from typing import Final
 
+from muster.security.images.reference import one_name
+
 #: Most bytes of a file, and most registries that it names.
 MOST: Final = 2**20
 _REGISTRIES: Final = 1_000
@@ -20,8 +22,7 @@ def read(content: bytes) -> dict[str, tuple[str, str]]:
     auths = written.get("auths") if isinstance(written, dict) else None
     for registry, entry in list((auths if isinstance(auths, dict) else {}).items())[:_REGISTRIES]:
         if (login := _login(entry)) is not None:
-            host = registry.removeprefix("https://").partition("/")[0]
-            found["docker.io" if host == "index.docker.io" else host] = login
+            found[one_name(registry.removeprefix("https://").partition("/")[0])] = login
     return found
 
 

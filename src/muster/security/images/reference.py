@@ -12,8 +12,11 @@ _REPOSITORY: Final = re.compile(
 )
 _TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", re.ASCII)
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
+_ANY_DIGEST: Final = re.compile(r"[a-z0-9]+:[0-9a-zA-Z]+", re.ASCII)
 _REGISTRY: Final = re.compile(r"([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA-F:]+\])(:[0-9]{1,5})?")
 _DOCKER: Final = "docker.io"
+#: Other names of docker.io.
+_ALIASES: Final = {"index.docker.io": _DOCKER, "registry-1.docker.io": _DOCKER}
 #: Characters of a reference.
 _MOST: Final = 1024
 
@@ -46,14 +49,28 @@ def parse(text: str) -> Reference:
 
     Raises `InvalidReference`.
     """
+    image = split(text)
+    if "@" in text and not is_digest(image.digest):
+        raise InvalidReference(
+            f"{image.digest[:80]!r} is no digest; a digest is sha256: and 64 hexadecimal digits"
+        )
+    return image
+
+
+def split(text: str) -> Reference:
+    """The parts of a reference, as `parse`, whatever the digest's kind and length.
+
+    A registry has one name, however it is written: what a policy says of ghcr.io counts for GHCR.io:443, too.
+    Raises `InvalidReference`.
+    """
     if len(text) > _MOST:
         raise InvalidReference(f"has {len(text)} characters; the most is {_MOST}")
     name, at, digest = text.partition("@")
-    if at and not is_digest(digest):
-        raise InvalidReference(f"{digest[:80]!r} is no digest; a digest is sha256: and 64 hexadecimal digits")
+    if at and not _ANY_DIGEST.fullmatch(digest):
+        raise InvalidReference(f"{digest[:80]!r} is no digest, such as sha256:…")
     first, slash, rest = name.partition("/")
     if slash and ("." in first or ":" in first or first == "localhost"):
-        registry, path = first, rest
+        registry, path = one_name(first), rest
     else:
         registry, path = _DOCKER, name
     path, colon, tag = path.partition(":")
@@ -64,6 +81,25 @@ def parse(text: str) -> Reference:
     if colon and not _TAG.fullmatch(tag):
         raise InvalidReference(f"{tag[:80]!r} is no tag")
     return Reference(registry, path, tag or ("" if digest else "latest"), digest)
+
+
+def one_name(registry: str) -> str:
+    """The name of a registry without what makes no difference: case, the port of https, a second name."""
+    plain = registry.lower().removesuffix(":443")
+    return _ALIASES.get(plain, plain)
+
+
+def check_glob(glob: str) -> None:
+    """Raises `InvalidReference` for a glob that no image can match, with what to write instead."""
+    registry, slash, path = glob.partition("/")
+    if registry == "**":
+        return
+    if not slash or not ("*" in registry or "." in registry or ":" in registry or registry == "localhost"):
+        raise InvalidReference(f"{glob[:80]!r} begins with no registry; write docker.io/{glob[:80]} or so")
+    if registry != one_name(registry):
+        raise InvalidReference(f"{glob[:80]!r}: write {one_name(registry)[:80]} for {registry[:80]}")
+    if ":" in path or "@" in path or glob != glob.lower():
+        raise InvalidReference(f"{glob[:80]!r} matches no image; write lowercase, without tag and digest")
 
 
 def is_digest(text: str) -> bool:

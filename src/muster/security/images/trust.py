@@ -20,6 +20,8 @@ from muster.security.images import reference
 PublicKey = ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey | rsa.RSAPublicKey
 #: Bytes of a key or certificate in PEM.
 _MOST: Final = 2**16
+#: Authorities of a policy; each is tried with each signature of an image.
+_AUTHORITIES: Final = 100
 
 
 class InvalidPolicy(ValueError):
@@ -73,9 +75,16 @@ def read(name: str, spec: Mapping[str, Any], secrets: Mapping[str, str]) -> Trus
     images = tuple(_texts(spec.get("match", {}).get("images"), "match.images"))
     if not images:
         raise InvalidPolicy("match.images: is missing; such as [ghcr.io/acme/**]")
+    for index, glob in enumerate(images):
+        try:
+            reference.check_glob(glob)
+        except reference.InvalidReference as error:
+            raise InvalidPolicy(f"match.images[{index}]: {error}") from None
     written = spec.get("authorities")
     if not isinstance(written, list) or not written:
         raise InvalidPolicy("authorities: is missing; a policy names at least one")
+    if len(written) > _AUTHORITIES:
+        raise InvalidPolicy(f"authorities: has {len(written):,}; the most is {_AUTHORITIES}")
     authorities = tuple(
         _authority(each, f"authorities[{index}]", secrets) for index, each in enumerate(written)
     )

@@ -7,12 +7,12 @@ from typing import Final, Literal
 
 from muster.api.base import Object
 from muster.compiler.workload import Container, File, Mount, Security
+from muster.security.images.reference import InvalidReference, split
 from muster.workloads import dns
 from muster.workloads.lattice.beside import MOST, Read
 from muster.workloads.lattice.resources import strings
 from muster.workloads.section import Section
 
-_IMAGE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]*")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _REFERENCE: Final = re.compile(r"\$\{resources\.([^}.]+)\}")
 _PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
@@ -27,9 +27,12 @@ def read(section: Section, source: Read, *, sidecar: bool) -> Container:
     image = section.text("image")
     if not image:
         section.error("image", "is missing")
-    elif not _IMAGE.fullmatch(image) or len(image) > 1024:
-        hint = "; placeholders are not expanded here" if "${" in image else ""
-        section.error("image", f"{image[:80]!r} is no image reference{hint}")
+    else:
+        try:
+            split(image)
+        except InvalidReference as error:
+            hint = "; placeholders are not expanded here" if "${" in image else ""
+            section.error("image", f"is no image reference: {error}{hint}")
     command = strings(section, "command")
     if command and not command[0].startswith("/"):
         section.error(

@@ -238,6 +238,14 @@ def _schedule(spec: Section) -> Schedule | None:
         for field in (*fields, "startingDeadlineSeconds", "timeZone"):
             if field in spec and field != "suspend":
                 spec.error(field, "is for jobs with a schedule")
+        if "schedule" in spec:
+            spec.error("schedule", "is empty; write five fields such as 0 2 * * *, or leave it out")
         return None
+    from muster.api.schedule import InvalidSchedule, parse  # cronsim takes 28 ms to load
+
+    try:
+        parse(cron, zone)
+    except InvalidSchedule as error:
+        spec.error("schedule", f"with timeZone {zone}: {error}" if zone else str(error))
     policy: Any = concurrency
     return Schedule(cron, zone, policy, deadline, suspend, *keep)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.controllers.cron.schedule import InvalidSchedule, Schedule
+from muster.api.schedule import InvalidSchedule, Schedule
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
