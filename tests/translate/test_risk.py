@@ -9,7 +9,7 @@ from muster.api.base import ObjectMeta
 from muster.api.core_v1 import ConfigMap
 from muster.api.rates import Rates, read
 from muster.api.scheduling import PriorityClass
-from muster.core.words.gang import Gang, GangId, PodSet, Shape
+from muster.core.words.gang import Gang, GangId, PodSet, Queue, Shape
 from muster.translate.risk import risk
 
 RATES = read(ConfigMap(data={"H100": "3.50", "A10": "1.10"}))
@@ -94,3 +94,22 @@ def test_a_long_job_without_a_checkpoint_is_warned(gang: Gang, warned: bool) -> 
     assert bool(found.warning) == warned
     if warned:
         assert found.warning.startswith("it is expected to run for 5h without a checkpoint")
+
+
+QUEUES = {"default": Queue("default"), "b": Queue("b")}
+RECLAIM = (
+    "queue default is entitled to 2 GPUs while all queues want theirs, and it takes 4; queue b can reclaim it"
+)
+STAKE = "up to $14.00 of work is at risk each hour (4 GPUs, no checkpoint)"
+
+
+def test_queues_that_can_reclaim_it_are_a_risk_too() -> None:
+    capacity = {names.GPU: 4, "cpu": 64_000}
+    found = risk(GANG, [], RATES, QUEUES, capacity)
+    assert found is not None
+    assert found.message == f"PreemptionRisk: {RECLAIM}; {STAKE}"
+    both = risk(GANG, URGENT, RATES, QUEUES, capacity)
+    assert both is not None
+    assert both.message == f"{WHO}{RECLAIM}; {STAKE}"
+    assert risk(replace(GANG, preemptible=False), [], RATES, QUEUES, capacity) is None
+    assert risk(GANG, [], RATES, QUEUES, {names.GPU: 8, "cpu": 64_000}) is None

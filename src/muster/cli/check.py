@@ -105,8 +105,10 @@ def _risks(job: "JobFile", policies: str) -> "list[Risk]":
     known = list(job.objects)
     known += [each for _, each in administered.objects(Path(policies))] if policies else []
     maps = [each for each in known if each.get("kind") == "ConfigMap" and _name(each) == rates.NAME]
-    classes = typed([each for each in known if each.get("kind") == "PriorityClass"], (kinds.PRIORITY_CLASS,))
-    return risks(job.objects, classes, rates.read(convert(maps[-1], ConfigMap) if maps else None))
+    deciding = (kinds.PRIORITY_CLASS, kinds.QUEUE, kinds.NODE)
+    names = [kind.kind for kind in deciding]
+    typed_ = typed([each for each in known if each.get("kind") in names], deciding)
+    return risks(job.objects, typed_, rates.read(convert(maps[-1], ConfigMap) if maps else None))
 
 
 def _name(each: "Object") -> str:

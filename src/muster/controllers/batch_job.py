@@ -24,7 +24,7 @@ from muster import names
 from muster.api import rates
 from muster.api.base import AnyKind, Object, R, Resource, condition, mark, owner
 from muster.api.batch_v1 import Job
-from muster.api.core_v1 import ConfigMap
+from muster.api.core_v1 import ConfigMap, Node
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.kinds import (
     BATCH_JOB,
@@ -36,12 +36,14 @@ from muster.api.kinds import (
     JOB,
     JOBSET,
     NAMESPACE,
+    NODE,
     PERSISTENT_VOLUME_CLAIM,
     PRIORITY_CLASS,
+    QUEUE,
     SERVICE,
     TRUST_POLICY,
 )
-from muster.api.muster_v1alpha1 import BatchJob, BatchJobStatus, CedarPolicy, Gang, TrustPolicy
+from muster.api.muster_v1alpha1 import BatchJob, BatchJobStatus, CedarPolicy, Gang, Queue, TrustPolicy
 from muster.api.scheduling import PriorityClass
 from muster.compiler.declared import READ
 from muster.compiler.draft import shared
@@ -68,6 +70,7 @@ _DECLARING: Final[tuple[AnyKind, ...]] = (
     SERVICE,
     PERSISTENT_VOLUME_CLAIM,
     PRIORITY_CLASS,
+    QUEUE,
     CONFIG_MAP,
 )
 _DECLARES: Final = "declares"
@@ -104,8 +107,11 @@ class Compiled:
     risk: str = ""
 
 
-#: Compiles a job under these policies, with what objects of the cluster declare (`muster.compiler.declared`).
-Compile = Callable[[BatchJob, Sequence[CedarPolicy], Sequence[TrustPolicy], Sequence[Object]], Compiled]
+#: Compiles a job under these policies, with what objects of the cluster declare (`muster.compiler.declared`),
+#: and the nodes.
+Compile = Callable[
+    [BatchJob, Sequence[CedarPolicy], Sequence[TrustPolicy], Sequence[Object], Cache[Node]], Compiled
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +153,7 @@ def controller(compile_: Compile, changed: Signal, target: str) -> Controller[Ob
         last = max(entries, key=lambda entry: str(entry.get("at")), default=None)
         run: Run | None = caches[kind].get(key)
         jobs = caches[JOB].owned_by(run.metadata.uid) if isinstance(run, JobSet) else []
-        compiled = compile_(job, policies, trusted, declared)
+        compiled = compile_(job, policies, trusted, declared, caches[NODE])
         return Observed(job, run, compiled, jobs, last, *_ill(gangs))
 
     watches = (
@@ -158,6 +164,7 @@ def controller(compile_: Compile, changed: Signal, target: str) -> Controller[Ob
         Watch(TRUST_POLICY, _all_jobs),
         Watch(GANG, _preempted),
         *(Watch(kind, _jobs_if_declaring) for kind in _DECLARING),
+        Watch(NODE, lambda _: ()),  # the capacity that queues share
     )
     indexes = (
         Index(GANG, _OF_JOBSET, _jobset_of),
@@ -362,6 +369,8 @@ def _notes(each: Resource) -> Object:
     match each:
         case PriorityClass():
             return {"value": each.value, "preempts": each.preemption_policy}
+        case Queue():
+            return {"spec": msgspec.to_builtins(each.spec)}
         case ConfigMap():
             return {"prices": each.data} if each.metadata.name == rates.NAME else {}
         case _:

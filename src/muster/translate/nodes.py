@@ -1,10 +1,12 @@
 """Translates a Node object into the event that reports it to the core."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from muster.api.base import is_true
 from muster.api.core_v1 import Node, Quantities
 from muster.api.quantity import capacity
+from muster.core.words.amounts import Usage
 from muster.core.words.events import NodeChanged
 from muster.core.words.gang import Effect, NodeName, Taint
 from muster.core.world.eligibility import UNSCHEDULABLE
@@ -39,6 +41,15 @@ def node_changed(node: Node) -> NodeChanged:
         cordoned=node.spec.unschedulable,
         ready=ready,
     )
+
+
+def capacity_of(nodes: Iterable[Node]) -> Usage:
+    """Returns the capacity of the ready, uncordoned nodes, which queues share."""
+    total = Usage()
+    for node in nodes:
+        if (each := node_changed(node)).ready and not each.cordoned:
+            total.add(dict(each.capacity))
+    return total
 
 
 def allocatable(node: Node) -> Quantities:

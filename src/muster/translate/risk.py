@@ -1,19 +1,21 @@
 """Says what preemption may cost a gang before it happens, in work and in money."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Final
 
 from muster import names
 from muster.api import duration, rates
 from muster.api.rates import CPU, Rates, hours, money
 from muster.api.scheduling import PriorityClass
-from muster.core.words.gang import Gang, Operator, Shape, gpus
+from muster.core.words.gang import Gang, Operator, Queue, Shape, gpus
+from muster.core.world.queues.lending import borrowed
 
 #: Expected run time in seconds from which a job without checkpoints gets a warning.
 LONG: Final = 3600.0
-#: Most PriorityClasses that a message names.
+#: Most PriorityClasses, and most queues, that a message names.
 _MOST: Final = 3
 #: Classes of Kubernetes' own components, which every cluster has.
 _SYSTEM: Final = "system-"
@@ -26,10 +28,17 @@ class Risk:
     warning: str = ""
 
 
-def risk(gang: Gang, classes: Iterable[PriorityClass], prices: Rates) -> Risk | None:
-    """Returns what preemption may cost the gang; None if no PriorityClass above its own may preempt it.
+def risk(
+    gang: Gang,
+    classes: Iterable[PriorityClass],
+    prices: Rates,
+    queues: Mapping[str, Queue] = MappingProxyType({}),
+    capacity: Mapping[str, int] = MappingProxyType({}),
+) -> Risk | None:
+    """Returns what preemption and reclaim may cost the gang; None if no gang may evict it.
 
-    Without GPUs there is a risk only if CPUs have a price.
+    Gangs of PriorityClasses above its own may preempt it. Gangs of other queues may reclaim what its queue
+    borrows for it. `capacity`: of the cluster. Without GPUs there is a risk only if CPUs have a price.
     """
     above = sorted(
         (each.value, each.metadata.name)
@@ -39,7 +48,8 @@ def risk(gang: Gang, classes: Iterable[PriorityClass], prices: Rates) -> Risk | 
         and not each.metadata.name.startswith(_SYSTEM)
     )
     hourly = _hourly(gang, prices)
-    if not above or not gang.preemptible or not any(hourly.values()):
+    lent = borrowed(gang, queues, capacity) if queues and gang.preemptible else None
+    if not (above or lent) or not gang.preemptible or not any(hourly.values()):
         return None
     count = rates.gpu_seconds(hourly) / 3600
     if not count and prices.price(CPU) is None:
@@ -50,9 +60,17 @@ def risk(gang: Gang, classes: Iterable[PriorityClass], prices: Rates) -> Risk | 
     cost = prices.cost(lost)
     amount = money(cost) if cost is not None else f"{hours(rates.gpu_seconds(lost))} GPU-hours"
     pieces = f"{count.normalize():f} GPU{'s' * (count != 1)}" if count else "CPUs"
-    listed = ", ".join(name for _, name in above[:_MOST]) + (" and others" if len(above) > _MOST else "")
-    plural = "classes" if len(above) > 1 else "class"
-    who = f"its priority is {gang.priority}; {len(above)} higher {plural} can preempt it ({listed})"
+    said = []
+    if above:
+        plural = "classes" if len(above) > 1 else "class"
+        listed = _listed([name for _, name in above])
+        said.append(
+            f"its priority is {gang.priority}; {len(above)} higher {plural} can preempt it ({listed})"
+        )
+    if lent is not None:
+        plural = "queues" if len(lent.reclaimers) > 1 else "queue"
+        said.append(f"{lent.message}; {plural} {_listed(lent.reclaimers)} can reclaim it")
+    who = "; ".join(said)
     if kept:
         stake = (
             f"up to {amount} of work is at risk ({pieces}, a checkpoint every {duration.show(round(kept))})"
@@ -67,6 +85,10 @@ def risk(gang: Gang, classes: Iterable[PriorityClass], prices: Rates) -> Risk | 
         f"it is expected to run for {duration.show(round(gang.estimate or 0.0))} without a checkpoint, and "
         f"may be preempted; let it save its work, and annotate it {names.CHECKPOINT}: 30m",
     )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:_MOST]) + (" and others" if len(names) > _MOST else "")
 
 
 def _hourly(gang: Gang, prices: Rates) -> dict[str, Decimal]:

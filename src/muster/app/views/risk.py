@@ -1,6 +1,7 @@
 """What preemption may cost on a cluster: its PriorityClasses, and its prices."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from muster.api import kinds
 from muster.api.base import Object
@@ -13,12 +14,17 @@ from muster.translate.risk import Risk
 
 
 async def of_cluster(client: Client, jobs: Sequence[Object]) -> list[Risk]:
-    """The risks of jobs on this cluster, as far as its PriorityClasses and prices may be read."""
+    """The risks of jobs on this cluster, as far as its PriorityClasses, queues and prices may be read."""
     try:
-        classes = await observe(client, (kinds.PRIORITY_CLASS,))
+        known = await observe(client, (kinds.PRIORITY_CLASS,))
     except Forbidden:
         return []
-    return risks(jobs, classes, await prices(client))
+    with suppress(Forbidden):
+        queues = await observe(client, (kinds.QUEUE,))
+        known.items.update(queues.items)
+        if queues.items:
+            known.items.update((await observe(client, (kinds.NODE,))).items)
+    return risks(jobs, known, await prices(client))
 
 
 async def prices(client: Client) -> Rates:

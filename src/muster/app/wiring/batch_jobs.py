@@ -4,23 +4,23 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Protocol
 
 import msgspec
 
 from muster.api import rates
 from muster.api.base import Object
-from muster.api.core_v1 import ConfigMap
+from muster.api.core_v1 import ConfigMap, Node
 from muster.api.fields import convert
-from muster.api.kinds import BATCH_JOB, CEDAR_POLICY, CONFIG_MAP, PRIORITY_CLASS, TRUST_POLICY
+from muster.api.kinds import BATCH_JOB, CEDAR_POLICY, CONFIG_MAP, PRIORITY_CLASS, QUEUE, TRUST_POLICY
 from muster.api.muster_v1alpha1 import BatchJob, CedarPolicy, TrustPolicy
-from muster.api.scheduling import PriorityClass
 from muster.compiler import Facts
 from muster.compiler.declared import declared
 from muster.compiler.facts import Image
 from muster.controllers import batch_job, cron, driver, policy
 from muster.controllers.batch_job import Compiled, Told
+from muster.controllers.caches import Cache
 from muster.controllers.policy import Judged
 from muster.workloads.findings import JobFileError, Severity
 from muster.workloads.platform import Stores, TargetName
@@ -79,11 +79,23 @@ class Site:
 def controllers(site: Site) -> list[driver.Controller[Any]]:  # Any: each has its own type of observation
     """The controllers of BatchJobs, of their schedules, and of CedarPolicies."""
 
+    counted: tuple[int, Mapping[str, int]] = (-1, {})
+
+    def capacity(nodes: Cache[Node]) -> Mapping[str, int]:
+        """Returns what the queues share: it is added up again only if a node has changed."""
+        nonlocal counted
+        from muster.translate.nodes import capacity_of
+
+        if counted[0] != nodes.version:
+            counted = nodes.version, capacity_of(nodes.items.values())
+        return counted[1]
+
     def compile_(
         job: BatchJob,
         policies: Sequence[CedarPolicy],
         trusted: Sequence[TrustPolicy],
         objects: Sequence[Object],
+        nodes: Cache[Node],
     ) -> Compiled:
         from muster.security.policies import InvalidPolicy, Policies  # Cedar takes 0.2 s to load
         from muster.workloads.lattice import cluster
@@ -118,7 +130,7 @@ def controllers(site: Site) -> list[driver.Controller[Any]]:  # Any: each has it
             return Compiled(findings=told, warnings=warned, until=until, images=about.pinned)
         whole = msgspec.json.encode([*made.support, *made.jobs], order="deterministic")
         hash_ = hashlib.sha256(whole).hexdigest()[:16]
-        risk, long = _risk(made.jobs, objects)
+        risk, long = _risk(made.jobs, objects, partial(capacity, nodes))
         warned += [("", long, "")] if long else []
         return Compiled(hash_, made.support, made.jobs, (), warned, until, about.pinned, risk=risk)
 
@@ -130,16 +142,21 @@ def controllers(site: Site) -> list[driver.Controller[Any]]:  # Any: each has it
     ]
 
 
-def _risk(jobs: Sequence[Object], objects: Sequence[Object]) -> tuple[str, str]:
+def _risk(
+    jobs: Sequence[Object], objects: Sequence[Object], capacity: Callable[[], Mapping[str, int]]
+) -> tuple[str, str]:
     """Returns what preemption may cost the jobs, and a warning if they run long without a checkpoint."""
     from muster.app.plan.risk import risks  # loads the scheduler
 
-    classes = Objects()
+    known = Objects()
     for each in objects:
-        if each["kind"] == PRIORITY_CLASS.kind:
-            classes.add(PRIORITY_CLASS, convert(each, PriorityClass))
+        for kind in (PRIORITY_CLASS, QUEUE):
+            if each["kind"] == kind.kind:
+                known.add(kind, convert(each, kind.type))
+    shared = capacity() if any(kind is QUEUE for kind, *_ in known.items) else {}
     maps = [convert(each, ConfigMap) for each in objects if each["kind"] == CONFIG_MAP.kind]
-    found = risks(jobs, classes, rates.read(max(maps, key=lambda each: each.key == rates.KEY, default=None)))
+    prices = rates.read(max(maps, key=lambda each: each.key == rates.KEY, default=None))
+    found = risks(jobs, known, prices, shared)
     warnings = filter(None, (each.warning for each in found))
     return "; ".join(each.message for each in found), "; ".join(warnings)
 

@@ -36,7 +36,7 @@ from muster.core.words.gang import Gang, GangId, Queue, QueueOrder, Shape
 from muster.core.world.eligibility import Eligibility, Obstacle
 from muster.core.world.gangs import GangState, given_up
 from muster.core.world.nodes import Nodes
-from muster.core.world.queues.account import DEFAULT, ROOT, Account, entitle, faults_of
+from muster.core.world.queues.account import DEFAULT, ROOT, Account, entitle, faults_of, tree
 from muster.core.world.trial import UndoLog
 from muster.names import GPU_SHARE
 
@@ -117,18 +117,8 @@ class Queues:
         last_borrowed = {name: account.last_borrowed for name, account in self.accounts.items()}
         rules = {DEFAULT: Queue(DEFAULT), **self._rules}
         faults = faults_of(rules)
-        self.root = Account(Queue(ROOT))
-        self.accounts = {
-            name: Account(rules[name], fault=faults.get(name, ""), last_borrowed=last_borrowed.get(name, -1))
-            for name in sorted(rules)
-        }
+        self.root, self.accounts = tree(rules, faults, last_borrowed)
         for account in self.accounts.values():
-            if not account.fault:
-                parent = account.rules.parent
-                account.parent = self.root if parent == ROOT else self.accounts[parent]
-                account.parent.children.append(account)
-        for account in self.accounts.values():
-            account.path = (account, *account.above())
             account.free = self.root.children == [account] and account.unlimited
             account.closed = next((above.name for above in account.path if above.rules.closed), None)
             some = any(above.rules.namespaces or above.rules.users for above in account.path)

@@ -181,6 +181,25 @@ class Account:
         return self.standing + self.terminating_gangs
 
 
+def tree(
+    rules: Mapping[str, Queue], faults: Mapping[str, str], last_borrowed: Mapping[str, int] | None = None
+) -> tuple[Account, dict[str, Account]]:
+    """Return the root, and each queue's account by name, in order of name; a faulty one has no parent."""
+    root, known = Account(Queue(ROOT)), last_borrowed or {}
+    accounts = {
+        name: Account(rules[name], fault=faults.get(name, ""), last_borrowed=known.get(name, -1))
+        for name in sorted(rules)
+    }
+    for account in accounts.values():
+        if not account.fault:
+            parent = account.rules.parent
+            account.parent = root if parent == ROOT else accounts[parent]
+            account.parent.children.append(account)
+    for account in accounts.values():
+        account.path = (account, *account.above())
+    return root, accounts
+
+
 def faults_of(rules: Mapping[str, Queue]) -> dict[str, str]:
     """Return the fault of each faulty queue, by name: a queue below a faulty one is faulty, too.
 
