@@ -382,8 +382,8 @@ FAULTS: Final = (
         "more is taken back than was lent",
         "preemption",
         "core/preemption/eviction_units.py",
-        "        queues.shift(theirs, freed, -1)",
-        "        queues.shift(theirs, (), -1)",
+        "world.queues.give(theirs, freed)",
+        "world.queues.give(theirs, Usage())",
         ("tests/core/preemption/test_preemption.py",),
     ),
     Fault(

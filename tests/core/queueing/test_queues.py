@@ -519,7 +519,7 @@ class TestReclaim:
         assert not queues.may_reclaim("b", uses(5), "a", uses(16)), "5 are more than b's own"
         assert not queues.may_reclaim("a", uses(1), "b", uses(1))
         assert not queues.may_reclaim("a", uses(1), "a", uses(1))
-        queues.shift("a", uses(4), -1)
+        queues.give("a", uses(4))
         assert not queues.may_reclaim("b", uses(4), "a", uses(1)), "a is not over any more"
 
     def test_not_from_a_queue_that_is_not_reclaimable(self) -> None:

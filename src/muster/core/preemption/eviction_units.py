@@ -104,9 +104,13 @@ class UnitTable:
 
     def whole_of(self, units: Bools) -> Bools:
         """All units of the gangs whose last unit is among these."""
-        whole = np.zeros(len(self.candidates), np.bool_)
-        whole[self.gang[units & self.core]] = True
-        return np.asarray(whole[self.gang])
+        return self.beside(units & self.core)
+
+    def beside(self, units: Bools) -> Bools:
+        """All units of the gangs that have one of these."""
+        gangs = np.zeros(len(self.candidates), np.bool_)
+        gangs[self.gang[units]] = True
+        return np.asarray(gangs[self.gang])
 
     def next(self, left: Bools, taken: Bools, gang: int | None = None) -> tuple[slice, Bools, Bools]:
         """Of the units left, each that can be taken next, and all that a gang can give up at once.
@@ -231,10 +235,7 @@ class UnitTable:
 
     def from_on(self, units: Bools) -> Bools:
         """These units, and those that cannot be taken without them: the last units of their gangs."""
-        gangs = np.zeros(len(self.candidates), np.bool_)
-        gangs[self.gang[units]] = True
-        without: Bools = units | (self.core & gangs[self.gang])
-        return without
+        return units | (self.core & self.beside(units))
 
     def prefixes(self, units: Bools) -> Iterator[Bools]:
         """For each of these units, what must be taken with it: the unit alone, or all units of its gang."""
@@ -290,7 +291,7 @@ def limits(table: UnitTable, queue: str, asked: Usage, world: World) -> Limits:
     others = np.array([candidate.gang.queue != queue for candidate in table.candidates], np.bool_)
     if others.any():
         foreign: Bools = others[table.gang]
-        checks.append(lambda taken: _may_reclaim(table, taken & foreign, queue, asked, world.queues))
+        checks.append(lambda taken: _may_reclaim(table, taken & foreign, queue, asked, world))
     return lambda taken: all(check(taken) for check in checks)
 
 
@@ -321,25 +322,19 @@ def _needs(table: UnitTable, names: Sequence[tuple[str, str]], world: World) -> 
     return needs
 
 
-def _may_reclaim(table: UnitTable, taken: Bools, queue: str, asked: Usage, queues: Queues) -> bool:
+def _may_reclaim(table: UnitTable, taken: Bools, queue: str, asked: Usage, world: World) -> bool:
     """Whether each of these units may be reclaimed once those before it are gone."""
     spared = table.kept(taken & ~table.core)
     units = np.flatnonzero(spared | (taken & table.core)).tolist()
     sizes = np.bincount(table.gang[taken], table.pods[taken], len(table.candidates))
-    shifted: list[tuple[str, Usage]] = []
-    allowed = True
-    for unit in sorted(units, key=lambda unit: (sizes[table.gang[unit]], unit)):
-        theirs, freed = table.candidates[table.gang[unit]].gang.queue, table.units[unit].freed
-        if table.core[unit]:  # with all that could not be spared
-            rest = np.flatnonzero(taken & ~spared & (table.gang == table.gang[unit]))
-            freed = Usage()
-            for one in rest:
-                freed.add(table.units[one].freed)
-        if not queues.may_reclaim(queue, asked, theirs, freed):
-            allowed = False
-            break
-        queues.shift(theirs, freed, -1)
-        shifted.append((theirs, freed))
-    for theirs, freed in shifted:
-        queues.shift(theirs, freed, 1)
-    return allowed
+    with world.trial():
+        for unit in sorted(units, key=lambda unit: (sizes[table.gang[unit]], unit)):
+            theirs, freed = table.candidates[table.gang[unit]].gang.queue, table.units[unit].freed
+            if table.core[unit]:  # with all that could not be spared
+                freed = Usage()
+                for rest in np.flatnonzero(taken & ~spared & (table.gang == table.gang[unit])):
+                    freed.add(table.units[rest].freed)
+            if not world.queues.may_reclaim(queue, asked, theirs, freed):
+                return False
+            world.queues.give(theirs, freed)
+    return True

@@ -116,9 +116,8 @@ class SlotBounds:
         if not len(self._quota.lacking):
             here = np.zeros(len(self._table), np.bool_)
             here[inside._unit] = True
-            whole = np.zeros(len(self._table.candidates), np.bool_)
-            whole[self._table.gang[here & ~self._table.kept(here & ~self._table.core)]] = True
-            inside.reach = here | whole[self._table.gang]
+            spared = self._table.kept(here & ~self._table.core)
+            inside.reach = here | self._table.beside(here & ~spared)
         return inside
 
     def enough(self, taken: Bools) -> bool:

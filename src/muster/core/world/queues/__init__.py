@@ -185,10 +185,11 @@ class Queues:
         self.usage_version += 1
         self._entitled = False
 
-    def shift(self, queue: str, usage: Usage, sign: int) -> None:
-        """Charge (1) or free (-1) this as if gangs of this queue had started or stopped using it."""
+    def give(self, queue: str, usage: Usage) -> None:
+        """Free this, as if gangs of this queue had stopped using it; a trial restores it."""
         for above in (*self.path(queue), self.root):
-            above.used.add(usage, sign)
+            above.used.add(usage, -1)
+            self._log.push(above.used.add, usage)
 
     def terminating(self, terminating: tuple[Terminating, ...]) -> None:
         """Replace what counts as usage of terminating pods."""
