@@ -173,7 +173,7 @@ FAULTS: Final = (
     Fault(
         "a closed queue starts gangs",
         "quota",
-        "core/queueing/admission.py",
+        "core/queueing/__init__.py",
         "closed(gang.queue)) and not state.begun:",
         "closed(gang.queue)) and False:",
         ("tests/core/queueing/test_queues.py",),
@@ -781,7 +781,7 @@ FAULTS: Final = (
     Fault(
         "a gang whose hold has run out comes back into a full queue",
         "quota",
-        "core/queueing/attempts.py",
+        "core/queueing/__init__.py",
         "yield from self._complete([state]) if state.begun else self._start(self._alone(state))",
         "yield from self._complete([state])",
         ("tests/core/queueing/test_queues.py",),
@@ -845,7 +845,7 @@ FAULTS: Final = (
     Fault(
         "nothing is lent",
         "work conservation",
-        "core/queueing/admission.py",
+        "core/queueing/__init__.py",
         "return Grant(part, _refusal(Code.OVER_SHARE, exceeded)",
         "return Grant(None if exceeded else part, _refusal(Code.OVER_SHARE, exceeded)",
         ("tests/core/queueing/test_queues.py",),
@@ -853,7 +853,7 @@ FAULTS: Final = (
     Fault(
         "an open plan is asked about again",
         "restart",
-        "core/queueing/admission.py",
+        "core/queueing/__init__.py",
         "        if (planned := self._planned(state)) is not None:",
         "        if (planned := None) is not None:",
         ("tests/core/queueing/test_queues.py",),
@@ -861,7 +861,7 @@ FAULTS: Final = (
     Fault(
         "a gang with missing pods is before an open plan",
         "restart",
-        "core/queueing/attempts.py",
+        "core/queueing/__init__.py",
         "sorted(started, key=lambda state: not state.planned)",
         "started",
         ("tests/core/queueing/test_queues.py",),
@@ -933,7 +933,7 @@ FAULTS: Final = (
     Fault(
         "queues that are served by their shares alone",
         "fairness",
-        "core/queueing/admission.py",
+        "core/queueing/__init__.py",
         "not demand.least.fits_in(room):\n            return None",
         "not cap:\n            return Grant(demand)",
         ("tests/core/queueing/test_fairness.py",),
@@ -949,7 +949,7 @@ FAULTS: Final = (
     Fault(
         "a queue over its share is served like one within",
         "entitlement",
-        "core/queueing/admission.py",
+        "core/queueing/__init__.py",
         "account.room(borrow=tier is Tier.BORROWING)",
         "account.room(borrow=tier is not Tier.STARTED)",
         _EVENTS,
@@ -957,7 +957,7 @@ FAULTS: Final = (
     Fault(
         "a sibling is lent what a leaf below its entitlement waits for",
         "fairness",
-        "core/queueing/attempts.py",
+        "core/queueing/__init__.py",
         "account.share(account.used.plus(least)), account.exceeds(least)",
         "account.share(account.used.plus(least)), True",
         ("tests/core/queueing/test_fairness.py",),

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.core.demand import Demand
-from muster.core.queueing.admission import Admission, Tier
-from muster.core.queueing.attempts import Attempts
+from muster.core.queueing import Admission, Attempts, Tier
 from muster.core.queueing.pending import PendingQueues, first_claim
 from muster.core.words.gang import Code, GangId, Gate
 from muster.core.world.eligibility import Eligibility

@@ -26,8 +26,7 @@ from muster.core.explain import Explainer, Remedies
 from muster.core.infeasible import InfeasibleDemands
 from muster.core.placement import Fit
 from muster.core.preemption import Preemption
-from muster.core.queueing.admission import Admission, Attempt
-from muster.core.queueing.attempts import Attempts
+from muster.core.queueing import Admission, Attempt, Attempts
 from muster.core.queueing.pending import PendingQueues
 from muster.core.reservations import Backfill, Reservations
 from muster.core.reservations.backfill_order import shortest_first

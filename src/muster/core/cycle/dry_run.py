@@ -23,8 +23,7 @@ from muster.core.explain.question import Outlook
 from muster.core.infeasible import InfeasibleDemands
 from muster.core.placement import Fit, Infeasible, Placed
 from muster.core.preemption import Preemption, Victims
-from muster.core.queueing.admission import Admission, Attempt, Tier
-from muster.core.queueing.attempts import Attempts
+from muster.core.queueing import Admission, Attempt, Attempts, Tier
 from muster.core.queueing.pending import PendingQueues
 from muster.core.reservations import Reservations
 from muster.core.words.gang import Gang, GangId, NodeName

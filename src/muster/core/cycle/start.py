@@ -19,7 +19,7 @@ from muster.core.demand import Demand, Request
 from muster.core.infeasible import InfeasibleDemands
 from muster.core.placement import Fit, Infeasible, Placed
 from muster.core.preemption import Victims
-from muster.core.queueing.admission import Attempt, Tier
+from muster.core.queueing import Attempt, Tier
 from muster.core.reservations import Reservations
 from muster.core.reservations.answer import WouldDelay
 from muster.core.words.decisions import Assign, Decision, Evict, Explanation, Victim, Wait

@@ -26,7 +26,7 @@ from muster.core.explain.case import Case
 from muster.core.explain.reasons import NEVER, NOW, Reasons, kept_by_queue
 from muster.core.explain.remedies import Remedies
 from muster.core.placement import Fit, Infeasible
-from muster.core.queueing.admission import Admission
+from muster.core.queueing import Admission
 from muster.core.words.decisions import Explanation, Wait
 from muster.core.words.gang import Code
 from muster.core.world import World

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from muster.core.demand import Demand, Part, Request
 from muster.core.explain.case import Case
 from muster.core.preemption import Preemption, Victims
-from muster.core.queueing.admission import Admission
+from muster.core.queueing import Admission
 from muster.core.reservations import Reservations
 from muster.core.words.decisions import Explanation, PodSetExplanation
 from muster.core.words.gang import Gang, GangId, NodeName

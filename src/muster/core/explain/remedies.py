@@ -24,7 +24,7 @@ from muster.core.explain.changes import HELPING
 from muster.core.explain.expected_start import expected_start
 from muster.core.explain.question import DryRun, Foresight, Question
 from muster.core.preemption import Preemption
-from muster.core.queueing.admission import Admission
+from muster.core.queueing import Admission
 from muster.core.reservations import Reservations
 from muster.core.words.decisions import ExpectedStart, Explanation, Remedy
 from muster.core.words.gang import Code, GangId

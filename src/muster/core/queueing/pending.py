@@ -1,7 +1,7 @@
 """Pending queues: gangs that lack something, in the order in which they are served, and which is next.
 
 The order is maintained, not computed per cycle: a gang is inserted when its state changes, and a cycle walks
-along the order (`attempts.py`). In a pending queue, gangs whose attempts have one answer are in one
+along the order (`Attempts`). In a pending queue, gangs whose attempts have one answer are in one
 *equivalence class*, each class in order, and the walk merges the classes. So one refusal skips all gangs of a
 class, and the cost of a cycle grows with the number of different demands, not of waiting gangs.
 

@@ -6,7 +6,7 @@ or would carry its queue over the entitlement, keeps its position.
 
 from collections.abc import Callable, Iterable, Iterator
 
-from muster.core.queueing.admission import Admission, Attempt, Tier
+from muster.core.queueing import Admission, Attempt, Tier
 from muster.core.reservations import Reservations
 from muster.core.words.gang import Gang, GangId
 from muster.core.world.queues import Queues
