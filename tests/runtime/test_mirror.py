@@ -65,6 +65,45 @@ def test_a_gang_that_is_as_it_was_is_kept_once() -> None:
     assert next(iter(group.members.values())).pod.metadata.resource_version == "2"
 
 
+READY = {"conditions": [{"type": "Ready", "status": "True"}]}
+
+
+def alone(version: str, **status: object) -> Pod:
+    """A running pod that refers to nothing else."""
+    return msgspec.convert(
+        {
+            "metadata": {"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": version},
+            "spec": {"nodeName": "n", "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
+            "status": {"phase": "Running", **status},
+        },
+        Pod,
+    )
+
+
+def test_a_change_of_conditions_is_no_event_and_a_resize_is_one_back_and_forth() -> None:
+    mirror = Mirror()
+    resized = {"containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "2"}}]}
+    states = [alone("1"), alone("2", **READY), alone("3", **resized), alone("4", **READY), alone("5")]
+    told, old = [], None
+    for state in states:
+        mirror.change(POD, old, state)
+        told.append([dict(event.requests).get("cpu") for event in bound(mirror)])
+        old = state
+        (group,) = mirror.groups.values()
+        assert [member.pod for member in group.members.values()] == [state]
+    assert told == [[1000], [], [2000], [1000], []]
+
+
+def test_a_namespace_and_the_state_of_a_pod_that_selects_it_may_change_at_once() -> None:
+    mirror = Mirror()
+    mirror.change(POD, None, pod())
+    bound(mirror)
+    mirror.change(NAMESPACE, None, namespace(team="x"))
+    mirror.change(POD, pod(), pod(resourceVersion="2"))
+    (again,) = bound(mirror)
+    assert again.footprint.pod_anti_affinity[0].namespaces == ("other",)
+
+
 def node(name: str, capacity: int = 1, **labels: str) -> Node:
     room = {"cpu": str(capacity)}
     return msgspec.convert({"metadata": {"name": name, "labels": labels}, "status": {"capacity": room}}, Node)

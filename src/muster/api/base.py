@@ -3,6 +3,7 @@
 Times are `datetime`s in UTC, encoded as RFC 3339 with microseconds.
 """
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -100,6 +101,8 @@ class Kind(msgspec.Struct, Generic[R], frozen=True, eq=False):
     type: type[R]
     #: whether `status` is a subresource with a writer of its own
     status: bool = True
+    #: what is kept of an object that has been read
+    kept: Callable[[R], R] | None = None
 
     @property
     def api_version(self) -> str:

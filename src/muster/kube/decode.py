@@ -53,9 +53,10 @@ def object_decoder(kind: Kind[R]) -> msgspec.json.Decoder[R]:
 def decode(kind: Kind[R], raw: bytes | msgspec.Raw) -> R:
     """Decodes an object, damaged or not. Raises msgspec.DecodeError if it has no identity."""
     try:
-        return object_decoder(kind).decode(raw)
+        found = object_decoder(kind).decode(raw)
     except (msgspec.ValidationError, UnicodeDecodeError, RecursionError):
-        return _salvaged(kind, bytes(raw))
+        found = _salvaged(kind, bytes(raw))
+    return kind.kept(found) if kind.kept is not None else found
 
 
 def decode_list(kind: Kind[R], raw: bytes) -> ObjectList[R]:
@@ -68,8 +69,8 @@ def decode_list(kind: Kind[R], raw: bytes) -> ObjectList[R]:
         found: ObjectList[R] = decoder.decode(raw)
     except (msgspec.ValidationError, UnicodeDecodeError, RecursionError):
         parts = _PARTS.decode(_plain(raw))
-        found = ObjectList([decode(kind, item) for item in parts.items or ()], parts.metadata)
-    return found
+        return ObjectList([decode(kind, item) for item in parts.items or ()], parts.metadata)
+    return ObjectList([*map(kind.kept, found.items)], found.metadata) if kind.kept is not None else found
 
 
 def decode_event(raw: bytes) -> "Event":

@@ -25,12 +25,14 @@ class Informers:
         namespace: str = "",
         streaming: bool = False,
         single: Mapping[Kind[Any], str] | None = None,
+        views: Mapping[Kind[Any], Kind[Any]] | None = None,
     ) -> None:
         """`namespace`: only objects in it are shown; "" for all. `streaming`: see `Reflector`.
 
-        `single`: kinds of which one object is shown, `namespace/name`, if it exists and may be read.
+        `single`: kinds of which one object is shown, `namespace/name`, if it exists and may be read. `views`:
+        kinds that are not read with all fields that muster knows, and how they are.
         """
-        self._single = single or {}
+        self._single, self._views = single or {}, views or {}
         self._streaming = streaming
         self._client, self._clock, self._namespace = client, clock, namespace
         self._reflectors: dict[Kind[Any], Reflector[Any]] = {}  # Any: one mapping over many kinds
@@ -50,6 +52,7 @@ class Informers:
                 clock=self._clock,
                 tolerated=(NotFound, Forbidden) if single else _tolerated(kind),
                 streaming=self._streaming,
+                view=self._views.get(kind),
             )
             self._start(found)
         return found

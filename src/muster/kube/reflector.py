@@ -56,10 +56,12 @@ class Reflector(Generic[R]):
         clock: Clock | None = None,
         tolerated: tuple[type[ApiError], ...] = (),
         streaming: bool = False,
+        view: Kind[R] | None = None,
     ) -> None:
         """`tolerated`: answers to a list that count as an empty list until the server has another answer.
 
-        `streaming`: let the watch send what exists, instead of a list, if the server can do that.
+        `streaming`: let the watch send what exists, instead of a list, if the server can do that. `view`: the
+        kind as it is read and kept, if not with all fields that muster knows.
         """
         self.kind = kind
         #: objects by `namespace/name`; read only
@@ -68,7 +70,7 @@ class Reflector(Generic[R]):
         self.synced = asyncio.Event()
         #: the revision up to which `items` is up to date
         self.resource_version = ""
-        self._client = client
+        self._client, self._view = client, view or kind
         self._subscribers: list[tuple[OnChange[R], OnProgress]] = []
         self._namespace, self._labels, self._fields = namespace, labels, fields
         self._clock = clock or SystemClock()
@@ -132,7 +134,7 @@ class Reflector(Generic[R]):
 
     async def _list(self) -> None:
         listed = await list_all(
-            self._client, self.kind, self._namespace, labels=self._labels, fields=self._fields
+            self._client, self._view, self._namespace, labels=self._labels, fields=self._fields
         )
         self._replace({item.key: item for item in listed.items}, listed.resource_version)
 
@@ -163,7 +165,7 @@ class Reflector(Generic[R]):
         try:
             async with asyncio.timeout(None if found is None else FIRST_EVENTS) as patience:
                 async for event in self._client.watch(
-                    self.kind,
+                    self._view,
                     self._namespace,
                     resource_version=self.resource_version,
                     labels=self._labels,

@@ -53,9 +53,10 @@ from muster.translate.dialects import (
 from muster.translate.group import Group, Touched
 from muster.translate.identity import GroupKey
 from muster.translate.nodes import node_changed
-from muster.translate.pods import occupies, pod_bound
+from muster.translate.pods import bound_at, occupies, pod_bound, says_the_same
 from muster.translate.queues import queue_changed
 from muster.translate.quotas import counts_itself, room
+from muster.translate.requests import as_it_runs
 from muster.translate.world import KINDS, World
 
 T = TypeVar("T")
@@ -100,7 +101,8 @@ class Mirror:
         self._ids: dict[tuple[str, str], GangId] = {}  # by namespace and name of the record
         self._of_owner: dict[str, dict[GangId, None]] = {}
         self._plans: dict[tuple[str, str], dict[str, Plan]] = {}  # by namespace and name of the record
-        self._charged: dict[PodId, PodsBound] = {}
+        #: pods that use a node: as last reported, and the pod as it was then, if nothing else was reported
+        self._charged: dict[PodId, tuple[PodsBound, Pod | None]] = {}
         self._readers: dict[GroupKey, Reader] = {}
         #: groups to read again, with the objects that have changed since
         self._stale: dict[GroupKey, Touched] = {}
@@ -313,15 +315,25 @@ class Mirror:
 
     def _charge(self, uid: PodId, pod: Pod | None, changes: Changes) -> bool:
         """Reports a pod's node and gang to the core if they have changed. True: the pod has ended."""
-        before = self._charged.get(uid)
+        before, old = self._charged.get(uid, (None, None))
         if pod is None or not occupies(pod):
             self._charged.pop(uid, None)
             return before is not None
         gang, place = self._whose(uid, pod)
-        bound = pod_bound(pod, gang, place, self.world)
-        if bound != before:
-            self._charged[uid] = bound
-            changes.events.append(bound)
+        # neither being resized, nor dependent on namespaces
+        settled = pod if as_it_runs(pod) is pod and pod.spec.affinity is None else None
+        if before is None or not (
+            old is not None
+            and settled is not None
+            and says_the_same(pod, old)
+            and (before.gang, before.at) == (gang, bound_at(pod))
+            and before.pods[uid] == place
+        ):
+            bound = pod_bound(pod, gang, place, self.world)
+            if bound != before:
+                before = bound
+                changes.events.append(bound)
+        self._charged[uid] = before, settled
         return False
 
     def _meter(self, namespace: str, changes: Changes) -> None:

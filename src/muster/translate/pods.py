@@ -90,6 +90,24 @@ def live(pod: Pod) -> bool:
     return not pod.terminal and pod.metadata.deletion_timestamp is None
 
 
+def says_the_same(pod: Pod, old: Pod) -> bool:
+    """Whether a pod differs from its earlier state in nothing that its gang is read from.
+
+    Most changes of pods are of this sort: their conditions, and the states of their containers.
+    """
+    now, before = pod.metadata, old.metadata
+    return (
+        now.uid == before.uid
+        and pod.spec == old.spec
+        and pod.terminal == old.terminal
+        and now.labels == before.labels
+        and now.annotations == before.annotations
+        and now.deletion_timestamp == before.deletion_timestamp
+        and now.owner_references == before.owner_references
+        and now.unreadable == before.unreadable
+    )
+
+
 def rejected(pod: Pod) -> bool:
     """Whether the node has refused the pod, for instance for lack of room (`OutOfcpu`), so that it never ran.
 

@@ -23,6 +23,7 @@ from muster.api import duration, kinds, quantity, rates, selectors
 from muster.api.base import AnyKind, Kind, Object, R, revision
 from muster.api.fields import FieldError
 from muster.api.kinds import POD
+from muster.api.scheduled_pod import SCHEDULED_POD
 from muster.app.wiring import batch_jobs, logs, settings
 from muster.app.wiring.batch_site import ClusterSite
 from muster.app.wiring.probes import State, serving
@@ -150,7 +151,14 @@ async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> No
         return _together(scheduling, events.run(part.client, SystemClock()))
 
     try:
-        await _daemon(connection, live, (*WATCHED, kinds.CONFIG_MAP), lead, {kinds.CONFIG_MAP: priced})
+        await _daemon(
+            connection,
+            live,
+            (*WATCHED, kinds.CONFIG_MAP),
+            lead,
+            {kinds.CONFIG_MAP: priced},
+            {kinds.POD: SCHEDULED_POD},
+        )
     finally:  # the Lease has been released by now
         with suppress(TimeoutError):
             async with asyncio.timeout(RELEASE):
@@ -221,6 +229,7 @@ async def _daemon(
     kinds: Sequence[AnyKind],
     lead: Callable[[Part, Term], Coroutine[Any, Any, None]],
     single: Mapping[AnyKind, str] | None = None,
+    views: Mapping[AnyKind, AnyKind] | None = None,
 ) -> None:
     stop = _told_to_stop()
     bucket = Bucket(live.now.qps, live.now.burst)
@@ -233,7 +242,7 @@ async def _daemon(
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, live.reload)
     state = State()
     client = MeasuredClient(connection, bucket, state.answered)
-    informers = Informers(client, SystemClock(), streaming=True, single=single)
+    informers = Informers(client, SystemClock(), streaming=True, single=single, views=views)
     for kind in kinds:
         informers[kind]  # from here on a replica watches, also while it waits for the Lease
     state.informers, state.kinds = informers, kinds

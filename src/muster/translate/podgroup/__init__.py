@@ -114,7 +114,7 @@ class Reader:
                 one.note_all()
             else:
                 for pod in touched.pods:
-                    one.note(pod)
+                    one.note_changed(pod)
             one.settle()
             self._readings[name] = one
         return [*self._readings.values()]

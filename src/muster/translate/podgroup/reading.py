@@ -24,7 +24,7 @@ from muster.translate.marks import KEEP
 from muster.translate.podgroup.facts import Kept, Said, kept, said
 from muster.translate.podgroup.places import Places
 from muster.translate.podgroup.pod_sets import PODS, pod_set_name
-from muster.translate.pods import live, occupies, rejected, scheduling_gates
+from muster.translate.pods import live, occupies, rejected, says_the_same, scheduling_gates
 from muster.translate.world import World
 
 KINDS: dict[Dialect, Kind[PodGroup]] = {
@@ -92,9 +92,21 @@ class Reading:
         for name in dict.fromkeys((*self._noted, *(pod for _, pod in sorted(there)))):
             self.note(name)
 
+    def note_changed(self, name: str) -> None:
+        """Looks at the pod of this name again, if what it says has changed; nothing else has."""
+        pod, old = self._pod(name), self._noted.get(name)
+        if pod is None or old is None or old.state is not State.READY or not says_the_same(pod, old.pod):
+            self.note(name)
+        elif old.shape is not None:
+            self._noted[name] = old._replace(pod=pod)
+            self._by_shape[old.shape].put(pod)
+
+    def _pod(self, name: str) -> Pod | None:
+        return self._world.pods_in(self._kind, *self.name).get((self.name[0], name))
+
     def note(self, name: str) -> None:
         """Looks at the pod of this name again."""
-        pod = self._world.pods_in(self._kind, *self.name).get((self.name[0], name))
+        pod = self._pod(name)
         new = self._look(pod) if pod is not None and ours(pod.spec.scheduler_name, self._world) else None
         old = self._noted.pop(name, None)
         if old is not None:
