@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from tests.cluster.chart import Chart, install
@@ -52,13 +53,19 @@ def _running_muster(
 ) -> Iterator[int]:
     """`more`: more arguments of the scheduler; `python`: of the interpreter."""
     chart = Chart(plane.kubeconfig, plane.home)
-    (port,) = free_ports(1)
     config = f"--kubeconfig={chart.kubeconfig('scheduler')}"
-    arguments = [*chart.arguments("scheduler", port), config, *more]
-    log = plane.home / "muster.log"
+    with scheduling(plane.home, [*chart.arguments("scheduler"), config, *more], python) as pid:
+        yield pid
+
+
+@contextmanager
+def scheduling(home: Path, arguments: Sequence[str], python: Sequence[str] = ()) -> Iterator[int]:
+    """`muster` with these arguments, of a daemon, once it leads; `home`: where its log is."""
+    (port,) = free_ports(1)
+    log = home / "muster.log"
     with log.open("wb") as file:
         process = subprocess.Popen(
-            [sys.executable, *python, "-m", "muster", *arguments],
+            [sys.executable, *python, "-m", "muster", *arguments, f"--listen={HOST}:{port}"],
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,

@@ -19,6 +19,10 @@ from bench.kubernetes.sender import send
 
 #: Seconds until all pods must be bound.
 LONGEST: Final = 900.0
+#: Seconds in which the API server must come to rest, between two looks, and the cores it uses at rest.
+SETTLES: Final = 30.0
+LOOK: Final = 0.5
+AT_REST: Final = 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +53,12 @@ def measure(home: Path, row: Row, contender: Contender | None, *, before: bool) 
             with contender.running(plane):
                 pass  # so that what follows is a restart, as after an upgrade
             send(plane.kubeconfig, gangs)
+        _settle(plane)
         spent = _Spent(plane)
         pid = stack.enter_context(contender.running(plane))
         own = 0.0 if before else processor_time(pid)
         if not before:
+            _settle(plane)
             spent = _Spent(plane)
             send(plane.kubeconfig, gangs)
         _await_binds(plane, row.pods)
@@ -64,6 +70,7 @@ def measure(home: Path, row: Row, contender: Contender | None, *, before: bool) 
 def _bare(plane: ControlPlane, row: Row) -> Result:
     """How fast the API server takes Bindings, as kube-scheduler's user, from 32 connections."""
     send(plane.kubeconfig, rows.gangs(row, "nobody", None))
+    _settle(plane)
     spent = _Spent(plane)
     own = time.process_time()
     send(plane.home / "scheduler.kubeconfig", rows.bindings(row))
@@ -86,6 +93,16 @@ def processor_time(pid: int) -> float:
     """Seconds of a process, all of its threads and of both kinds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _settle(plane: ControlPlane) -> None:
+    """Waits until the API server rests: it works for seconds on definitions that have been installed."""
+    spent = _Spent(plane)
+    for _ in range(int(SETTLES / LOOK)):
+        before = spent.since()
+        time.sleep(LOOK)
+        if spent.since() - before < AT_REST * LOOK:
+            return
 
 
 def _await_binds(plane: ControlPlane, pods: int) -> None:
