@@ -1,0 +1,65 @@
+"""`list` with its filters, `cancel` of several jobs and of a file, `run --replace`, with real processes."""
+
+from tests.cli.binary import Muster, manifest, until
+
+GANG = "scheduling: {mode: gang}\n  restartPolicy: {backoffLimit: 0}"
+WAITS = "while ! test -e release; do sleep 0.05; done"
+
+
+def submitted(muster: Muster, name: str, command: str) -> str:
+    muster.file(f"{name}.yaml", manifest(command, spec=GANG, name=name))
+    return muster.run("submit", f"{name}.yaml").out.strip()
+
+
+def states(muster: Muster, *words: str) -> dict[str, str]:
+    return {job["name"]: job["state"] for job in muster.json("list", *words)}
+
+
+def test_jobs_are_listed_by_state_also_those_that_are_gone(muster: Muster) -> None:
+    muster.run("up", "--detach", "--nodes", "1 x cpu=4,memory=8Gi")
+    names = [submitted(muster, name, "sleep 300") for name in ("one", "two")]
+    good, bad = submitted(muster, "good", "true"), submitted(muster, "bad", "exit 3")
+    expected = dict.fromkeys(names, "running") | {good: "succeeded", bad: "failed"}
+    until(lambda: states(muster) == expected, "all to run or to end")
+    assert states(muster, "--state", "failed") == {bad: "failed"}
+    assert states(muster, "--state", "failed", "--state", "succeeded") == {bad: "failed", good: "succeeded"}
+    heading = ["NAME", "KIND", "STATE", "QUEUE", "PRIORITY", "GPUS"]
+    assert muster.run("list").lines[0].split()[:6] == heading
+    row = next(line for line in muster.run("list").lines if line.startswith(names[0]))
+    assert row.split()[1:6] == ["JobSet", "running", "default", "0", "0"]
+
+    watch = muster.start("list", "--watch", "--state", "running")
+    assert watch.stdout is not None
+    assert watch.stdout.readline().split()[:6] == heading
+    assert {watch.stdout.readline().split()[0] for _ in names} == set(names)
+    later = submitted(muster, "later", "sleep 300")
+    assert watch.stdout.readline().split()[0] == later, "a line for what changes, and no other"
+    watch.terminate()
+
+    cancelled = muster.run("cancel", *names, later).lines
+    assert cancelled == [f"{name} cancelled" for name in (*names, later)]
+    assert states(muster) == {good: "succeeded", bad: "failed"}
+    everything = states(muster, "--all")
+    assert everything == dict.fromkeys((*names, later), "cancelled") | {good: "succeeded", bad: "failed"}
+    assert set(states(muster, "--state", "cancelled")) == {*names, later}
+    assert muster.json("get", names[0])["metadata"]["name"] == names[0]
+    assert "cancelled" in muster.run("why", names[0]).out
+    muster.run("down")
+
+
+def test_the_jobs_of_a_file_are_cancelled_and_replaced(muster: Muster) -> None:
+    muster.run("up", "--detach", "--nodes", "1 x cpu=1,memory=8Gi")
+    old = submitted(muster, "again", WAITS)
+    until(lambda: states(muster)[old] == "running", "the first to run")
+    muster.file("again.yaml", manifest("echo second", cpus=1, spec=GANG, name="again"))
+    done = muster.run("run", "again.yaml", "--replace")
+    assert any("second" in line for line in done.lines)
+    assert states(muster, "--all")[old] == "cancelled"
+
+    other = submitted(muster, "other", WAITS)
+    third = submitted(muster, "again", WAITS)
+    assert muster.run("cancel", "-f", "again.yaml").lines == [f"{third} cancelled"]
+    assert states(muster)[other] in ("running", "waiting", "starting")
+    assert "no job of again.yaml is there" in muster.run("cancel", "-f", "again.yaml", code=2).err
+    muster.run("cancel", "other")
+    muster.run("down")
