@@ -55,7 +55,7 @@ KINDS: Final = (
     *("AuthorizationPolicy.security.istio.io", "CiliumNetworkPolicy.cilium.io", "ConfigMap.core"),
     *("CronJob.batch.volcano.sh", "ExternalSecret.external-secrets.io", "Job.batch.volcano.sh"),
     *("JobSet.jobset.x-k8s.io", "NetworkPolicy.networking.k8s.io", "PersistentVolumeClaim.core"),
-    *("PodGroup.scheduling.k8s.io", "PodGroup.scheduling.x-k8s.io", "Secret.core", "Service.core"),
+    *("PodGroup.scheduling.k8s.io", "PodGroup.scheduling.x-k8s.io", "Service.core"),
     *("ServiceAccount.core", "ServiceEntry.networking.istio.io", "TracingPolicyNamespaced.cilium.io"),
 )
 

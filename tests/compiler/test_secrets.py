@@ -109,9 +109,18 @@ def test_hyphens_and_underscores_stay_apart() -> None:
 def test_binary_files_are_data_and_not_text() -> None:
     """Defect 6 of the reference: base64 went to `stringData`, so the file held base64."""
     result = compiled(small({"files": {"/m": {"binaryContent": "AAEC/w=="}}}))
-    [secret] = [each for each in result.support if each["kind"] == "Secret"]
-    assert list(secret["data"].values()) == ["AAEC/w=="]
-    assert "stringData" not in secret
+    [made] = [each for each in result.support if each["kind"] == "ConfigMap"]
+    assert list(made["binaryData"].values()) == ["AAEC/w=="]
+    assert "data" not in made
+
+
+def test_no_secret_is_made_of_what_a_job_file_says() -> None:
+    """On a cluster, values come from stores: muster needs no right to read or write Secrets of others."""
+    one = {"type": "secret", "params": {"keys": ["c"]}}
+    files = {"/m": {"binaryContent": "AAEC/w=="}, "/t": {"content": "c=${resources.a.c}"}}
+    result = compiled(small({"files": files, "variables": {"V": "${resources.a.c}", "W": "plain"}}, a=one))
+    assert {each["kind"] for each in result.support} >= {"ConfigMap", "ExternalSecret"}
+    assert "Secret" not in {each["kind"] for each in (*result.support, *result.jobs)}
 
 
 LITERAL = st.text(alphabet='{}"a $', max_size=12).filter(

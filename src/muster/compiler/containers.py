@@ -158,9 +158,9 @@ def _file(
     key = _key(file.target)
     base = f"{workload.name}-{container.name}-files"
     if file.binary is not None:
-        made = draft.emit("v1", "Secret", f"{base}-bin", (*container.path, "files"), type="Opaque")
-        mapping(made, "data")[key] = base64.b64encode(file.binary).decode()
-        source: Object = {"secret": {"secretName": f"{base}-bin"}}
+        made = draft.emit("v1", "ConfigMap", f"{base}-bin", (*container.path, "files"))
+        mapping(made, "binaryData")[key] = base64.b64encode(file.binary).decode()
+        source: Object = {"configMap": {"name": f"{base}-bin"}}
     else:
         values = resolve(file.text or "", workload, draft, file.path, file.expand)
         if any(isinstance(value, SecretKey) for value in values):

@@ -12,10 +12,10 @@ from tests.workloads.lattice.jobs import parsed, small
 
 
 def objects(directory: Path, files: dict[str, object]) -> dict[str, dict[str, object]]:
-    """The objects of a job file in this directory, by kind."""
+    """The objects of a job file in this directory, by kind; a ConfigMap of binary files as `Binary`."""
     file = directory / "job.yaml"
     file.write_text(small({"files": files}))
-    return {each["kind"]: each for each in load(file).objects}
+    return {"Binary" if "binaryData" in each else each["kind"]: each for each in load(file).objects}
 
 
 def test_text_is_expanded_and_other_content_kept_byte_for_byte(tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_text_is_expanded_and_other_content_kept_byte_for_byte(tmp_path: Path) -
         tmp_path, {"/app.ini": {"source": "etc/app.ini"}, "/model": {"source": "./model.bin", "mode": "0400"}}
     )
     assert list(made["ConfigMap"]["data"].values()) == ["name=job"]  # type: ignore[attr-defined]
-    [content] = made["Secret"]["data"].values()  # type: ignore[attr-defined]
+    [content] = made["Binary"]["binaryData"].values()  # type: ignore[attr-defined]
     assert base64.b64decode(content) == b"\x00\xff${x}"
 
 
