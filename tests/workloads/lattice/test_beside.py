@@ -44,7 +44,6 @@ REFUSED = [
     (".", "is no file"),
     ("pipe", "is no file"),
     ("large", "is larger than 512 KiB"),
-    ("a\0b", "is no path of a file"),
     ("loop", ""),
 ]
 
@@ -66,6 +65,11 @@ def test_what_is_no_file_beside_the_job_is_not_read(tmp_path: Path, source: str,
     assert reason in finding.message
     assert finding.field.endswith("source")
     assert "hidden" not in str(caught.value)
+
+
+def test_a_path_with_a_nul_character_is_refused_where_it_is_written(tmp_path: Path) -> None:
+    with pytest.raises(JobFileError, match=r"job\.yaml:\d+: has a NUL character in a text"):
+        objects(tmp_path, {"/a": {"source": "a\0b"}})
 
 
 def test_nothing_is_beside_a_job_of_a_cluster_or_from_a_pipe(tmp_path: Path) -> None:
