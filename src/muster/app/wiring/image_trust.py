@@ -28,7 +28,7 @@ from muster.controllers.policy import Judged
 from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.kube.errors import ApiError, Forbidden, NotFound, Unanswered, Unreachable
-from muster.security.images import credentials, reference, trust
+from muster.security.images import credentials, proxies, reference, trust
 from muster.security.images.lookups import UNMET, Lookups, Unknown
 from muster.security.images.reference import InvalidReference, Reference
 from muster.security.images.registry import Registry, RegistryError
@@ -231,7 +231,8 @@ class Registries:
     def _registry(self, image: Reference) -> Registry:
         """Returns a client with the credentials of this image's registry, and no others."""
         login = self._secrets.logins().get(image.registry)
-        return Registry(self.session, {image.registry: login} if login is not None else {})
+        own = {image.registry: login} if login is not None else {}
+        return Registry(self.session, own, proxies=proxies.of_environment())
 
 
 def _pinned(image: str, digest: str) -> str:

@@ -14,12 +14,14 @@ import ipaddress
 import json
 import re
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Final
 
 import aiohttp
 from yarl import URL
 
+from muster.security.images.proxies import NONE, Proxies, choose
 from muster.security.images.reference import Reference, is_digest
 
 _MANIFESTS: Final = ", ".join(
@@ -63,8 +65,10 @@ class Registry:
         credentials: Mapping[str, tuple[str, str]] | None = None,
         *,
         timeout: float = 10.0,
+        proxies: Proxies = NONE,
     ) -> None:
         self._session, self._credentials, self._timeout = session, credentials or {}, timeout
+        self._proxies = proxies
         self._tokens: dict[tuple[str, str], str] = {}
 
     async def manifest(self, image: Reference, version: str) -> Manifest:
@@ -133,7 +137,7 @@ class Registry:
             headers = {"Accept": accept}
             if url.origin() == start.origin() and (token := self._tokens.get((registry, scope))):
                 headers["Authorization"] = token
-            async with self._session.get(url, headers=headers, allow_redirects=False) as response:
+            async with self._ask(url, headers) as response:
                 if response.status in (301, 302, 303, 307, 308):
                     url = _onward(url, response.headers.get("Location", ""), start, what)
                     continue
@@ -159,9 +163,7 @@ class Registry:
         query = {"scope": scope, **({"service": fields["service"]} if "service" in fields else {})}
         login = credentials if credentials and _same_domain(realm.host, host) else None
         headers = {"Authorization": aiohttp.encode_basic_auth(*login)} if login else {}
-        async with self._session.get(
-            realm.update_query(query), headers=headers, allow_redirects=False
-        ) as response:
+        async with self._ask(realm.update_query(query), headers) as response:
             if response.status != 200:
                 raise RegistryError(f"{registry}: its token service answered {response.status}")
             answer = _object(await _bounded(response, _TOKEN, "token"), "token")
@@ -169,6 +171,18 @@ class Registry:
         if not isinstance(token, str) or not token.isprintable():
             raise RegistryError(f"{registry}: its token service gave no token")
         self._tokens[(registry, scope)] = f"Bearer {token}"
+
+    def _ask(
+        self, url: URL, headers: Mapping[str, str]
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        proxy = choose(url, self._proxies, secret="Authorization" in headers)
+        if proxy is None:
+            return self._session.get(url, headers=headers, allow_redirects=False)
+        if url.scheme == "http":  # the request itself goes to the proxy
+            headers = {**headers, **proxy.headers}
+        return self._session.get(
+            url, headers=headers, allow_redirects=False, proxy=proxy.url, proxy_headers=proxy.headers
+        )
 
 
 async def _bounded(response: aiohttp.ClientResponse, most: int, what: str) -> bytes:
