@@ -10,7 +10,17 @@ import pytest
 
 from muster.compiler.facts import Image
 from muster.security.images import lookups
-from muster.security.images.lookups import AT_A_TIME, BACK_OFF, OF_ONE, TAG, TIME, UNMET, Lookups, Unknown
+from muster.security.images.lookups import (
+    AT_A_TIME,
+    BACK_OFF,
+    KEPT,
+    OF_ONE,
+    TAG,
+    TIME,
+    UNMET,
+    Lookups,
+    Unknown,
+)
 from muster.security.images.reference import Reference
 from muster.security.images.registry import RegistryError
 from muster.security.images.trust import TrustPolicy
@@ -125,6 +135,41 @@ async def test_a_tag_is_resolved_again_after_a_while_and_a_digest_never() -> Non
         assert isinstance(at.known(f"reg.example.com/app@{digest_of('v1')}"), Verified)
 
 
+async def test_a_namespace_that_names_many_slow_registries_delays_no_other() -> None:
+    async with world() as at:
+        for number in range(1_000):
+            at.slow[f"slow{number}.example.com"] = 10 * TIME
+            at.known(f"slow{number}.example.com/app:v1", asker="evil/job")
+            at.known(f"reg.example.com/evil{number}:v1", asker="evil/job")
+        for _ in range(3):
+            at.known("reg.example.com/app:v1", asker="ml/train")
+            at.known("reg.example.com/evil999:v1", asker="ml/train")
+            await asyncio.sleep(1)
+        for image in ("app", "evil999"):
+            assert isinstance(at.known(f"reg.example.com/{image}:v1", asker="ml/train"), Verified)
+
+
+async def test_a_namespace_takes_no_room_of_others() -> None:
+    async with world() as at:
+        at.slow["slow.example.com"] = 10 * TIME
+        for number in range(KEPT + 10):
+            last = at.known(f"slow.example.com/app{number}:v1", asker="evil/job")
+        assert isinstance(last, Unknown)
+        assert "too many" in last.reason
+        for _ in range(3):
+            at.known("reg.example.com/app:v1", asker="ml/train")
+            await asyncio.sleep(1)
+        assert isinstance(at.known("reg.example.com/app:v1", asker="ml/train"), Verified)
+
+
+async def test_who_asks_from_another_namespace_is_told_too() -> None:
+    async with world() as at:
+        for asker in ("a/job", "b/job", "c/job"):
+            at.known("reg.example.com/app:v1", asker=asker)
+        await asyncio.sleep(1)
+        assert (sorted(at.told), len(at.asked)) == (["a/job", "b/job", "c/job"], 1)
+
+
 async def test_a_registry_that_fails_is_asked_again_with_longer_pauses_as_long_as_somebody_asks() -> None:
     async with world() as at:
         at.failing["reg.example.com"] = RegistryError("out of order")
@@ -164,8 +209,8 @@ async def test_a_registry_that_never_answers_delays_no_other() -> None:
 async def test_no_more_images_are_looked_up_at_a_time_than_the_bound() -> None:
     async with world() as at:
         at.slow = {f"reg{number}.example.com": 1.0 for number in range(40)}
-        for registry in at.slow:
-            at.known(f"{registry}/app:v1")
+        for number, registry in enumerate(at.slow):
+            at.known(f"{registry}/app:v1", asker=f"ns{number}/job")
         await asyncio.sleep(20)
         assert at.busiest[""] == AT_A_TIME
 

@@ -8,13 +8,15 @@ retried after a back-off, as long as a caller has asked again since the last att
   stores the digest.
 - A digest is verified once for given policies, whichever tags lead to it. If it does not meet them, it is
   verified again when a caller asks after `UNMET` seconds, since it may have been signed since.
-- At most `AT_A_TIME` images are looked up at a time, and `OF_ONE` of one registry, so that a slow registry
-  does not delay the others. An attempt times out after `TIME` seconds.
+- At most `AT_A_TIME` images are looked up at a time, `OF_ONE` of one registry, and `OF_NAMESPACE` for one
+  namespace, so that neither a slow registry nor a namespace that names many of them delays the others. An
+  attempt times out after `TIME` seconds.
 """
 
 import asyncio
 import logging
 import weakref
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, Protocol, TypeVar
@@ -31,6 +33,7 @@ log = logging.getLogger(__name__)
 
 AT_A_TIME: Final = 16
 OF_ONE: Final = 4
+OF_NAMESPACE: Final = 8
 #: Seconds: the limit of an attempt; the first and the longest back-off; how long results are valid.
 TIME: Final = 60.0
 BACK_OFF: Final = (2.0, 300.0)
@@ -38,6 +41,8 @@ TAG: Final = 300.0
 UNMET: Final = 60.0
 #: Most images that are cached or being looked up.
 KEPT: Final = 10_000
+#: Images that are being looked up for one namespace.
+KEPT_OF_NAMESPACE: Final = 1_000
 K = TypeVar("K")
 T = TypeVar("T")
 
@@ -65,10 +70,12 @@ class Unknown:
 class _Entry(Generic[T]):
     result: T | None = None
     reason: str = "it is being looked up"
-    askers: set[str] = field(default_factory=set)
+    #: namespaces for which it is being looked up, and who has asked there since the last attempt
+    askers: dict[str, set[str]] = field(default_factory=dict)
     #: monotonic time until which the result is valid
     until: float = float("inf")
-    looking: bool = False
+    #: held by the attempt that is being made
+    attempt: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Lookups:
@@ -81,7 +88,10 @@ class Lookups:
         self._group: asyncio.TaskGroup | None = None
         self._waiting: list[Callable[[], None]] = []
         self._slots = asyncio.Semaphore(AT_A_TIME)
-        self._of_registry: weakref.WeakValueDictionary[str, asyncio.Semaphore] = weakref.WeakValueDictionary()
+        #: by registry, (namespace,), and (namespace, registry)
+        self._limits: weakref.WeakValueDictionary[object, asyncio.Semaphore] = weakref.WeakValueDictionary()
+        #: entries that are being looked up, by namespace
+        self._looking: Counter[str] = Counter()
 
     def known(
         self, text: str, policies: Sequence[TrustPolicy], version: str, asker: str
@@ -124,26 +134,32 @@ class Lookups:
         image: Reference,
         look: Callable[[], Awaitable[T]],
     ) -> T | Unknown:
+        namespace = asker.partition("/")[0]
         entry = entries.get(key)
-        if entry is not None and entry.result is not None and entry.until > self._clock.monotonic():
-            return entry.result
-        if entry is None or isinstance(entry.result, str):  # a tag may lead elsewhere by now
-            if not self._room(entries):
+        if entry is not None and self._valid(entry):
+            return entry.result if entry.result is not None else Unknown(entry.reason)
+        new = entry is None or isinstance(entry.result, str)  # a tag may lead elsewhere by now
+        if new or entry is None or namespace not in entry.askers:
+            if self._looking[namespace] >= KEPT_OF_NAMESPACE or (new and not self._room(entries)):
                 return Unknown("too many images are being looked up; this one is tried later")
-            entry = entries[key] = _Entry()
-        entry.askers.add(asker)
-        if not entry.looking:
-            entry.looking, made = True, entry
+            if new or entry is None:
+                entry = entries[key] = _Entry()
+            self._looking[namespace] += 1
+            entry.askers[namespace], made = set(), entry
 
             def start() -> None:
                 assert self._group is not None
-                self._group.create_task(self._follow(entries, key, made, image, look))
+                self._group.create_task(self._follow(entries, key, made, image, namespace, look))
 
             if self._group is None:
                 self._waiting.append(start)
             else:
                 start()
+        entry.askers[namespace].add(asker)
         return Unknown(entry.reason) if entry.result is None else entry.result
+
+    def _valid(self, entry: _Entry[T]) -> bool:
+        return entry.result is not None and entry.until > self._clock.monotonic()
 
     def _room(self, entries: dict[K, _Entry[T]]) -> bool:
         """Whether another entry may be added; drops the oldest result if that makes room."""
@@ -161,16 +177,47 @@ class Lookups:
         key: K,
         entry: _Entry[T],
         image: Reference,
+        namespace: str,
         look: Callable[[], Awaitable[T]],
     ) -> None:
-        """Looks one image up until there is a result, or no caller has asked since the last attempt."""
-        before = entry.result
-        of_registry = self._of_registry.setdefault(image.registry, asyncio.Semaphore(OF_ONE))
-        pause = BACK_OFF[0]
-        while True:
+        """Looks one image up until there is a result, or no caller of the namespace asks any more."""
+        try:
+            before, pause = entry.result, BACK_OFF[0]
+            while not await self._attempt(entry, image, namespace, look):
+                askers, entry.askers[namespace] = entry.askers[namespace], set()
+                self._tell(sorted(askers))
+                await self._clock.sleep(pause)
+                pause = min(2 * pause, BACK_OFF[1])
+                if not entry.askers[namespace]:
+                    return
+            if entry.result != before:
+                self._tell(sorted(entry.askers[namespace]))
+        finally:
+            self._looking[namespace] -= 1
+            del entry.askers[namespace]
+            if entry.result is None and not entry.askers and entries.get(key) is entry:
+                del entries[key]
+
+    def _limit(self, of: object, most: int) -> asyncio.Semaphore:
+        return self._limits.setdefault(of, asyncio.Semaphore(most))
+
+    async def _attempt(
+        self, entry: _Entry[T], image: Reference, namespace: str, look: Callable[[], Awaitable[T]]
+    ) -> bool:
+        """Makes one attempt; returns whether the result is valid, by this attempt or by another one."""
+        # The bounds of the namespace come first, so that no more than these ever queue for what others share.
+        of_both = self._limit((namespace, image.registry), OF_ONE)
+        of_namespace, of_registry = (
+            self._limit((namespace,), OF_NAMESPACE),
+            self._limit(image.registry, OF_ONE),
+        )
+        async with of_both, of_namespace, entry.attempt:
+            if self._valid(entry):
+                return True
             try:
                 async with of_registry, self._slots, asyncio.timeout(TIME):
                     entry.result = await look()
+                entry.until = self._clock.monotonic() + _counts(entry.result)
             except RegistryError as error:
                 entry.reason = str(error)
             except TimeoutError:
@@ -178,17 +225,7 @@ class Lookups:
             except Exception as error:  # a fault in one look-up must not stop the others
                 log.exception("looking up %s failed", image.name)
                 entry.reason = f"it cannot be looked up: {type(error).__name__}"
-            askers, entry.askers = entry.askers, set()
-            if entry.result is None or entry.result != before:
-                self._tell(sorted(askers))
-            if entry.result is not None:
-                entry.until, entry.looking = self._clock.monotonic() + _counts(entry.result), False
-                return
-            await self._clock.sleep(pause)
-            pause = min(2 * pause, BACK_OFF[1])
-            if not entry.askers:
-                del entries[key]
-                return
+            return self._valid(entry)
 
 
 def _counts(result: object) -> float:
