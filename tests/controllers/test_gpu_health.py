@@ -152,6 +152,18 @@ def test_at_most_half_of_the_nodes_are_quarantined(nodes: int, most: int) -> Non
     assert cluster.quarantined == [f"node-{number}" for number in range(most)]
 
 
+def test_a_node_without_gpus_is_not_quarantined_and_takes_no_place_of_those_that_have() -> None:
+    cluster = Cluster(2)
+    for name in ("a", "b"):
+        status = {"allocatable": {"cpu": "8"}}
+        cluster.memory.create(NODE, "", {"metadata": {"name": name}, "status": status})
+        cluster.signal(name)
+    cluster.now += timedelta(seconds=1)
+    cluster.signal("node-1")
+    cluster.settle()
+    assert cluster.quarantined == ["node-1"]
+
+
 MOVES = {
     "an interval, late": ({names.CHECKPOINT: "30m"}, True),
     "no checkpoint": ({}, False),

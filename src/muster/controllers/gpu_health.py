@@ -108,7 +108,7 @@ def isolate(nodes: tuple[Node, ...], now: datetime) -> list[Effect]:
     effects: list[Effect] = [_taint(node, on=False) for node in nodes if _tainted(node) and not _wrong(node)]
     most = max(sum(_is_gpu_node(node) for node in nodes) // 2, 1)
     free = most - sum(_tainted(node) and _wrong(node) for node in nodes)
-    waiting = [node for node in nodes if _wrong(node) and not _tainted(node)]
+    waiting = [node for node in nodes if _is_gpu_node(node) and _wrong(node) and not _tainted(node)]
     waiting.sort(key=lambda node: (_since(node) or now, node.metadata.name))
     return [*effects, *(_taint(node, on=True) for node in waiting[: max(free, 0)])]
 
