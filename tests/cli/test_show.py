@@ -133,3 +133,12 @@ def test_what_muster_has_not_written_is_no_preemption() -> None:
     lines = show.preemptions(told, datetime(2026, 1, 1, 13, tzinfo=UTC))
     assert lines[0] == "ended for ml/urgent 60m ago (preemption), 9 resource-seconds of work lost"
     assert max(map(len, lines)) < 100
+
+
+def test_nothing_that_an_object_says_moves_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+    said = "\x1b[2J\x1b]0;title\x07 a\nb \u202e"
+    show.table(["QUEUE"], [[said]])
+    status = GangStatus(warnings=[said], explanation={"blockers": [said]})
+    lines = show.explanation(Gang(metadata=ObjectMeta(name="g"), status=status))
+    lines += show.preemptions([{"by": said, "at": "2026-01-01T12:00:00Z", "kind": said}])
+    assert all(line.isprintable() for line in [*capsys.readouterr().out.splitlines(), *lines])

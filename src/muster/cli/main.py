@@ -130,7 +130,9 @@ def main() -> None:
         known = failure(error)
         if known is None:
             raise
-        print(known, file=sys.stderr)
+        from muster.cli.bars import plain
+
+        print(*map(plain, str(known).split("\n")), sep="\n", file=sys.stderr)
         _try_no_more()
         sys.exit(known.exit_code)
     finally:

@@ -16,7 +16,7 @@ from muster.app.views.failures import last_failure
 from muster.app.views.jobs import JobView, State
 from muster.app.views.pods import failure_message, label
 from muster.cli import bars
-from muster.cli.bars import clock
+from muster.cli.bars import clock, plain
 from muster.cli.options import Output
 
 if TYPE_CHECKING:
@@ -75,7 +75,10 @@ def table_lines(
     from rich.text import Text
 
     header = [Text(column, "bold") for column in columns]
-    lines = [header, *([cell if isinstance(cell, Text) else Text(cell) for cell in row] for row in rows)]
+    lines = [
+        header,
+        *([cell if isinstance(cell, Text) else Text(plain(cell)) for cell in row] for row in rows),
+    ]
     widths = [max(line[index].cell_len for line in lines) for index in range(len(columns))]
     found = []
     for line in lines:
@@ -114,7 +117,7 @@ def standing(view: JobView, now: datetime | None) -> str:
         if view.created and now:
             parts[0] += f" {span(view.created, now)}"
         parts.append(f"{view.running} of {view.wanted} running")
-    return " · ".join(parts + _counts(view) + _why(view))
+    return plain(" · ".join(parts + _counts(view) + _why(view)))
 
 
 def end(name: str, view: JobView | None, record: "Record", seen: Sequence[Pod] = ()) -> None:
@@ -176,7 +179,7 @@ def reason(view: JobView) -> str:
     if view.state is not State.WAITING or view.reason is None:
         return headline(view)
     code, message = view.reason
-    return f"{view.name} waits: {code}. {message}"
+    return plain(f"{view.name} waits: {code}. {message}")
 
 
 def failure(view: JobView) -> list[str]:
@@ -185,13 +188,15 @@ def failure(view: JobView) -> list[str]:
     if found is None:
         return []
     pod, code = found
-    return [": ".join(filter(None, [f"{label(pod)} failed with exit code {code}", failure_message(pod)]))]
+    return [
+        plain(": ".join(filter(None, [f"{label(pod)} failed with exit code {code}", failure_message(pod)])))
+    ]
 
 
 def explanation(gang: Gang, now: datetime | None = None) -> list[str]:
     """Why a gang waits, its remedies and its warnings, from its Gang object: a line each."""
     lines = explained(gang.status.explanation, now) if gang.status.explanation else []
-    return lines + [f"note: {warning}" for warning in gang.status.warnings]
+    return lines + [plain(f"note: {warning}") for warning in gang.status.warnings]
 
 
 def explained(told: Object, now: datetime | None = None) -> list[str]:
@@ -214,7 +219,7 @@ def explained(told: Object, now: datetime | None = None) -> list[str]:
         else:
             changes.append(("would start", f"{_in(expected['at'], now)}, {expected['basis']}"))
     changes.sort(key=lambda change: change[0].startswith("not "))  # what does not help is last
-    return lines + _columns(changes)
+    return list(map(plain, lines + _columns(changes)))
 
 
 def preemptions(told: Sequence[Object], now: datetime | None = None) -> list[str]:
@@ -228,7 +233,7 @@ def preemptions(told: Sequence[Object], now: datetime | None = None) -> list[str
         ended = f"{plural(entry.pods, 'pod')} above its minimum ended" if entry.pods is not None else "ended"
         if entry.at is not None:
             ago = age(entry.at, now)
-            lines.append(f"{ended} for {entry.by} {ago} ago ({entry.kind}), {_lost(entry)} lost")
+            lines.append(plain(f"{ended} for {entry.by} {ago} ago ({entry.kind}), {_lost(entry)} lost"))
     return lines
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from functools import partial
+from typing import Final
 
 from muster.api import kinds, rates
 from muster.api.base import AnyKind, LabelSelector, Resource
@@ -11,6 +12,9 @@ from muster.kube.informers import Informers
 from muster.runtime.mirror import WATCHED, Changes, Mirror
 
 log = logging.getLogger(__name__)
+
+#: Most faults of a ConfigMap that are logged at a time.
+_TOLD: Final = 10
 
 
 class WatchedMirror(Mirror):
@@ -41,8 +45,10 @@ class WatchedMirror(Mirror):
         changed = new or old
         if changed is not None and changed.key == key:
             self.rates = rates.read(new)
-            for fault in self.rates.faults:
+            for fault in self.rates.faults[:_TOLD]:
                 log.warning("ConfigMap %s: %s", key, fault)
+            if len(self.rates.faults) > _TOLD:
+                log.warning("ConfigMap %s: and %d more", key, len(self.rates.faults) - _TOLD)
 
     def drain(self, now: float) -> Changes:
         self.changed.clear()
