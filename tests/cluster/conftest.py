@@ -29,6 +29,7 @@ from tests.cluster.control_plane import ControlPlane, running
 
 T = TypeVar("T")
 
+ROOT: Final = Path(__file__).parents[2]
 #: Seconds in which a cluster that is busy with other things has done what a test waits for.
 PATIENCE: Final = 120.0
 CRD: Final = Kind(
@@ -70,21 +71,29 @@ class Cluster:
     logs: Path
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
-    def daemon(self, name: str, port: int = 0, *more: str) -> subprocess.Popen[bytes]:
-        """Starts a replica of the chart's Deployment, with more arguments; the fixture ends it."""
-        return self._start(self.chart.kubeconfig(name), *self.chart.arguments(name, port), *more)
+    def daemon(self, name: str, port: int = 0, *more: str, ahead: float = 0.0) -> subprocess.Popen[bytes]:
+        """Starts a replica of the chart's Deployment, with more arguments; the fixture ends it.
+
+        `ahead`: seconds by which its wall clock is ahead.
+        """
+        skewed = ("tests.cluster.skewed", str(ahead)) if ahead else ("muster",)
+        arguments = self.chart.arguments(name, port)
+        return self._start(self.chart.kubeconfig(name), *arguments, *more, program=skewed)
 
     def muster(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Starts `muster …` as the cluster's administrator; the fixture ends it."""
         return self._start(self.kubeconfig, *arguments)
 
-    def _start(self, kubeconfig: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    def _start(
+        self, kubeconfig: Path, *arguments: str, program: tuple[str, ...] = ("muster",)
+    ) -> subprocess.Popen[bytes]:
         with (self.logs / f"{len(self.processes)}-{arguments[0]}.log").open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "muster", *arguments, "--kubeconfig", str(kubeconfig)],
+                [sys.executable, "-m", *program, *arguments, "--kubeconfig", str(kubeconfig)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                cwd=ROOT,
                 start_new_session=True,
             )
         self.processes.append(process)

@@ -1,15 +1,19 @@
-"""What happens around a leader that binds a large gang: it stands still, or the API server is gone."""
+"""What happens around a leader: it stands still, the API server is gone, clocks differ, a node flaps."""
 
+import os
 import signal
 import subprocess
+import time
 from collections import Counter
 
 import pytest
 
-from muster.api.kinds import LEASE, NODE, POD, POD_GROUP_X
+from muster.api.kinds import GANG, LEASE, NODE, POD, POD_GROUP_X
+from muster.local.node.node_object import RUNTIME
+from muster.runtime.election import Timing
 from tests.cluster.conftest import Cluster
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.gangs import POD_GROUP_LABEL, bound, bound_at, member
+from tests.cluster.gangs import POD_GROUP_LABEL, bound, bound_at, gang, given_back_at, member, times
 
 SIZE, NODES = 400, 8
 
@@ -66,20 +70,108 @@ async def test_the_api_server_is_killed_and_its_history_compacted_in_the_middle_
     await ends_whole(cluster, plane, "cut")
 
 
+@pytest.mark.parametrize("ahead", [3600.0, -3600.0])
+async def test_replicas_whose_clocks_differ_by_two_hours_follow_each_other(
+    cluster: Cluster, plane: ControlPlane, ahead: float
+) -> None:
+    """Each waits by its own monotonic clock, and no date that another has written ends anything early."""
+    name = "ahead" if ahead > 0 else "behind"
+    first = cluster.daemon("scheduler", ahead=ahead)
+
+    async def leads(process: subprocess.Popen[bytes]) -> bool:
+        return bool(await leader(cluster, {process.pid: process}))
+
+    await cluster.until("the first leads", lambda: leads(first))
+    terms = (await cluster.client.get(LEASE, "muster-system", "muster-scheduler")).spec.lease_transitions
+    second = cluster.daemon("scheduler", ahead=-ahead)
+    await fill(cluster, name)
+    await cluster.make(POD, member(name, SIZE - 1, test=name))
+    await begun(cluster, plane)
+    assert await leads(first)
+    first.kill()
+    killed = time.time()
+    await ends_whole(cluster, plane, name)
+    assert await leads(second)
+    lease = await cluster.client.get(LEASE, "muster-system", "muster-scheduler")
+    assert lease.spec.lease_transitions == terms + 1
+    assert given_back_at(plane, f"{name}-") == []
+    took = max(at for _, at in bound_at(plane, f"{name}-")) - killed
+    print(f"the leader killed, and all bound {took:.1f} s later")
+    busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    assert took < Timing().duration + 5 * busy
+
+
+async def test_a_node_that_flaps_delays_no_other_gang_and_is_used_once_it_stays(
+    cluster: Cluster, plane: ControlPlane
+) -> None:
+    cluster.muster("fake-nodes", "1 x name=calm,cpu=8,memory=8Gi,label:test=calm")
+    scheduler = cluster.daemon("scheduler")
+    cluster.daemon("controllers")
+    await cluster.make(
+        NODE, {"metadata": {"name": "flapping", "labels": {"test": "flapping", RUNTIME: "none"}}}
+    )
+    flips = 0
+
+    async def flip() -> None:
+        nonlocal flips
+        flips += 1
+        room = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+        ready = {"type": "Ready", "status": "True" if flips % 2 else "False"}
+        status = {"capacity": room, "allocatable": room, "conditions": [ready]}
+        await cluster.client.patch(NODE, "", "flapping", {"status": status}, subresource="status")
+
+    await flip()
+    await gang(cluster, "never", 6, test="flapping")  # too large for it, flapping or not
+    await gang(cluster, "late", 4, test="flapping")
+    for number in range(4):
+        await gang(cluster, f"calm-{number}", 2, test="calm")
+
+    async def calm_ones_are_bound() -> bool:
+        await flip()
+        return all([await bound(cluster, f"calm-{number}") == 2 for number in range(4)])
+
+    await cluster.until("the others start while it flaps", calm_ones_are_bound)
+    while flips < 61:  # the last one is that it is ready
+        await flip()
+
+    async def late_one_is_bound() -> bool:
+        return await bound(cluster, "late") == 4
+
+    await cluster.until("the gang for it starts", late_one_is_bound)
+
+    async def told() -> bool:
+        record = await cluster.client.get(GANG, "default", "podgroup-never")
+        return record.status.phase == "Waiting" and "InsufficientCapacity" in str(record.status)
+
+    await cluster.until("the other is told why it waits", told)
+    assert scheduler.poll() is None
+    names = [pod for pod, _ in bound_at(plane, "late-")]
+    assert sorted(names) == [f"late-{index}" for index in range(4)]
+    assert given_back_at(plane, "late-") == []
+    writes = len(times(plane, "patch", "gangs", "podgroup-never"))
+    print(f"{flips} changes of the node, and {writes} writes about the gang that waits for it")
+    assert writes < flips
+
+
 async def begin(cluster: Cluster, plane: ControlPlane, name: str) -> dict[int, subprocess.Popen[bytes]]:
     """A gang that lacks its last pod; the replicas of the scheduler, one of which leads, by process id."""
-    cluster.muster("fake-nodes", f"{NODES} x name={name},cpu={SIZE // NODES},memory=64Gi,label:test={name}")
     replicas = {process.pid: process for process in [cluster.daemon("scheduler") for _ in range(2)]}
-    cluster.daemon("controllers")
-    await cluster.make(POD_GROUP_X, {"metadata": {"name": name}, "spec": {"minMember": SIZE}})
-    for index in range(SIZE - 1):
-        await cluster.make(POD, member(name, index, test=name))
+    await fill(cluster, name)
 
     async def led() -> bool:
         return bool(await leader(cluster, replicas))
 
     await cluster.until("a leader", led)
     return replicas
+
+
+async def fill(cluster: Cluster, name: str) -> None:
+    """Nodes, and a gang for them that lacks its last pod."""
+    cluster.muster("fake-nodes", f"{NODES} x name={name},cpu={SIZE // NODES},memory=64Gi,label:test={name}")
+    cluster.daemon("controllers")
+    await cluster.make(POD_GROUP_X, {"metadata": {"name": name}, "spec": {"minMember": SIZE}})
+    for index in range(SIZE - 1):
+        await cluster.make(POD, member(name, index, test=name))
 
 
 async def begun(cluster: Cluster, plane: ControlPlane) -> None:

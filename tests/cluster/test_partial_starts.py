@@ -1,5 +1,6 @@
 """A start that cannot be completed: the gang is given back whole."""
 
+import os
 from datetime import datetime
 
 import pytest
@@ -14,50 +15,55 @@ SIZE, NODES = 500, 10
 GIVEN_BACK = 10.0
 
 
+@pytest.mark.parametrize("killed_at", [150, 408])
 async def test_a_gang_whose_leader_was_killed_and_whose_nodes_are_gone_is_given_back_whole(
-    cluster: Cluster, plane: ControlPlane
+    cluster: Cluster, plane: ControlPlane, killed_at: int
 ) -> None:
-    """150 of 500 pods are bound when the leader is killed; then half of the nodes are cordoned."""
+    """Some of 500 pods are bound when the leader is killed; then half of the nodes are cordoned."""
     if not plane.audit.is_file():
         pytest.skip("this cluster shows no audit log")
-    cluster.muster("fake-nodes", f"{NODES} x name=half,cpu={SIZE // NODES},memory=64Gi,label:test=half")
+    half = f"half-{killed_at}"
+    cluster.muster("fake-nodes", f"{NODES} x name={half},cpu={SIZE // NODES},memory=64Gi,label:test={half}")
     killed = cluster.daemon("scheduler")
     cluster.daemon("controllers")
-    await cluster.make(POD_GROUP_X, {"metadata": {"name": "half"}, "spec": {"minMember": SIZE}})
+    await cluster.make(POD_GROUP_X, {"metadata": {"name": half}, "spec": {"minMember": SIZE}})
     before_it = len(bound_at(plane, ""))
 
     async def begun() -> bool:  # reading the entries would take longer than all binds
-        return plane.audit.read_bytes().count(b'"subresource":"binding"') >= before_it + 150
+        return plane.audit.read_bytes().count(b'"subresource":"binding"') >= before_it + killed_at
 
     for index in range(SIZE):
-        await cluster.make(POD, member("half", index, test="half"))
-    await cluster.until("150 pods are bound", begun, 0.002)
+        await cluster.make(POD, member(half, index, test=half))
+    await cluster.until(f"{killed_at} pods are bound", begun, 0.002)
     killed.kill()
-    for node in (await cluster.client.list(NODE, labels="test=half")).items[::2]:
+    for node in (await cluster.client.list(NODE, labels=f"test={half}")).items[::2]:
         await cluster.client.patch(NODE, "", node.metadata.name, {"spec": {"unschedulable": True}})
-    before = await pods(cluster)
+    before = await pods(cluster, half)
     started = {name for name, node in before.values() if node}
-    assert 150 <= len(started) < SIZE
+    assert killed_at <= len(started) < SIZE
     renewals = len(times(plane, "patch", "leases", "muster-scheduler"))
     cluster.daemon("scheduler")
 
     async def given_back() -> bool:
-        return len(await pods(cluster)) == SIZE and await bound(cluster, "half") == 0
+        return len(await pods(cluster, half)) == SIZE and await bound(cluster, half) == 0
 
     await cluster.until(f"all {len(started)} are given back", given_back)
     elected = times(plane, "patch", "leases", "muster-scheduler")[renewals]
-    returned = given_back_at(plane, "half-")
+    returned = given_back_at(plane, f"{half}-")
     assert {name for name, _ in returned} == started
     last = max(at for name, _, at in done(plane, "create", "pods") if name in started)
-    assert last - elected < GIVEN_BACK, spans(plane, elected)
-    after = await pods(cluster)
+    print(f"{len(started)} of {SIZE} bound; given back {last - elected:.1f} s after the election")
+    print(spans(plane, elected))
+    busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))  # the seconds are those of an idle machine
+    assert last - elected < GIVEN_BACK * busy
+    after = await pods(cluster, half)
     assert {name for name, _ in after.values()} == {name for name, _ in before.values()}
     assert {uid for uid, (name, _) in before.items() if name not in started} <= after.keys()
-    for node in (await cluster.client.list(NODE, labels="test=half")).items:
+    for node in (await cluster.client.list(NODE, labels=f"test={half}")).items:
         await cluster.client.patch(NODE, "", node.metadata.name, {"spec": {"unschedulable": False}})
 
     async def whole() -> bool:
-        return await bound(cluster, "half") == SIZE
+        return await bound(cluster, half) == SIZE
 
     await cluster.until("it starts", whole)
 
@@ -77,7 +83,7 @@ def spans(plane: ControlPlane, since: float) -> dict[str, tuple[int, float, floa
     return {what: (len(at), round(min(at), 2), round(max(at), 2)) for what, at in found.items()}
 
 
-async def pods(cluster: Cluster) -> dict[str, tuple[str, str]]:
+async def pods(cluster: Cluster, gang: str) -> dict[str, tuple[str, str]]:
     """Name and node of the gang's pods, by uid."""
-    found = await cluster.client.list(POD, "default", labels=f"{POD_GROUP_LABEL}=half")
+    found = await cluster.client.list(POD, "default", labels=f"{POD_GROUP_LABEL}={gang}")
     return {pod.metadata.uid: (pod.metadata.name, pod.spec.node_name) for pod in found.items}

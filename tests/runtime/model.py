@@ -82,6 +82,7 @@ class Cluster:
         self.priorities: dict[str, int] = {}  # of a gang's pods
         self.homes: dict[str, str] = {}  # namespaces of gangs that have another
         self.slow_nodes = False  # pods on nodes do not end
+        self.refuses: Counter[str] = Counter()  # how often the node of a pod of this name refuses it yet
         self.made = 0
 
     def copy(self) -> "Cluster":
@@ -91,6 +92,7 @@ class Cluster:
         other.making, other.preempts, other.made = dict(self.making), dict(self.preempts), self.made
         other.priorities, other.homes = dict(self.priorities), dict(self.homes)
         other.sizes, other.whole, other.kept = dict(self.sizes), set(self.whole), dict(self.kept)
+        other.refuses = Counter(self.refuses)
         return other
 
     def home(self, gang: str) -> str:
@@ -157,6 +159,9 @@ class Cluster:
         for pod in pods:
             if pod.metadata.deletion_timestamp and not self.slow_nodes:
                 self.server.end(kinds.POD, pod.key)
+            elif pod.spec.node_name and self.refuses[pod.metadata.name] and not pod.terminal:
+                self.refuses[pod.metadata.name] -= 1
+                self.server.patch(kinds.POD, pod.key, {"status": _REFUSED}, "status")
         return self.server.revision != before
 
     def _job(self, job: Job, pods: list[Pod]) -> None:
@@ -234,7 +239,7 @@ class Cluster:
     def _check_nodes(self) -> None:
         used: Counter[str] = Counter()
         for (kind, _), obj in self.server.objects.items():
-            if kind is kinds.POD and (node := obj["spec"].get("nodeName")):
+            if kind is kinds.POD and (node := obj["spec"].get("nodeName")) and not _ended(obj):
                 used[node] += 1
         for node, pods in used.items():
             found = self.server.objects.get((kinds.NODE, node))
@@ -246,7 +251,9 @@ class Cluster:
         """Live pods of this gang on nodes."""
         pods = [obj for (kind, _), obj in self.server.objects.items() if kind is kinds.POD]
         return sum(
-            bool(pod["spec"].get("nodeName")) and "deletionTimestamp" not in pod["metadata"]
+            bool(pod["spec"].get("nodeName"))
+            and "deletionTimestamp" not in pod["metadata"]
+            and not _ended(pod)
             for pod in pods
             if pod["metadata"]["name"].startswith(name)
         )
@@ -295,6 +302,8 @@ class Running:
     leader: Leader = field(init=False)
     writes: int = 0
     seen: int = 0
+    #: the resourceVersion up to which it has seen everything
+    version: int = 0
     sees: bool = True
     fresh: bool = True
     deposed: bool = False
@@ -303,6 +312,8 @@ class Running:
     core: Any = None  # Any: Planner, or muster's own
     wrap: Callable[[ServerClient], ServerClient] = lambda client: client
     limits: Limits | None = None
+    #: the latest resourceVersion of pods that a leader has seen that stopped in order
+    pods_seen: float = float("inf")
     #: looks and decides after each single write, while the other writes of the same gang are under way
     overlapping: bool = False
 
@@ -313,12 +324,12 @@ class Running:
         self.informers = Informers(self.client, clock)
         self.mirror = WatchedMirror(self.informers)
         core = self.core or Planner(dict(self.cluster.preempts))
-        term = Term(self.epoch, fresh=lambda: self.fresh)
+        term = Term(self.epoch, seen=self.pods_seen, fresh=lambda: self.fresh)
         self.leader = Leader(self.client, clock, term, self.mirror, core, self.limits)
         self.leader.gather = _one_by_one
         for (kind, key), _ in list(server.objects.items()):
             self.informers[kind]._change(key, server.read(kind, key))
-        self.seen = len(server.log)
+        self.seen, self.version = len(server.log), server.revision
         self._life: Coroutine[Any, Any, None] = _life(self)
 
     def take_over(self) -> None:
@@ -349,7 +360,7 @@ class Running:
             for kind, key, obj in log[self.seen :]:
                 if kind in WATCHED:
                     self.informers[kind]._change(key, obj)
-            self.seen = len(log)
+            self.seen, self.version = len(log), self.cluster.server.revision
 
     def stop(self) -> None:
         self._life.close()
@@ -430,9 +441,19 @@ _POD_SPEC: Object = {
     "containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}],
     "unknown to muster": "must not get lost",
 }
+#: What the kubelet says of a pod for which its node has no room.
+_REFUSED: Object = {
+    "phase": "Failed",
+    "reason": "OutOfcpu",
+    "message": "Pod was rejected: Node didn't have enough resource: cpu",
+}
 #: Kinds that a mirror looks at; the server has no others.
 assert {kinds.JOB, kinds.POD, kinds.NODE, kinds.GANG_PLAN} <= set(WATCHED)
 assert QUIET > LONGEST_SLEEP
+
+
+def _ended(pod: Object) -> bool:
+    return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
 
 
 def _recorded(plan: Plan) -> tuple[RecordedPod, ...]:

@@ -43,8 +43,10 @@ class Case:
     def cluster(self) -> Cluster:
         return _prepared(self).copy()
 
-    def leader(self, cluster: Cluster, epoch: int, *, overlapping: bool = False) -> Running:
-        return Running(cluster, epoch, overlapping=overlapping, limits=self.limits)
+    def leader(
+        self, cluster: Cluster, epoch: int, *, overlapping: bool = False, pods_seen: float = float("inf")
+    ) -> Running:
+        return Running(cluster, epoch, overlapping=overlapping, limits=self.limits, pods_seen=pods_seen)
 
 
 @cache
@@ -148,6 +150,44 @@ def test_an_old_leader_goes_on_after_another_has_taken_over(case: Case) -> None:
             assert old.deposed
             new.quiesce()
             new.stop()
+            check(case, cluster, 4)
+            j += 1
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.size <= 2 and c.home == "default"], ids=str)
+def test_late_writes_of_a_leader_that_stopped_in_order_do_no_harm(case: Case) -> None:
+    """It stops after write i, pods arrive, and a new one that fences none of these makes j writes.
+
+    Then the old one makes all the writes that it had in mind.
+    """
+    for i in range(writes_of(case) + 1):
+        j, more = -1, True
+        while more:
+            cluster = case.cluster()
+            old = case.leader(cluster, 2)
+            old.quiesce(writes=i)
+            cluster.settle()  # the pods that have arrived meanwhile
+            cluster.gang("next", 2, case.kind)
+            cluster.settle()
+            planned = bool(cluster.plans())
+            new = case.leader(cluster, 3, pods_seen=old.version)
+            if j < 0:
+                new.take_over()
+                fenced = {key for verb, kind, key in new.client.accepted if kind is kinds.POD}
+                assert not any("next" in key for key in fenced)
+            else:
+                more = new.quiesce(writes=j)
+            old.sees = False
+            old.client.accepted.clear()
+            old.go()
+            if new.leads:
+                evictions = [("patch", kinds.POD), ("delete", kinds.POD)]
+                refused = [("bind", kinds.POD), ("patch", kinds.JOB), *(evictions if planned else [])]
+                assert not [write for write in old.client.accepted if write[:2] in refused]
+            old.stop()
+            new.quiesce()
+            new.stop()
+            assert cluster.outcome("next", 2) == "waiting"  # there is no room
             check(case, cluster, 4)
             j += 1
 
@@ -326,6 +366,97 @@ def test_pods_are_recreated_though_a_second_leader_dies_or_the_first_goes_on(goe
             second.quiesce()
             second.stop()
             remaking.check(5)
+            j += 1
+
+
+@dataclass
+class Refused:
+    """A gang of which some pods are refused by their nodes, after they have been bound."""
+
+    size: int
+    #: how often, of the first pod, the second, …
+    times: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        self.cluster = Case(self.size, "remade").cluster()
+        self.cluster.refuses.update({f"main-{index}": times for index, times in enumerate(self.times)})
+        self.first = {pod.metadata.name: pod.metadata.uid for pod in self.cluster.server.all(kinds.POD)}
+
+    def leader(self, epoch: int) -> Running:
+        return Running(self.cluster, epoch)
+
+    def check(self, epoch: int) -> None:
+        """All run, the refused ones as other pods; a new leader finds nothing to do.
+
+        If the start was still under way, it was undone, and the others are other pods as well.
+        """
+        assert self.cluster.outcome("main", self.size) == "whole"
+        assert not self.cluster.plans()
+        now = {pod.metadata.name: pod.metadata.uid for pod in self.cluster.server.all(kinds.POD)}
+        assert now.keys() == self.first.keys()
+        assert not +self.cluster.refuses
+        others = {name for name in now if now[name] != self.first[name]}
+        assert others >= {f"main-{index}" for index, times in enumerate(self.times) if times}
+        before = self.cluster.dump()
+        again = self.leader(epoch)
+        again.quiesce()
+        again.stop()
+        assert self.cluster.dump() == before
+
+
+REFUSED = [(2, (1,)), (2, (1, 1)), (2, (2,)), (3, (0, 1)), (3, (1, 0, 2))]
+
+
+def writes_of_refused(size: int, times: tuple[int, ...]) -> int:
+    running = Refused(size, times).leader(2)
+    running.quiesce()
+    return running.writes
+
+
+@pytest.mark.parametrize(("size", "times"), REFUSED)
+def test_pods_that_nodes_refuse_are_neither_lost_nor_doubled(size: int, times: tuple[int, ...]) -> None:
+    """The leader dies after any write; the model looks after each whether every pod is there or on record."""
+    for i in range(writes_of_refused(size, times) + 1):
+        for meanwhile in (False, True):
+            refused = Refused(size, times)
+            first = refused.leader(2)
+            first.quiesce(writes=i)
+            first.stop()
+            if meanwhile:
+                refused.cluster.settle()
+            refused.cluster.server.time += LEASE
+            second = refused.leader(3)
+            second.quiesce()
+            second.stop()
+            refused.check(4)
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+@pytest.mark.parametrize(("size", "times"), REFUSED[:2])
+def test_pods_that_nodes_refuse_survive_a_second_leader_that_dies_and_a_first_that_goes_on(
+    size: int, times: tuple[int, ...], goes_on: bool
+) -> None:
+    for i in range(writes_of_refused(size, times) + 1):
+        j, more = 0, True
+        while more:
+            refused = Refused(size, times)
+            first = refused.leader(2)
+            first.quiesce(writes=i)
+            refused.cluster.server.time += LEASE
+            second = refused.leader(3)
+            more = second.quiesce(writes=j)
+            if goes_on:
+                first.sees = False
+                first.go()
+                first.look()
+            else:
+                second.stop()
+                refused.cluster.server.time += LEASE
+                second = refused.leader(4)
+            first.stop()
+            second.quiesce()
+            second.stop()
+            refused.check(5)
             j += 1
 
 

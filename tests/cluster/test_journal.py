@@ -1,0 +1,80 @@
+"""The journal of a scheduler on a real API server: bounded, and each file that is left can be replayed."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+from muster.api.kinds import NODE
+from muster.journal import Snapshot, previous, read
+from tests.cluster.conftest import Cluster
+from tests.cluster.gangs import bound, gang
+
+LIMIT = 2**20
+
+
+async def test_it_is_replayed_after_rotations_and_a_crash_though_its_beginning_is_gone(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    path = tmp_path / "journal" / "scheduler.jsonl"
+    cluster.muster("fake-nodes", "8 x name=noted,cpu=8,memory=8Gi,label:test=noted")
+    options = ("--journal", str(path), "--journal-size", "1Mi")
+    scheduler = cluster.daemon("scheduler", 0, *options)
+    cluster.daemon("controllers")
+    await gang(cluster, "waits", 80, test="noted")
+    rotations, number = 0, 0
+
+    async def nodes_there() -> bool:
+        return len((await cluster.client.list(NODE, labels="test=noted")).items) == 8
+
+    await cluster.until("nodes", nodes_there)
+
+    async def rotated_again() -> bool:
+        """Starts a gang, and changes each node: every change is an event of some kilobytes."""
+        nonlocal number, rotations
+        before = path.stat().st_ino if path.exists() else 0
+        number += 1
+        if number % 8 == 0:
+            await gang(cluster, f"starts-{number}", 2, test="noted")
+        labels = {f"label-{i}": f"{number}{'x' * 60}"[:60] for i in range(40)}
+        await asyncio.gather(
+            *(
+                cluster.client.patch(NODE, "", f"noted-{i}", {"metadata": {"labels": labels}})
+                for i in range(8)
+            )
+        )
+        rotations += path.stat().st_ino != before if before else 0
+        return rotations >= 3 and path.stat().st_size > 0
+
+    await cluster.until("the journal was rotated three times", rotated_again, 0.0)
+    replayed(path)
+    scheduler.kill()
+    scheduler.wait()
+    cluster.daemon("scheduler", 0, *options)
+    await gang(cluster, "after", 2, test="noted")
+
+    async def starts() -> bool:
+        return await bound(cluster, "after") == 2
+
+    await cluster.until("the next scheduler starts gangs", starts)
+    replayed(path)
+
+
+def replayed(path: Path) -> None:
+    """Each file is replayed alone by a process of its own, and both together."""
+    copies = []
+    for number, file in enumerate((previous(path), path)):
+        assert file.stat().st_size <= LIMIT
+        copies.append(path.parent / f"{number}.copy")
+        copies[-1].write_bytes(file.read_bytes())
+        assert isinstance(next(read(copies[-1])).what, Snapshot)
+    whole = path.parent / "whole"
+    previous(whole).write_bytes(copies[0].read_bytes())
+    whole.write_bytes(copies[1].read_bytes())
+    for copy in (*copies, whole):
+        done = subprocess.run(
+            [sys.executable, "-m", "muster", "replay", str(copy)], capture_output=True, text=True, timeout=120
+        )
+        print(done.stdout)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "all the same" in done.stdout
