@@ -97,10 +97,13 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """A pod to mark as ended by muster's own decision, then to delete: two writes, in this order."""
+    """A pod to mark as ended by muster's own decision, then to delete: two writes, in this order.
+
+    Without a message it is only deleted: it has no controller that would read the mark.
+    """
 
     pod: Pod
-    message: str
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)

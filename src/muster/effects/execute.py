@@ -225,11 +225,11 @@ async def _exists(client: Client, kind: AnyKind, namespace: str, name: str, uid:
 
 
 async def _evict(client: Client, pod: Pod, message: str, now: datetime) -> None:
-    """Evicts as kube-scheduler preempts: condition first, then deletion. The core respects the budgets."""
+    """Evicts as kube-scheduler preempts: conditions first, then deletion. The core respects the budgets."""
     meta = pod.metadata
     version = meta.resource_version
     with suppress(NotFound):
-        if not is_true(pod.status.conditions, PREEMPTED):
+        if message and not is_true(pod.status.conditions, PREEMPTED):
             conditions = [
                 Condition(PREEMPTED, "True", "EndedByMuster", message, now),
                 Condition("DisruptionTarget", "True", "PreemptionByScheduler", message, now),
