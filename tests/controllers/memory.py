@@ -143,7 +143,7 @@ class Memory:
                         self.delete(kind, namespace, name, uid, propagation)
                 case Absent(kind, namespace, name, uid):
                     found = self.objects.get((kind, f"{namespace}/{name}" if namespace else name))
-                    if found and found["metadata"]["uid"] == uid:
+                    if found and (not uid or found["metadata"]["uid"] == uid):
                         raise Conflict(f"{name} is still there")
                 case RecordEvent():
                     events.append(effect)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+import pytest
 import yaml
 from msgspec.structs import replace
 
@@ -22,6 +23,7 @@ from muster.api.kinds import (
     POD_GROUP_X,
     PRIORITY_CLASS,
     SERVICE,
+    SERVICE_ACCOUNT,
     VOLCANO_JOB,
 )
 from muster.api.muster_v1alpha1 import (
@@ -38,7 +40,8 @@ from muster.compiler import Facts
 from muster.compiler.facts import Image
 from muster.controllers.driver import Change
 from muster.controllers.policy import Judged
-from muster.effects import Create, Effect, Requeue
+from muster.effects import Absent, Create, Effect, Requeue
+from muster.kube.errors import Conflict
 from muster.workloads.platform import TargetName
 from tests.controllers.memory import START, Memory
 from tests.workloads.lattice.jobs import small
@@ -367,6 +370,20 @@ def test_on_volcano_service_accounts_come_last_and_everything_goes_with_its_job(
     cluster.set_policy("forbid (principal, action, resource);")
     cluster.settle()
     assert cluster.kinds() == set()
+
+
+def test_on_volcano_no_job_is_made_beside_a_service_account_that_would_let_its_pods_start() -> None:
+    cluster = Cluster(target="volcano")
+    [name] = [
+        each.name for each in cluster.decide() if isinstance(each, Absent) and each.kind is SERVICE_ACCOUNT
+    ]
+    cluster.memory.create(SERVICE_ACCOUNT, "ml", {"metadata": {"name": name}})
+    with pytest.raises(Conflict):
+        cluster.settle()
+    assert cluster.kinds() == {"ServiceAccount"}, "no pod may start before its policies exist"
+    cluster.memory.delete(SERVICE_ACCOUNT, "ml", name)
+    cluster.settle()
+    assert cluster.kinds() == {"Job", "ConfigMap", "ServiceAccount"}
 
 
 def test_on_kubernetes_own_gangs_a_job_has_a_pod_group() -> None:

@@ -72,6 +72,9 @@ async def test_absent_stops_what_follows(client: MemoryClient) -> None:
     with pytest.raises(Conflict):
         await executed(client, Absent(POD, "ns", "p", "uid-1"), Delete(POD, "ns", "p", "uid-1"))
     assert len(client.memory.all(POD)) == 1
+    with pytest.raises(Conflict, match="Pod p exists"):
+        await executed(client, Absent(POD, "ns", "p", ""), Delete(POD, "ns", "p", "uid-1"))
+    await executed(client, Absent(POD, "ns", "another", ""))
     await executed(client, Absent(POD, "ns", "p", "another"), Delete(POD, "ns", "p", "uid-1"))
     assert client.memory.all(POD) == []
 

@@ -53,7 +53,7 @@ from muster.controllers.caches import Cache, Caches, Index
 from muster.controllers.driver import Change, Controller, Signal, Watch, controlled_by, itself
 from muster.controllers.gpu_health import HEALTHY
 from muster.controllers.progress import PROGRESSING
-from muster.effects import Create, Delete, Effect, Patch, RecordEvent, Requeue
+from muster.effects import Absent, Create, Delete, Effect, Patch, RecordEvent, Requeue
 
 #: Kinds that outlive a run, because they hold its data: the BatchJob owns them.
 _KEPT: Final = ("PersistentVolumeClaim",)
@@ -195,10 +195,15 @@ def _decide(observed: Observed, now: datetime) -> list[Effect]:
     if compiled.undecided and not applied:
         return _status(job, now, "Pending", compiled.undecided, compiled)
     if run is None:
-        made, _ = _parts(compiled)
+        made, needed = _parts(compiled)
         first = batch_run.first(made)
         first["metadata"]["ownerReferences"] = [owner(job, BATCH_JOB)]
+        warning = _refused(job, "the job waits")
         return [
+            *(
+                Absent(_kind(each), job.metadata.namespace, each["metadata"]["name"], "", warning)
+                for each in batch_run.must_not_exist(made, needed)
+            ),
             Create(_kind(made), job.metadata.namespace, first),
             *_status(job, now, "Pending", "compiled", compiled),
         ]
@@ -208,15 +213,12 @@ def _decide(observed: Observed, now: datetime) -> list[Effect]:
         return [_deleted(run)]
     if not applied:
         final, needed = _parts(compiled)
-        about = _about(job)
         created = [
             Create(
                 _kind(each),
                 job.metadata.namespace,
                 _owned(job, run, each),
-                refused=RecordEvent(
-                    about, "Warning", "Refused", f"{each['kind']} {each['metadata']['name']}"
-                ),
+                refused=_refused(job, f"{each['kind']} {each['metadata']['name']}"),
             )
             for each in needed
         ]
@@ -318,6 +320,11 @@ def _about(job: BatchJob) -> Object:
         "name": meta.name,
         "uid": meta.uid,
     }
+
+
+def _refused(job: BatchJob, message: str) -> RecordEvent:
+    """A warning that is given once, however often what it warns of is tried again."""
+    return RecordEvent(_about(job), "Warning", "Refused", message, str(job.metadata.generation))
 
 
 def _summary(compiled: Compiled) -> str:

@@ -55,6 +55,15 @@ def order(support: Sequence[Object]) -> Sequence[Object]:
     return sorted(support, key=lambda each: bool(each["kind"] == _LAST))
 
 
+def must_not_exist(run: Object, support: Sequence[Object]) -> list[Object]:
+    """Returns what of `support` must not exist before the run does: with it, pods would start at once.
+
+    Any ServiceAccount of the name lets Volcano's pods start: one of a user's, or of an earlier run.
+    """
+    started = run["apiVersion"] == VOLCANO_JOB.api_version
+    return [each for each in support if started and each["kind"] == _LAST]
+
+
 def released(run: Run, final: Object, hash_: str) -> Patch:
     """Returns the patch that gives the run its final form, unless it has changed since it was observed."""
     meta = run.metadata

@@ -33,7 +33,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from muster.api.base import AnyKind, Resource, controller_of
 from muster.controllers.caches import Cache, Caches, Index
 from muster.controllers.workqueue import WorkQueue
-from muster.effects import Create, Effect, Patch, Requeue
+from muster.effects import Absent, Create, Effect, Patch, Requeue
 from muster.effects.execute import Outcome, attempt, execute, execute_all
 from muster.kube.client import Client
 from muster.kube.clock import Clock
@@ -231,13 +231,17 @@ class _Driver:
         self._set_timer(key, state, delay)
 
     async def _execute(self, effects: Sequence[Effect], component: str) -> list[Outcome[Effect]]:
-        """Executes effects, and reports the first that is refused if it says how (`Create.refused`)."""
+        """Executes effects, and reports the first that is refused if it says how (`refused`)."""
         now = self._clock.now()
         outcomes = await execute_all(
             effects, lambda effect: attempt(self._client, effect, now, component=component)
         )
         failed = next((outcome for outcome in outcomes if outcome.error), None)
-        if failed is not None and isinstance(failed.effect, Create) and isinstance(failed.error, ApiError):
+        if (
+            failed is not None
+            and isinstance(failed.effect, Create | Absent)
+            and isinstance(failed.error, ApiError)
+        ):
             refused = failed.effect.refused
             if refused is not None:
                 event = replace(refused, message=f"{refused.message}: {failed.error.message}")

@@ -108,12 +108,17 @@ class Evict:
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """A check at the server itself: continue only if no object of this uid exists; otherwise start over."""
+    """A check at the server itself: continue only if no object of this uid exists; otherwise start over.
+
+    `refused` is recorded, with what exists added, if one does.
+    """
 
     kind: AnyKind
     namespace: str
     name: str
+    #: "" = any object of the name
     uid: str
+    refused: RecordEvent | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ async def execute(client: Client, effect: Effect, now: datetime, component: str 
             await _evict(client, pod, message, now)
         case Absent(kind, namespace, name, uid):
             if await _exists(client, kind, namespace, name, uid):
-                raise Conflict(f"{kind.kind} {name} of uid {uid} exists after all")
+                raise Conflict(f"{kind.kind} {name} {f'of uid {uid} ' if uid else ''}exists")
         case RecordEvent():
             await _record(client, effect, component, now)
         case Requeue():
@@ -221,7 +221,7 @@ async def _exists(client: Client, kind: AnyKind, namespace: str, name: str, uid:
         found: Resource = await client.get(kind, namespace, name)
     except NotFound:
         return False
-    return found.metadata.uid == uid
+    return not uid or found.metadata.uid == uid
 
 
 async def _evict(client: Client, pod: Pod, message: str, now: datetime) -> None:
