@@ -10,7 +10,7 @@ import pytest
 from muster import names
 from muster.api.base import AnyKind, Object, condition, is_true
 from muster.api.jobset_v1alpha2 import JOBSET_NAME, REPLICATED_JOB_NAME
-from muster.api.kinds import GANG, GANG_PLAN, JOB, JOBSET, POD, POD_GROUP_SIGS, POD_GROUP_X
+from muster.api.kinds import GANG, GANG_PLAN, JOB, JOBSET, POD, POD_GROUP_SIGS, POD_GROUP_X, PREEMPTION
 from muster.api.muster_v1alpha1 import GangStatus
 from muster.api.scheduling import POD_GROUP_LABEL
 from muster.controllers.caches import Caches
@@ -281,3 +281,30 @@ def test_which_changes_concern_a_record(cluster: Cluster) -> None:
     assert concerned(cluster, POD, "other") == set()
     assert concerned(cluster, JOB, "j") == {KEY}
     assert concerned(cluster, JOB, "j", new=False) == set(), "a Job's own changes do not"
+
+
+EVICTION = {"by": "ns/urgent", "at": "2025-12-31T00:00:00Z", "gpuHoursLost": "20", "costLost": "70.00"}
+
+
+@pytest.mark.parametrize("done", range(4))
+def test_a_gang_that_was_deleted_while_no_controller_ran_leaves_its_records(
+    cluster: Cluster, done: int
+) -> None:
+    """Whatever controllers see first, and after each write that a crash may follow."""
+    deleting(cluster, "uid-gone")
+    cluster.memory.patch(GANG, "ns", "gang", {"status": {"preemptions": [EVICTION]}})
+    observed = CONTROLLER.observe(cluster.caches(), KEY)
+    assert observed is not None
+    cluster.memory.apply(CONTROLLER.reconcile(observed, NOW)[:done])
+    if cluster.memory.all(GANG):
+        cluster.reconcile()
+    assert cluster.memory.all(GANG) == []
+    [record] = cluster.memory.all(PREEMPTION)
+    assert (record.spec.by, record.spec.cost_lost) == ("ns/urgent", "70.00")
+
+
+def test_a_record_whose_time_is_over_is_not_made_again(cluster: Cluster) -> None:
+    deleting(cluster, "uid-gone")
+    cluster.memory.patch(GANG, "ns", "gang", {"status": {"preemptions": [EVICTION]}})
+    cluster.reconcile(NOW + timedelta(weeks=26))
+    assert cluster.memory.all(PREEMPTION) == []

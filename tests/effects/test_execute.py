@@ -109,3 +109,14 @@ async def test_events_of_one_moment_are_one_if_they_say_the_same(client: MemoryC
     await executed(client, same, same, RecordEvent(ABOUT, "Normal", "Done", "x" * 2000))
     assert [len(event.message) for event in client.memory.all(EVENT) if event.message != "done"] == [1024]
     assert len(client.memory.all(EVENT)) == 2
+
+
+@pytest.mark.parametrize("error", [Forbidden, NotFound])
+async def test_what_is_created_at_best_effort_may_be_forbidden(
+    client: MemoryClient, error: type[Forbidden | NotFound]
+) -> None:
+    client.fault = lambda operation, kind, name: error("is being terminated") if name == "p" else None
+    wanted = Create(POD, "ns", {"metadata": {"name": "p"}}, best_effort=True)
+    assert [each.revision for each in await executed(client, wanted)] == [0]
+    with pytest.raises(error):
+        await executed(client, pod("p"))

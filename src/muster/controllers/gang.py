@@ -28,7 +28,7 @@ from muster.api.kinds import BY_NAME, GANG, GANG_PLAN, JOB, JOBSET, NODE, POD, P
 from muster.api.membership import pod_groups
 from muster.api.muster_v1alpha1 import Gang
 from muster.api.progress import Rules
-from muster.controllers import gpu_health, progress
+from muster.controllers import gpu_health, preemptions, progress
 from muster.controllers.caches import Caches, Index
 from muster.controllers.driver import Change, Controller, Watch, itself
 from muster.effects import Absent, Delete, Effect, Patch, Requeue
@@ -85,7 +85,7 @@ def controller() -> Controller[Observed]:
 def reconcile(observed: Observed, now: datetime) -> list[Effect]:
     gang = observed.gang
     if gang.metadata.deletion_timestamp is not None:
-        return _let_go(observed)
+        return _let_go(observed, now)
     effects = _count(observed, now)
     if not observed.source and not observed.pods and not observed.planned:
         effects += _expire(gang, now)
@@ -135,8 +135,11 @@ def groups_of(pod: Pod) -> list[str]:
 POD_INDEX: Final = Index(POD, GROUP, groups_of)
 
 
-def _let_go(observed: Observed) -> list[Effect]:
-    """Removes muster's finalizer once the group object is gone and no plan needs the record."""
+def _let_go(observed: Observed, now: datetime) -> list[Effect]:
+    """Removes muster's finalizer once the group object is gone and no plan needs the record.
+
+    What the record says of evictions is kept first: the controller of these records may not have seen it.
+    """
     gang = observed.gang
     meta, source = gang.metadata, gang.spec.source
     if observed.source or observed.planned or names.GANG_FINALIZER not in meta.finalizers:
@@ -148,7 +151,7 @@ def _let_go(observed: Observed) -> list[Effect]:
         effects.append(Absent(kind, meta.namespace, source.name, source.uid))
     kept = [name for name in meta.finalizers if name != names.GANG_FINALIZER]
     body: Object = {"metadata": {"resourceVersion": meta.resource_version, "finalizers": kept}}
-    return [*effects, Patch(GANG, meta.namespace, meta.name, body)]
+    return [*effects, *preemptions.last_records(gang, now), Patch(GANG, meta.namespace, meta.name, body)]
 
 
 def _count(observed: Observed, now: datetime) -> list[Effect]:

@@ -74,6 +74,15 @@ def reconcile(observed: Observed, now: datetime) -> list[Effect]:
     return [*effects, Requeue(min(due[name] for name in kept))] if kept else effects
 
 
+def last_records(gang: Gang, now: datetime) -> list[Effect]:
+    """Returns the creations of a gang's records, for execution before the gang is gone."""
+    return [
+        Create(PREEMPTION, gang.metadata.namespace, _record(name, spec), best_effort=True)
+        for name, spec in _entries(gang)
+        if _at(spec, now) + KEPT > now
+    ]
+
+
 def _entries(gang: Gang) -> list[tuple[str, PreemptionSpec]]:
     """Returns the records of the entries of a gang's status, by name; ignores entries that it cannot read."""
     meta, source = gang.metadata, gang.spec.source

@@ -39,13 +39,15 @@ class Create:
     """An object to create.
 
     It is success if the object exists already; if the body names a controller, only under that controller.
-    `refused` is recorded, with the server's message added, if the server refuses the object.
+    `refused` is recorded, with the server's message added, if the server refuses the object. With
+    `best_effort` it is success, too, if the server forbids it, as in a namespace that is being deleted.
     """
 
     kind: AnyKind
     namespace: str
     body: Object
     refused: RecordEvent | None = None
+    best_effort: bool = False
 
     @property
     def name(self) -> str:

@@ -21,7 +21,7 @@ from muster.api.base import AnyKind, Condition, Object, Resource, controller_of,
 from muster.api.core_v1 import Pod
 from muster.effects import Absent, Bind, Create, Delete, Effect, Evict, Patch, RecordEvent, Requeue
 from muster.kube.client import Client
-from muster.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unanswered, Unreachable
+from muster.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound, Unanswered, Unreachable
 from muster.names import GPU_DEVICE, PLAN, PREEMPTED
 
 log = logging.getLogger(__name__)
@@ -173,6 +173,11 @@ async def _create(client: Client, effect: Create) -> int:
     kind, namespace, body = effect.kind, effect.namespace, effect.body
     try:
         return _revision(await client.create(kind, namespace, body))
+    except (Forbidden, NotFound) as error:  # NotFound: the namespace is gone, or the kind is not installed
+        if not effect.best_effort:
+            raise
+        log.warning("%s %s/%s is not created: %s", kind.kind, namespace, effect.name, error)
+        return 0
     except AlreadyExists:
         owners = body["metadata"].get("ownerReferences", [])
         controllers = [owner["uid"] for owner in owners if owner.get("controller")]
