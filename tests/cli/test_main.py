@@ -205,7 +205,7 @@ def test_check_says_what_the_file_alone_does_not_have(run: Run) -> None:
     Path("gold.yaml").write_text(pod)
     said = "p can never start here: Invalid. PriorityClass gold does not exist"
     code, err = run("check", "gold.yaml")
-    assert (code, f"warning: gold.yaml:3: metadata.name: {said}, as far as this file goes" in err) == (
+    assert (code, f"warning: gold.yaml:3: metadata.name: {said} (only this file is considered)" in err) == (
         0,
         True,
     )
@@ -245,7 +245,7 @@ def test_no_verb_guesses_which_job_is_meant(run: Run, tmp_path: Path, verb: str)
     words = verb.split()
     assert run(*words, "") == (
         2,
-        "a job's name is missing: what is given is empty; there are: train-1, train-2, other\n",
+        "the name of the job is empty; there are: train-1, train-2, other\n",
     )
     assert run(*words, "default/")[0] == 2
     code, err = run(*words, "train")

@@ -128,7 +128,7 @@ def test_what_is_left_out_is_reported(run: Run) -> None:
     assert code == 0
     assert err.splitlines() == [
         "note: left out: 1 object of other kinds in the snapshot: 1 × apps/v1 Deployment",
-        "note: objects that come more than once in the snapshot: 1; the last of each counts",
+        "note: objects that occur more than once in the snapshot: 1; the last of each counts",
     ]
 
 

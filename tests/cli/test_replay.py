@@ -78,7 +78,7 @@ def test_a_table_for_people(run: Run) -> None:
 
 def test_all_seeds_of_a_replay_without_randomness_have_one_result_and_a_note(run: Run) -> None:
     code, out, err = run("t.swf", "--format", "swf", "--seeds", "7..9", "-o", "json")
-    assert (code, err) == (0, "nothing in this replay is drawn: all seeds have one result\n")
+    assert (code, err) == (0, "this replay draws no random numbers, so all seeds have the same result\n")
     found = json.loads(out)
     assert found["seeds"] == [7, 8, 9]
     assert found["metrics"]["makespan"] == {"unit": "seconds", "mean": 24, "std": 0, "per_seed": [24, 24, 24]}
@@ -100,7 +100,7 @@ def test_a_trace_of_our_own_with_a_node_that_goes(run: Run) -> None:
     code, out, err = run(*words, "-o", "json")
     assert (code, err) == (
         0,
-        "never started: 1 of 3; they count in no mean\nstopped and restarted: 1 × node lost\n",
+        "never started: 1 of 3; they are not in the means\nstopped and restarted: 1 × node lost\n",
     )
     metrics = json.loads(out)["metrics"]
     # a loses ten seconds on four GPUs, waits for b's end, and starts over
@@ -203,7 +203,7 @@ def test_jobs_that_never_start_are_counted(run: Run) -> None:
     # 8 GPUs in all, and the largest node has 5: 8 = 5 + 3, but no node has 3 beside it
     nodes = "1 x nvidia.com/gpu=5; 3 x nvidia.com/gpu=1"
     code, out, err = run("philly.csv", "--format", "philly", "--nodes", nodes, "-o", "json")
-    assert (code, err) == (0, "never started: 1 of 2; they count in no mean\n")
+    assert (code, err) == (0, "never started: 1 of 2; they are not in the means\n")
     assert json.loads(out)["metrics"]["makespan"]["mean"] == 20
 
 
@@ -273,7 +273,10 @@ def test_the_first_difference_is_shown_and_is_a_failure(run: Run, journal: Path)
         ("nosuch --format swf", "nosuch: cannot be read: No such file or directory"),
         ("nosuch --format muster", "nosuch: no such file; a journal is written by a scheduler that runs"),
         ("j.csv --format muster", "j.csv: it has no nodes; write them before the jobs, or give them"),
-        ("t.swf --format muster", "t.swf, line 1, column 1: '; MaxProcs: 10' is no column; known are node,"),
+        (
+            "t.swf --format muster",
+            "t.swf, line 1, column 1: '; MaxProcs: 10' is not a column; known are node,",
+        ),
         ("philly.csv --format swf", "philly.csv: no `; MaxProcs: N` in its header"),
         ("philly.csv --format swf --nodes cpu=4", "philly.csv, line 1: 1 columns; a line of SWF"),
         ("t.swf --format philly --nodes nvidia.com/gpu=4", "line 1: '; MaxProcs: 10'; expected the header"),

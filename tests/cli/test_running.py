@@ -124,7 +124,7 @@ async def test_a_job_that_cannot_be_cancelled_is_not_waited_for(
     store = Store(":memory:")
     client = Full(Registry(store))
     runner = of(client, monkeypatch)
-    with pytest.raises(Failure, match=r"could not be cancelled: .*disk is full.*may go on") as refused:
+    with pytest.raises(Failure, match=r"could not be cancelled: .*disk is full.*may still run") as refused:
         await asyncio.wait_for(runner.run(), 60)
     assert refused.value.exit_code == 1
     assert "cancelling" in capsys.readouterr().out

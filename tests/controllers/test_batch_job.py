@@ -507,7 +507,7 @@ def test_the_status_says_what_preemption_may_cost_and_what_it_has_cost() -> None
     told = cluster.status.preemption
     assert told is not None
     assert (told.by, told.gpu_hours_lost, told.cost_lost) == ("ml/team-b-urgent", "20", "70.00")
-    expected = "task workers preempted by higher-priority job ml/team-b-urgent; waits to go on"
+    expected = "task workers preempted by higher-priority job ml/team-b-urgent; waits to start again"
     assert (cluster.status.phase, cluster.status.message) == ("Pending", expected)
 
 

@@ -146,7 +146,7 @@ async def test_after_a_long_lag_it_goes_on_and_says_so(caplog: pytest.LogCapture
         assert len(world.runs) == 1
         await asyncio.sleep(20)
         assert len(world.runs) == 2
-    assert "pods are not seen to change" in caplog.text
+    assert "pods were not seen to change" in caplog.text
 
 
 async def test_many_changes_make_one_reconcile() -> None:

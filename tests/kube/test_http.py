@@ -218,7 +218,8 @@ async def test_refusals_have_their_class(status: str, body: Any, expected: type[
 async def test_a_kind_that_the_server_has_not_is_named() -> None:
     async with talking(answer(b"404 page not found\n", "404 Not Found")) as (_, client):
         with pytest.raises(
-            errors.NotFound, match=r"it knows no /api/v1/.*; is what defines this kind \(a CRD\)"
+            errors.NotFound,
+            match=r"it does not serve /api/v1/.*; is the CustomResourceDefinition of this kind",
         ):
             await client.create(CONFIG_MAP, "ns", {})
 

@@ -84,7 +84,7 @@ def test_what_is_no_tree_says_so() -> None:
     (valid,) = cluster.obj.status.conditions
     assert (valid.status, valid.message) == (
         "False",
-        "spec.networkTopologySpec[1]: layer SpineLayer is there twice",
+        "spec.networkTopologySpec[1]: layer SpineLayer occurs twice",
     )
     assert not cluster.obj.status.detail_status
     since = valid.last_transition_time

@@ -37,7 +37,7 @@ def test_the_posture_has_to_be_permitted_and_the_warning_says_how() -> None:
         "secret access denied: 'vault:ml/db': no policy permits it"
     ]
     [warning] = judged.warnings
-    assert "audit posture denied: 'ml'" in warning.error.message
+    assert "audit denied: 'ml'" in warning.error.message
     assert 'Muster::Namespace::"ml"' in warning.permit
     permitted = judge(Policies({"audit": warning.permit}), WHO, [SECRET], facts())
     assert not permitted.denied
@@ -83,12 +83,12 @@ def test_a_policy_that_fails_stays_a_denial() -> None:
 
 
 INEFFECTIVE = [
-    ("2026-11-22T00:00:00Z", "which is past"),
-    ("2026-11-23T00:00:00Z", "which is past"),
+    ("2026-11-22T00:00:00Z", "which has passed"),
+    ("2026-11-23T00:00:00Z", "which has passed"),
     ("2027-11-23T00:00:00Z", "more than 90 days"),
     ("2026-12-01T00:00:00", "no time zone"),
-    ("soon", "is no time such as"),
-    ("", "is no time such as"),
+    ("soon", "is not a time such as"),
+    ("", "is not a time such as"),
 ]
 
 

@@ -157,7 +157,7 @@ NODE = '{"node": "n", "resources": {"cpu": 4}}\n'
         ),
         (
             NODE + '{"job": "a", "submit": 0, "run": 1, "pods": [{"name": "x"}, {"name": "x"}]}\n',
-            "line 2, pods[1].name: 'x' comes twice",
+            "line 2, pods[1].name: 'x' occurs twice",
         ),
         (
             NODE + '{"job": "a", "submit": 0, "run": 1, "pods": [{"resources": {"cpu": "much"}}]}\n',
@@ -210,7 +210,7 @@ NODE = '{"node": "n", "resources": {"cpu": 4}}\n'
             NODE + '{"job": "a", "submit": 5, "run": 1}\n' + NODE,
             "line 3: nodes, queues, layers and outages come",
         ),
-        (NODE + NODE, "line 2, node: n comes twice"),
+        (NODE + NODE, "line 2, node: n occurs twice"),
         ('{"job": "a", "submit": 5, "run": 1}\n', "f0: it has no nodes"),
         ('{"node": "n", "resources": {"cpu": 1e18}}\n', "line 1, resources.cpu: '1e+18' is out of range"),
         (
@@ -250,16 +250,16 @@ NODE = '{"node": "n", "resources": {"cpu": 4}}\n'
         ),
         (
             NODE + 2 * '{"layers": [{"name": "a", "keys": ["k"]}]}\n',
-            "line 3: layers come twice; write all in one line",
+            "line 3: layers occur twice; write all in one line",
         ),
-        (NODE + '{"queue": "a"}\n{"queue": "a"}\n', "line 3: queue a comes twice"),
+        (NODE + '{"queue": "a"}\n{"queue": "a"}\n', "line 3: queue a occurs twice"),
         (NODE + '{"at": 1, "node": "m", "is": "down"}\n', "line 2, node: there is no node m"),
         (NODE + '{"at": 1, "node": "n", "is": "gone"}\n', "line 2, is: 'gone'; expected down or up"),
         ("", "f0: is empty; expected a header such as job,submit,run,pods,gpus"),
         ("job,submit\na,1\n", "f0, line 1: no column run; is this a header?"),
-        ("job,submit,run,run\n", "f0, line 1, column 4: 'run' comes twice"),
-        ("job,submit,run,speed\n", "f0, line 1, column 4: 'speed' is no column; known are job,"),
-        ("job,submitted,run\n", "f0, line 1, column 2: 'submitted' is no column; known are job, submit,"),
+        ("job,submit,run,run\n", "f0, line 1, column 4: 'run' occurs twice"),
+        ("job,submit,run,speed\n", "f0, line 1, column 4: 'speed' is not a column; known are job,"),
+        ("job,submitted,run\n", "f0, line 1, column 2: 'submitted' is not a column; known are job, submit,"),
         ("node,cpu\nn,4,5\n", "f0, line 2: 3 columns; the header has 2"),
         ("node,cpu\nn,four\n", "f0, line 2, column 2 (cpu): 'four' is not a quantity"),
         ('node,cpu\n"n,4\n', "f0, line 2: not CSV: "),
@@ -287,7 +287,7 @@ def test_errors_name_their_place(tmp_path: Path, text: str, said: str) -> None:
         ("a,0,1,2,1,\nb,,,2,1,\n", "line 3: submit is empty, and the line above is of another job"),
         (",0,1,2,1,\n,,,2,1,\n", "line 2, column 1 (job): is missing"),
         ("a,0,1,2,1,\na,,7,2,1,\n", "line 3: run belongs into the job's first line"),
-        ("a,0,1,2,1,\na,,,2,1,\n", "line 3, set: 'main' comes twice"),
+        ("a,0,1,2,1,\na,,,2,1,\n", "line 3, set: 'main' occurs twice"),
         ("a,0,1,2,1,\nb,1,1,1,1,\na,9,1,2,1,\n", "line 4, column 1 (job): there is a job 'a' in namespace"),
     ],
 )
@@ -314,7 +314,7 @@ def test_bad_lines_can_be_left_out_and_are_counted(tmp_path: Path) -> None:
         "default/c",
         "default/e",
     ]
-    assert (tally.bad, tally.first_bad.endswith("line 3, column 4 (set): 'x' comes twice")) == (3, True)
+    assert (tally.bad, tally.first_bad.endswith("line 3, column 4 (set): 'x' occurs twice")) == (3, True)
 
 
 def test_a_name_that_comes_again_is_left_out_and_counted_whatever_the_file_and_whether_or_not_it_runs(
@@ -346,7 +346,7 @@ def test_lines_before_the_jobs_can_be_skipped_as_well(tmp_path: Path) -> None:
     assert [node.name for node in trace.nodes] == ["n"]
     assert [rule.queue.name for rule in trace.rules if isinstance(rule, QueueChanged)] == ["c"]
     assert (trace.outages, tally.bad) == ([], 9)
-    assert tally.first_bad.endswith("line 2, node: n comes twice")
+    assert tally.first_bad.endswith("line 2, node: n occurs twice")
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def watch(nodes: list[int], jobs: list[Job], pass_: Pass) -> Watched:
     assert not core.members, "all that started has ended"
     assert not core.pods
     assert core.free == {node.name: dict(node.capacity)[GPU] for node in machine(*nodes)}
-    assert len(core.started) + len(left) == len(jobs), "no job is lost, and none is there twice"
+    assert len(core.started) + len(left) == len(jobs), "no job is lost, and none occurs twice"
     assert {each.id for each in left}.isdisjoint(core.started)
     bound: defaultdict[GangId, int] = defaultdict(int)
     for event in core.log:

@@ -34,7 +34,7 @@ def test_a_chain_from_the_widest() -> None:
     ("entries", "error"),
     [
         ([entry("", "", "a")], "spec.networkTopologySpec[0].topologyLayer is missing"),
-        ([entry("A", "", "a"), entry("A", "", "b")], "spec.networkTopologySpec[1]: layer A is there twice"),
+        ([entry("A", "", "a"), entry("A", "", "b")], "spec.networkTopologySpec[1]: layer A occurs twice"),
         (
             [entry("A")],
             "spec.networkTopologySpec[0].labelKey is missing; write the node labels that name its domains",

@@ -93,7 +93,7 @@ def test_layers_that_are_not_there() -> None:
     assert group.gang.gate is None
     assert group.warnings == (
         "layer spineLayer is called SpineLayer here, and taken for it",
-        "there is no topology layer AcceleratorLayer, its preference is passed over",
+        "there is no topology layer AcceleratorLayer, its preference is ignored",
     )
 
 
@@ -118,7 +118,7 @@ BROKEN = "the ClusterNetworkTopology default cannot be used: "
         ([topology(("Rack", "rack"), name="other")], NONE + BY),
         (
             [topology(("A", "a"), ("A", "b"))],
-            f"{BROKEN}spec.networkTopologySpec[1]: layer A is there twice",
+            f"{BROKEN}spec.networkTopologySpec[1]: layer A occurs twice",
         ),
     ],
 )

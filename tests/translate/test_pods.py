@@ -193,7 +193,7 @@ def test_whole_gpus_and_a_share_are_not_for_one_pod() -> None:
     resource = {"containers": [{"name": "c", "resources": {"limits": {names.GPU_SHARE: "250"}}}]}
     refusal = asked(template(resource)).refusal
     assert refusal is not None
-    assert "is no resource; write it as a label" in refusal.message
+    assert "is not a resource; write it as a label" in refusal.message
 
 
 @pytest.mark.parametrize(("text", "device"), [("3", 3), ("256", None), ("-1", None), ("x", None)])

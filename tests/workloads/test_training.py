@@ -89,9 +89,9 @@ def test_the_authors_variables_stay() -> None:
 REFUSED = {
     "a rank that no label has": (jobset({"a": (2, 2)}), "no label has the rank"),
     "another framework": (jobset({"a": (1, 1)}, "Caffe"), "is 'Caffe'; write PyTorch, DeepSpeed or Jax"),
-    "ranks that come twice": (
+    "ranks that occur twice": (
         jobset({"a": (1, 2)}).replace("completions: 2", "completions: 4"),
-        "come twice",
+        "occur twice",
     ),
     "in a manifest": (manifest({"w": {"count": 2}}, "Caffe"), "Caffe"),
 }

@@ -147,5 +147,5 @@ def _fields(text: str) -> dict[str, str]:
     pairs = [word.partition("=") for word in words]
     for word, (_, equals, _) in zip(words, pairs, strict=True):
         if not equals:
-            raise ValueError(f"{word!r} is no FIELD=VALUE")
+            raise ValueError(f"{word!r} is not FIELD=VALUE")
     return {name: value for name, _, value in pairs}

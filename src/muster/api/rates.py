@@ -61,7 +61,7 @@ def read(config_map: ConfigMap | None) -> Rates:
         if _PRICE.fullmatch(text.strip()):
             prices[product] = Decimal(text.strip())
         else:
-            faults.append(f"{product}: {text[:40]!r} is no price of an hour; write a number such as 3.50")
+            faults.append(f"{product}: {text[:40]!r} is not a price; write a number such as 3.50")
     if len(config_map.data) > MOST:
         faults.append(f"only the first {MOST} of {len(config_map.data)} entries are used")
     return Rates(prices, tuple(faults))

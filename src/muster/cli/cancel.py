@@ -16,7 +16,7 @@ Jobs = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[JOB]...",
-        help="Names of jobs, or the beginnings of them; or NAMESPACE/NAME.",
+        help="Names of jobs, prefixes of names, or NAMESPACE/NAME.",
         autocompletion=job_names,
     ),
 ]

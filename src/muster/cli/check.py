@@ -130,5 +130,5 @@ def _findings(job: "JobFile", *, alone: bool) -> "Iterator[Finding]":
     refused = fit.invalid(job)
     for item in job.items:
         if item.role is Role.PRIMARY and (why := refused.get(item.object["metadata"]["name"])):
-            told = f"{why}, as far as this file goes"
+            told = f"{why} (only this file is considered)"
             yield item.report(("metadata", "name"), told, Severity.WARNING)

@@ -42,7 +42,9 @@ Lease = Annotated[
 Listen = Annotated[
     str | None,
     typer.Option(
-        "--listen", metavar="HOST:PORT", help="Serve /healthz, /readyz and /metrics here; by default not."
+        "--listen",
+        metavar="HOST:PORT",
+        help="Serve /healthz, /readyz and /metrics at this address; not served by default.",
     ),
 ]
 Qps = Annotated[
@@ -51,7 +53,7 @@ Qps = Annotated[
 ]
 Burst = Annotated[
     int | None,
-    typer.Option("--burst", metavar="NUMBER", help="Requests that may go out at once; by default as --qps."),
+    typer.Option("--burst", metavar="NUMBER", help="Requests that may be sent at once; by default as --qps."),
 ]
 LogFormat = Annotated[
     str | None, typer.Option("--log-format", metavar="FORMAT", help="text, or json: one object per line.")
@@ -80,7 +82,7 @@ JournalFile = Annotated[
     typer.Option(
         "--journal",
         metavar="FILE",
-        help="Record events and decisions here, for muster replay; by default not.",
+        help="Record events and decisions in this file, for muster replay; not recorded by default.",
     ),
 ]
 JournalSize = Annotated[
@@ -96,8 +98,8 @@ Only = Annotated[
     typer.Option(
         "--only",
         metavar="NAMES",
-        help="Controllers to run, separated by commas: gang, podgroup, batchjob, job, jobset, cronjob, "
-        "garbage. By default gang,podgroup,batchjob.",
+        help="Controllers to run, separated by commas: gang, podgroup, batchjob, gpuhealth, job, jobset, "
+        "cronjob, garbage. By default gang,podgroup,batchjob.",
     ),
 ]
 

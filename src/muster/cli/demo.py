@@ -40,7 +40,7 @@ async def _demo(directory: Path) -> bool:
         limit, work = f"{deadlock.LIMIT:.0f} s", f"{deadlock.WORK:.0f} s"
         print("1  Two jobs, 6 workers each, one GPU per worker; 8 GPUs on 2 simulated nodes.")
         print(f"   Workers wait at a barrier for all 6, {limit} at most, then work {work}.")
-        print("   Pods are created in turn, as two controllers would.\n")
+        print("   The pods of both jobs are created alternately, as two controllers would.\n")
         print("   pod by pod", flush=True)
         alone = await deadlock.run(cluster.client, gangs=False, namespace="pod-by-pod")
         _show(alone)
@@ -53,7 +53,7 @@ async def _demo(directory: Path) -> bool:
         print("   restartPolicy: {backoffLimit: 1}.\n", flush=True)
         recovered = await recovery.run(cluster.client)
         _tell(recovered)
-        print("\n3  A training job that forgot its S3 endpoint, on a platform that permits nothing yet.\n")
+        print("\n3  A training job that does not declare its S3 endpoint; no policy permits anything yet.\n")
         secured = await gates.run(cluster.client)
         _explain(secured)
     print(f"\n{time.monotonic() - begin:.0f} s in all.")
@@ -115,7 +115,7 @@ def _explain(secured: "Secured") -> None:
                 print(*(f"     {line}" for line in fixes[0].splitlines()), sep="\n")
     made = ", ".join(f"{count} {kind}" for kind, count in sorted(secured.compiled.items()))
     print(f"   compiled to {made};")
-    print("   run with a command, as there are no images here:")
+    print("   run with its command instead of its image, since there are no images here:")
     for line in sorted({f"{line.pod} │ {line.text}" for line in secured.lines})[:3]:
         print(f"     {line}")
     print(f"   {headline(secured.view)}")

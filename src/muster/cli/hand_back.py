@@ -11,7 +11,7 @@ def command(
     lease: Annotated[
         str,
         typer.Option(
-            "--lease", metavar="NAMESPACE/NAME", help="The Lease of the scheduler, which must have ended."
+            "--lease", metavar="NAMESPACE/NAME", help="The Lease of the scheduler, which must have stopped."
         ),
     ] = "muster-system/muster-scheduler",
     kubeconfig: Kubeconfig = None,
@@ -28,7 +28,7 @@ def command(
     namespace, slash, name = lease.partition("/")
     if not (namespace and slash and name) or "/" in name:
         raise Failure(
-            f"--lease: {lease!r} is no NAMESPACE/NAME, such as muster-system/muster-scheduler", BAD_INPUT
+            f"--lease: {lease!r} is not NAMESPACE/NAME, such as muster-system/muster-scheduler", BAD_INPUT
         )
     connection = config.load(kubeconfig, context)
 

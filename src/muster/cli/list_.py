@@ -45,7 +45,7 @@ All = Annotated[
 States = Annotated[
     list[State] | None, typer.Option("--state", help="Only jobs in this state; may be given several times.")
 ]
-Watch = Annotated[bool, typer.Option("--watch", "-w", help="Go on, and show what changes.")]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Keep running, and show changes.")]
 
 
 def command(
@@ -69,7 +69,7 @@ def command(
     every |= State.CANCELLED in (state or ())
     if watch:
         if output is not Output.TABLE:
-            raise Failure("--watch shows a table; leave out --output", BAD_INPUT)
+            raise Failure("--watch shows a table; omit --output", BAD_INPUT)
         asyncio.run(_watch(target, every, wanted))
         return
     found = asyncio.run(_views(target, every, wanted))
@@ -79,7 +79,7 @@ def command(
         show.lines(_lines(found))
         going = [view for view in found if not (view.state.finished or view.managed_by)]
         if going and not hosted(target):
-            note = "the embedded cluster is not running; `muster up` goes on with what has not finished"
+            note = "the embedded cluster is not running; `muster up` continues unfinished jobs"
             print(note, file=sys.stderr)
 
 

@@ -47,7 +47,7 @@ JobName = Annotated[
     str,
     typer.Argument(
         metavar="JOB",
-        help="A job's name, the beginning of it, or NAMESPACE/NAME.",
+        help="A job's name, a prefix of it, or NAMESPACE/NAME.",
         autocompletion=job_names,
     ),
 ]
@@ -79,14 +79,15 @@ Policies = Annotated[
     typer.Option(
         "--policies",
         metavar="DIR",
-        help="Ask these Cedar policies (*.cedar) about everything that a batch job would get.",
+        help="Check everything that a batch job would get against these Cedar policies (*.cedar).",
     ),
 ]
 VerifyImages = Annotated[
     bool,
     typer.Option(
         "--verify-images",
-        help="Look images up in their registries, and check the TrustPolicies (*.yaml) beside the policies.",
+        help="Look images up in their registries, and check them against the TrustPolicies (*.yaml) "
+        "of --policies.",
     ),
 ]
 
@@ -108,11 +109,14 @@ class MeshBy(StrEnum):
 
 
 Network = Annotated[
-    NetworkBy | None, typer.Option("--network", help="What restricts connections; plain: NetworkPolicies.")
+    NetworkBy | None,
+    typer.Option("--network", help="What restricts connections on the cluster; plain: NetworkPolicies."),
 ]
-Programs = Annotated[ProgramsBy | None, typer.Option("--programs", help="What restricts programs.")]
+Programs = Annotated[
+    ProgramsBy | None, typer.Option("--programs", help="What restricts programs on the cluster.")
+]
 Mesh = Annotated[MeshBy | None, typer.Option("--mesh", help="The mesh that the cluster has.")]
 As = Annotated[
     str,
-    typer.Option("--as", metavar="USER", help="Who submits the job, for policies that ask: NAMESPACE/NAME."),
+    typer.Option("--as", metavar="USER", help="The user that submits the job, for policies: NAMESPACE/NAME."),
 ]

@@ -62,7 +62,7 @@ def command(
     ],
     format: Annotated[
         Format | None,
-        typer.Option("--format", help="Format of the trace; by default recognised by its start."),
+        typer.Option("--format", help="Format of the trace; by default detected from its beginning."),
     ] = None,
     policy: Annotated[
         str,
@@ -99,10 +99,10 @@ def command(
         typer.Option("--jobs", metavar="N", min=1, max=256, help="Number of seeds to replay in parallel."),
     ] = 1,
     report: Annotated[
-        str | None, typer.Option("--report", metavar="FILE.html", help="Also write a page with charts.")
+        str | None, typer.Option("--report", metavar="FILE.html", help="Also write an HTML page with charts.")
     ] = None,
     skip_bad: Annotated[
-        bool, typer.Option("--skip-bad", help="Leave out lines that cannot be read, and count them.")
+        bool, typer.Option("--skip-bad", help="Skip lines that cannot be read, and count them.")
     ] = False,
     output: OutputFormat = Output.TABLE,
 ) -> None:
@@ -331,12 +331,12 @@ def _left_out(survey: "Survey", report: "Report") -> "Iterator[str]":
     if tally.bad:
         yield f"left out: {tally.bad} × unreadable; the first: {tally.first_bad}"
     if worst := report.worst.stranded:
-        yield f"never started: {worst:,} of {report.worst.submitted:,}; they count in no mean"
+        yield f"never started: {worst:,} of {report.worst.submitted:,}; they are not in the means"
     stopped = [f"{count} × {why.value}" for why, count in report.stops.items() if why.value != "preempted"]
     if stopped:
         yield f"stopped and restarted: {', '.join(sorted(stopped))}"
     if len(report.seeds) > 1 and not report.drawn:
-        yield "nothing in this replay is drawn: all seeds have one result"
+        yield "this replay draws no random numbers, so all seeds have the same result"
 
 
 def _headline(trace: "Trace", survey: "Survey", load: float | None, report: "Report") -> str:

@@ -13,7 +13,7 @@ import typer
 from muster.cli.options import Context, File, Gang, Into, Kubeconfig, Nodes, Queue, Volumes
 
 Replace = Annotated[
-    bool, typer.Option("--replace", help="First cancel the jobs that this file has made before, if any.")
+    bool, typer.Option("--replace", help="First cancel jobs that were made from this file before.")
 ]
 
 

@@ -62,7 +62,7 @@ class Runner:
             except Unreachable as error:
                 names = ", ".join(job.name for job in self._jobs)
                 raise Failure(
-                    f"the cluster cannot be reached: {error}. {names} is not lost: it goes on when the "
+                    f"the cluster cannot be reached: {error}. {names} is not lost: it continues when the "
                     "cluster does (muster up)",
                     UNREACHABLE,
                 ) from error
@@ -144,9 +144,9 @@ class Runner:
             self._interrupted.clear()
             names = ", ".join(job.name for job in self._jobs)
             if self._interrupts > 2:
-                raise Failure(f"{names}: no longer waiting; its pods are being ended", INTERRUPTED)
+                raise Failure(f"{names}: no longer waiting; its pods are being stopped", INTERRUPTED)
             if self._interrupts == 1:
-                screen.say("cancelling: pods get their grace period; Ctrl-C again ends them at once")
+                screen.say("cancelling: pods get their grace period; Ctrl-C again kills them at once")
             cancelling = asyncio.create_task(self._cancel(client, at_once=self._interrupts > 1))
             again = asyncio.create_task(self._interrupted.wait())
             try:
@@ -167,8 +167,8 @@ class Runner:
                 view = await cancel_unfinished(client, job, self._pods.values(), at_once=at_once)
             except (ApiError, Unanswered) as error:
                 raise Failure(
-                    f"{job.name} could not be cancelled: {error}. It may go on; `muster cancel {job.name}` "
-                    "tries again"
+                    f"{job.name} could not be cancelled: {error}. It may still run; "
+                    f"`muster cancel {job.name}` tries again"
                 ) from error
             if view is not None:
                 finished.append(view)

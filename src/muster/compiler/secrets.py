@@ -75,7 +75,8 @@ class Secrets:
             secret = Secret("", f"{self._workload.namespace}/{name}", (".dockerconfigjson",))
             resource = Resource(name, (*self._workload.path, "imagePullSecrets"), secret)
         if not isinstance(resource.what, Secret):
-            self._draft.problem(resource.path, f"{name} is no secret, so it cannot hold registry credentials")
+            told = f"{name} is not a secret, so it cannot hold registry credentials"
+            self._draft.problem(resource.path, told)
             return None
         full = f"{self._workload.name}-{name}-credentials"
         made = self._external(full, resource, resource.what, (*self._workload.path, "imagePullSecrets"))

@@ -187,7 +187,7 @@ def _decide(observed: Observed, now: datetime) -> list[Effect]:
     job, run, compiled = observed.job, observed.run, observed.compiled
     if run is not None and not _ours(job, run):
         name = f"{batch_run.kind_of(run).kind} {run.metadata.name}"
-        return _status(job, now, "Pending", f"{name} exists and belongs to another")
+        return _status(job, now, "Pending", f"{name} exists, and this BatchJob does not own it")
     if compiled.findings:
         gone = [_deleted(run)] if run is not None else []
         return [*gone, *_status(job, now, "Pending", _summary(compiled), compiled)]
@@ -239,7 +239,7 @@ def _of_run(observed: Observed, run: Run, now: datetime) -> list[Effect]:
     at = batch_run.progress(run, observed.jobs)
     message = at.message
     if at.phase == "Pending":
-        message = message if evicted is None else f"{_evicted(evicted, run)}; waits to go on"
+        message = message if evicted is None else f"{_evicted(evicted, run)}; waits to start again"
         message = f"{message}; {compiled.undecided}" if compiled.undecided else message
     return _status(job, now, at.phase, message, compiled, at.tasks, observed)
 

@@ -266,7 +266,7 @@ class _Driver:
         remaining = state.awaited_until - self._clock.monotonic()
         if remaining <= 0:
             name = self._controllers[key.controller].name
-            log.warning("%s %s: %s are not seen to change; going on", name, key.key, behind.plural)
+            log.warning("%s %s: %s were not seen to change; continuing", name, key.key, behind.plural)
             return False
         heapq.heappush(self._parked[behind], (state.awaited[behind], key))
         self._set_timer(key, state, remaining)

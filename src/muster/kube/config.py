@@ -98,7 +98,7 @@ def load(
         if not found.host:
             raise ValueError("the cluster has no server")
         if urlsplit(found.host).scheme not in ("http", "https"):
-            raise ValueError(f"server {found.host!r} is no URL; write https://HOST:PORT")
+            raise ValueError(f"server {found.host!r} is not a URL; write https://HOST:PORT")
         tls = _tls(found)
         proxy = _proxy(found)
     except Exception as error:  # a bad file makes the loaders raise exceptions of any type
@@ -296,7 +296,7 @@ def _words(error: Exception) -> str:
         return "a certificate or key in it cannot be read"
     if type(error) is ValueError or type(error).__name__ in _MADE_FOR_PEOPLE:
         return " ".join(str(error).split())
-    return "it is not understood; `kubectl config view` may say why"
+    return "it cannot be understood; `kubectl config view` may say why"
 
 
 def _tls(found: Any) -> ssl.SSLContext | None:

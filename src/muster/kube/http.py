@@ -399,7 +399,7 @@ def _understood(read: Callable[[B], T], content: B) -> T:
     try:
         return read(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise errors.Unanswered(f"the answer is not understood: {error}") from error
+        raise errors.Unanswered(f"the answer cannot be understood: {error}") from error
 
 
 def _selectors(labels: str, fields: str) -> dict[str, str]:
@@ -419,7 +419,7 @@ def _raise_for_status(path: str, answer: Answer) -> None:
         said = answer.body.decode(errors="replace").strip()[:500]
         # a path of no known API group; most often the kind's definition is not installed
         if answer.status == 404:
-            said = f"it knows no {path}; is what defines this kind (a CRD) installed?"
+            said = f"it does not serve {path}; is the CustomResourceDefinition of this kind installed?"
         status = {"message": said}
     raise errors.from_status(status, answer.status, _pause(answer.retry_after))
 

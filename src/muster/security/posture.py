@@ -66,12 +66,12 @@ def _end(written: str, namespace: str, now: datetime) -> datetime:
         until = datetime.fromisoformat(written)
     except ValueError:
         raise ValueError(
-            f"{where}, which is no time such as 2030-01-31T12:00:00Z; nothing is audited"
+            f"{where}, which is not a time such as 2030-01-31T12:00:00Z; nothing is audited"
         ) from None
     if until.tzinfo is None:
         raise ValueError(f"{where}, which names no time zone, such as Z; nothing is audited")
     if until <= now:
-        raise ValueError(f"{where}, which is past; what is denied is denied again")
+        raise ValueError(f"{where}, which has passed; missing permits are denials again")
     if until - now > MOST:
         raise ValueError(f"{where}, more than {MOST.days} days from now; nothing is audited")
     return until

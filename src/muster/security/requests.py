@@ -54,7 +54,7 @@ _TITLES: Final[dict[str, str]] = {
     "OverrideSecurity": "security override denied",
     "AccessVolume": "volume access denied",
     "UseQueue": "queue denied",
-    "AuditOnly": "audit posture denied",
+    "AuditOnly": "audit denied",
 }
 
 

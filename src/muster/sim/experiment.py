@@ -64,7 +64,7 @@ def prepare(experiment: Experiment, turn: Callable[[int], None] = lambda read: N
         raise TraceError(f"--load {load:g}: expected more than 0, at most {MOST_LOAD}")
     surveyed = survey(experiment.trace, turn)
     if load is not None and not experiment.trace.tunes and surveyed.last == surveyed.first:
-        raise TraceError("--load: all jobs arrive at one time; there is nothing between them")
+        raise TraceError("--load: all jobs arrive at one time; there are no times between arrivals to scale")
     return surveyed
 
 

@@ -39,7 +39,7 @@ def layers(topology: ClusterNetworkTopology | None) -> Layers:
         if not entry.topology_layer:
             return Layers(error=f"{at}.topologyLayer is missing")
         if entry.topology_layer in by_name:
-            return Layers(error=f"{at}: layer {entry.topology_layer} is there twice")
+            return Layers(error=f"{at}: layer {entry.topology_layer} occurs twice")
         if entry.topology_layer not in (CLUSTER, NODE) and not any(entry.label_key):
             error = f"{at}.labelKey is missing; write the node labels that name its domains"
             return Layers(error=error)

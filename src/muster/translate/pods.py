@@ -224,7 +224,7 @@ def _asked(packed: bytes, share: int | str, around: Surroundings) -> Asked:
 def _requests(spec: PodSpec) -> Amounts:
     amounts = requests(spec)
     if dict(amounts).get(GPU_SHARE):
-        raise ValueError(f"{GPU_SHARE} is no resource; write it as a label or an annotation of the pod")
+        raise ValueError(f"{GPU_SHARE} is not a resource; write it as a label or an annotation of the pod")
     return amounts
 
 

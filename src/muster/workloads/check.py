@@ -52,7 +52,7 @@ def _gpus_without_product(job: JobFile) -> Iterator[Finding]:
             if names.GPU_PRODUCT not in selector:
                 yield item.report(
                     (*path, "spec", "containers"),
-                    f"requests GPUs but names no product, so any GPU will do; "
+                    f"requests GPUs but names no product, so any GPU is accepted; "
                     f"{_product_advice(job)} chooses one",
                     Severity.WARNING,
                 )

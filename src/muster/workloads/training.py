@@ -63,7 +63,7 @@ def prepare(jobset: Object) -> str:
     groups = jobset["spec"]["replicatedJobs"]
     sizes = [(each.get("replicas", 1), *_pods_of(each)) for each in groups]
     if any(pods != completions for _, pods, completions in sizes):
-        return f"{TRAINING}: completions differ from parallelism, so a rank would come twice"
+        return f"{TRAINING}: completions differ from parallelism, so a rank would occur twice"
     if all(pods == 1 for _, pods, _ in sizes):
         rank = JOB_GLOBAL_INDEX
     elif len(sizes) == 1 and sizes[0][0] == 1:

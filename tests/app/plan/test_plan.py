@@ -357,7 +357,7 @@ def test_an_edit_that_makes_a_queue_unusable_is_noted_and_what_was_invalid_is_so
     assert found.notes == [
         "Queue q cannot be used: queues are in a cycle: q is below r is below q",
         "Queue r cannot be used: queues are in a cycle: r is below q is below r",
-        "ClusterNetworkTopology default cannot be used: spec.networkTopologySpec[1]: layer a is there twice",
+        "ClusterNetworkTopology default cannot be used: spec.networkTopologySpec[1]: layer a occurs twice",
     ]
 
 
@@ -374,7 +374,7 @@ def test_unusable_objects_of_a_snapshot_are_noted_and_the_rest_is_planned() -> N
     found = ask([pod("p", 1)], node("n-0"), *broken)
     assert brief(found) == [("default/p", "place", {"default/p": "n-0"})]
     assert found.notes == [
-        "ClusterNetworkTopology default cannot be used: spec.networkTopologySpec[1]: layer a is there twice",
+        "ClusterNetworkTopology default cannot be used: spec.networkTopologySpec[1]: layer a occurs twice",
         "Queue a cannot be used: queues are in a cycle: a is below b is below a",
         "Queue b cannot be used: queues are in a cycle: b is below a is below b",
         "Queue c cannot be used: its parent nobody does not exist",

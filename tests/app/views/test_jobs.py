@@ -210,7 +210,7 @@ def test_a_job_is_found_by_its_name_or_the_beginning_of_it() -> None:
     with pytest.raises(UnknownJob, match="no job named x; there is none"):
         find("x", [])
     for among in (three(), three()[:1]):
-        with pytest.raises(UnknownJob, match="a job's name is missing: what is given is empty; there "):
+        with pytest.raises(UnknownJob, match="the name of the job is empty; there "):
             find("", among)
     many = views(Objects(jobs=[job(f"train-{n:02}") for n in range(12)]))
     with pytest.raises(

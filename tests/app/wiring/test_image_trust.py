@@ -169,7 +169,7 @@ async def test_a_tag_stays_at_the_digest_of_the_status_until_the_job_changes() -
     [
         (by_secret("absent"), "there is no secret muster-system/absent/pem"),
         (by_secret("release", "ml"), "only Secrets of the namespace muster-system are read"),
-        ({"name": "x", "key": {"pem": "-"}}, "is no public key in PEM"),
+        ({"name": "x", "key": {"pem": "-"}}, "is not a public key in PEM"),
         ({"name": "x"}, "takes exactly one of key and keyless"),
     ],
 )

@@ -127,7 +127,7 @@ def test_the_victim_waits_again_with_its_age_and_is_not_held_a_place() -> None:
     end(made, "low", 4)
     (wait,) = waits(made.decide(2.0))
     assert (wait.gang, wait.explanation.code) == ("low", Code.WAITING_FOR_VICTIMS)
-    assert wait.explanation.message == "its own pods are leaving still: they make room for high"
+    assert wait.explanation.message == "its own pods are still leaving: they make room for high"
     end(made, "low", 8)
     bind(made, assign)
     (wait,) = waits(made.decide(3.0))

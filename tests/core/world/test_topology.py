@@ -79,7 +79,7 @@ def test_layers_that_rules_name() -> None:
     assert (found.gather, found.exclusive, found.error) == ((Gather("Spine", must),), NODE, "")
     assert found.warnings == (
         "layer spine is called Spine here, and taken for it",
-        "there is no topology layer Row, its preference is passed over",
+        "there is no topology layer Row, its preference is ignored",
         "layer NODETOPOLOGYLAYER is called NodeTopologyLayer here, and taken for it",
     )
     refused = resolve([Gather("Blok", must)], "", (SPINE, BLOCK))

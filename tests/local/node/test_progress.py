@@ -85,8 +85,8 @@ def _link(path: Path) -> None:
 NO_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing": (lambda path: None, "No such file"),
     "a link": (_link, "symbolic links"),
-    "a directory": (Path.mkdir, "no plain file"),
-    "a pipe that nobody writes to": (os.mkfifo, "no plain file"),
+    "a directory": (Path.mkdir, "not a plain file"),
+    "a pipe that nobody writes to": (os.mkfifo, "not a plain file"),
 }
 
 
@@ -98,7 +98,7 @@ def test_what_is_no_plain_file_is_not_read(tmp_path: Path, make: Callable[[Path]
 
 
 def test_a_terminal_is_not_read(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="no plain file"):
+    with pytest.raises(OSError, match="not a plain file"):
         look(pod(tmp_path, name="/dev/null"), NOW)
 
 

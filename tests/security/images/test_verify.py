@@ -107,14 +107,14 @@ async def test_all_authorities_or_any_of_them() -> None:
 
 
 LEGACY_LIES: list[tuple[str, Callable[[Any, str], tuple[bytes, dict[str, str]]]]] = [
-    ("not by this key", lambda private, digest: fakes.legacy(fakes.key(), digest)),
+    ("not made with this key", lambda private, digest: fakes.legacy(fakes.key(), digest)),
     ("about another image", lambda private, digest: fakes.legacy(private, "sha256:" + "0" * 64)),
     (
-        "no base64",
+        "not base64",
         lambda private, digest: (fakes.payload(digest), {"dev.cosignproject.cosign/signature": "%"}),
     ),
-    ("no signature of an image", lambda private, digest: (b'{"critical": {}}', {})),
-    ("no JSON", lambda private, digest: (b"[" * 100_000, {})),
+    ("not a signature of an image", lambda private, digest: (b'{"critical": {}}', {})),
+    ("not JSON", lambda private, digest: (b"[" * 100_000, {})),
 ]
 
 
@@ -295,7 +295,7 @@ async def test_a_registry_that_answers_hugely() -> None:
 
 @pytest.mark.parametrize(
     ("body", "said"),
-    [(b"<html>", "is no JSON"), (b"[]", "is no JSON object"), (b"{}", "names no configuration")],
+    [(b"<html>", "is not JSON"), (b"[]", "is not a JSON object"), (b"{}", "names no configuration")],
 )
 async def test_a_registry_that_answers_wrongly(body: bytes, said: str) -> None:
     async def wrong(request: web.Request) -> web.StreamResponse:
@@ -365,7 +365,7 @@ INVALID: list[tuple[dict[str, Any], str]] = [
     ({"match": {}}, "match.images"),
     ({"authorities": []}, "authorities: is missing"),
     ({"authorities": [{"name": "x"}]}, "exactly one of key and keyless"),
-    ({"authorities": [{"key": {"pem": "no key"}}]}, "is no public key in PEM"),
+    ({"authorities": [{"key": {"pem": "no key"}}]}, "is not a public key in PEM"),
     ({"authorities": [{"key": {"secretRef": {"name": "x"}}}]}, "there is no secret /x/"),
     ({"authorities": [{"keyless": {"issuer": "i"}}]}, "exactly one of subject and subjectRegExp"),
     ({"match": {"images": ["**", "ghcr.io/acme/app:v1"]}}, r"match.images\[1\]: .*without tag"),
@@ -421,7 +421,7 @@ async def test_a_real_registry(tmp_path: Path) -> None:
             assert found.image.trusted
             other = trust.read("p", {"match": {"images": ["**"]}, "authorities": [by_key(fakes.key())]}, {})
             denied = await look_up(f"{host}/team/app:v1", Registry(session), [other], LINUX)
-            assert denied.image.reason.count("not by this key") == 1
+            assert denied.image.reason.count("not made with this key") == 1
     finally:
         process.terminate()
         await process.wait()

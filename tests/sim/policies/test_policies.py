@@ -226,7 +226,7 @@ def test_a_gang_is_spread_or_scored_pod_by_pod() -> None:
 
 
 def test_fgd_needs_a_trace() -> None:
-    with pytest.raises(TraceError, match="--policy fgd goes by the pods that are typical of a trace"):
+    with pytest.raises(TraceError, match="--policy fgd needs a trace of jobs"):
         policy("fgd")()
 
 

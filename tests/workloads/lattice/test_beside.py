@@ -40,9 +40,9 @@ REFUSED = [
     ("../secret", "is outside of the job file's directory"),
     ("/etc/passwd", "is outside of the job file's directory"),
     ("link", "is outside of the job file's directory"),
-    ("missing", "is no file"),
-    (".", "is no file"),
-    ("pipe", "is no file"),
+    ("missing", "is not a file"),
+    (".", "is not a file"),
+    ("pipe", "is not a file"),
     ("large", "is larger than 512 KiB"),
     ("loop", ""),
 ]

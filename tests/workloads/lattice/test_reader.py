@@ -18,7 +18,7 @@ TASK = "spec/tasks/workers"
 CONTAINER = f"{TASK}/workload/containers/trainer"
 MISTAKES: list[tuple[dict[str, Any], str, str]] = [
     ({f"{TASK}/replikas": 3}, "spec.tasks.workers.replikas", "did you mean replicas?"),
-    ({f"{CONTAINER}/image": "a b"}, f"{CONTAINER}/image", "no image reference"),
+    ({f"{CONTAINER}/image": "a b"}, f"{CONTAINER}/image", "not an image reference"),
     ({f"{CONTAINER}/image": "x:${metadata.name}"}, f"{CONTAINER}/image", "placeholders are not expanded"),
     ({f"{CONTAINER}/command": ["python"]}, f"{CONTAINER}/command", "absolute path"),
     ({f"{CONTAINER}/resources/limits": {"cpu": "1"}}, f"{CONTAINER}/resources/limits/memory", "is missing"),
@@ -54,7 +54,7 @@ MISTAKES: list[tuple[dict[str, Any], str, str]] = [
     ({"spec/resources/s3-endpoint/params/endpoints/s3": "https://"}, "endpoints.s3", "names no host"),
     ({"spec/resources/s3-endpoint/params/endpoints/s3": "db.example.com"}, "endpoints.s3", "names no port"),
     ({"spec/resources/s3-endpoint/params/endpoints/s3": "ftp://a.b"}, "endpoints.s3", "is not known"),
-    ({"spec/resources/training-data/params/keys": ["a b"]}, "keys[0]", "no key of a Secret"),
+    ({"spec/resources/training-data/params/keys": ["a b"]}, "keys[0]", "not a key of a Secret"),
     ({"spec/resources/training-data/type": None}, "training-data.type", "is missing"),
     ({"metadata/name": "Upper"}, "metadata.name", "lowercase"),
     ({f"{TASK}/workload/containers": None}, "workload.containers", "at least one container"),

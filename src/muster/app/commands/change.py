@@ -129,7 +129,7 @@ async def _known_priority(client: Client, priority: str) -> None:
         return
     classes = {found.metadata.name for found in (await client.list(kinds.PRIORITY_CLASS)).items}
     if priority not in classes:
-        there = f"; there is {', '.join(sorted(classes))}" if classes else ""
+        there = f"; known: {', '.join(sorted(classes))}" if classes else ""
         raise Refused(
             f"--priority {priority}: neither a number of up to nine digits nor a PriorityClass{there}"
         )

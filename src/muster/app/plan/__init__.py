@@ -200,4 +200,4 @@ def _notes(objects: Objects, where: str) -> Iterator[str]:
             " and others" if len(objects.ignored) > 5 else ""
         )
     if objects.repeated:
-        yield f"objects that come more than once {where}: {objects.repeated}; the last of each counts"
+        yield f"objects that occur more than once {where}: {objects.repeated}; the last of each counts"

@@ -56,8 +56,8 @@ def idle(
             price = f" at {money(cost)} an hour" if cost is not None else ""
             job = stem.rpartition("/")[0]
             yield (
-                f"{job}: pod by pod, {placed} of {len(pods)} pods start; if they wait for "
-                f'each other, {held} GPUs idle{price}. As a gang ({GANG}: "true") none starts before all can'
+                f"{job}: pod by pod, {placed} of {len(pods)} pods start; if they wait for each other, "
+                f'{held} GPUs idle{price}. As a gang ({GANG}: "true") no pod starts before all can'
             )
 
 

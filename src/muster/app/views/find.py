@@ -45,7 +45,7 @@ def find(name: str, among: Sequence[JobView]) -> JobView:
 
 
 def _no_job(name: str) -> str:
-    return f"no job named {name}" if name else "a job's name is missing: what is given is empty"
+    return f"no job named {name}" if name else "the name of the job is empty"
 
 
 def _listed(jobs: Sequence[tuple[str, str]]) -> str:

@@ -71,7 +71,7 @@ class ClusterSite:
                 await self._ask(client)
                 return
             except (ApiError, Unanswered, Unreachable) as error:
-                log.warning("it is not known what the cluster serves: %s", error)
+                log.warning("the cluster does not say which kinds it serves: %s", error)
                 await self._clock.sleep(RETRY)
 
     async def run(self, client: HttpClient) -> None:

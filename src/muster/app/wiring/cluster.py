@@ -32,7 +32,7 @@ class Target:
 
     def __post_init__(self) -> None:
         if self.nodes and not self.embedded:
-            raise host.OtherNodes("--nodes is for the embedded cluster; a real one has the nodes it has")
+            raise host.OtherNodes("--nodes is for the embedded cluster only")
 
     @property
     def embedded(self) -> bool:

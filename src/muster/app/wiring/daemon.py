@@ -208,7 +208,7 @@ async def fake_nodes(connection: Connection, nodes: list[NodeSpec], tell: Callab
 
     async def announce() -> None:
         await playing.ready.wait()
-        tell(f"{len(nodes)} nodes are ready; they stay so until this ends")
+        tell(f"{len(nodes)} nodes are ready, until this command ends")
         await asyncio.Event().wait()
 
     tasks = [asyncio.create_task(part) for part in (informers.run(), playing.run(), announce(), stop.wait())]

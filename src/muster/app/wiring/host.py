@@ -95,12 +95,12 @@ def stop(home: StateDirectory) -> int | None:
         if not home.hosted():
             return None
         if time.monotonic() > deadline:
-            raise HostError(f"a host neither starts nor ends; see {home.host_log}")
+            raise HostError(f"another host process neither starts nor stops; see {home.host_log}")
         time.sleep(0.02)  # the host is starting or stopping
     os.kill(endpoint.pid, signal.SIGTERM)
     while home.hosted():
         if time.monotonic() > deadline:
-            raise HostError(f"the host (pid {endpoint.pid}) is still ending its pods; see {home.host_log}")
+            raise HostError(f"the host (pid {endpoint.pid}) is still stopping its pods; see {home.host_log}")
         time.sleep(0.02)
     return endpoint.pid
 

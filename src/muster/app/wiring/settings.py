@@ -248,14 +248,14 @@ def _checked(settings: Common) -> list[FieldError]:
     demand(
         bool(namespace and slash and name) and "/" not in name,
         "lease",
-        f"{settings.lease!r} is no NAMESPACE/NAME, such as {NAMESPACE}/muster-scheduler",
+        f"{settings.lease!r} is not NAMESPACE/NAME, such as {NAMESPACE}/muster-scheduler",
     )
     _, colon, port = settings.listen.rpartition(":")
     demand(
         not settings.listen
         or (colon != "" and port.isascii() and port.isdecimal() and 0 < int(port) < 2**16),
         "listen",
-        f"{settings.listen!r} is no HOST:PORT, such as 0.0.0.0:8080 or :8080",
+        f"{settings.listen!r} is not HOST:PORT, such as 0.0.0.0:8080 or :8080",
     )
     demand(0 <= settings.qps <= 100_000, "qps", f"{settings.qps:g}: write 0 (no limit) to 100000")
     demand(0 <= settings.burst <= 100_000, "burst", f"{settings.burst}: write 0 (as qps) to 100000")
@@ -305,7 +305,7 @@ def _check_scheduler(settings: SchedulerSettings, demand: Callable[[bool, str, s
     demand(
         not endpoint or endpoint.startswith(("http://", "https://")),
         "tracing.endpoint",
-        f"{endpoint!r} is no URL, such as http://localhost:4318/v1/traces",
+        f"{endpoint!r} is not a URL, such as http://localhost:4318/v1/traces",
     )
 
 

@@ -326,7 +326,7 @@ class PlacementStep:
 
 def leaves_for(beneficiary: GangId) -> Explanation:
     """The reason of a gang that is a victim itself."""
-    message = f"its own pods are leaving still: they make room for {beneficiary}"
+    message = f"its own pods are still leaving: they make room for {beneficiary}"
     return Explanation(Code.WAITING_FOR_VICTIMS, "victims", message, blockers=(beneficiary,))
 
 

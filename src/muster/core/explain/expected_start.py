@@ -81,7 +81,7 @@ def _as_told(question: Question, start: ExpectedStart, *, near: bool) -> Expecte
 def _basis(question: Question, ended: _Ended) -> str:
     """Return the wording for the gangs in `ended`, which are on the nodes that the gang gets."""
     if not ended:
-        return "after those that are before it"
+        return "after the gangs before it"
     if len(ended) > 1:
         return f"when {_listed(_last([gang for gang, _ in ended]))} have ended"
     ((name, nodes),) = ended

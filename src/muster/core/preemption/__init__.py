@@ -196,7 +196,7 @@ class Preemption:
             return f"budgets or entitlements protect too much of the {_gangs(len(able))} of lower rank"
         if demand.helped_by_arrivals:  # it may need some of them to stay
             return (
-                f"no way was found to make it fit by ending some of the {_gangs(len(able))} that it may end"
+                f"no way was found to make it fit by evicting some of the {_gangs(len(able))} that it may end"
             )
         return f"it would not fit even without the {_gangs(len(able))} that it may end"
 

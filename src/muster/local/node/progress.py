@@ -46,12 +46,12 @@ def look(pod: Pod, now: datetime) -> str | None:
 
 
 def _end(path: Path) -> tuple[str, datetime]:
-    """The end of a file, and when it was written. Raises OSError, also for what is no plain file."""
+    """The end of a file, and when it was written. Raises OSError, also for what is not a plain file."""
     opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         status = os.fstat(opened)
         if not stat.S_ISREG(status.st_mode):
-            raise OSError(f"{path} is no plain file")
+            raise OSError(f"{path} is not a plain file")
         read = os.pread(opened, _END, max(status.st_size - _END, 0))
     finally:
         os.close(opened)

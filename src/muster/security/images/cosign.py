@@ -77,7 +77,7 @@ def legacy(blob: bytes, annotations: Mapping[str, str]) -> Signed:
     payload = _object(blob, "payload")
     critical = payload.get("critical")
     if not isinstance(critical, dict) or critical.get("type") != "cosign container image signature":
-        raise Rejected("the payload is no signature of an image")
+        raise Rejected("the payload is not a signature of an image")
     image = critical.get("image")
     digest = str(image.get("docker-manifest-digest", "")) if isinstance(image, dict) else ""
     entry, promise = None, b""
@@ -104,7 +104,7 @@ def bundle(blob: bytes, digest: str) -> Signed:
     payload = _decoded(envelope.get("payload"), "payload")
     statement = _object(payload, "statement")
     if statement.get("_type") != _STATEMENT or statement.get("predicateType") != _PREDICATE:
-        raise Rejected("the statement is no signature of an image")
+        raise Rejected("the statement is not a signature of an image")
     subjects = statement.get("subject")
     named = [
         each["digest"].get("sha256")
@@ -227,7 +227,7 @@ def _verify(key: PublicKey, signature: bytes, message: bytes) -> None:
             case _:
                 key.verify(signature, message, padding.PKCS1v15(), hashes.SHA256())
     except InvalidSignature:
-        raise Rejected("the signature is not by this key") from None
+        raise Rejected("the signature was not made with this key") from None
 
 
 def _issuer(leaf: x509.Certificate) -> str:
@@ -300,9 +300,9 @@ def _object(content: bytes, what: str) -> dict[str, Any]:  # Any: JSON
     try:
         value = json.loads(content)
     except (ValueError, RecursionError):
-        raise Rejected(f"the {what} is no JSON") from None
+        raise Rejected(f"the {what} is not JSON") from None
     if not isinstance(value, dict):
-        raise Rejected(f"the {what} is no JSON object")
+        raise Rejected(f"the {what} is not a JSON object")
     return value
 
 
@@ -310,7 +310,7 @@ def _decoded(text: Any, what: str) -> bytes:  # Any: JSON
     try:
         return base64.b64decode(text, validate=True)
     except (TypeError, ValueError, binascii.Error):
-        raise Rejected(f"the {what} is no base64") from None
+        raise Rejected(f"the {what} is not base64") from None
 
 
 def parsed(content: bytes) -> dict[str, Any]:  # Any: JSON

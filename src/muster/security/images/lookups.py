@@ -221,7 +221,7 @@ class Lookups:
             except RegistryError as error:
                 entry.reason = str(error)
             except TimeoutError:
-                entry.reason = f"{image.registry} has not answered everything within {TIME:g} s"
+                entry.reason = f"{image.registry} has not answered in full within {TIME:g} s"
             except Exception as error:  # a fault in one look-up must not stop the others
                 log.exception("looking up %s failed", image.name)
                 entry.reason = f"it cannot be looked up: {type(error).__name__}"

@@ -67,7 +67,7 @@ def split(text: str) -> Reference:
         raise InvalidReference(f"has {len(text)} characters; the most is {_MOST}")
     name, at, digest = text.partition("@")
     if at and not _ANY_DIGEST.fullmatch(digest):
-        raise InvalidReference(f"{digest[:80]!r} is no digest, such as sha256:…")
+        raise InvalidReference(f"{digest[:80]!r} is not a digest such as sha256:…")
     first, slash, rest = name.partition("/")
     if slash and ("." in first or ":" in first or first == "localhost"):
         registry, path = one_name(first), rest
@@ -79,7 +79,7 @@ def split(text: str) -> Reference:
     if not _REGISTRY.fullmatch(registry) or not _REPOSITORY.fullmatch(path):
         raise InvalidReference(f"{name[:80]!r} names no image; such as registry.example.com/team/app")
     if colon and not _TAG.fullmatch(tag):
-        raise InvalidReference(f"{tag[:80]!r} is no tag")
+        raise InvalidReference(f"{tag[:80]!r} is not a tag")
     return Reference(registry, path, tag or ("" if digest else "latest"), digest)
 
 

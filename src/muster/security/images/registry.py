@@ -82,7 +82,7 @@ class Registry:
     async def blob(self, image: Reference, digest: str, most: int = _BLOB) -> bytes:
         """A blob of at most `most` bytes, checked against its digest. Raises `RegistryError`."""
         if not is_digest(digest):
-            raise RegistryError(f"{image.name} names a blob by {digest[:80]!r}, which is no digest")
+            raise RegistryError(f"{image.name} names a blob by {digest[:80]!r}, which is not a digest")
         body = await self._get(image, f"blobs/{digest}", "*/*", most)
         if _digest(body) != digest:
             raise RegistryError(f"{image.name} answered {digest} with another blob")
@@ -245,7 +245,7 @@ def _object(body: bytes, what: str) -> dict[str, Any]:  # Any: JSON
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
-        raise RegistryError(f"{what}: is no JSON") from None
+        raise RegistryError(f"{what}: is not JSON") from None
     if not isinstance(value, dict):
-        raise RegistryError(f"{what}: is no JSON object")
+        raise RegistryError(f"{what}: is not a JSON object")
     return value

@@ -118,7 +118,7 @@ def _authority(value: Any, at: str, secrets: Mapping[str, str]) -> Authority:  #
     except re2.error as error:
         raise InvalidPolicy(f"{at}.subjectRegExp: {error}") from None
     except ValueError:
-        raise InvalidPolicy(f"{at}.rootCA: is no certificate in PEM") from None
+        raise InvalidPolicy(f"{at}.rootCA: is not a certificate in PEM") from None
     log = public_key(_text(keyless.get("rekorKey"), f"{at}.rekorKey"), f"{at}.rekorKey")
     return Keyless(name, issuer, subject, pattern, root, log)
 
@@ -142,7 +142,7 @@ def public_key(pem: str, at: str) -> PublicKey:
     try:
         key = load_pem_public_key(pem.encode())
     except (ValueError, UnsupportedAlgorithm):
-        raise InvalidPolicy(f"{at}: is no public key in PEM") from None
+        raise InvalidPolicy(f"{at}: is not a public key in PEM") from None
     if isinstance(key, rsa.RSAPublicKey) and key.key_size < 2048:
         raise InvalidPolicy(f"{at}: an RSA key has at least 2048 bits")
     if not isinstance(key, PublicKey):

@@ -39,7 +39,7 @@ COVERED: Final = 0.95
 
 def make(config: Config, trace: Trace | None, seed: int) -> Scheduler:
     if trace is None:
-        raise TraceError("--policy fgd goes by the pods that are typical of a trace; this is none of jobs")
+        raise TraceError("--policy fgd needs a trace of jobs: it uses the pods that are typical of it")
     typical = typical_pods(
         pod_set.shape for job in trace.jobs(Tally()) for pod_set in job.pod_sets for _ in range(pod_set.count)
     )

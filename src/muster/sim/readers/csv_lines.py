@@ -127,11 +127,11 @@ def _table(header: list[str], where: str) -> "_Table":
     for number, column in enumerate(header, 1):
         at = f"{where}, column {number}"
         if header.index(column) != number - 1:
-            raise TraceError(f"{at}: {shown(column)} comes twice")
+            raise TraceError(f"{at}: {shown(column)} occurs twice")
         free = table is not _Outages and "/" in column
         if not (column in known or free or (table is _Nodes and column.startswith("label:"))):
             raise TraceError(
-                f"{at}: {shown(column)} is no column; known are {', '.join(known)} and resources"
+                f"{at}: {shown(column)} is not a column; known are {', '.join(known)} and resources"
             )
     missing = [column for column in needed if column not in header]
     if missing:

@@ -86,17 +86,17 @@ class Native(Trace):
                 told = [*nodes(record, where)]
                 for node in told:
                     if node.name in self._found:
-                        raise TraceError(f"{where.field('node')}: {node.name} comes twice")
+                        raise TraceError(f"{where.field('node')}: {node.name} occurs twice")
                 if len(self._found) + len(told) > MOST:
                     raise TraceError(f"{where}: more than {MOST} nodes")
                 self._found.update((node.name, node) for node in told)
             case QueueRecord():
                 if record.queue in self._queues:
-                    raise TraceError(f"{where}: queue {record.queue} comes twice")
+                    raise TraceError(f"{where}: queue {record.queue} occurs twice")
                 self._queues[record.queue] = (queue(record, where), where)
             case LayersRecord():
                 if self.rules:
-                    raise TraceError(f"{where}: layers come twice; write all in one line")
+                    raise TraceError(f"{where}: layers occur twice; write all in one line")
                 self.rules = (layers(record, where),)
                 self._layers = (*(layer.name for layer in record.layers), *self._layers)
             case OutageRecord():

@@ -260,7 +260,7 @@ def _pod_sets(packed: bytes) -> tuple[PodSet, ...]:
     for number, record in enumerate(_DECODE(packed)):
         at = f"pods[{number}]"
         if record.name in sets:
-            raise ValueError(f"{at}.name: {shown(record.name)} comes twice")
+            raise ValueError(f"{at}.name: {shown(record.name)} occurs twice")
         least = record.count if record.min is None else record.min
         if least > record.count:
             raise ValueError(f"{at}.min: {least}; there are {record.count}")
@@ -285,7 +285,7 @@ def _amounts(
     for resource, text in resources.items():
         try:
             if isinstance(text, float) and not isfinite(text):
-                raise ValueError(f"{text} is no amount")
+                raise ValueError(f"{text} is not an amount")
             amount = rounded(resource, text)
             divisible = resource == "cpu" or quantity.in_bytes(resource)
             if not divisible and quantity.parse(text) != amount:

@@ -24,12 +24,12 @@ def beside(job_file: str) -> Read:
         try:
             file = (top / source).resolve()
         except (OSError, ValueError, RuntimeError):
-            raise ValueError("is no path of a file") from None
+            raise ValueError("is not a file path") from None
         if not file.is_relative_to(top):
             raise ValueError(f"is outside of the job file's directory ({top}); copy the file there")
         try:
             if not file.is_file():
-                raise ValueError(f"{file} is no file")
+                raise ValueError(f"{file} is not a file")
             with file.open("rb") as stream:
                 content = stream.read(MOST + 1)
         except OSError as error:

@@ -32,16 +32,16 @@ def read(section: Section, source: Read, *, sidecar: bool) -> Container:
             split(image)
         except InvalidReference as error:
             hint = "; placeholders are not expanded here" if "${" in image else ""
-            section.error("image", f"is no image reference: {error}{hint}")
+            section.error("image", f"is not an image reference: {error}{hint}")
     command = strings(section, "command")
     if command and not command[0].startswith("/"):
         section.error(
-            ("command", 0), f"{command[0]!r} is no absolute path; write /usr/bin/{command[0]} or so"
+            ("command", 0), f"{command[0]!r} is not an absolute path; write /usr/bin/{command[0]} or so"
         )
     variables = section.texts("variables")
     for variable in variables:
         if not _VARIABLE.fullmatch(variable):
-            section.error(("variables", variable), "is no name of a variable: letters, digits and _")
+            section.error(("variables", variable), "is not a name for a variable: letters, digits and _")
     files = section.section("files")
     mounts = section.section("volumes")
     limits, requests = _amounts(section)
@@ -121,7 +121,7 @@ def _mode(section: Section) -> int | None:
     if isinstance(value, str) and re.fullmatch(r"0?o?[0-7]{3,4}", value):
         value = int(value.replace("o", ""), 8)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 0o777:
-        section.error("mode", 'is no mode in octal without setuid, setgid and sticky bits; such as "0644"')
+        section.error("mode", 'is not an octal mode without setuid, setgid and sticky bits; such as "0644"')
         return None
     if value & 0o002:
         section.error("mode", f'{value:04o} lets every user write; such as "{value & ~0o002:04o}"')
@@ -175,7 +175,7 @@ def _security(section: Section) -> Security:
     for index, path in enumerate(binaries):
         if path != "*" and not path.startswith("/"):
             section.error(
-                ("allowedBinaries", index), f"{path!r} is no absolute path; write /usr/bin/{path} or so"
+                ("allowedBinaries", index), f"{path!r} is not an absolute path; write /usr/bin/{path} or so"
             )
     user = section.integer("runAsUser", -1)
     group = section.integer("runAsGroup", -1)

@@ -54,7 +54,7 @@ def compiled_of(documents: Sequence[Document], options: Options) -> Compiled:
     """What the one job of a file is compiled to. Raises `JobFileError` if the file itself is wrong."""
     document = documents[0]
     if len(documents) > 1:
-        raise JobFileError([documents[1].finding((), "a batch job is the only document of its file")])
+        raise JobFileError([documents[1].finding((), "a batch job must be the only document of its file")])
     job, errors = reader.read(document, options.namespace, beside(document.file))
     if options.confined and job.namespace != options.namespace:
         message = f"is {job.namespace}, and --namespace says {options.namespace}"

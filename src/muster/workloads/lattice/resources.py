@@ -77,7 +77,7 @@ def _secret(section: Section, params: Section, id_: str) -> Secret:
     keys = strings(params, "keys")
     for index, key in enumerate(keys):
         if not _KEY.fullmatch(key):
-            params.error(("keys", index), f"{key!r} is no key of a Secret: letters, digits and . _ -")
+            params.error(("keys", index), f"{key!r} is not a key of a Secret: letters, digits and . _ -")
     return Secret(
         params.text("provider"),
         id_,
@@ -125,13 +125,13 @@ def _endpoint(listed: Section, name: str, static: bool) -> Endpoint | None:
         listed.error(name, f"{text!r} names no host; such as https://s3.example.com or db.example.com:5432")
         return None
     if "*" in host and "." not in host.removeprefix("*."):
-        listed.error(name, f"{host} is as good as any host; name the domain, such as *.s3.example.com")
+        listed.error(name, f"{host} matches almost any host; name the domain, such as *.s3.example.com")
         return None
     if not made.port:
         listed.error(name, f"{text!r} names no port; write {host}:PORT")
         return None
     if static and not made.is_address:
-        listed.error(name, f"{host} is no address; resolution: static takes addresses")
+        listed.error(name, f"{host} is not an address; resolution: static takes addresses")
     return made if scheme else replace(made, url=made.address)
 
 

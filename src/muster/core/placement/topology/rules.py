@@ -46,7 +46,7 @@ def resolve(gather: Iterable[Gather], exclusive: str, layers: Sequence[Layer]) -
             meant = f"; did you mean {close[0]}?" if close else ""
             errors.append(f"there is no topology layer {name}; there are {', '.join(names)}{meant}")
         else:
-            warnings.append(f"there is no topology layer {name}, its preference is passed over")
+            warnings.append(f"there is no topology layer {name}, its preference is ignored")
         return ""
 
     for rule in gather:

@@ -244,7 +244,7 @@ def _fault(queue: Queue) -> str:
     if queue.fault:
         return queue.fault
     if queue.name == ROOT:
-        return "root is the name of what all queues are below; choose another"
+        return "root is the name of the tree's root; choose another"
     if queue.weight < 1:
         return f"its weight is {queue.weight}; write 1 or more"
     caps, guarantee = Usage.of(queue.capability), Usage.of(queue.guarantee)
