@@ -52,7 +52,7 @@ def parse(text: str) -> Reference:
     image = split(text)
     if "@" in text and not is_digest(image.digest):
         raise InvalidReference(
-            f"{image.digest[:80]!r} is no digest; a digest is sha256: and 64 hexadecimal digits"
+            f"{image.digest[:80]!r} is not a digest; a digest is sha256: and 64 hexadecimal digits"
         )
     return image
 
