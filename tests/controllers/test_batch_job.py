@@ -450,7 +450,7 @@ def test_a_namespace_under_audit_runs_the_job_with_warnings_and_denies_it_afterw
     cluster.settle()
     assert cluster.kinds() == {"Namespace"}
     assert "DeployImage" in cluster.status.findings[0].fix
-    assert "which is past" in cluster.status.warnings[0].message
+    assert "which has passed" in cluster.status.warnings[0].message
 
 
 def test_only_objects_that_declare_something_concern_jobs() -> None:

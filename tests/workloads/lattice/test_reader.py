@@ -49,7 +49,7 @@ MISTAKES: list[tuple[dict[str, Any], str, str]] = [
     ({f"{CONTAINER}/image": "user:password@ghcr.io/x"}, "image", "not an image reference"),
     ({f"{CONTAINER}/image": "https://ghcr.io/x"}, "image", "not an image reference"),
     ({f"{CONTAINER}/image": "REGISTRY/x"}, "image", "not an image reference"),
-    ({f"{CONTAINER}/variables/a\x1b[2J": "x"}, r"variables.'a\x1b[2J'", "no name of a variable"),
+    ({f"{CONTAINER}/variables/a\x1b[2J": "x"}, r"variables.'a\x1b[2J'", "not a name for a variable"),
     ({"spec/training": {"framework": "PyTorch", "coordinatorTask": "x"}}, "coordinatorTask", "workers"),
     ({"spec/resources/s3-endpoint/params/endpoints/s3": "https://"}, "endpoints.s3", "names no host"),
     ({"spec/resources/s3-endpoint/params/endpoints/s3": "db.example.com"}, "endpoints.s3", "names no port"),
