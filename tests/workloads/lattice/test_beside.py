@@ -7,7 +7,6 @@ import pytest
 import yaml
 
 from muster.workloads.findings import JobFileError
-from muster.workloads.lattice.beside import beside
 from muster.workloads.load import load
 from tests.workloads.lattice.jobs import parsed, small
 
@@ -88,8 +87,3 @@ def test_files_that_no_config_map_holds_together_are_one_error(tmp_path: Path) -
         objects(tmp_path, {f"/{name}": {"source": name} for name in "abc"})
     assert len(caught.value.findings) == 1
     assert yaml.safe_load((tmp_path / "job.yaml").read_text())
-
-
-def test_a_path_with_a_nul_character_is_refused_by_the_reader_itself(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="is not a file path"):
-        beside(str(tmp_path / "job.yaml"))("a\0b")
