@@ -323,7 +323,7 @@ def test_a_job_set_of_another_owner_is_left_alone() -> None:
     cluster.set_policy("forbid (principal, action, resource);")
     cluster.settle()
     assert cluster.jobset() == before
-    assert "belongs to another" in cluster.status.message
+    assert "this BatchJob does not own it" in cluster.status.message
 
 
 def test_a_change_before_the_start_replaces_the_job_and_a_later_one_does_not() -> None:
