@@ -79,7 +79,8 @@ class InfeasibleDemands:
         self.helped |= started and any(demand.helped_by_arrivals for demand in self._known)
 
     def __contains__(self, demand: Demand) -> bool:
-        if self.known(demand):
+        entry = self._known.get(demand)
+        if entry is not None and entry[1] == self._room.value and self.known(demand):
             return True
         verdict = self._fit.refutes(demand)
         if verdict is not None:

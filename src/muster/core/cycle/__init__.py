@@ -61,7 +61,8 @@ class Scheduler:
         self.gangs, self.pods, self.completions = world.gangs, world.pods, world.completions
         self.queues, self.quotas = world.queues, world.quotas
         # What a cycle asks about that state
-        self._infeasible = InfeasibleDemands(world, fit)
+        self._infeasible = infeasible = InfeasibleDemands(world, fit)
+        self._may_fit = lambda demand: demand not in infeasible
         self.preemption = Preemption(world, fit, self._infeasible)
         self.reservations = Reservations(backfill, config.depth, config.drain_after, world, fit)
         self._admission = Admission(self.queues, self.quotas, world.demands)
@@ -174,9 +175,9 @@ class Scheduler:
             self._admission,
             lapsed,
             self._placement.cannot_start,
-            lambda demand: demand not in self._infeasible,
-            seen=seen,
-            only=only,
+            self._may_fit,
+            seen,
+            only,
         )
 
     def _end(self, *, started: bool) -> list[Reserve]:

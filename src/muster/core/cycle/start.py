@@ -147,11 +147,11 @@ class PlacementStep:
 
     def conclude(self, attempt: Attempt, answer: Answer, now: float) -> list[Decision]:
         """Start the gang if it fits; else note why not, and let it wait, if need be with a reservation."""
+        if answer.starts:
+            return self._start(attempt.state, answer, now)
         state, demand = attempt.state, attempt.demand
         noted = self._comparable(state) or demand.bound
         match answer.outcome:
-            case Placed() if answer.starts:
-                return self._start(state, answer, now)
             case _ if attempt.cap_exceeded:
                 return []  # its queue's refusal is recorded already
             case WouldDelay(reservation):

@@ -110,7 +110,6 @@ class Attempts:
         lapsed: Collection[GangId],
         infeasible: Callable[[GangState, Demand, Tier, bool], bool],
         fits: Callable[[Demand], bool],
-        *,
         seen: Callable[[GangState], object] | None = None,
         only: Collection[GangId] | None = None,
     ) -> None:
@@ -185,12 +184,15 @@ class Attempts:
         """Attempts in this order. Gangs that would exceed an entitlement are put into `over`."""
         queues, admission = self._queues, self._admission
         for cursor in order:
-            account, version, first = cursor.account, queues.usage_version, cursor.head()
+            account, version = cursor.account, queues.usage_version
+            first: Head | None = None
             grants: dict[EquivalenceClass, Grant | None] = {}
             while queues.usage_version == version and (head := cursor.head()) is not None:
                 key, state, _, peers = head
-                if tier is Tier.BORROWING and not _ranks_alike(head, first):
-                    break  # another queue may be next
+                if tier is Tier.BORROWING:
+                    first = first or head
+                    if peers is not first[3] or state.rank[0] != first[1].rank[0]:
+                        break  # its queue has another key now: another queue may be next
                 if self._lapsed and self._is_last(state):
                     cursor.next()
                     continue
@@ -268,11 +270,6 @@ def _share_after(account: Account, cursor: Cursor) -> tuple[Any, ...]:  # Any: c
     least = peers.demand.least
     after, exceeds = account.share(account.used.plus(least)), account.exceeds(least)
     return exceeds, account.last_borrowed, after, state.rank[0], account.name
-
-
-def _ranks_alike(head: Head, first: Head | None) -> bool:
-    """Whether the queue has the same key with this gang as its head: of the same class and priority."""
-    return first is not None and head[3] is first[3] and head[1].rank[0] == first[1].rank[0]
 
 
 class Admission:

@@ -160,9 +160,9 @@ class PendingQueues:
     def update(self, changed: Iterable[GangState]) -> None:
         """Put gangs that have changed where they belong now."""
         for state in changed:
-            if state.lacks:
+            if state.demand is not None or state.lacks:
                 self.put(state)
-            else:
+            elif state.id in self._where:
                 self.drop(state.id)
 
     def put(self, state: GangState) -> None:

@@ -162,8 +162,11 @@ class World(State):
         changed = [*map(gangs.__getitem__, touched | kept)]
         for state in changed:
             gang = state.id
-            if gang not in touched:
-                self._account_for_pods(state)
+            if gang not in touched:  # only promised pods have been bound
+                self.accounted += 1
+                self.completions.note(state)
+                if self.quotas or gang in self.quotas.kept:
+                    self.quotas.settle(state)
             elif gang not in self._accounted:
                 self.account_for(state)
             if state.explanation is not None and not state.lacks:
@@ -212,7 +215,8 @@ class World(State):
             self.demands.settle(state)
         leaving = self.pending_evictions.of(state) if self.pending_evictions.leaving else None
         self.queues.settle(state, leaving)
-        self._settle_quotas(state)
+        if self.quotas or state.id in self.quotas.kept:
+            self.quotas.settle(state)
 
     def save(self, state: GangState) -> None:
         """Let the trial that has begun, if any, restore this gang and its accounts if it is undone."""
@@ -241,17 +245,8 @@ class World(State):
 
     def _report_terminating(self) -> None:
         """Report to the queues what leaving pods still use."""
-        self.queues.terminating(tuple(self.pending_evictions.usage()) if self.pending_evictions else ())
-
-    def _account_for_pods(self, state: GangState) -> None:
-        """Account for a gang of which only promised pods have been bound."""
-        self.accounted += 1
-        self.completions.note(state)
-        self._settle_quotas(state)
-
-    def _settle_quotas(self, state: GangState) -> None:
-        if self.quotas or state.id in self.quotas.kept:
-            self.quotas.settle(state)
+        if self.pending_evictions or self.queues.terminating:
+            self.queues.terminate(tuple(self.pending_evictions.usage()))
 
     def _limit_holds(self, state: GangState, now: float) -> None:
         """End the unlimited holds of a completed start: they last `hold` seconds from now."""

@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from operator import attrgetter
 from typing import NamedTuple
 
 from muster.core.demand import Demand
@@ -44,6 +45,9 @@ class Hold(NamedTuple):
     @property
     def charged(self) -> Charged:
         return Charged(self.node, self.requests, self.device, self.footprint)
+
+
+_until = attrgetter("until")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +136,7 @@ class GangState:
         """When its first hold, back-off or avoidance of a node ends; None: none ends at a known time."""
         if not self.holds and self.back_off is None and not self.avoided:
             return None
-        times = [promise.until for promise in self.holds.values() if promise.until is not None]
+        times = [until for until in map(_until, self.holds.values()) if until is not None]
         times += self.avoided.values()
         if self.back_off is not None:
             times.append(self.back_off.until)

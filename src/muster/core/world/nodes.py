@@ -84,7 +84,7 @@ class Nodes:
         self._resolved: dict[Amounts, RowAmounts] = {}
         #: row of GPU_SHARE, once a pod has asked for a share; -1 before
         self._shares = -1
-        self._capacity: list[Row] = [np.zeros(0, np.int32)]
+        self._capacity: Longs = np.zeros((1, 0), np.int64)
         self._free: list[Row] = [np.zeros(0, np.int32)]
         #: by row, the largest amount that its type holds
         self._mosts = [UNLIMITED]
@@ -134,9 +134,9 @@ class Nodes:
         self.names = sorted(self.facts)
         self.column = {name: column for column, name in enumerate(self.names)}
         size = len(self.names)
-        self._capacity = [np.zeros(size, row.dtype) for row in self._capacity]
+        self._capacity = np.zeros((len(self._free), size), np.int64)
         self._free = [np.zeros(size, row.dtype) for row in self._free]
-        self.used = np.zeros((len(self._capacity), size), np.int64)
+        self.used = np.zeros_like(self._capacity)
         for column, name in enumerate(self.names):
             for resource, amount in self._elsewhere.pop(name, Sums[str]()).items():
                 self.used[self.row(resource), column] = amount
@@ -167,7 +167,7 @@ class Nodes:
         for row, amount in row_amounts:
             used = all_used.item(row, column) + times * amount
             all_used[row, column] = used
-            free = capacity[row].item(column) - used
+            free = capacity.item(row, column) - used
             most = mosts[row]
             # use may be negative between two events: a victim has ended, and then its beneficiary
             all_free[row][column] = free if 0 <= free <= most else min(max(free, -1), most)
@@ -255,7 +255,7 @@ class Nodes:
         if (column := self.column.get(name)) is None:
             return {}
         over = {
-            row: self.used.item(row, column) - self._capacity[row].item(column)
+            row: self.used.item(row, column) - self._capacity.item(row, column)
             for row in range(len(self._capacity))
             if row != self._shares
         }
@@ -272,17 +272,18 @@ class Nodes:
     def capacity(self, row: int) -> Row:
         if row == self._shares:
             return whole_slots(1, self._capacity[self.devices.row])
-        return self._capacity[row]
+        capacity: Longs = self._capacity[row]
+        return capacity
 
     def capacities(self, columns: Columns) -> Longs:
         """Rows × these columns: the capacity of these nodes for every resource."""
-        capacities = np.array([capacity[columns] for capacity in self._capacity], np.int64)
+        capacities = self._capacity.take(columns, axis=1)
         if self._shares >= 0:
             capacities[self._shares] = self.capacity(self._shares)[columns]
         return capacities
 
     def capacity_at(self, row: int, column: int) -> int:
-        return self._capacity[row].item(column)
+        return self._capacity.item(row, column)
 
     def share(self, row_amounts: RowAmounts) -> int:
         """Thousandths of one GPU that a pod of this demand takes; 0 = none."""
@@ -305,10 +306,10 @@ class Nodes:
         row = self.resources.setdefault(resource, len(self.resources))
         if row >= len(self._capacity):
             size = self.used.shape[1]
-            self._capacity.append(np.zeros(size, np.int32))
             self._free.append(np.zeros(size, np.int32))
             self._mosts.append(UNLIMITED)
-            self.used = np.vstack((self.used, np.zeros((1, size), np.int64)))
+            more = np.zeros((1, size), np.int64)
+            self.used, self._capacity = np.vstack((self.used, more)), np.vstack((self._capacity, more))
         if resource == GPU_SHARE:
             self._shares = row
         return row
@@ -321,9 +322,8 @@ class Nodes:
             amount = min(max(amounts.get(resource, 0), 0), LARGEST)
             if amount > self._mosts[row]:
                 self._mosts[row] = LARGEST
-                self._capacity[row] = self._capacity[row].astype(np.int64)
                 self._free[row] = self._free[row].astype(np.int64)
-            self._capacity[row][column] = amount
+            self._capacity[row, column] = amount
             self._free[row][column] = min(max(amount - self.used.item(row, column), -1), self._mosts[row])
         self.capacity_revision += 1
         self.room.change()

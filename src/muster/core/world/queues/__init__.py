@@ -72,7 +72,8 @@ class Queues:
         self.accounts: dict[str, Account] = {}
         self.root = Account(Queue(ROOT))
         self._charges: dict[GangId, _Charge] = {}
-        self._terminating: tuple[Terminating, ...] = ()
+        #: what counts as usage of terminating pods
+        self.terminating: tuple[Terminating, ...] = ()
         #: number of starts so far that carried a queue over its entitlement
         self._borrowings = 0
         #: count changes of rules, of what queues use or wait for, and of what some queue is entitled to
@@ -129,7 +130,7 @@ class Queues:
         self._capacity_as_of = (-1, -1)
         for charge in self._charges.values():
             self._charge(charge, 1)
-        for each in self._terminating:
+        for each in self.terminating:
             self._charge_terminating(each)
 
     # Accounts
@@ -191,12 +192,12 @@ class Queues:
             above.used.add(usage, -1)
             self._log.push(above.used.add, usage)
 
-    def terminating(self, terminating: tuple[Terminating, ...]) -> None:
+    def terminate(self, terminating: tuple[Terminating, ...]) -> None:
         """Replace what counts as usage of terminating pods."""
-        if terminating == self._terminating:
+        if terminating == self.terminating:
             return
-        self._log.push(self.terminating, self._terminating)
-        self._terminating = terminating
+        self._log.push(self.terminate, self.terminating)
+        self.terminating = terminating
         self.usage_version += 1
         for account in self.accounts.values():
             account.terminating, account.terminating_gangs = Usage(), 0
