@@ -136,11 +136,12 @@ class PlacementStep:
             outcome = self._reservations.fit(state, request)
         # 5. If not, does it without other gangs?
         victims = None
-        match outcome:
-            case None | Infeasible() if self._preemption.may_help(state, demand):
-                victims = self._preemption.victims(state, request)
-                if victims is not None:
-                    outcome = self._fit_without(state, victims, request)
+        if not outcome:
+            match outcome:
+                case None | Infeasible() if self._preemption.may_help(state, demand):
+                    victims = self._preemption.victims(state, request)
+                    if victims is not None:
+                        outcome = self._fit_without(state, victims, request)
         columns = outcome.columns if outcome else {}
         devices = self._fit.devices(demand, columns, trial) if columns and demand.sharing else {}
         return Answer(outcome, request, columns, unannounced, devices, victims)

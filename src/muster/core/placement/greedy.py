@@ -73,8 +73,11 @@ def short_of_slots(demand: Demand, slots: Slots) -> bool:
 
 def _fill(draft: "Draft", ledger: Ledger) -> bool:
     """Place the minimum of a demand without constraints. False: it does not fit; drop the draft."""
+    request = draft.request
+    if request.demand.fits_by_slots and request.excluded is None and not request.preferred:
+        return draft.fill_minimum()  # there are enough slots, so nothing has to be undone
     with ledger.trial() as trial:
-        for place, column in sorted(draft.request.preferred.items()):
+        for place, column in sorted(request.preferred.items()):
             draft.prefer(place, column)
         if draft.fill_minimum():
             trial.keep()

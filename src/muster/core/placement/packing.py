@@ -149,7 +149,8 @@ class Pack(Order):
                 capacity = min(max(nodes.capacity_at(self._gpu, column), 1), _MOST_GPUS) * WHOLE
                 strands = self._strands_at(column, asked)
                 parts += (strands * _PARTS * 2 + capacity) // (capacity * 2) + _PARTS
-            key |= min(max(parts, 0), _STRANDED_MAX) << _STRANDED
+            if parts > 0:
+                key |= min(parts, _STRANDED_MAX) << _STRANDED
             for row in vector.devices:
                 if nodes.free_at(row, column) > 0:
                     key |= 1 << _TOP
@@ -243,6 +244,8 @@ _PRECISE: Final = 2**12
 _BITS: Final = 3
 #: Constraints that are considered: those that ask for most.
 _MOST: Final = 64
+#: Thousandths of a GPU that one of each takes.
+_WORTH: Final = {GPU: WHOLE, GPU_SHARE: 1}
 #: Shapes whose constraint is kept.
 _KEPT: Final = 1024
 
@@ -275,12 +278,13 @@ class Contention:
 
     def gangs_changed(self, changed: Iterable[GangState]) -> None:
         """Record gangs that have arrived, changed or left. A gated gang asks for nothing yet."""
+        counted = self._counted
         for state in changed:
-            known, gang = self._counted.get(state.id), state.gang
+            known, gang = counted.get(state.id), state.gang
+            if gang is known or (known is None and gang is not None and gang.gate is not None):
+                continue
             if gang is not None and gang.gate is not None:
                 gang = None
-            if gang is known:
-                continue
             if known is not None:
                 self._count(known, -1)
                 del self._counted[state.id]
@@ -291,8 +295,10 @@ class Contention:
     def _count(self, gang: Gang, times: int) -> None:
         for pod_set in gang.pod_sets:
             shape = pod_set.shape
-            amounts = dict(shape.requests)
-            if more := (WHOLE * amounts.get(GPU, 0) + amounts.get(GPU_SHARE, 0)) * pod_set.count * times:
+            gpus = sum(
+                [_WORTH[resource] * amount for resource, amount in shape.requests if resource in _WORTH]
+            )
+            if more := gpus * pod_set.count * times:
                 if (constraint := self._constraints.get(shape)) is None:
                     if len(self._constraints) >= _KEPT:
                         self._constraints.clear()

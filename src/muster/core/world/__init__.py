@@ -175,7 +175,7 @@ class World(State):
                 gangs.timed[gang] = deadline
             else:
                 gangs.timed.pop(gang, None)
-            if state.forgettable:
+            if state.gang is None and state.forgettable:
                 del gangs[gang]
                 gangs.timed.pop(gang, None)
         touched.clear()
