@@ -4,6 +4,7 @@ PodGroup exists in two API groups with one schema: scheduler-plugins' `schedulin
 Koordinator's `scheduling.sigs.k8s.io/v1alpha1`.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from muster.api.base import Int32, Int64, LabelSelector, Resource, Struct, Time
@@ -14,6 +15,10 @@ POD_GROUP_LABEL: Final = {
     "scheduling.x-k8s.io": "scheduling.x-k8s.io/pod-group",
     "scheduling.sigs.k8s.io": "pod-group.scheduling.sigs.k8s.io",
 }
+
+
+#: Prefix of the classes of Kubernetes' own components, which every cluster has.
+_SYSTEM: Final = "system-"
 
 
 class PodGroupSpec(Struct, frozen=True):
@@ -41,6 +46,18 @@ class PriorityClass(Resource, frozen=True):
     value: Int32 = 0
     global_default: bool = False
     preemption_policy: str = "PreemptLowerPriority"
+
+
+def above(classes: Iterable[PriorityClass], priority: int) -> list[str]:
+    """Returns the names of the classes that can preempt this priority, the lowest first."""
+    found = (
+        (each.value, each.metadata.name)
+        for each in classes
+        if each.value > priority
+        and each.preemption_policy != "Never"
+        and not each.metadata.name.startswith(_SYSTEM)
+    )
+    return [name for _, name in sorted(found)]
 
 
 class PodDisruptionBudgetSpec(Struct, frozen=True):

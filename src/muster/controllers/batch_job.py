@@ -53,6 +53,7 @@ from muster.controllers.caches import Cache, Caches, Index
 from muster.controllers.driver import Change, Controller, Signal, Watch, controlled_by, itself
 from muster.controllers.gpu_health import HEALTHY
 from muster.controllers.progress import PROGRESSING
+from muster.controllers.saving import SAVED
 from muster.effects import Absent, Create, Delete, Effect, Patch, RecordEvent, Requeue
 
 #: Kinds that outlive a run, because they hold its data: the BatchJob owns them.
@@ -127,6 +128,8 @@ class Observed:
     #: what is wrong with GPUs of the nodes on which it runs, and with what its ranks report
     gpu_health: str = ""
     progress: str = ""
+    #: that it runs for long, may be evicted, and saves nothing
+    unsaved: str = ""
 
 
 def controller(compile_: Compile, changed: Signal, target: str) -> Controller[Observed]:
@@ -269,6 +272,8 @@ def _status(
         status["images"] = [{"image": image, "digest": digest} for image, digest in compiled.images]
     if observed is not None:
         status["gpuHealth"], status["progress"] = observed.gpu_health, observed.progress
+        if observed.unsaved:
+            status["warnings"] += _told([("", observed.unsaved, "")])
     if observed is not None and (evicted := observed.preemption) is not None:
         told = {field: str(evicted[field]) for field in _OF_EVICTION if field in evicted}
         status["preemption"] = {"gpuHoursLost": "", "costLost": "", **told}
@@ -389,20 +394,20 @@ def _jobset_of(gang: Gang) -> list[str]:
     return [f"{gang.metadata.namespace}/{source.name}"] if source.kind == JOBSET.kind else []
 
 
-def _ill(gangs: Sequence[Gang]) -> tuple[str, str]:
-    """Returns what the gangs' conditions say of unhealthy GPUs, and of reports that break a rule."""
+def _ill(gangs: Sequence[Gang]) -> tuple[str, str, str]:
+    """Returns what the gangs' conditions say of unhealthy GPUs, of reports, and of unsaved work."""
 
     def told(type_: str) -> str:
         found = (condition(gang.status.conditions, type_) for gang in gangs)
         return "; ".join(each.message for each in found if each is not None and each.status == "False")
 
-    return told(HEALTHY), told(PROGRESSING)
+    return told(HEALTHY), told(PROGRESSING), told(SAVED)
 
 
 def _preempted(change: Change) -> list[str]:
     """Returns the BatchJob of a gang that was preempted, or whose GPU health or progress has changed."""
     old, new = (
-        (each.status.preemptions, _ill([each])) if each is not None else ([], ("", ""))
+        (each.status.preemptions, _ill([each])) if each is not None else ([], ("", "", ""))
         for each in (change.old, change.new)
     )
     return _jobset_of(change.new) if change.new is not None and new != old else []

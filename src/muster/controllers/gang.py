@@ -13,7 +13,7 @@ its pods name a PodGroup that never existed) is deleted `LINGER` after its last 
 record until no plan is open: a plan without its Gang could not be finished or undone after a crash.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -21,14 +21,26 @@ from typing import Final
 import msgspec
 
 from muster import names
-from muster.api.base import AnyKind, Condition, Object, condition, controller_of, is_true, mark
+from muster.api.base import AnyKind, Condition, Object, Resource, condition, controller_of, is_true, mark
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JOBSET_NAME, REPLICATED_JOB_NAME
-from muster.api.kinds import BY_NAME, GANG, GANG_PLAN, JOB, JOBSET, NODE, POD, POD_GROUP_SIGS, POD_GROUP_X
+from muster.api.kinds import (
+    BY_NAME,
+    GANG,
+    GANG_PLAN,
+    JOB,
+    JOBSET,
+    NODE,
+    POD,
+    POD_GROUP_SIGS,
+    POD_GROUP_X,
+    PRIORITY_CLASS,
+    QUEUE,
+)
 from muster.api.membership import pod_groups
 from muster.api.muster_v1alpha1 import Gang
 from muster.api.progress import Rules
-from muster.controllers import gpu_health, preemptions, progress
+from muster.controllers import gpu_health, preemptions, progress, saving
 from muster.controllers.caches import Caches, Index
 from muster.controllers.driver import Change, Controller, Watch, itself
 from muster.effects import Absent, Delete, Effect, Patch, Requeue
@@ -46,7 +58,7 @@ GANG_OF: Final = "gang"
 #: What a group object says that concerns its record, besides its existence.
 _RULES: Final = (names.ON_GPU_ANOMALY, names.PROGRESS_RULES)
 #: Conditions whose every change is written at once.
-_ANOMALIES: Final = (gpu_health.HEALTHY, progress.PROGRESSING)
+_ANOMALIES: Final = (gpu_health.HEALTHY, progress.PROGRESSING, saving.SAVED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +73,8 @@ class Observed:
     faults: tuple[str, ...] = ()
     #: by which its reports are judged
     rules: Rules | None = None
+    #: who may evict it, if it saves nothing; "" if none may, or it saves its work
+    evictors: str = ""
 
 
 def controller() -> Controller[Observed]:
@@ -71,6 +85,8 @@ def controller() -> Controller[Observed]:
         Watch(GANG_PLAN, _planned),
         Watch(POD, _of_pod),
         Watch(NODE, _of_node),
+        Watch(PRIORITY_CLASS, lambda _: ()),
+        Watch(QUEUE, lambda _: ()),
         *(Watch(kind, _of_source(kind)) for kind in sources),
     )
     indexes = (
@@ -111,7 +127,15 @@ def observe(caches: Caches, key: str) -> Observed | None:
         source=found is not None and found.metadata.uid == source.uid,
         planned=gang.plan is not None or bool(caches[GANG_PLAN].by(GANG_OF, key)),
         rules=progress.rules_of(found),
+        evictors=_evictors(caches, gang, found, members),
     )
+
+
+def _evictors(caches: Caches, gang: Gang, found: Resource | None, members: Sequence[Pod]) -> str:
+    if not any(pod.status.phase == "Running" and saving.has_gpus(pod) for pod in members):
+        return ""
+    metas = (pod.metadata for pod in members)
+    return saving.evictors(caches, gang, (found.metadata, *metas) if found is not None else metas)
 
 
 def groups_of(pod: Pod) -> list[str]:
@@ -185,6 +209,10 @@ def _count(observed: Observed, now: datetime) -> list[Effect]:
             answers[progress.PROGRESSING] = (False, why, gpu_health.summary(told))
     if progress.PROGRESSING not in answers and condition(gang.status.conditions, progress.PROGRESSING):
         answers[progress.PROGRESSING] = (True, "NoAnomaly", "")
+    answer, due = saving.judge(gang, observed.evictors, answers["Running"][0], now)
+    again += [Requeue(due)] if due is not None else []
+    if answer is not None:
+        answers[saving.SAVED] = answer
     conditions = [
         _condition(gang.status.conditions, type_, *answer, now=now) for type_, answer in answers.items()
     ]

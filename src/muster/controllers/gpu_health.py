@@ -33,6 +33,7 @@ from muster.api.natural import natural
 from muster.controllers.caches import Caches, Index
 from muster.controllers.driver import Change, Controller, Watch, itself
 from muster.controllers.progress import PROGRESSING, judge, rules_of
+from muster.controllers.saving import has_gpus
 from muster.effects import Effect, Patch, RecordEvent, Requeue
 
 #: The condition of a node with unhealthy GPUs, and the taint of a node in quarantine.
@@ -60,7 +61,7 @@ def faults(caches: Caches, pods: Iterable[Pod]) -> tuple[str, ...]:
     wrong = {node.metadata.name: node for node in caches[NODE].by(WRONG, "")}
     if not wrong:
         return ()
-    hit = [pod for pod in pods if pod.spec.node_name in wrong and not pod.terminal and _has_gpus(pod)]
+    hit = [pod for pod in pods if pod.spec.node_name in wrong and not pod.terminal and has_gpus(pod)]
     return by_rank(hit, lambda pod: _told(wrong[pod.spec.node_name]))
 
 
@@ -279,13 +280,6 @@ def _told(node: Node) -> str:
 
 def _is_gpu_node(node: Node) -> bool:
     return any(name.endswith("/gpu") for name in (node.status.allocatable or node.status.capacity))
-
-
-def _has_gpus(pod: Pod) -> bool:
-    asked = (*pod.spec.containers, *pod.spec.init_containers)
-    return any(
-        name.endswith("/gpu") for each in asked for name in (*each.resources.limits, *each.resources.requests)
-    )
 
 
 def _rank(pod: Pod) -> int:

@@ -9,7 +9,7 @@ from typing import Final
 from muster import names
 from muster.api import duration, rates
 from muster.api.rates import CPU, Rates, hours, money
-from muster.api.scheduling import PriorityClass
+from muster.api.scheduling import PriorityClass, above
 from muster.core.words.gang import Gang, Operator, Queue, Shape, gpus
 from muster.core.world.queues.lending import borrowed
 
@@ -17,8 +17,6 @@ from muster.core.world.queues.lending import borrowed
 LONG: Final = 3600.0
 #: Most PriorityClasses, and most queues, that a message names.
 _MOST: Final = 3
-#: Classes of Kubernetes' own components, which every cluster has.
-_SYSTEM: Final = "system-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +38,10 @@ def risk(
     Gangs of PriorityClasses above its own may preempt it. Gangs of other queues may reclaim what its queue
     borrows for it. `capacity`: of the cluster. Without GPUs there is a risk only if CPUs have a price.
     """
-    above = sorted(
-        (each.value, each.metadata.name)
-        for each in classes
-        if each.value > gang.priority
-        and each.preemption_policy != "Never"
-        and not each.metadata.name.startswith(_SYSTEM)
-    )
+    higher = above(classes, gang.priority)
     hourly = _hourly(gang, prices)
     lent = borrowed(gang, queues, capacity) if queues and gang.preemptible else None
-    if not (above or lent) or not gang.preemptible or not any(hourly.values()):
+    if not (higher or lent) or not gang.preemptible or not any(hourly.values()):
         return None
     count = rates.gpu_seconds(hourly) / 3600
     if not count and prices.price(CPU) is None:
@@ -61,11 +53,11 @@ def risk(
     amount = money(cost) if cost is not None else f"{hours(rates.gpu_seconds(lost))} GPU-hours"
     pieces = f"{count.normalize():f} GPU{'s' * (count != 1)}" if count else "CPUs"
     said = []
-    if above:
-        plural = "classes" if len(above) > 1 else "class"
-        listed = _listed([name for _, name in above])
+    if higher:
+        plural = "classes" if len(higher) > 1 else "class"
+        listed = _listed(higher)
         said.append(
-            f"its priority is {gang.priority}; {len(above)} higher {plural} can preempt it ({listed})"
+            f"its priority is {gang.priority}; {len(higher)} higher {plural} can preempt it ({listed})"
         )
     if lent is not None:
         plural = "queues" if len(lent.reclaimers) > 1 else "queue"
