@@ -1,5 +1,6 @@
 """The five routes of secrets, and that no two inputs share a key of a template."""
 
+import re
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from muster.api.base import Object
 from muster.compiler import Facts
 from muster.compiler.fulfil import fulfil
+from muster.compiler.secrets import filled
 from tests.workloads.lattice.jobs import compiled, small
 
 DB = {"type": "secret", "id": "apps/db", "params": {"keys": ["user", "pass"]}}
@@ -30,7 +32,7 @@ def problems(container: dict[str, Any], facts: Facts | None = None, **resources:
 def test_one_reference_is_read_from_the_resources_own_secret() -> None:
     secrets, container = objects({"variables": {"USER": "${resources.db.user}"}}, db=DB)
     assert container["env"] == [
-        {"name": "USER", "valueFrom": {"secretKeyRef": {"name": "job-work-db", "key": "user"}}}
+        {"name": "USER", "valueFrom": {"secretKeyRef": {"name": filled("job-work-db"), "key": "user"}}}
     ]
     assert secrets["job-work-db"]["spec"]["data"] == [
         {"secretKey": key, "remoteRef": {"key": "apps/db", "property": key}} for key in ("pass", "user")
@@ -41,7 +43,7 @@ def test_references_in_text_are_rendered_by_the_operator() -> None:
     variables = {"DSN": "pg://${resources.db.user}:${resources.db.pass}@h/{{x}}"}
     secrets, container = objects({"variables": variables}, db=DB)
     [name] = secrets
-    assert container["envFrom"] == [{"secretRef": {"name": name}}]
+    assert container["envFrom"] == [{"secretRef": {"name": filled(name)}}]
     template = secrets[name]["spec"]["target"]["template"]
     assert template == {
         "engineVersion": "v2",
@@ -63,7 +65,7 @@ def test_a_secret_without_keys_is_read_whole() -> None:
         {"envFrom": [{"secretResource": "db"}]}, db={"type": "secret", "id": "apps/db"}
     )
     assert secrets["job-work-db"]["spec"]["dataFrom"] == [{"extract": {"key": "apps/db"}}]
-    assert container["envFrom"] == [{"secretRef": {"name": "job-work-db"}}]
+    assert container["envFrom"] == [{"secretRef": {"name": filled("job-work-db")}}]
 
 
 def test_variables_of_two_stores_are_two_secrets() -> None:
@@ -112,6 +114,26 @@ def test_binary_files_are_data_and_not_text() -> None:
     [made] = [each for each in result.support if each["kind"] == "ConfigMap"]
     assert list(made["binaryData"].values()) == ["AAEC/w=="]
     assert "data" not in made
+
+
+def test_no_name_that_a_job_chooses_is_that_of_a_secret_of_others() -> None:
+    """A pod would read it although no policy was asked, and the operator would overwrite it."""
+    used = {
+        "variables": {"A": "${resources.password.user}", "B": "x${resources.password.user}"},
+        "files": {"/f": {"content": "${resources.password.user}"}},
+        "envFrom": [{"secretResource": "password"}],
+    }
+    result = compiled(small(used, password=DB))
+    external = {each["metadata"]["name"]: each for each in result.support if each["kind"] == "ExternalSecret"}
+    filled_in = {each["spec"]["target"]["name"] for each in external.values()}
+    template = result.jobs[0]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
+    read = set(re.findall(r"'(?:secretName|name)': '(job-work-[^']*)'", str(template["spec"])))
+    assert filled_in <= read
+    assert filled_in.isdisjoint(external)
+    assert all(
+        re.fullmatch(f"{name}-[0-9a-f]{{8}}", each["spec"]["target"]["name"])
+        for name, each in external.items()
+    )
 
 
 def test_no_secret_is_made_of_what_a_job_file_says() -> None:

@@ -67,7 +67,7 @@ def _secret(external: Object, data: dict[str, str]) -> Object:
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": external["metadata"],
+        "metadata": {**external["metadata"], "name": external["spec"]["target"]["name"]},
         "type": template.get("type", "Opaque"),
         "stringData": dict(sorted(data.items())),
     }

@@ -10,6 +10,7 @@ A key of a template is `resource.key`. Neither a resource's name nor, before the
 hold a dot, so two inputs never share one.
 """
 
+import hashlib
 import re
 from typing import Final
 
@@ -25,6 +26,15 @@ DOCKER: Final = "kubernetes.io/dockerconfigjson"
 _BRACES: Final = re.compile(r"[{}]{2,}|^[{}]|[{}]$")
 #: What a gate is asked about secrets (`security/requests.py`).
 QUESTION: Final = "secret"
+
+
+def filled(name: str) -> str:
+    """The Secret that the ExternalSecret of this name fills: no other Secret is called so.
+
+    A job names its parts as it likes. Without the digest, `prod`, `db` and `password` would be the Secret
+    `prod-db-password` of somebody else, which the pod would read, and the operator overwrite.
+    """
+    return f"{name}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 class Secrets:
@@ -44,7 +54,7 @@ class Secrets:
                 self._fetch(made, resource, secret, key, as_=key)
             if secret.type:
                 made["spec"]["target"]["template"] = {"type": secret.type}
-        return name
+        return filled(name)
 
     def variables(self, container: Container, mixed: dict[str, list[Value]]) -> list[Object]:
         """`envFrom` of the variables in which secrets are mixed with text: one Secret per store (route 2)."""
@@ -57,7 +67,7 @@ class Secrets:
             suffix = f"-{number}" if number else ""
             name = f"{self._workload.name}-{container.name}-env-eso{suffix}"
             self._templated(name, by_store[store], (*container.path, "variables"))
-            sources.append({"secretRef": {"name": name}})
+            sources.append({"secretRef": {"name": filled(name)}})
         return sources
 
     def file(self, container: Container, file: File, key: str, values: list[Value]) -> str | None:
@@ -66,7 +76,7 @@ class Secrets:
             return None
         name = f"{self._workload.name}-{container.name}-file-{key.rpartition('-')[2]}"
         self._templated(name, {key: values}, file.path)
-        return name
+        return filled(name)
 
     def pull(self, name: str) -> str | None:
         """The Secret of an image pull secret: of the resource of this name, or of the namespace's store."""
@@ -89,7 +99,7 @@ class Secrets:
                     f"an image pull secret has one key, a Docker configuration; {name} has several",
                 )
             self._fetch(made, resource, resource.what, keys[0], as_=".dockerconfigjson")
-        return full
+        return filled(full)
 
     def _store(self, values: list[Value], path: Path) -> str | None:
         stores = {
@@ -135,7 +145,7 @@ class Secrets:
             spec={
                 "refreshInterval": secret.refresh,
                 "secretStoreRef": {"name": store, "kind": self._facts.store_kind},
-                "target": {"name": name},
+                "target": {"name": filled(name)},
             },
         )
 

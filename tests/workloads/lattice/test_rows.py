@@ -9,6 +9,7 @@ import pytest
 
 from muster.compiler import Facts
 from muster.compiler.facts import SharedService, SharedVolume
+from muster.compiler.secrets import filled
 from tests.workloads.lattice.jobs import TRAINING, changed, compiled, good, small
 
 TASK: Final = "spec/tasks/workers"
@@ -124,7 +125,7 @@ JOB_ROWS: Final[list[tuple[str, dict[str, Any], str, Any]]] = [
         "task.imagePullSecrets",
         {},
         f"{POD}.imagePullSecrets",
-        [{"name": "training-run-42-workers-default-credentials"}],
+        [{"name": filled("training-run-42-workers-default-credentials")}],
     ),
     ("container.image", {}, f"{INSIDE}.image", "registry.example.com/trainer@sha256:def456"),
     ("container.command", {f"{CONTAINER}/command": ["/bin/a", "b"]}, f"{INSIDE}.command", ["/bin/a", "b"]),
@@ -138,7 +139,10 @@ JOB_ROWS: Final[list[tuple[str, dict[str, Any], str, Any]]] = [
             {
                 "name": "S3_BUCKET",
                 "valueFrom": {
-                    "secretKeyRef": {"name": "training-run-42-workers-training-data", "key": "bucket"}
+                    "secretKeyRef": {
+                        "name": filled("training-run-42-workers-training-data"),
+                        "key": "bucket",
+                    }
                 },
             }
         ],
@@ -180,7 +184,7 @@ JOB_ROWS: Final[list[tuple[str, dict[str, Any], str, Any]]] = [
         "container.envFrom",
         {f"{CONTAINER}/envFrom": [{"secretResource": "training-data"}]},
         f"{INSIDE}.envFrom",
-        [{"secretRef": {"name": "training-run-42-workers-training-data"}}],
+        [{"secretRef": {"name": filled("training-run-42-workers-training-data")}}],
     ),
     (
         "resource volume, owned",
