@@ -16,6 +16,7 @@ from muster.cli.errors import failure
 from muster.kube.errors import Conflict, Forbidden, Invalid, ServerError, Unanswered, Unreachable
 from muster.local.registry import Registry
 from muster.local.store import Store
+from tests.workloads.lattice.jobs import small
 
 Run = Callable[..., tuple[int, str]]
 JOB = """name: job
@@ -272,3 +273,23 @@ def test_a_timeline_names_its_job(
     with pytest.raises(SystemExit):
         cli.main()
     assert capsys.readouterr().out.splitlines()[0] == "train-1"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "data", "code", "said"),
+    [
+        ("{name: muster-rates}", "{gpu: 5}", 2, "cluster.yaml: ConfigMap muster-rates: data: Expected `str`"),
+        ("{name: muster-rates}", '{gpu: "5"}', 0, ""),
+        ("[muster-rates]", "5", 0, ""),
+    ],
+)
+def test_check_names_the_file_whose_prices_are_none(
+    run: Run, tmp_path: Path, metadata: str, data: str, code: int, said: str
+) -> None:
+    (tmp_path / "p.cedar").write_text("permit (principal, action, resource);")
+    (tmp_path / "cluster.yaml").write_text(
+        f"apiVersion: v1\nkind: ConfigMap\nmetadata: {metadata}\ndata: {data}\n"
+    )
+    Path("job.yaml").write_text(small())
+    got, err = run("check", "job.yaml", "--policies", str(tmp_path))
+    assert (got, said in err) == (code, True), err

@@ -93,26 +93,39 @@ def command(
 
 def _risks(job: "JobFile", policies: str) -> "list[Risk]":
     """What preemption may cost, by the PriorityClasses and prices of the file and beside the policies."""
+    from itertools import groupby
     from pathlib import Path
 
     from muster.api import kinds, rates
     from muster.api.core_v1 import ConfigMap
-    from muster.api.fields import convert
+    from muster.api.fields import InvalidObject, convert
     from muster.app.commands import administered
     from muster.app.plan.risk import risks
-    from muster.workloads.snapshot import typed
+    from muster.workloads.findings import JobFileError
+    from muster.workloads.snapshot import Objects, typed
 
-    known = list(job.objects)
-    known += [each for _, each in administered.objects(Path(policies))] if policies else []
-    maps = [each for each in known if each.get("kind") == "ConfigMap" and _name(each) == rates.NAME]
+    known = [("the job's file", each) for each in job.objects]
+    if policies:
+        known += [(str(file), each) for file, each in administered.objects(Path(policies))]
+    priced = rates.Rates()
+    for file, each in known:
+        if each.get("kind") == "ConfigMap" and _name(each) == rates.NAME:
+            try:
+                priced = rates.read(convert(each, ConfigMap))
+            except InvalidObject as error:
+                told = f'ConfigMap {rates.NAME}: {error}; write a price as text, such as "3.50"'
+                raise JobFileError.of(file, told) from None
     deciding = (kinds.PRIORITY_CLASS, kinds.QUEUE, kinds.NODE)
     names = [kind.kind for kind in deciding]
-    typed_ = typed([each for each in known if each.get("kind") in names], deciding)
-    return risks(job.objects, typed_, rates.read(convert(maps[-1], ConfigMap) if maps else None))
+    found = Objects()
+    for file, group in groupby(known, lambda each: each[0]):
+        found.items |= typed([each for _, each in group if each.get("kind") in names], deciding, file).items
+    return risks(job.objects, found, priced)
 
 
 def _name(each: "Object") -> str:
-    return str((each.get("metadata") or {}).get("name"))
+    meta = each.get("metadata")
+    return str(meta.get("name")) if isinstance(meta, dict) else ""
 
 
 def _findings(job: "JobFile", *, alone: bool) -> "Iterator[Finding]":

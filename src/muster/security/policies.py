@@ -115,6 +115,8 @@ def read(directory: Path, objects: Mapping[str, str] | None = None) -> Policies:
         raise InvalidPolicy([(str(directory), "has no *.cedar files, and no CedarPolicy in a *.yaml file")])
     files: dict[str, Path] = {}
     for file in listed:
+        if not file.is_file():
+            raise InvalidPolicy([(str(file), "is no file")])
         with file.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
         name = file.stem if file.stem not in texts else file.name

@@ -1,6 +1,7 @@
 """What is in an administrator's directory of policies."""
 
 import base64
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from muster.api.base import Object
 from muster.app.commands import administered
 from muster.security.images import trust
 from muster.security.policies import InvalidPolicy
+from muster.workloads.findings import JobFileError
 from tests.security.images import fakes
 
 ALL = "permit (principal, action, resource);"
@@ -60,3 +62,33 @@ def test_the_key_of_a_trust_policy_may_be_in_a_secret_beside_it(tmp_path: Path, 
     write(tmp_path, secret, name="secret")
     [found] = administered.trust_policies(tmp_path)
     assert found.name == "team"
+
+
+@pytest.mark.parametrize("name", ["pipe.yaml", "pipe.cedar"])
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises((JobFileError, InvalidPolicy), match=f"{name}: is no file"):
+        administered.policies(tmp_path)
+
+
+def test_no_policy_is_left_out_because_another_has_its_name(tmp_path: Path) -> None:
+    write(tmp_path, cedar("base", ALL), name="a")
+    write(tmp_path, cedar("base", ALL), name="b")
+    assert administered.policies(tmp_path).permits == 1
+    write(tmp_path, cedar("base", ALL.replace("permit", "forbid")), name="b")
+    with pytest.raises(JobFileError, match=r"b.yaml: CedarPolicy base is there twice"):
+        administered.policies(tmp_path)
+
+
+@pytest.mark.parametrize("spec", [None, 5, [], {}, {"match": 5}, {"match": [1]}, {"match": {"images": 5}}])
+def test_a_trust_policy_of_any_form_is_read_or_named(tmp_path: Path, spec: object) -> None:
+    write(tmp_path, {"kind": "TrustPolicy", "metadata": {"name": "team"}, "spec": spec})
+    with pytest.raises(trust.InvalidPolicy, match=r"cluster.yaml: spec.match.images: "):
+        administered.trust_policies(tmp_path)
+
+
+@pytest.mark.parametrize("spec", [None, 5, {"policies": 5}, {"policies": ["permit"]}])
+def test_a_cedar_policy_without_text_is_no_policy_that_says_nothing(tmp_path: Path, spec: object) -> None:
+    write(tmp_path, {"kind": "CedarPolicy", "metadata": {"name": "team"}, "spec": spec})
+    with pytest.raises(JobFileError, match=r"spec.policies: takes text"):
+        administered.policies(tmp_path)

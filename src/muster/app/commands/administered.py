@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from muster.api.base import Object
 from muster.api.kinds import CEDAR_POLICY, SECRET, TRUST_POLICY
 from muster.workloads import source
+from muster.workloads.findings import JobFileError
 
 if TYPE_CHECKING:  # Cedar and cryptography take 0.3 s to load
     from muster.security.images.trust import TrustPolicy
@@ -23,6 +24,8 @@ def objects(directory: Path) -> Iterator[tuple[Path, Object]]:
     """
     files = sorted(directory.glob("*.yaml"))
     for file in files[:_MOST]:
+        if not file.is_file():
+            raise JobFileError.of(str(file), "is no file")
         text = source.read(file)
         if not text.strip():
             continue
@@ -39,11 +42,14 @@ def policies(directory: Path) -> "Policies":
 
     texts: dict[str, str] = {}
     for file, each in objects(directory):
-        spec = each.get("spec")
-        if each.get("kind") != CEDAR_POLICY.kind or not isinstance(spec, dict):
+        if each.get("kind") != CEDAR_POLICY.kind:
             continue
-        if spec.get("enabled") is not False:
-            texts[_name(file, each)] = str(spec.get("policies", ""))
+        spec, name = each.get("spec"), _name(file, each)
+        if not isinstance(spec, dict) or not isinstance(spec.get("policies", ""), str):
+            raise JobFileError.of(str(file), f"CedarPolicy {name}: spec.policies: takes text")
+        text = spec.get("policies", "")
+        if spec.get("enabled") is not False and texts.setdefault(name, text) != text:
+            raise JobFileError.of(str(file), f"CedarPolicy {name} is there twice, with other policies")
     return read(directory, texts)
 
 
@@ -66,7 +72,7 @@ def trust_policies(directory: Path) -> "list[TrustPolicy]":
     for file, each in found:
         if each.get("kind") == TRUST_POLICY.kind:
             try:
-                known.append(trust.read(_name(file, each), each.get("spec") or {}, secrets))
+                known.append(trust.read(_name(file, each), each.get("spec"), secrets))
             except trust.InvalidPolicy as error:
                 raise trust.InvalidPolicy(f"{file}: spec.{error}") from None
     return known

@@ -70,9 +70,11 @@ class TrustPolicy:
         return any(reference.matches(glob, image) for glob in self.images)
 
 
-def read(name: str, spec: Mapping[str, Any], secrets: Mapping[str, str]) -> TrustPolicy:
+def read(name: str, spec: Any, secrets: Mapping[str, str]) -> TrustPolicy:
     """The policy of a TrustPolicy's spec. `secrets`: PEM by `namespace/name/key`. Raises `InvalidPolicy`."""
-    images = tuple(_texts(spec.get("match", {}).get("images"), "match.images"))
+    spec = spec if isinstance(spec, dict) else {}
+    match = spec.get("match")
+    images = tuple(_texts(match.get("images") if isinstance(match, dict) else None, "match.images"))
     if not images:
         raise InvalidPolicy("match.images: is missing; such as [ghcr.io/acme/**]")
     for index, glob in enumerate(images):
