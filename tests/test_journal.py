@@ -64,7 +64,7 @@ ENTRIES: list[Event | Decision | Mark] = [
 ]
 
 
-def test_all_that_is_written_is_read_back(tmp_path: Path) -> None:
+def test_a_journal_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "logs" / "journal")
     for number, entry in enumerate(ENTRIES):
         journal.write(float(number), entry)
@@ -72,7 +72,7 @@ def test_all_that_is_written_is_read_back(tmp_path: Path) -> None:
     assert list(read(tmp_path / "logs" / "journal")) == [Entry(float(i), e) for i, e in enumerate(ENTRIES)]
 
 
-def test_it_goes_on_where_it_stopped_and_leaves_out_a_line_that_was_cut(tmp_path: Path) -> None:
+def test_a_reopened_journal_is_continued_without_the_line_that_was_cut_off(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     journal = Journal(path)
     journal.write(1.0, ENTRIES[0])
@@ -95,7 +95,7 @@ def test_a_file_of_nothing_but_a_cut_line_starts_over(tmp_path: Path) -> None:
     assert [entry.at for entry in read(path)] == [1.0]
 
 
-def test_it_never_takes_more_than_twice_its_limit(tmp_path: Path) -> None:
+def test_a_journal_never_takes_more_than_twice_its_limit(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     journal = Journal(path, limit=1000)
     for number in range(200):

@@ -44,7 +44,7 @@ def test_a_job_file_is_compiled_and_planned(tmp_path: Path) -> None:
     assert muster.plan(objects, str(tmp_path / "cluster.yaml")) == [decision]
 
 
-def test_what_is_no_object_is_a_value_error() -> None:
+def test_a_value_that_is_not_an_object_raises_value_error() -> None:
     with pytest.raises(ValueError, match="snapshot: object 2: is not a Kubernetes object"):
         muster.plan([], [node("n-0"), {"kind": "Pod"}])
     with pytest.raises(ValueError, match="objects: object 1: Pod x: spec: Expected `object`, got `int`"):

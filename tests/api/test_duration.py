@@ -27,7 +27,7 @@ def test_parse(text: str | int, seconds: int) -> None:
 @pytest.mark.parametrize(
     "text", ["", "h", "soon", "6 hours", "-1h", "1.5h", "30m1h", "1h1h", True, "999999999d", -5, "٣h"]
 )
-def test_what_is_not_a_duration(text: str | int) -> None:
+def test_text_that_is_not_a_duration_is_refused(text: str | int) -> None:
     with pytest.raises(ValueError, match=r"not a duration|longer than"):
         parse(text)
 

@@ -47,7 +47,7 @@ def test_bad_text(text: str) -> None:
         ("8-12,20", [8, 9]),
     ],
 )
-def test_what_is_damaged_is_left_out(text: str, indexes: list[int]) -> None:
+def test_salvaging_indexes_omits_the_damaged_parts(text: str, indexes: list[int]) -> None:
     assert Indexes.salvage(text, below=10) == Indexes.of(indexes)
 
 

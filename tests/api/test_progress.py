@@ -49,7 +49,7 @@ def test_no_text_harms_a_reader(line: str) -> None:
     st.none() | st.floats(allow_nan=False),
     st.none() | st.datetimes(timezones=st.just(UTC)),
 )
-def test_what_is_written_is_read(
+def test_a_progress_report_is_read_back_as_it_was_written(
     step: int, loss: float | None, middle: float | None, at: datetime | None
 ) -> None:
     told = Report(step, loss, middle, at)

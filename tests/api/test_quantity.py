@@ -26,7 +26,7 @@ READ = {
 
 
 @pytest.mark.parametrize(("text", "value"), READ.items())
-def test_what_is_written_is_what_is_read(text: str, value: Fraction) -> None:
+def test_a_quantity_is_read_exactly(text: str, value: Fraction) -> None:
     assert parse(text) == value
 
 
@@ -79,6 +79,6 @@ def test_bytes_are_shown_as_people_write_them(amount: int, shown: tuple[str, str
 
 
 @given(st.integers(0, 2**46))
-def test_what_is_shown_is_what_was_counted(amount: int) -> None:
+def test_a_shown_amount_is_read_back_as_the_same_amount(amount: int) -> None:
     assert capacity("memory", show("memory", amount)) == request("memory", show("memory", amount)) == amount
     assert abs(request("memory", about("memory", amount)) - amount) <= amount / 1000

@@ -26,7 +26,7 @@ COSTS = {
 
 
 @pytest.mark.parametrize(("seconds", "cost"), COSTS.values(), ids=COSTS)
-def test_what_time_costs(seconds: dict[str, int], cost: str | None) -> None:
+def test_a_cost_is_time_by_product_at_the_products_price(seconds: dict[str, int], cost: str | None) -> None:
     found = RATES.cost({product: Decimal(amount) for product, amount in seconds.items()})
     assert (None if found is None else str(found)) == cost
 
@@ -42,7 +42,7 @@ def test_without_a_rate_there_is_no_cost() -> None:
 @pytest.mark.parametrize(
     "text", ["", "-1", "NaN", "Infinity", "1e9", "3,50", "$3.50", "1.2.3", "9" * 8, "0.1234567", "٣", "1\n2"]
 )
-def test_what_is_no_price_is_left_out_and_reported(text: str) -> None:
+def test_an_entry_that_is_not_a_price_is_ignored_and_reported(text: str) -> None:
     found = read(ConfigMap(data={"a": text, "b": "1"}))
     assert found.prices == {"b": Decimal(1)}
     [fault] = found.faults

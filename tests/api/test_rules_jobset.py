@@ -51,7 +51,7 @@ def test_defaults() -> None:
     assert replicated["template"]["spec"]["template"]["spec"]["restartPolicy"] == "OnFailure"
 
 
-def test_defaults_leave_what_is_said_and_change_nothing_twice() -> None:
+def test_defaults_keep_given_fields_and_a_second_pass_changes_nothing() -> None:
     said = jobset(
         group("w", replicas=0, groupName="g", job={"completionMode": "NonIndexed"}),
         network={"enableDNSHostnames": False, "subdomain": "other", "publishNotReadyAddresses": False},
@@ -284,7 +284,7 @@ def test_generated_names_are_measured_with_what_is_appended() -> None:
     assert f'"js-abcde-{"w" * 53}-0"' in error
 
 
-def test_all_errors_at_once() -> None:
+def test_all_errors_of_a_jobset_are_reported_at_once() -> None:
     obj = jobset(group("W", replicas=-1), ttlSecondsAfterFinished=-1, managedBy="x")
     assert len(errors(obj)) == 4
 

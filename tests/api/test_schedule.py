@@ -57,7 +57,7 @@ INVALID = [
 
 
 @pytest.mark.parametrize(("expression", "zone", "message"), INVALID)
-def test_what_is_no_schedule(expression: str, zone: str, message: str) -> None:
+def test_an_invalid_schedule_is_refused_with_the_reason(expression: str, zone: str, message: str) -> None:
     with pytest.raises(InvalidSchedule, match=message):
         Schedule(expression, zone)
 

@@ -80,7 +80,7 @@ FAILED = {**REFUSED, "containerStatuses": [{"name": "main", "state": {"terminate
         pod(spec={"resources": {"requests": {"cpu": "3"}}, "schedulingGates": [{"name": "g"}]}),
     ],
 )
-def test_all_is_kept_that_decisions_are_made_by(obj: Object) -> None:
+def test_a_scheduled_pod_keeps_every_field_that_decisions_depend_on(obj: Object) -> None:
     whole, kept = read(obj)
     assert asked(as_it_runs(kept)) == asked(as_it_runs(whole))
     assert [*claim_names(kept.spec)] == [*claim_names(whole.spec)] == ["data"]
@@ -95,7 +95,7 @@ def test_all_is_kept_that_decisions_are_made_by(obj: Object) -> None:
         assert getattr(kept.spec, field) == getattr(whole.spec, field)
 
 
-def test_what_only_a_node_reads_is_not_kept() -> None:
+def test_a_scheduled_pod_drops_the_fields_that_only_nodes_read() -> None:
     _, kept = read(pod())
     (container,) = kept.spec.containers
     assert not any((container.image, container.command, container.env))

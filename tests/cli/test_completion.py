@@ -63,7 +63,7 @@ async def home(tmp_path: Path) -> Path:
         ("muster why --kubeconfig nosuch t", []),
     ],
 )
-def test_what_is_offered(home: Path, words: str, offered: list[str]) -> None:
+def test_completion_offers_jobs_verbs_and_options(home: Path, words: str, offered: list[str]) -> None:
     assert sorted(completed(home, words)) == offered
 
 

@@ -190,7 +190,7 @@ def test_down_uses_up_no_restarts(muster: Muster) -> None:
     gone(muster)
 
 
-def test_one_host_its_nodes_and_what_does_not_fit_them(muster: Muster) -> None:
+def test_a_second_cluster_and_a_job_beyond_the_hosts_nodes_are_refused(muster: Muster) -> None:
     up = muster.run("up", "--detach", "--nodes", "1 x cpu=2,memory=1Gi,name=tiny")
     server, export = up.lines[-2:]
     assert server.startswith("the embedded cluster is at https://127.0.0.1:")

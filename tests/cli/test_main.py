@@ -72,7 +72,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         ("frobnicate", 2, "No such command 'frobnicate'"),
     ],
 )
-def test_what_is_wrong_is_said(run: Run, words: str, code: int, said: str) -> None:
+def test_a_wrong_command_line_exits_with_a_message_and_its_code(
+    run: Run, words: str, code: int, said: str
+) -> None:
     got, err = run(*words.split())
     assert (got, said in err) == (code, True), err
     assert "Traceback" not in err

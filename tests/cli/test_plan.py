@@ -121,7 +121,7 @@ def test_without_a_snapshot_the_embedded_cluster_is_asked(run: Run) -> None:
     assert decision["reason"]["message"] == "there is no node"
 
 
-def test_what_is_left_out_is_reported(run: Run) -> None:
+def test_objects_of_a_snapshot_that_are_left_out_are_reported(run: Run) -> None:
     other = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}}
     Path("more.yaml").write_text(yaml.safe_dump_all([node("n-0"), other, node("n-0")]))
     code, _, err = run("job.yaml", "--snapshot", "more.yaml")

@@ -76,7 +76,7 @@ def test_a_table_for_people(run: Run) -> None:
     assert rows[3].split() == ["wait_mean", "5", "s"]
 
 
-def test_all_seeds_of_a_replay_without_randomness_have_one_result_and_a_note(run: Run) -> None:
+def test_a_replay_without_randomness_is_computed_once_for_all_seeds_with_a_note(run: Run) -> None:
     code, out, err = run("t.swf", "--format", "swf", "--seeds", "7..9", "-o", "json")
     assert (code, err) == (0, "this replay draws no random numbers, so all seeds have the same result\n")
     found = json.loads(out)
@@ -188,7 +188,7 @@ def test_pods_and_memory_of_the_given_nodes_limit_no_job(run: Run) -> None:
     assert json.loads(out)["metrics"]["makespan"]["mean"] == 33
 
 
-def test_what_is_left_out_is_counted(run: Run, tmp_path: Path) -> None:
+def test_jobs_and_lines_that_are_left_out_are_counted(run: Run, tmp_path: Path) -> None:
     text = swf(*JOBS, (4, 7, 0, 1, 1, 5)) + "what?\n5 x\n"
     write(tmp_path / "bad.swf", text)
     code, out, err = run("bad.swf", "--format", "swf", "--skip-bad", "-o", "json")
@@ -350,7 +350,7 @@ def test_a_replay_on_a_terminal_shows_a_bar_and_ends_cleanly_when_interrupted(tm
     assert re.search(rb"interrupted after [0-9,]+ of 60,000 jobs\r\n$", seen)
 
 
-def test_what_may_be_chosen_is_what_the_simulator_knows() -> None:
+def test_the_choices_of_replay_are_those_of_the_simulator() -> None:
     """It stands in both, as the command line imports the simulator only when it is needed."""
     assert [*replay.Format] == [*readers.Format]
     assert [*replay.Order] == [*experiment.Order]

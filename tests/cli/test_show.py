@@ -115,7 +115,7 @@ def test_json_and_yaml(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     assert capfdbinary.readouterr().out.decode() == '{\n  "a": [\n    1,\n    "ü"\n  ]\n}\na:\n- 1\n- ü\n'
 
 
-def test_what_muster_has_not_written_is_no_preemption() -> None:
+def test_an_entry_that_muster_has_not_written_is_not_shown_as_a_preemption() -> None:
     good: Object = {
         "by": "ml/urgent",
         "at": "2026-01-01T12:00:00Z",

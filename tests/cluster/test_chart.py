@@ -59,7 +59,7 @@ def objects(chart: Chart, *values: str) -> list[Any]:  # Any: JSON
 
 
 @pytest.mark.parametrize("values", [ASLEEP, EVERYTHING, NOTHING], ids=["default", "everything", "nothing"])
-async def test_what_is_rendered_is_accepted_with_strict_validation(
+async def test_the_rendered_chart_is_accepted_with_strict_validation(
     cluster: Cluster, chart: Chart, values: tuple[str, ...]
 ) -> None:
     await cluster.make(CRD, open_definition(SERVICE_MONITOR))

@@ -13,7 +13,7 @@ from tests.cluster.gangs import bound, gang
 LIMIT = 2**20
 
 
-async def test_it_is_replayed_after_rotations_and_a_crash_though_its_beginning_is_gone(
+async def test_a_journal_without_its_beginning_is_replayed_after_rotations_and_a_crash(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     path = tmp_path / "journal" / "scheduler.jsonl"

@@ -80,7 +80,7 @@ async def test_gangs_that_run_already_are_adopted_and_pods_of_other_schedulers_c
     await cluster.until("the room that the foreign pod leaves is used", follows)
 
 
-async def test_all_pods_of_a_gang_ask_an_autoscaler_for_nodes_and_a_new_node_is_used_at_once(
+async def test_pods_of_a_gang_are_unschedulable_for_autoscalers_and_a_new_node_is_used_at_once(
     cluster: Cluster,
 ) -> None:
     cluster.muster("fake-nodes", "1 x name=small,cpu=4,memory=8Gi")

@@ -70,7 +70,7 @@ async def test_a_live_plan_equals_the_plan_on_a_dump(
     assert plan(asked, snapshot.typed(dumped, {name[0] for name in live.items})).decisions == [found]
 
 
-async def test_what_pods_may_ask_for_is_what_we_say(client: HttpClient) -> None:
+async def test_the_real_server_accepts_the_resource_requests_that_muster_accepts(client: HttpClient) -> None:
     for number, (spec, said) in enumerate(pods()):
         name = f"{PREFIX}-asks-{number}"
         try:

@@ -27,7 +27,7 @@ def test_a_namespace_names_its_store_of_secrets_and_its_audit() -> None:
     assert facts.audits == {"ml": "2030-01-01T00:00:00Z"}
 
 
-def test_owners_list_who_may_use_what_is_theirs() -> None:
+def test_annotations_of_owners_list_the_workloads_that_may_use_an_object() -> None:
     service = of(
         "Service",
         "features",

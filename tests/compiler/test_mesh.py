@@ -135,7 +135,7 @@ def test_pods_of_a_job_with_training_are_outside_of_the_mesh() -> None:
     assert "cannot name hosts" in told.error.message
 
 
-def test_a_service_cannot_tell_who_calls_from_outside_of_the_mesh() -> None:
+def test_a_service_cannot_identify_callers_outside_of_the_mesh() -> None:
     services = {("ml", "features"): SharedService(("ml/*",))}
     call = {"features": {"type": "service"}}
     [told] = compiled(training(**call), facts=Facts(istio=True, services=services)).problems

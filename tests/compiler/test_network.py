@@ -194,7 +194,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize(("url", "message"), HOSTILE)
-def test_what_is_no_host_is_refused(url: str, message: str) -> None:
+def test_an_endpoint_that_is_not_a_host_is_refused(url: str, message: str) -> None:
     external = {"type": "external-service", "params": {"endpoints": {"x": url}}}
     _, findings = parsed(small(None, x=external))
     assert message in str(findings)

@@ -29,7 +29,7 @@ def problems(container: dict[str, Any], facts: Facts | None = None, **resources:
     return [each.error.message for each in compiled(small(container, **resources), facts=facts).problems]
 
 
-def test_one_reference_is_read_from_the_resources_own_secret() -> None:
+def test_a_variable_that_is_one_reference_is_read_from_the_resources_secret() -> None:
     secrets, container = objects({"variables": {"USER": "${resources.db.user}"}}, db=DB)
     assert container["env"] == [
         {"name": "USER", "valueFrom": {"secretKeyRef": {"name": filled("job-work-db"), "key": "user"}}}

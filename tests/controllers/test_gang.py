@@ -159,7 +159,7 @@ def test_a_gang_that_no_longer_runs_is_reported_at_once(cluster: Cluster) -> Non
     assert (cluster.status.running, cluster.status.failed) == (0, 1)
 
 
-def test_it_writes_only_what_is_its_own(cluster: Cluster) -> None:
+def test_the_gang_controller_leaves_the_committers_fields_alone(cluster: Cluster) -> None:
     uid = cluster.group()
     cluster.gang(uid=uid)
     cluster.memory.patch(GANG, "ns", "gang", {"status": {"phase": "Starting", "epoch": 3}})

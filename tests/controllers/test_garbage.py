@@ -126,7 +126,7 @@ def test_a_dependent_that_comes_too_late_goes_too() -> None:
     assert names(memory) == ["job"]
 
 
-def test_one_of_two_owners_is_enough_and_the_other_is_forgotten() -> None:
+def test_an_object_stays_with_one_of_its_two_owners_and_drops_the_reference_to_the_other() -> None:
     memory = Memory()
     first, second = make(memory, JOB, "first"), make(memory, JOB, "second")
     make(memory, POD, "pod", ref(JOB, first), {**ref(JOB, second), "controller": False})
@@ -138,7 +138,7 @@ def test_one_of_two_owners_is_enough_and_the_other_is_forgotten() -> None:
     assert names(memory) == []
 
 
-def test_what_cannot_be_checked_is_not_deleted() -> None:
+def test_an_object_whose_owner_cannot_be_checked_is_not_deleted() -> None:
     memory = Memory()
     foreign = {"apiVersion": "example.com/v1", "kind": "Widget", "name": "w", "uid": "u"}
     make(memory, POD, "pod", foreign)

@@ -196,7 +196,7 @@ def test_a_job_that_has_saved_its_work_moves_at_once() -> None:
 
 
 @pytest.mark.parametrize("choice", ["notify", "none", "", "checkpointandmove"])
-def test_others_are_not_moved(choice: str) -> None:
+def test_a_job_that_does_not_ask_for_moves_is_not_moved(choice: str) -> None:
     cluster = Cluster(annotations={names.ON_GPU_ANOMALY: choice, names.CHECKPOINT: "30m"})
     cluster.signal("node-1")
     cluster.settle()
@@ -335,7 +335,7 @@ def test_without_rules_that_can_be_read_no_report_is_judged(rules: str) -> None:
 
 
 @pytest.mark.parametrize("at", ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00+14:00", "2026-01-01T00:00:00"])
-def test_hostile_times_harm_nobody(at: str) -> None:
+def test_hostile_times_stop_no_controller(at: str) -> None:
     cluster = reporting()
     cluster.report(0, f"step=1 loss=1 at={at}")
     cluster.settle()

@@ -207,7 +207,7 @@ class TestConstruction:
         world.settle()
         assert world.memory.read(SERVICE, "ns/js").spec.cluster_ip == "10.0.0.1"
 
-    def test_what_is_deleted_comes_back(self, world: World) -> None:
+    def test_a_deleted_job_or_service_of_a_jobset_is_created_again(self, world: World) -> None:
         world.submit()
         world.settle()
         world.memory.delete(SERVICE, "ns", "js")
@@ -216,7 +216,7 @@ class TestConstruction:
         assert world.jobs == ["js-w-0", "js-w-1"]
         assert len(world.memory.all(SERVICE)) == 1
 
-    def test_others_jobsets_are_left_alone(self, world: World) -> None:
+    def test_a_jobset_of_another_controller_is_left_alone(self, world: World) -> None:
         world.submit(managedBy="kueue.x-k8s.io/multikueue")
         assert world.effects() == []
 
@@ -654,7 +654,7 @@ class TestSuspension:
         world.settle()
         assert world.has("Failed")
 
-    def test_what_failed_before_counts(self, world: World) -> None:
+    def test_a_failure_before_a_suspension_still_fails_the_jobset(self, world: World) -> None:
         world.submit()
         world.settle()
         world.fail("js-w-0")

@@ -85,7 +85,7 @@ def test_the_language(pattern: str, text: str, expected: bool) -> None:
         ("a" * (LONGEST_PATTERN + 1), "at most 1000 are allowed"),
     ],
 )
-def test_what_is_refused(pattern: str, said: str) -> None:
+def test_a_pattern_that_is_not_allowed_is_refused_with_the_reason(pattern: str, said: str) -> None:
     with pytest.raises(InvalidPattern, match=re.escape(said)):
         found(pattern, "aaa")
 

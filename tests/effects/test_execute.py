@@ -96,7 +96,7 @@ async def test_an_event_that_cannot_be_recorded_stops_nothing(
     assert "event Done about j not recorded: down" in caplog.text
 
 
-async def test_an_event_that_is_told_once_is_one_at_all_times(client: MemoryClient) -> None:
+async def test_an_event_that_is_recorded_once_stays_one_event(client: MemoryClient) -> None:
     for hours in range(3):
         for once in ("a", "b"):
             event = RecordEvent(ABOUT, "Normal", "Skipped", "skipped", once)
@@ -112,7 +112,7 @@ async def test_events_of_one_moment_are_one_if_they_say_the_same(client: MemoryC
 
 
 @pytest.mark.parametrize("error", [Forbidden, NotFound])
-async def test_what_is_created_at_best_effort_may_be_forbidden(
+async def test_an_object_created_at_best_effort_may_be_forbidden(
     client: MemoryClient, error: type[Forbidden | NotFound]
 ) -> None:
     client.fault = lambda operation, kind, name: error("is being terminated") if name == "p" else None

@@ -206,7 +206,7 @@ async def test_an_object_in_deletion_is_not_applied_to(client: LocalClient) -> N
         await apply(client, kinds.POD, pod)
 
 
-async def test_what_may_not_change_is_refused(client: LocalClient) -> None:
+async def test_applying_a_change_of_an_immutable_field_is_refused(client: LocalClient) -> None:
     pod: Object = {
         "metadata": {"name": "p", "namespace": "default"},
         "spec": {"containers": [{"name": "c", "image": "i", "command": ["a"]}]},

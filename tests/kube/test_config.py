@@ -69,7 +69,7 @@ def test_a_token(write: Write) -> None:
     assert connection.tls.get_ca_certs()
 
 
-def test_another_context_and_its_namespace(write: Write) -> None:
+def test_a_named_context_is_used_with_its_namespace(write: Write) -> None:
     assert config.load(write({"token": "t"}), "two").namespace == "research"
 
 
@@ -314,7 +314,7 @@ def test_a_file_that_cannot_be_read_is_one_clear_error(write: Write, tmp_path: P
     assert not _PYTHON.search(str(refused.value)), "it is told in terms of the file"
 
 
-def test_what_a_file_refers_to_must_be_there(write: Write, tmp_path: Path) -> None:
+def test_a_kubeconfig_with_missing_files_or_fields_is_refused(write: Write, tmp_path: Path) -> None:
     lies: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({"client-certificate": "/absent.crt", "client-key": "/absent.key"}, {}),
         ({"token": "t"}, {"certificate-authority-data": "bm90aGluZw=="}),

@@ -47,7 +47,7 @@ def test_a_field_that_cannot_be_read_is_left_out_and_named_with_its_value(spec: 
     assert group.spec.min_member == 0
 
 
-def test_all_else_of_a_damaged_object_is_there() -> None:
+def test_a_damaged_object_keeps_its_readable_fields() -> None:
     containers = [{"name": "a", "ports": [{"hostPort": 2**40}]}, {"image": "no name"}, {"name": "b"}]
     body = {"metadata": NAME, "spec": {"nodeName": "n", "priority": 2**31, "containers": containers}}
     pod = decode(POD, encoded(body))
@@ -66,7 +66,7 @@ def test_an_object_with_a_thousand_faults_is_decoded() -> None:
 @pytest.mark.parametrize(
     "raw", [b"[]", b"1", b"{", b"", b'{"metadata": 1}', b'{"metadata": {"name": 5}}', b'{"metadata": []}']
 )
-def test_what_is_no_object_in_particular_is_refused(raw: bytes) -> None:
+def test_bytes_that_are_not_an_object_are_refused(raw: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         decode(POD, raw)
 
@@ -87,7 +87,7 @@ def test_depth_is_no_matter(depth: int) -> None:
     assert listed.items[1].key == "y"
 
 
-def test_one_damaged_object_of_a_list_costs_no_other() -> None:
+def test_a_damaged_object_of_a_list_does_not_affect_the_others() -> None:
     items = [{"metadata": {"name": f"x{i}"}, "spec": {"minMember": 10 ** (5 * i)}} for i in range(4)]
     found = decode_list(POD_GROUP_X, encoded({"items": items, "metadata": {"resourceVersion": "9"}}))
     assert found.metadata.resource_version == "9"

@@ -227,7 +227,7 @@ async def test_a_kind_that_the_server_has_not_is_named() -> None:
 BUSY = answer({}, "429 Too Many Requests", "Retry-After: 3")
 
 
-async def test_what_a_version_of_a_group_consists_of() -> None:
+async def test_the_resources_that_a_version_of_a_group_serves_are_listed() -> None:
     listed = {"kind": "APIResourceList", "resources": [{"name": "jobsets"}, {"name": "jobsets/status"}]}
     async with talking(answer(listed), answer({"message": "no"}, "404 Not Found")) as (server, client):
         assert await client.served("jobset.x-k8s.io", "v1alpha2") == {"jobsets", "jobsets/status"}

@@ -130,7 +130,7 @@ async def ran(
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_it_lists_once_and_watches_from_there() -> None:
+async def test_a_reflector_lists_once_and_watches_from_there() -> None:
     changes = [
         event("ADDED", config("b", 6)),
         event("MODIFIED", config("a", 7)),
@@ -229,7 +229,7 @@ class Optional(Run):
         (Optional, ServerError("broken"), False),
     ],
 )
-async def test_what_need_not_be_shown_is_not_waited_for(
+async def test_an_optional_kind_that_is_not_served_delays_nothing(
     kind: type[Run], failure: Exception, synced: bool
 ) -> None:
     seen: list[bool] = []
@@ -280,7 +280,7 @@ def end(version: int) -> WatchEvent[ConfigMap]:
     return event("BOOKMARK", msgspec.convert({"metadata": meta}, ConfigMap))
 
 
-async def test_what_exists_may_come_with_the_watch() -> None:
+async def test_existing_objects_may_come_with_the_watch() -> None:
     exists = [event("ADDED", config("a", 3)), event("ADDED", config("b", 4)), end(5)]
     after = [event("MODIFIED", config("a", 6))]
     async with ran([], [[*exists, *after]], Streaming) as run:

@@ -75,7 +75,7 @@ def test_sharing_changes_no_object(parts: list[tuple[dict[str, str], dict[str, s
         assert repr(shared(decoded(obj))) == repr(decoded(obj))
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_the_table_of_shared_values_is_bounded() -> None:
     for number in range(3 * sharing.LISTS):
         shared(ConfigMap(metadata=ObjectMeta(finalizers=[f"f{number}"])))
     assert len(sharing._lists) <= sharing.LISTS

@@ -111,7 +111,7 @@ async def test_an_answer_that_says_its_length_is_not_taken_before_its_end() -> N
     listening.close()
 
 
-async def test_what_follows_an_answer_is_not_the_answer_to_the_next_request() -> None:
+async def test_bytes_after_an_answer_do_not_answer_the_next_request() -> None:
     two = b"HTTP/1.1 201 Created\r\nContent-Length: 1\r\n\r\n1HTTP/1.1 409 Conflict\r\nContent-Le"
     listening, wire, asked = await _served(
         two, b"ngth: 1\r\n\r\nxHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n2"
@@ -123,7 +123,7 @@ async def test_what_follows_an_answer_is_not_the_answer_to_the_next_request() ->
     assert len(asked) == 1
 
 
-def test_a_server_of_https_is_never_asked_in_the_clear() -> None:
+def test_a_server_of_https_gets_no_request_without_tls() -> None:
     assert Wire("https://127.0.0.1", None, "", 1)._tls is True
 
 

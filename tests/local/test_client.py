@@ -217,7 +217,7 @@ async def test_a_log_so_long_ago_is_by_the_servers_clock(client: Client) -> None
     assert b" since=2026-03-01 11:50:00.250000+00:00 " in text
 
 
-async def test_what_is_shared_in_process_is_what_the_bytes_say(registry: Registry) -> None:
+async def test_structs_shared_in_process_equal_the_stored_bytes(registry: Registry) -> None:
     """Readers of one revision share a struct; a reader of the next never gets the one before."""
     client = LocalClient(registry)
     made = await client.create(kinds.POD, "default", pod())

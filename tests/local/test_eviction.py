@@ -65,7 +65,7 @@ def test_an_unbound_pod_goes_at_once_and_its_last_state_says_why(registry: Regis
         ({"minAvailable": 0}, 2, 0, 2),
     ],
 )
-def test_what_a_budget_allows(
+def test_evictions_stop_at_what_a_budget_allows(
     registry: Registry, spec: Object, pods: int, unready: int, allowed: int
 ) -> None:
     for number in range(pods):

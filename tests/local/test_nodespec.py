@@ -11,7 +11,7 @@ from muster.local.nodespec import InvalidNodes, parse, read
 from muster.names import GPU, GPU_PRODUCT
 
 
-def test_all_keys() -> None:
+def test_a_node_specification_may_have_all_keys() -> None:
     nodes = parse(
         "2 x cpu=32,memory=256Gi,pods=110,nvidia.com/gpu=8,product=NVIDIA-A100-SXM4-80GB,label:zone=a; "
         "cpu=4.5,runtime=none,name=small"
@@ -68,7 +68,7 @@ def test_the_yaml_form_is_the_same(tmp_path: Path) -> None:
         ("name=Big", "name 'Big'"),
     ],
 )
-def test_what_is_wrong_is_named(text: str, message: str) -> None:
+def test_a_mistake_in_a_node_specification_is_named(text: str, message: str) -> None:
     with pytest.raises(InvalidNodes) as caught:
         parse(text)
     assert message in str(caught.value)
@@ -85,7 +85,7 @@ def test_what_is_wrong_is_named(text: str, message: str) -> None:
         ("- {", "not YAML"),
     ],
 )
-def test_what_is_wrong_in_a_file_is_named(tmp_path: Path, text: str, message: str) -> None:
+def test_a_mistake_in_a_file_of_nodes_is_named(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "nodes.yaml"
     path.write_text(text)
     with pytest.raises(InvalidNodes) as caught:

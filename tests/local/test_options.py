@@ -157,7 +157,7 @@ async def test_a_dry_run_in_the_body(filled: Registry, line: str, body: Object) 
         ),
     ],
 )
-async def test_what_is_not_supported_is_refused(
+async def test_an_unsupported_option_of_a_request_is_refused(
     filled: Registry, line: str, body: Object | None, told: str
 ) -> None:
     before = everything(filled)

@@ -59,7 +59,7 @@ def test_two_managers_of_one_field_conflict_unless_they_agree_or_one_forces(regi
     apply(registry, "one", {"containers": [{"name": "a"}]})  # what it has lost, it may leave out
 
 
-def test_another_write_takes_the_fields_that_it_changes(registry: Registry) -> None:
+def test_an_ordinary_write_takes_over_the_fields_that_it_changes(registry: Registry) -> None:
     apply(registry, "one", {"containers": [A]}, labels={"x": "1"})
     patch = {"metadata": {"labels": {"x": "2"}}}
     found = json.loads(registry.patch(kinds.POD, "default", "p", patch))

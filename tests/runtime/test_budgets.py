@@ -52,7 +52,7 @@ def test_a_budget_follows_its_pods() -> None:
     assert told(mirror) == []
 
 
-def test_one_that_a_controller_counts_does_not_follow_pods() -> None:
+def test_a_budget_that_a_controller_counts_does_not_follow_pods() -> None:
     mirror = Mirror()
     mirror.change(PDB, None, budget(1, {"disruptionsAllowed": 5, "observedGeneration": 1}))
     assert told(mirror) == [5]

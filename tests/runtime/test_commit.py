@@ -130,7 +130,7 @@ NEXT = {
 
 
 @pytest.mark.parametrize(("seen", "writes"), NEXT.values(), ids=NEXT.keys())
-def test_what_is_written_next(seen: GangView, writes: list[str]) -> None:
+def test_each_state_of_a_gang_leads_to_its_next_write(seen: GangView, writes: list[str]) -> None:
     assert kinds_of(seen) == writes
 
 
@@ -351,7 +351,7 @@ def refused(times: int, now: float = 10.0) -> RetryState:
     return state
 
 
-def test_the_first_refusal_is_held_against_the_node_for_a_second() -> None:
+def test_the_first_refusal_excludes_the_node_for_a_second() -> None:
     state, events = learn(G, RetryState(), bind(A), Invalid("never"), 10.0, LIMITS)
     assert events == (PlacesLost(G, frozenset({place(0)}), frozenset({A}), 11.0),)
     assert kinds_of(STARTING, state, now=10.1) == ["bind"], "the refused one alone: no other is bound in vain"
@@ -434,7 +434,7 @@ def test_an_error_that_is_not_the_gangs_is_only_retried(error: Exception, pause:
     assert state.retry_at == (10.0 + pause if pause else 0.0)
 
 
-def test_all_stated_minima_hold_together() -> None:
+def test_a_start_counts_only_if_every_minimum_of_the_gang_is_met() -> None:
     gang = Gang(G, (PodSet("a", SHAPE, 2, 1), PodSet("b", SHAPE, 4, 0)), 3, 0.0)
     assert not minimum_met(gang, [Place("b", i) for i in range(4)])
     assert not minimum_met(gang, [Place("a", 0), Place("b", 0)])

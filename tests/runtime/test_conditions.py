@@ -92,7 +92,7 @@ async def scheduled() -> AsyncIterator[Scheduled]:
         cluster.store.close()
 
 
-async def test_all_members_of_a_gang_that_waits_for_nodes_say_so_and_a_new_node_is_used_at_once() -> None:
+async def test_pods_of_a_gang_that_waits_for_nodes_are_unschedulable_and_a_new_node_is_used_at_once() -> None:
     async with scheduled() as cluster:
         cluster.node("a", cpu=2)
         size = FLYING + 5

@@ -164,7 +164,7 @@ async def test_a_lease_that_another_has_taken_is_not_released() -> None:
     assert (await lease(cluster)).spec.holder_identity == "two"
 
 
-async def test_what_an_earlier_term_has_seen_is_no_limit() -> None:
+async def test_a_release_counts_only_for_the_term_that_follows_it() -> None:
     cluster = ready()
     one, _ = candidate(cluster, "one")
     await one.win()

@@ -73,7 +73,9 @@ def test_only_the_last_of_several_changes_within_a_moment_is_reported(events: Gr
         (started(1, 1, None), ("Normal", "Started", "1 pod is bound to 1 node")),
     ],
 )
-def test_what_events_say(events: GroupEvents, what: Any, said: tuple[str, str, str]) -> None:
+def test_events_have_the_reason_and_message_of_the_change(
+    events: GroupEvents, what: Any, said: tuple[str, str, str]
+) -> None:
     if isinstance(what, Start):
         events._ended(what, 0.0, Outcome.BOUND)
     else:

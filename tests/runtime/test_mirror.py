@@ -133,7 +133,7 @@ def test_only_selected_nodes_become_events() -> None:
     assert told_nodes(mirror) == []
 
 
-def test_another_selection_tells_what_is_different() -> None:
+def test_a_new_node_selection_reports_only_the_differences() -> None:
     mirror = Mirror()
     nodes = [node("a", zone="1"), node("b", zone="2"), node("c", zone="3")]
     for each in nodes:

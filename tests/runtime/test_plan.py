@@ -136,7 +136,7 @@ def test_a_plan_that_is_too_large_is_refused_with_the_number() -> None:
         encode(replace(plan(0), nodes=nodes))
 
 
-def test_what_is_no_plan_is_named() -> None:
+def test_an_object_that_is_not_a_plan_is_an_error_with_its_name() -> None:
     body = encode(plan(2))
     body["spec"]["blob"] = "bm90IHpsaWI="
     with pytest.raises(ValueError, match="GangPlan ns/jobset-g-3: "):

@@ -72,7 +72,7 @@ def test_the_others_are_given_back_and_the_server_is_quoted(kind: Kind, nodes: i
 
 
 @pytest.mark.parametrize("kind", ["job", "free job", "remade"])
-def test_credentials_that_are_refused_for_a_while_are_not_held_against_the_gang(kind: Kind) -> None:
+def test_refused_credentials_do_not_count_as_refusals_of_the_gang(kind: Kind) -> None:
     refused = Refused(kind, error=Unauthorized("Unauthorized"))
     play(refused.cluster, refused.leader, 10.0)
     bound = refused.cluster.bound("main")
@@ -84,7 +84,9 @@ def test_credentials_that_are_refused_for_a_while_are_not_held_against_the_gang(
 
 
 @pytest.mark.parametrize("kind", ["job", "free job", "remade"])
-def test_it_is_retried_with_the_refused_member_first_and_starts_once_it_may(kind: Kind) -> None:
+def test_a_refused_gang_is_retried_with_the_refused_member_first_and_starts_once_admission_allows_it(
+    kind: Kind,
+) -> None:
     refused = Refused(kind)
     play(refused.cluster, refused.leader, 100.0)
     assert refused.cluster.bound("main") == 0
@@ -97,7 +99,7 @@ def test_it_is_retried_with_the_refused_member_first_and_starts_once_it_may(kind
 
 
 @pytest.mark.parametrize("kind", ["free job", "remade"])
-def test_it_is_retried_at_once_if_its_user_changes_the_refused_member(kind: Kind) -> None:
+def test_a_refused_gang_is_retried_at_once_if_the_refused_member_changes(kind: Kind) -> None:
     refused = Refused(kind)
     play(refused.cluster, refused.leader, 60.0)
     server = refused.cluster.server

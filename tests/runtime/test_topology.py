@@ -78,7 +78,7 @@ def test_domains_from_the_cluster_down() -> None:
     assert cluster.obj.status.detail_status[0].node_num == 5
 
 
-def test_what_is_no_tree_says_so() -> None:
+def test_a_topology_that_is_not_a_tree_is_invalid_and_its_status_says_why() -> None:
     cluster = Cluster(topology(("SpineLayer", "spine"), ("SpineLayer", "block")))
     assert cluster.turn()
     (valid,) = cluster.obj.status.conditions

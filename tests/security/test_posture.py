@@ -93,16 +93,14 @@ INEFFECTIVE = [
 
 
 @pytest.mark.parametrize(("until", "reason"), INEFFECTIVE)
-def test_without_a_time_that_is_near_enough_and_not_past_it_denies_and_says_why(
-    until: str, reason: str
-) -> None:
+def test_an_audit_without_a_valid_end_denies_and_says_why(until: str, reason: str) -> None:
     judged = judge(Policies({"audit": AUDIT}), WHO, [SECRET], facts(until))
     assert len(judged.denied) == 1
     [warning] = judged.warnings
     assert reason in warning.error.message
 
 
-def test_nothing_is_said_of_a_posture_that_is_not_needed() -> None:
+def test_an_audit_that_is_not_needed_gets_no_warning() -> None:
     assert judge(Policies({"all": ALL}), WHO, [SECRET], facts("soon")).warnings == ()
 
 

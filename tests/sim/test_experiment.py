@@ -70,6 +70,6 @@ def test_seeds_are_reported_in_order_however_many_processes_there_are(jobs: int)
         (Experiment(Drawn(), load=1), "--load: all jobs arrive at one time"),
     ],
 )
-def test_what_cannot_be_carried_out_is_refused_before(experiment: Experiment, said: str) -> None:
+def test_an_impossible_experiment_is_refused_before_it_runs(experiment: Experiment, said: str) -> None:
     with pytest.raises(TraceError, match=said):
         prepare(experiment)

@@ -16,7 +16,7 @@ def test_the_names_are_those_of_the_command_line() -> None:
     assert tuple(asdict(Recorder(1).metrics)) == tuple(UNITS)
 
 
-def test_one_machine_worked_out_by_hand() -> None:
+def test_the_metrics_of_a_small_trace_equal_those_computed_by_hand() -> None:
     """8 GPUs: a takes 6 from 0 to 20; b wants 4 at 5 and waits until 20, then runs to 24."""
     metrics, _ = play(Scheduler(), machine(8), [job(1, 0, 20, 6), job(2, 5, 4, 4)])
     assert asdict(metrics) == pytest.approx(

@@ -73,12 +73,14 @@ def test_a_bad_line_is_named_with_its_column_or_skipped_and_counted(tmp_path: Pa
     assert "line 3" in tally.first_bad
 
 
-def test_another_table_is_refused_before_machines_are_asked_for(tmp_path: Path) -> None:
+def test_a_table_of_another_format_is_refused_before_machines_are_requested(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match=r"t\.csv, line 1: 'a,b'; expected the header timestamp,"):
         Philly(write(tmp_path / "t.csv", "a,b\n1,2\n"), None)
 
 
-def test_another_table_is_refused_by_its_header_even_when_bad_lines_are_skipped(tmp_path: Path) -> None:
+def test_a_table_of_another_format_is_refused_by_its_header_even_when_bad_lines_are_skipped(
+    tmp_path: Path,
+) -> None:
     path = write(tmp_path / "p.csv", "name,cpu_milli,memory_mib,num_gpu\nopenb-pod-0,12000,16384,1\n")
     with pytest.raises(TraceError, match=r"line 1: 'name,cpu_milli,.*'; expected the header timestamp,"):
         list(Philly(path, machine(8), skip_bad=True).jobs(Tally()))

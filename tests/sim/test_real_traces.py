@@ -116,7 +116,7 @@ def test_easy_on_kth_is_as_published() -> None:
 
 @pytest.mark.parametrize("variant", openb.PUBLISHED)
 @pytest.mark.parametrize("name", [*openb.WITHIN, openb.PACK])
-def test_one_seed_of_openb_comes_out_near_the_published_mean(variant: str, name: str) -> None:
+def test_a_seed_of_openb_is_near_the_published_mean(variant: str, name: str) -> None:
     """One seed in ten: those of one policy differ by up to two points."""
     path = trace(f"openb/openb_pod_list_{variant}.csv")
     _, allocated = openb.allocation(path.parents[1], openb.Run(variant, name, 42))

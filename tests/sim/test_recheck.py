@@ -275,7 +275,7 @@ def test_a_decision_after_a_snapshot_that_was_another_is_found(path: Path) -> No
     assert recheck(save(path, left), Scheduler).difference is not None
 
 
-def test_a_snapshot_that_cannot_be_read_is_said(path: Path) -> None:
+def test_a_journal_whose_snapshot_cannot_be_read_is_refused_with_the_reason(path: Path) -> None:
     left = [Entry(1.0, Snapshot("0.0.1", "aGVsbG8=")), *list(record())[1:]]
     said = (
         r"the snapshot at its beginning cannot be read \(muster 0\.0\.1 wrote it; this is .*\): no state of"

@@ -167,7 +167,7 @@ def test_a_lost_node_shrinks_jobs_above_their_minimum_and_stops_others() -> None
     assert (metrics.makespan, metrics.work_lost) == (150, 4 * 50)
 
 
-def test_what_the_scheduler_itself_does_with_jobs_that_can_grow() -> None:
+def test_an_elastic_job_grows_once_resources_are_free() -> None:
     grows, first = elastic(2, 1, 100, 4, 2), job(1, 0, 51, 2)
     metrics, _, left = play(Scheduler(), [4], [first, grows])
     assert not left

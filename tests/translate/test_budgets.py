@@ -61,7 +61,7 @@ def test_a_controllers_own_number_is_taken() -> None:
     assert event.allowed == 3
 
 
-def test_what_a_selector_selects() -> None:
+def test_a_budget_without_a_selector_selects_no_pod_and_an_empty_one_all() -> None:
     assert budget_changed(budget({"minAvailable": 1}), pods(3)) is None
     every = budget_changed(budget({"selector": {}, "minAvailable": 1}), pods(3))
     assert every is not None
@@ -75,7 +75,7 @@ def test_what_a_selector_selects() -> None:
         {"selector": {"matchExpressions": [{"key": "app", "operator": "Like", "values": ["x"]}]}},
     ],
 )
-def test_one_that_cannot_be_read_allows_nothing(spec: Object) -> None:
+def test_a_budget_that_cannot_be_read_allows_no_eviction(spec: Object) -> None:
     event = budget_changed(budget(spec), pods(3))
     assert event is not None
     assert event.allowed == 0

@@ -110,7 +110,7 @@ def test_gangs_that_pods_alone_describe_are_one_if_all_of_them_say_so() -> None:
     assert {group_of(one, seen(*pods)) for one in pods} == {A}
 
 
-def test_one_may_have_a_podgroup_and_the_other_not() -> None:
+def test_a_gang_group_may_combine_a_podgroup_with_described_pods() -> None:
     labelled = pod("y", labels={POD_GROUP_LABEL["scheduling.sigs.k8s.io"]: "b"})
     group = the_gang(member("x", "a", "1", BOTH), sigs("b", 1, BOTH), labelled)
     assert (group.gang.min_count, group.gang.gate, len(group.members)) == (2, None, 2)
@@ -176,7 +176,9 @@ def test_one_may_have_a_podgroup_and_the_other_not() -> None:
         ),
     ],
 )
-def test_what_keeps_it_from_starting(pods: list[Pod], code: Code, said: str) -> None:
+def test_a_described_gang_with_a_fault_is_gated_with_the_reason(
+    pods: list[Pod], code: Code, said: str
+) -> None:
     for order in (pods, pods[::-1]):
         gate = the_gang(*order).gang.gate
         assert gate is not None

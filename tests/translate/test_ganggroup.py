@@ -30,7 +30,7 @@ def the_gang(*objects: Resource, before: Group | None = None) -> Group:
     return group
 
 
-def test_one_gang_with_a_minimum_for_each() -> None:
+def test_podgroups_of_a_ganggroup_are_one_gang_with_a_minimum_for_each() -> None:
     pods = (grouped("m", "master"), *(grouped(f"w{i}", "worker", spec=pod_spec(2)) for i in range(3)))
     found = world(one_of("worker", 2), one_of("master", 1), *pods)
     group = read(MASTER, found)
@@ -45,7 +45,7 @@ def test_one_gang_with_a_minimum_for_each() -> None:
     assert len(group.members) == 4
 
 
-def test_one_of_several_groups_may_have_no_minimum() -> None:
+def test_one_podgroup_of_a_ganggroup_may_have_no_minimum() -> None:
     """Its pods are not waited for, and join as there is room; the gang is over when the others are."""
     master, worker = one_of("master", 1), one_of("worker", 0)
     alone = the_gang(master, worker, grouped("m", "master"))
@@ -108,7 +108,7 @@ def test_places_stay_with_their_pods() -> None:
         ),
     ],
 )
-def test_what_keeps_it_from_starting(groups: list[PodGroup], gate: Gate) -> None:
+def test_a_ganggroup_with_a_fault_is_gated_with_the_reason(groups: list[PodGroup], gate: Gate) -> None:
     assert the_gang(*groups, grouped("m", "master"), grouped("w", "worker")).gang.gate == gate
 
 

@@ -63,5 +63,5 @@ def test_a_chain_from_the_widest() -> None:
         ),
     ],
 )
-def test_what_is_no_chain(entries: list[Object], error: str) -> None:
+def test_layers_that_are_not_one_chain_are_refused_with_the_reason(entries: list[Object], error: str) -> None:
     assert read(*entries) == Layers(error=error)

@@ -78,7 +78,7 @@ def test_on_jobsets_their_templates_and_single_pods() -> None:
         ),
     ],
 )
-def test_what_cannot_be_read_is_refused(text: str, message: str) -> None:
+def test_a_topology_annotation_that_cannot_be_read_gates_the_gang(text: str, message: str) -> None:
     group = the_group(TREE, pod_group(annotations={TOPOLOGY_SPEC: text}), grouped("a"), grouped("b"))
     gate = group.gang.gate
     assert gate is not None

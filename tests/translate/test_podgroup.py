@@ -184,7 +184,7 @@ def test_members_without_a_controller_may_be_recreated_unless_one_is_to_be_kept(
     assert the_gang(pod_group(annotations=group), *members).recreate is recreate
 
 
-def test_what_to_do_with_a_partial_start_is_one_of_two_words() -> None:
+def test_on_partial_is_keep_or_recreate() -> None:
     gate = the_gang(
         pod_group(annotations={names.ON_PARTIAL: "restart"}), grouped("a"), grouped("b")
     ).gang.gate

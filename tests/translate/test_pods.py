@@ -148,7 +148,7 @@ REFUSED: dict[str, tuple[Object, str]] = {
 
 
 @pytest.mark.parametrize(("fields", "message"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_is_not_supported_is_refused_by_name(fields: Object, message: str) -> None:
+def test_an_unsupported_feature_of_a_pod_is_refused_by_name(fields: Object, message: str) -> None:
     _, refusal = asked(template(pod_spec() | fields))
     assert refusal is not None
     assert refusal.code is Code.INVALID
@@ -215,7 +215,7 @@ def test_the_device_of_a_bound_pod_is_on_record(text: str, device: int | None) -
         ("", "Pending", True, False, False),
     ],
 )
-def test_what_occupies_a_node_and_what_can_fill_a_place(
+def test_ended_pods_occupy_no_node_and_only_live_ones_fill_a_place(
     node: str, phase: str, deleting: bool, occupied: bool, lively: bool
 ) -> None:
     one = pod(node=node, phase=phase, deleting=deleting)

@@ -99,7 +99,9 @@ OWNER = job("j", labels=SAID)
         (GroupKey(Dialect.POD, "ns", "a"), [OWNER, pod("a", owner=OWNER, spec=HIGH)]),
     ],
 )
-def test_it_overrides_the_pods_own_priority_in_every_dialect(key: GroupKey, objects: list[Resource]) -> None:
+def test_the_priority_annotation_overrides_the_pods_priority_in_every_dialect(
+    key: GroupKey, objects: list[Resource]
+) -> None:
     group = read(key, world(*objects))
     assert group is not None
     assert group.gang.priority == 7

@@ -21,7 +21,7 @@ def queue(**spec: Any) -> Queue:  # Any: JSON
     return msgspec.convert({"metadata": {"name": "a"}, "spec": spec}, Queue)
 
 
-def test_what_is_not_written_is_the_default() -> None:
+def test_an_empty_queue_has_the_default_rules() -> None:
     assert queue_changed(queue()).queue == Rules("a")
 
 

@@ -52,7 +52,9 @@ def containers(requests: Object, limits: Object | None = None, **fields: Any) ->
         ({"requests.storage": "1Gi", "persistentvolumeclaims": 3}, containers({}), None),
     ],
 )
-def test_what_a_quota_charges(hard: Object, pod_spec: Object, expected: dict[str, int] | None) -> None:
+def test_a_quota_charges_the_resources_that_it_limits(
+    hard: Object, pod_spec: Object, expected: dict[str, int] | None
+) -> None:
     found = charged([quota(hard)], spec(pod_spec))
     assert {name: dict(amounts) for name, amounts in found} == ({"q": expected} if expected else {})
 
@@ -106,7 +108,7 @@ def test_pods_must_state_what_is_counted() -> None:
     assert refusal([quota({"requests.nvidia.com/gpu": 1})], spec(containers({}))) is None
 
 
-def test_what_is_left() -> None:
+def test_the_room_of_a_quota_is_hard_minus_used() -> None:
     kept = quota({"pods": 4, "requests.cpu": "2500m"}, {"pods": 1, "requests.cpu": "1"})
     assert counts_itself(kept)
     assert room(kept, []) == (("pods", 3), ("requests.cpu", 1500))

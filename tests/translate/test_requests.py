@@ -85,7 +85,7 @@ def test_requests(pod: Object, expected: dict[str, int]) -> None:
     assert requests(spec(pod)) == tuple(sorted(expected.items()))
 
 
-def test_what_is_no_quantity_is_an_error_that_shows_it() -> None:
+def test_a_request_that_is_not_a_quantity_is_an_error_that_shows_it() -> None:
     with pytest.raises(ValueError, match="'lots' is not a quantity"):
         requests(spec({"containers": [container({"cpu": "lots"})]}))
 

@@ -68,7 +68,7 @@ SAFE = {
 
 
 @pytest.mark.parametrize(("gang", "classes"), SAFE.values(), ids=SAFE)
-def test_without_a_risk_nothing_is_said(gang: Gang, classes: list[PriorityClass]) -> None:
+def test_a_gang_without_a_risk_gets_no_message(gang: Gang, classes: list[PriorityClass]) -> None:
     assert risk(gang, classes, RATES) is None
 
 

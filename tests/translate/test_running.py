@@ -39,7 +39,7 @@ def test_silence_changes_nothing() -> None:
     assert said(ObjectMeta(name="g"), ObjectMeta(name="p")) is GANG
 
 
-def test_what_the_object_says() -> None:
+def test_annotations_of_the_job_object_apply_to_its_gang() -> None:
     gang = said(meta(preemptible="false", min_run_time="1h", restart_cost="5m", checkpoint="30m"))
     assert (gang.preemptible, gang.min_run_time, gang.restart_cost) == (False, 3600.0, 300.0)
     assert (gang.checkpoint_every, gang.checkpointed) == (1800.0, None)
@@ -153,7 +153,7 @@ def test_pods_that_koordinator_never_preempts_are_no_victims(
         ({"checkpoint": "often"}, f"{names.CHECKPOINT} is 'often'; write an interval (30m), or when"),
     ],
 )
-def test_what_cannot_be_read_is_refused(marks: dict[str, str], message: str) -> None:
+def test_a_running_annotation_that_cannot_be_read_gates_the_gang(marks: dict[str, str], message: str) -> None:
     gate = said(meta(**marks)).gate
     assert gate is not None
     assert gate.code is Code.INVALID

@@ -468,7 +468,7 @@ def test_all_errors_are_reported_together_in_the_order_of_the_file() -> None:
 
 
 @pytest.mark.parametrize("what", ["image", "sharedVolume"])
-def test_what_a_real_cluster_needs(what: str) -> None:
+def test_a_manifest_for_a_real_cluster_needs_an_image_and_pvcs(what: str) -> None:
     text = manifest("", spec="  storage: {sharedVolume: {mountPoint: /s}}")
     with pytest.raises(JobFileError, match=what):
         load("f.yaml", text=text, local=False)
@@ -500,7 +500,7 @@ def test_a_rendezvous_in_the_command_is_a_hint(command: str) -> None:
     assert "--gang" in hint.message
 
 
-def test_peers_that_no_program_could_be_handed_are_left_out_and_said() -> None:
+def test_a_list_of_peers_that_is_too_long_for_a_variable_is_omitted_with_a_note() -> None:
     job = load(
         "f.yaml", text="spec: {operator: jobset, command: x, types: {w: {count: 10000}}}", suffix="0" * 8
     )

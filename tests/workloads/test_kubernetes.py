@@ -197,7 +197,7 @@ def test_a_job_in_a_pod_group_is_a_gang_already() -> None:
         load("f.yaml", text=pod("d", f", labels: {{{LABEL}: g}}"), mode="independent")
 
 
-def test_some_gangs_and_some_not() -> None:
+def test_a_file_with_gangs_and_independent_jobs_has_no_single_mode() -> None:
     text = job(metadata='name: a, labels: {muster.dev/gang: "true"}') + "---\n" + job(metadata="name: b")
     assert load("f.yaml", text=text).gang is None
 

@@ -131,7 +131,7 @@ def test_dates_in_labels_stay_text_and_null_means_absent() -> None:
         ("!!python/name:os.system {}", "f:1: is not YAML"),
     ],
 )
-def test_what_is_broken_is_named_with_its_line(text: str, said: str) -> None:
+def test_a_broken_object_of_a_snapshot_is_named_with_its_line(text: str, said: str) -> None:
     with pytest.raises(JobFileError) as error:
         parse(text.encode(), "f", KINDS)
     assert said in str(error.value)

@@ -101,7 +101,7 @@ CHAIN = "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}]\n" for i in range(1,
         ("a: {<<: 5}", 1, "<< takes a mapping"),
     ],
 )
-def test_what_cannot_be_read_is_one_error_with_its_line(text: str, line: int, words: str) -> None:
+def test_a_file_that_cannot_be_read_is_one_error_with_its_line(text: str, line: int, words: str) -> None:
     with pytest.raises(JobFileError) as caught:
         parse(text, "f.yaml")
     (finding,) = caught.value.findings

@@ -98,7 +98,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("text", "told"), REFUSED.values(), ids=REFUSED)
-def test_what_cannot_be_is_refused(text: str, told: str) -> None:
+def test_a_training_environment_without_definite_ranks_is_refused(text: str, told: str) -> None:
     with pytest.raises(JobFileError, match=told):
         load("f.yaml", text=text, suffix="0")
 

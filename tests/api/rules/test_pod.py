@@ -26,7 +26,7 @@ def test_defaults() -> None:
     assert made["containers"][0]["resources"]["requests"] == {"cpu": "1", "memory": "1Gi"}
 
 
-def test_what_is_given_stays() -> None:
+def test_defaults_keep_the_given_fields_of_a_pod() -> None:
     given = spec(restartPolicy="Never", schedulerName="muster", terminationGracePeriodSeconds=0)
     made = default({"spec": dict(given)})["spec"]
     assert {key: made[key] for key in given} == given
@@ -109,6 +109,6 @@ def test_specs_that_are_refused(bad: Any, error: str) -> None:
         ({}, {"containers": [{"name": "main", "command": ["x"]}]}, "may not change fields other than"),
     ],
 )
-def test_what_an_update_may_change(old: Any, new: Any, error: str) -> None:
+def test_an_update_of_a_pod_may_change_few_fields(old: Any, new: Any, error: str) -> None:
     found = [str(e) for e in validate({"spec": spec(**new)}, {"spec": spec(**old)})]
     assert (error in found[0] and len(found) == 1) if error else not found, found

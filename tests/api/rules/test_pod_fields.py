@@ -149,7 +149,7 @@ CPU: Final = {"resource": "limits.cpu"}
         (port("x" * 16), "tcpSocket.port: Invalid value"),
     ],
 )
-def test_what_is_refused(spec: Object, error: str) -> None:
+def test_an_invalid_field_of_a_pod_is_refused(spec: Object, error: str) -> None:
     found = errors(spec)
     assert any(error in each for each in found), found
     assert not any("\0" in each for each in found)
@@ -173,7 +173,7 @@ def test_what_is_refused(spec: Object, error: str) -> None:
         port("http-2"),
     ],
 )
-def test_what_is_accepted(spec: Object) -> None:
+def test_a_valid_field_of_a_pod_is_accepted(spec: Object) -> None:
     assert errors(spec) == []
 
 

@@ -59,7 +59,7 @@ def pods() -> list[tuple[Object, str]]:
 
 
 @pytest.mark.parametrize(("spec", "said"), pods())
-def test_what_is_asked_for(spec: Any, said: str) -> None:  # Any: JSON
+def test_resources_of_a_pod_are_validated(spec: Any, said: str) -> None:  # Any: JSON
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",

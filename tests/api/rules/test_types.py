@@ -117,7 +117,9 @@ TEMPLATE: Final = ("template", "spec", "template", "spec")
         (kinds.POD, {"spec": {"unknown": {"a": 1.0}}}, ("spec", "unknown"), {"a": 1.0}),
     ],
 )
-def test_what_is_answered(kind: Kind[Any], obj: Object, at: Any, answered: Any) -> None:
+def test_a_value_is_converted_to_the_type_of_its_field(
+    kind: Kind[Any], obj: Object, at: Any, answered: Any
+) -> None:
     obj = copy.deepcopy(obj)
     assert rules.type_(kind, obj) == []
     value: Any = obj
@@ -179,7 +181,7 @@ NO_QUANTITY: Final = "is not a quantity; write a number such as 500m, 2 or 1.5Gi
         ),
     ],
 )
-def test_what_cannot_have_its_type_is_refused_with_its_field(spec: Object, error: str) -> None:
+def test_a_value_of_the_wrong_type_is_refused_with_its_field(spec: Object, error: str) -> None:
     assert "; ".join(map(str, rules.type_(kinds.POD, {"spec": copy.deepcopy(spec)}))) == error
 
 

@@ -270,7 +270,9 @@ async def test_pods_of_a_group_are_one_job_and_are_cancelled_with_it(client: Loc
     await cancel(client, group, ())  # another client was quicker
 
 
-async def test_what_fits_is_submitted_and_what_never_can_is_explained(client: LocalClient) -> None:
+async def test_a_job_that_fits_is_submitted_and_one_that_never_can_is_refused_with_the_reason(
+    client: LocalClient,
+) -> None:
     await node(client, cpu="4", memory="8Gi", pods="110")
     assert await never(client, manifest("cpus: 3, memory: 1")) == [], "one after the other"
     await client.patch(kinds.NODE, "", "n", {"spec": {"unschedulable": True}})

@@ -30,7 +30,7 @@ def test_with_its_permits_a_job_that_forgot_its_endpoint_has_one_finding() -> No
     assert finding.fix.splitlines()[2].strip() == "s3-endpoint:"
 
 
-def test_it_compiles_for_this_machine_under_the_same_policies() -> None:
+def test_the_fixed_job_compiles_for_this_machine_under_the_same_policies() -> None:
     workplace = Workplace(written())
     fixed(workplace)
     made = {each["kind"] for each in runnable(workplace).objects}

@@ -36,7 +36,9 @@ IN_ORDER = "startupPolicy: {startupPolicyOrder: InOrder}"
         (IN_ORDER, "", 17, "gang", ["train/work can never start here: InsufficientCapacity"]),
     ],
 )
-def test_what_has_to_fit_together(policy: str, depends: str, width: int, mode: str, said: list[str]) -> None:
+def test_stages_that_run_at_the_same_time_have_to_fit_together(
+    policy: str, depends: str, width: int, mode: str, said: list[str]
+) -> None:
     text = JOBSET % (policy, depends, width)
     job = load("f.yaml", text=text, suffix="0" * 8, mode="gang" if mode == "gang" else "independent")
     assert [why.partition(". ")[0] for why in misfits(job, NODES)] == said

@@ -40,7 +40,7 @@ def survives(choose: Choose, times: int) -> bool:
 
 @settings(max_examples=40, deadline=None)
 @given(data=st.data(), times=st.integers(1, 3))
-def test_one_strange_object_of_many(data: st.DataObject, times: int) -> None:
+def test_a_plan_survives_strange_objects_among_many(data: st.DataObject, times: int) -> None:
     def choose(values: Sequence[Any]) -> Any:
         return data.draw(st.sampled_from(values))
 

@@ -73,7 +73,7 @@ def test_a_job_is_as_its_pods_are(pods: list[tuple[str, str]], state: State, run
     assert (view.state, view.running, view.wanted) == (state, running, 2)
 
 
-def test_the_users_own_suspend_is_said_and_ours_is_waiting() -> None:
+def test_a_job_suspended_by_its_user_is_suspended_and_one_suspended_by_muster_waits() -> None:
     users, ours = job("users", suspend=True), job("ours", suspend=True, **{"muster.dev_admission": "gang"})
     first, second = views(Objects(jobs=[ours, users]))
     assert (first.name, first.state) == ("ours", State.WAITING)
@@ -172,7 +172,7 @@ def test_the_reason_is_the_gangs_else_what_most_pods_share() -> None:
     assert view.reason == ("InsufficientCapacity", "2 are free")
 
 
-def test_a_container_that_is_held_back_says_why() -> None:
+def test_a_pod_whose_container_cannot_start_says_why() -> None:
     waiting = ContainerState(waiting=Waiting("CrashLoopBackOff", "back-off 20 s"))
     member = pod("p", "Running", node="n", owner="j")
     held = msgspec.structs.replace(

@@ -69,7 +69,7 @@ async def test_recorded_runs_are_read_in_the_order_of_attempts(tmp_path: Path) -
     assert os.listdir(tmp_path), "reading leaves the files"
 
 
-async def test_what_was_printed_before_the_last_restart(tmp_path: Path) -> None:
+async def test_previous_output_is_that_before_the_last_restart(tmp_path: Path) -> None:
     for name, text in (("a1", "a first\n"), ("a2", "a second\n"), ("a3", "a third\n"), ("c", "c only\n")):
         kept = archive(tmp_path, name, text)
     for start in range(3):

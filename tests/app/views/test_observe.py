@@ -47,7 +47,7 @@ async def test_kinds_that_a_cluster_does_not_know_have_no_objects() -> None:
     ]
 
 
-async def test_all_kinds_that_may_not_be_listed_are_named_at_once() -> None:
+async def test_the_error_names_all_kinds_that_may_not_be_listed() -> None:
     with pytest.raises(Forbidden) as error:
         await look({kind: Forbidden(f"no {kind.plural}") for kind in (kinds.POD, kinds.QUEUE, kinds.JOB)})
     first, others = error.value.message.split("; nor may it list ")
@@ -56,7 +56,7 @@ async def test_all_kinds_that_may_not_be_listed_are_named_at_once() -> None:
     assert (first, others) == (f"no {in_order[0].partition('.')[0]}", ", ".join(in_order[1:]))
 
 
-async def test_what_only_adds_to_new_pods_may_be_hidden() -> None:
+async def test_a_plan_works_without_kinds_that_only_add_to_new_pods() -> None:
     found = await look({kinds.LIMIT_RANGE: Forbidden("no"), kinds.RUNTIME_CLASS: NotFound("404")})
     assert (found.hidden, found.absent) == ([kinds.LIMIT_RANGE], [kinds.RUNTIME_CLASS])
     said = "limitranges may not be listed; what they add to new pods is not counted"

@@ -67,7 +67,7 @@ MESH = ("NetworkPolicy", "ServiceEntry", "AuthorizationPolicy")
 ALL = ("JobSet", "ExternalSecret", "CiliumNetworkPolicy", "TracingPolicyNamespaced", "NetworkPolicy")
 
 
-async def test_what_a_cluster_has_is_used_for_what_a_job_declares() -> None:
+async def test_declarations_are_compiled_to_the_kinds_that_the_cluster_serves() -> None:
     for settings, names, kinds in (
         (AUTO, ALL, {"CiliumNetworkPolicy", "TracingPolicyNamespaced"}),
         (AUTO, ("JobSet", "NetworkPolicy"), {"NetworkPolicy"}),
@@ -103,7 +103,7 @@ async def test_a_job_that_needs_what_the_cluster_lacks_says_what_to_install(
     assert any(told in message for _, message, _ in found.findings), found.findings
 
 
-async def test_what_is_not_enforced_is_a_warning() -> None:
+async def test_a_declaration_that_the_cluster_does_not_enforce_is_a_warning() -> None:
     bare = await looked(Server("JobSet"), BatchJobs(network="none"))
     messages = [message for _, message, _ in compiled(bare, small()).compiled.warnings]
     assert [message.partition(":")[0] for message in messages] == [
@@ -118,7 +118,7 @@ async def test_a_server_that_is_away_is_asked_until_it_answers() -> None:
     assert not compiled(site, small()).compiled.findings
 
 
-async def test_what_is_installed_later_is_used_then() -> None:
+async def test_a_kind_that_is_installed_later_is_used_from_then_on() -> None:
     server = Server("NetworkPolicy")
     site = await looked(server)
     signals: list[object] = []

@@ -110,7 +110,7 @@ async def test_an_image_signed_by_a_key_in_a_secret_is_pinned_and_its_entry_poin
         assert at.told == {"ml/job"}
 
 
-async def test_all_authorities_of_a_policy_a_key_and_an_identity_of_a_configured_root() -> None:
+async def test_a_policy_of_mode_all_needs_the_key_and_the_keyless_identity() -> None:
     store, private, authority = Store(), fakes.key(), fakes.Authority()
     digest = store.image("v1")
     store.sign_legacy(digest, [authority.keyless(digest)])

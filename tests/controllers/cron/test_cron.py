@@ -52,7 +52,7 @@ def test_concurrency() -> None:
     assert over.start == now
 
 
-def test_a_run_that_is_skipped_is_told_of_once_however_often_the_run_before_it_changes() -> None:
+def test_a_skipped_run_is_one_event_however_often_the_run_before_it_changes() -> None:
     cluster = Cluster(CRON_JOB, {**SPECS[CRON_JOB], "concurrencyPolicy": "Forbid"})
     cluster.at(START + DAY)
     told: list[RecordEvent] = []

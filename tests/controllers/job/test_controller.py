@@ -121,7 +121,7 @@ async def test_lost_answers_make_no_second_pod_and_no_second_count() -> None:
         assert is_true(job(memory).status.conditions, "Complete")
 
 
-async def test_another_controllers_job_is_left_alone() -> None:
+async def test_a_job_of_another_controller_is_left_alone() -> None:
     async with controlled() as client:
         submit(client.memory, managedBy="example.com/other")
         await asyncio.sleep(5)

@@ -17,7 +17,7 @@ def indexed(completions: int, **spec: object) -> Cluster:
     )
 
 
-def test_one_pod_to_the_end() -> None:
+def test_a_job_of_one_pod_runs_to_its_end() -> None:
     cluster = started()
     (name,) = cluster.active()
     assert cluster.counts() == (1, 0, 0)

@@ -318,7 +318,7 @@ def test_lost_places_without_another_node_wait_until_the_node_may_be_tried_again
 # Replacements
 
 
-def test_a_replacement_goes_to_the_held_node_before_any_other_gang() -> None:
+def test_a_replacement_pod_gets_the_held_node_before_any_other_gang() -> None:
     made = standing("a", "b", count=8)
     made.apply(GangSubmitted(gang("urgent", priority=9)))
     end(made, 5, at=1.0)

@@ -177,7 +177,7 @@ def misses(seeds: range) -> tuple[int, int, int]:
     return fits, missed, wrong
 
 
-def test_greedy_never_says_yes_wrongly_and_seldom_no() -> None:
+def test_greedy_placement_is_always_valid_and_seldom_misses_one() -> None:
     fits, missed, wrong = misses(range(600))
     assert wrong == 0
     assert fits > 150

@@ -119,7 +119,7 @@ def test_room_of_victims_is_neither_free_for_others_nor_counted_twice() -> None:
     assert made.nodes.used[made.nodes.resources[GPU], 0] == 5
 
 
-def test_the_victim_waits_again_with_its_age_and_is_not_held_a_place() -> None:
+def test_a_victim_waits_again_with_its_age_and_without_a_held_place() -> None:
     made = scheduler([node("a")])
     running(made, gang("low", count=8))
     made.apply(GangSubmitted(gang("high", count=8, priority=1)))
@@ -538,7 +538,9 @@ def test_surplus_is_taken_back_first() -> None:
         ({}, gang("large", count=12), gang("small", count=5, priority=9)),
     ],
 )
-def test_what_is_not_taken_back(rules: dict[str, Any], victim: Gang, claimant: Gang) -> None:
+def test_a_queue_does_not_reclaim_protected_gangs(
+    rules: dict[str, Any], victim: Gang, claimant: Gang
+) -> None:
     made = scheduler([node("n0"), node("n1")])
     made.apply(queue("a", weight=3, **rules))
     made.apply(queue("b"))
@@ -691,7 +693,7 @@ def test_a_full_queue_protects_the_gangs_that_the_rules_protect(low: Gang) -> No
     assert wait.explanation.code is Code.QUOTA_EXCEEDED
 
 
-def test_it_is_looked_for_again_once_a_cap_or_a_priority_is_another() -> None:
+def test_victims_are_searched_again_after_a_cap_or_a_priority_has_changed() -> None:
     made = tree(scheduler([node("a"), node("b")]), capped("q", 4))
     running(made, in_queue("q", gang("low", count=4, priority=1)))
     made.apply(GangSubmitted(in_queue("q", gang("high", count=5, priority=1))))

@@ -153,7 +153,7 @@ def test_surplus_that_cannot_suffice_is_not_searched(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("about", [(), (SHAPES,), (TOPOLOGY,)], ids=str)
-def test_what_some_set_of_victims_frees_is_attainable(about: tuple[str, ...]) -> None:
+def test_capacity_that_some_set_of_victims_frees_counts_as_attainable(about: tuple[str, ...]) -> None:
     tried = 0
     for case in (draw(seed, *about) for seed in range(60)):
         made = case.made

@@ -434,7 +434,7 @@ class TestRemedies:
             ),
         ]
 
-    def test_another_gang_of_the_queue_ends(self) -> None:
+    def test_a_remedy_is_the_end_of_another_gang_of_the_queue(self) -> None:
         muster = cluster(
             queue("a", capability=gpus(6)), submit("two", "a", 2), submit("g", "a", 6, submitted=1.0)
         )
@@ -495,7 +495,7 @@ class TestFaults:
         assert account.fault == message
         assert all(code(muster, f"g-{name}") is Code.INVALID for name in faulty)
 
-    def test_what_is_below_a_faulty_queue(self) -> None:
+    def test_gangs_below_a_faulty_queue_start_once_it_is_mended(self) -> None:
         muster = cluster(queue("a", weight=0), queue("b", parent="a"), submit("g", "b", 1))
         assert not started(muster)
         muster.apply(queue("a", weight=1))

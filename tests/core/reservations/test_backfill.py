@@ -131,7 +131,7 @@ def test_an_overdue_gang_is_expected_to_end_now() -> None:
     assert started(cluster.decide(62.0)) == ["wide"]
 
 
-def test_an_estimate_tells_when_and_a_limit_is_never_passed() -> None:
+def test_a_reservation_uses_the_estimate_or_under_conservative_the_limit() -> None:
     cluster = Cluster(node("a", gpu=4))
     cluster.submit(replace(lasting("run", 4, 100.0), estimate=30.0))
     cluster.decide(0.0)

@@ -268,9 +268,7 @@ def test_why_shares_do_not_fit() -> None:
     st.lists(st.integers(1, 4), min_size=1, max_size=3), st.lists(st.integers(1, 9), min_size=2, max_size=4)
 )
 @settings(max_examples=60, deadline=None)
-def test_a_gang_of_several_shares_is_never_refused_wrongly_as_proven(
-    gpus: list[int], tenths: list[int]
-) -> None:
+def test_no_gang_of_several_shares_that_fits_is_proven_infeasible(gpus: list[int], tenths: list[int]) -> None:
     """Whole GPUs and shares in one gang: what is called impossible is so, by trying everything."""
     sets = [
         PodSet(f"s{i}", shape(share=100 * t) if t < 9 else shape(gpu=1), 1, 1) for i, t in enumerate(tenths)

@@ -59,7 +59,7 @@ def test_sums_over_domains() -> None:
     assert topology.above(np.arange(4), 3, 2).tolist() == [0, 2, 1, 0]
 
 
-def test_it_follows_the_nodes() -> None:
+def test_the_topology_follows_the_nodes() -> None:
     nodes, topology = tree(a={"spine": "s1"}, b={"spine": "s2"})
     nodes.change(node("b", labels={"spine": "s1"}))
     topology.refresh()

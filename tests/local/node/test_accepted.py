@@ -150,7 +150,7 @@ def test_the_pod_itself_is_understood() -> None:
 @pytest.mark.parametrize("times", [1, 3])
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
-def test_what_is_accepted_is_understood(times: int, data: st.DataObject) -> None:
+def test_every_pod_that_the_server_accepts_can_be_read_by_the_agent(times: int, data: st.DataObject) -> None:
     obj = spoiled(RICH, lambda options: data.draw(st.sampled_from(options)), times=times)
     with suppress(ApiError, Unavailable, OSError):
         read(submitted(obj))

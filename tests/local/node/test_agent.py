@@ -80,7 +80,7 @@ async def test_files_that_a_pod_writes_belong_to_the_caller(cluster: Cluster) ->
         ({}, "no command"),
     ],
 )
-async def test_what_cannot_be_started_says_why(
+async def test_a_container_that_cannot_be_started_fails_with_the_reason(
     cluster: Cluster, container: dict[str, object], message: str
 ) -> None:
     async with cluster.running():
@@ -653,7 +653,9 @@ async def test_nodes_are_written_and_those_of_before_removed(cluster: Cluster) -
         assert [node.metadata.name for node in page.items] == ["there"]
 
 
-async def test_a_node_has_what_is_said_of_it_now_and_what_people_wrote_on_it(cluster: Cluster) -> None:
+async def test_a_restarted_node_has_its_new_specification_and_keeps_what_users_wrote_on_it(
+    cluster: Cluster,
+) -> None:
     spec = type(cluster.nodes[0])
     large: Quantities = {"cpu": 4, "memory": "8Gi", "pods": 110, "nvidia.com/gpu": 8}
     cluster.nodes = [spec("n", large, {"zone": "a", "nvidia.com/gpu.product": "X"})]

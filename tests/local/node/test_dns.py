@@ -129,7 +129,7 @@ def test_a_services_name_leads_to_its_ready_pods(told: Told, service_first: bool
     assert told.of("web") == []
 
 
-def test_one_that_publishes_early_lists_all_that_have_not_ended(told: Told) -> None:
+def test_a_service_that_publishes_unready_addresses_lists_all_pods_that_have_not_ended(told: Told) -> None:
     labels = {"app": "x"}
     told.names.service_changed(None, service(early=True, app="x"))
     told.pods(pod("1", "a", labels=labels, leaving=True), pod("2", "b", labels=labels, phase="Pending"))

@@ -82,13 +82,13 @@ def test_value_from(source: dict[str, object], expected: str | None) -> None:
         ),
     ],
 )
-def test_what_is_missing_is_named(source: dict[str, object], message: str) -> None:
+def test_a_missing_source_of_a_variable_is_named(source: dict[str, object], message: str) -> None:
     container = Container("c", env=[{"name": "X", "valueFrom": source}])
     with pytest.raises(Unavailable, match=message.replace("(", r"\(")):
         environment(POD, container, Caller(), LOOKUP)
 
 
-def test_all_of_a_config_map_comes_before_env() -> None:
+def test_env_overrides_the_variables_of_env_from() -> None:
     container = Container(
         "c",
         env_from=[{"configMapRef": {"name": "conf"}, "prefix": "P_"}, {"secretRef": {"name": "sec"}}],

@@ -43,7 +43,7 @@ def test_the_annotation(text: str, expected: Play) -> None:
         *("stop=-1", "stop=nan", "stop=soon", "reject=no room", "reject=!"),
     ],
 )
-def test_what_the_annotation_cannot_say(text: str) -> None:
+def test_an_annotation_that_the_fake_runtime_cannot_read_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match='write "run=30s,exit=1"'):
         play({"muster.dev/pretend": text})
 

@@ -91,7 +91,9 @@ NO_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize(("make", "told"), NO_FILES.values(), ids=NO_FILES)
-def test_what_is_no_plain_file_is_not_read(tmp_path: Path, make: Callable[[Path], object], told: str) -> None:
+def test_a_progress_file_that_is_not_a_plain_file_is_not_read(
+    tmp_path: Path, make: Callable[[Path], object], told: str
+) -> None:
     make(tmp_path / "log")
     with pytest.raises(OSError, match=told):
         look(pod(tmp_path), NOW)

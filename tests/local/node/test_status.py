@@ -100,7 +100,7 @@ def test_conditions_of_others_stay_and_times_move_only_with_the_status() -> None
     assert found["Initialized"]["lastTransitionTime"] == "2030-01-01T00:00:00Z"
 
 
-def test_what_the_official_client_needs_is_written_even_if_zero() -> None:
+def test_status_fields_that_the_official_client_needs_are_written_even_if_zero() -> None:
     status = document(Pod(), containers("", "0"), NOW, NOW)["containerStatuses"][0]
     assert status["restartCount"] == 0
     assert status["ready"] is False

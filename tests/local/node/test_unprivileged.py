@@ -16,7 +16,7 @@ NEEDED = "import msgspec, pytest, pytest_asyncio, hypothesis, yaml, muster.local
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="these tests run without privileges already")
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv is not here")
-def test_as_nobody() -> None:
+def test_a_pod_runs_for_a_user_without_privileges() -> None:
     home = Path("/tmp") / f"muster-nobody-{os.getpid()}"
     home.mkdir(mode=0o700)
     os.chown(home, NOBODY, NOBODY)

@@ -76,7 +76,7 @@ def test_contents(tmp_path: Path, volume: dict[str, Any], expected: dict[str, tu
         ({"nfs": {"server": "s"}}, "nfs is not offered"),
     ],
 )
-def test_what_cannot_be_made_is_named(tmp_path: Path, volume: dict[str, Any], message: str) -> None:
+def test_a_volume_that_cannot_be_made_is_named(tmp_path: Path, volume: dict[str, Any], message: str) -> None:
     with pytest.raises(Unavailable) as caught:
         prepare(pod(volume), tmp_path, LOOKUP)
     assert message in str(caught.value)

@@ -123,7 +123,7 @@ def test_fields(kind: str, raw: bytes, found: Any) -> None:  # Any: JSON
         body("v1", "Pod", varint(1 << 3 | 2) + varint(1000)),
     ],
 )
-def test_what_cannot_be_read_is_refused(sent: bytes) -> None:
+def test_damaged_protobuf_is_refused(sent: bytes) -> None:
     with pytest.raises(BadRequest):
         decode(sent)
 

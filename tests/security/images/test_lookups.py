@@ -92,7 +92,7 @@ async def world(again: Callable[[str], None] | None = None) -> AsyncIterator[Wor
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_a_tag_is_resolved_and_verified_once_for_all_who_ask() -> None:
+async def test_a_tag_is_resolved_and_verified_once_for_all_callers() -> None:
     async with world() as at:
         for asker in ("ns/a", "ns/b"):
             assert isinstance(at.known("reg.example.com/app:v1", asker=asker), Unknown)
@@ -118,7 +118,7 @@ async def test_tags_of_one_digest_are_verified_once_and_again_under_other_polici
         assert isinstance(at.known(pinned, "2"), Verified)
 
 
-async def test_a_tag_is_resolved_again_after_a_while_and_a_digest_never() -> None:
+async def test_a_tag_is_resolved_again_after_a_while_and_a_digest_is_not() -> None:
     async with world() as at:
         for _ in range(3):
             at.known("reg.example.com/app:v1")
@@ -162,7 +162,7 @@ async def test_a_namespace_takes_no_room_of_others() -> None:
         assert isinstance(at.known("reg.example.com/app:v1", asker="ml/train"), Verified)
 
 
-async def test_who_asks_from_another_namespace_is_told_too() -> None:
+async def test_a_caller_from_another_namespace_is_notified_too() -> None:
     async with world() as at:
         for asker in ("a/job", "b/job", "c/job"):
             at.known("reg.example.com/app:v1", asker=asker)

@@ -275,7 +275,7 @@ async def problem(handler: Handler, login: tuple[str, str] | None = None) -> str
         return str(caught.value)
 
 
-async def test_a_registry_that_never_answers() -> None:
+async def test_a_registry_that_does_not_answer_times_out() -> None:
     async def silent(request: web.Request) -> web.StreamResponse:
         await asyncio.Event().wait()
         return web.Response()

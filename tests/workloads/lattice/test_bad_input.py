@@ -51,7 +51,7 @@ def test_placeholders_in_placeholders_are_one_error(text: str) -> None:
     assert problem.error.path[-1] == "A"
 
 
-def test_a_value_is_never_expanded_again() -> None:
+def test_a_value_is_expanded_once() -> None:
     custom = {"type": "settings", "params": {"a": "${metadata.name}", "b": "$"}}
     result = compiled(
         small({"variables": {"A": "${resources.s.a}", "B": "${resources.s.b}{metadata.name}"}}, s=custom)

@@ -49,7 +49,9 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("source", "reason"), REFUSED)
-def test_what_is_no_file_beside_the_job_is_not_read(tmp_path: Path, source: str, reason: str) -> None:
+def test_only_files_in_the_directory_of_the_job_file_are_read(
+    tmp_path: Path, source: str, reason: str
+) -> None:
     import os
 
     home = tmp_path / "home"
