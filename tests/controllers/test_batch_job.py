@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from muster import names
 from muster.api.base import Object, ObjectMeta
 from muster.api.core_v1 import Service, ServiceSpec
+from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.kinds import (
     BATCH_JOB,
     CEDAR_POLICY,
@@ -38,6 +39,7 @@ from muster.api.muster_v1alpha1 import (
 from muster.app.wiring.batch_jobs import Found, Site, controllers
 from muster.compiler import Facts
 from muster.compiler.facts import Image
+from muster.controllers import batch_job
 from muster.controllers.driver import Change
 from muster.controllers.policy import Judged
 from muster.effects import Absent, Create, Effect, Requeue
@@ -522,3 +524,14 @@ def test_only_preemptions_of_jobsets_concern_batch_jobs() -> None:
     assert list(keys(Change(caches, None, hit))) == ["ml/job"]
     assert list(keys(Change(caches, hit, hit))) == []
     assert list(keys(Change(caches, None, quiet))) == []
+
+
+def test_what_the_jobs_of_a_namespace_share_belongs_to_their_runs_and_has_no_controller() -> None:
+    job = BatchJob(metadata=ObjectMeta(name="job", namespace="ml", uid="uid-job"))
+    run = JobSet(metadata=ObjectMeta(name="job", namespace="ml", uid="uid-run"))
+    entry = {"kind": "ServiceEntry", "metadata": {"name": "ext-1", "labels": {}}, "spec": {}}
+    [owner] = batch_job._owned(job, run, entry)["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"], owner["controller"]) == ("JobSet", "uid-run", False)
+    own = {"kind": "ServiceEntry", "metadata": {"name": "x", "labels": {"app.kubernetes.io/name": "job-w"}}}
+    [owner] = batch_job._owned(job, run, own)["metadata"]["ownerReferences"]
+    assert owner["controller"] is True

@@ -120,3 +120,47 @@ async def test_an_object_created_at_best_effort_may_be_forbidden(
     assert [each.revision for each in await executed(client, wanted)] == [0]
     with pytest.raises(error):
         await executed(client, pod("p"))
+
+
+def used_by(*uids: str) -> Create:
+    owners = [{"apiVersion": "batch/v1", "kind": "Job", "name": uid, "uid": uid} for uid in uids]
+    return Create(POD, "ns", {"metadata": {"name": "p", "ownerReferences": owners}})
+
+
+def owners(client: MemoryClient) -> list[str]:
+    return [each.uid for each in client.memory.read(POD, "ns/p").metadata.owner_references]
+
+
+async def test_who_uses_an_object_that_exists_owns_it_too(client: MemoryClient) -> None:
+    await executed(client, used_by("a"), used_by("b"), used_by("a"), used_by("b"))
+    assert owners(client) == ["a", "b"]
+    assert [operation for operation, _, _ in client.calls].count("patch") == 1
+
+
+async def test_an_object_without_owners_stays_without(client: MemoryClient) -> None:
+    await executed(client, pod("p"), used_by("a"))
+    assert owners(client) == []
+
+
+async def test_an_object_that_is_being_deleted_gets_no_more_owners(client: MemoryClient) -> None:
+    await executed(client, used_by("a"))
+    client.memory.patch(POD, "ns", "p", {"metadata": {"finalizers": ["example.com/slow"]}})
+    client.memory.delete(POD, "ns", "p")
+    with pytest.raises(Conflict, match="being deleted"):
+        await executed(client, used_by("b"))
+
+
+async def test_two_that_come_at_the_same_time_are_both_owners(client: MemoryClient) -> None:
+    """The second write was decided on what the first one has changed: it is refused, and tried again."""
+    await executed(client, used_by("a"))
+
+    def first(operation: str, kind: object, name: str) -> None:
+        if operation == "patch" and owners(client) == ["a"]:
+            more = used_by("a", "b").body["metadata"]["ownerReferences"]
+            client.memory.patch(POD, "ns", "p", {"metadata": {"ownerReferences": more}})
+
+    client.fault = first
+    with pytest.raises(Conflict):
+        await executed(client, used_by("c"))
+    await executed(client, used_by("c"))
+    assert owners(client) == ["a", "b", "c"]

@@ -341,10 +341,11 @@ def _summary(compiled: Compiled) -> str:
 def _owned(job: BatchJob, run: Run, made: Object) -> Object:
     """Returns the object with its owner: the run, or the BatchJob for a claim, whose data outlives a run.
 
-    An object that the jobs of a namespace share has no owner.
+    An object that the jobs of a namespace share belongs to all their runs, and goes with the last of them.
     """
     if made["kind"] != _GROUP and shared(made):
-        return made
+        one = owner(run, batch_run.kind_of(run), controller=False) | {"blockOwnerDeletion": False}
+        return {**made, "metadata": {**made["metadata"], "ownerReferences": [one]}}
     by = owner(job, BATCH_JOB) if made["kind"] in _KEPT else owner(run, batch_run.kind_of(run))
     return {**made, "metadata": {**made["metadata"], "ownerReferences": [by]}}
 

@@ -39,6 +39,7 @@ class Create:
     """An object to create.
 
     It is success if the object exists already; if the body names a controller, only under that controller.
+    Other owners that the body names are added to those of an object that exists and has owners.
     `refused` is recorded, with the server's message added, if the server refuses the object. With
     `best_effort` it is success, too, if the server forbids it, as in a namespace that is being deleted.
     """

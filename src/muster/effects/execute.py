@@ -182,7 +182,7 @@ async def _create(client: Client, effect: Create) -> int:
         owners = body["metadata"].get("ownerReferences", [])
         controllers = [owner["uid"] for owner in owners if owner.get("controller")]
         if not controllers:
-            return 0
+            return await _join(client, effect, owners) if owners else 0
         try:
             existing = await client.get(kind, namespace, effect.name)
         except NotFound:
@@ -191,6 +191,29 @@ async def _create(client: Client, effect: Create) -> int:
         if controller is None or [controller.uid] != controllers:
             raise
         return _revision(existing)
+
+
+async def _join(client: Client, effect: Create, owners: Sequence[Object]) -> int:
+    """Adds owners to an object that several share: garbage collection deletes it once all of them are gone.
+
+    An object without owners stays so, since nobody knows who uses it.
+    """
+    kind, namespace, name = effect.kind, effect.namespace, effect.name
+    try:
+        meta = (await client.get_json(kind, namespace, name))["metadata"]
+    except NotFound:
+        raise Conflict(f"{kind.kind} {name} came and went while it was created") from None
+    known = list(meta.get("ownerReferences") or ())
+    uids = {each.get("uid") for each in known}
+    more = [each for each in owners if each["uid"] not in uids]
+    if known and meta.get("deletionTimestamp"):
+        raise Conflict(f"{kind.kind} {name} is being deleted")
+    if not known or not more:
+        return 0
+    body: Object = {
+        "metadata": {"resourceVersion": meta["resourceVersion"], "ownerReferences": [*known, *more]}
+    }
+    return _revision(await client.patch(kind, namespace, name, body))
 
 
 async def _newest_sibling(client: Client, effect: Create) -> int:
