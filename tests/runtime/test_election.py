@@ -54,9 +54,9 @@ def ready() -> Cluster:
     return made
 
 
-def candidate(cluster: Cluster, identity: str) -> tuple[Election, Faulty]:
+def candidate(cluster: Cluster, identity: str, timing: Timing = TIMING) -> tuple[Election, Faulty]:
     client = Faulty(cluster.client)
-    return Election(client, cluster.clock, identity, *WHERE), client  # type: ignore[arg-type]
+    return Election(client, cluster.clock, identity, *WHERE, timing), client  # type: ignore[arg-type]
 
 
 async def lease(cluster: Cluster) -> Lease:
@@ -225,6 +225,19 @@ async def test_an_attempt_that_hangs_is_given_up() -> None:
     await one.keep()
     assert cluster.clock.monotonic() - began <= TIMING.deadline + 2 * TIMING.retry
     assert not term.fresh()
+
+
+@pytest.mark.parametrize("timing", [TIMING, Timing(15.0, 14.0, 5.0), Timing(5.0, 4.0, 3.0)])
+@pytest.mark.parametrize("hangs", [True, False])
+async def test_a_leader_stops_before_a_candidate_may_take_its_lease(timing: Timing, hangs: bool) -> None:
+    """What it leads is told by the end of `keep`; controllers ask nothing else."""
+    cluster = ready()
+    one, client = candidate(cluster, "one", timing)
+    await one.win()
+    renewed = cluster.clock.monotonic()
+    client.hangs, client.fault = hangs, (lambda verb, before: None) if hangs else down
+    await one.keep()
+    assert cluster.clock.monotonic() - renewed == pytest.approx(timing.deadline)
 
 
 @pytest.mark.parametrize("seconds", [0, -5, 2**31 - 1])

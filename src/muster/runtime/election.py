@@ -85,7 +85,12 @@ class Election:
     @property
     def fresh(self) -> bool:
         """Whether this candidate leads now, and no other candidate can."""
-        return self._clock.monotonic() < self._renewed_at + self.timing.deadline
+        return self._left > 0
+
+    @property
+    def _left(self) -> float:
+        """Seconds until this candidate no longer leads, unless it renews."""
+        return self._renewed_at + self.timing.deadline - self._clock.monotonic()
 
     async def win(self) -> Term:
         """Wait until this candidate leads. Return its term."""
@@ -98,10 +103,10 @@ class Election:
         return Term(epoch, seen=self._pods_seen, fresh=lambda: self.fresh)
 
     async def keep(self) -> None:
-        """Renew the Lease until it is lost."""
-        while self.fresh:
-            await self._clock.sleep(self.timing.retry)
-            if await self._try(self._renew()) is False:
+        """Renew the Lease until it is lost. Ends when the deadline has passed, whatever is under way."""
+        while (left := self._left) > 0:
+            await self._clock.sleep(min(self.timing.retry, left))
+            if left <= self.timing.retry or await self._try(self._renew(), self._left) is False:
                 break
         self._renewed_at = float("-inf")
         log.warning("%s no longer leads", self._identity)
@@ -116,10 +121,10 @@ class Election:
             note = f"{self._seen.spec.lease_transitions}/{pods_seen}" if pods_seen else None
             await self._try(self._renew({"holderIdentity": "", "leaseDurationSeconds": 1}, note))
 
-    async def _try(self, attempt: Coroutine[Any, Any, T]) -> T | None:
-        """The result of the attempt; None if it failed or took too long."""
+    async def _try(self, attempt: Coroutine[Any, Any, T], most: float = LONGEST) -> T | None:
+        """The result of the attempt; None if it failed or took too long: `most` seconds."""
         task = asyncio.ensure_future(attempt)
-        timer = asyncio.ensure_future(self._clock.sleep(self.timing.retry))
+        timer = asyncio.ensure_future(self._clock.sleep(min(self.timing.retry, most)))
         try:
             await asyncio.wait({task, timer}, return_when=asyncio.FIRST_COMPLETED)
             if task.done():
