@@ -12,6 +12,7 @@ from muster.api.crd import definitions
 from tests.cluster.control_plane import ControlPlane
 from tests.kubectl import CASES
 from tests.kubectl.cases import Case, Kubectl, Run, absent
+from tests.kubectl.differences import DIFFERENCES, Difference
 
 pytestmark = pytest.mark.skipif(bool(absent()), reason=absent())
 
@@ -49,3 +50,8 @@ def test_kubectl(kubectl: Kubectl, case: Case) -> None:
     if case.embedded_only:
         pytest.skip(case.embedded_only)
     kubectl.check(case)
+
+
+@pytest.mark.parametrize("difference", DIFFERENCES, ids=lambda each: each.name.replace(" ", "-"))
+def test_a_difference(kubectl: Kubectl, difference: Difference) -> None:
+    difference.check(kubectl, difference.kubernetes)

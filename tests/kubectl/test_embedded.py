@@ -7,6 +7,7 @@ import pytest
 from tests.cli.binary import Muster, Terminal, until
 from tests.kubectl import CASES
 from tests.kubectl.cases import Case, Kubectl, Run, absent
+from tests.kubectl.differences import DIFFERENCES, Difference
 from tests.kubectl.manifests import POD
 
 NODES = "2 x name=node,cpu=4,memory=4Gi,pods=110"
@@ -33,6 +34,11 @@ def kubectl(muster: Muster) -> Kubectl:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "-"))
 def test_kubectl(kubectl: Kubectl, case: Case) -> None:
     kubectl.check(case)
+
+
+@pytest.mark.parametrize("difference", DIFFERENCES, ids=lambda each: each.name.replace(" ", "-"))
+def test_a_difference(kubectl: Kubectl, difference: Difference) -> None:
+    difference.check(kubectl, difference.embedded)
 
 
 def test_a_command_in_a_terminal(muster: Muster, kubectl: Kubectl) -> None:
