@@ -299,15 +299,14 @@ def pour(
 ) -> tuple[Columns, Longs]:
     """Fill columns in order: first what domains need, then equal shares, then any column with room."""
     given = np.zeros(len(order), np.int64)
-    rounds = [[*needs], *([need] for need in needs if len(needs) > 1)] if needs else []
-    for further in [*rounds, *([[*shares]] if shares else []), []]:
-        some = [*limits, *further]
+    rounds = filter(len, [needs, *([need] for need in needs if len(needs) > 1), shares])
+    for further in [*rounds, ()]:
         left = count - int(given.sum())
         if left <= 0:
             break
-        more = _fill(order, caps - given, some, left)
+        more = _fill(order, caps - given, [*limits, *further], left)
         given += more
-        for limit in {id(limit): limit for limit in (*limits, *needs, *shares)}.values():
+        for limit in (*limits, *needs, *shares):
             index = limit.index[order]
             taken = np.bincount(index[index >= 0], weights=more[index >= 0], minlength=len(limit.room))
             limit.room = np.maximum(limit.room - taken.astype(np.int64), 0)
@@ -391,7 +390,7 @@ def share(domain: Domain, counts: Longs, left: Ints, count: int) -> Limit:
     most = domain.sums(left)
 
     def room(level: int) -> Longs:
-        return np.where(most > 0, np.clip(level - counts, 0, most), 0)
+        return np.clip(level - counts, 0, most)
 
     highest = int(counts.max(initial=0)) + count
     enough = bisect_left(range(highest), True, key=lambda level: int(room(level).sum()) >= count)

@@ -203,10 +203,6 @@ class Exact:
             packing = sharing.places(pattern, [max(nodes.free_at(nodes.devices.row, column), 0), *left])
             fresh = (number for number in count() if number not in open_)
             numbers = [*open_, *islice(fresh, sum(pattern))]
-            sizes = sorted(
-                (share for n, share in zip(pattern, sharing.shares, strict=True) for _ in range(n) if share),
-                reverse=True,
-            )
-            for share, b in zip(sizes, packing.bins or (), strict=False):
+            for share, b in zip(sharing.sizes(pattern), packing.bins or (), strict=False):
                 found.setdefault((node, share), []).append(numbers[b])
         return found

@@ -248,9 +248,13 @@ class Sharing:
         empty -= sum(n * whole for n, whole in zip(pattern, self.wholes, strict=True))
         if empty < 0:
             return Packing(None, fits=False)
-        asked = zip(pattern, self.shares, strict=True)
-        sizes = sorted((share for n, share in asked for _ in range(n) if share), reverse=True)
+        sizes = self.sizes(pattern)
         return pack(sizes, [*left, *[WHOLE] * min(empty, len(sizes))])
+
+    def sizes(self, pattern: Sequence[int]) -> list[int]:
+        """Return a pattern's shares, largest first."""
+        asked = zip(pattern, self.shares, strict=True)
+        return sorted((share for n, share in asked for _ in range(n) if share), reverse=True)
 
 
 @dataclass(frozen=True, slots=True)
