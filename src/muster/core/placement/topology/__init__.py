@@ -279,14 +279,16 @@ class Search:
 
     def _attempt(self, level: int, number: int, asked: Grouped, own: Mapping[Place, int]) -> Placed | None:
         """Place the minimum in this domain, with places on their `own` nodes, then more pods nearby."""
-        demand = asked.demand
-        placed = self._charge(
-            level, number, demand, lambda draft: self._fill(draft, level, number, asked, own)
-        )
-        if placed is None and self._multiples and demand.constrained and not self._several:
-            placed = self._charge(
-                level, number, demand, lambda draft: self._fill_as_divided(draft, level, number, asked)
-            )
+
+        def fill(draft: Draft) -> bool:
+            return self._fill(draft, level, number, asked, own) and self._multiples_hold(draft)
+
+        def fill_as_divided(draft: Draft) -> bool:
+            return self._fill_as_divided(draft, level, number, asked) and self._multiples_hold(draft)
+
+        placed = self._charge(level, number, asked.demand, fill)
+        if placed is None and self._multiples and asked.demand.constrained and not self._several:
+            placed = self._charge(level, number, asked.demand, fill_as_divided)
         return placed
 
     def _charge(
@@ -295,7 +297,7 @@ class Search:
         """Fill a domain, and place as many more pods as fit: in it, then in wider ones up to the limit."""
         with self._of.ledger.trial() as tried:
             draft = self._draft(demand, self._within(level, number))
-            if not (fill(draft) and self._multiples_hold(draft)):
+            if not fill(draft):
                 return None
             tried.keep()
         wider = level
