@@ -133,6 +133,17 @@ def owner(resource: Resource, kind: AnyKind, *, controller: bool = True) -> Obje
     }
 
 
+def involved(resource: Resource, kind: AnyKind) -> Object:
+    """A reference to `resource` as the `involvedObject` of an Event, as JSON."""
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "namespace": resource.metadata.namespace,
+        "name": resource.metadata.name,
+        "uid": resource.metadata.uid,
+    }
+
+
 def revision(resource_version: str) -> int:
     """Returns a resourceVersion as a number; 0, which every cache has reached, if it is not a number."""
     return int(resource_version) if resource_version.isdigit() else 0

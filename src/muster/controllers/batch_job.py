@@ -22,7 +22,7 @@ import msgspec
 
 from muster import names
 from muster.api import rates
-from muster.api.base import AnyKind, Object, R, Resource, condition, mark, owner
+from muster.api.base import AnyKind, Object, R, Resource, condition, involved, mark, owner
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import ConfigMap, Node
 from muster.api.jobset_v1alpha2 import JobSet
@@ -288,7 +288,7 @@ def _status(
     if (old.phase, old.message) != (phase, message):
         bad = bool(compiled.findings) or phase == "Failed"
         reason = "Denied" if compiled.findings else phase
-        effects.append(RecordEvent(_about(job), "Warning" if bad else "Normal", reason, message))
+        effects.append(RecordEvent(involved(job, BATCH_JOB), "Warning" if bad else "Normal", reason, message))
     return effects
 
 
@@ -316,20 +316,9 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _about(job: BatchJob) -> Object:
-    meta = job.metadata
-    return {
-        "apiVersion": BATCH_JOB.api_version,
-        "kind": BATCH_JOB.kind,
-        "namespace": meta.namespace,
-        "name": meta.name,
-        "uid": meta.uid,
-    }
-
-
 def _refused(job: BatchJob, message: str) -> RecordEvent:
     """A warning that is given once, however often what it warns of is tried again."""
-    return RecordEvent(_about(job), "Warning", "Refused", message, str(job.metadata.generation))
+    return RecordEvent(involved(job, BATCH_JOB), "Warning", "Refused", message, str(job.metadata.generation))
 
 
 def _summary(compiled: Compiled) -> str:

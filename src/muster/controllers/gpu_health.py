@@ -23,7 +23,7 @@ import msgspec
 
 from muster import names
 from muster.api import duration
-from muster.api.base import Condition, Object, condition, is_true, mark
+from muster.api.base import Condition, Object, condition, involved, is_true, mark
 from muster.api.batch_v1 import COMPLETION_INDEX, Job
 from muster.api.core_v1 import Node, Pod, Taint
 from muster.api.jobset_v1alpha2 import JOB_GLOBAL_INDEX, JobSet
@@ -184,13 +184,7 @@ def move(observed: Observed, now: datetime) -> list[Effect]:
         "metadata": {"resourceVersion": meta.resource_version, "annotations": annotations},
         "spec": {"suspend": True},
     }
-    about = {
-        "apiVersion": kind.api_version,
-        "kind": kind.kind,
-        "namespace": meta.namespace,
-        "name": meta.name,
-    }
-    event = RecordEvent({**about, "uid": meta.uid}, "Warning", ill.reason, f"moved: {ill.message}")
+    event = RecordEvent(involved(owner, kind), "Warning", ill.reason, f"moved: {ill.message}")
     return [Patch(kind, meta.namespace, meta.name, body), event]
 
 

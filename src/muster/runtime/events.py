@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Final, Literal, Protocol
 
 from muster.api import kinds
-from muster.api.base import Object
+from muster.api.base import Object, involved
 from muster.core.words.decisions import Decision, Evict, Wait
 from muster.core.words.events import CommitFailed, Event
 from muster.core.words.gang import Code, GangId
@@ -205,14 +205,7 @@ def _about(group: Group) -> Object | None:
     pod = next((member.pod for member in group.members.values()), None)
     if pod is None:
         return None
-    meta = pod.metadata
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "namespace": meta.namespace,
-        "name": meta.name,
-        "uid": meta.uid,
-    }
+    return involved(pod, kinds.POD)
 
 
 def _time(now: datetime) -> str:

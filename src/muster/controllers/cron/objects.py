@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final
 
-from muster.api.base import AnyKind, Object, ObjectMeta, Resource
+from muster.api.base import AnyKind, ObjectMeta, Resource, involved
 from muster.controllers.cron.decide import Concurrency, Decision, Run, State
 from muster.effects import Delete, Effect, RecordEvent, Requeue
 
@@ -58,15 +58,7 @@ def concurrency(text: str) -> Concurrency:
 
 def told(kind: AnyKind, resource: Resource, reason: str, message: str, once: str) -> list[Effect]:
     """A warning about what is scheduled, one for each `once`, however often it is looked at."""
-    meta = resource.metadata
-    about: Object = {
-        "apiVersion": kind.api_version,
-        "kind": kind.kind,
-        "namespace": meta.namespace,
-        "name": meta.name,
-        "uid": meta.uid,
-    }
-    return [RecordEvent(about, "Warning", reason, message, once)]
+    return [RecordEvent(involved(resource, kind), "Warning", reason, message, once)]
 
 
 def after(

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from muster.api import kinds
-from muster.api.base import Object, condition, is_true
+from muster.api.base import Object, condition, involved, is_true
 from muster.api.batch_v1 import TRACKING_FINALIZER, Job
 from muster.api.core_v1 import Pod
 from muster.controllers.job import scale, status, verdict
@@ -188,11 +188,6 @@ def _events(job: Job, conditions: list[Object]) -> list[Effect]:
 
 
 def _record(job: Job, reason: str, message: str, type_: str = "Warning") -> RecordEvent:
-    about = {
-        "apiVersion": kinds.JOB.api_version,
-        "kind": kinds.JOB.kind,
-        "namespace": job.metadata.namespace,
-        "name": job.metadata.name,
-        "uid": job.metadata.uid,
-    }
-    return RecordEvent(about, "Normal" if type_ == "Normal" else "Warning", reason, message)
+    return RecordEvent(
+        involved(job, kinds.JOB), "Normal" if type_ == "Normal" else "Warning", reason, message
+    )

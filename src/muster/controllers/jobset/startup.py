@@ -4,14 +4,14 @@
 others to wait for. A suspended JobSet has all its Jobs, suspended, except those that wait for others.
 """
 
-from muster.api.base import Object
+from muster.api.base import Object, involved
 from muster.api.batch_v1 import Job
 from muster.api.jobset_v1alpha2 import DependsOn, JobSet, ReplicatedJob, ReplicatedJobStatus
-from muster.api.kinds import JOB, SERVICE
+from muster.api.kinds import JOB, JOBSET, SERVICE
 from muster.controllers.jobset import construction
 from muster.controllers.jobset.attempts import Jobs, group_of, index_of
 from muster.controllers.jobset.observation import Observed
-from muster.controllers.jobset.status import STARTED, STARTING, Draft, about
+from muster.controllers.jobset.status import STARTED, STARTING, Draft
 from muster.effects import Create, Effect, Patch, RecordEvent
 
 _IN_ORDER = "InOrderStartupPolicy"
@@ -23,7 +23,7 @@ def service(observed: Observed) -> list[Effect]:
     if observed.service is not None or not construction.has_dns(jobset):
         return []
     refused = RecordEvent(
-        about(jobset), "Warning", "HeadlessServiceCreationFailed", "the service was refused"
+        involved(jobset, JOBSET), "Warning", "HeadlessServiceCreationFailed", "the service was refused"
     )
     return [Create(SERVICE, jobset.metadata.namespace, construction.service(jobset), refused)]
 
@@ -87,7 +87,9 @@ def _missing(jobset: JobSet, replicated: ReplicatedJob, jobs: Jobs) -> list[Effe
     for index in range(replicated.replicas):
         name = construction.job_name(jobset, replicated, index)
         if index not in there and name not in held:
-            refused = RecordEvent(about(jobset), "Warning", "JobCreationFailed", f"job {name} was refused")
+            refused = RecordEvent(
+                involved(jobset, JOBSET), "Warning", "JobCreationFailed", f"job {name} was refused"
+            )
             body = construction.job(jobset, replicated, index)
             effects.append(Create(JOB, jobset.metadata.namespace, body, refused))
     return effects

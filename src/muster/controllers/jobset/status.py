@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from muster.api.base import Condition, Object, condition
+from muster.api.base import Condition, Object, condition, involved
 from muster.api.batch_v1 import Job, JobSpec
 from muster.api.jobset_v1alpha2 import JobSet, JobSetStatus, ReplicatedJob, ReplicatedJobStatus
 from muster.api.kinds import JOBSET
@@ -82,7 +82,7 @@ class Draft:
             self.set_false(RESTARTING, reason, f"{message}; last restart: {found.message}")
 
     def record(self, type_: Literal["Normal", "Warning"], reason: str, message: str) -> None:
-        self.records.append(RecordEvent(about(self.jobset), type_, reason, message))
+        self.records.append(RecordEvent(involved(self.jobset, JOBSET), type_, reason, message))
 
     def effects(self) -> list[Effect]:
         status = JobSetStatus(
@@ -108,18 +108,6 @@ class Draft:
         if old is None:
             self.conditions.append(new)
         self.record("Warning" if type_ == FAILED else "Normal", reason, message)
-
-
-def about(jobset: JobSet) -> Object:
-    """Returns the reference to the JobSet that an event needs."""
-    meta = jobset.metadata
-    return {
-        "apiVersion": JOBSET.api_version,
-        "kind": JOBSET.kind,
-        "namespace": meta.namespace,
-        "name": meta.name,
-        "uid": meta.uid,
-    }
 
 
 def is_ready(job: Job) -> bool:
