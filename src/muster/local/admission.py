@@ -9,14 +9,16 @@ from typing import Any
 
 import msgspec
 
+from muster import names
 from muster.api import kinds, rules
 from muster.api.base import Object, Resource, without_nulls
 from muster.api.batch_v1 import JobSpec, JobTemplate
 from muster.api.core_v1 import PodTemplate
-from muster.api.fields import TOO_DEEP, InvalidObject, Path, convert, too_deep
+from muster.api.fields import TOO_DEEP, FieldError, InvalidObject, Path, convert, too_deep
 from muster.kube.apply import merge
 from muster.kube.errors import BadRequest
 from muster.local.api_errors import AnyKind, invalid
+from muster.workloads import training
 
 
 def read(kind: AnyKind, obj: Any) -> Object:  # Any: whatever the request's body was
@@ -63,11 +65,21 @@ def _identified(kind: AnyKind, obj: Object) -> Object:
     return named
 
 
-def complete(kind: AnyKind, name: str, obj: Object) -> Object:
-    """`obj` with its kind's defaults. The result has the right types."""
+def complete(kind: AnyKind, name: str, obj: Object, old: Object | None = None) -> Object:
+    """`obj` with its kind's defaults, and the environment of its training. The result has the right types."""
     check_structs(kind, name, obj)
     _give_types(kind, name, obj)
-    return rules.default(kind, obj)
+    completed = rules.default(kind, obj)
+    if kind is not kinds.JOBSET or (old is not None and _jobs(old) == _jobs(completed)):
+        return completed
+    # On a real cluster muster has no webhook, so there only what it submits gets this environment.
+    if why := training.prepare(completed):
+        raise invalid(kind, name, [FieldError(("metadata", "annotations", names.TRAINING), why)])
+    return completed
+
+
+def _jobs(jobset: Object) -> Any:  # Any: JSON
+    return (jobset.get("spec") or {}).get("replicatedJobs")
 
 
 def check(kind: AnyKind, name: str, obj: Object, old: Object | None) -> None:

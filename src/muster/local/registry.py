@@ -387,7 +387,7 @@ class Registry:
             typed = admission.check_status(kind, name, new, current)
         else:
             given |= {"name": name, "uid": current["metadata"]["uid"]}  # some defaults derive from these
-            proposed = admission.complete(kind, name, proposed)
+            proposed = admission.complete(kind, name, proposed, current)
             new = metadata.carry_over(kind, current, proposed, subresource)
             if managed is not None:
                 new["metadata"]["managedFields"] = managed

@@ -8,6 +8,7 @@ pods × GPUs of a pod, as `torchrun` counts processes. A variable that the autho
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from muster.api import quantity
 from muster.api.base import Object
 from muster.api.batch_v1 import COMPLETION_INDEX
 from muster.api.jobset_v1alpha2 import JOB_GLOBAL_INDEX
@@ -20,7 +21,10 @@ PORT: Final = 29500
 def environment(framework: str, host: str, pods: int, container: Object, rank: str) -> list[Object]:
     """Returns the variables of one container as `env`. `rank`: the pod's label that holds its rank."""
     limits = (container.get("resources") or {}).get("limits") or {}
-    processes = max(1, int(limits.get(GPU, 0) or 0))
+    try:
+        processes = max(1, quantity.request(GPU, str(limits.get(GPU) or 0)))
+    except ValueError:
+        processes = 1  # who checks the limits says that this is none
     of_pod: Object = {"valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{rank}']"}}}
     if framework == "Jax":
         return [
@@ -60,7 +64,9 @@ def prepare(jobset: Object) -> str:
         return ""
     if framework not in FRAMEWORKS:
         return f"{TRAINING} is {framework!r}; write {', '.join(FRAMEWORKS[:-1])} or {FRAMEWORKS[-1]}"
-    groups = jobset["spec"]["replicatedJobs"]
+    groups = (jobset.get("spec") or {}).get("replicatedJobs") or []
+    if not groups:
+        return ""  # refused elsewhere
     sizes = [(each.get("replicas", 1), *_pods_of(each)) for each in groups]
     if any(pods != completions for _, pods, completions in sizes):
         return f"{TRAINING}: completions differ from parallelism, so a rank would occur twice"
@@ -70,9 +76,8 @@ def prepare(jobset: Object) -> str:
         rank = COMPLETION_INDEX
     else:
         return f"{TRAINING}: no label has the rank of a pod if several Jobs have several pods; use replicas"
-    network = jobset["spec"].get("network") or {}
-    subdomain = network.get("subdomain") or metadata["name"]
-    host = f"{metadata['name']}-{groups[0]['name']}-0-0.{subdomain}"
+    network, name = jobset["spec"].get("network") or {}, metadata.get("name")
+    host = f"{name}-{groups[0].get('name')}-0-0.{network.get('subdomain') or name}"
     pods = sum(replicas * each for replicas, each, _ in sizes)
     for container in _containers(groups):
         put_before(container, environment(framework, host, pods, container, rank))
@@ -87,4 +92,6 @@ def _pods_of(group: Object) -> tuple[int, int]:
 
 def _containers(groups: Sequence[Object]) -> Iterator[Object]:
     for group in groups:
-        yield from group["template"]["spec"]["template"]["spec"]["containers"]
+        for part in ("template", "spec", "template", "spec"):
+            group = group.get(part) or {}
+        yield from group.get("containers") or []
