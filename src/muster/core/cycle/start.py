@@ -197,7 +197,7 @@ class PlacementStep:
         state: GangState,
         placed: Mapping[Place, int],
         devices: Mapping[Place, int],
-        until: float | None = None,
+        until: float | None,
     ) -> None:
         """Hold these places on these columns. The ledger is charged with them already."""
         assert state.gang is not None

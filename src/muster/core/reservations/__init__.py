@@ -197,12 +197,7 @@ class Reservations:
         """Why this gang need not be tried: it is known to delay a reservation. None: try it."""
         if self.closed is not None:
             return self.closed
-        if (
-            not self.made
-            or self.wanted(demand)
-            or not state.plain
-            or self._calendar.get(state.id) is not None
-        ):
+        if not self.made or self.wanted(demand) or not state.plain or state.id in self._calendar:
             return None  # it is tried, and has a reservation of its own if it does not start
         until = self._until(state)
         known, reservation = self._held.get((demand, state.begun), (inf, None))
