@@ -24,6 +24,8 @@ _MACROS: Final = {
     "@hourly": "0 * * * *",
 }
 _FIELDS: Final = 5
+#: No time before this one is looked at.
+_FIRST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST: Final = 256
 
 
@@ -51,7 +53,7 @@ class Schedule:
 
         Takes no longer after a long downtime than after a short one.
         """
-        if self.next(after) > until:
+        if after >= until or self.next(max(after, _FIRST)) > until:
             return None
         times = CronSim(self._expression, until.astimezone(self._zone), reverse=True)
         found = next(times).astimezone(UTC)

@@ -10,6 +10,7 @@ from muster.api.base import AnyKind, Object, owner
 from muster.api.kinds import BATCH_JOB, CRON_JOB, JOB
 from muster.api.schedule import Schedule
 from muster.controllers import cron
+from muster.controllers.cron import objects
 from muster.controllers.cron.decide import Plan, Run, State, decide
 from muster.controllers.driver import Controller
 from muster.effects import Create, Delete, Effect, RecordEvent, Requeue
@@ -39,6 +40,20 @@ def test_a_deadline_that_has_passed_skips_the_run() -> None:
     late = START + DAY + HOUR
     assert decide(Plan(DAILY, deadline=3599), START, [], late).skipped == "missed"
     assert decide(Plan(DAILY, deadline=3600), START, [], late).start == START + DAY
+
+
+FAR = ["0001-01-01T00:00:00+23:59", "1969-01-01T00:00:00+00:00", "9999-12-31T23:59:59-23:59"]
+
+
+@pytest.mark.parametrize("far", FAR)
+def test_times_that_are_in_no_calendar_are_times(far: str) -> None:
+    """As somebody may write them into a status or an annotation."""
+    at = datetime.fromisoformat(far)
+    berlin = Schedule("0 0 * * *", "Europe/Berlin")
+    runs = [Run("far", "uid-far", at, "succeeded"), run(1, "succeeded")]
+    decision = decide(Plan(berlin, deadline=2**62), at, runs, START + 2 * DAY)
+    assert (decision.start is None) == (at > START)
+    assert datetime.fromisoformat(objects.written(at)).tzinfo is not None
 
 
 def test_concurrency() -> None:

@@ -12,7 +12,7 @@ Source: kubernetes, pkg/controller/cronjob/cronjob_controllerv2.go, syncCronJob.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Literal
 
 from muster.api.schedule import Schedule
@@ -64,7 +64,7 @@ def decide(plan: Plan, since: datetime, runs: Sequence[Run], now: datetime) -> D
     due = plan.schedule.latest(now, since)
     if due is None:
         return Decision(None, surplus, again)
-    if plan.deadline is not None and due + timedelta(seconds=plan.deadline) < now:
+    if plan.deadline is not None and (now - due).total_seconds() > plan.deadline:
         return Decision(None, surplus, again, "missed", due)
     if any(run.at == due for run in runs):
         return Decision(None, surplus, again)

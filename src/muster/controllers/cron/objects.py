@@ -16,6 +16,10 @@ _SKIPPED: Final = {
     "active": ("JobAlreadyActive", "a run is due, and the one before is active"),
 }
 
+#: A time that somebody has written by hand may be so far away that it is in no calendar of another zone.
+_FIRST: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST: Final = datetime(9999, 1, 1, tzinfo=UTC)
+
 
 def name_of(name: str, at: datetime) -> str:
     """The name of a run: that of Kubernetes' controller, so that a repeated start finds the first."""
@@ -23,7 +27,7 @@ def name_of(name: str, at: datetime) -> str:
 
 
 def written(at: datetime) -> str:
-    return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return min(max(at, _FIRST), _LAST).astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def run(meta: ObjectMeta, state: State) -> Run:
