@@ -158,6 +158,11 @@ def test_exit_codes(error: Exception, code: int) -> None:
     assert told.exit_code == code
 
 
+@pytest.mark.parametrize("error", [ServerError("x" * 10**6), Unreachable("x" * 10**6)])
+def test_no_server_fills_the_screen(error: Exception) -> None:
+    assert len(str(failure(error))) < 2_100
+
+
 def test_a_mistake_of_muster_is_not_hidden() -> None:
     assert failure(KeyError("x")) is None
 

@@ -13,9 +13,10 @@ import pytest
 from multidict import CIMultiDict
 
 from muster.api.kinds import CONFIG_MAP, POD
-from muster.kube import errors
+from muster.kube import errors, http
 from muster.kube.client import EventType, LogOptions, ends_initial
 from muster.kube.http import CONNECTIONS, Connection, HttpClient
+from muster.kube.listing import list_all
 
 
 class Server:
@@ -355,6 +356,22 @@ async def test_a_watch_that_breaks_says_so(pieces: list[bytes]) -> None:
     async with talking(pieces) as (_, client):
         with pytest.raises(errors.Unanswered):
             await anext(aiter(client.watch(CONFIG_MAP, resource_version="5")))
+
+
+async def test_an_answer_without_end_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "MOST_BYTES", 1 << 20)
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\n"
+    async with talking([head, *[b" " * (1 << 18)] * 8]) as (_, client):
+        with pytest.raises(errors.Unanswered, match="an answer of more than 1 MiB"):
+            await client.list(CONFIG_MAP)
+
+
+async def test_a_list_whose_page_names_itself_as_the_next_ends() -> None:
+    page = answer({"metadata": {"resourceVersion": "1", "continue": "again"}, "items": []})
+    async with talking(page, page, page) as (server, client):
+        with pytest.raises(errors.Unanswered, match="configmaps does not end"):
+            await list_all(client, CONFIG_MAP)
+        assert len(server.requests) == 2
 
 
 async def test_where_no_server_listens_nothing_was_sent() -> None:

@@ -11,6 +11,8 @@ UNREACHABLE: Final = 3
 INTERRUPTED: Final = 130
 #: exit code when the reader of the output has closed it: what a shell reports for a program ended by SIGPIPE
 UNREAD: Final = 141
+#: Characters of a server's words that are printed.
+_LONGEST: Final = 2_000
 
 
 class Failure(Exception):
@@ -45,14 +47,19 @@ def failure(error: Exception) -> Failure | None:
         case HostError() | StoreError() | ConfigError():
             return Failure(str(error), UNREACHABLE)
         case Unreachable() | Unanswered():
-            return Failure(f"the cluster cannot be reached: {error}", UNREACHABLE)
+            return Failure(f"the cluster cannot be reached: {_short(str(error))}", UNREACHABLE)
         case AlreadyExists():
             return Failure(f"{error.message}; `muster cancel` or `run --replace` removes it", BAD_INPUT)
         case ApiError():
-            refused = f"the cluster refused: {error.message}"
+            refused = f"the cluster refused: {_short(error.message)}"
             return Failure(refused, BAD_INPUT if isinstance(error, Invalid) else 1)
         case OSError():
             where = f"{error.filename}: " if error.filename else ""
             return Failure(f"{where}{error.strerror or error}")
         case _:
             return None
+
+
+def _short(told: str) -> str:
+    """What a server has said, as far as it is of use."""
+    return told if len(told) <= _LONGEST else f"{told[:_LONGEST]} …"

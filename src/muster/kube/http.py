@@ -47,6 +47,7 @@ WATCH_SECONDS: Final = 300  # after which the server ends a watch and the client
 #: Times that a read is sent if the server asks for a pause (Retry-After), and the longest pause in seconds.
 READS: Final = 10
 LONGEST_PAUSE: Final = 30.0
+MOST_BYTES: Final = 512 << 20  # of an answer: a page has 2,000 objects, which are rarely above 100 KiB
 _ALWAYS: Final = {"Accept": "application/json", "User-Agent": "muster"}
 _INITIAL: Final = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
 TIMEOUT: Final = aiohttp.ClientTimeout(total=60, connect=10)
@@ -407,7 +408,14 @@ def _selectors(labels: str, fields: str) -> dict[str, str]:
 
 
 async def _answer(response: aiohttp.ClientResponse) -> Answer:
-    return Answer(response.status, await response.read(), response.headers.get("Retry-After", ""))
+    """Reads an answer. Raises `Unanswered` if it is larger than any page of a list."""
+    pieces, size = list[bytes](), 0
+    async for piece in response.content.iter_any():
+        pieces.append(piece)
+        size += len(piece)
+        if size > MOST_BYTES:
+            raise errors.Unanswered(f"an answer of more than {MOST_BYTES >> 20} MiB")
+    return Answer(response.status, b"".join(pieces), response.headers.get("Retry-After", ""))
 
 
 def _raise_for_status(path: str, answer: Answer) -> None:

@@ -4,7 +4,7 @@ from typing import Final, TypeVar
 
 from muster.api.base import Kind, Resource
 from muster.kube.client import Client, Page
-from muster.kube.errors import NotFound
+from muster.kube.errors import NotFound, Unanswered
 
 R = TypeVar("R", bound=Resource)
 
@@ -36,6 +36,8 @@ async def list_all(
             return Page([], "")
         items += page.items
         version = version or page.resource_version
+        if token and page.token == token:
+            raise Unanswered(f"the list of {kind.plural} does not end: a page names itself as the next one")
         token = page.token
         if not token:
             return Page(items, version)
