@@ -29,6 +29,8 @@ CASES = (
             Run("get pod table -o yaml", ("^kind: Pod$", "^  name: table$")),
             Run("get pods -l app=table -o json", ('"kind": "List"', '"name": "table"')),
             Run("get pod table -o jsonpath={.spec.nodeName}", ("^node-0$",)),
+            Run("get pod table -o jsonpath-as-json={.spec.nodeName}", ('^ "node-0"$',)),
+            Run("get pod table -o go-template={{.spec.nodeName}}", ("^node-0$",)),
             Run(
                 "get pods -l app=table -o custom-columns=N:.metadata.name,P:.status.phase",
                 ("^table Running",),
