@@ -165,6 +165,21 @@ def test_a_snapshot_that_would_fill_the_file_is_left_out(
     assert "a snapshot of the scheduler has" in caplog.records[0].message
 
 
+def test_a_state_that_cannot_be_saved_costs_the_snapshot_only(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def state() -> bytes:
+        raise AttributeError("cannot pickle a lambda")
+
+    path = tmp_path / "journal"
+    journal = Journal(path, limit=1000, state=state)
+    for number in range(20):
+        journal.write(float(number), ENTRIES[4])
+    journal.close()
+    assert set(lines(path)) == {"PlacesLost"}
+    assert "begins without a snapshot" in caplog.records[0].message
+
+
 def test_a_line_of_something_else_is_named(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     path.write_text('{"at": 1, "is": "Nonsense"}\n')

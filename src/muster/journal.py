@@ -109,7 +109,7 @@ class Journal:
             if self._size and self._size + len(line) > self._limit:
                 self._rotate()
                 if self._state is not None and not isinstance(what, Began):
-                    self._put_snapshot(at, self._state())
+                    self._put_snapshot(at, self._state)
             self._put(line)
         except OSError as error:
             log.error("%s ends here: %s", self._path, error)
@@ -118,8 +118,13 @@ class Journal:
     def close(self) -> None:
         self._file.close()
 
-    def _put_snapshot(self, at: float, state: bytes) -> None:
-        line = encode(at, Snapshot(VERSION, base64.b64encode(state).decode())) + b"\n"
+    def _put_snapshot(self, at: float, state: Callable[[], bytes]) -> None:
+        try:
+            found = base64.b64encode(state()).decode()
+        except Exception:  # whatever is wrong with the state: the scheduler goes on
+            log.exception("%s begins without a snapshot of the scheduler", self._path)
+            return
+        line = encode(at, Snapshot(VERSION, found)) + b"\n"
         if len(line) <= self._limit // 2:
             self._put(line)
         else:  # half of each file would be spent on it, and the rest soon be full

@@ -78,6 +78,9 @@ class InfeasibleDemands:
         self._ended = self._nodes.revision
         self.helped |= started and any(demand.helped_by_arrivals for demand in self._known)
 
+    def may_fit(self, demand: Demand) -> bool:
+        return demand not in self
+
     def __contains__(self, demand: Demand) -> bool:
         entry = self._known.get(demand)
         if entry is not None and entry[1] == self._room.value and self.known(demand):

@@ -43,7 +43,10 @@ __all__ = ["Config", "Scheduler"]
 
 
 class Scheduler:
-    """The state, and the cycle over it. It never blocks, and belongs to one thread."""
+    """The state, and the cycle over it. It never blocks, and belongs to one thread.
+
+    All of its state can be saved (`core.saved`), so it holds no lambdas, iterators or cached functions.
+    """
 
     def __init__(self, config: Config | None = None) -> None:
         self.config = config = config or Config()
@@ -61,8 +64,8 @@ class Scheduler:
         self.gangs, self.pods, self.completions = world.gangs, world.pods, world.completions
         self.queues, self.quotas = world.queues, world.quotas
         # What a cycle asks about that state
-        self._infeasible = infeasible = InfeasibleDemands(world, fit)
-        self._may_fit = lambda demand: demand not in infeasible
+        self._infeasible = InfeasibleDemands(world, fit)
+        self._may_fit = self._infeasible.may_fit
         self.preemption = Preemption(world, fit, self._infeasible)
         self.reservations = Reservations(backfill, config.depth, config.drain_after, world, fit)
         self._admission = Admission(self.queues, self.quotas, world.demands)
