@@ -155,7 +155,7 @@ def test_kill_9_of_the_host_loses_nothing(muster: Muster) -> None:
 
     (job,) = muster.json("list")
     assert (job["state"], job["running"]) == ("running", 2), "read from the store"
-    assert "the embedded cluster is not running; `muster up` goes on" in muster.run("list").err
+    assert "the embedded cluster is not running; `muster up` continues" in muster.run("list").err
     up = muster.run("up", "--detach")
     assert up.err.endswith(f"continuing unfinished jobs: {job['name']}\n")
     (muster.cwd / "release").touch()

@@ -32,21 +32,11 @@ from muster.local.request import LARGEST
 from muster.local.reviews import REVIEWS
 from muster.local.serving import serving
 from muster.local.store import Store
-
-
-class Logs:
-    """A log source that says what it was asked."""
-
-    async def read(
-        self, namespace: str, pod_name: str, pod_uid: str, container: str, how: LogOptions
-    ) -> AsyncIterator[bytes]:
-        yield f"{namespace}/{pod_name}/{container} follow={how.follow} ".encode()
-        yield f"tail={how.tail} previous={how.previous} ".encode()
-        yield f"since={how.since} timestamps={how.timestamps}\n".encode()
+from tests.local.clients import SpokenLogs
 
 
 class Running:
-    """A served registry, and who may talk to it."""
+    """A served registry, with its clients and its token."""
 
     def __init__(self, home: Path, url: str, registry: Registry) -> None:
         self.home, self.url, self.registry = home, url, registry
@@ -69,7 +59,7 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
     registry = Registry(store)
     registry.create(kinds.NODE, "", {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "4"}}})
     token = credentials.token_file(tmp_path).read_text()
-    async with serving(http_api(registry, Logs(), token), tmp_path) as url:
+    async with serving(http_api(registry, SpokenLogs(), token), tmp_path) as url:
         yield Running(tmp_path, url, registry)
     store.close()
 
@@ -111,7 +101,7 @@ async def test_a_pods_life_over_our_own_client(client: HttpClient) -> None:
     )
     assert patched.metadata.labels["l"] == "1"
     log = b"".join([chunk async for chunk in client.log("default", "a", how=LogOptions(follow=True, tail=3))])
-    assert log == b"default/a/main follow=True tail=3 previous=False since=None timestamps=False\n"
+    assert log == b"default/a/main follow=True tail=3 previous=False since=None timestamps=False"
     await client.evict(
         "default", "a", {"metadata": {"name": "a"}, "deleteOptions": {"gracePeriodSeconds": 5}}
     )
@@ -279,7 +269,7 @@ async def test_a_body_that_is_cut_off_writes_nothing(running: Running, client: H
 
 
 async def test_a_port_that_is_taken_is_replaced_and_one_that_is_free_is_kept(running: Running) -> None:
-    app = http_api(running.registry, Logs(), running.token)
+    app = http_api(running.registry, SpokenLogs(), running.token)
     async with serving(app, running.home, running.port) as url:
         assert url.startswith("https://127.0.0.1:")
         assert url != running.url
