@@ -12,7 +12,7 @@ import pytest
 from muster.api import kinds
 from muster.app.commands.cancel import StillThere
 from muster.cli import main as cli
-from muster.cli.errors import failure
+from muster.cli.errors import INTERRUPTED, failure
 from muster.kube.errors import Conflict, Forbidden, Invalid, ServerError, Unanswered, Unreachable
 from muster.local.registry import Registry
 from muster.local.store import Store
@@ -165,6 +165,21 @@ def test_no_server_fills_the_screen(error: Exception) -> None:
 
 def test_a_mistake_of_muster_is_not_hidden() -> None:
     assert failure(KeyError("x")) is None
+
+
+def test_an_interrupt_while_modules_load_is_quiet() -> None:
+    code = """if True:
+        import sys
+        class Interrupt:
+            def find_spec(self, name, *others):
+                if name == "muster.cli.main":
+                    raise KeyboardInterrupt
+        from muster.__main__ import main
+        sys.meta_path.insert(0, Interrupt())
+        main()
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (INTERRUPTED, "", "")
 
 
 def test_help_needs_little_more_than_typer() -> None:
