@@ -42,7 +42,8 @@ class Cluster:
         def is_infeasible(state: GangState, demand: Demand, tier: Tier, cap_exceeded: bool) -> bool:
             return state.plain and demand in infeasible
 
-        return Attempts(self.pending, self._queues, self._admission, lapsed, is_infeasible, lambda _: True)
+        made = Attempts(self.pending, self._queues, self._admission, is_infeasible, lambda _: True)
+        return made.begin(lapsed)
 
     def serve(self, lapsed: set[GangId], infeasible: Container[Demand] = ()) -> list[GangState]:
         attempts = self.attempts(lapsed, infeasible)

@@ -65,7 +65,6 @@ class Scheduler:
         self.queues, self.quotas = world.queues, world.quotas
         # What a cycle asks about that state
         self._infeasible = InfeasibleDemands(world, fit)
-        self._may_fit = self._infeasible.may_fit
         self.preemption = Preemption(world, fit, self._infeasible)
         self.reservations = Reservations(backfill, config.depth, config.drain_after, world, fit)
         self._admission = Admission(self.queues, self.quotas, world.demands)
@@ -75,6 +74,13 @@ class Scheduler:
         )
         self._placement = PlacementStep(
             hold, world, fit, self._infeasible, self.preemption, self.reservations
+        )
+        self._attempts = Attempts(
+            self._pending,
+            self.queues,
+            self._admission,
+            self._placement.cannot_start,
+            self._infeasible.may_fit,
         )
         dry_run = DryRun(
             hold,
@@ -172,16 +178,7 @@ class Scheduler:
             self.reservations.begin(now)
         else:
             self.reservations.resume(now)
-        return Attempts(
-            self._pending,
-            self.queues,
-            self._admission,
-            lapsed,
-            self._placement.cannot_start,
-            self._may_fit,
-            seen,
-            only,
-        )
+        return self._attempts.begin(lapsed, seen, only)
 
     def _end(self, *, started: bool) -> list[Reserve]:
         """End the cycle in all parts, and return the reservations that are new."""

@@ -250,9 +250,7 @@ class DryRun:
         to_come, one_waits = set(asked), False
         self._wanted = {state.peers for state in asked.values()} - {None}
         self._refused.clear()
-        attempts = Attempts(
-            self._pending, self._queues, self._admission, (), self._cannot_start, self._may_fit
-        )
+        attempts = Attempts(self._pending, self._queues, self._admission, self._cannot_start, self._may_fit)
         for attempt in self._in_order(attempts):
             skipped = {gang for gang in to_come if asked[gang].peers in self._refused}
             one_waits, to_come = one_waits or bool(skipped), to_come - skipped

@@ -41,7 +41,7 @@ victims decides whether a gang has to leave.
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
+from typing import Any, Self
 
 from muster.core.demand import Demand, cut
 from muster.core.queueing.pending import Cursor, EquivalenceClass, FairOrder, Head, PendingQueues
@@ -94,7 +94,7 @@ class Attempt:
 
 
 class Attempts:
-    """The attempts of one cycle.
+    """The attempts of a cycle.
 
     A gang that cannot start with what it may have (`infeasible`) makes no attempt. It is skipped with all of
     its class behind it, or, if all gangs are to be `seen`, only its queue's refusal is recorded. The caller
@@ -107,25 +107,31 @@ class Attempts:
         pending: PendingQueues,
         queues: Queues,
         admission: "Admission",
-        lapsed: Collection[GangId],
         infeasible: Callable[[GangState, Demand, Tier, bool], bool],
         fits: Callable[[Demand], bool],
+    ) -> None:
+        """`fits`: whether this may fit, as far as is known. `infeasible`: whether a gang is known not to start
+        with this demand, in this tier, or once a hard cap allows it (`Grant.cap_exceeded`)."""
+        self._pending, self._queues, self._admission = pending, queues, admission
+        self._infeasible, self._fits = infeasible, fits
+        self.begin()
+
+    def begin(
+        self,
+        lapsed: Collection[GangId] = (),
         seen: Callable[[GangState], object] | None = None,
         only: Collection[GangId] | None = None,
-    ) -> None:
-        """Attempts of the gangs in `pending`; `lapsed` gangs, whose hold has just run out, are last.
+    ) -> Self:
+        """Begin a cycle. `lapsed` gangs, whose hold has just run out, are last.
 
-        `infeasible`: whether a gang is known not to start with this demand, in this tier, or once a hard cap
-        allows it (`Grant.cap_exceeded`). `fits`: whether this may fit, as far as is known. `seen`: infeasible
-        gangs are visited too, each class as one except for gangs for which this is true. `only`: all gangs
-        but these, and the gangs behind them, are known to be infeasible (`cycle/incremental.py`).
+        `seen`: infeasible gangs are visited too, each class as one except for gangs for which this is true.
+        `only`: all gangs but these, and gangs behind them, are infeasible (`cycle/incremental.py`).
         """
-        self._pending, self._queues, self._admission = pending, queues, admission
-        self._lapsed, self._infeasible, self._fits = lapsed, infeasible, fits
-        self._seen, self._only = seen, only
+        self._lapsed, self._seen, self._only = lapsed, seen, only
         self._last: list[GangState] = []
         #: all gangs that were visited, in order of first attempt; gangs without an attempt are last
         self.served: dict[GangId, GangState] = {}
+        return self
 
     def __iter__(self) -> Iterator[Attempt]:
         if not self._pending:
