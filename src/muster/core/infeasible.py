@@ -69,9 +69,9 @@ class InfeasibleDemands:
         self._arrivals += self.helped
         self._postponed += postponed
         self.helped = False
-        if not self.unchanged:  # what no longer counts would only take memory
+        if self._known and not self.unchanged:  # what no longer counts would only take memory
             kept = [each for each in self._known.items() if each[1][1] == room]
-            self._known = {demand: entry for demand, entry in kept if self.known(demand)}
+            self._known = {demand: entry for demand, entry in kept if self.known(demand)} if kept else {}
 
     def end(self, *, started: bool) -> None:
         """End the cycle. `started`: some gang has been assigned places."""
@@ -87,7 +87,7 @@ class InfeasibleDemands:
             return True
         verdict = self._fit.refutes(demand)
         if verdict is not None:
-            self.note(demand, verdict)
+            self._write(demand, verdict, entry)
         return verdict is not None
 
     def known(self, demand: Demand) -> bool:
@@ -101,8 +101,10 @@ class InfeasibleDemands:
     def note(self, demand: Demand, verdict: Infeasible | None) -> None:
         """Note that a demand does not fit. A trial that is undone forgets what was noted in it."""
         before = self._known.get(demand)
-        if before is not None and before[0] is verdict and self.known(demand):
-            return
+        if before is None or before[0] is not verdict or not self.known(demand):
+            self._write(demand, verdict, before)
+
+    def _write(self, demand: Demand, verdict: Infeasible | None, before: _Entry | None) -> None:
         if self._log.depth:
             self._log.push(self._put, demand, before)
         self._known[demand] = verdict, self._room.value, self._besides(demand, verdict)

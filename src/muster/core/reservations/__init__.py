@@ -148,8 +148,8 @@ class Reservations:
 
     def withdraw(self) -> None:
         """After all gangs have been tried: drop reservations of gangs that do not wait for capacity now."""
-        if not self._calendar:
-            return
+        if not self._keeps:
+            return  # all of them are of this cycle
         made = {each.gang for each in self.made}
         for gang in [gang for gang in self._calendar if gang not in made]:
             self._calendar.drop(gang)
