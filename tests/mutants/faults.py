@@ -542,8 +542,8 @@ FAULTS: Final = (
         "leaving victims count as use of their own gangs",
         "oversubscription",
         "core/world/completions.py",
-        "for pod in state.pods if pod not in leaving)",
-        "for pod in state.pods)",
+        "[pod for pod in state.pods if pod not in leaving] if leaving else state.pods",
+        "state.pods",
         ("tests/core/world/test_completions.py",),
     ),
     Fault(

@@ -83,7 +83,11 @@ class InfeasibleDemands:
 
     def __contains__(self, demand: Demand) -> bool:
         entry = self._known.get(demand)
-        if entry is not None and entry[1] == self._room.value and self.known(demand):
+        if (
+            entry is not None
+            and entry[1] == self._room.value
+            and (entry[2] is _NOTHING or self.known(demand))
+        ):
             return True
         verdict = self._fit.refutes(demand)
         if verdict is not None:

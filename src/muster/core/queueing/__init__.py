@@ -110,8 +110,8 @@ class Attempts:
         infeasible: Callable[[GangState, Demand, Tier, bool], bool],
         fits: Callable[[Demand], bool],
     ) -> None:
-        """`fits`: whether this may fit, as far as is known. `infeasible`: whether a gang is known not to start
-        with this demand, in this tier, or once a hard cap allows it (`Grant.cap_exceeded`)."""
+        """`fits`: whether this may fit, as far as is known. `infeasible`: whether a gang is known not to
+        start with this demand, in this tier, or once a hard cap allows it (`Grant.cap_exceeded`)."""
         self._pending, self._queues, self._admission = pending, queues, admission
         self._infeasible, self._fits = infeasible, fits
         self.begin()

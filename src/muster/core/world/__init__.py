@@ -87,11 +87,12 @@ class World(State):
         lapsed: set[GangId] = set()
         releases = []
         crowded_out = self._crowded_out() if self._handlers.unexpected else {}
-        self.gangs.touched |= crowded_out.keys()
-        timed = self.gangs.timed
+        gangs, timed = self.gangs, self.gangs.timed
+        if crowded_out:
+            gangs.touched |= crowded_out.keys()
         due = [gang for gang, time in timed.items() if time <= now] if timed else ()
-        for gang in sorted(self.gangs.touched.union(self.gangs.kept, due)):
-            state = self.gangs[gang]
+        for gang in sorted(gangs.touched.union(gangs.kept, due)):
+            state = gangs[gang]
             if state.holds:
                 if stands(state):
                     self._limit_holds(state, now)

@@ -229,7 +229,8 @@ class Completions:
         alike: dict[tuple[RowAmounts, Footprint], Sums[int]] = {}
         shares: list[Charged] = []
         leaving = self._pending_evictions.leaving
-        bound = (self._pods[pod] for pod in state.pods if pod not in leaving)
+        pods = [pod for pod in state.pods if pod not in leaving] if leaving else state.pods
+        bound = map(self._pods.__getitem__, pods)
         departing, shared = self._pending_evictions.charged_to(state.id)
         taken = [(Charged.of(one), number) for one, number in _runs(bound)]
         taken += ((one.charged, number) for one, number in _runs(state.holds.values()))
