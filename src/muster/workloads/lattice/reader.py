@@ -49,10 +49,12 @@ def read(document: Job, namespace: str, source: Read = nothing) -> tuple[BatchJo
     namespace = metadata.text("namespace", namespace)
     labels, annotations = metadata.texts("labels"), metadata.texts("annotations")
     metadata.names()
+    called = name
     if not dns.is_label(name) or len(name) > dns.LABEL:
         metadata.error(
             "name", "is lowercase letters, digits and hyphens, beginning with a letter, at most 63"
         )
+        called = "job"  # so that the names that are made of it are not errors, too
     spec = top.section("spec")
     top.close()
     listed = spec.section("tasks").names()
@@ -60,9 +62,9 @@ def read(document: Job, namespace: str, source: Read = nothing) -> tuple[BatchJo
         told = f"has {len(listed):,} tasks; the most is {MAX_TASKS}. Equal pods are one task with replicas"
         findings[:] = [document.finding(("spec", "tasks"), told)]
         return BatchJob(namespace, name, []), findings
-    gang = tuple(f"{name or 'job'}-{task}" for task in listed)
+    gang = tuple(f"{called}-{task}" for task in listed)
     training = "training" in spec
-    tasks = [_task(merged, task, name or "job", namespace, source, findings) for task in listed]
+    tasks = [_task(merged, task, called, namespace, source, findings) for task in listed]
     tasks = [
         replace(task, workload=replace(task.workload, gang=gang, outside_mesh=training)) for task in tasks
     ]
