@@ -11,7 +11,7 @@ UNREACHABLE: Final = 3
 INTERRUPTED: Final = 130
 #: exit code when the reader of the output has closed it: what a shell reports for a program ended by SIGPIPE
 UNREAD: Final = 141
-#: Characters of a server's words that are printed.
+#: Most characters of a server's message that are printed.
 _LONGEST: Final = 2_000
 
 
@@ -61,5 +61,5 @@ def failure(error: Exception) -> Failure | None:
 
 
 def _short(told: str) -> str:
-    """What a server has said, as far as it is of use."""
+    """Returns the part of a server's message that is printed."""
     return told if len(told) <= _LONGEST else f"{told[:_LONGEST]} …"

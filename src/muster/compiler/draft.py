@@ -56,7 +56,7 @@ class Draft:
         return known
 
     def emit_shared(self, version: str, kind: str, name: str, at: Path, spec: Object) -> None:
-        """Emits an object that the jobs of a namespace share: it goes with the last of them."""
+        """Emits an object that the jobs of a namespace share: it is deleted with the last of them."""
         made = self.emit(version, kind, name, at, spec=spec)
         made["metadata"]["labels"].pop(NAME, None)
 

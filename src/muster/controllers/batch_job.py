@@ -128,7 +128,7 @@ class Observed:
     #: what is wrong with GPUs of the nodes on which it runs, and with what its ranks report
     gpu_health: str = ""
     progress: str = ""
-    #: that it runs for long, may be evicted, and saves nothing
+    #: warning that it has run for long without a checkpoint and may be evicted; "" = none
     unsaved: str = ""
 
 
@@ -317,7 +317,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def _refused(job: BatchJob, message: str) -> RecordEvent:
-    """A warning that is given once, however often what it warns of is tried again."""
+    """Returns a warning Event that is recorded once, however often the refused write is retried."""
     return RecordEvent(involved(job, BATCH_JOB), "Warning", "Refused", message, str(job.metadata.generation))
 
 

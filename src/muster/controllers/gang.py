@@ -73,7 +73,7 @@ class Observed:
     faults: tuple[str, ...] = ()
     #: by which its reports are judged
     rules: Rules | None = None
-    #: who may evict it, if it saves nothing; "" if none may, or it saves its work
+    #: what may evict it, if it has no checkpoint; "" = nothing, or it has a checkpoint
     evictors: str = ""
 
 

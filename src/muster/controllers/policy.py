@@ -13,7 +13,7 @@ from muster.controllers.caches import Caches
 from muster.controllers.driver import Controller, Signal, Watch, itself
 from muster.effects import Effect, Patch
 
-#: Errors that a status lists.
+#: Most errors that a status lists.
 _MOST: Final = 20
 P = TypeVar("P", CedarPolicy, TrustPolicy)
 
@@ -59,6 +59,6 @@ def controller(kind: Kind[P], judge: Callable[[P], Judged | None], *signals: Sig
 
 
 def _told(errors: Sequence[str]) -> list[str]:
-    """The first errors, and how many more there are."""
+    """Returns the first errors, and how many more there are."""
     more = [f"and {len(errors) - _MOST} more"] if len(errors) > _MOST else []
     return [*errors[:_MOST], *more]

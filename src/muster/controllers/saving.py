@@ -1,4 +1,4 @@
-"""Warns of gangs that have run for long, may be evicted, and save nothing.
+"""Warns of gangs that have run for long without a checkpoint and may be evicted.
 
 The gang controller writes the warning to the condition `WorkSaved` of a Gang once it has run for `LONG`: one
 warning per run, which stays until the gang stops running or names a checkpoint.
@@ -28,7 +28,7 @@ Answer = tuple[bool, str, str]
 
 
 def evictors(caches: Caches, gang: Gang, metas: Iterable[ObjectMeta]) -> str:
-    """Returns who may evict a gang that saves nothing; "" if it has a checkpoint, or nothing may evict it."""
+    """Returns what may evict a gang without a checkpoint; "" = nothing, or it has a checkpoint."""
     for meta in metas:
         if mark(meta, names.CHECKPOINT) or mark(meta, names.PREEMPTIBLE) == "false":
             return ""

@@ -16,7 +16,7 @@ _SKIPPED: Final = {
     "active": ("JobAlreadyActive", "a run is due, and the one before is active"),
 }
 
-#: A time that somebody has written by hand may be so far away that it is in no calendar of another zone.
+#: A time that a user has written may be so far away that no calendar of another time zone contains it.
 _FIRST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST: Final = datetime(9999, 1, 1, tzinfo=UTC)
 

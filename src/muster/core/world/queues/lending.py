@@ -15,7 +15,7 @@ from muster.names import GPU_SHARE
 
 
 class Borrowed(NamedTuple):
-    """What a gang would borrow, in words, and the queues that may reclaim it."""
+    """What a gang would borrow, as a message, and the queues that may reclaim it."""
 
     message: str
     reclaimers: tuple[str, ...]
