@@ -10,7 +10,8 @@
 If a permit is withdrawn, the run is deleted, and the garbage collector deletes what it owns. While muster
 cannot decide, because a policy cannot be read or an image is being looked up, its last decision stands:
 nothing is created, and nothing deleted. If the BatchJob changes before its run has started, the run is
-replaced. After the start, a change has no effect on this run.
+replaced. After the start, a change that compiles has no effect on this run. A change that does not ends it,
+so that no broken file can keep a run whose permits are withdrawn.
 """
 
 from collections.abc import Callable, Sequence
