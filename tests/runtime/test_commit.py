@@ -302,6 +302,18 @@ def test_a_gang_is_recorded_with_its_first_reason_and_changes_are_written_at_int
     assert kinds_of(changed, made.state, 101.0) == ["patch Gang"]
 
 
+def test_a_gang_that_lacks_only_pods_is_reported_later_than_one_that_does_not_fit() -> None:
+    missing = Explanation(Code.MEMBERS_MISSING, "gates", "1 of 3 pods exist")
+    lacking = view(group(3, [pod(0)]), {}, explanation=missing)
+    first = step(lacking, RetryState(), 100.0, LIMITS)
+    assert (first.writes, first.wake) == ((), 101.0)
+    assert kinds_of(lacking, first.state, 100.9) == []
+    assert kinds_of(lacking, first.state, 101.0) == ["create Gang"]
+    full = replace(lacking, explanation=Explanation(Code.FRAGMENTED, "placement", "no room"))
+    assert kinds_of(full, first.state, 100.4) == []
+    assert kinds_of(full, first.state, 100.5) == ["create Gang"]
+
+
 HELD = replace(plan(TWO), held="7")
 STANDING = view(group(2, [pod(0, "a"), pod(1, "b")]), {}, HELD, record=GangRecord())
 

@@ -10,7 +10,6 @@ Only the lock or the lease proves another leader. What an object says of epochs 
 write an annotation or a GangPlan. `fencing` describes how the late writes of an earlier leader are refused.
 """
 
-import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.runtime.commit.view import Limits
 from muster.runtime.committer import Committer
 from muster.runtime.fencing import Fencing
+from muster.runtime.lanes import Lanes
 from muster.runtime.plan import PlanTooLarge, plan_found
 from muster.runtime.recreation import Gather, NotRecreatable, gathered, recording
 from muster.runtime.watched import WatchedMirror
@@ -35,9 +35,6 @@ from muster.runtime.writes import Fence, RecordPods, Write
 
 log = logging.getLogger(__name__)
 
-#: Most writes under way at once: of those that a start waits for, and of those that only report.
-WRITES: Final = 64
-REPORTS: Final = 16
 #: Seconds after which everything is checked again even if nothing happened: the wall clock may be set.
 LONGEST_SLEEP: Final = 60.0
 
@@ -91,7 +88,7 @@ class Leader:
         self.fencing = Fencing(mirror, term.epoch, term.seen)
         #: events for the core that outcomes of writes have produced
         self._learnt: list[Event] = []
-        self._slots, self._reports = asyncio.Semaphore(WRITES), asyncio.Semaphore(REPORTS)
+        self._lanes = Lanes(clock.sleep)
         #: how it reads several objects
         self.gather: Gather[Any] = gathered  # Any: whatever is read
 
@@ -130,7 +127,7 @@ class Leader:
 
     async def write(self, write: Write, *, reports: bool = False) -> Outcome[Write]:
         """Makes the write, if this leader still leads. A write that only `reports` delays no other write."""
-        async with self._reports if reports else self._slots:
+        async with self._lanes.turn(write, reports=reports):
             self._check()
             try:
                 if isinstance(write, RecordPods):

@@ -36,6 +36,8 @@ def write_status(context: Context) -> Step:
         return Step(replace(state, reported_at=now), wake=now + context.limits.report)
     only_counts = _changes(context.view.record, write) == {"bound"}
     pause = context.limits.count if only_counts else context.limits.report
+    if isinstance(write, Create) and not _arrives(context):
+        pause /= 2  # nothing has been reported yet
     if now < state.reported_at + pause:
         return Step(state, wake=state.reported_at + pause)
     return Step(replace(state, reported_at=now), (write,))
