@@ -59,7 +59,7 @@ def nodes(row: Row) -> Iterator[Made]:
         yield NODE.path(), _object(NODE, {"metadata": {"name": name, "labels": labels}, "status": status})
 
 
-def gangs(row: Row, scheduler: str, groups: Kind[PodGroup] | None) -> Iterator[Made]:
+def gangs(row: Row, scheduler: str, groups: Kind[PodGroup] | None, cpu: str = "100m") -> Iterator[Made]:
     """The gangs one after the other: the group, if it is to have one of this kind, and its pods."""
     for number in range(row.gangs):
         gang = f"gang-{number:05}"
@@ -69,11 +69,11 @@ def gangs(row: Row, scheduler: str, groups: Kind[PodGroup] | None) -> Iterator[M
                 policy = {"schedulingPolicy": {"gang": {"minCount": row.size}}}
             yield groups.path("default"), _object(groups, {"metadata": {"name": gang}, "spec": policy})
         for index in range(row.size):
-            yield POD.path("default"), _pod(gang, index, scheduler, groups)
+            yield POD.path("default"), _pod(gang, index, scheduler, groups, cpu)
 
 
-def _pod(gang: str, index: int, scheduler: str, groups: Kind[PodGroup] | None) -> Object:
-    asked = {"requests": {"cpu": "100m", "memory": "200Mi"}}
+def _pod(gang: str, index: int, scheduler: str, groups: Kind[PodGroup] | None, cpu: str) -> Object:
+    asked = {"requests": {"cpu": cpu, "memory": "200Mi"}}
     spec: Object = {
         "schedulerName": scheduler,
         "restartPolicy": "Never",
