@@ -116,7 +116,7 @@ def read(directory: Path, objects: Mapping[str, str] | None = None) -> Policies:
     files: dict[str, Path] = {}
     for file in listed:
         if not file.is_file():
-            raise InvalidPolicy([(str(file), "is no file")])
+            raise InvalidPolicy([(str(file), "is not a file")])
         with file.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
         name = file.stem if file.stem not in texts else file.name

@@ -67,7 +67,7 @@ def test_the_key_of_a_trust_policy_may_be_in_a_secret_beside_it(tmp_path: Path, 
 @pytest.mark.parametrize("name", ["pipe.yaml", "pipe.cedar"])
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / name)
-    with pytest.raises((JobFileError, InvalidPolicy), match=f"{name}: is no file"):
+    with pytest.raises((JobFileError, InvalidPolicy), match=f"{name}: is not a file"):
         administered.policies(tmp_path)
 
 

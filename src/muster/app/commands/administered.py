@@ -25,7 +25,7 @@ def objects(directory: Path) -> Iterator[tuple[Path, Object]]:
     files = sorted(directory.glob("*.yaml"))
     for file in files[:_MOST]:
         if not file.is_file():
-            raise JobFileError.of(str(file), "is no file")
+            raise JobFileError.of(str(file), "is not a file")
         text = source.read(file)
         if not text.strip():
             continue
