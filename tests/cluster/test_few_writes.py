@@ -36,6 +36,7 @@ async def test_a_gang_that_starts_at_once_costs_at_most_three_writes_besides_its
         pods = await cluster.client.list(POD, "default", labels=f"{POD_GROUP_LABEL}=few{size}")
         assert all(pod.status.phase == "Running" for pod in pods.items)
         written = writes(plane, f"podgroup-few{size}")
+        print(f"a gang of {size}: {dict(written)}")
         assert written.total() <= most, written
         assert writes(plane, f"few{size}").total() <= 2, "the PodGroup that its user made, and its status"
 

@@ -76,9 +76,13 @@ async def test_the_others_are_given_back_at_once_and_all_start_when_the_policy_i
     refusals, binds = refused_at(plane, pod), bound_at(plane, "strict-")
     last = max(at for _, at in given_back_at(plane, "strict-"))
     assert sum(at < last for _, at in binds) == 9, "the others were bound in vain once"
-    assert last - refusals[0] < GIVEN_BACK
     (removed,) = times(plane, "delete", "validatingadmissionpolicies", "approval")
-    assert max(at for _, at in binds) - removed < WHOLE
+    returned, started = last - refusals[0], max(at for _, at in binds) - removed
+    print(
+        f"nine given back {returned:.2f} s after the first refusal; ten whole {started:.1f} s after the policy"
+    )
+    assert returned < GIVEN_BACK
+    assert started < WHOLE
 
 
 async def _refuses(cluster: Cluster) -> bool:

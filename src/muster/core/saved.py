@@ -23,8 +23,8 @@ import numpy.typing as npt
 from muster.core.cycle import Scheduler
 
 _CORE: Final = "muster.core"
-#: The most bytes of a state. 100,000 pods take a tenth of it.
-_MOST: Final = 2**30
+#: The most bytes of a state. 100,000 pods on 5,000 nodes take 15 MB.
+_MOST: Final = 2**28
 #: What else a state consists of.
 _KNOWN: Final = {
     (cls.__module__, cls.__name__): cls
