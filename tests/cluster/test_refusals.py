@@ -78,9 +78,7 @@ async def test_the_others_are_given_back_at_once_and_all_start_when_the_policy_i
     assert sum(at < last for _, at in binds) == 9, "the others were bound in vain once"
     (removed,) = times(plane, "delete", "validatingadmissionpolicies", "approval")
     returned, started = last - refusals[0], max(at for _, at in binds) - removed
-    print(
-        f"nine given back {returned:.2f} s after the first refusal; ten whole {started:.1f} s after the policy"
-    )
+    print(f"nine given back {returned:.2f} s after the first refusal; whole {started:.1f} s after the policy")
     assert returned < GIVEN_BACK
     assert started < WHOLE
 
