@@ -35,7 +35,7 @@ async def test_a_journal_without_its_beginning_is_replayed_after_rotations_and_a
         before = path.stat().st_ino if path.exists() else 0
         number += 1
         if number % 8 == 0:
-            await gang(cluster, f"starts-{number}", 2, test="noted")
+            await gang(cluster, f"starts-{number}", 2, "10m", test="noted")
         labels = {f"label-{i}": f"{number}{'x' * 60}"[:60] for i in range(40)}
         await asyncio.gather(
             *(
@@ -51,7 +51,7 @@ async def test_a_journal_without_its_beginning_is_replayed_after_rotations_and_a
     scheduler.kill()
     scheduler.wait()
     cluster.daemon("scheduler", 0, *options)
-    await gang(cluster, "after", 2, test="noted")
+    await gang(cluster, "after", 2, "10m", test="noted")
 
     async def starts() -> bool:
         return await bound(cluster, "after") == 2
