@@ -172,13 +172,16 @@ class Scheduler:
         self.fit.exact.budget.next_cycle()
         self.preemption.next_cycle(now, changed=self._infeasible.changed)
         # When explaining, visit infeasible gangs too: the reason may be the gang's own.
-        seen = (lambda state: self.reservations.of(state.id)) if self.config.explain else None
+        seen = self._has_reservation if self.config.explain else None
         only = None if seen or lapsed else self._incremental.lasts(now)
         if only is None:
             self.reservations.begin(now)
         else:
             self.reservations.resume(now)
         return self._attempts.begin(lapsed, seen, only)
+
+    def _has_reservation(self, state: GangState) -> bool:
+        return self.reservations.of(state.id) is not None
 
     def _end(self, *, started: bool) -> list[Reserve]:
         """End the cycle in all parts, and return the reservations that are new."""
