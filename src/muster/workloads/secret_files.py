@@ -20,10 +20,15 @@ def read(directory: Path) -> Stores:
     values: dict[str, dict[str, dict[str, str]]] = {}
     findings: list[Finding] = []
     for file in sorted(directory.glob("*.yaml")):
+        if not file.is_file():
+            raise JobFileError.of(str(file), "is no file")
         document = source.parse(source.read(file), str(file))[0]
         store = Section(document, document.value, (), findings)
         values[file.stem] = {}
         for path in store.names():
+            if not isinstance(store.raw(path), dict):  # a section's own message would show what is there
+                store.error(path, "takes keys with their values, such as token: …")
+                continue
             entry = store.section(path)
             keys: dict[str, str] = {}
             for key in entry.names():
