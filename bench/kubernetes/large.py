@@ -41,7 +41,6 @@ def measure(home: Path, scale: float) -> dict[str, float]:
             resident, peak = memory(pid)
             spent = processor_time(pid)
             reached = server.change(RATE, SECONDS)
-            print(processor_time(pid) - spent)
             _rest(pid)
             spent = processor_time(pid) - spent
     return {
