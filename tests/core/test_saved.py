@@ -88,7 +88,6 @@ class Call:
         {"config": None},
         [],
     ],
-    ids=repr,
 )
 def test_what_is_no_state_is_not_read(value: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -98,7 +97,9 @@ def test_what_is_no_state_is_not_read(value: object, tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"text", zlib.compress(b""), zlib.compress(b"text"), saved(Scheduler())[:99]]
+    "data",
+    [b"", b"text", zlib.compress(b""), zlib.compress(b"text"), saved(Scheduler())[:99]],
+    ids=["empty", "text", "empty, compressed", "text, compressed", "cut off"],
 )
 def test_damaged_bytes_are_not_read(data: bytes) -> None:
     with pytest.raises(Unreadable):
