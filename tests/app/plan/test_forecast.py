@@ -3,12 +3,14 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.app.plan.forecast import starts
+from muster.app.plan.forecast import cycles, starts
 from muster.core.cycle import Config, Scheduler
 from muster.core.reservations import Backfill
 from muster.core.words.decisions import Decision
 from muster.core.words.events import GangSubmitted, NodeChanged, PodsBound
 from muster.core.words.gang import Gang, GangId, NodeName, Place, PodId, PodSet, Shape
+from tests.core import words
+from tests.core.preemption.test_preemption import evicts, running
 
 
 def gang(name: str, cpus: int, seconds: float | None, *, submitted: float = 0, priority: int = 0) -> Gang:
@@ -94,3 +96,25 @@ def test_the_last_waiting_gang_gets_the_same_forecast(
     else:
         assert told.expected_start is not None
         assert told.expected_start.at == expected.get(last)
+
+
+def test_surplus_is_evicted_for_each_gang_that_needs_an_exact_search() -> None:
+    """More gangs than searches of a cycle. Each wants 3 + 3 + 2 GPUs where 4 and 4 are free."""
+    pairs = [(f"a{i}", f"b{i}") for i in range(6)]
+    core = words.scheduler(
+        words.node(host, gpu=gpus, labels={"host": host, "pair": both[0]})
+        for both in pairs
+        for host, gpus in zip(both, (5, 6), strict=True)
+    )
+    for both in pairs:
+        shapes = [words.shape(gpu=n, selector={"host": host}) for n, host in enumerate(both, 1)]
+        sets = [PodSet(f"on-{n}", one, 1, 0) for n, one in enumerate(shapes, 1)]
+        running(core, words.gang(f"low-{both[0]}", *sets, minimum=1))
+    for pair, _ in pairs:
+        shapes = [words.shape(gpu=n, selector={"pair": pair}) for n in (3, 2)]
+        sets = [PodSet("threes", shapes[0], 2, 2), PodSet("two", shapes[1], 1, 1)]
+        core.apply(GangSubmitted(words.gang(f"high-{pair}", *sets, priority=1)))
+    found = [evict for cycle in cycles(core, 10.0) for evict in evicts(cycle)]
+    assert {evict.beneficiary: [victim.pods for victim in evict.victims] for evict in found} == {
+        GangId(f"high-{pair}"): [{PodId(f"low-{pair}:on-1/0")}] for pair, _ in pairs
+    }
