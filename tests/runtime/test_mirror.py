@@ -6,6 +6,8 @@ from muster.api import selectors
 from muster.api.base import Object
 from muster.api.core_v1 import Namespace, Node, Pod
 from muster.api.kinds import NAMESPACE, NODE, POD
+from muster.core.cycle import Scheduler
+from muster.core.words.decisions import Assign
 from muster.core.words.events import GangSubmitted, NodeChanged, NodeRemoved, PodsBound
 from muster.runtime.mirror import Mirror
 
@@ -143,3 +145,25 @@ def test_a_new_node_selection_reports_only_the_differences() -> None:
     assert told_nodes(mirror) == ["-a"]
     mirror.select(selectors.parse("zone!=3"), nodes)
     assert told_nodes(mirror) == ["a", "-c"]
+
+
+def test_a_pod_that_is_being_deleted_takes_no_other_node() -> None:
+    """It keeps its own node until it is gone, and the free node goes to the pod that waits."""
+    mirror, core = Mirror(), Scheduler()
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    for name in ("n", "other"):
+        node = {"metadata": {"name": name}, "status": {"allocatable": {"cpu": "4", "pods": "10"}, **ready}}
+        mirror.change(NODE, None, msgspec.convert(node, Node))
+    asks = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "4"}}}]}
+    for name, meta, spec in (
+        ("leaving", {"deletionTimestamp": "2026-01-01T00:00:00Z"}, {**asks, "nodeName": "n"}),
+        ("waiting", {}, asks),
+    ):
+        one = {"metadata": {"name": name, "namespace": "ns", "uid": name, **meta}, "spec": spec}
+        mirror.change(POD, None, msgspec.convert(one, Pod))
+    for event in mirror.drain(0.0).events:
+        core.apply(event)
+    (assign,) = core.decide(0.0)
+    assert isinstance(assign, Assign)
+    assert (assign.gang, *assign.nodes.values()) == ("ns/waiting", "other")
+    assert core.decide(1.0) == []
