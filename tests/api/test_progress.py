@@ -88,7 +88,7 @@ WRONG = {
     "lossFactor=inf": "above 1",
     "lossFactor=three": "above 1",
     "action=restart": "write notify, checkpointAndMove or none",
-    "15m": "no FIELD=VALUE",
+    "15m": "'15m' is not FIELD=VALUE",
     "x" * 300: "longer than 256",
 }
 

@@ -446,12 +446,6 @@ def test_counts_beyond_any_cluster_are_refused(counts: str) -> None:
     assert_error(text, 4, "spec.types", "lower count")
 
 
-def test_a_command_with_a_zero_byte_is_refused() -> None:
-    assert_error(
-        'spec: {operator: jobset, command: "a\\0b", types: {w: }}', 1, "spec.command", "contains a zero byte"
-    )
-
-
 def test_a_second_document_is_refused() -> None:
     assert_error(
         "spec: {operator: jobset, command: x, types: {w: }}\n---\na: 1", 3, "", "must be the only document"

@@ -144,8 +144,6 @@ def parse(document: Document) -> tuple[Manifest, list[Finding]]:
         spec.error(
             "command", 'is missing; write the shell line that each pod runs, such as "python3 main.py"'
         )
-    if "\0" in command:
-        spec.error("command", "contains a zero byte, which no argument of a program can hold; remove it")
     image = spec.text("image")
     deadline = spec.seconds("timeout")
     active_deadline = spec.integer("activeDeadlineSeconds", 0, minimum=1)
@@ -315,8 +313,6 @@ def _env(spec: Section) -> dict[str, str]:
         elif not _ENV_NAME.fullmatch(name):
             section.error(name, "is not a name for a variable; use letters, digits and _")
         env[name] = section.text(name)
-        if "\0" in env[name]:
-            section.error(name, "contains a zero byte, which no variable can hold")
     return env
 
 
