@@ -248,10 +248,10 @@ def cold_shape(scheduler: Scheduler) -> float:
 
 def refusal(scheduler: Scheduler) -> float:
     demand = Demand((Part("main", SHAPE, NODES * 8, NODES * 8),), NODES * 8)
-    vacant = [range(NODES * 8)]
+    request = Request(demand, [range(NODES * 8)])
 
     def once() -> None:
-        assert place(Request(demand, vacant), scheduler.ledger, scheduler.slots) is None
+        assert place(request, scheduler.ledger, scheduler.slots) is None
 
     return median(once)
 
