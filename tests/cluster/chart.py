@@ -81,6 +81,7 @@ def install(kubeconfig: Path, home: Path, *values: str) -> Chart:
         str(CHART),
         f"--namespace={NAMESPACE}",
         "--create-namespace",
+        "--force-conflicts",  # with what other tests have applied by kubectl
     ]
     run("helm", *arguments, *(f"--set={value}" for value in values), kubeconfig=kubeconfig, home=home)
     return Chart(kubeconfig, home)

@@ -337,6 +337,7 @@ def _api_server(plane: ControlPlane, etcd: int, port: int) -> list[str]:
         f"--audit-policy-file={home / 'audit.yaml'}",
         f"--audit-log-path={plane.audit}",
         "--audit-log-mode=blocking",
+        "--audit-log-maxsize=100000",  # MB: a log that is rotated has lost what tests look for
     ]
 
 

@@ -13,7 +13,7 @@ from muster.local.node.node_object import RUNTIME
 from muster.runtime.election import Timing
 from tests.cluster.conftest import Cluster
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.gangs import POD_GROUP_LABEL, bound, bound_at, gang, given_back_at, member, times
+from tests.cluster.gangs import POD_GROUP_LABEL, binds, bound, bound_at, gang, given_back_at, member, times
 
 SIZE, NODES = 400, 8
 
@@ -28,7 +28,7 @@ async def test_a_leader_that_is_stopped_across_its_lease_and_continued_does_no_h
     cluster: Cluster, plane: ControlPlane
 ) -> None:
     replicas = await begin(cluster, plane, "paused")
-    stopped = replicas[await leader(cluster, replicas)]
+    stopped, since = replicas[await leader(cluster, replicas)], plane.audit.stat().st_size
     await cluster.make(POD, member("paused", SIZE - 1, test="paused"))
     await begun(cluster, plane)
     stopped.send_signal(signal.SIGSTOP)
@@ -38,11 +38,11 @@ async def test_a_leader_that_is_stopped_across_its_lease_and_continued_does_no_h
             return await leader(cluster, replicas) != stopped.pid
 
         await cluster.until("another leader is elected", taken_over)
-        early = binds(plane)
+        early = binds(plane, since)
         assert early < SIZE
 
         async def goes_on() -> bool:
-            return binds(plane) > early
+            return binds(plane, since) > early
 
         await cluster.until("it binds", goes_on, 0.002)
     finally:
@@ -146,8 +146,10 @@ async def test_a_node_that_flaps_delays_no_other_gang_and_is_used_once_it_stays(
     await cluster.until("the other is told why it waits", told)
     assert scheduler.poll() is None
     names = [pod for pod, _ in bound_at(plane, "late-")]
-    assert sorted(names) == [f"late-{index}" for index in range(4)]
-    assert given_back_at(plane, "late-") == []
+    returned = [
+        pod for pod, _ in given_back_at(plane, "late-")
+    ]  # if it was bound in part while the node left
+    assert sorted(names) == sorted([*returned, *(f"late-{index}" for index in range(4))])
     writes = len(times(plane, "patch", "gangs", "podgroup-never"))
     print(f"{flips} changes of the node, and {writes} writes about the gang that waits for it")
     assert writes < flips
@@ -175,17 +177,12 @@ async def fill(cluster: Cluster, name: str) -> None:
 
 
 async def begun(cluster: Cluster, plane: ControlPlane) -> None:
-    before = binds(plane)
+    since = plane.audit.stat().st_size
 
     async def some() -> bool:
-        return binds(plane) >= before + 50
+        return binds(plane, since) >= 50
 
     await cluster.until("50 pods are bound", some, 0.002)
-
-
-def binds(plane: ControlPlane) -> int:
-    """How many Bindings the audit log has. (To read its entries would take longer than all binds.)"""
-    return plane.audit.read_bytes().count(b'"subresource":"binding"')
 
 
 async def leader(cluster: Cluster, replicas: dict[int, subprocess.Popen[bytes]]) -> int:
