@@ -2,12 +2,12 @@
 
 import os
 
-#: exit code of a command that Ctrl-C has ended, as `muster.cli.errors` has it
+#: Exit code of a command that Ctrl-C has ended: `muster.cli.errors.INTERRUPTED`, which takes time to load.
 _INTERRUPTED = 130
 
 
 def main() -> None:
-    """Runs the command line, whose modules take a moment to load: Ctrl-C ends that quietly, too."""
+    """Runs the command line. Ctrl-C prints no traceback, not even while the modules are being loaded."""
     try:
         from muster.cli.main import main as run
     except KeyboardInterrupt:

@@ -5,8 +5,9 @@ cycles; two marks (`Began`, `Cycle`) say where a new scheduler begins, and where
 object per line, `{"at": seconds, "is": class name, "what": {...}}`. When a file has grown to `limit` bytes it
 is renamed to `<name>.1`, which replaces the previous one: the journal never takes more than twice the limit.
 The next file begins with a `Snapshot` of the scheduler, so that it can be replayed without the previous one.
-Whoever writes after a crash begins with `Began`, so a crash between the two loses no more than the crash
-itself. A line that was cut off by a crash is ignored. A full disk stops the journal, not the scheduler.
+The first scheduler after a crash writes `Began` first, so a crash between the renaming and the snapshot loses
+no more lines than any other crash. A line that was cut off by a crash is ignored. A full disk stops the
+journal, not the scheduler.
 """
 
 import base64
@@ -121,13 +122,13 @@ class Journal:
     def _put_snapshot(self, at: float, state: Callable[[], bytes]) -> None:
         try:
             found = base64.b64encode(state()).decode()
-        except Exception:  # whatever is wrong with the state: the scheduler goes on
+        except Exception:  # a fault in the state must not stop the scheduler
             log.exception("%s begins without a snapshot of the scheduler", self._path)
             return
         line = encode(at, Snapshot(VERSION, found)) + b"\n"
         if len(line) <= self._limit // 2:
             self._put(line)
-        else:  # half of each file would be spent on it, and the rest soon be full
+        else:  # it would take more than half of each file, and the rest would soon be full
             log.warning(
                 "%s: a snapshot of the scheduler has %d bytes, more than half of the journal's size of %d; "
                 "this file cannot be replayed without the previous one",

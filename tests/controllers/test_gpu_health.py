@@ -309,7 +309,7 @@ def test_if_no_rank_reports_all_are_stalled() -> None:
 LOSSES = {
     "nan": ("nan", "LossNotFinite", "its loss is nan"),
     "infinite": ("inf", "LossNotFinite", "its loss is inf"),
-    "high": ("1", "LossTooHigh", "its loss is 1, more than 3 times 0.3, the median before"),
+    "high": ("1", "LossTooHigh", "its loss is 1, more than 3 times the median of earlier losses, 0.3"),
 }
 
 

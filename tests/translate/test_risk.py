@@ -98,7 +98,8 @@ def test_a_long_job_without_a_checkpoint_is_warned(gang: Gang, warned: bool) -> 
 
 QUEUES = {"default": Queue("default"), "b": Queue("b")}
 RECLAIM = (
-    "queue default is entitled to 2 GPUs while all queues want theirs, and it takes 4; queue b can reclaim it"
+    "queue default is entitled to 2 GPUs if all queues use their shares, and the gang requests 4; "
+    "queue b can reclaim the rest"
 )
 STAKE = "up to $14.00 of work is at risk each hour (4 GPUs, no checkpoint)"
 

@@ -28,5 +28,5 @@ def test_a_mistake_is_named_without_the_value(tmp_path: Path, text: str) -> None
 
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "default.yaml")
-    with pytest.raises(JobFileError, match=r"default.yaml: is no file"):
+    with pytest.raises(JobFileError, match=r"default.yaml: is not a file"):
         read(tmp_path)

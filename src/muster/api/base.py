@@ -101,7 +101,7 @@ class Kind(msgspec.Struct, Generic[R], frozen=True, eq=False):
     type: type[R]
     #: whether `status` is a subresource with a writer of its own
     status: bool = True
-    #: what is kept of an object that has been read
+    #: makes of an object that has been read the object that is kept in memory; None = it is kept as read
     kept: Callable[[R], R] | None = None
 
     @property

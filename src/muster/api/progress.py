@@ -1,7 +1,7 @@
 """What the program of a pod reports about its training, and the rules by which a report is judged.
 
 A report is one line, such as `step=1200 loss=0.31`. On a pod (`muster.dev/progress`) it also has the median
-of the losses before, and since when the step is this one: `… median=0.3 at=2026-01-31T12:00:00Z`.
+of earlier losses, and the time of the first report of this step: `… median=0.3 at=2026-01-31T12:00:00Z`.
 Rules are one line on a Job or JobSet (`muster.dev/progress-rules`): `stalledAfter=15m lossFinite=true
 lossFactor=3 action=notify`. Fields are separated by spaces or commas.
 """
@@ -18,9 +18,9 @@ from muster.api.natural import natural
 
 #: Characters of a report and of rules at most.
 LONGEST: Final = 256
-#: What is done about a job that a rule is about; the first is the default.
+#: What muster may do with a job whose reports break a rule; the first is the default.
 ACTIONS: Final = ("notify", "checkpointAndMove", "none")
-#: Losses before the last report from which the median is computed, and the fewest.
+#: Most earlier losses of which the median is computed, and the fewest.
 REMEMBERED: Final = 100
 _FEWEST: Final = 5
 _MOST_STEPS: Final = 10**18
@@ -30,11 +30,11 @@ _RULES: Final = ("stalledAfter", "lossFinite", "lossFactor", "action")
 @dataclass(frozen=True, slots=True)
 class Report:
     step: int
-    #: NaN and infinities are reports, too
+    #: may be NaN or infinite
     loss: float | None = None
-    #: of the losses before this one
+    #: of earlier losses
     median: float | None = None
-    #: since when the step is this one
+    #: time of the first report of this step
     at: datetime | None = None
 
     def __str__(self) -> str:
@@ -47,13 +47,13 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Each rule counts if it is given."""
+    """When a report counts as wrong. None or False: the job does not have this rule."""
 
     #: seconds without a new step
     stalled_after: int | None = None
     #: whether every loss has to be a finite number
     loss_finite: bool = False
-    #: a loss may be this many times the median of those before
+    #: a loss may be at most this many times the median of earlier losses
     loss_factor: float | None = None
     action: str = ACTIONS[0]
 
@@ -69,7 +69,7 @@ class Rules:
 
 
 def report(text: str) -> Report | None:
-    """The report of a line; None without a step, or if a known field of it cannot be read."""
+    """The report in a line; None if the line has no step, or a known field that cannot be read."""
     try:
         said = _fields(text)
         step = natural(said["step"], _MOST_STEPS)
@@ -108,7 +108,7 @@ def rules(text: str) -> Rules:
 
 
 def wrong_loss(rules: Rules, report: Report) -> tuple[str, str] | None:
-    """Which rule the loss of a report breaks, as a reason and words; None if none."""
+    """The rule that the loss of a report breaks, as (reason, message); None if it breaks no rule."""
     loss, middle = report.loss, report.median
     if loss is None:
         return None
@@ -118,10 +118,9 @@ def wrong_loss(rules: Rules, report: Report) -> tuple[str, str] | None:
         return None  # NaN fails both comparisons
     if loss <= rules.loss_factor * middle:
         return None
-    return (
-        "LossTooHigh",
-        f"its loss is {loss:g}, more than {rules.loss_factor:g} times {middle:g}, the median before",
-    )
+    factor = f"{rules.loss_factor:g}"
+    told = f"its loss is {loss:g}, more than {factor} times the median of earlier losses, {middle:g}"
+    return "LossTooHigh", told
 
 
 def _utc(at: datetime) -> datetime:

@@ -68,7 +68,7 @@ def read(config_map: ConfigMap | None) -> Rates:
 
 
 def amount(text: str) -> Decimal | None:
-    """Returns GPU-hours or money as records have them; None for what no sum of muster's can be."""
+    """Parses GPU-hours or money of a record; None if muster does not write such a number."""
     return Decimal(text) if _AMOUNT.fullmatch(text) else None
 
 

@@ -24,7 +24,7 @@ _MACROS: Final = {
     "@hourly": "0 * * * *",
 }
 _FIELDS: Final = 5
-#: No time before this one is looked at.
+#: The search for a time that a schedule names begins here at the earliest.
 _FIRST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST: Final = 256
 
@@ -42,7 +42,7 @@ class Schedule:
         try:
             next(CronSim(self._expression, datetime(2026, 1, 1, tzinfo=UTC)))
         except (CronSimError, StopIteration) as error:
-            raise InvalidSchedule(f"{expression[:80]!r}: {error or 'never comes'}") from None
+            raise InvalidSchedule(f"{expression[:80]!r}: {error or 'names a day that never comes'}") from None
 
     def next(self, after: datetime) -> datetime:
         """The first time after this one."""
@@ -92,5 +92,5 @@ def _zone(name: str) -> tzinfo:
         return ZoneInfo(name)
     except (ValueError, OSError, LookupError):
         raise InvalidSchedule(
-            f"timeZone: {name[:80]!r} is unknown; such as Europe/Berlin or Etc/UTC"
+            f"timeZone: {name[:80]!r} is unknown; write a name such as Europe/Berlin or Etc/UTC"
         ) from None

@@ -29,10 +29,11 @@ QUESTION: Final = "secret"
 
 
 def filled(name: str) -> str:
-    """The Secret that the ExternalSecret of this name fills: no other Secret is called so.
+    """The name of the Secret that the ExternalSecret of this name fills. No other Secret has such a name.
 
-    A job names its parts as it likes. Without the digest, `prod`, `db` and `password` would be the Secret
-    `prod-db-password` of somebody else, which the pod would read, and the operator overwrite.
+    A job chooses the names of its parts. Without the digest, a job with the parts `prod`, `db` and `password`
+    would get the name of another application's Secret `prod-db-password`: its pod would read that Secret, and
+    the operator would overwrite it.
     """
     return f"{name}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 

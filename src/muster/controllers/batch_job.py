@@ -10,8 +10,8 @@
 If a permit is withdrawn, the run is deleted, and the garbage collector deletes what it owns. While muster
 cannot decide, because a policy cannot be read or an image is being looked up, its last decision stands:
 nothing is created, and nothing deleted. If the BatchJob changes before its run has started, the run is
-replaced. After the start, a change that compiles has no effect on this run. A change that does not ends it,
-so that no broken file can keep a run whose permits are withdrawn.
+replaced. After the start, a change that compiles has no effect on this run. A change that does not compile
+ends it: otherwise a broken file could keep a run whose permits are withdrawn.
 """
 
 from collections.abc import Callable, Sequence
@@ -65,8 +65,8 @@ _GROUP: Final = "PodGroup"
 _ENDED: Final = ("Succeeded", "Failed")
 #: Fields of a Gang's `status.preemptions` that a BatchJob's status repeats.
 _OF_EVICTION: Final = ("by", "at", "gpuHoursLost", "costLost")
-#: Kinds whose annotations say what jobs may use, then kinds that say what may preempt jobs and at what price.
-#: Other objects of these kinds do not matter here.
+#: Kinds that influence what jobs are compiled to: three by annotations that say what jobs may use, three by
+#: what may preempt jobs, and at what price.
 _DECLARING: Final[tuple[AnyKind, ...]] = (
     NAMESPACE,
     SERVICE,

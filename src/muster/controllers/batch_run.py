@@ -56,9 +56,10 @@ def order(support: Sequence[Object]) -> Sequence[Object]:
 
 
 def must_not_exist(run: Object, support: Sequence[Object]) -> list[Object]:
-    """Returns what of `support` must not exist before the run does: with it, pods would start at once.
+    """Returns those objects of `support` that must not exist yet when the run is created.
 
-    Any ServiceAccount of the name lets Volcano's pods start: one of a user's, or of an earlier run.
+    These are the ServiceAccounts of Volcano's pods. With one of the same name, which a user or an earlier run
+    has created, the pods would start at once.
     """
     started = run["apiVersion"] == VOLCANO_JOB.api_version
     return [each for each in support if started and each["kind"] == _LAST]

@@ -231,7 +231,7 @@ class _Driver:
         self._set_timer(key, state, delay)
 
     async def _execute(self, effects: Sequence[Effect], component: str) -> list[Outcome[Effect]]:
-        """Executes effects, and reports the first that is refused if it says how (`refused`)."""
+        """Executes effects. If the server refuses one, records the Event of the first such effect, if any."""
         now = self._clock.now()
         outcomes = await execute_all(
             effects, lambda effect: attempt(self._client, effect, now, component=component)

@@ -11,7 +11,7 @@ in the condition `GpuHealthy` of their Gang. Two controllers act on the signal:
   a checkpoint, nor a job whose node is not in quarantine: that job might start there again.
 
 `moves` also moves a job whose reports break a rule (`muster.controllers.progress`) and whose rules say so, at
-most `MOST_MOVES` times, because the fault need not be a node's. No node is quarantined for a report.
+most `MOST_MOVES` times, because the fault may be the job's. No node is quarantined for a report.
 """
 
 from collections.abc import Callable, Iterable
@@ -44,7 +44,8 @@ HEALTHY: Final = "GpuHealthy"
 #: How long a job may take for its checkpoint: by default, and at most.
 GRACE: Final = timedelta(minutes=5)
 LONGEST_GRACE: Final = timedelta(minutes=10)
-#: How often a job is moved because of its own reports: a loss that is wrong each time is no fault of nodes.
+#: How often a job is moved because of its own reports. If its loss is wrong on all these nodes, they are not
+#: the cause.
 MOST_MOVES: Final = 3
 #: Most ranks that a message names, and most characters of a node's message.
 _MOST: Final = 3
@@ -52,7 +53,7 @@ _LONGEST: Final = 200
 #: Index of nodes with the signal.
 WRONG: Final = "unhealthy"
 NODE_INDEX: Final = Index(NODE, WRONG, lambda node: [""] if _wrong(node) else [])
-#: Index of gangs that may have to move: each pod that changes asks for its own.
+#: Index of gangs that may have to move; a changed pod looks its gang up in it.
 ILL: Final = "ill"
 
 

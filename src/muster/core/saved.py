@@ -4,7 +4,7 @@ The events that describe a cluster as it is now do not restore a scheduler that 
 knows what has been tried in vain, which reservations it has announced, and what its queues have borrowed. All
 of that decides what it decides next. So the object graph is saved as it is, by pickle.
 
-The bytes may come from anybody. `restored` therefore constructs only classes of the core, plain collections
+The bytes may be hostile. `restored` therefore constructs only classes of the core, plain collections
 and arrays of numbers, and calls only functions of the core, which have no side effects.
 """
 
@@ -48,7 +48,7 @@ def restored(data: bytes) -> Scheduler:
     try:
         plain = zlib.decompressobj().decompress(data, _MOST)
         found = _Restorer(io.BytesIO(plain)).load()
-    except Exception as error:  # a damaged pickle raises whatever it comes upon
+    except Exception as error:  # a damaged pickle may raise any exception
         raise Unreadable(f"no state of a scheduler of this version: {error}") from None
     if not isinstance(found, Scheduler):
         raise Unreadable(f"no state of a scheduler, but {type(found).__name__}")

@@ -30,7 +30,7 @@ class RecordEvent:
     type: Literal["Normal", "Warning"]
     reason: str
     message: str
-    #: what the Event is told once for, however often it is recorded; "" = each time
+    #: an occasion: Events that are equal in this too are recorded once; "" = each is recorded
     once: str = ""
 
 

@@ -196,7 +196,7 @@ async def _create(client: Client, effect: Create) -> int:
 async def _join(client: Client, effect: Create, owners: Sequence[Object]) -> int:
     """Adds owners to an object that several share: garbage collection deletes it once all of them are gone.
 
-    An object without owners stays so, since nobody knows who uses it.
+    An object without owners stays without, since its other users are not known.
     """
     kind, namespace, name = effect.kind, effect.namespace, effect.name
     try:

@@ -164,7 +164,7 @@ class HttpClient:
             yield WatchEvent(EventType(event.type), _object(kind, event.object))
 
     async def served(self, group: str, version: str) -> frozenset[str]:
-        """Returns the plurals that the server serves in a version of a group; none if it has no such one."""
+        """Returns the plurals of a version of a group that the server serves; none without this version."""
         try:
             content = await self._request("GET", f"/apis/{group}/{version}")
         except errors.NotFound:

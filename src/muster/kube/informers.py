@@ -30,7 +30,7 @@ class Informers:
         """`namespace`: only objects in it are shown; "" for all. `streaming`: see `Reflector`.
 
         `single`: kinds of which one object is shown, `namespace/name`, if it exists and may be read. `views`:
-        kinds that are not read with all fields that muster knows, and how they are.
+        by kind, the kind with fewer fields as which it is read.
         """
         self._single, self._views = single or {}, views or {}
         self._streaming = streaming

@@ -60,8 +60,8 @@ class Reflector(Generic[R]):
     ) -> None:
         """`tolerated`: answers to a list that count as an empty list until the server has another answer.
 
-        `streaming`: let the watch send what exists, instead of a list, if the server can do that. `view`: the
-        kind as it is read and kept, if not with all fields that muster knows.
+        `streaming`: let the watch send what exists, instead of a list, if the server can do that. `view`: a
+        kind with fewer fields, as which objects are read and kept.
         """
         self.kind = kind
         #: objects by `namespace/name`; read only

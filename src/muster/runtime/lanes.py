@@ -2,8 +2,8 @@
 
 A busy API server divides its time among the requests under way. Therefore writes that only report have few
 slots of their own, and the write that closes the plan of a bound gang waits until no other gang is being
-bound, `LONGEST` at most. Plans are closed one after the other with their gangs' statuses, so while they are
-open nothing is lost: a leader that finds them closes them.
+bound, but for `LONGEST` at most. A plan that stays open for that long does no harm: if the leader dies, the
+next one closes it.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ class Lanes:
     def __init__(self, sleep: Callable[[float], Awaitable[None]]) -> None:
         self._sleep = sleep
         self._slots, self._reports = asyncio.Semaphore(WRITES), asyncio.Semaphore(REPORTS)
-        #: how many writes are under way, or wait for a slot, that starts wait for
+        #: writes that starts wait for: how many are under way, or wait for a slot
         self._urgent = 0
         self._lull = asyncio.Event()
 

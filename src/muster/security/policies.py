@@ -30,7 +30,8 @@ _LONGEST: Final = 400
 #: Most levels of a policy as JSON; Cedar reads 128.
 _MAX_LEVELS: Final = 120
 
-#: A text without an end is one token, so that the next one is not looked for again behind each quote in it.
+#: A string without its closing quote is one token. Otherwise the search for that quote would be repeated from
+#: each escaped quote in it, in quadratic time.
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*+"?|//[^\n\r]*|[()\[\]{};]|&&|\|\||[-+*!.<>=]+|@|\w+', re.DOTALL)
 _KEYWORDS: Final = frozenset({"if", "when", "unless", "in", "has", "like", "is"})
 _OPERATORS: Final = frozenset("&|-+*!.<>=")

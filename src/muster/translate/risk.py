@@ -61,7 +61,7 @@ def risk(
         )
     if lent is not None:
         plural = "queues" if len(lent.reclaimers) > 1 else "queue"
-        said.append(f"{lent.message}; {plural} {_listed(lent.reclaimers)} can reclaim it")
+        said.append(f"{lent.message}; {plural} {_listed(lent.reclaimers)} can reclaim the rest")
     who = "; ".join(said)
     if kept:
         stake = (

@@ -21,12 +21,12 @@ def read(directory: Path) -> Stores:
     findings: list[Finding] = []
     for file in sorted(directory.glob("*.yaml")):
         if not file.is_file():
-            raise JobFileError.of(str(file), "is no file")
+            raise JobFileError.of(str(file), "is not a file")
         document = source.parse(source.read(file), str(file))[0]
         store = Section(document, document.value, (), findings)
         values[file.stem] = {}
         for path in store.names():
-            if not isinstance(store.raw(path), dict):  # a section's own message would show what is there
+            if not isinstance(store.raw(path), dict):  # a section's own message would show the value
                 store.error(path, "takes keys with their values, such as token: …")
                 continue
             entry = store.section(path)

@@ -225,7 +225,7 @@ def _scalar(node: yaml.Node, tag: str, file: str) -> str | int | float | bool | 
     text = str(node.value)
     match tag:
         case "str" | "timestamp" | "value":
-            if "\0" in text:  # which no argument, variable or name of a file can have
+            if "\0" in text:  # no argument, variable or file name can have it
                 raise JobFileError.of(file, "has a NUL character in a text", node.start_mark.line + 1)
             return text
         case "null":

@@ -24,7 +24,7 @@ def environment(framework: str, host: str, pods: int, container: Object, rank: s
     try:
         processes = max(1, quantity.request(GPU, str(limits.get(GPU) or 0)))
     except ValueError:
-        processes = 1  # who checks the limits says that this is none
+        processes = 1  # the check of the limits reports what is wrong with this number
     of_pod: Object = {"valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{rank}']"}}}
     if framework == "Jax":
         return [

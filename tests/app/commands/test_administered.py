@@ -76,7 +76,7 @@ def test_no_policy_is_left_out_because_another_has_its_name(tmp_path: Path) -> N
     write(tmp_path, cedar("base", ALL), name="b")
     assert administered.policies(tmp_path).permits == 1
     write(tmp_path, cedar("base", ALL.replace("permit", "forbid")), name="b")
-    with pytest.raises(JobFileError, match=r"b.yaml: CedarPolicy base is there twice"):
+    with pytest.raises(JobFileError, match=r"b.yaml: CedarPolicy base occurs twice"):
         administered.policies(tmp_path)
 
 

@@ -49,7 +49,7 @@ def policies(directory: Path) -> "Policies":
             raise JobFileError.of(str(file), f"CedarPolicy {name}: spec.policies: takes text")
         text = spec.get("policies", "")
         if spec.get("enabled") is not False and texts.setdefault(name, text) != text:
-            raise JobFileError.of(str(file), f"CedarPolicy {name} is there twice, with other policies")
+            raise JobFileError.of(str(file), f"CedarPolicy {name} occurs twice, with different policies")
     return read(directory, texts)
 
 

@@ -26,9 +26,9 @@ _KINDS = (kinds.PRIORITY_CLASS, *JOBS, kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS)
 def risks(
     jobs: Sequence[Object], known: Objects, rates: Rates, capacity: Mapping[str, int] | None = None
 ) -> list[Risk]:
-    """Returns the risk of each gang of the jobs; equal risks once.
+    """Returns the risk of each gang of the jobs. Equal risks are returned once.
 
-    `known`: PriorityClasses, Queues and nodes; `capacity`: that of the nodes, if it is known already.
+    `known`: PriorityClasses, Queues and nodes. `capacity`: that of the nodes, if the caller has computed it.
     """
     classes = Objects()
     for (kind, *_), each in known.items.items():
@@ -47,7 +47,7 @@ def risks(
 def of_gangs(
     gangs: Iterable[Gang], known: Iterable[object], rates: Rates, capacity: Mapping[str, int] | None = None
 ) -> list[Risk]:
-    """Returns the risk of each gang; equal risks once. `known` and `capacity`: as of `risks`."""
+    """Returns the risk of each gang. Equal risks are returned once. `known` and `capacity`: as in `risks`."""
     classes, queues, nodes = list[PriorityClass](), dict[str, Rules](), list[Node]()
     for each in known:
         match each:

@@ -14,7 +14,7 @@ from muster.translate.risk import Risk
 
 
 async def of_cluster(client: Client, jobs: Sequence[Object]) -> list[Risk]:
-    """The risks of jobs on this cluster, as far as its PriorityClasses, queues and prices may be read."""
+    """The risks of jobs on this cluster, from those PriorityClasses, queues and prices that may be read."""
     try:
         known = await observe(client, (kinds.PRIORITY_CLASS,))
     except Forbidden:

@@ -13,7 +13,7 @@ from muster.api.rates import amount
 from muster.kube.client import Client
 from muster.kube.listing import list_all
 
-#: A record may have been written by hand: a time outside of these has no week.
+#: Times outside of these are ignored: a record that was written by hand may have a time without a week.
 _FIRST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST: Final = datetime(9999, 1, 1, tzinfo=UTC)
 

@@ -82,7 +82,7 @@ def controllers(site: Site) -> list[driver.Controller[Any]]:  # Any: each has it
     counted: tuple[int, Mapping[str, int]] = (-1, {})
 
     def capacity(nodes: Cache[Node]) -> Mapping[str, int]:
-        """Returns what the queues share: it is added up again only if a node has changed."""
+        """Returns the capacity that the queues share. It is computed again only if a node has changed."""
         nonlocal counted
         from muster.translate.nodes import capacity_of
 

@@ -334,7 +334,7 @@ class Candidate:
         await asyncio.shield(self._lost)
 
     async def leave(self, pods_seen: int) -> None:
-        """Gives up the Lease, or the candidacy. No pod later than `pods_seen` has been decided on."""
+        """Gives up the Lease, or the candidacy. `pods_seen`: the resourceVersion of the latest pod seen."""
         self._pods_seen = pods_seen
         self._leave.set()
         await asyncio.to_thread(self._thread.join, RELEASE)
@@ -356,7 +356,7 @@ class Candidate:
             await client.close()
 
     async def _hold(self, election: Election) -> None:
-        """Wins the Lease and keeps it. A failure ends the daemon: nothing else would."""
+        """Wins the Lease and keeps it. A failure is passed to the daemon, which ends: no other part would."""
         waits: asyncio.Future[Any] = self._term  # Any: the term, or nothing
         try:
             term = await election.win()

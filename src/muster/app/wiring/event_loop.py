@@ -1,4 +1,4 @@
-"""The event loop of long-running processes: uvloop, which takes half of asyncio's time for TLS."""
+"""The event loop of long-running processes: uvloop, which needs half of asyncio's time for TLS."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

@@ -1,8 +1,8 @@
 """Runs on a schedule: CronJobs make Jobs, and BatchJobs with a schedule make BatchJobs.
 
-`api.schedule` knows when, `decide` what to do about it, and the two controllers here say what a run is. A run
-of a BatchJob is a BatchJob of its own, so that it goes through the whole pipeline: policies are asked and
-secrets are resolved at the time of the run.
+`api.schedule` computes when a run is due, `decide` what to do then, and the two controllers here create the
+runs. A run of a BatchJob is a BatchJob of its own, so that it goes through the whole pipeline: policies are
+asked and secrets are resolved at the time of the run.
 """
 
 from muster.controllers.cron.batch_jobs import controller as batch_jobs

@@ -31,7 +31,7 @@ def written(at: datetime) -> str:
 
 
 def run(meta: ObjectMeta, state: State) -> Run:
-    """A run, by its annotation; one without was made by hand, and is as old as its object."""
+    """A run, with the time at which it was due. A run made by hand does not say: its creation counts."""
     at = _scheduled(meta)
     return Run(meta.name, meta.uid, at or meta.creation_timestamp or _LONG_AGO, state)
 
@@ -61,7 +61,7 @@ def concurrency(text: str) -> Concurrency:
 
 
 def told(kind: AnyKind, resource: Resource, reason: str, message: str, once: str) -> list[Effect]:
-    """A warning about what is scheduled, one for each `once`, however often it is looked at."""
+    """A warning Event about a schedule. It is recorded once for each value of `once`."""
     return [RecordEvent(involved(resource, kind), "Warning", reason, message, once)]
 
 

@@ -1,9 +1,9 @@
 """Files in which programs report their progress.
 
 A pod names a file in `muster.dev/progress-file`, absolute or relative to its working directory. Its program
-writes lines such as `step=1200 loss=0.31` to it, one after the other or over the last one. The last report
-becomes the pod's annotation `muster.dev/progress`, with the time since when the step is this one. The file is
-read with the rights of the user, which the program has, too; only its end is read, and only if it is a file.
+writes lines such as `step=1200 loss=0.31` to it: it appends them, or overwrites the last one. The last report
+becomes the pod's annotation `muster.dev/progress`, with the time of the first report of its step. The file is
+read with the rights of the user, which the program has too. Only a plain file is read, and only its end.
 """
 
 import os
@@ -21,7 +21,7 @@ from muster.names import PROGRESS, PROGRESS_FILE
 _END: Final = 16_384
 #: Least time between two records of a pod's reports.
 REFRESH: Final = timedelta(seconds=10)
-#: Times of files may be a little before that of the start that they follow.
+#: The modification time of a file may be this much before the start of the pod that wrote it.
 _COARSE: Final = timedelta(seconds=1)
 
 

@@ -70,7 +70,7 @@ class Unknown:
 class _Entry(Generic[T]):
     result: T | None = None
     reason: str = "it is being looked up"
-    #: namespaces for which it is being looked up, and who has asked there since the last attempt
+    #: by namespace for which it is being looked up: the callers that have asked since the last attempt
     askers: dict[str, set[str]] = field(default_factory=dict)
     #: monotonic time until which the result is valid
     until: float = float("inf")
@@ -79,7 +79,7 @@ class _Entry(Generic[T]):
 
 
 class Lookups:
-    """Looks images up. `tell` is called with the askers of an image that has a result or a new reason."""
+    """Looks images up. `tell` is called with the callers that asked about an image, on a result or reason."""
 
     def __init__(self, source: Source, clock: Clock, tell: Callable[[Iterable[str]], None]) -> None:
         self._source, self._clock, self._tell = source, clock, tell
@@ -98,7 +98,7 @@ class Lookups:
     ) -> Verified | Unknown:
         """Returns what is known of an image under these policies, without waiting.
 
-        `version` changes whenever the policies do; `asker` is notified of news.
+        `version` changes whenever the policies do; `asker` is notified if the answer changes.
         """
         try:
             image = reference.parse(text)
@@ -138,7 +138,7 @@ class Lookups:
         entry = entries.get(key)
         if entry is not None and self._valid(entry):
             return entry.result if entry.result is not None else Unknown(entry.reason)
-        new = entry is None or isinstance(entry.result, str)  # a tag may lead elsewhere by now
+        new = entry is None or isinstance(entry.result, str)  # a tag may lead to another digest by now
         if new or entry is None or namespace not in entry.askers:
             if self._looking[namespace] >= KEPT_OF_NAMESPACE or (new and not self._room(entries)):
                 return Unknown("too many images are being looked up; this one is tried later")
@@ -205,7 +205,8 @@ class Lookups:
         self, entry: _Entry[T], image: Reference, namespace: str, look: Callable[[], Awaitable[T]]
     ) -> bool:
         """Makes one attempt; returns whether the result is valid, by this attempt or by another one."""
-        # The bounds of the namespace come first, so that no more than these ever queue for what others share.
+        # The namespace's own bounds come first, so that at most this many of its attempts wait for the slots
+        # that namespaces share.
         of_both = self._limit((namespace, image.registry), OF_ONE)
         of_namespace, of_registry = (
             self._limit((namespace,), OF_NAMESPACE),

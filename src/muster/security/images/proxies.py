@@ -13,7 +13,7 @@ from urllib.request import getproxies_environment
 import aiohttp
 from yarl import URL
 
-#: What the environment says of proxies, by scheme; under "no" the hosts without one.
+#: Proxies by scheme, as the environment names them; under "no" the hosts that are connected to directly.
 Proxies = Mapping[str, str]
 
 
@@ -24,7 +24,7 @@ class UnusableProxy(ValueError):
 class Proxy(NamedTuple):
     #: without user and password
     url: URL
-    #: the proxy's own credentials, which it alone is sent
+    #: the proxy's own credentials; only the proxy receives them
     headers: Mapping[str, str]
 
 
@@ -50,7 +50,9 @@ def choose(url: URL, proxies: Proxies, *, secret: bool = False) -> Proxy | None:
     except ValueError:
         unusable = True
     if unusable:
-        raise UnusableProxy(f"{url.scheme.upper()}_PROXY names no proxy with http:// or https://")
+        raise UnusableProxy(
+            f"{url.scheme.upper()}_PROXY is not an http:// or https:// URL, such as http://proxy:3128"
+        )
     headers = {}
     if proxy.user is not None:
         headers["Proxy-Authorization"] = aiohttp.encode_basic_auth(proxy.user, proxy.password or "")

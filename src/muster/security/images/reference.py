@@ -84,7 +84,7 @@ def split(text: str) -> Reference:
 
 
 def one_name(registry: str) -> str:
-    """The name of a registry without what makes no difference: case, the port of https, a second name."""
+    """The one name of a registry: in lowercase, without the port of https, the main one of its names."""
     plain = registry.lower().removesuffix(":443")
     return _ALIASES.get(plain, plain)
 
@@ -95,7 +95,9 @@ def check_glob(glob: str) -> None:
     if registry == "**":
         return
     if not slash or not ("*" in registry or "." in registry or ":" in registry or registry == "localhost"):
-        raise InvalidReference(f"{glob[:80]!r} begins with no registry; write docker.io/{glob[:80]} or so")
+        raise InvalidReference(
+            f"{glob[:80]!r} does not begin with a registry; write for example docker.io/{glob[:80]}"
+        )
     if registry != one_name(registry):
         raise InvalidReference(f"{glob[:80]!r}: write {one_name(registry)[:80]} for {registry[:80]}")
     if ":" in path or "@" in path or glob != glob.lower():

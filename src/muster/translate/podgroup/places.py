@@ -131,7 +131,7 @@ class Places:
         )
 
     def _unlabel(self, pod: Pod) -> None:
-        """Counts the labels of a pod no more; a label that no pod has is forgotten."""
+        """Subtracts a pod from the counts of its labels, and forgets labels that no pod has any more."""
         for label in pod.metadata.labels.items():
             self._labels[label] -= 1
             if not self._labels[label]:

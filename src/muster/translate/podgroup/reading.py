@@ -93,7 +93,7 @@ class Reading:
             self.note(name)
 
     def note_changed(self, name: str) -> None:
-        """Looks at the pod of this name again, if what it says has changed; nothing else has."""
+        """Reads the pod of this name again if it says something new. No other pod has changed."""
         pod, old = self._pod(name), self._noted.get(name)
         if pod is None or old is None or old.state is not State.READY or not says_the_same(pod, old.pod):
             self.note(name)

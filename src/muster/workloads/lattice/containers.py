@@ -36,7 +36,7 @@ def read(section: Section, source: Read, *, sidecar: bool) -> Container:
     command = strings(section, "command")
     if command and not command[0].startswith("/"):
         section.error(
-            ("command", 0), f"{command[0]!r} is not an absolute path; write /usr/bin/{command[0]} or so"
+            ("command", 0), f"{command[0]!r} is not an absolute path, such as /usr/bin/{command[0]}"
         )
     variables = section.texts("variables")
     for variable in variables:
@@ -175,7 +175,7 @@ def _security(section: Section) -> Security:
     for index, path in enumerate(binaries):
         if path != "*" and not path.startswith("/"):
             section.error(
-                ("allowedBinaries", index), f"{path!r} is not an absolute path; write /usr/bin/{path} or so"
+                ("allowedBinaries", index), f"{path!r} is not an absolute path, such as /usr/bin/{path}"
             )
     user = section.integer("runAsUser", -1)
     group = section.integer("runAsGroup", -1)

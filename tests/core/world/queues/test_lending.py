@@ -61,7 +61,8 @@ def test_what_can_be_reclaimed(
         least, takes, reclaimers = expected
         assert found is not None
         told = (
-            f"queue {asked.queue} is entitled to {least} while all queues want theirs, and it takes {takes}"
+            f"queue {asked.queue} is entitled to {least} if all queues use their shares, "
+            f"and the gang requests {takes}"
         )
         assert found == (told, reclaimers)
 

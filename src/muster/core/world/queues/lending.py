@@ -1,6 +1,6 @@
 """What other queues can reclaim from a gang: an estimate before it starts, for the risk of preemption.
 
-A queue's entitlement depends on what all queues ask for. It is the least while every queue asks for the whole
+A queue's entitlement depends on what all queues request. It is least while every queue requests the whole
 cluster. What a gang uses beyond that is borrowed, and the queues that share with its queue may reclaim it
 (docs/preemption.md). The queue `default` counts only if it is the gang's own, or if it is declared.
 """
@@ -22,7 +22,9 @@ class Borrowed(NamedTuple):
 
 
 def borrowed(gang: Gang, rules: Mapping[str, Queue], capacity: Mapping[str, int]) -> Borrowed | None:
-    """Returns what the gang would borrow while every queue asks for all; None if nothing can be reclaimed.
+    """Returns what the gang would borrow while every queue requests the whole cluster.
+
+    None: no queue could reclaim anything.
 
     `capacity`: of the cluster, in the core's units (milli-CPU, bytes, pieces).
     """
@@ -59,7 +61,7 @@ def _told(account: Account, resource: str, asked: Usage, reclaimers: tuple[str, 
     """Says by how much the gang alone exceeds the queue's least entitlement."""
     least = show(resource, account.limits[resource])
     message = (
-        f"queue {account.name} is entitled to {least} while all queues want theirs, and it takes "
+        f"queue {account.name} is entitled to {least} if all queues use their shares, and the gang requests "
         f"{bare(resource, asked[resource])}"
     )
     return Borrowed(message, reclaimers)
