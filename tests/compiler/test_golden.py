@@ -25,7 +25,11 @@ SHARED: Final[dict[str, Any]] = {
     "services": {("data", "features"): SharedService(("ml/*",), {"app": "features"}, {80: 8080})},
     "volumes": {("ml", "sets"): SharedVolume("sets", ("ml/*",))},
 }
-NAMED: Final = {"spec/resources/s3": None, "spec/tasks/work/workload/containers/trainer/variables/S3": None}
+NAMED: Final = {
+    "spec/resources/s3": None,
+    "spec/tasks/work/workload/containers/trainer/variables/S3": None,
+    "spec/tasks/serve/workload/resources/console": None,
+}
 #: target, facts, changes of the job
 VARIANTS: Final[dict[str, tuple[str, Facts, dict[str, Any]]]] = {
     "muster": ("muster", Facts(istio=True, **SHARED), {}),

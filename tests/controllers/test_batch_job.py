@@ -18,6 +18,7 @@ from muster.api.kinds import (
     BATCH_JOB,
     CEDAR_POLICY,
     CONFIG_MAP,
+    EMITTED,
     GANG,
     JOBSET,
     NAMESPACE,
@@ -43,9 +44,10 @@ from muster.controllers import batch_job
 from muster.controllers.driver import Change
 from muster.controllers.policy import Judged
 from muster.effects import Absent, Create, Effect, Requeue
+from muster.effects.execute import execute
 from muster.kube.errors import Conflict
 from muster.workloads.platform import TargetName
-from tests.controllers.memory import START, Memory
+from tests.controllers.memory import START, Memory, MemoryClient
 from tests.workloads.lattice.jobs import small
 
 FACTS = Facts(network="none", tetragon=False)
@@ -61,10 +63,11 @@ class Cluster:
         job: str | None = None,
         images: "Registry | None" = None,
         target: TargetName = "muster",
+        facts: Facts = FACTS,
     ) -> None:
         self.now = START
         self.memory = Memory(lambda: self.now)
-        site = Site(lambda: FACTS, lambda: self.now, strict=True, trust=images, target=target)
+        site = Site(lambda: facts, lambda: self.now, strict=True, trust=images, target=target)
         self.job, _, self.policy, *_ = controllers(site)
         body = yaml.safe_load(job or small({"variables": {"A": "b"}}))
         self.memory.create(BATCH_JOB, "ml", {"metadata": {"name": "job"}, "spec": body["spec"]})
@@ -524,6 +527,20 @@ def test_only_preemptions_of_jobsets_concern_batch_jobs() -> None:
     assert list(keys(Change(caches, None, hit))) == ["ml/job"]
     assert list(keys(Change(caches, hit, hit))) == []
     assert list(keys(Change(caches, None, quiet))) == []
+
+
+async def test_jobs_that_reach_a_host_at_different_ports_share_an_entry_with_both() -> None:
+    [entry] = [kind for kind in EMITTED if kind.kind == "ServiceEntry"]
+    memory = Memory()
+    for port in (443, 8443):
+        host = {"type": "external-service", "params": {"endpoints": {"s3": f"https://s3.example.com:{port}"}}}
+        cluster = Cluster(job=small(None, s3=host), facts=Facts(network="none", tetragon=False, istio=True))
+        cluster.memory.apply(cluster.decide())
+        for effect in cluster.decide():
+            if isinstance(effect, Create) and effect.kind is entry:
+                await execute(MemoryClient(memory), effect, START)
+    [shared] = [each for (kind, _), each in memory.objects.items() if kind is entry]
+    assert [port["number"] for port in shared["spec"]["ports"]] == [443, 8443]
 
 
 def test_what_the_jobs_of_a_namespace_share_belongs_to_their_runs_and_has_no_controller() -> None:

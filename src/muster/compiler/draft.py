@@ -72,7 +72,13 @@ class Draft:
         """Adds what another workload of the same job emits. A volume that both use is one claim."""
         for key, (made, at) in sorted(other._objects.items(), key=lambda each: each[0]):
             known, first = self._objects.setdefault(key, (made, at))
-            if {**known, "metadata": {}} != {**made, "metadata": {}}:
+            if shared(made):
+                try:
+                    spec = {**known["spec"], **joined(known, made)}
+                    self._objects[key] = {**known, "spec": spec}, first
+                except ValueError as error:
+                    self.problem(at, str(error))
+            elif {**known, "metadata": {}} != {**made, "metadata": {}}:
                 self._clash(*key, first, at)
         for question, path in other.origins.items():
             self.origins.setdefault(question, path)
@@ -95,3 +101,39 @@ def unique(values: Iterable[str]) -> list[str]:
 def shared(made: Object) -> bool:
     """Whether the jobs of a namespace share this object."""
     return NAME not in made["metadata"].get("labels", {})
+
+
+def joined(known: Object, made: Object) -> Object:
+    """The fields of the spec of a shared object to change, so that it serves what `made` is for, too.
+
+    A ServiceEntry gets the ports that it lacks. Raises ValueError if it is for another host, or has a port
+    under another protocol: Istio would ignore one of them.
+    """
+    old, new = known.get("spec"), made["spec"]
+    old = old if isinstance(old, dict) else {}
+    if any(old.get(field) != new.get(field) for field in ("hosts", "addresses")):
+        raise ValueError(f"{made['kind']} {made['metadata']['name']} is for another host")
+    wanted, found = _ports(new), _ports(old)
+    for number in sorted(wanted.keys() & found.keys()):
+        before, now = str(found[number].get("protocol")), wanted[number]["protocol"]
+        if before != now:
+            [host] = new.get("addresses") or new["hosts"]
+            raise ValueError(one_protocol(host, number, before, now))
+    if wanted.keys() <= found.keys():
+        return {}
+    return {"ports": [port for _, port in sorted({**wanted, **found}.items())]}
+
+
+def one_protocol(host: str, port: int, one: str, other: str) -> str:
+    """What is wrong with a port of a host that is declared under two protocols."""
+    return f"{host}: port {port} is declared as {one} and as {other}; a port of a host has one protocol"
+
+
+def _ports(spec: Object) -> dict[int, Object]:
+    """The ports of a ServiceEntry by their numbers; empty for other specs."""
+    ports = spec.get("ports")
+    return {
+        each["number"]: each
+        for each in (ports if isinstance(ports, list) else ())
+        if isinstance(each, dict) and isinstance(each.get("number"), int)
+    }

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Final
 
 from muster.api.base import Object
-from muster.compiler.draft import NAME, Draft
+from muster.compiler.draft import NAME, Draft, one_protocol
 from muster.compiler.facts import Facts
 from muster.compiler.workload import Endpoint, Service, Workload
 
@@ -61,17 +61,22 @@ def policies(
 def _host(workload: Workload, facts: Facts, host: str, endpoints: list[Endpoint], draft: Draft) -> None:
     """Emits the ServiceEntry of a host, a policy that denies it to all, and one that allows this workload.
 
-    Istio knows one ServiceEntry of a host per namespace, so jobs share it, and the policy that denies.
+    Istio knows one ServiceEntry of a host per namespace, so jobs share it, with the ports of all of them
+    (`muster.compiler.draft.joined`), and the policy that denies. Istio's ambient mode does not merge entries
+    of one host (istio/istio issues 51863 and 55776).
     """
     name = f"ext-{hashlib.sha256(f'{workload.namespace}/{host}'.encode()).hexdigest()[:8]}"
-    ports = {each.port: each for each in endpoints}
+    ports: dict[int, str] = {}
+    for each in endpoints:
+        if (known := ports.setdefault(each.port, _protocol(each))) != _protocol(each):
+            draft.problem(workload.path, one_protocol(host, each.port, known, _protocol(each)))
     spec: Object = {
         "hosts": [host],
         "exportTo": ["."],
         "location": "MESH_EXTERNAL",
         "ports": [
-            {"number": port, "name": f"{_protocol(each).lower()}-{port}", "protocol": _protocol(each)}
-            for port, each in sorted(ports.items())
+            {"number": port, "name": f"{protocol.lower()}-{port}", "protocol": protocol}
+            for port, protocol in sorted(ports.items())
         ],
         "resolution": "NONE" if "*" in host else "DNS",
     }

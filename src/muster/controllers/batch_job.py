@@ -47,7 +47,7 @@ from muster.api.kinds import (
 from muster.api.muster_v1alpha1 import BatchJob, BatchJobStatus, CedarPolicy, Gang, Queue, TrustPolicy
 from muster.api.scheduling import PriorityClass
 from muster.compiler.declared import READ
-from muster.compiler.draft import shared
+from muster.compiler.draft import joined, shared
 from muster.controllers import batch_run
 from muster.controllers.batch_run import Run
 from muster.controllers.caches import Cache, Caches, Index
@@ -223,6 +223,7 @@ def _decide(observed: Observed, now: datetime) -> list[Effect]:
                 job.metadata.namespace,
                 _owned(job, run, each),
                 refused=_refused(job, f"{each['kind']} {each['metadata']['name']}"),
+                join=joined if shared(each) else None,
             )
             for each in needed
         ]

@@ -8,6 +8,7 @@ not happen twice or late carries the resourceVersion that its decision was based
 refuses it if another writer was first.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -39,7 +40,8 @@ class Create:
     """An object to create.
 
     It is success if the object exists already; if the body names a controller, only under that controller.
-    Other owners that the body names are added to those of an object that exists and has owners.
+    Other owners that the body names are added to those of an object that exists and has owners; `join`
+    returns the fields of its spec to change for the new owner, and raises ValueError if it cannot serve it.
     `refused` is recorded, with the server's message added, if the server refuses the object. With
     `best_effort` it is success, too, if the server forbids it, as in a namespace that is being deleted.
     """
@@ -49,6 +51,8 @@ class Create:
     body: Object
     refused: RecordEvent | None = None
     best_effort: bool = False
+    #: (existing object, body) → fields of the spec
+    join: Callable[[Object, Object], Object] | None = None
 
     @property
     def name(self) -> str:

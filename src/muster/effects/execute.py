@@ -196,23 +196,30 @@ async def _create(client: Client, effect: Create) -> int:
 async def _join(client: Client, effect: Create, owners: Sequence[Object]) -> int:
     """Adds owners to an object that several share: garbage collection deletes it once all of them are gone.
 
-    An object without owners stays without, since its other users are not known.
+    An object without owners stays without, since its other users are not known. Raises AlreadyExists if the
+    object cannot serve the new owner (`Create.join`).
     """
     kind, namespace, name = effect.kind, effect.namespace, effect.name
     try:
-        meta = (await client.get_json(kind, namespace, name))["metadata"]
+        existing = await client.get_json(kind, namespace, name)
+        spec = effect.join(existing, effect.body) if effect.join is not None else {}
+    except ValueError as error:
+        raise AlreadyExists(str(error)) from None
     except NotFound:
         raise Conflict(f"{kind.kind} {name} came and went while it was created") from None
+    meta = existing["metadata"]
     known = list(meta.get("ownerReferences") or ())
     uids = {each.get("uid") for each in known}
-    more = [each for each in owners if each["uid"] not in uids]
+    more = [each for each in owners if known and each["uid"] not in uids]
     if known and meta.get("deletionTimestamp"):
         raise Conflict(f"{kind.kind} {name} is being deleted")
-    if not known or not more:
+    if not more and not spec:
         return 0
-    body: Object = {
-        "metadata": {"resourceVersion": meta["resourceVersion"], "ownerReferences": [*known, *more]}
-    }
+    body: Object = {"metadata": {"resourceVersion": meta["resourceVersion"]}}
+    if more:
+        body["metadata"]["ownerReferences"] = [*known, *more]
+    if spec:
+        body["spec"] = spec
     return _revision(await client.patch(kind, namespace, name, body))
 
 
