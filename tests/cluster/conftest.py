@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,6 +104,16 @@ class Cluster:
         with suppress(AlreadyExists):
             whole = {"apiVersion": kind.api_version, "kind": kind.kind, **body}
             await self.client.create(kind, namespace if kind.namespaced else "", whole)
+
+    async def make_all(self, kind: Kind[Any], bodies: Iterable[Object]) -> None:
+        """Creates these objects, not more of them at a time than there are connections."""
+        waiting = iter(bodies)
+
+        async def work() -> None:
+            for body in waiting:
+                await self.make(kind, body)
+
+        await asyncio.gather(*(work() for _ in range(50)))
 
     async def clear(self) -> None:
         """Deletes what a test has made, whatever still holds on to it."""

@@ -1,12 +1,9 @@
 """Groups that cannot start: ten thousand of garbage, and a kind that the cluster has in another version."""
 
-import asyncio
-from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
-from muster.api.base import Kind, Object
 from muster.api.kinds import GANG, NODE, POD, POD_GROUP_X
 from tests.cluster.conftest import CRD, Cluster, open_definition
 from tests.cluster.gangs import bound, gang, member
@@ -15,17 +12,6 @@ pytestmark = pytest.mark.timeout(900)
 GARBAGE: Final = 10_000
 #: Seconds until so many are there on a machine with two busy cores.
 PATIENCE: Final = 600.0
-
-
-async def make_all(cluster: Cluster, kind: Kind[Any], bodies: Iterable[Object]) -> None:
-    """Creates these objects, not more of them at a time than there are connections."""
-    waiting = iter(bodies)
-
-    async def work() -> None:
-        for body in waiting:
-            await cluster.make(kind, body)
-
-    await asyncio.gather(*(work() for _ in range(50)))
 
 
 async def test_among_ten_thousand_groups_of_garbage_a_gang_starts_and_each_says_why_it_waits(
@@ -40,8 +26,7 @@ async def test_among_ten_thousand_groups_of_garbage_a_gang_starts_and_each_says_
     await cluster.until("a node", ready)
     names = [f"garbage-{number:05}" for number in range(GARBAGE)]
     minima = (2, 2**31 - 1, 1, 50_001)
-    await make_all(
-        cluster,
+    await cluster.make_all(
         POD_GROUP_X,
         (
             {"metadata": {"name": name}, "spec": {"minMember": minima[number % 4]}}
@@ -49,7 +34,7 @@ async def test_among_ten_thousand_groups_of_garbage_a_gang_starts_and_each_says_
         ),
     )
     with_pods = names[2::20]
-    await make_all(cluster, POD, (member(name, 0, "999", "clean") for name in with_pods))
+    await cluster.make_all(POD, (member(name, 0, "999", "clean") for name in with_pods))
     daemon = cluster.daemon("scheduler")
     cluster.daemon("controllers")
     await gang(cluster, "clean", 3, test="clean")

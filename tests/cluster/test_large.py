@@ -1,9 +1,7 @@
 """A gang of ten thousand members with names of 60 characters, whose leader is killed."""
 
-import asyncio
 import signal
 from collections import Counter
-from collections.abc import Iterable
 from time import monotonic
 from typing import Any, Final
 
@@ -26,17 +24,6 @@ PATIENCE: Final = 600.0
 MOST_BYTES, MOST_ANNOTATIONS = 1_572_864, 262_144
 
 
-async def make_all(cluster: Cluster, kind: Kind[Any], bodies: Iterable[Object]) -> None:
-    """Creates these objects, not more of them at a time than there are connections."""
-    waiting = iter(bodies)
-
-    async def work() -> None:
-        for body in waiting:
-            await cluster.make(kind, body)
-
-    await asyncio.gather(*(work() for _ in range(50)))
-
-
 async def test_ten_thousand_members_with_long_names_are_whole_though_their_leader_is_killed(
     cluster: Cluster, plane: ControlPlane
 ) -> None:
@@ -55,7 +42,7 @@ async def test_ten_thousand_members_with_long_names_are_whole_though_their_leade
     for index, body in enumerate(bodies):
         body["metadata"]["name"] = f"{NAME}-{index:05}"
     assert {len(body["metadata"]["name"]) for body in bodies} == {60}
-    await make_all(cluster, POD, bodies[:-1])
+    await cluster.make_all(POD, bodies[:-1])
     step("all pods but one are there")
     since = plane.audit.stat().st_size
     largest = Counter[str]()

@@ -5,9 +5,11 @@ is stopped after its i-th write, and another takes over. docs/committing.md says
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 
@@ -311,48 +313,52 @@ class Remaking:
         assert self.left() == 1
         assert self.cluster.outcome("main", self.size) == "whole"
         assert len(self.cluster.server.all(kinds.POD)) == self.size
-        before = self.cluster.dump()
-        again = self.leader(epoch)
-        again.quiesce()
-        again.stop()
-        assert self.cluster.dump() == before
+        finds_nothing_to_do(self, epoch)
 
 
-def writes_of_remaking(size: int) -> int:
-    running = Remaking(size).leader(2)
+class Recreating(Protocol):
+    """A gang some of whose pods are recreated."""
+
+    cluster: Cluster
+
+    def leader(self, epoch: int) -> Running: ...
+
+    def check(self, epoch: int) -> None: ...
+
+
+def writes_while(make: Callable[[], Recreating]) -> int:
+    running = make().leader(2)
     running.quiesce()
     return running.writes
 
 
-@pytest.mark.parametrize("size", [2, 3, 4])
-def test_pods_that_are_recreated_are_neither_lost_nor_doubled(size: int) -> None:
+def one_leader_dies(make: Callable[[], Recreating]) -> None:
     """The leader dies after any write; the model looks after each whether every pod is there or on record."""
-    for i in range(writes_of_remaking(size) + 1):
+    for i in range(writes_while(make) + 1):
         for meanwhile in (False, True):
-            remaking = Remaking(size)
-            first = remaking.leader(2)
+            gang = make()
+            first = gang.leader(2)
             first.quiesce(writes=i)
             first.stop()
             if meanwhile:
-                remaking.cluster.settle()
-            remaking.cluster.server.time += LEASE
-            second = remaking.leader(3)
+                gang.cluster.settle()
+            gang.cluster.server.time += LEASE
+            second = gang.leader(3)
             second.quiesce()
             second.stop()
-            remaking.check(4)
+            gang.check(4)
 
 
-@pytest.mark.parametrize("goes_on", [False, True])
-def test_pods_are_recreated_though_a_second_leader_dies_or_the_first_goes_on(goes_on: bool) -> None:
-    size = 2
-    for i in range(writes_of_remaking(size) + 1):
+def two_leaders(make: Callable[[], Recreating], goes_on: bool) -> None:
+    """The first leader goes on after any write of the second, or the second dies there as well."""
+    for i in range(writes_while(make) + 1):
         j, more = 0, True
         while more:
-            remaking = Remaking(size)
-            first = remaking.leader(2)
+            gang = make()
+            first = gang.leader(2)
             first.quiesce(writes=i)
-            remaking.cluster.server.time += LEASE
-            second = remaking.leader(3)
+            gang.cluster.server.time += LEASE
+            second = gang.leader(3)
             more = second.quiesce(writes=j)
             if goes_on:
                 first.sees = False
@@ -360,13 +366,31 @@ def test_pods_are_recreated_though_a_second_leader_dies_or_the_first_goes_on(goe
                 first.look()
             else:
                 second.stop()
-                remaking.cluster.server.time += LEASE
-                second = remaking.leader(4)
+                gang.cluster.server.time += LEASE
+                second = gang.leader(4)
             first.stop()
             second.quiesce()
             second.stop()
-            remaking.check(5)
+            gang.check(5)
             j += 1
+
+
+def finds_nothing_to_do(gang: Recreating, epoch: int) -> None:
+    before = gang.cluster.dump()
+    again = gang.leader(epoch)
+    again.quiesce()
+    again.stop()
+    assert gang.cluster.dump() == before
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_pods_that_are_recreated_are_neither_lost_nor_doubled(size: int) -> None:
+    one_leader_dies(lambda: Remaking(size))
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_pods_are_recreated_though_a_second_leader_dies_or_the_first_goes_on(goes_on: bool) -> None:
+    two_leaders(lambda: Remaking(2), goes_on)
 
 
 @dataclass
@@ -397,38 +421,15 @@ class Refused:
         assert not +self.cluster.refuses
         others = {name for name in now if now[name] != self.first[name]}
         assert others >= {f"main-{index}" for index, times in enumerate(self.times) if times}
-        before = self.cluster.dump()
-        again = self.leader(epoch)
-        again.quiesce()
-        again.stop()
-        assert self.cluster.dump() == before
+        finds_nothing_to_do(self, epoch)
 
 
 REFUSED = [(2, (1,)), (2, (1, 1)), (2, (2,)), (3, (0, 1)), (3, (1, 0, 2))]
 
 
-def writes_of_refused(size: int, times: tuple[int, ...]) -> int:
-    running = Refused(size, times).leader(2)
-    running.quiesce()
-    return running.writes
-
-
 @pytest.mark.parametrize(("size", "times"), REFUSED)
 def test_pods_that_nodes_refuse_are_neither_lost_nor_doubled(size: int, times: tuple[int, ...]) -> None:
-    """The leader dies after any write; the model looks after each whether every pod is there or on record."""
-    for i in range(writes_of_refused(size, times) + 1):
-        for meanwhile in (False, True):
-            refused = Refused(size, times)
-            first = refused.leader(2)
-            first.quiesce(writes=i)
-            first.stop()
-            if meanwhile:
-                refused.cluster.settle()
-            refused.cluster.server.time += LEASE
-            second = refused.leader(3)
-            second.quiesce()
-            second.stop()
-            refused.check(4)
+    one_leader_dies(lambda: Refused(size, times))
 
 
 @pytest.mark.parametrize("goes_on", [False, True])
@@ -436,34 +437,13 @@ def test_pods_that_nodes_refuse_are_neither_lost_nor_doubled(size: int, times: t
 def test_pods_that_nodes_refuse_survive_a_second_leader_that_dies_and_a_first_that_goes_on(
     size: int, times: tuple[int, ...], goes_on: bool
 ) -> None:
-    for i in range(writes_of_refused(size, times) + 1):
-        j, more = 0, True
-        while more:
-            refused = Refused(size, times)
-            first = refused.leader(2)
-            first.quiesce(writes=i)
-            refused.cluster.server.time += LEASE
-            second = refused.leader(3)
-            more = second.quiesce(writes=j)
-            if goes_on:
-                first.sees = False
-                first.go()
-                first.look()
-            else:
-                second.stop()
-                refused.cluster.server.time += LEASE
-                second = refused.leader(4)
-            first.stop()
-            second.quiesce()
-            second.stop()
-            refused.check(5)
-            j += 1
+    two_leaders(lambda: Refused(size, times), goes_on)
 
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_its_owner_cancels_it_while_its_pods_are_recreated(size: int) -> None:
     """Group and pods are deleted: one that is just being created may come late, but none runs."""
-    for i in range(writes_of_remaking(size) + 1):
+    for i in range(writes_while(lambda: Remaking(size)) + 1):
         remaking = Remaking(size)
         leader = remaking.leader(2)
         leader.quiesce(writes=i)
