@@ -758,8 +758,8 @@ FAULTS: Final = (
         "a remedy's trial is charged for good",
         "oversubscription",
         "core/explain/question.py",
-        "        with self.case.world.trial():\n            self.case.world.completions.give([without])",
-        "        if True:\n            self.case.world.completions.give([without])",
+        "        with self.parts.world.trial():\n            self.parts.world.completions.give([without])",
+        "        if True:\n            self.parts.world.completions.give([without])",
         _REMEDIES,
     ),
     Fault(

@@ -22,7 +22,7 @@ from muster.core.cycle.config import Config
 from muster.core.cycle.dry_run import DryRun
 from muster.core.cycle.incremental import IncrementalCycle
 from muster.core.cycle.start import PlacementStep
-from muster.core.explain import Explainer, Remedies
+from muster.core.explain import Explainer, Parts, Remedies
 from muster.core.infeasible import InfeasibleDemands
 from muster.core.placement import Fit
 from muster.core.preemption import Preemption
@@ -69,40 +69,16 @@ class Scheduler:
         self.reservations = Reservations(backfill, config.depth, config.drain_after, world, fit)
         self._admission = Admission(self.queues, self.quotas, world.demands)
         self._pending = PendingQueues(self.queues, self.completions.duration if backfill.reserves else None)
-        self._incremental = IncrementalCycle(
-            world, self._pending, self._infeasible, self.preemption, self.reservations
-        )
-        self._placement = PlacementStep(
-            hold, world, fit, self._infeasible, self.preemption, self.reservations
-        )
+        own = self._infeasible, self._admission, self._pending, self.preemption, self.reservations
+        parts = Parts(world, fit, *own)
+        self._incremental = IncrementalCycle(parts)
+        self._placement = step = PlacementStep(hold, parts, self.preemption)
         self._attempts = Attempts(
-            self._pending,
-            self.queues,
-            self._admission,
-            self._placement.cannot_start,
-            self._infeasible.may_fit,
+            self._pending, self.queues, self._admission, step.cannot_start, self._infeasible.may_fit
         )
-        dry_run = DryRun(
-            hold,
-            world,
-            fit,
-            self._admission,
-            self._pending,
-            self._infeasible,
-            self.preemption,
-            self.reservations,
-            self._in_order,
-        )
-        remedies = Remedies(
-            config.remedies,
-            config.trials,
-            self._placement.request,
-            self._admission,
-            self.preemption,
-            self.reservations,
-            dry_run,
-        )
-        self._explainer = Explainer(world, fit, self._admission, self._infeasible.verdict, remedies)
+        dry_run = DryRun(hold, parts, self._in_order)
+        remedies = Remedies(config.remedies, config.trials, step.request, parts, dry_run)
+        self._explainer = Explainer(parts, remedies)
         #: gangs that were leaving stay, since the end of the last cycle: they may be victims again
         self._spared = False
         #: some gang had to be explained in the last cycle

@@ -19,15 +19,11 @@ import numpy as np
 
 from muster.core.cycle.start import PlacementStep
 from muster.core.demand import Demand, Request
-from muster.core.explain.question import Outlook
-from muster.core.infeasible import InfeasibleDemands
-from muster.core.placement import Fit, Infeasible, Placed
-from muster.core.preemption import Preemption, Victims
-from muster.core.queueing import Admission, Attempt, Attempts, Tier
-from muster.core.queueing.pending import PendingQueues
-from muster.core.reservations import Reservations
+from muster.core.explain.question import Outlook, Parts
+from muster.core.placement import Infeasible, Placed
+from muster.core.preemption import Victims
+from muster.core.queueing import Attempt, Attempts, Tier
 from muster.core.words.gang import Gang, GangId, NodeName
-from muster.core.world import World
 from muster.core.world.gangs import GangState
 from muster.core.world.nodes import Columns
 
@@ -40,24 +36,14 @@ class _Unsure(Exception):
 
 
 class DryRun:
-    def __init__(
-        self,
-        hold: float,
-        world: World,
-        fit: Fit,
-        admission: Admission,
-        pending: PendingQueues,
-        infeasible: InfeasibleDemands,
-        preemption: Preemption,
-        reservations: Reservations,
-        in_order: Callable[[Attempts], Iterable[Attempt]],
-    ) -> None:
+    def __init__(self, hold: float, parts: Parts, in_order: Callable[[Attempts], Iterable[Attempt]]) -> None:
         """`hold`: as in `Config`. `in_order` sorts the attempts of a cycle as they are taken."""
-        self._world, self._fit, self._nodes, self._queues = world, fit, world.nodes, world.queues
+        self._world = world = parts.world
+        self._nodes, self._queues = world.nodes, world.queues
         self._pending_evictions = world.pending_evictions
-        self._admission, self._pending = admission, pending
-        self._infeasible, self._preemption, self._reservations = infeasible, preemption, reservations
-        self._step = PlacementStep(hold, world, fit, infeasible, self, reservations, search=False)
+        self._infeasible, self._admission, self._pending = parts.infeasible, parts.admission, parts.pending
+        self._preemption, self._reservations = parts.preemption, parts.reservations
+        self._step = PlacementStep(hold, parts, self, search=False)
         self._in_order = in_order
         #: how many placements were tried in total
         self.trials = 0

@@ -16,29 +16,19 @@ not explained: replays of traces.
 
 from collections.abc import Collection, Iterable
 
-from muster.core.infeasible import InfeasibleDemands
-from muster.core.preemption import Preemption
-from muster.core.queueing.pending import PendingQueue, PendingQueues
-from muster.core.reservations import Reservations
+from muster.core.explain import Parts
+from muster.core.queueing.pending import PendingQueue
 from muster.core.reservations.answer import Reservation
 from muster.core.words.gang import GangId, QueueOrder
-from muster.core.world import World
 from muster.core.world.gangs import GangState
 from muster.core.world.queues.account import Account
 
 
 class IncrementalCycle:
-    def __init__(
-        self,
-        world: World,
-        lines: PendingQueues,
-        infeasible: InfeasibleDemands,
-        preemption: Preemption,
-        reservations: Reservations,
-    ) -> None:
+    def __init__(self, parts: Parts) -> None:
+        world, self._pending, self._infeasible = parts.world, parts.pending, parts.infeasible
         self._gangs, self._queues, self._quotas = world.gangs, world.queues, world.quotas
-        self._pending, self._infeasible = lines, infeasible
-        self._preemption, self._reservations = preemption, reservations
+        self._preemption, self._reservations = parts.preemption, parts.reservations
         #: every gang that the last cycle visited has started or has a reservation
         self._settled = False
         #: `Queues.rules_version` in the last cycle

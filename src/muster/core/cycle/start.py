@@ -16,15 +16,13 @@ from typing import Final, Protocol
 import numpy as np
 
 from muster.core.demand import Demand, Request
-from muster.core.infeasible import InfeasibleDemands
-from muster.core.placement import Fit, Infeasible, Placed
+from muster.core.explain import Parts
+from muster.core.placement import Infeasible, Placed
 from muster.core.preemption import Victims
 from muster.core.queueing import Attempt, Tier
-from muster.core.reservations import Reservations
 from muster.core.reservations.answer import WouldDelay
 from muster.core.words.decisions import Assign, Decision, Evict, Explanation, Victim, Wait
 from muster.core.words.gang import Code, GangId, Place
-from muster.core.world import World
 from muster.core.world.gangs import GangState, Hold, footprint, occupy, pod_set_of
 from muster.core.world.nodes import Columns
 from muster.core.world.trial import Trial
@@ -62,23 +60,13 @@ class VictimSearch(Protocol):
 
 
 class PlacementStep:
-    def __init__(
-        self,
-        hold: float,
-        world: World,
-        fit: Fit,
-        infeasible: InfeasibleDemands,
-        preemption: VictimSearch,
-        reservations: Reservations,
-        *,
-        search: bool = True,
-    ) -> None:
+    def __init__(self, hold: float, parts: Parts, preemption: VictimSearch, *, search: bool = True) -> None:
         """`hold`: as in `Config`. `search`: whether exact searches are made (`Request.search`)."""
-        self._search = search
-        self._hold, self._world, self._ledger, self._nodes = hold, world, world.ledger, world.nodes
-        self._gangs, self._pods = world.gangs, world.pods
-        self._demands, self._fit, self._infeasible = world.demands, fit, infeasible
-        self._preemption, self._reservations = preemption, reservations
+        self._world = world = parts.world
+        self._fit, self._infeasible, self._reservations = parts.fit, parts.infeasible, parts.reservations
+        self._hold, self._preemption, self._search = hold, preemption, search
+        self._gangs, self._pods, self._demands = world.gangs, world.pods, world.demands
+        self._ledger, self._nodes = world.ledger, world.nodes
         self._pending_evictions = world.pending_evictions
 
     def cannot_start(self, state: GangState, demand: Demand, tier: Tier, cap_exceeded: bool) -> bool:

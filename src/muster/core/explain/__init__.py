@@ -23,16 +23,14 @@ from typing import Final
 
 from muster.core.demand import Demand
 from muster.core.explain.case import Case
+from muster.core.explain.question import Parts
 from muster.core.explain.reasons import NEVER, NOW, Reasons, kept_by_queue
 from muster.core.explain.remedies import Remedies
-from muster.core.placement import Fit, Infeasible
-from muster.core.queueing import Admission
 from muster.core.words.decisions import Explanation, Wait
 from muster.core.words.gang import Code
-from muster.core.world import World
 from muster.core.world.gangs import GangState, stands, whole
 
-__all__ = ["Explainer", "Remedies"]
+__all__ = ["Explainer", "Parts", "Remedies"]
 
 #: Exact problems per cycle that may be solved to find out whether something besides room keeps gangs off.
 PROBLEMS: Final = 4
@@ -41,17 +39,9 @@ PROBLEMS: Final = 4
 class Explainer:
     """Explains gangs against the ledger as it is now."""
 
-    def __init__(
-        self,
-        world: World,
-        fit: Fit,
-        admission: Admission,
-        verdict: Callable[[Demand], Infeasible | None],
-        remedies: Remedies,
-    ) -> None:
-        """`verdict`: what is known about a demand beyond greedy placement."""
-        self._world, self._fit, self._admission = world, fit, admission
-        self._verdict, self._remedies = verdict, remedies
+    def __init__(self, parts: Parts, remedies: Remedies) -> None:
+        self._world, self._fit, self._admission = parts.world, parts.fit, parts.admission
+        self._infeasible, self._remedies = parts.infeasible, remedies
         #: the cases of this cycle, or of one request, and the holders that they share
         self._cases: dict[Demand, Case] = {}
         self._holding: dict[str, list[GangState]] = {}
@@ -102,7 +92,7 @@ class Explainer:
     def _case(self, demand: Demand) -> Case:
         case = self._cases.get(demand)
         if case is None:
-            case = Case(self._world, self._fit, demand, self._verdict(demand), self._holding)
+            case = Case(self._world, self._fit, demand, self._infeasible.verdict(demand), self._holding)
             self._cases[demand] = case
         return case
 

@@ -198,8 +198,10 @@ def other_queue(question: Question) -> Iterator[Remedy]:
     """
     if question.state.begun or question.short:
         return
-    others = sorted(question.case.world.queues.accounts.keys() - {question.gang.queue})
-    allowing = (name for name in others if question.admission.allows(question.state, question.demand, name))
+    others = sorted(question.parts.world.queues.accounts.keys() - {question.gang.queue})
+    allowing = (
+        name for name in others if question.parts.admission.allows(question.state, question.demand, name)
+    )
     for name in islice(allowing, QUEUES):
         if question.starts(replace(question.gang, queue=name)):
             yield Remedy(f"in queue {name}", NOW)
@@ -220,7 +222,7 @@ def blocker_ends(question: Question) -> Iterator[Remedy]:
 
 def _blockers(question: Question) -> list[GangState]:
     """Return the gangs on usable nodes that use at least what is lacking in total, the smallest first."""
-    case, world = question.case, question.case.world
+    case, world = question.case, question.parts.world
     lacking: dict[str, int] = {}
     usable: Bools = np.zeros(len(world.nodes), np.bool_)
     for row, demanded in case.least.items():
@@ -247,7 +249,7 @@ def preempting(question: Question) -> Iterator[Remedy]:
     given.
     """
     gang, state = question.gang, question.state
-    if not state.waits or not question.admission.admits(state):
+    if not state.waits or not question.parts.admission.admits(state):
         return
     if not gang.preempts and (found := question.victims()) is not None:
         names = [str(victim.gang) for victim in found.gangs]
@@ -257,7 +259,7 @@ def preempting(question: Question) -> Iterator[Remedy]:
         yield Remedy(f"if it might preempt (MayNotPreempt): {ended}", LATER)
     elif not question.explanation.blockers or question.explanation.code is Code.HELD_FOR_RESERVATION:
         return
-    elif reason := question.preemption.none_because(state, question.request):
+    elif reason := question.parts.preemption.none_because(state, question.request):
         yield Remedy(reason, NOT)
 
 

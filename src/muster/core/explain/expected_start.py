@@ -25,7 +25,7 @@ _Ended = Sequence[tuple[GangId, frozenset[NodeName]]]
 
 def expected_start(question: Question) -> ExpectedStart | None:
     """Return when the gang is expected to start; None if nothing was found out about it."""
-    gangs, reservations = question.case.world.gangs, question.reservations
+    gangs, reservations = question.parts.world.gangs, question.parts.reservations
     reserved = reservations.of(question.state.id)
     if reserved is not None:
         ended = [
@@ -46,7 +46,7 @@ def expected_start(question: Question) -> ExpectedStart | None:
 
 def _unknown(question: Question, endless: Sequence[GangId]) -> str:
     """Return why these gangs' ends are unknown. Those being deleted are left out if others are not."""
-    gangs, pods = question.case.world.gangs, question.case.world.pods
+    gangs, pods = question.parts.world.gangs, question.parts.world.pods
     if staying := [gang for gang in endless if gang not in gangs or not departing(gangs[gang], pods)]:
         return f"{_named(staying)} {'gives' if len(staying) == 1 else 'give'} no run time"
     return f"when {_named(endless)} {'has' if len(endless) == 1 else 'have'} left, being deleted"
@@ -59,7 +59,7 @@ def _helping(question: Question) -> list[GangId]:
 
 
 def _endless(question: Question, gang: GangId) -> bool:
-    known = question.case.world.gangs[gang].gang
+    known = question.parts.world.gangs[gang].gang
     return known is None or (known.limit is None and known.estimate is None)
 
 
@@ -85,7 +85,7 @@ def _basis(question: Question, ended: _Ended) -> str:
     if len(ended) > 1:
         return f"when {_listed(_last([gang for gang, _ in ended]))} have ended"
     ((name, nodes),) = ended
-    gang = question.case.world.gangs[name].gang
+    gang = question.parts.world.gangs[name].gang
     said = "its limit" if gang is not None and gang.estimate is None else "its run time"
     where = sorted(nodes)
     more = f" and {len(where) - 1} more" if len(where) > 1 else ""

@@ -8,15 +8,19 @@ largest number of pods by bisection, and to pass over gangs whose end is not eno
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import dropwhile
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from muster.core.demand import Demand, Part, Request
 from muster.core.explain.case import Case
+from muster.core.infeasible import InfeasibleDemands
+from muster.core.placement import Fit
 from muster.core.preemption import Preemption, Victims
 from muster.core.queueing import Admission
+from muster.core.queueing.pending import PendingQueues
 from muster.core.reservations import Reservations
 from muster.core.words.decisions import Explanation, PodSetExplanation
 from muster.core.words.gang import Gang, GangId, NodeName
+from muster.core.world import World
 from muster.core.world.gangs import GangState
 
 NOW: Final = "would start now"
@@ -43,6 +47,18 @@ class Outlook:
     nodes: frozenset[NodeName] = frozenset()
     #: the gangs whose end is unknown
     endless: tuple[GangId, ...] = ()
+
+
+class Parts(NamedTuple):
+    """The world, and the parts of a scheduler that answer questions about it."""
+
+    world: World
+    fit: Fit
+    infeasible: InfeasibleDemands
+    admission: Admission
+    pending: PendingQueues
+    preemption: Preemption
+    reservations: Reservations
 
 
 class DryRun(Protocol):
@@ -91,9 +107,7 @@ class Question:
     explanation: Explanation
     request: Request
     case: Case
-    admission: Admission
-    preemption: Preemption
-    reservations: Reservations
+    parts: Parts
     dry_run: DryRun
     now: float
     #: the gangs of its queue for which the effect of other gangs' ends is examined, in serving order
@@ -114,19 +128,20 @@ class Question:
 
     def fits(self, demand: Demand) -> bool:
         """Whether the queue admits this demand now, and there is room for it beside all reservations."""
-        if not self.admission.allows(self.state, demand):
+        reservations = self.parts.reservations
+        if not self.parts.admission.allows(self.state, demand):
             return False
-        if self.reservations.refusal(self.state, demand) is not None:
+        if reservations.refusal(self.state, demand) is not None:
             return False
-        with self.case.world.trial():
-            self.reservations.save()
-            return self._placed(demand, lambda request: self.reservations.fit(self.state, request))
+        with self.parts.world.trial():
+            reservations.save()
+            return self._placed(demand, lambda request: reservations.fit(self.state, request))
 
     def has_room(self, without: GangState) -> bool:
         """Whether there would be room if another gang ended, regardless of queues and of reservations."""
-        with self.case.world.trial():
-            self.case.world.completions.give([without])
-            return self._placed(self.demand, self.case.fit.fit)
+        with self.parts.world.trial():
+            self.parts.world.completions.give([without])
+            return self._placed(self.demand, self.parts.fit.fit)
 
     def _placed(self, demand: Demand, fit: Callable[[Request], object]) -> bool:
         """In a trial: whether a request for this demand fits."""
@@ -157,7 +172,7 @@ class Question:
 
     def outlook(self) -> Outlook | None:
         """Return when the gang starts if no other gang arrives (`DryRun.outlooks`)."""
-        known, reserved = self.foresight.outlooks, self.reservations.of
+        known, reserved = self.foresight.outlooks, self.parts.reservations.of
         if self.state.id not in known:
             asked = [each for each in self.asked if each.id not in known and reserved(each.id) is None]
             most = FAR * self.patience * len(asked)

@@ -22,10 +22,7 @@ from muster.core.demand import Demand, Request
 from muster.core.explain.case import Case
 from muster.core.explain.changes import HELPING
 from muster.core.explain.expected_start import expected_start
-from muster.core.explain.question import DryRun, Foresight, Question
-from muster.core.preemption import Preemption
-from muster.core.queueing import Admission
-from muster.core.reservations import Reservations
+from muster.core.explain.question import DryRun, Foresight, Parts, Question
 from muster.core.words.decisions import ExpectedStart, Explanation, Remedy
 from muster.core.words.gang import Code, GangId
 from muster.core.world.gangs import GangState
@@ -44,15 +41,12 @@ class Remedies:
         first: int,
         trials: int,
         request: Callable[[GangState, Demand], Request],
-        admission: Admission,
-        preemption: Preemption,
-        reservations: Reservations,
+        parts: Parts,
         dry_run: DryRun,
     ) -> None:
-        """`request` returns what a gang would be placed with; `admission` tells if its queue admits that."""
+        """`first`, `trials`: `Config.remedies` and `trials`; `request`: what a gang would be placed with."""
         self._first, self._trials = first, trials
-        self._request, self._admission, self._dry_run = request, admission, dry_run
-        self._preemption, self._reservations = preemption, reservations
+        self._request, self._parts, self._dry_run = request, parts, dry_run
         #: what was found, as long as nothing changes
         self._known: dict[GangId, tuple[Code, tuple[Remedy, ...], ExpectedStart | None]] = {}
         self._foresight = Foresight()
@@ -138,9 +132,7 @@ class Remedies:
             explanation,
             self._request(state, demand),
             case_of(demand),
-            self._admission,
-            self._preemption,
-            self._reservations,
+            self._parts,
             self._dry_run,
             self._now,
             [other for other, code in asked if code in PASSING],
