@@ -81,8 +81,8 @@ def main() -> int:
             sign, goal = GOALS.get(figure, ("", 0.0))
             met = not sign or (value <= goal if sign == "≤" else value >= goal)
             missed += not met
-            verdict = f"  {sign} {goal:,g} {'met' if met else 'MISSED'}" if sign else ""
-            print(f"  {figure:<56}{value:>14,.4g}{verdict}", flush=True)
+            result = f"  {sign} {goal:,g} {'met' if met else 'MISSED'}" if sign else ""
+            print(f"  {figure:<56}{value:>14,.4g}{result}", flush=True)
     return 1 if missed else 0
 
 

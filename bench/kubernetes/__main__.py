@@ -114,9 +114,9 @@ def _compared(results: Mapping[tuple[str, str, str], Result]) -> Iterator[Figure
 
 def _show(figure: Figure) -> None:
     sign, goal = figure.goal or ("", 0.0)
-    verdict = {True: "met", False: "missed", None: ""}[figure.met]
+    result = {True: "met", False: "missed", None: ""}[figure.met]
     print(
-        f"| {figure.what} | {figure.found:.2f} | {f'{sign} {goal:g}' * bool(sign)} | {verdict} |", flush=True
+        f"| {figure.what} | {figure.found:.2f} | {f'{sign} {goal:g}' * bool(sign)} | {result} |", flush=True
     )
 
 

@@ -35,14 +35,14 @@ class Figure:
         return self.least is not None and self.mean <= self.least
 
     @property
-    def verdict(self) -> str:
+    def goal(self) -> str:
         if self.within is not None:
-            goal = f"±{self.within:g}"
+            text = f"±{self.within:g}"
         elif self.least is not None:
-            goal = f"> {self.least:g}"
+            text = f"> {self.least:g}"
         else:
             return ""
-        return f"{goal} {'missed' if self.missed else 'met'}"
+        return f"{text} {'missed' if self.missed else 'met'}"
 
 
 HEADINGS: Final = ("", "published", "ours", "std", "difference", "goal")
@@ -57,5 +57,5 @@ def row(figure: Figure) -> tuple[str, ...]:
         f"{figure.mean:.2f}",
         f"{stdev(figure.ours):.2f}" if len(figure.ours) > 1 else "",
         "" if difference is None else f"{difference:+.2f}",
-        figure.verdict,
+        figure.goal,
     )

@@ -58,8 +58,8 @@ def test_a_run_and_what_can_be_asked_afterwards(muster: Muster) -> None:
     done = muster.run("run", "job.yaml", code=7)
     assert " · 2 independent pods: worker 2" in done.lines[0]
     assert "worker-0-0 │ hello" in done.lines
-    (verdict,) = [line for line in done.lines if line.startswith("failed in ")]
-    assert "exited with code 7" in verdict
+    (result,) = [line for line in done.lines if line.startswith("failed in ")]
+    assert "exited with code 7" in result
     assert any(line.startswith("worker ") and "✗  exit 7 on " in line for line in done.lines)
     gone(muster)
 

@@ -37,4 +37,4 @@ def test_the_schedulers_are_measured_side_by_side() -> None:
     told = [[cell.strip() for cell in line.strip("|").split("|")] for line in figures]
     assert any(what.startswith("500×20: × kube-scheduler") for what, *_ in told)
     assert any(what.startswith("cannot fit") for what, *_ in told)
-    assert {verdict for *_, verdict in told} <= {"met", "missed"}
+    assert {result for *_, result in told} <= {"met", "missed"}

@@ -79,12 +79,12 @@ async def test_a_live_scheduler_decides_again_what_it_decided_over_a_restart(pat
     cluster.store.close()
 
     entries = list(read(path))
-    verdict = recheck(path, Scheduler)
-    assert verdict.difference is None
-    assert verdict.schedulers == 2
-    assert verdict.decisions == sum(isinstance(entry.what, Decision) for entry in entries) > 4
+    compared = recheck(path, Scheduler)
+    assert compared.difference is None
+    assert compared.schedulers == 2
+    assert compared.decisions == sum(isinstance(entry.what, Decision) for entry in entries) > 4
     assert {Assign, Wait, PodsBound, PodsEnded} <= {type(entry.what) for entry in entries}
-    assert verdict.cycles == sum(isinstance(entry.what, Cycle) for entry in entries)
+    assert compared.cycles == sum(isinstance(entry.what, Cycle) for entry in entries)
 
 
 @pytest.mark.looptime
@@ -103,11 +103,11 @@ async def test_each_file_that_is_left_after_rotations_is_replayed_on_its_own(pat
         alone = file.rename(path.with_name(f"{file.name}-alone"))
         assert alone.stat().st_size <= 40_000
         assert isinstance(next(read(alone)).what, Snapshot)
-        verdict = recheck(alone, Scheduler)
-        assert verdict.difference is None
-        assert verdict.schedulers == 1
-        assert verdict.cycles
-        assert verdict.events
+        compared = recheck(alone, Scheduler)
+        assert compared.difference is None
+        assert compared.schedulers == 1
+        assert compared.cycles
+        assert compared.events
 
 
 def submit(name: str, pods: int) -> GangSubmitted:
@@ -143,9 +143,9 @@ def index(entries: list[Entry], kind: type) -> int:
 
 
 def test_the_same_is_the_same(path: Path) -> None:
-    verdict = recheck(save(path, [*record(), *record()]), Scheduler)
-    assert (verdict.schedulers, verdict.events, verdict.cycles, verdict.decisions) == (2, 8, 6, 6)
-    assert verdict.difference is None
+    compared = recheck(save(path, [*record(), *record()]), Scheduler)
+    assert (compared.schedulers, compared.events, compared.cycles, compared.decisions) == (2, 8, 6, 6)
+    assert compared.difference is None
 
 
 def test_a_decision_that_was_another_is_shown_with_what_is_decided_now(path: Path) -> None:
@@ -202,8 +202,8 @@ def test_a_line_that_a_crash_cut_off_is_no_difference(path: Path) -> None:
 
 def test_entries_before_the_first_complete_start_are_skipped(path: Path) -> None:
     entries = list(record())
-    verdict = recheck(save(path, [*entries[3:], *record()]), Scheduler)
-    assert (verdict.schedulers, verdict.difference) == (1, None)
+    compared = recheck(save(path, [*entries[3:], *record()]), Scheduler)
+    assert (compared.schedulers, compared.difference) == (1, None)
     with pytest.raises(
         TraceError, match=r"no scheduler begins in it; .* its beginning has been rotated away"
     ):
@@ -253,11 +253,11 @@ def cut(cut_at: int) -> list[Entry]:
 @pytest.mark.parametrize("cut_at", range(1, len(list(record()))))
 def test_a_journal_that_is_cut_anywhere_is_replayed_from_there(path: Path, cut_at: int) -> None:
     left = cut(cut_at)
-    verdict = recheck(save(path, left), Scheduler)
-    assert verdict.difference is None
+    compared = recheck(save(path, left), Scheduler)
+    assert compared.difference is None
     first = next((i for i, entry in enumerate(left) if isinstance(entry.what, Cycle)), len(left))
-    assert verdict.decisions == sum(isinstance(entry.what, Decision) for entry in left[first:])
-    assert verdict.cycles == sum(isinstance(entry.what, Cycle) for entry in left)
+    assert compared.decisions == sum(isinstance(entry.what, Decision) for entry in left[first:])
+    assert compared.cycles == sum(isinstance(entry.what, Cycle) for entry in left)
 
 
 def test_a_snapshot_in_the_middle_changes_nothing(path: Path) -> None:

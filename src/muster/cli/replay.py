@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from muster.core.words.events import NodeChanged
     from muster.sim.experiment import Experiment
     from muster.sim.metrics import Recorder
-    from muster.sim.recheck import Verdict
+    from muster.sim.recheck import Comparison
     from muster.sim.report import Report
     from muster.sim.trace import Survey, Trace
 
@@ -222,33 +222,33 @@ def _recheck(path: "Path", called: str, policy: str, output: Output) -> None:
 
     resume = restored if policy == LIVE else None  # a snapshot's scheduler has the live policy
     with Progress("cycles") as progress:
-        verdict = recheck.recheck(path, policies.policy(policy, explain=True), progress.step, resume)
+        compared = recheck.recheck(path, policies.policy(policy, explain=True), progress.step, resume)
     if output is not Output.TABLE:
-        show.machine(_verdict(policy, verdict), output)
+        show.machine(_comparison(policy, compared), output)
     else:
-        told = [(verdict.events, "event"), (verdict.cycles, "cycle"), (verdict.decisions, "decision")]
+        told = [(compared.events, "event"), (compared.cycles, "cycle"), (compared.decisions, "decision")]
         print(
             f"{called}: {', '.join(show.plural(*each) for each in told)} of "
-            f"{show.plural(verdict.schedulers, 'scheduler')}: "
-            f"{'all the same' if verdict.difference is None else verdict.difference}"
+            f"{show.plural(compared.schedulers, 'scheduler')}: "
+            f"{'all the same' if compared.difference is None else compared.difference}"
         )
-    if verdict.difference is not None:
+    if compared.difference is not None:
         raise typer.Exit(1)
 
 
-def _verdict(policy: str, verdict: "Verdict") -> dict[str, object]:
+def _comparison(policy: str, compared: "Comparison") -> dict[str, object]:
     import msgspec
 
     from muster.journal import encode
 
-    found = verdict.difference
+    found = compared.difference
     sides = {} if found is None else {"logged": found.logged, "decided": found.decided}
     return {
         "policy": policy,
-        "schedulers": verdict.schedulers,
-        "events": verdict.events,
-        "cycles": verdict.cycles,
-        "decisions": verdict.decisions,
+        "schedulers": compared.schedulers,
+        "events": compared.events,
+        "cycles": compared.cycles,
+        "decisions": compared.decisions,
         "difference": found
         and {
             "at": found.at,

@@ -22,7 +22,7 @@ from muster.core.placement import Fit, Infeasible
 from muster.core.words.gang import Gang
 from muster.core.world import World
 
-#: The verdict, or None if the demand is known not to fit without one; `Nodes.room`; and the counts of the
+#: The answer, or None if the demand is known not to fit without one; `Nodes.room`; and the counts of the
 #: table that it rests on besides, with zeros for the others.
 _Entry = tuple[Infeasible | None, int, tuple[int, int, int]]
 
@@ -89,29 +89,29 @@ class InfeasibleDemands:
             and (entry[2] is _NOTHING or self.known(demand))
         ):
             return True
-        verdict = self._fit.refutes(demand)
-        if verdict is not None:
-            self._write(demand, verdict, entry)
-        return verdict is not None
+        answer = self._fit.refutes(demand)
+        if answer is not None:
+            self._write(demand, answer, entry)
+        return answer is not None
 
     def known(self, demand: Demand) -> bool:
         """Whether the table says that a demand does not fit."""
         entry = self._known.get(demand)
         if entry is None or entry[1] != self._room.value:
             return False
-        verdict, _, besides = entry
-        return besides is _NOTHING or besides == self._besides(demand, verdict)
+        answer, _, besides = entry
+        return besides is _NOTHING or besides == self._besides(demand, answer)
 
-    def note(self, demand: Demand, verdict: Infeasible | None) -> None:
+    def note(self, demand: Demand, answer: Infeasible | None) -> None:
         """Note that a demand does not fit. A trial that is undone forgets what was noted in it."""
         before = self._known.get(demand)
-        if before is None or before[0] is not verdict or not self.known(demand):
-            self._write(demand, verdict, before)
+        if before is None or before[0] is not answer or not self.known(demand):
+            self._write(demand, answer, before)
 
-    def _write(self, demand: Demand, verdict: Infeasible | None, before: _Entry | None) -> None:
+    def _write(self, demand: Demand, answer: Infeasible | None, before: _Entry | None) -> None:
         if self._log.depth:
             self._log.push(self._put, demand, before)
-        self._known[demand] = verdict, self._room.value, self._besides(demand, verdict)
+        self._known[demand] = answer, self._room.value, self._besides(demand, answer)
 
     def _put(self, demand: Demand, entry: _Entry | None) -> None:
         if entry is None:
@@ -119,8 +119,8 @@ class InfeasibleDemands:
         else:
             self._known[demand] = entry
 
-    def verdict(self, demand: Demand) -> Infeasible | None:
-        """The last verdict about a demand, even if room has been given back within this cycle."""
+    def answer(self, demand: Demand) -> Infeasible | None:
+        """The last answer about a demand, even if room has been given back within this cycle."""
         known = self._known.get(demand)
         return None if known is None else known[0]
 
@@ -135,12 +135,12 @@ class InfeasibleDemands:
             self._spared = {key: known for key, known in self._spared.items() if known.as_of == as_of}
         self._spared[demand, gang.queue] = _Spared(gang.priority, as_of)
 
-    def _besides(self, demand: Demand, verdict: Infeasible | None) -> tuple[int, int, int]:
+    def _besides(self, demand: Demand, answer: Infeasible | None) -> tuple[int, int, int]:
         """What such an entry rests on besides room, as it is now."""
-        open_ = verdict is not None and verdict.open
+        open_ = answer is not None and answer.open
         if not (demand.helped_by_arrivals or open_):
             return _NOTHING
-        postponed = verdict is not None and verdict.postponed
+        postponed = answer is not None and answer.postponed
         return (
             self._changes * (demand.helped_by_arrivals or open_),
             self._arrivals * demand.helped_by_arrivals,

@@ -44,7 +44,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Comparison:
     schedulers: int
     events: int
     cycles: int
@@ -57,7 +57,7 @@ def recheck(
     make: Callable[[], Core],
     turn: Callable[[], None] = lambda: None,
     resume: Callable[[bytes], Core] | None = restored,
-) -> Verdict:
+) -> Comparison:
     """Replay a journal up to the first difference. Raises TraceError if it cannot be read as one.
 
     `make` returns a new scheduler, and `resume` that of a snapshot; None: snapshots are not used.
@@ -86,13 +86,13 @@ class _Check:
         self._at = 0.0
         self._schedulers = self._events = self._cycles = self._decisions = 0
 
-    def run(self, entries: Iterable[Entry], path: Path) -> Verdict:
+    def run(self, entries: Iterable[Entry], path: Path) -> Comparison:
         difference = next(self._differences(entries), None)
         if self._core is None:
             raise TraceError(
                 f"{path}: no scheduler begins in it; it is empty, or its beginning has been rotated away"
             )
-        return Verdict(self._schedulers, self._events, self._cycles, self._decisions, difference)
+        return Comparison(self._schedulers, self._events, self._cycles, self._decisions, difference)
 
     def _differences(self, entries: Iterable[Entry]) -> Iterator[Difference]:
         for entry in entries:

@@ -348,8 +348,8 @@ def test_a_kept_proof_equals_a_fresh_one() -> None:
         if place(request, cluster.ledger, cluster.slots) is not None:
             continue
         tried = Exact(cluster.ledger, cluster.slots)
-        verdict = tried.place(request)
-        if verdict or verdict.reason is not Reason.RELAXATION:
+        answer = tried.place(request)
+        if answer or answer.reason is not Reason.RELAXATION:
             continue
         now = list(free)
         for _ in range(4):

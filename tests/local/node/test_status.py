@@ -80,7 +80,7 @@ def test_a_pod_that_is_not_over_is_not_terminal_yet() -> None:
     assert document(pod, containers("", "0"), NOW, NOW)["phase"] == "Succeeded"
 
 
-def test_a_verdict_fails_the_pod_and_tells_why() -> None:
+def test_an_override_fails_the_pod_and_tells_why() -> None:
     body = document(
         Pod(), containers("", "r"), NOW, NOW, Override("DeadlineExceeded", "too long", failed=True)
     )

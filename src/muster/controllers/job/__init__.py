@@ -1,7 +1,7 @@
 """The batch/v1 Job controller.
 
 `reconcile` takes a Job and its pods together: `pod_states` sorts the pods, `counts` counts the ended ones,
-`verdict` says whether the Job's fate is decided, `scale` which pods to start and to release, and `status`
+`finish` says whether the Job's fate is decided, `scale` which pods to start and to release, and `status`
 writes the result. `failure_policy`, `success_policy`, `backoff` and `pods` each answer one question of these.
 """
 

@@ -1,7 +1,7 @@
 """Reconciles a Job: decides from the Job and its pods what to write.
 
 The order of the writes makes a crash after any of them harmless. The status is written first, conditional on
-the state that was seen: it holds the verdict, the new counts, and the uids of pods whose finalizer may be
+the state that was seen: it holds the finish, the new counts, and the uids of pods whose finalizer may be
 removed next. Then follow finalizers, then deletions, then new pods. `muster.controllers.job.counts` explains
 why no pod is counted twice or forgotten, `muster.controllers.job.pods` why no pod is created twice.
 
@@ -20,10 +20,10 @@ from muster.api import kinds
 from muster.api.base import Object, condition, involved, is_true
 from muster.api.batch_v1 import TRACKING_FINALIZER, Job
 from muster.api.core_v1 import Pod
-from muster.controllers.job import scale, status, verdict
+from muster.controllers.job import finish, scale, status
 from muster.controllers.job.counts import Counts, count
+from muster.controllers.job.finish import Finish
 from muster.controllers.job.pod_states import PodStates, is_ready, sort_pods
-from muster.controllers.job.verdict import Verdict
 from muster.effects import Create, Delete, Effect, Patch, RecordEvent, Requeue
 
 
@@ -44,7 +44,7 @@ def reconcile(observed: JobObserved, now: datetime) -> list[Effect]:
         return effects
     if job.metadata.deletion_timestamp is not None:
         return [*effects, *_release(observed.pods)]
-    if is_true(job.status.conditions, verdict.COMPLETE) or is_true(job.status.conditions, verdict.FAILED):
+    if is_true(job.status.conditions, finish.COMPLETE) or is_true(job.status.conditions, finish.FAILED):
         return [*effects, *_after_the_end(job, observed.pods, now)]
     return [*effects, *_go_on(job, observed.pods, now)]
 
@@ -53,7 +53,7 @@ def _go_on(job: Job, pods: Sequence[Pod], now: datetime) -> list[Effect]:
     seen, job = job, _started(job, now)
     states = sort_pods(job, pods)
     counts = count(job, states)
-    decided = verdict.reach(job, states, counts, now)
+    decided = finish.reach(job, states, counts, now)
     plan = _plan(job, states, counts, decided, now)
 
     leaving = len(plan.let_go) + len(plan.cut_short) + len(states.doomed)
@@ -80,7 +80,7 @@ def _go_on(job: Job, pods: Sequence[Pod], now: datetime) -> list[Effect]:
     effects += _release([*counts.release, *plan.let_go])
     effects += [_delete(pod) for pod in (*plan.let_go, *plan.cut_short, *states.doomed)]
     effects += [_create(job, body) for body in plan.start]
-    again = [at for at in (plan.again, verdict.deadline(job) if decided is None else None) if at is not None]
+    again = [at for at in (plan.again, finish.deadline(job) if decided is None else None) if at is not None]
     if again:
         effects.append(Requeue(min(again)))
     return effects
@@ -106,7 +106,7 @@ class _Plan:
     again: datetime | None = None
 
 
-def _plan(job: Job, states: PodStates, counts: Counts, decided: Verdict | None, now: datetime) -> _Plan:
+def _plan(job: Job, states: PodStates, counts: Counts, decided: Finish | None, now: datetime) -> _Plan:
     """Decides which active pods stay and which end, and which pods to start."""
     if decided is not None and decided.counts_pods:
         return _Plan(cut_short=states.active)
@@ -122,8 +122,8 @@ def _after_the_end(job: Job, pods: Sequence[Pod], now: datetime) -> list[Effect]
     effects += [_delete(pod) for pod in pods if not pod.terminal and pod.metadata.deletion_timestamp is None]
     if job.spec.ttl_seconds_after_finished is None:
         return effects
-    ended = condition(job.status.conditions, verdict.COMPLETE) or condition(
-        job.status.conditions, verdict.FAILED
+    ended = condition(job.status.conditions, finish.COMPLETE) or condition(
+        job.status.conditions, finish.FAILED
     )
     assert ended is not None, "the Job has finished"
     due = (ended.last_transition_time or now) + timedelta(seconds=job.spec.ttl_seconds_after_finished)
@@ -167,7 +167,7 @@ def _suspended(job: Job, now: datetime) -> list[Object]:
     return status.set_condition(job, status.SUSPENDED, False, "JobResumed", "Job resumed", now)
 
 
-def _condition(job: Job, type_: str, decided: Verdict, now: datetime) -> list[Object]:
+def _condition(job: Job, type_: str, decided: Finish, now: datetime) -> list[Object]:
     return status.set_condition(job, type_, True, decided.reason, decided.message, now)
 
 
@@ -180,9 +180,9 @@ def _events(job: Job, conditions: list[Object]) -> list[Effect]:
                 effects.append(_record(job, "Suspended", "Job suspended", "Normal"))
             case status.SUSPENDED, _:
                 effects.append(_record(job, "Resumed", "Job resumed", "Normal"))
-            case verdict.COMPLETE, _:
+            case finish.COMPLETE, _:
                 effects.append(_record(job, "Completed", "Job completed", "Normal"))
-            case verdict.FAILED, _:
+            case finish.FAILED, _:
                 effects.append(_record(job, changed["reason"], changed["message"]))
     return effects
 

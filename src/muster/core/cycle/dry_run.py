@@ -277,8 +277,8 @@ class DryRun:
 
     def _is_open(self, demand: Demand) -> bool:
         """Whether greedy placement has failed on what is free, and an exact search is still to be made."""
-        verdict = self._infeasible.verdict(demand)
-        postponed = verdict is not None and verdict.postponed and not demand.fits_by_slots
+        answer = self._infeasible.answer(demand)
+        postponed = answer is not None and answer.postponed and not demand.fits_by_slots
         return postponed and self._infeasible.known(demand)
 
     def _place(self, attempt: Attempt, *, last: bool, keep: bool) -> Columns | None:

@@ -115,7 +115,7 @@ class PlacementStep:
         # 3. Is it known not to fit?
         known = self._comparable(state) and demand in self._infeasible
         if known := known and not self._reservations.due(state.id):
-            outcome = self._infeasible.verdict(demand)
+            outcome = self._infeasible.answer(demand)
         if (capped or known) and not self._preemption.may_help(state, demand):
             return Answer(outcome, request, {}, {}, {})
         self._lift(state, unannounced)
@@ -145,8 +145,8 @@ class PlacementStep:
                 return []  # its queue's refusal is recorded already
             case WouldDelay(reservation):
                 state.refusal = reservation.refusal
-            case Infeasible() as verdict if noted:
-                self._infeasible.note(demand, verdict)
+            case Infeasible() as infeasible if noted:
+                self._infeasible.note(demand, infeasible)
             case Placed() if noted:
                 self._infeasible.note(demand, None)
         # 6. It waits

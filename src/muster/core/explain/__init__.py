@@ -92,7 +92,7 @@ class Explainer:
     def _case(self, demand: Demand) -> Case:
         case = self._cases.get(demand)
         if case is None:
-            case = Case(self._world, self._fit, demand, self._infeasible.verdict(demand), self._holding)
+            case = Case(self._world, self._fit, demand, self._infeasible.answer(demand), self._holding)
             self._cases[demand] = case
         return case
 

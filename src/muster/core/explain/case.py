@@ -43,12 +43,12 @@ _LIMITS: Final = (
 
 @dataclass(frozen=True)
 class Case:
-    """A demand whose minimum does not fit. `verdict` is what is known beyond greedy placement."""
+    """A demand whose minimum does not fit. `answer`: what is known beyond greedy placement."""
 
     world: World
     fit: Fit
     demand: Demand
-    verdict: Infeasible | None = None
+    answer: Infeasible | None = None
     #: gangs by resource, the largest holders first: found once for all cases of a cycle
     holding: dict[str, list[GangState]] = field(default_factory=dict)
     _fits: dict[tuple[bool, bool], bool] = field(default_factory=dict)

@@ -155,7 +155,7 @@ def topology_unsatisfied(case: Case) -> Explanation | None:
         names = dict.fromkeys(text for part in demand.parts for _, text in _constraints(part))
         besides = f" and without {' and '.join(names)}"
     rules, sets = demand.rules or Rules(), case.pod_sets
-    nearest = case.fit.nearest(demand, case.verdict) if demand.rules is not None else None
+    nearest = case.fit.nearest(demand, case.answer) if demand.rules is not None else None
     if nearest is not None:
         parts = zip(demand.parts, nearest.fits, strict=True)
         sets = tuple(_there(case, part, n, nearest) for part, n in parts)
@@ -164,7 +164,7 @@ def topology_unsatisfied(case: Case) -> Explanation | None:
         found = f"other gangs are in the domains of {nodes_(shut)}, or they have no label of it"
     elif shut:
         found = f"other gangs have the domains of {nodes_(shut)} to themselves"
-    elif case.verdict is None or case.verdict.proven:
+    elif case.answer is None or case.answer.proven:
         found = "there is no such placement"
     else:
         found = "no such placement was found"
@@ -202,7 +202,7 @@ def constraint_unsatisfied(case: Case) -> Explanation | None:
     """ConstraintUnsatisfied: it would fit but for host ports, pod (anti-)affinity, or a spread."""
     if not case.demand.constrained or not case.fits_without(constraints=True):
         return None
-    sets, verdict = case.pod_sets, case.verdict
+    sets, answer = case.pod_sets, case.answer
     constrained = {part.pod_set: part for part in case.demand.parts if part.constrained}
     short = next((told for told in sets if told.fits < told.wanted and told.name in constrained), None)
     if short is None:  # each part fits by itself, but not all together
@@ -210,8 +210,8 @@ def constraint_unsatisfied(case: Case) -> Explanation | None:
         found = "not all together"
     else:
         found = f"{short.fits} of {short.wanted} fit"
-    if verdict is not None and verdict.reason in (Reason.EXHAUSTED, Reason.BUDGET):
-        found += _certainty(verdict)
+    if answer is not None and answer.reason in (Reason.EXHAUSTED, Reason.BUDGET):
+        found += _certainty(answer)
     part = constrained.get(short.name, case.demand.parts[0])
     names = list(_constraints(part))
     # those that keep the next pod off nodes; all of them if none of them alone does
@@ -241,10 +241,10 @@ def _keys(keys: Iterable[str]) -> str:
     return ", ".join(sorted(set(keys)))
 
 
-def _certainty(verdict: Infeasible) -> str:
-    if verdict.proven:
+def _certainty(answer: Infeasible) -> str:
+    if answer.proven:
         return "; no placement exists"
-    if verdict.open:
+    if answer.open:
         return "; none was found within the search budget"
     return "; an exhaustive search found none"
 
@@ -266,8 +266,8 @@ def fragmented(case: Case) -> Explanation:
         but = f"only {nodes_(holding)} {'has' if holding == 1 else 'have'} {pieces} free at once"
     else:
         but = f"in pieces that take only {short.fits} of {short.wanted} pods"
-    if case.verdict is not None and len({part.shape for part in demand.parts}) > 1:
-        but += _certainty(case.verdict)  # for one shape greedy placement is exact
+    if case.answer is not None and len({part.shape for part in demand.parts}) > 1:
+        but += _certainty(case.answer)  # for one shape greedy placement is exact
     usable = case.usable(row)
     asks = case.total(resource, row, case.least[row])
     message = case.named(part, f"{asks}; {are(resource, case.free(row, usable))} free, but {but}")
