@@ -207,7 +207,7 @@ RULES: list[tuple[Object, str, str]] = [
     (
         jobset(group("w", job={"parallelism": 2})),
         "spec.replicatedJobs[0].template.spec.completions",
-        "how many indexes",
+        "has one index for each completion",
     ),
     (
         jobset(group("w", job={"template": {"spec": {"restartPolicy": "Never"}}})),

@@ -188,7 +188,7 @@ async def test_orphan_dependents_is_a_policy(filled: Registry, value: str, final
     [
         ("sinceSeconds=5&sinceTime=2026-01-31T08:00:00Z", "exclude each other"),
         ("sinceSeconds=0", "must be greater than 0"),
-        ("sinceSeconds=-5", "sinceSeconds=-5 is not a number"),
+        ("sinceSeconds=-5", "sinceSeconds=-5 is not a whole number from 0"),
         ("sinceTime=yesterday", "sinceTime=yesterday is not a time such as"),
         ("sinceTime=2026-01-31T08:00:00", "is not a time such as"),
     ],

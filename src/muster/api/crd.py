@@ -77,11 +77,14 @@ RULES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "Queue": (
         ("!has(self.weight) || self.weight >= 1", "weight must be at least 1"),
         ("!has(self.maxGangs) || self.maxGangs >= 0", "maxGangs must not be negative"),
-        ("!has(self.order) || self.order in ['priority', 'fifo', 'fair']", "order: priority, fifo or fair"),
+        (
+            "!has(self.order) || self.order in ['priority', 'fifo', 'fair']",
+            "order must be priority, fifo or fair",
+        ),
     ),
     "TrustPolicy": (
-        ("!has(self.mode) || self.mode in ['any', 'all']", "mode: any or all"),
-        ("!has(self.action) || self.action in ['enforce', 'audit']", "action: enforce or audit"),
+        ("!has(self.mode) || self.mode in ['any', 'all']", "mode must be any or all"),
+        ("!has(self.action) || self.action in ['enforce', 'audit']", "action must be enforce or audit"),
     ),
     "GangPlan": (("self == oldSelf", "a GangPlan is created and deleted, never changed"),),
 }

@@ -27,7 +27,7 @@ class Indexes:
         for part in text.split(",") if text else ():
             lo, hi = _interval(part)
             if lo <= last:
-                raise ValueError(f'indexes must ascend, which "{part}" does not')
+                raise ValueError(f'indexes must ascend; "{part}" does not')
             last = hi
             found.append((lo, hi))
         return cls(_cut(found, below))
@@ -88,7 +88,7 @@ def _interval(part: str) -> tuple[int, int]:
         raise ValueError(f'"{part}" is not an index or an interval like 3-5')
     lo, hi = int(first), int(end or first)
     if hi < lo or (hyphen and hi == lo):
-        raise ValueError(f'indexes must ascend, which "{part}" does not')
+        raise ValueError(f'indexes must ascend; "{part}" does not')
     return lo, hi
 
 

@@ -103,7 +103,7 @@ def rules(text: str) -> Rules:
         raise ValueError(f"action is {action!r}; write {', '.join(ACTIONS[:-1])} or {ACTIONS[-1]}")
     stalled = duration.parse(said["stalledAfter"]) if "stalledAfter" in said else None
     if stalled is not None and stalled < 1:
-        raise ValueError("stalledAfter is a time above 0, such as 15m")
+        raise ValueError("stalledAfter must be a time above 0, such as 15m")
     return Rules(stalled, finite == "true", _factor(said.get("lossFactor")), action)
 
 

@@ -141,7 +141,7 @@ class LocalClient:
         pod = msgspec.json.decode(self.registry.get(kinds.POD, namespace, name))
         meant = log_target(pod, container, how, self.registry.now())
         if self._logs is None:
-            raise NotFound(f"pod {name}: no node keeps logs here")
+            raise NotFound(f"pod {name}: this cluster keeps no logs")
         async for chunk in self._logs.read(namespace, name, meant.pod_uid, meant.container, meant.how):
             yield chunk
 

@@ -124,10 +124,12 @@ def _nodes(groups: list[tuple[str, dict[str, Any]]]) -> list[NodeSpec]:
     for where, values in groups:
         count = _count(where, values.pop("count", 1))
         if len(result) + count > MOST:
-            raise InvalidNodes(f"{where}: more than {MOST} nodes")
+            raise InvalidNodes(f"{where}: more than {MOST} nodes in all; {MOST} is the most")
         prefix = str(values.pop("name", "node"))
         if not _NAME.fullmatch(prefix):
-            raise InvalidNodes(f"{where}: name {prefix!r}: lower-case letters, digits and '-', at most 52")
+            raise InvalidNodes(
+                f"{where}: name {prefix!r}: write at most 52 lower-case letters, digits and '-'"
+            )
         template = _one(where, prefix, values)
         taken = sum(1 for node in result if node.name.rpartition("-")[0] == prefix)
         result += [
@@ -157,18 +159,20 @@ def _one(where: str, prefix: str, values: Mapping[str, Any]) -> NodeSpec:
             resources[key] = _amount(where, key, value)
         else:
             raise InvalidNodes(
-                f"{where}: unknown key {key!r}: cpu, memory, pods, {GPU} or another resource with a domain, "
-                "product, label:KEY, name, runtime"
+                f"{where}: unknown key {key!r}; known: cpu, memory, pods, {GPU} or another resource with a "
+                "domain, product, label:KEY, name, runtime"
             )
     if "product" in values and GPU not in resources:
-        raise InvalidNodes(f"{where}: product={values['product']} without {GPU}=COUNT")
+        raise InvalidNodes(f"{where}: product={values['product']} needs {GPU}=COUNT; add it")
     return NodeSpec(prefix, resources, labels, runtime)
 
 
 def _label(where: str, key: str, name: str, value: Any) -> str:
     text = str(value)
     if not _LABEL_KEY.fullmatch(name):
-        raise InvalidNodes(f"{where}: {key}: {name!r} cannot be a label's key")
+        raise InvalidNodes(
+            f"{where}: {key}: {name!r} is not a label's key; write a name such as pool or example.com/pool"
+        )
     if not _LABEL_VALUE.fullmatch(text):
         raise InvalidNodes(
             f"{where}: {key}={text}: a label's value has at most 63 letters, digits, '-', '_' and '.'"
@@ -184,7 +188,8 @@ def _amount(where: str, key: str, value: Any) -> str | int | float:
     if amount < 0:
         raise InvalidNodes(f"{where}: {key}={value}: cannot be negative")
     if quantity.capacity(key, value) > quantity.most(key):
-        raise InvalidNodes(f"{where}: {key}={value}: more than a node can have")
+        most = quantity.show(key, quantity.most(key))
+        raise InvalidNodes(f"{where}: {key}={value}: more than a node can have, which is {most}")
     if key not in ("cpu", "memory", "ephemeral-storage") and amount.denominator != 1:
         raise InvalidNodes(f"{where}: {key}={value}: must be a whole number")
     return value if isinstance(value, int | float) else str(value)

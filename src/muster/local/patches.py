@@ -39,5 +39,5 @@ def _operate(kind: AnyKind, name: str, obj: Object, patch: list[Object]) -> Obje
     except (TypeError, AttributeError, KeyError) as error:
         raise BadRequest(f"invalid JSON patch: {error}") from None
     if not isinstance(patched, dict):
-        raise BadRequest("the JSON patch replaces the object by something that is not one")
+        raise BadRequest("the JSON patch replaces the object by a value that is not an object")
     return patched

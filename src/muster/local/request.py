@@ -50,7 +50,7 @@ class Request:
         if not text:
             return None
         if not text.isdecimal() or len(text) > 18:
-            raise BadRequest(f"{name}={text} is not a number")
+            raise BadRequest(f"{name}={text} is not a whole number from 0 to 10^18")
         return int(text)
 
     @property
@@ -124,5 +124,5 @@ def target_of(path: str) -> Target:
         raise NotFound("the server could not find the requested resource")
     name, subresource = (*rest[1:], "", "")[:2]
     if name and kind.namespaced and not namespace:
-        raise NotFound(f"{kind.plural} live in a namespace: …/namespaces/NS/{kind.plural}/{name}")
+        raise NotFound(f"{kind.plural} are in namespaces; write …/namespaces/NS/{kind.plural}/{name}")
     return Target(kind, namespace, name, subresource)

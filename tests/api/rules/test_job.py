@@ -175,10 +175,10 @@ ON_CONDITION = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarg
         (indexed(successPolicy={"rules": [{"succeededIndexes": "3,1"}]}), "indexes must ascend"),
         (indexed(successPolicy={"rules": [{"succeededIndexes": ""}]}), "at least one index is needed"),
         (indexed(successPolicy={"rules": [{"succeededCount": 0}]}), "succeededCount: Invalid value: 0"),
-        (indexed(successPolicy={"rules": [{"succeededCount": 6}]}), "must be from 1 to 5, the completions"),
+        (indexed(successPolicy={"rules": [{"succeededCount": 6}]}), "must be from 1 to 5 (the completions)"),
         (
             indexed(successPolicy={"rules": [{"succeededIndexes": "0,1", "succeededCount": 3}]}),
-            "must be from 1 to 2, the number of succeededIndexes",
+            "must be from 1 to 2 (the number of succeededIndexes)",
         ),
     ],
 )

@@ -43,9 +43,9 @@ def test_everything_at_once() -> None:
 @pytest.mark.parametrize(
     ("obj", "error"),
     [
-        (queue("root"), "metadata.name: Invalid value: 'root': it is the name of what all queues are below"),
+        (queue("root"), "metadata.name: Invalid value: 'root': this is the name of the tree's root"),
         (queue("a" * 64), "metadata.name: Too long: 64 characters; labels name queues, so at most 63"),
-        (queue(parent="a"), "spec.parent: Invalid value: 'a': a queue is not below itself"),
+        (queue(parent="a"), "spec.parent: Invalid value: 'a': a queue cannot be its own parent"),
         (queue(weight=0), "spec.weight: Invalid value: 0: write a number from 1 to 1000000"),
         (queue(maxGangs=-1), "spec.maxGangs: Invalid value: -1: must not be negative"),
         (queue(order="lifo"), "spec.order: Unsupported value: 'lifo': supported values: 'priority', 'fifo'"),

@@ -30,7 +30,7 @@ CONTAINERS: Final[list[tuple[Object, str]]] = [
     ({"requests": {"cpu": 2}, "limits": {"cpu": 1}}, "requests.cpu: Invalid value: 2: must be less than or"),
     ({"requests": {"cpu": -1}}, "requests.cpu: Invalid value: -1: must be greater than or equal to 0"),
     ({"limits": {PAGES: "4Mi", "cpu": 1}}, ""),
-    ({"limits": {PAGES: "4Mi"}}, "resources: Forbidden: huge pages require cpu or memory"),
+    ({"limits": {PAGES: "4Mi"}}, "Forbidden: a container that requests huge pages must also request cpu"),
     ({"limits": {PAGES: "3Mi", "cpu": 1}}, "3Mi: must be a positive multiple of hugepages-2Mi"),
     ({"requests": {PAGES: "2Mi", "cpu": 1}}, "requests.hugepages-2Mi: Invalid value: 2Mi: has no"),
     ({"requests": {PAGES: "2Mi"}, "limits": {PAGES: "4Mi", "cpu": 1}}, f"equal to {PAGES} limit of 4Mi"),

@@ -80,7 +80,7 @@ async def test_a_node_of_others_is_left_alone() -> None:
     informers = Informers(cluster.client, cluster.clock)
     specs = nodespec.read("2 x cpu=4,memory=8Gi,runtime=none")
     before = cluster.store.revision
-    with pytest.raises(OthersNode, match="node-1 is there and not simulated"):
+    with pytest.raises(OthersNode, match="node-1 exists and is not simulated"):
         await FakeNodes(cluster.client, informers, specs, cluster.clock).run()
     assert cluster.store.revision == before
 

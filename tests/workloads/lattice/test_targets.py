@@ -212,7 +212,7 @@ def test_a_job_with_a_minimum_has_its_rules_on_the_group_that_makes_it_a_gang() 
 
 WRONG_PROGRESS: dict[str, tuple[Any, str]] = {
     "no rule": ({"file": "log"}, "progress: has no rule; rules: stalledAfter, lossFinite, lossFactor"),
-    "no time": ({"stalledAfter": "0s"}, "stalledAfter: is a time above 0"),
+    "no time": ({"stalledAfter": "0s"}, "stalledAfter: must be a time above 0"),
     "no duration": ({"stalledAfter": "soon"}, "stalledAfter: 'soon' is not a duration"),
     "no factor": ({"lossFactor": 1}, "lossFactor: is 1; it must be more than 1"),
     "another action": ({"lossFinite": True, "action": "move"}, "action"),

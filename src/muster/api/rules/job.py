@@ -141,7 +141,7 @@ def _indexed(name: str, spec: JobSpec) -> list[FieldError]:
     if spec.completion_mode != "Indexed":
         return [_error("completionMode", _either(spec.completion_mode, "NonIndexed", "Indexed"))]
     if spec.completions is None:
-        return [_error("completions", "Required value: an Indexed Job needs to know how many indexes it has")]
+        return [_error("completions", "Required value: an Indexed Job has one index for each completion")]
     errors: list[FieldError] = []
     if spec.parallelism > MOST_PARALLEL:
         errors.append(
@@ -196,12 +196,12 @@ def _selector(uid: str, spec: JobSpec) -> list[FieldError]:
             return [
                 _error(
                     "selector",
-                    "Invalid value: the selector is made for you; leave it out or write manualSelector: true",
+                    "Invalid value: the selector is generated; omit it, or write manualSelector: true",
                 )
             ]
         return []
     if spec.selector is None:
-        return [_error("selector", "Required value: manualSelector is true")]
+        return [_error("selector", "Required value: with manualSelector: true no selector is generated")]
     given = (spec.template.get("metadata") or {}).get("labels") or {}
     if any(given.get(key) != value for key, value in wanted.items()):
         return [
@@ -242,7 +242,7 @@ def _template(spec: JobSpec) -> tuple[PodTemplate | None, list[FieldError]]:
         errors.append(
             FieldError(
                 (*_TEMPLATE, "spec", "restartPolicy"),
-                f"{what}: the pods of a Job come to an end; write Never (a failed pod is replaced) or "
+                f"{what}: the pods of a Job must end; write Never (a failed pod is replaced) or "
                 "OnFailure (its containers are restarted)",
             )
         )
@@ -382,7 +382,7 @@ def _success_rule(rule: SuccessPolicyRule, completions: int, path: Path) -> list
     if count is not None and not 1 <= count <= most:
         errors.append(
             FieldError(
-                (*path, "succeededCount"), f"Invalid value: {count}: must be from 1 to {most}, {whose}"
+                (*path, "succeededCount"), f"Invalid value: {count}: must be from 1 to {most} ({whose})"
             )
         )
     return errors

@@ -218,7 +218,8 @@ def _lengths(replicated: ReplicatedJob, spec: JobSpec, name: str, at: Path) -> l
 
 def _dependencies(replicated: ReplicatedJob, before: set[str], at: Path) -> list[FieldError]:
     if replicated.depends_on and not before:
-        return [FieldError((*at, "dependsOn"), "Forbidden: the first replicatedJob comes before all others")]
+        message = "Forbidden: the first replicatedJob depends on no other; list it after those it depends on"
+        return [FieldError((*at, "dependsOn"), message)]
     errors = []
     if len(replicated.depends_on) > _MOST_DEPENDENCIES:
         message = f"Too many: {len(replicated.depends_on)}: must have at most {_MOST_DEPENDENCIES} items"
@@ -226,7 +227,7 @@ def _dependencies(replicated: ReplicatedJob, before: set[str], at: Path) -> list
     for position, dependency in enumerate(replicated.depends_on):
         here: Path = (*at, "dependsOn", position)
         if dependency.name not in before:
-            message = "name a replicatedJob that stands before this one"
+            message = f"write a replicatedJob that is listed before this one: {', '.join(sorted(before))}"
             errors.append(_invalid((*here, "name"), dependency.name, message))
         errors += _one_of(dependency.status, ("Ready", "Complete"), (*here, "status"))
     return errors
@@ -294,10 +295,14 @@ def _rule(
 
 def _targets(targets: list[str], known: set[str], at: Path) -> list[FieldError]:
     return [
-        _invalid((*at, "targetReplicatedJobs", position), target, "there is no replicatedJob of this name")
+        _invalid((*at, "targetReplicatedJobs", position), target, _no_such(known))
         for position, target in enumerate(targets)
         if target not in known
     ]
+
+
+def _no_such(known: set[str]) -> str:
+    return f"there is no replicatedJob of this name; write one of {', '.join(sorted(known))}"
 
 
 def _coordinator(spec: JobSetSpec, jobs: list[JobSpec], name: str) -> list[FieldError]:
@@ -314,18 +319,18 @@ def _coordinator(spec: JobSetSpec, jobs: list[JobSpec], name: str) -> list[Field
         None,
     )
     if found is None:
-        message = "there is no replicatedJob of this name"
+        message = _no_such({replicated.name for replicated in spec.replicated_jobs})
         return [_invalid((*at, "replicatedJob"), coordinator.replicated_job, message)]
     replicated, one = found
     errors = []
     if not 0 <= coordinator.job_index < replicated.replicas:
-        message = f"{replicated.name} has {replicated.replicas} Jobs, counted from 0"
+        message = f"{replicated.name} has {replicated.replicas} Jobs, which are counted from 0"
         errors.append(_invalid((*at, "jobIndex"), coordinator.job_index, message))
     if one.completion_mode != "Indexed" or one.completions is None:
-        message = f"the Jobs of {replicated.name} must be Indexed and state their completions"
+        message = f"the Jobs of {replicated.name} need completionMode: Indexed and completions"
         errors.append(_invalid((*at, "replicatedJob"), coordinator.replicated_job, message))
     elif not 0 <= coordinator.pod_index < one.completions:
-        message = f"the Jobs of {replicated.name} have {one.completions} indices, counted from 0"
+        message = f"the Jobs of {replicated.name} have {one.completions} indexes, which are counted from 0"
         errors.append(_invalid((*at, "podIndex"), coordinator.pod_index, message))
     host = f"{name}-{replicated.name}-{coordinator.job_index}-{coordinator.pod_index}"
     endpoint = f"{host}.{spec.network.subdomain or name}"

@@ -140,6 +140,8 @@ def _owners(references: list[Object]) -> list[FieldError]:
     ]
     if sum(bool(reference.get("controller")) for reference in references) > 1:
         errors.append(
-            FieldError(("metadata", "ownerReferences"), "Invalid value: only one may be controller")
+            FieldError(
+                ("metadata", "ownerReferences"), "Invalid value: only one owner may have controller: true"
+            )
         )
     return errors

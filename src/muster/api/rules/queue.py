@@ -32,7 +32,12 @@ def validate(obj: Object, old: Object | None) -> list[FieldError]:
     spec, name = obj["spec"], obj["metadata"].get("name") or ""
     errors = [*_name(name), *_numbers(spec)]
     if spec["parent"] == name != ROOT:
-        errors.append(_error("parent", f"Invalid value: {shown(name)}: a queue is not below itself"))
+        errors.append(
+            _error(
+                "parent",
+                f"Invalid value: {shown(name)}: a queue cannot be its own parent; write another, or root",
+            )
+        )
     if spec["order"] not in ORDERS:
         expected = ", ".join(map(shown, ORDERS))
         errors.append(
@@ -56,7 +61,7 @@ def validate(obj: Object, old: Object | None) -> list[FieldError]:
 
 def _name(name: str) -> Iterator[FieldError]:
     if name == ROOT:
-        message = f"Invalid value: {shown(ROOT)}: it is the name of what all queues are below; choose another"
+        message = f"Invalid value: {shown(ROOT)}: this is the name of the tree's root; choose another name"
         yield FieldError(("metadata", "name"), message)
     if len(name) > LONGEST_NAME:
         message = f"Too long: {len(name)} characters; labels name queues, so at most {LONGEST_NAME}"

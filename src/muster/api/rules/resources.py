@@ -27,7 +27,11 @@ def of_container(resources: Object, path: Path) -> list[FieldError]:
     errors = _amounts(resources, path, _container_resource)
     named = {*(resources.get("limits") or {}), *(resources.get("requests") or {})}
     if any(name.startswith(_HUGE_PAGES) for name in named) and named.isdisjoint(_OF_PODS):
-        errors.append(FieldError(path, "Forbidden: huge pages require cpu or memory beside them"))
+        errors.append(
+            FieldError(
+                path, "Forbidden: a container that requests huge pages must also request cpu or memory"
+            )
+        )
     return errors
 
 

@@ -237,7 +237,7 @@ class NodeAgent:
             return
         error = task.exception()
         if error is not None:
-            log.error("pod %s: it is no longer looked after", uid, exc_info=error)
+            log.error("pod %s is no longer supervised", uid, exc_info=error)
         # a version of the pod that is newer than the one that the worker saw last
         newest = self._pods.items.get(worker.pod.key) if worker is not None else None
         if newest is not None and newest.metadata.uid == uid and newest.terminal:

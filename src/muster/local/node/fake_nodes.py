@@ -63,7 +63,7 @@ class FakeNodes:
         """Runs until cancelled; the nodes stay. Raises OthersNode before anything is written."""
         for node in (await self._client.list(NODE)).items:
             if (name := node.metadata.name) in self._specs and node.metadata.labels.get(RUNTIME) != "none":
-                raise OthersNode(f"node {name} is there and not simulated; name the others, as by name=fake")
+                raise OthersNode(f"node {name} exists and is not simulated; choose other names: name=fake")
         async with asyncio.TaskGroup() as tasks:
             await asyncio.gather(*map(self._register, self._specs.values()))
             await self._informers.synced((POD,))

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 WRITES: Final = 16  # status writes under way at a time
 _KILLED: Final = 137
-_LOST: Final = Override("NodeLost", "Its node is not there any more", failed=True, spared=True)
+_LOST: Final = Override("NodeLost", "The node of the pod was removed", failed=True, spared=True)
 _RETRY: Final = (0.1, 10.0)
 _RIGHT: Final = 'write "run=30s,exit=1", "at=2026-03-01T12:00:00Z", "reject=OutOfcpu" or "stop=30s"'
 _REASON: Final = re.compile(r"[A-Za-z][A-Za-z0-9./-]{0,62}")
@@ -76,11 +76,11 @@ def play(annotations: Mapping[str, str]) -> Play:
         at = _time(values["at"]) if "at" in values else None
         code = int(values.get("exit", 0))
         if not 0 <= code <= _LAST_CODE or (run is not None and not 0 <= run <= _LONGEST):
-            raise ValueError("no process ends so")
+            raise ValueError("no such exit code or run time")
         stop = inf if values.get("stop") == "never" else _seconds(values.get("stop", "0"))
         reject = values.get("reject", "")
         if not stop >= 0 or (reject and not _REASON.fullmatch(reject)):
-            raise ValueError("no node does so")
+            raise ValueError("no such time to stop or reason")
         return Play(run, code, at, reject, stop)
     except ValueError:
         raise ValueError(f"{names.PRETEND}: {text!r}: {_RIGHT}") from None
@@ -96,7 +96,7 @@ def _seconds(text: str) -> float:
 def _time(text: str) -> datetime:
     time = datetime.fromisoformat(text)
     if time.tzinfo is None:
-        raise ValueError("without a time zone it is no moment")
+        raise ValueError("a time without a time zone")
     return time
 
 

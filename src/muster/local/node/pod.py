@@ -276,7 +276,7 @@ class PodWorker:
         code = processes.recorded_exit(files)
         started, now = starts.started_at(files), starts.ended_at(self._place, files)
         if code is None:
-            message = "the container was gone when muster came back; its exit code is unknown"
+            message = "the container was gone when muster restarted; its exit code is unknown"
             container.state = status.ended(LOST, "ContainerStatusUnknown", message, started, now)
         else:
             reason = "Completed" if code == 0 else "Error"
@@ -341,7 +341,7 @@ class PodWorker:
             except Unavailable as missing:
                 message = str(missing)
             except (KeyError, TypeError, ValueError) as error:
-                message = f"not understood: {error!r}"
+                message = f"the pod cannot be read: {error!r}"
             waiting = ContainerState(waiting=Waiting("CreateContainerConfigError", message))
             for each in [container] if container else self._containers:
                 each.state = waiting

@@ -150,7 +150,8 @@ def _host_path(name: str, source: Object) -> Path:
     if not path.exists():
         raise Unavailable(f"volume {name}: hostPath {path} does not exist")
     if kind and kind not in _HOST_PATH_TYPES:
-        raise Unavailable(f"volume {name}: unknown hostPath type {kind!r}")
+        known = ", ".join((*_HOST_PATH_TYPES, "DirectoryOrCreate", "FileOrCreate"))
+        raise Unavailable(f"volume {name}: unknown hostPath type {kind!r}; choose from {known}")
     if kind and not _HOST_PATH_TYPES[kind](path.stat().st_mode):
         raise Unavailable(f"volume {name}: hostPath {path} is not a {kind}")
     return path

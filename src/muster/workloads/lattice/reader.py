@@ -156,7 +156,7 @@ def _progress(spec: Section) -> dict[str, str]:
     stalled = section.seconds("stalledAfter")
     factor = float(section.number("lossFactor", Fraction(0), above=1)) or None
     if stalled is not None and stalled < 1:
-        section.error("stalledAfter", "is a time above 0, such as 15m")
+        section.error("stalledAfter", "must be a time above 0, such as 15m")
     action = section.choice("action", progress.ACTIONS, progress.ACTIONS[0])
     rules = progress.Rules(stalled, section.flag("lossFinite"), factor, action)
     section.close()
