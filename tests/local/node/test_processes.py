@@ -3,11 +3,16 @@
 import asyncio
 import os
 import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from muster.local.node import processes
+import pytest
+
+from muster.local.node import marks, processes
 from muster.local.node.isolation import WRAPPER, Files
+from muster.local.node.marks import Tag
 from tests.local.node.conftest import PATIENCE
 
 #: A wrapper whose set-up has a process that minds no SIGTERM, and ends once `go` is there.
@@ -19,24 +24,57 @@ echo $? >exit
 """
 
 
+#: A wrapper whose shell has forked itself, as before each command. The fork ends once `go` is written.
+FORKED = """
+mkfifo go joined
+(true >began; read line <go)
+echo >joined
+sleep 1000
+"""
+
+
 async def test_a_process_stopped_during_set_up_gets_the_signal_as_soon_as_it_runs(tmp_path: Path) -> None:
-    files = Files(tmp_path)
+    async with _began(SCRIPT, tmp_path) as process, asyncio.timeout(PATIENCE):
+        ending = asyncio.create_task(process.terminate(grace=1000))
+        await asyncio.sleep(0)  # it has looked for a process to signal
+        (tmp_path / "go").touch()
+        await ending
+    assert processes.recorded_exit(process.files) == 128 + 15
+
+
+async def test_a_fork_of_the_wrapper_that_ends_during_the_search_is_not_taken_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = marks.processes
+
+    def slow_search() -> Iterator[tuple[int, str | Tag]]:
+        yield from search()
+        (tmp_path / "go").write_text("\n")
+        (tmp_path / "joined").read_text()
+
+    async with _began(FORKED, tmp_path) as process:
+        with monkeypatch.context() as patch:
+            patch.setattr(marks, "processes", slow_search)
+            found = processes.wrappers(tmp_path.parent)
+    assert found == {tmp_path: process.pid}
+
+
+@asynccontextmanager
+async def _began(script: str, directory: Path) -> AsyncIterator[processes.Process]:
+    """A wrapper without namespaces that runs `script` in `directory`, and has made the file `began` there."""
+    files = Files(directory)
     os.mkfifo(files.output)
     reader = os.open(files.output, os.O_RDONLY | os.O_NONBLOCK)
-    argv = ["sh", "-c", f"cd {tmp_path}; {SCRIPT}", WRAPPER]
+    argv = ["sh", "-c", f"cd {directory}; {script}", WRAPPER]
     process = processes.start(argv, dict(os.environ), files, namespaces=False)
     try:
         async with asyncio.timeout(PATIENCE):
-            while not (tmp_path / "began").exists():  # noqa: ASYNC110  # a shell sends no events
+            while not (directory / "began").exists():  # noqa: ASYNC110  # a shell sends no events
                 await asyncio.sleep(0.01)
-            ending = asyncio.create_task(process.terminate(grace=1000))
-            await asyncio.sleep(0)  # it has looked for a process to signal
-            (tmp_path / "go").touch()
-            await ending
+        yield process
     finally:
         await process.kill()
         os.close(reader)
-    assert processes.recorded_exit(files) == 128 + 15
 
 
 def test_no_end_is_recorded_before_it_came(tmp_path: Path) -> None:

@@ -176,15 +176,14 @@ def recorded_end(files: Files) -> datetime | None:
 def wrappers(root: Path) -> dict[Path, int]:
     """The wrappers of containers whose directories are below `root`: directory → pid.
 
-    The wrapper is the marked process that has the wrapper's name and whose parent, if it is marked, does not
-    have that name (with namespaces the outermost process is `unshare`).
+    The wrapper is the marked process that has the wrapper's name and leads its session (`start` makes the
+    session). The shell's forks have the mark and the name, too, until they execute a command.
     """
-    called = {
-        pid: mark
+    return {
+        Path(mark): pid
         for pid, mark in marks.processes()
         if isinstance(mark, str) and mark.startswith(f"{root}/") and _is_wrapper(pid)
     }
-    return {Path(mark): pid for pid, mark in called.items() if called.get(_parent(pid)) != mark}
 
 
 def marked_directories(root: Path) -> set[Path]:
@@ -292,7 +291,8 @@ _SWEEP: Final = _Sweep()
 
 def _is_wrapper(pid: int) -> bool:
     try:
-        return f"\0{WRAPPER}\0".encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+        named = f"\0{WRAPPER}\0".encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return named and os.getsid(pid) == pid
     except OSError:
         return False
 
