@@ -208,7 +208,7 @@ class PlacementStep:
         for promise in unannounced.values():
             self._ledger.lift(state.id, promise.charged)
             occupy(state, promise.node, promise.requests, -1)
-            self._world.log.push(occupy, state, promise.node, promise.requests, 1)
+            self._world.log.push_brief(occupy, state, promise.node, promise.requests, 1)
         if state.id in self._pending_evictions:
             self._pending_evictions.lift(state.id)
 
@@ -300,8 +300,9 @@ class PlacementStep:
         The ledger is charged with them already, and no longer with unannounced holds.
         """
         placed, unannounced = answer.columns, answer.unannounced
-        for place in unannounced:
+        for place, promise in unannounced.items():
             del state.holds[place]
+            occupy(state, promise.node, promise.requests, -1)
         whole = len(placed) == sum(map(len, state.vacant))
         self._promise(state, placed, answer.devices, now + self._hold if state.pods else None)
         for place in unannounced.keys() & placed.keys():  # no longer than it was held for
