@@ -4,17 +4,21 @@ That a restored scheduler decides as the saved one would have is checked by the 
 (`test_invariants.py`), by journals (`tests/sim/test_recheck.py`), and here across processes.
 """
 
+import ast
+import importlib
 import os
 import pickle
 import subprocess
 import sys
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+import muster.core
 from muster.core.cycle import Config, Scheduler
 from muster.core.saved import Unreadable, restored, saved
 from muster.core.words.decisions import Assign
@@ -50,6 +54,33 @@ def test_it_goes_on_in_a_process_with_other_hashes(hashes: str) -> None:
     here = scheduler.decide(2.0)
     assert any(isinstance(decision, Assign) for decision in here)
     assert there.stdout.decode().splitlines() == [*map(str, here)]
+
+
+CORE = Path(muster.core.__file__).parent
+#: These are compared by identity, but are never part of a state.
+OF_ONE_CALL = {"NEVER", "_NONE"}
+
+
+def _compared_by_identity() -> Iterator[object]:
+    """Constants of the core that some module compares by identity, other than classes and their members."""
+    for file in sorted(CORE.rglob("*.py")):
+        name = ".".join(("muster.core", *file.relative_to(CORE).with_suffix("").parts))
+        module = importlib.import_module(name.removesuffix(".__init__"))
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Is | ast.IsNot):
+                for side in (node.left, *node.comparators):
+                    if isinstance(side, ast.Name) and side.id.isupper() and side.id not in OF_ONE_CALL:
+                        yield getattr(module, side.id)
+
+
+def test_constants_are_themselves_again() -> None:
+    """Copies of constants that are compared by identity would be taken for other values."""
+    constants = [*_compared_by_identity()]
+    assert constants
+    for constant in constants:
+        scheduler = Scheduler()
+        scheduler.served = (constant,)  # type: ignore[assignment]  # any object
+        assert restored(saved(scheduler)).served[0] is constant
 
 
 def test_what_a_subclass_adds_is_left_out() -> None:

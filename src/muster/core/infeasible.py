@@ -86,7 +86,7 @@ class InfeasibleDemands:
         if (
             entry is not None
             and entry[1] == self._room.value
-            and (entry[2] is _NOTHING or self.known(demand))
+            and (entry[2] == _NOTHING or self.known(demand))
         ):
             return True
         answer = self._fit.refutes(demand)
@@ -100,7 +100,7 @@ class InfeasibleDemands:
         if entry is None or entry[1] != self._room.value:
             return False
         answer, _, besides = entry
-        return besides is _NOTHING or besides == self._besides(demand, answer)
+        return besides == _NOTHING or besides == self._besides(demand, answer)
 
     def note(self, demand: Demand, answer: Infeasible | None) -> None:
         """Note that a demand does not fit. A trial that is undone forgets what was noted in it."""

@@ -21,6 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from muster.core.cycle import Scheduler
+from muster.core.demand import NO_CONTEXT
+from muster.core.words.events import NOTHING
 
 _CORE: Final = "muster.core"
 #: The most bytes of a state. 100,000 pods on 5,000 nodes take 15 MB.
@@ -30,6 +32,8 @@ _KNOWN: Final = {
     (cls.__module__, cls.__name__): cls
     for cls in (Counter, OrderedDict, WeakValueDictionary, defaultdict, deque, range, set)
 }
+#: What the core compares by identity.
+_CONSTANTS: Final = (NOTHING, NO_CONTEXT)
 
 
 class Unreadable(ValueError):
@@ -60,6 +64,8 @@ class _Saver(pickle.Pickler):
         if isinstance(value, Scheduler):  # of a subclass, only what the core knows
             known = vars(Scheduler(value.config))
             return _empty, (), {name: getattr(value, name) for name in known}
+        if any(value is constant for constant in _CONSTANTS):
+            return _constant, (_CONSTANTS.index(value),)
         if type(value) is np.ndarray:
             return _array, (value.dtype.str, value.shape, value.tobytes())
         if type(value) is WeakValueDictionary:
@@ -81,6 +87,10 @@ class _Restorer(pickle.Unpickler):
 
 def _empty() -> Scheduler:
     return Scheduler.__new__(Scheduler)
+
+
+def _constant(number: int) -> object:
+    return _CONSTANTS[number]
 
 
 def _array(dtype: str, shape: tuple[int, ...], data: bytes) -> npt.NDArray[Any]:
