@@ -57,6 +57,8 @@ PRETEND: Final = f"{DOMAIN}/pretend"
 SHARED_VOLUME: Final = f"{DOMAIN}/shared-volume"
 #: JobSet of a BatchJob: hash of what it was compiled to, once all of that exists.
 COMPILED: Final = f"{DOMAIN}/compiled"
+#: JobSet of a BatchJob: the job that it was compiled from (`muster.controllers.batch_grant`).
+GRANTED: Final = f"{DOMAIN}/granted"
 #: On the pods of a BatchJob: its name, by which they may reach each other.
 PEERS: Final = f"{DOMAIN}/peers"
 #: On a pod: a hash of the ConfigMaps and Secrets that configure it.

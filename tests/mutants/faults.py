@@ -1139,6 +1139,22 @@ FAULTS: Final = (
         ("tests/compiler/test_draft.py",),
     ),
     Fault(
+        "a change of a job that ends its run",
+        "gates",
+        "controllers/batch_job.py",
+        "    deciding = observed.granted if started else compiled",
+        "    deciding = compiled",
+        ("tests/controllers/test_batch_grant.py",),
+    ),
+    Fault(
+        "a changed job that gives its objects to the run of the job before",
+        "gates",
+        "controllers/batch_job.py",
+        "    if not started and not compiled.undecided and (applied or observed.hash) != compiled.hash:",
+        "    if not started and not compiled.undecided and applied and applied != compiled.hash:",
+        ("tests/controllers/test_batch_grant.py",),
+    ),
+    Fault(
         "a job that shares the entry of another host",
         "gates",
         "compiler/draft.py",

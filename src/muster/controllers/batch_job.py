@@ -2,7 +2,8 @@
 
 1. A BatchJob is compiled each time it or a policy changes. Its status lists what keeps it from being
    compiled.
-2. Its run (a JobSet, or Volcano's Job) is created in a form that starts no pod.
+2. Its run (a JobSet, or Volcano's Job) is created in a form that starts no pod. It keeps the job that it was
+   compiled from (`muster.controllers.batch_grant`).
 3. The objects that the pods need are created, owned by the run.
 4. The run gets the annotation `muster.dev/compiled`, and the scheduler may start it. After a crash, steps 2
    to 4 are repeated; a step changes nothing that exists already.
@@ -10,12 +11,12 @@
 If a permit is withdrawn, the run is deleted, and the garbage collector deletes what it owns. While muster
 cannot decide, because a policy cannot be read or an image is being looked up, its last decision stands:
 nothing is created, and nothing deleted. If the BatchJob changes before its run has started, the run is
-replaced. After the start, a change that compiles has no effect on this run. A change that does not compile
-ends it: otherwise a broken file could keep a run whose permits are withdrawn.
+replaced. After the start, a change has no effect on this run: the job that the run was compiled from is
+compiled again, and decides whether the run may go on.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -23,7 +24,7 @@ import msgspec
 
 from muster import names
 from muster.api import rates
-from muster.api.base import AnyKind, Object, R, Resource, condition, involved, mark, owner
+from muster.api.base import AnyKind, Object, R, Resource, condition, involved, owner
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import ConfigMap, Node
 from muster.api.jobset_v1alpha2 import JobSet
@@ -48,7 +49,8 @@ from muster.api.muster_v1alpha1 import BatchJob, BatchJobStatus, CedarPolicy, Ga
 from muster.api.scheduling import PriorityClass
 from muster.compiler.declared import READ
 from muster.compiler.draft import joined, shared
-from muster.controllers import batch_run
+from muster.controllers import batch_grant, batch_run
+from muster.controllers.batch_grant import Grant
 from muster.controllers.batch_run import Run
 from muster.controllers.caches import Cache, Caches, Index
 from muster.controllers.driver import Change, Controller, Signal, Watch, controlled_by, itself
@@ -122,6 +124,10 @@ class Observed:
     #: the run with the job's name, whatever its owner
     run: Run | None
     compiled: Compiled
+    #: what the job that the run was compiled from is compiled to now
+    granted: Compiled
+    #: hash of what the run was compiled to; "" = not known
+    hash: str = ""
     #: the Jobs of a JobSet
     jobs: Sequence[Job] = ()
     #: its last eviction, an entry of a Gang's `status.preemptions`
@@ -144,8 +150,6 @@ def controller(compile_: Compile, changed: Signal, target: str) -> Controller[Ob
         job = caches[BATCH_JOB].get(key)
         if job is None or job.metadata.deletion_timestamp is not None or job.status.phase in _ENDED:
             return None
-        if job.spec.get("schedule"):
-            return None  # its runs are BatchJobs of their own (`muster.controllers.cron`)
         policies, trusted = _sorted(caches[CEDAR_POLICY]), _sorted(caches[TRUST_POLICY])
         declared = [
             {**msgspec.to_builtins(each), "kind": kind.kind}
@@ -156,9 +160,14 @@ def controller(compile_: Compile, changed: Signal, target: str) -> Controller[Ob
         entries = [entry for gang in gangs for entry in gang.status.preemptions]
         last = max(entries, key=lambda entry: str(entry.get("at")), default=None)
         run: Run | None = caches[kind].get(key)
+        if _scheduled(job) and (run is None or not _ours(job, run)):
+            return None  # its runs are BatchJobs of their own (`muster.controllers.cron`)
         jobs = caches[JOB].owned_by(run.metadata.uid) if isinstance(run, JobSet) else []
-        compiled = compile_(job, policies, trusted, declared, caches[NODE])
-        return Observed(job, run, compiled, jobs, last, *_ill(gangs))
+        compiled = granted = compile_(job, policies, trusted, declared, caches[NODE])
+        grant = batch_grant.read(job, run) if run is not None else Grant()
+        if grant.job is not None and batch_grant.written(grant.job) != batch_grant.written(job):
+            granted = compile_(grant.job, policies, trusted, declared, caches[NODE])
+        return Observed(job, run, compiled, granted, grant.hash, jobs, last, *_ill(gangs))
 
     watches = (
         Watch(BATCH_JOB, itself),
@@ -183,7 +192,7 @@ def _sorted(cache: Cache[R]) -> list[R]:
 
 def reconcile(observed: Observed, now: datetime) -> list[Effect]:
     effects = _decide(observed, now)
-    until = observed.compiled.until
+    until = min(filter(None, (observed.compiled.until, observed.granted.until)), default=None)
     return effects if until is None else [*effects, Requeue(until)]
 
 
@@ -192,15 +201,20 @@ def _decide(observed: Observed, now: datetime) -> list[Effect]:
     if run is not None and not _ours(job, run):
         name = f"{batch_run.kind_of(run).kind} {run.metadata.name}"
         return _status(job, now, "Pending", f"{name} exists, and this BatchJob does not own it")
-    if compiled.findings:
-        gone = [_deleted(run)] if run is not None else []
-        return [*gone, *_status(job, now, "Pending", _summary(compiled), compiled)]
-    applied = mark(run.metadata, names.COMPILED) if run is not None else ""
+    applied = run.metadata.annotations.get(names.COMPILED) if run is not None else None
+    started = run is not None and bool(applied) and not batch_run.waits(run)
+    deciding = observed.granted if started else compiled
+    gone: list[Effect] = [_deleted(run)] if run is not None else []
+    if _scheduled(job):
+        return gone if deciding.findings or not started else []  # the status is the schedule's
+    if deciding.findings:
+        return [*gone, *_status(job, now, "Pending", _summary(deciding), deciding)]
     if compiled.undecided and not applied:
         return _status(job, now, "Pending", compiled.undecided, compiled)
     if run is None:
         made, needed = _parts(compiled)
-        first = batch_run.first(made)
+        granted = batch_grant.note(job, compiled.hash, compiled.images, made)
+        first = batch_run.first(made, granted)
         first["metadata"]["ownerReferences"] = [owner(job, BATCH_JOB)]
         warning = _refused(job, "the job waits")
         return [
@@ -213,8 +227,8 @@ def _decide(observed: Observed, now: datetime) -> list[Effect]:
         ]
     if run.metadata.deletion_timestamp is not None:
         return []
-    if applied and batch_run.waits(run) and not compiled.undecided and applied != compiled.hash:
-        return [_deleted(run)]
+    if not started and not compiled.undecided and (applied or observed.hash) != compiled.hash:
+        return gone
     if not applied:
         final, needed = _parts(compiled)
         created = [
@@ -246,6 +260,11 @@ def _of_run(observed: Observed, run: Run, now: datetime) -> list[Effect]:
     if at.phase == "Pending":
         message = message if evicted is None else f"{_evicted(evicted, run)}; waits to start again"
         message = f"{message}; {compiled.undecided}" if compiled.undecided else message
+    else:
+        denied = compiled.findings if at.phase == "Running" else ()
+        if denied:
+            message += f" as before the last change, which is denied: {_summary(compiled)}"
+        compiled = replace(observed.granted, findings=denied, images=compiled.images)
     return _status(job, now, at.phase, message, compiled, at.tasks, observed)
 
 
@@ -344,6 +363,10 @@ def _owned(job: BatchJob, run: Run, made: Object) -> Object:
 def _deleted(run: Run) -> Delete:
     meta = run.metadata
     return Delete(batch_run.kind_of(run), meta.namespace, meta.name, meta.uid)
+
+
+def _scheduled(job: BatchJob) -> bool:
+    return bool(job.spec.get("schedule"))
 
 
 def _ours(job: BatchJob, run: Run) -> bool:

@@ -41,9 +41,15 @@ def kind_of(run: Run) -> AnyKind:
     return JOBSET if isinstance(run, JobSet) else VOLCANO_JOB
 
 
-def first(made: Object) -> Object:
-    """Returns the run in its first form: no pod of it starts, and no scheduler may start it."""
+def first(made: Object, granted: str) -> Object:
+    """Returns the run in its first form: no pod of it starts, and no scheduler may start it.
+
+    `granted`: see `muster.controllers.batch_grant`.
+    """
     run = deepcopy(made)
+    annotations = run["metadata"].setdefault("annotations", {})
+    annotations.pop(names.COMPILED, None)  # a user's: the run is not released yet
+    annotations[names.GRANTED] = granted
     if run["kind"] == JOBSET.kind and run["apiVersion"] == JOBSET.api_version:
         run["spec"]["suspend"] = True
         run["metadata"].get("labels", {}).pop(names.ADMISSION, None)

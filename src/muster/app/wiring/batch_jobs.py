@@ -13,12 +13,13 @@ from muster.api import rates
 from muster.api.base import Object
 from muster.api.core_v1 import ConfigMap, Node
 from muster.api.fields import convert
-from muster.api.kinds import BATCH_JOB, CEDAR_POLICY, CONFIG_MAP, PRIORITY_CLASS, QUEUE, TRUST_POLICY
+from muster.api.kinds import CEDAR_POLICY, CONFIG_MAP, PRIORITY_CLASS, QUEUE, TRUST_POLICY
 from muster.api.muster_v1alpha1 import BatchJob, CedarPolicy, TrustPolicy
 from muster.compiler import Facts
 from muster.compiler.declared import declared
 from muster.compiler.facts import Image
 from muster.controllers import batch_job, cron, driver, policy
+from muster.controllers.batch_grant import written
 from muster.controllers.batch_job import Compiled, Told
 from muster.controllers.caches import Cache
 from muster.controllers.policy import Judged
@@ -116,7 +117,7 @@ def controllers(site: Site) -> list[driver.Controller[Any]]:  # Any: each has it
             about = site.trust.find(job, trusted, images) if site.trust is not None else about
             return about.images
 
-        made, findings = cluster.compiled(_written(job), facts, asked, values, look_up, site.target)
+        made, findings = cluster.compiled(written(job), facts, asked, values, look_up, site.target)
         if about.undecided:
             return Compiled(undecided=about.undecided)
         told = [cluster.told(each) for each in findings if each.severity is Severity.ERROR]
@@ -176,20 +177,3 @@ def _judge(policy: CedarPolicy) -> Judged:
     except InvalidPolicy as error:
         return Judged(tuple(error.errors), {"permitCount": 0, "forbidCount": 0})
     return Judged(counts={"permitCount": read.permits, "forbidCount": read.forbids})
-
-
-def _written(job: BatchJob) -> Object:
-    """The job as its author wrote it, without the metadata of the server."""
-    meta = job.metadata
-    kept = {"name": meta.name, "namespace": meta.namespace, "labels": meta.labels}
-    return {
-        "apiVersion": BATCH_JOB.api_version,
-        "kind": BATCH_JOB.kind,
-        "metadata": {**kept, "annotations": _own(meta.annotations)},
-        "spec": job.spec,
-    }
-
-
-def _own(annotations: dict[str, str]) -> dict[str, str]:
-    """The annotations without those of kubectl, which are about the BatchJob itself."""
-    return {key: value for key, value in annotations.items() if not key.startswith("kubectl.kubernetes.io/")}
