@@ -1,6 +1,6 @@
 """Gangs for these tests, and what the audit log says of them."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from datetime import datetime
 
 from muster.api.base import Object
@@ -70,10 +70,20 @@ def times(plane: ControlPlane, verb: str, resource: str, name: str) -> list[floa
 
 
 def done(
-    plane: ControlPlane, verb: str, resource: str, subresource: str = "", since: int = 0
+    plane: ControlPlane,
+    verb: str,
+    resource: str,
+    subresource: str = "",
+    since: int = 0,
+    by: Container[str] | None = None,
 ) -> Iterator[tuple[str, int, float]]:
-    """What the audit log says of such requests: the object's name, the status, and when it was answered."""
+    """What the audit log says of such requests: the object's name, the status, and when it was answered.
+
+    `by`: of these users only.
+    """
     for entry in plane.entries(since):
+        if by is not None and entry["user"]["username"] not in by:
+            continue
         match entry:
             case {
                 "verb": str(asked),

@@ -7,10 +7,8 @@ from typing import Any, Final
 
 import pytest
 
-from muster.api import rates
 from muster.api.base import Kind, Object, Resource
 from muster.api.kinds import (
-    CONFIG_MAP,
     GANG,
     JOB,
     NODE,
@@ -22,17 +20,12 @@ from muster.api.kinds import (
 )
 from muster.api.storage_v1 import SELECTED_NODE, WAIT_FOR_FIRST_CONSUMER
 from muster.kube import config
-from muster.kube.clock import SystemClock
 from muster.kube.errors import NotFound
 from muster.kube.http import HttpClient
-from muster.kube.informers import Informers
 from muster.names import GANG as IS_GANG
-from muster.names import SCHEDULER
-from muster.runtime import loop
-from muster.runtime.leader import Term
-from muster.runtime.watched import WatchedMirror
 from tests.cluster.conftest import Cluster
 from tests.cluster.gangs import POD_GROUP_LABEL, bound, gang, member
+from tests.cluster.leaders import leading
 
 PRIORITY_CLASS: Final = Kind(
     "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", False, Resource, status=False
@@ -85,38 +78,23 @@ async def test_a_node_that_another_scheduler_fills_refuses_a_member_and_the_gang
     rival["spec"]["schedulerName"] = "another"
     await cluster.make(POD, rival)
     client = Overtaken(cluster.chart.kubeconfig("scheduler"), cluster, f"rival-{sort}-0")
-    informers = Informers(client, SystemClock(), single={CONFIG_MAP: rates.KEY})
-    leader = loop.run(
-        client,
-        informers,
-        SystemClock(),
-        Term(1),
-        mirror=WatchedMirror(informers, frozenset({SCHEDULER})),
-    )
-    tasks = [asyncio.create_task(part) for part in (informers.run(), leader)]
     seen: set[str] = set()
     try:
-        if sort == "bare":
-            await gang(cluster, test, 4, test=test)
-        else:
-            body = job(test, 4)
-            await cluster.make(JOB, body)
+        async with leading(client):
+            if sort == "bare":
+                await gang(cluster, test, 4, test=test)
+            else:
+                await cluster.make(JOB, job(test, 4))
 
-        async def whole() -> bool:
-            label = "edge" if sort == "job" else POD_GROUP_LABEL
-            pods = (await cluster.client.list(POD, "default", labels=f"{label}={test}")).items
-            seen.update(pod.status.reason for pod in pods)
-            return sum(pod.status.phase == "Running" for pod in pods) == 4
+            async def whole() -> bool:
+                label = "edge" if sort == "job" else POD_GROUP_LABEL
+                pods = (await cluster.client.list(POD, "default", labels=f"{label}={test}")).items
+                seen.update(pod.status.reason for pod in pods)
+                return sum(pod.status.phase == "Running" for pod in pods) == 4
 
-        await cluster.until("four pods of the gang run", whole, 0.02)
-        assert "OutOfcpu" in seen
-        for task in tasks:
-            assert not task.done()
+            await cluster.until("four pods of the gang run", whole, 0.02)
+            assert "OutOfcpu" in seen
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await client.close()
         if sort == "job":
             await cluster.client.delete(JOB, "default", test)
 

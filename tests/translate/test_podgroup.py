@@ -199,7 +199,17 @@ def test_a_podgroup_that_is_not_there_is_waited_for() -> None:
     )
     assert group.gang.submitted == START.timestamp() + 3
     assert group.source.uid == ""
+    assert group.warnings == ()
     assert read(KEY, world()) is None
+
+
+def test_a_podgroup_that_is_deleted_under_its_pods_is_missed() -> None:
+    group = the_gang(grouped("a", node="n"), grouped("b"))
+    [warning] = group.warnings
+    assert warning.startswith(
+        "there is no PodGroup g of scheduling.x-k8s.io, which its pods name: bound pods"
+    )
+    assert the_gang(pod_group(minimum=1), grouped("a", node="n"), before=group).warnings == ()
 
 
 def test_a_succeeded_pod_retires_its_place() -> None:

@@ -121,7 +121,7 @@ class Group:
     rejected: tuple[Pod, ...] = field(default=(), kw_only=True)
     #: by pod set, the group object that it belongs to, if that is not the source
     set_groups: dict[str, str] = field(default_factory=dict, kw_only=True)
-    #: what muster interprets otherwise than it is written
+    #: what muster interprets otherwise than it is written, or what is wrong with a gang that runs
     warnings: tuple[str, ...] = field(default=(), kw_only=True)
     #: pods on a node that no longer hold a place, because they are being deleted or belong to an
     #: earlier attempt: charged to the gang (PodsBound without a place) until they are gone

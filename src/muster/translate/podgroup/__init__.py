@@ -11,6 +11,7 @@ applied after the pods), its gang waits: MembersMissing.
 
 from collections import ChainMap
 from collections.abc import Sequence
+from itertools import chain
 
 from muster import names
 from muster.api.base import mark
@@ -20,7 +21,7 @@ from muster.core.words.gang import Gang, GangId
 from muster.translate import ganggroup, marks, network
 from muster.translate.group import Group, ReadGroup, Touched, all_of
 from muster.translate.identity import Dialect, GroupKey
-from muster.translate.podgroup.gates import disagreement, gate_of
+from muster.translate.podgroup.gates import disagreement, gate_of, orphaned
 from muster.translate.podgroup.reading import KINDS, Reading
 from muster.translate.priority import chosen
 from muster.translate.running import SILENT, limit_of_all, marked, run
@@ -99,7 +100,7 @@ class Reader:
                 for pod_set in one.places
                 if one.name != here
             },
-            warnings=topology.warnings,
+            warnings=(*topology.warnings, *chain.from_iterable(orphaned(key, one) for one in readings)),
         )
         return group, moved
 

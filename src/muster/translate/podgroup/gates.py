@@ -28,6 +28,13 @@ def gate_of(key: GroupKey, one: Reading, world: World) -> Gate | None:
     return replace(gate, message=f"PodGroup {'/'.join(one.name)}: {gate.message}")
 
 
+def orphaned(key: GroupKey, one: Reading) -> tuple[str, ...]:
+    """Returns the warning of a gang whose PodGroup was deleted under its bound pods, if it was."""
+    if one.group is not None or not one.members.filled:
+        return ()
+    return (f"{_absent(key)}: bound pods continue, new pods wait for it",)
+
+
 def disagreement(groups: Sequence[PodGroup], kind: Kind[PodGroup], world: World) -> Gate | None:
     """Returns what is wrong with the lists of a GangGroup, or where its PodGroups contradict each other."""
     for group in groups:
@@ -100,6 +107,10 @@ def _quarrel(group: PodGroup, pod: str, said: Said) -> str:
     return ""
 
 
+def _absent(key: GroupKey) -> str:
+    return f"there is no PodGroup {key.name} of {KINDS[key.dialect].group}, which its pods name"
+
+
 def _held(one: Reading) -> Gate | None:
     """Returns the hold of the PodGroup, or, if pods describe the gang, of any of its pods."""
     if isinstance(one.group, Described):
@@ -110,11 +121,8 @@ def _held(one: Reading) -> Gate | None:
 def _missing(key: GroupKey, one: Reading, wanted: int) -> Gate | None:
     there, gated = one.there, one.count[State.GATED]
     if one.group is None:
-        return Gate(
-            Code.MEMBERS_MISSING,
-            f"there is no PodGroup {key.name} of {KINDS[key.dialect].group}, which its pods name "
-            f"({there + gated} so far)",
-        )
+        message = f"{_absent(key)} ({there + gated} so far)"
+        return Gate(Code.MEMBERS_MISSING, message)
     if there >= wanted:
         return None
     if there + gated >= wanted:
