@@ -11,7 +11,7 @@ from muster.workloads import policy_cases, source
 from muster.workloads.findings import JobFileError
 from muster.workloads.load import load
 from muster.workloads.platform import Platform
-from tests.workloads.lattice.test_rows import OVERRIDES
+from tests.security.test_requests import OVERRIDES
 
 PAGE = (Path(__file__).parents[3] / "docs" / "secure-batch.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.S | re.M)

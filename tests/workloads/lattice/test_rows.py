@@ -1,7 +1,4 @@
-"""The rows of the format's tables: each field with what it becomes, each override with its question.
-
-The rows are those of the chapter's schema: job, task, container, resources, and the ids of OverrideSecurity.
-"""
+"""The rows of the format's tables: each field of a job, task, container and resource with what it becomes."""
 
 from typing import Any, Final
 
@@ -364,69 +361,6 @@ def test_a_resource(row: str, resource: dict[str, Any], kind: str, path: str, va
     assert not result.problems, result.problems
     [made] = [each for each in result.support if each["kind"] == kind]
     assert at(made, path) == value
-
-
-def of_pod(field: str, value: object = True) -> dict[str, Any]:
-    return {f"{TASK}/{field}": value}
-
-
-def of_container(**security: Any) -> dict[str, Any]:
-    return {f"{CONTAINER}/security": {"runAsUser": 65534, **security}}
-
-
-RETAINED: Final = (
-    *("AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD"),
-    *("NET_RAW", "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT"),
-)
-#: changes of the job, what is asked with OverrideSecurity, category
-OVERRIDES: Final[list[tuple[dict[str, Any], tuple[str, ...], str]]] = [
-    (of_pod("hostNetwork"), ("hostNetwork",), "pod"),
-    (of_pod("shareProcessNamespace"), ("shareProcessNamespace",), "pod"),
-    (of_pod("automountServiceAccountToken"), ("automountServiceAccountToken",), "pod"),
-    (of_pod("sysctls", {"kernel.msgmax": "1"}), ("sysctl:kernel.msgmax",), "pod"),
-    (of_container(privileged=True), ("privileged", "allowPrivilegeEscalation"), "container"),
-    (of_container(runAsUser=0), ("runAsRoot",), "container"),
-    (of_container(runAsNonRoot=False), ("runAsRoot",), "container"),
-    (of_container(runAsGroup=0), ("runAsRootGroup",), "container"),
-    (of_container(readOnlyRootFilesystem=False), ("readWriteRootFilesystem",), "container"),
-    (of_container(allowPrivilegeEscalation=True), ("allowPrivilegeEscalation",), "container"),
-    (of_container(seccompProfile="Unconfined"), ("seccomp:Unconfined",), "profile"),
-    (
-        of_container(seccompProfile="Localhost", seccompLocalhostProfile="a.json"),
-        ("seccomp:Localhost:a.json",),
-        "profile",
-    ),
-    (of_container(apparmorProfile="Unconfined"), ("apparmor:Unconfined",), "profile"),
-    (
-        of_container(apparmorProfile="Localhost", apparmorLocalhostProfile="mine"),
-        ("apparmor:Localhost:mine",),
-        "profile",
-    ),
-    (of_container(capabilities=["NET_ADMIN"]), ("capability:NET_ADMIN",), "capability"),
-    (of_container(capabilities=["NET_BIND_SERVICE"]), (), ""),
-    (of_container(dropCapabilities=[]), tuple(f"capability:{each}" for each in RETAINED), "capability"),
-    (
-        of_container(dropCapabilities=["NET_RAW"]),
-        tuple(f"capability:{each}" for each in RETAINED if each != "NET_RAW"),
-        "capability",
-    ),
-    (of_container(allowedBinaries=["/bin/tar"]), ("allowedBinary:/bin/tar",), "binary"),
-    (of_container(allowedBinaries=["*"]), ("allowedBinary:*",), "binary"),
-]
-
-
-@pytest.mark.parametrize(
-    ("change", "ids", "category"), OVERRIDES, ids=[f"{n}-{each[1][:1]}" for n, each in enumerate(OVERRIDES)]
-)
-def test_an_override_is_asked_for_by_its_id(
-    change: dict[str, Any], ids: tuple[str, ...], category: str
-) -> None:
-    base = {f"{CONTAINER}/command": ["/bin/train"], f"{CONTAINER}/security": {}}
-    requests = compiled(changed(TRAINING, base | change)).requests
-    asked = [request for _, request in requests if request.action == "OverrideSecurity"]
-    assert sorted(request.id for request in asked) == sorted(ids)
-    assert {request.attributes["category"] for request in asked} == ({category} if ids else set())
-    assert {request.attributes["override"] for request in asked} == set(ids)
 
 
 def test_observability_is_accepted_and_changes_nothing() -> None:

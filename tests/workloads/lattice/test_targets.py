@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from muster.workloads.lattice.job import ACTIONS, EVENTS
 from tests.workloads.lattice.jobs import TRAINING, changed, compiled, parsed, small
 
 TRAIN = {
@@ -107,6 +108,58 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 def test_what_a_target_cannot_express_is_refused(target: str, change: dict[str, Any], message: str) -> None:
     problems = compiled(changed(TRAINING, change), target=target).problems
     assert [each for each in problems if message in each.error.message], problems
+
+
+def told(event: str, action: str, where: str = "spec") -> dict[str, Any]:
+    return {f"{where}/policies": [{"event": event, "action": action}]}
+
+
+WORKERS = "spec/tasks/workers"
+FAILURES = ("PodFailed", "TaskFailed", "*")
+#: changes of the job, restarts of the JobSet, its success policy
+CONSEQUENCES: list[tuple[dict[str, Any], int, Any]] = [
+    ({}, 0, None),
+    ({"spec/maxRetry": 2}, 2, None),
+    *((told(event, "RestartJob"), 3, None) for event in FAILURES),
+    (told("PodFailed", "RestartJob", WORKERS), 3, None),
+    (told("PodFailed", "RestartJob") | {"spec/maxRetry": 5}, 5, None),
+    (told("PodFailed", "RestartJob") | {"spec/maxRetry": 0}, 0, None),
+    *((told(each, "AbortJob") | {"spec/maxRetry": 2}, 0, None) for each in FAILURES),
+    *((told(each, "TerminateJob") | {"spec/maxRetry": 2}, 0, None) for each in FAILURES),
+    *((told("PodEvicted", f"Restart{each}"), 0, None) for each in ("Job", "Task", "Pod")),
+    (told("TaskCompleted", "CompleteJob"), 0, {"operator": "Any"}),
+    (
+        told("TaskCompleted", "CompleteJob", WORKERS),
+        0,
+        {"operator": "All", "targetReplicatedJobs": ["workers"]},
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "restarts", "success"), CONSEQUENCES)
+def test_what_a_policy_does_on_a_job_set(change: dict[str, Any], restarts: int, success: Any) -> None:
+    result = compiled(changed(TRAINING, change))
+    assert not result.problems, result.problems
+    [job] = result.jobs
+    assert job["spec"]["failurePolicy"] == {"maxRestarts": restarts}
+    assert job["spec"].get("successPolicy") == success
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_volcano_does_whatever_a_policy_says_and_a_job_set_what_it_can(event: str) -> None:
+    able = {(each["event"], each["action"]) for change, *_ in CONSEQUENCES for each in policies_of(change)}
+    for action in ACTIONS:
+        text = changed(TRAINING, told(event, action))
+        assert compiled(text, target="volcano").jobs[0]["spec"]["policies"] == [
+            {"event": event, "action": action}
+        ]
+        refused = [each.error.message for each in compiled(text).problems]
+        assert bool(refused) == ((event, action) not in able)
+        assert all(f"{event} → {action} is more than a JobSet can do" in each for each in refused)
+
+
+def policies_of(change: dict[str, Any]) -> list[dict[str, str]]:
+    return [each for key, value in change.items() if key.endswith("policies") for each in value]
 
 
 def test_policies_become_failure_and_success_policies() -> None:
