@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +12,7 @@ from muster.api.base import Object
 from muster.compiler import Facts
 from muster.compiler.fulfil import fulfil
 from muster.compiler.secrets import filled
+from muster.workloads.lattice.compiling import Compiled
 from tests.workloads.lattice.jobs import compiled, small
 
 DB = {"type": "secret", "id": "apps/db", "params": {"keys": ["user", "pass"]}}
@@ -34,6 +36,7 @@ def test_a_variable_that_is_one_reference_is_read_from_the_resources_secret() ->
     assert container["env"] == [
         {"name": "USER", "valueFrom": {"secretKeyRef": {"name": filled("job-work-db"), "key": "user"}}}
     ]
+    assert secrets["job-work-db"]["spec"]["refreshInterval"] == "1h"
     assert secrets["job-work-db"]["spec"]["data"] == [
         {"secretKey": key, "remoteRef": {"key": "apps/db", "property": key}} for key in ("pass", "user")
     ]
@@ -90,6 +93,55 @@ def test_a_wrong_reference_names_what_there_is(variables: dict[str, str], messag
     other = {"type": "secret", "params": {"provider": "other", "keys": ["k"]}}
     told = problems({"variables": variables}, db=DB, other=other)
     assert any(message in each for each in told), told
+
+
+def test_a_file_has_one_store_as_a_variable_has() -> None:
+    other = {"type": "secret", "params": {"provider": "other", "keys": ["k"]}}
+    files = {"/etc/a": {"content": "${resources.db.user} ${resources.other.k}"}}
+    [told] = problems({"files": files}, db=DB, other=other)
+    assert "mixes secrets of several stores (default, other)" in told
+
+
+def pulling(names: list[str], **resources: Any) -> Compiled:
+    job = yaml.safe_load(small(None, **resources))
+    job["spec"]["tasks"]["work"]["imagePullSecrets"] = names
+    return compiled(yaml.safe_dump(job))
+
+
+LOGIN = {"type": "secret", "id": "apps/login", "params": {"provider": "vault", "keys": ["config"]}}
+
+
+def test_a_pull_secret_is_a_declared_resource_or_what_the_store_has_under_its_name() -> None:
+    result = pulling(["login", "other"], login=LOGIN)
+    found = {each["metadata"]["name"]: each["spec"] for each in result.support if "Secret" in each["kind"]}
+    names = ("job-work-login-credentials", "job-work-other-credentials")
+    assert sorted(found) == list(names)
+    pod = result.jobs[0]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    assert pod["imagePullSecrets"] == [{"name": filled(name)} for name in names]
+    wanted = [("vault", "apps/login", "config"), ("default", "ml/other", ".dockerconfigjson")]
+    for name, (store, path, key) in zip(names, wanted, strict=True):
+        assert found[name]["secretStoreRef"]["name"] == store
+        assert found[name]["target"]["template"] == {"type": "kubernetes.io/dockerconfigjson"}
+        remote = {"key": path, "property": key}
+        assert found[name]["data"] == [{"secretKey": ".dockerconfigjson", "remoteRef": remote}]
+
+
+def test_a_pull_secret_that_is_none_is_refused() -> None:
+    [several] = pulling(["db"], db=DB).problems
+    assert "has one key, a Docker configuration; db has several" in several.error.message
+    host = {"type": "external-service", "params": {"endpoints": {"x": "https://a.example.com"}}}
+    [other] = pulling(["host"], host=host).problems
+    assert "host is not a secret" in other.error.message
+
+
+def test_what_is_not_secret_is_in_config_maps_of_its_container() -> None:
+    files = {"/t": {"content": "x"}, "/b": {"binaryContent": "AAEC/w=="}}
+    result = compiled(small({"variables": {"V": "plain"}, "files": files}))
+    assert [each["metadata"]["name"] for each in result.support if each["kind"] == "ConfigMap"] == [
+        "job-work-app-env",
+        "job-work-app-files",
+        "job-work-app-files-bin",
+    ]
 
 
 def test_a_secret_without_a_store_says_what_to_add() -> None:

@@ -4,6 +4,7 @@ import itertools
 import json
 from collections.abc import Sequence
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -198,6 +199,15 @@ def test_a_permit_that_is_withdrawn_takes_everything_with_it() -> None:
     cluster.settle()
     assert cluster.kinds() == set()
     assert "forbidden by base.2" in cluster.status.message
+
+
+def test_a_policy_that_is_not_enabled_says_nothing_whatever_it_holds() -> None:
+    cluster = Cluster()
+    for name, text in (("no", "forbid (principal, action, resource);"), ("broken", "permit (")):
+        spec = {"policies": text, "enabled": False, "description": "for later"}
+        cluster.memory.create(CEDAR_POLICY, "", {"metadata": {"name": name}, "spec": spec})
+    cluster.settle()
+    assert "JobSet" in cluster.kinds()
 
 
 def test_a_policy_that_cannot_be_read_permits_nothing() -> None:
@@ -407,6 +417,69 @@ def test_a_volume_outlives_its_run() -> None:
     assert cluster.kinds() == {"PersistentVolumeClaim"}
 
 
+def test_the_status_says_which_job_it_is_about_and_when_it_ran() -> None:
+    cluster = Cluster()
+    cluster.settle()
+    assert (cluster.status.observed_generation, cluster.status.start_time) == (0, None)
+    cluster.change(priorityClassName="high")
+    cluster.settle()
+    assert cluster.status.observed_generation == 1
+    cluster.now = began = START + timedelta(minutes=5)
+    cluster.run()
+    cluster.settle()
+    cluster.now = START + timedelta(minutes=6)
+    cluster.change(priorityClassName="low")
+    cluster.settle()
+    assert (cluster.status.start_time, cluster.status.completion_time) == (began, None)
+    cluster.now = ended = START + timedelta(hours=1)
+    cluster.run("Completed")
+    cluster.settle()
+    assert (cluster.status.start_time, cluster.status.completion_time) == (began, ended)
+
+
+@pytest.mark.parametrize("target", ["muster", "volcano"])
+def test_a_job_that_waits_for_long_still_waits(target: TargetName) -> None:
+    """Waiting is what queues are for, and not a failure."""
+    cluster = Cluster(target=target)
+    cluster.settle()
+    before = dict(cluster.memory.objects)
+    cluster.now += timedelta(days=30)
+    cluster.settle()
+    assert (cluster.status.phase, cluster.status.message) == ("Pending", "waits to be started")
+    assert cluster.memory.objects == before
+
+
+COSTS: list[tuple[dict[str, str], dict[str, str] | None]] = [
+    ({}, None),
+    ({"gpu": "3.50"}, {"gpu": "14.0000"}),
+    (
+        {"gpu": "3.50", "cpu": "0.031", "memory": "0.004"},
+        {"cpu": "0.2480", "memory": "0.0640", "gpu": "14.0000"},
+    ),
+    ({"cpu": "0.031"}, None),  # the GPUs have no price, so the sum is not known
+]
+
+
+@pytest.mark.parametrize("target", ["muster", "native", "volcano"])
+@pytest.mark.parametrize(("prices", "parts"), COSTS)
+def test_the_status_says_what_an_hour_costs(
+    prices: dict[str, str], parts: dict[str, str] | None, target: TargetName
+) -> None:
+    """4 pods with 2 CPUs, 4 GiB and a GPU each."""
+    text = GPUS.replace('cpu: "1", memory: 1Gi', 'cpu: "2", memory: 4Gi')
+    cluster = Cluster(job=text, target=target)
+    cluster.memory.create(CONFIG_MAP, "muster-system", {"metadata": {"name": "muster-rates"}, "data": prices})
+    cluster.settle()
+    cost = cluster.status.cost
+    if parts is None:
+        assert cost is None
+        return
+    assert cost is not None
+    told = {"cpu": cost.breakdown.cpu, "memory": cost.breakdown.memory, "gpu": cost.breakdown.gpu}
+    assert {part: amount for part, amount in told.items() if amount} == parts
+    assert Decimal(cost.hourly_cost) == sum(map(Decimal, parts.values()))
+
+
 def test_an_event_for_each_change_and_none_without() -> None:
     cluster = Cluster()
     told: list[str] = []
@@ -418,18 +491,21 @@ def test_an_event_for_each_change_and_none_without() -> None:
 def test_a_policys_status_says_what_it_holds_or_what_is_wrong() -> None:
     policy = Cluster(None).policy
     memory = Memory(lambda: START)
-    for text, phase, permits in ((ALL, "Valid", 1), ("permit (", "Invalid", 0)):
+    both = f"{ALL} {ALL} forbid (principal, action, resource);"
+    for text, phase, permits, forbids in (
+        (ALL, "Valid", 1, 0),
+        (both, "Valid", 2, 1),
+        ("permit (", "Invalid", 0, 0),
+    ):
         memory.objects.clear()
         memory.create(CEDAR_POLICY, "", {"metadata": {"name": "p"}, "spec": {"policies": text}})
         observed = policy.observe(memory.caches([CEDAR_POLICY]), "p")
         assert observed is not None
         memory.apply(policy.reconcile(observed, START))
         status = memory.read(CEDAR_POLICY, "p").status
-        assert (status.phase, status.permit_count, bool(status.validation_errors)) == (
-            phase,
-            permits,
-            not permits,
-        )
+        counts = (status.permit_count, status.forbid_count)
+        assert (status.phase, counts) == (phase, (permits, forbids))
+        assert bool(status.validation_errors) == (phase == "Invalid")
         again = policy.observe(memory.caches([CEDAR_POLICY]), "p")
         assert again is not None
         assert policy.reconcile(again, START) == []

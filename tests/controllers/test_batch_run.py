@@ -59,6 +59,8 @@ def test_the_end_of_a_jobset_and_its_wait() -> None:
         ("Running", ("Running", "runs")),
         ("Completing", ("Running", "runs")),
         ("Restarting", ("Running", "Volcano: Restarting")),
+        ("Aborting", ("Running", "Volcano: Aborting")),
+        ("Terminating", ("Running", "Volcano: Terminating")),
         ("Completed", ("Succeeded", "all tasks completed")),
         ("Failed", ("Failed", "the job failed")),
         ("Terminated", ("Failed", "the job failed")),

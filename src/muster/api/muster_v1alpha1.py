@@ -195,6 +195,21 @@ class BatchJobPreemption(Struct, frozen=True):
     cost_lost: str = ""
 
 
+class BatchJobCosts(Struct, frozen=True):
+    """What the parts of an hour cost, as decimal numbers; "" = nothing, or no price is known."""
+
+    cpu: str = ""
+    memory: str = ""
+    gpu: str = ""
+
+
+class BatchJobCost(Struct, frozen=True):
+    """What an hour of the job costs while all its pods run, as decimal numbers."""
+
+    hourly_cost: str = ""
+    breakdown: BatchJobCosts = BatchJobCosts()
+
+
 class BatchJobStatus(Struct, frozen=True):
     phase: str = ""  # Pending, Running, Succeeded, Failed
     message: str = ""
@@ -205,6 +220,8 @@ class BatchJobStatus(Struct, frozen=True):
     findings: list[BatchJobFinding] = []
     #: findings that do not keep the job from running, such as denials that are only reported
     warnings: list[BatchJobFinding] = []
+    #: absent without prices
+    cost: BatchJobCost | None = None
     #: what preemption may cost the job
     risk: str = ""
     preemption: BatchJobPreemption | None = None

@@ -1,9 +1,9 @@
-"""Prices of GPUs and CPUs, which an administrator writes into a ConfigMap, and exact sums of money.
+"""Prices of GPUs, CPUs and memory, which an administrator writes into a ConfigMap, and exact sums of money.
 
 The ConfigMap is `muster-rates` in muster's own namespace. A key is a GPU's product as the node label
-`nvidia.com/gpu.product` has it, `gpu` for all other GPUs, or `cpu` for gangs without GPUs. A value is the
-price of one hour, a decimal number. An entry that cannot be read is ignored and reported. Prices and sums are
-Decimals, never floats.
+`nvidia.com/gpu.product` has it, `gpu` for all other GPUs, `cpu` for a CPU, or `memory` for a GiB. A value is
+the price of one hour, a decimal number. An entry that cannot be read is ignored and reported. Prices and sums
+are Decimals, never floats.
 """
 
 import re
@@ -18,9 +18,11 @@ from muster.names import NAMESPACE
 NAME: Final = "muster-rates"
 #: Key of the ConfigMap unless muster's Lease is in another namespace.
 KEY: Final = f"{NAMESPACE}/{NAME}"
-#: Keys for GPUs without a rate of their own, and for gangs without GPUs.
+#: Keys for GPUs without a rate of their own, for CPUs, and for GiB of memory.
 GPU: Final = "gpu"
 CPU: Final = "cpu"
+MEMORY: Final = "memory"
+_NO_GPU: Final = (CPU, MEMORY)
 #: Most entries that are read, the first by name.
 MOST: Final = 200
 _PRICE: Final = re.compile(r"[0-9]{1,7}(\.[0-9]{1,6})?", re.ASCII)
@@ -37,9 +39,16 @@ class Rates:
     faults: tuple[str, ...] = ()
 
     def price(self, product: str) -> Decimal | None:
-        """Returns the price of one hour of a GPU of this product ("" = not known), or of a CPU (`CPU`)."""
+        """Returns the price of one hour of a GPU of this product ("" = not known), of `CPU` or `MEMORY`."""
         found = self.prices.get(product)
-        return found if found is not None or product == CPU else self.prices.get(GPU)
+        return found if found is not None or product in _NO_GPU else self.prices.get(GPU)
+
+    def product(self, asked: str | None) -> str:
+        """Returns the product that pods request; if they request none, the most expensive one with a rate."""
+        if asked is not None:
+            return asked
+        priced = sorted((price, name) for name, price in self.prices.items() if name not in _NO_GPU)
+        return priced[-1][1] if priced else ""
 
     def cost(self, seconds: Mapping[str, Decimal]) -> Decimal | None:
         """Returns the price of this many seconds by product, to the cent; None if a price is not known."""

@@ -107,6 +107,8 @@ class Compiled:
     images: Sequence[tuple[str, str]] = ()
     #: what keeps muster from deciding now; "" if it has decided
     undecided: str = ""
+    #: what an hour of the job costs; None = not known
+    cost: Object | None = None
     #: what preemption may cost the job
     risk: str = ""
 
@@ -287,6 +289,7 @@ def _status(
         "tasks": list(tasks),
         "findings": _told(compiled.findings),
         "warnings": _told(compiled.warnings),
+        "cost": compiled.cost,
         "risk": compiled.risk,
     }
     if not compiled.undecided or old.observed_generation != meta.generation:

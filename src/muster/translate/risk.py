@@ -10,8 +10,9 @@ from muster import names
 from muster.api import duration, rates
 from muster.api.rates import CPU, Rates, hours, money
 from muster.api.scheduling import PriorityClass, above
-from muster.core.words.gang import Gang, Operator, Queue, Shape, gpus
+from muster.core.words.gang import Gang, Queue, gpus
 from muster.core.world.queues.lending import borrowed
+from muster.translate.cost import product_asked
 
 #: Expected run time in seconds from which a job without checkpoints gets a warning.
 LONG: Final = 3600.0
@@ -90,21 +91,6 @@ def _hourly(gang: Gang, prices: Rates) -> dict[str, Decimal]:
         requests = pod_set.shape.requests
         cpus += Decimal(dict(requests).get("cpu", 0)) / 1000 * pod_set.count
         if number := gpus(requests):
-            product = _product(pod_set.shape, prices)
+            product = prices.product(product_asked(pod_set.shape))
             found[product] = found.get(product, Decimal(0)) + Decimal(str(number)) * pod_set.count
     return {product: amount * 3600 for product, amount in (found or {CPU: cpus}).items()}
-
-
-def _product(shape: Shape, prices: Rates) -> str:
-    """Returns the GPUs' product: the one that the pods request, else the most expensive one with a rate."""
-    asked = dict(shape.selector).get(names.GPU_PRODUCT)
-    if asked is None:
-        terms = (each for term in (shape.affinity or ())[:1] for each in term.labels)
-        values = (
-            each.values for each in terms if each.key == names.GPU_PRODUCT and each.operator is Operator.IN
-        )
-        asked = next((value for group in values for value in group), None)
-    if asked is not None:
-        return asked
-    priced = sorted((price, product) for product, price in prices.prices.items() if product != CPU)
-    return priced[-1][1] if priced else ""

@@ -193,6 +193,62 @@ def test_a_run_of_a_batch_job_has_all_of_it_but_the_schedule() -> None:
     assert cluster.memory.read(BATCH_JOB, "ns/nightly").status.message.startswith("1 active, last scheduled")
 
 
+def test_a_batch_job_with_a_schedule_runs_while_it_is_scheduled() -> None:
+    cluster = Cluster(BATCH_JOB, SPECS[BATCH_JOB])
+    cluster.at(START + HOUR)
+
+    def told() -> tuple[str, str, int, datetime | None]:
+        status = cluster.memory.read(BATCH_JOB, "ns/nightly").status
+        return status.phase, status.message, status.observed_generation, status.start_time
+
+    assert told() == ("Running", "0 active", 0, None)
+    cluster.at(START + DAY + HOUR)
+    assert told() == ("Running", "1 active, last scheduled 2026-01-02T00:00:00Z", 0, START + DAY)
+    change = {"metadata": {"generation": 2}, "spec": {"suspend": True}}
+    cluster.memory.patch(BATCH_JOB, "ns", "nightly", change)
+    cluster.at(START + DAY + 2 * HOUR)
+    assert told() == ("Running", "suspended, last scheduled 2026-01-02T00:00:00Z", 2, START + DAY)
+
+
+#: field, value, then hours after the start and how many runs exist by then
+FIELDS: list[tuple[str, Any, list[tuple[int, int]]]] = [
+    ("schedule", "0 12 * * *", [(11, 0), (12, 1)]),
+    ("timeZone", "Europe/Berlin", [(22, 0), (23, 1)]),
+    ("concurrencyPolicy", "Allow", [(24, 1), (48, 2)]),
+    ("concurrencyPolicy", "Forbid", [(24, 1), (48, 1)]),
+    ("concurrencyPolicy", "Replace", [(24, 1), (48, 1)]),
+    ("suspend", True, [(24, 0), (48, 0)]),
+    ("startingDeadlineSeconds", 1800, [(25, 0), (48, 1)]),
+    ("startingDeadlineSeconds", 7200, [(25, 1)]),
+]
+
+
+@pytest.mark.parametrize("kind", SPECS, ids=lambda kind: kind.kind)
+@pytest.mark.parametrize(("field", "value", "runs"), FIELDS)
+def test_the_fields_of_a_schedule(kind: AnyKind, field: str, value: Any, runs: list[tuple[int, int]]) -> None:
+    cluster = Cluster(kind, {**SPECS[kind], field: value})
+    assert [(hours, len(cluster.at(START + hours * HOUR))) for hours, _ in runs] == runs
+
+
+@pytest.mark.parametrize(
+    ("field", "ended", "kept"),
+    [
+        ("successfulJobsHistoryLimit", "Succeeded", 3),
+        ("failedJobsHistoryLimit", "Failed", 1),
+    ],
+)
+@pytest.mark.parametrize("limit", [None, 0, 2])
+def test_finished_runs_of_a_batch_job_are_kept_up_to_their_limit(
+    field: str, ended: str, kept: int, limit: int | None
+) -> None:
+    spec = {key: value for key, value in SPECS[BATCH_JOB].items() if key != "successfulJobsHistoryLimit"}
+    cluster = Cluster(BATCH_JOB, spec if limit is None else {**spec, field: limit})
+    for day in range(1, 7):
+        for name in cluster.at(START + day * DAY):
+            cluster.memory.patch(BATCH_JOB, "ns", name, {"status": {"phase": ended}}, "status")
+    assert len(cluster.at(START + 6 * DAY + HOUR)) == (kept if limit is None else limit)
+
+
 def test_a_run_of_a_cron_job_is_named_and_marked_as_by_kubernetes() -> None:
     cluster = Cluster(CRON_JOB, SPECS[CRON_JOB])
     [name] = cluster.at(START + DAY)

@@ -1,13 +1,13 @@
-"""The rows of the format's tables: each field of a job, task, container and resource with what it becomes."""
+"""The rows of the format's tables: each field of a job, task and container with what it becomes."""
 
 from typing import Any, Final
 
 import pytest
 
 from muster.compiler import Facts
-from muster.compiler.facts import SharedService, SharedVolume
+from muster.compiler.facts import Image, SharedService, SharedVolume
 from muster.compiler.secrets import filled
-from tests.workloads.lattice.jobs import TRAINING, changed, compiled, good, small
+from tests.workloads.lattice.jobs import TRAINING, changed, compiled, good
 
 TASK: Final = "spec/tasks/workers"
 CONTAINER: Final = f"{TASK}/workload/containers/trainer"
@@ -28,17 +28,93 @@ def at(value: Any, path: str) -> Any:
     return value
 
 
+def of_container(**security: Any) -> dict[str, Any]:
+    return {f"{CONTAINER}/security": security}
+
+
+CONTEXT: Final = f"{INSIDE}.securityContext"
+RESTRICTED: Final = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
+    "runAsNonRoot": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+    "appArmorProfile": {"type": "RuntimeDefault"},
+}
+OF_POD: Final = {
+    "fsGroup": 65534,
+    "fsGroupChangePolicy": "OnRootMismatch",
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+#: field, security, path in Volcano's Job, value there
+SECURITY: Final[list[tuple[str, dict[str, Any], str, Any]]] = [
+    ("absent", {}, CONTEXT, RESTRICTED),
+    ("absent, of the pod", {}, f"{POD}.securityContext", OF_POD | {"runAsNonRoot": True}),
+    ("runAsNonRoot: false", {"runAsNonRoot": False}, f"{POD}.securityContext", OF_POD),
+    ("capabilities", {"capabilities": ["NET_ADMIN"]}, f"{CONTEXT}.capabilities.add", ["NET_ADMIN"]),
+    ("dropCapabilities", {"dropCapabilities": ["KILL"]}, f"{CONTEXT}.capabilities.drop", ["KILL"]),
+    ("privileged", {"privileged": True}, f"{CONTEXT}.privileged", True),
+    ("privileged escalates", {"privileged": True}, f"{CONTEXT}.allowPrivilegeEscalation", True),
+    (
+        "readOnlyRootFilesystem",
+        {"readOnlyRootFilesystem": False},
+        f"{CONTEXT}.readOnlyRootFilesystem",
+        False,
+    ),
+    ("runAsUser", {"runAsUser": 7}, f"{CONTEXT}.runAsUser", 7),
+    ("runAsUser: 0", {"runAsUser": 0}, f"{CONTEXT}.runAsNonRoot", False),
+    ("runAsGroup", {"runAsGroup": 7}, f"{CONTEXT}.runAsGroup", 7),
+    (
+        "allowPrivilegeEscalation",
+        {"allowPrivilegeEscalation": True},
+        f"{CONTEXT}.allowPrivilegeEscalation",
+        True,
+    ),
+    ("seccompProfile", {"seccompProfile": "Unconfined"}, f"{CONTEXT}.seccompProfile", {"type": "Unconfined"}),
+    (
+        "seccompLocalhostProfile",
+        {"seccompProfile": "Localhost", "seccompLocalhostProfile": "a.json"},
+        f"{CONTEXT}.seccompProfile",
+        {"type": "Localhost", "localhostProfile": "a.json"},
+    ),
+    (
+        "apparmorProfile",
+        {"apparmorProfile": "Unconfined"},
+        f"{CONTEXT}.appArmorProfile",
+        {"type": "Unconfined"},
+    ),
+    (
+        "apparmorLocalhostProfile",
+        {"apparmorProfile": "Localhost", "apparmorLocalhostProfile": "mine"},
+        f"{CONTEXT}.appArmorProfile",
+        {"type": "Localhost", "localhostProfile": "mine"},
+    ),
+]
 #: row, changes of the chapter's job, path in Volcano's Job or CronJob, value there
 JOB_ROWS: Final[list[tuple[str, dict[str, Any], str, Any]]] = [
-    ("schedulerName", {"spec/schedulerName": "volcano"}, "spec.schedulerName", "volcano"),
+    ("schedulerName", {"spec/schedulerName": "volcano-gpu"}, "spec.schedulerName", "volcano-gpu"),
+    ("schedulerName, absent", {}, "spec.schedulerName", "volcano"),
     ("minAvailable", {"spec/minAvailable": 6}, "spec.minAvailable", 6),
     ("minAvailable, absent", {"spec/minAvailable": None}, "spec.minAvailable", 8),
     ("maxRetry", {"spec/maxRetry": 3}, "spec.maxRetry", 3),
+    ("maxRetry: 0, which Volcano reads as 3", {"spec/maxRetry": 0}, "spec.maxRetry", 1),
     ("queue", {}, "spec.queue", "ml-training"),
     ("priorityClassName", {"spec/priorityClassName": "low"}, "spec.priorityClassName", "low"),
     ("schedule", CRON, "spec.schedule", "0 2 * * *"),
     ("schedule: its job", CRON, "spec.jobTemplate.spec.minAvailable", 8),
-    ("concurrencyPolicy", CRON | {"spec/concurrencyPolicy": "Forbid"}, "spec.concurrencyPolicy", "Forbid"),
+    ("timeZone", CRON | {"spec/timeZone": "Europe/Berlin"}, "spec.timeZone", "Europe/Berlin"),
+    *(
+        (
+            f"concurrencyPolicy: {policy}",
+            CRON | {"spec/concurrencyPolicy": policy},
+            "spec.concurrencyPolicy",
+            policy,
+        )
+        for policy in ("Allow", "Forbid", "Replace")
+    ),
+    ("concurrencyPolicy, absent", CRON, "spec.concurrencyPolicy", "Allow"),
+    ("successfulJobsHistoryLimit, absent", CRON, "spec.successfulJobsHistoryLimit", 3),
+    ("failedJobsHistoryLimit, absent", CRON, "spec.failedJobsHistoryLimit", 1),
     ("suspend", CRON | {"spec/suspend": True}, "spec.suspend", True),
     (
         "successfulJobsHistoryLimit",
@@ -61,6 +137,12 @@ JOB_ROWS: Final[list[tuple[str, dict[str, Any], str, Any]]] = [
     ),
     ("topology: Soft", {"spec/topology": {"mode": "Soft"}}, "spec.networkTopology", {"mode": "soft"}),
     (
+        "topology.mode, absent",
+        {"spec/topology": {"maxTier": 1}},
+        "spec.networkTopology",
+        {"mode": "soft", "highestTierAllowed": 1},
+    ),
+    (
         "policies",
         {"spec/policies": [{"event": "PodEvicted", "action": "RestartJob"}]},
         "spec.policies",
@@ -81,6 +163,8 @@ JOB_ROWS: Final[list[tuple[str, dict[str, Any], str, Any]]] = [
     ),
     ("task.replicas", {f"{TASK}/replicas": 9}, "spec.tasks.0.replicas", 9),
     ("task.restartPolicy", {f"{TASK}/restartPolicy": "Never"}, f"{POD}.restartPolicy", "Never"),
+    ("task.restartPolicy, absent", {f"{TASK}/restartPolicy": None}, f"{POD}.restartPolicy", "Never"),
+    ("task.restartPolicy: OnFailure", {}, f"{POD}.restartPolicy", "OnFailure"),
     ("task.restartPolicy: Always", {f"{TASK}/restartPolicy": "Always"}, f"{POD}.restartPolicy", "Always"),
     (
         "task.policies",
@@ -157,6 +241,18 @@ JOB_ROWS: Final[list[tuple[str, dict[str, Any], str, Any]]] = [
         0o400,
     ),
     (
+        "container.files.mode as YAML's number",
+        {f"{CONTAINER}/files": {"/etc/a": {"content": "x", "mode": 0o440}}},
+        f"{POD}.volumes.0.configMap.items.0.mode",
+        0o440,
+    ),
+    (
+        "container.files: nothing writes to one",
+        {f"{CONTAINER}/files": {"/etc/a": {"content": "x"}}},
+        f"{INSIDE}.volumeMounts.0.readOnly",
+        True,
+    ),
+    (
         "container.volumes without a source",
         {f"{CONTAINER}/volumes": {"/tmp": {"medium": "Memory", "sizeLimit": "1Gi"}}},
         f"{POD}.volumes.0.emptyDir",
@@ -167,6 +263,12 @@ JOB_ROWS: Final[list[tuple[str, dict[str, Any], str, Any]]] = [
         {},
         f"{INSIDE}.resources.limits",
         {"cpu": "4", "memory": "32Gi", "nvidia.com/gpu": "1"},
+    ),
+    (
+        "container.resources.requests",
+        {f"{CONTAINER}/resources/requests": {"cpu": "1"}},
+        f"{INSIDE}.resources.requests",
+        {"cpu": "1"},
     ),
     *(
         (
@@ -211,6 +313,16 @@ JOB_ROWS: Final[list[tuple[str, dict[str, Any], str, Any]]] = [
         "a",
     ),
     (
+        "resource volume: readOnly",
+        {
+            f"{RESOURCES}/sets": {"type": "volume", "id": "sets"},
+            f"{CONTAINER}/volumes": {"/d": {"source": "sets", "readOnly": True}},
+        },
+        f"{INSIDE}.volumeMounts.0.readOnly",
+        True,
+    ),
+    *((f"container.security: {name}", of_container(**given), *rest) for name, given, *rest in SECURITY),
+    (
         "resource gpu: model",
         {f"{RESOURCES}/gpu": {"type": "gpu", "params": {"model": "L4"}}},
         f"{POD}.nodeSelector",
@@ -226,144 +338,30 @@ def test_a_field_of_the_job(row: str, change: dict[str, Any], path: str, value: 
     assert at(result.jobs[0], path) == value
 
 
-#: row, resource, kind of the object that it becomes, path there, value
-RESOURCE_ROWS: Final[list[tuple[str, dict[str, Any], str, str, Any]]] = [
-    (
-        "service",
-        {"type": "service", "namespace": "data", "id": "db", "params": {"port": 5432}},
-        "CiliumNetworkPolicy",
-        "spec.egress.1.toPorts.0.ports.0.port",
-        "5432",
-    ),
-    (
-        "service, inbound from all",
-        {"type": "service", "id": "*", "direction": "inbound"},
-        "CiliumNetworkPolicy",
-        "spec.ingress.0.fromEndpoints.0.matchLabels",
-        {"k8s:io.kubernetes.pod.namespace": "ml"},
-    ),
-    *(
-        (
-            f"external-service: {url}",
-            {"type": "external-service", "params": {"endpoints": {"x": url}}},
-            "CiliumNetworkPolicy",
-            "spec.egress.1.toPorts.0.ports.0",
-            {"port": port, "protocol": protocol},
-        )
-        for url, port, protocol in (
-            ("http://a.example.com", "80", "TCP"),
-            ("https://a.example.com", "443", "TCP"),
-            ("grpc://a.example.com", "443", "TCP"),
-            ("tcp://a.example.com:5432", "5432", "TCP"),
-            ("udp://a.example.com:53", "53", "UDP"),
-            ("a.example.com:8443", "8443", "TCP"),
-        )
-    ),
-    (
-        "external-service: an entity",
-        {"type": "external-service", "id": "entity:world:443"},
-        "CiliumNetworkPolicy",
-        "spec.egress.1",
-        {"toEntities": ["world"], "toPorts": [{"ports": [{"port": "443", "protocol": "TCP"}]}]},
-    ),
-    (
-        "external-service: resolution static",
-        {
-            "type": "external-service",
-            "params": {"endpoints": {"x": "tcp://10.0.0.7:80"}, "resolution": "static"},
-        },
-        "CiliumNetworkPolicy",
-        "spec.egress.1.toCIDR",
-        ["10.0.0.7/32"],
-    ),
-    (
-        "secret: provider",
-        {"type": "secret", "params": {"provider": "vault", "keys": ["k"]}},
-        "ExternalSecret",
-        "spec.secretStoreRef",
-        {"name": "vault", "kind": "ClusterSecretStore"},
-    ),
-    (
-        "secret: id and keys",
-        {"type": "secret", "id": "apps/db", "params": {"keys": ["k"]}},
-        "ExternalSecret",
-        "spec.data",
-        [{"secretKey": "k", "remoteRef": {"key": "apps/db", "property": "k"}}],
-    ),
-    (
-        "secret: the default id",
-        {"type": "secret", "params": {"keys": ["k"]}},
-        "ExternalSecret",
-        "spec.data.0.remoteRef.key",
-        "ml/x",
-    ),
-    (
-        "secret: no keys",
-        {"type": "secret"},
-        "ExternalSecret",
-        "spec.dataFrom",
-        [{"extract": {"key": "ml/x"}}],
-    ),
-    (
-        "secret: refreshInterval",
-        {"type": "secret", "params": {"refreshInterval": "5m"}},
-        "ExternalSecret",
-        "spec.refreshInterval",
-        "5m",
-    ),
-    (
-        "secret: secretType",
-        {"type": "secret", "params": {"keys": ["k"], "secretType": "kubernetes.io/tls"}},
-        "ExternalSecret",
-        "spec.target.template",
-        {"type": "kubernetes.io/tls"},
-    ),
-    *(
-        (
-            f"volume: {name}",
-            {"type": "volume", "params": {"size": "1Gi", **params}},
-            "PersistentVolumeClaim",
-            path,
-            value,
-        )
-        for name, params, path, value in (
-            ("size", {}, "spec.resources.requests.storage", "1Gi"),
-            ("storageClass", {"storageClass": "fast"}, "spec.storageClassName", "fast"),
-            ("accessMode", {"accessMode": "ReadWriteMany"}, "spec.accessModes", ["ReadWriteMany"]),
-            (
-                "allowedConsumers",
-                {"allowedConsumers": ["ml/a", "web/*"]},
-                "metadata.annotations",
-                {"muster.dev/allowed-consumers": "ml/a,web/*"},
-            ),
-        )
-    ),
-    (
-        "other types pass through",
-        {"type": "settings", "params": {"a": {"b": 3}}},
-        "ConfigMap",
-        "data.V",
-        "3",
-    ),
-]
-
-
-@pytest.mark.parametrize(
-    ("row", "resource", "kind", "path", "value"), RESOURCE_ROWS, ids=[each[0] for each in RESOURCE_ROWS]
-)
-def test_a_resource(row: str, resource: dict[str, Any], kind: str, path: str, value: Any) -> None:
-    uses: dict[str, dict[str, Any]] = {
-        "secret": {"envFrom": [{"secretResource": "x"}]},
-        "volume": {"volumes": {"/x": {"source": "x"}}},
-        "settings": {"variables": {"V": "${resources.x.a.b}"}},
-    }
-    result = compiled(small(uses.get(resource["type"]), x=resource), facts=FACTS)
-    assert not result.problems, result.problems
-    [made] = [each for each in result.support if each["kind"] == kind]
-    assert at(made, path) == value
-
-
 def test_observability_is_accepted_and_changes_nothing() -> None:
     text = changed(TRAINING, {"spec/observability": {"metrics": {"port": 9090}}})
     assert good(text).observability == {"metrics": {"port": 9090}}
     assert compiled(text).jobs == compiled(TRAINING).jobs
+
+
+@pytest.mark.parametrize("mounted", [True, False])
+def test_a_service_account_of_a_task_has_a_token_only_if_the_task_asks_for_it(mounted: bool) -> None:
+    text = changed(TRAINING, {f"{TASK}/automountServiceAccountToken": mounted})
+    [account] = [each for each in compiled(text).support if each["kind"] == "ServiceAccount"]
+    assert account["metadata"]["name"] == "training-run-42-workers"
+    assert account["automountServiceAccountToken"] is mounted
+
+
+def test_an_image_that_is_looked_up_is_pinned() -> None:
+    text = changed(TRAINING, {f"{CONTAINER}/image": "registry.example.com:5000/trainer:1"})
+    facts = Facts(images={"registry.example.com:5000/trainer:1": Image("sha256:" + "a" * 64)})
+    [job] = compiled(text, target="volcano", facts=facts).jobs
+    assert at(job, f"{INSIDE}.image") == "registry.example.com:5000/trainer@sha256:" + "a" * 64
+
+
+def test_pods_are_told_when_their_configuration_changes() -> None:
+    def hashed(value: str) -> Any:
+        [job] = compiled(changed(TRAINING, {f"{CONTAINER}/variables/A": value}), target="volcano").jobs
+        return at(job, "spec.tasks.0.template.metadata.annotations")["muster.dev/config-hash"]
+
+    assert hashed("1") == hashed("1") != hashed("2")

@@ -45,10 +45,72 @@ def test_training_numbers_pods_over_all_tasks_with_the_coordinator_first() -> No
     assert job["spec"]["successPolicy"] == {"operator": "All", "targetReplicatedJobs": ["master"]}
 
 
+@pytest.mark.parametrize("framework", ["PyTorch", "DeepSpeed"])
+def test_each_pod_has_the_whole_environment(framework: str) -> None:
+    """5 pods with 8 GPUs each, as the chapter counts them."""
+    limits = {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "8"}
+    gpus = {"spec/tasks/workers/workload/containers/trainer/resources": {"limits": limits}}
+    asked = {"framework": framework, "nccl": NCCL}
+    [job] = compiled(changed(TRAINING, TRAIN | gpus | {"spec/training": asked})).jobs
+    for group in job["spec"]["replicatedJobs"]:
+        [container] = group["template"]["spec"]["template"]["spec"]["containers"]
+        found = env(container)
+        rank = found.pop("RANK")["fieldRef"]["fieldPath"]
+        assert rank == "metadata.labels['jobset.sigs.k8s.io/job-global-index']"
+        found.pop("S3_BUCKET", None)
+        assert found == {
+            "MASTER_ADDR": "training-run-42-master-0-0.training-run-42",
+            "MASTER_PORT": "29500",
+            "NNODES": "5",
+            "NPROC_PER_NODE": "8",
+            "WORLD_SIZE": "40",
+            "NCCL_SOCKET_IFNAME": "eth0",
+            "NCCL_IB_HCA": "mlx5",
+            "NCCL_NET_GDR_LEVEL": "SYS",
+            "NCCL_DEBUG": "WARN",
+            "NCCL_ALGO": "Ring",
+        }
+
+
+NCCL = {"netIf": "eth0", "ibHca": "mlx5", "gdr": True, "debug": "WARN", "extraEnv": {"NCCL_ALGO": "Ring"}}
+COORDINATORS: list[tuple[dict[str, Any], str]] = [
+    ({"spec/training": {"framework": "PyTorch"}}, "master"),
+    ({"spec/training": {"framework": "PyTorch", "coordinatorTask": "workers"}}, "workers"),
+    ({"spec/training": {"framework": "PyTorch"}}, "a"),
+]
+
+
+@pytest.mark.parametrize(("change", "name"), COORDINATORS, ids=[each[1] for each in COORDINATORS])
+def test_the_coordinator_is_the_task_named_so_or_master_or_the_first(
+    change: dict[str, Any], name: str
+) -> None:
+    master = TRAIN["spec/tasks/master"]
+    rest = {key: value for key, value in TRAIN.items() if key != "spec/tasks/master"}
+    text = changed(TRAINING, rest | {f"spec/tasks/{'a' if name == 'a' else 'master'}": master} | change)
+    [job] = compiled(text).jobs
+    groups = job["spec"]["replicatedJobs"]
+    assert groups[0]["name"] == name
+    [container] = groups[-1]["template"]["spec"]["template"]["spec"]["containers"]
+    assert env(container)["MASTER_ADDR"] == f"training-run-42-{name}-0-0.training-run-42"
+    [volcano] = compiled(text, target="volcano").jobs
+    [other] = {task["name"] for task in volcano["spec"]["tasks"]} - {name}
+    assert volcano["spec"]["plugins"] == {
+        "env": [],
+        "svc": ["--publish-not-ready-addresses"],
+        "pytorch": [f"--master={name}", f"--worker={other}", "--port=29500"],
+    }
+    ends = {task["name"]: task.get("policies") for task in volcano["spec"]["tasks"]}
+    assert ends == {name: [{"event": "TaskCompleted", "action": "CompleteJob"}], other: None}
+
+
 def test_jax_has_variables_of_its_own() -> None:
     [job] = compiled(changed(TRAINING, TRAIN | {"spec/training": {"framework": "Jax"}})).jobs
     [container] = job["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]
-    assert {"JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"} <= set(env(container))
+    variables = env(container)
+    assert variables["JAX_COORDINATOR_ADDRESS"] == "training-run-42-master-0-0.training-run-42:29500"
+    assert variables["JAX_NUM_PROCESSES"] == "5"
+    assert "job-global-index" in variables["JAX_PROCESS_ID"]["fieldRef"]["fieldPath"]
+    assert "WORLD_SIZE" not in variables
 
 
 def test_fewer_pods_than_all_are_a_pod_group() -> None:

@@ -23,6 +23,7 @@ from muster.controllers.batch_grant import written
 from muster.controllers.batch_job import Compiled, Told
 from muster.controllers.caches import Cache
 from muster.controllers.policy import Judged
+from muster.workloads.demand import pod_sets
 from muster.workloads.findings import JobFileError, Severity
 from muster.workloads.platform import Stores, TargetName
 from muster.workloads.snapshot import Objects
@@ -131,9 +132,11 @@ def controllers(site: Site) -> list[driver.Controller[Any]]:  # Any: each has it
             return Compiled(findings=told, warnings=warned, until=until, images=about.pinned)
         whole = msgspec.json.encode([*made.support, *made.jobs], order="deterministic")
         hash_ = hashlib.sha256(whole).hexdigest()[:16]
-        risk, long = _risk(made.jobs, objects, partial(capacity, nodes))
+        prices = _prices(objects)
+        risk, long = _risk(made.jobs, objects, prices, partial(capacity, nodes))
         warned += [("", long, "")] if long else []
-        return Compiled(hash_, made.support, made.jobs, (), warned, until, about.pinned, risk=risk)
+        cost = _cost(made.jobs, prices)
+        return Compiled(hash_, made.support, made.jobs, (), warned, until, about.pinned, cost=cost, risk=risk)
 
     return [
         batch_job.controller(compile_, site.changed, site.target),
@@ -143,8 +146,25 @@ def controllers(site: Site) -> list[driver.Controller[Any]]:  # Any: each has it
     ]
 
 
+def _prices(objects: Sequence[Object]) -> rates.Rates:
+    maps = [convert(each, ConfigMap) for each in objects if each["kind"] == CONFIG_MAP.kind]
+    return rates.read(max(maps, key=lambda each: each.key == rates.KEY, default=None))
+
+
+def _cost(jobs: Sequence[Object], prices: rates.Rates) -> Object | None:
+    """Returns what an hour of the jobs costs; None if it is not known."""
+    from muster.translate.cost import hourly  # loads the scheduler
+
+    pods = [(each.count, each.template) for job in jobs if job["kind"] == "JobSet" for each in pod_sets(job)]
+    pods += [(each["replicas"], each["template"]) for job in jobs for each in job["spec"].get("tasks", ())]
+    return hourly(pods, prices) if prices.prices else None
+
+
 def _risk(
-    jobs: Sequence[Object], objects: Sequence[Object], capacity: Callable[[], Mapping[str, int]]
+    jobs: Sequence[Object],
+    objects: Sequence[Object],
+    prices: rates.Rates,
+    capacity: Callable[[], Mapping[str, int]],
 ) -> tuple[str, str]:
     """Returns what preemption may cost the jobs, and a warning if they run long without a checkpoint."""
     from muster.app.plan.risk import risks  # loads the scheduler
@@ -155,8 +175,6 @@ def _risk(
             if each["kind"] == kind.kind:
                 known.add(kind, convert(each, kind.type))
     shared = capacity() if any(kind is QUEUE for kind, *_ in known.items) else {}
-    maps = [convert(each, ConfigMap) for each in objects if each["kind"] == CONFIG_MAP.kind]
-    prices = rates.read(max(maps, key=lambda each: each.key == rates.KEY, default=None))
     found = risks(jobs, known, prices, shared)
     warnings = filter(None, (each.warning for each in found))
     return "; ".join(each.message for each in found), "; ".join(warnings)

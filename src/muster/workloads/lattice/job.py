@@ -87,6 +87,8 @@ class BatchJob:
     #: sorted by name
     tasks: Sequence[Task]
     queue: str = ""
+    #: of target `volcano`; the other targets have theirs
+    scheduler: str = "volcano"
     priority_class: str = ""
     #: pods that have to run for the job to run; None = all
     min_available: int | None = None

@@ -70,13 +70,14 @@ def read(document: Job, namespace: str, source: Read = nothing) -> tuple[BatchJo
     ]
     if not tasks:
         spec.error("tasks", "is missing; a job has at least one task")
-    for field in ("defaults", "resources", "schedulerName", "observability"):
+    for field in ("defaults", "resources", "observability"):
         spec.raw(field)
     job = BatchJob(
         namespace=namespace,
         name=name,
         tasks=tasks,
         queue=spec.text("queue"),
+        scheduler=spec.text("schedulerName", "volcano"),
         priority_class=spec.text("priorityClassName"),
         min_available=spec.integer("minAvailable", 0, minimum=1) if "minAvailable" in spec else None,
         max_retry=spec.integer("maxRetry", 0) if "maxRetry" in spec else None,

@@ -1,6 +1,7 @@
 """The target `volcano`: a VCJob, or with a schedule Volcano's CronJob of VCJobs.
 
-Volcano's job controller makes the PodGroup. Source: volcano-sh/apis, batch/v1alpha1/job.go and cronjob.go.
+Volcano's job controller makes the PodGroup. Source: volcano-sh/apis, batch/v1alpha1/job.go and cronjob.go;
+volcano-sh/volcano, pkg/webhooks/admission/jobs/mutate and pkg/controllers/job/state.
 """
 
 from collections.abc import Sequence
@@ -36,7 +37,7 @@ def emit(job: BatchJob, drafts: Sequence[tuple[Task, Draft]], report: Report) ->
             f"--port={training.PORT}",
         ]
     spec: Object = {
-        "schedulerName": "volcano",
+        "schedulerName": job.scheduler,
         "minAvailable": job.pods if job.min_available is None else job.min_available,
         "plugins": plugins,
         "tasks": [_task(job, task, draft) for task, draft in drafts],
@@ -44,7 +45,7 @@ def emit(job: BatchJob, drafts: Sequence[tuple[Task, Draft]], report: Report) ->
     if job.queue:
         spec["queue"] = job.queue
     if job.max_retry is not None:
-        spec["maxRetry"] = job.max_retry
+        spec["maxRetry"] = job.max_retry or 1  # its webhook makes 3 of 0, and 1 permits no restart
     if job.priority_class:
         spec["priorityClassName"] = job.priority_class
     if job.policies:
