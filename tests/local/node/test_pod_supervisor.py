@@ -8,7 +8,7 @@ import pytest
 
 from muster.api.core_v1 import ContainerStatus, Terminated
 from muster.api.kinds import POD
-from muster.local.node import status
+from muster.local.node import marks, processes, status
 from muster.local.node.isolation import Isolation
 from muster.local.node.pod import PodWorker
 from muster.local.node.pod_supervisor import BACK_OFF, REASON
@@ -49,8 +49,9 @@ async def test_a_pod_whose_worker_fails_says_so_and_is_tried_again(
     assert BACK_OFF == (1.0, 300.0)
 
 
+@pytest.mark.parametrize("when", ["began", "running", "ended"])
 async def test_a_running_container_is_taken_over(
-    late: Cluster, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+    late: Cluster, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     document, fails = status.document, False
 
@@ -61,9 +62,9 @@ async def test_a_running_container_is_taken_over(
 
     monkeypatch.setattr(status, "document", fail)
     first, second = late.root / "first", late.root / "second"
-    wait = "while ! [ -e {} ]; do sleep 0.02; done; exit {}"
-    other = {"name": "other", "command": ["sh", "-c", wait.format(first, 3)]}
-    main = {"name": "main", "command": ["sh", "-c", "echo one; " + wait.format(second, 7)]}
+    wait = "while ! [ -e {} ]; do sleep 0.02; done; "
+    other = {"name": "other", "command": ["sh", "-c", f"{wait.format(first)} exit 3"]}
+    main = {"name": "main", "command": ["sh", "-c", f"echo one; {wait.format(second)} echo two; exit 7"]}
     async with late.running():
         await late.submit("p", containers=[main, other])
         await late.until("p", lambda pod: all(c.state.running for c in pod.status.container_statuses))
@@ -71,9 +72,15 @@ async def test_a_running_container_is_taken_over(
         first.touch()
         await late.until("p", lambda pod: "cannot be said" in pod.status.message)
         await _sleeps(late, clock, BACK_OFF[0])
+        if when == "ended":
+            second.touch()
+            await _end(late, containers=2)
         fails = False
-        clock.advance(BACK_OFF[0])
-        await late.until("p", lambda pod: not pod.status.message)
+        with monkeypatch.context() as patch:
+            if when == "began":  # a process has no environment before it has executed its program
+                patch.setattr(marks, "variable", lambda pid: "")
+            clock.advance(BACK_OFF[0])
+            await late.until("p", lambda pod: not pod.status.message)
         second.touch()
         pod = await late.ended("p")
         assert {
@@ -82,12 +89,43 @@ async def test_a_running_container_is_taken_over(
             "main": (7, 0),
             "other": (3, 0),
         }
-        assert await late.output("p") == "one\n"
+        assert await late.output("p") == "one\ntwo\n"
+
+
+async def test_what_a_container_left_is_ended_after_a_worker_failed_to(
+    tmp_path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shim = Cluster(tmp_path, Isolation(namespaces=False), [HERE], clock)
+    end, failures = processes.end_marked, [RuntimeError("cannot end")]
+
+    async def fail_at_first(mark: str) -> None:
+        if failures:
+            raise failures.pop()
+        await end(mark)
+
+    monkeypatch.setattr(processes, "end_marked", fail_at_first)
+    async with shim.running():
+        await shim.submit("p", ["sh", "-c", "setsid sleep 1000 & exit 3"])
+        await shim.until("p", lambda pod: "cannot end" in pod.status.message)
+        await _sleeps(shim, clock, BACK_OFF[0])
+        clock.advance(BACK_OFF[0])
+        pod = await shim.ended("p")
+        assert terminated(pod.status.container_statuses[0]).exit_code == 3
+        assert marked_processes(tmp_path) == []
 
 
 def terminated(container: ContainerStatus) -> Terminated:
     assert container.state.terminated is not None
     return container.state.terminated
+
+
+async def _end(cluster: Cluster, containers: int) -> None:
+    """Waits until so many containers have recorded their exit, and no process is left."""
+    async with asyncio.timeout(PATIENCE):
+        while (  # noqa: ASYNC110  # no event tells
+            len([*cluster.root.glob("node/pods/*/*/0/exit")]) < containers or marked_processes(cluster.root)
+        ):
+            await asyncio.sleep(0.01)
 
 
 async def _sleeps(cluster: Cluster, clock: VirtualClock, seconds: float) -> None:

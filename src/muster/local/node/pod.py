@@ -43,14 +43,20 @@ LOST: Final = 137
 class PodWorker:
     """Runs one pod. Call `run` once, and `update` with each newer version of the pod."""
 
-    def __init__(self, place: Place, pod: Pod, wrappers: dict[Path, int]) -> None:
-        """`wrappers` are wrapper processes of an earlier muster process, by directory."""
+    def __init__(
+        self, place: Place, pod: Pod, wrappers: dict[Path, int], starts: dict[str, Start] | None = None
+    ) -> None:
+        """`wrappers` are wrapper processes of an earlier muster process, by directory.
+
+        `starts` are those of an earlier worker, whose place this one takes.
+        """
         self.pod = pod
         self._place = place
         self._wrappers = wrappers
         self._directory = place.directory(pod.metadata.uid)
         self._containers = status.restored(pod)
-        self._starts: dict[str, Start] = {}
+        #: starts that have not been seen to end, by container
+        self.starts = starts or {}
         self._override = Override()
         self._start_time = pod.status.start_time or place.clock.now()
         self._ending = asyncio.Event()
@@ -82,7 +88,7 @@ class PodWorker:
     async def execute(self, container: str, command: Sequence[str], *, stdin: bool, tty: bool) -> Execution:
         """Starts a command in a running container. Raises Unavailable, OSError, ValueError."""
         found = next((each for each in self._containers if each.spec.name == container), None)
-        start = self._starts.get(container)
+        start = self.starts.get(container)
         if found is None or start is None:
             raise Unavailable(f"container {container} is not running")
         return await starts.execute(
@@ -94,28 +100,23 @@ class PodWorker:
         await self._ending.wait()
 
     async def run(self) -> None:
-        """Returns when the pod is terminal or gone. Cancelled, it leaves the processes running."""
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                writing = tasks.create_task(self._status.run())
-                deadline = tasks.create_task(self._watch_deadline())
-                await self._until_ending(self._live())
-                if self._ending.is_set():
-                    await self._end()
-                deadline.cancel()
-                self.clean_up()
-                self._over = True
-                self._report()
-                await self._status.settled()
-                writing.cancel()
-            meta = self.pod.metadata
-            self._place.logs.pod_ended(meta.namespace, meta.name, meta.uid)
-            if self.pod.metadata.deletion_timestamp is not None and not self._gone:
-                await confirm_deletion(self._place, self.pod)
-        finally:
-            for start in self._starts.values():  # there are any only if this task was cancelled
-                start.process.release()
-                start.writer.close()
+        """Returns when the pod is terminal or gone. Cancelled or failed, it leaves `starts` running."""
+        async with asyncio.TaskGroup() as tasks:
+            writing = tasks.create_task(self._status.run())
+            deadline = tasks.create_task(self._watch_deadline())
+            await self._until_ending(self._live())
+            if self._ending.is_set():
+                await self._end()
+            deadline.cancel()
+            self.clean_up()
+            self._over = True
+            self._report()
+            await self._status.settled()
+            writing.cancel()
+        meta = self.pod.metadata
+        self._place.logs.pod_ended(meta.namespace, meta.name, meta.uid)
+        if self.pod.metadata.deletion_timestamp is not None and not self._gone:
+            await confirm_deletion(self._place, self.pod)
 
     # the life of a pod
 
@@ -219,31 +220,10 @@ class PodWorker:
 
     async def _run_once(self, container: Observed, sources: dict[str, Path]) -> None:
         """Runs one start to its end, from the state in which it is."""
-        base = self._directory / container.spec.name
-        made = sorted(int(path.name) for path in base.glob("[0-9]*"))
-        if made and made[-1] > container.restart_count:
-            container.restart_count = made[-1]
-        files = Files(base / str(container.restart_count))
-        if files.directory not in self._wrappers and made and not files.started.exists():
-            shutil.rmtree(files.directory, ignore_errors=True)  # muster was killed before the process began
-        if files.directory.exists() or (container.state.running is not None and not made):
-            pid = self._wrappers.pop(files.directory, None)
-            start = starts.adopt(self._place, self.pod, container, files, sources, pid)
-            if start is None:
-                self._found_ended(container, files)
-                return
-        else:
-            # one start per turn of the event loop, so that all of 500 pods are bound before most are started
-            async with self._place.turnstile:
-                await asyncio.sleep(0)
-            try:
-                start = await self._when_available(
-                    lambda: starts.start(self._place, self.pod, container, files, sources), container
-                )
-            except CannotStart as error:
-                self._start_error(container, str(error))
-                return
-        self._starts[container.spec.name] = start
+        start = await self._start(container, sources)
+        if start is None:
+            return
+        self.starts[container.spec.name] = start
         container.state = ContainerState(running=Running(start.started))
         probes = Probes(
             container,
@@ -267,6 +247,35 @@ class PodWorker:
                 liveness.cancel()
                 ended.cancel()
         await self._finish(container, await start.process.wait())
+
+    async def _start(self, container: Observed, sources: dict[str, Path]) -> Start | None:
+        """The start that is running, found or made; None if it has ended already, or could not be made."""
+        base = self._directory / container.spec.name
+        made = sorted(int(path.name) for path in base.glob("[0-9]*"))
+        if made and made[-1] > container.restart_count:
+            container.restart_count = made[-1]
+        if container.spec.name in self.starts:
+            return self.starts[container.spec.name]
+        files = Files(base / str(container.restart_count))
+        if files.directory not in self._wrappers and made and not files.started.exists():
+            shutil.rmtree(files.directory, ignore_errors=True)  # muster was killed before the process began
+        if files.directory.exists() or (container.state.running is not None and not made):
+            pid = self._wrappers.get(files.directory)
+            start = starts.adopt(self._place, self.pod, container, files, sources, pid)
+            if start is None:
+                self._found_ended(container, files)
+            return start
+        # one start per turn of the event loop, so that all of 500 pods are bound before most are started
+        async with self._place.turnstile:
+            await asyncio.sleep(0)
+        try:
+            made_now: Start = await self._when_available(
+                lambda: starts.start(self._place, self.pod, container, files, sources), container
+            )
+        except CannotStart as error:
+            self._start_error(container, str(error))
+            return None
+        return made_now
 
     def _found_ended(self, container: Observed, files: Files) -> None:
         """Records a start whose processes are gone: it ended while muster was down, or with the machine."""
@@ -292,9 +301,10 @@ class PodWorker:
 
     async def _finish(self, container: Observed, code: int | None) -> None:
         """Records the end of a start, of which no process and no output is left."""
-        start = self._starts.pop(container.spec.name)
+        start = self.starts[container.spec.name]
         if not self._place.isolation.namespaces:
             await start.process.kill()
+        del self.starts[container.spec.name]
         start.writer.close()
         container.ready = container.started = False
         now = starts.ended_at(self._place, start.process.files)
@@ -312,7 +322,7 @@ class PodWorker:
         self._report()
 
     async def _terminate(self, container: Observed, grace: float) -> None:
-        start = self._starts.get(container.spec.name)
+        start = self.starts.get(container.spec.name)
         if start is not None:
             ending = asyncio.create_task(start.process.terminate(max(0.0, grace)))
             cut = asyncio.create_task(self._cut.wait())

@@ -2,8 +2,8 @@
 
 A worker fails only by an unforeseen error. The pod's status must not stay unchanged for ever, and the pod's
 work must not be lost. The supervisor therefore writes the failure into the pod's status, the containers
-continue, and a new worker takes them over as after a crash of muster, with a growing delay while that fails,
-too. If the pod is to end anyway, the supervisor kills its processes without a worker.
+continue, and a new worker takes over their processes and outputs, with a growing delay while that fails, too.
+If the pod is to end anyway, the supervisor kills its processes without a worker.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class PodSupervisor:
 
     def __init__(self, place: Place, pod: Pod, wrappers: dict[Path, int]) -> None:
         """`wrappers` are wrapper processes of an earlier muster process, by directory."""
-        self._place = place
+        self._place, self._wrappers = place, wrappers
         self._worker = PodWorker(place, pod, wrappers)
 
     @property
@@ -57,17 +57,20 @@ class PodSupervisor:
     async def run(self) -> None:
         """Returns when the pod is terminal or gone. Cancelled, it leaves the processes running."""
         failures = 0
-        while True:
-            try:
-                return await self._worker.run()
-            except Exception as error:
-                log.exception("%s: its worker failed", self.pod.key)
-                await self._tell(_first(error))
-            delay = min(BACK_OFF[1], BACK_OFF[0] * 2 ** min(failures, 10))
-            failures += 1
-            if await self._told_to_end(delay):
-                return await self._end()
-            self._worker = PodWorker(self._place, self.pod, self._wrappers())
+        try:
+            while True:
+                try:
+                    return await self._worker.run()
+                except Exception as error:
+                    log.exception("%s: its worker failed", self.pod.key)
+                    await self._tell(_first(error))
+                delay = min(BACK_OFF[1], BACK_OFF[0] * 2 ** min(failures, 10))
+                failures += 1
+                if await self._told_to_end(delay):
+                    return await self._end()
+                self._worker = PodWorker(self._place, self.pod, self._wrappers, self._worker.starts)
+        finally:
+            self._release()
 
     async def _tell(self, error: BaseException) -> None:
         meta = self.pod.metadata
@@ -88,22 +91,24 @@ class PodSupervisor:
             ending.cancel()
 
     async def _end(self) -> None:
-        for directory in processes.marked_directories(self._place.root):
-            if self._directory in directory.parents:
-                await processes.end_marked(str(directory))
+        for start in self._worker.starts.values():
+            await start.process.kill()
+        directory = self._place.directory(self.pod.metadata.uid)
+        for marked in processes.marked_directories(self._place.root):
+            if directory in marked.parents:
+                await processes.end_marked(str(marked))
+        self._release()
         self._worker.clean_up()
         meta = self.pod.metadata
         self._place.logs.pod_ended(meta.namespace, meta.name, meta.uid)
         if meta.deletion_timestamp is not None:
             await confirm_deletion(self._place, self.pod)
 
-    def _wrappers(self) -> dict[Path, int]:
-        found = processes.wrappers(self._place.root)
-        return {path: pid for path, pid in found.items() if self._directory in path.parents}
-
-    @property
-    def _directory(self) -> Path:
-        return self._place.directory(self.pod.metadata.uid)
+    def _release(self) -> None:
+        for start in self._worker.starts.values():
+            start.process.release()
+            start.writer.close()
+        self._worker.starts.clear()
 
 
 def _first(error: BaseException) -> BaseException:
