@@ -7,7 +7,8 @@ import pytest
 
 from muster.api.fields import MOST_NESTED
 from muster.api.kinds import JOB, POD, POD_GROUP_X
-from muster.kube.decode import decode, decode_event, decode_list
+from muster.kube.client import EventType
+from muster.kube.decode import decode, decode_change, decode_event, decode_list
 
 NAME = {"name": "x", "namespace": "ns", "uid": "u", "resourceVersion": "7"}
 DEEP = 100_000
@@ -93,6 +94,32 @@ def test_a_damaged_object_of_a_list_does_not_affect_the_others() -> None:
     assert found.metadata.resource_version == "9"
     assert [group.key for group in found.items] == ["x0", "x1", "x2", "x3"]
     assert [bool(group.metadata.unreadable) for group in found.items] == [False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (b'{"type":"MODIFIED","object":%b}', EventType.MODIFIED),
+        (b'{"type":"ADDED","object":%b}', EventType.ADDED),
+        (b'{"type":"DELETED","object":%b}', EventType.DELETED),
+        (b'{"type":"BOOKMARK","object":%b}', None),
+        (b'{"type":"ERROR","object":%b}', None),
+        (b'{"type": "MODIFIED", "object": %b}', None),
+        (b'{"object":%b,"type":"MODIFIED"}', None),
+        (b'{"type":"MODIFIED","object":%b,"type":"DELETED"}', None),
+        (b'{"type":"MODIFIED","object":%b} ', None),
+        (b'{"type":"MODIFIED","object":%b', None),
+        (b'{"type":"MODIFIED","object":}', None),
+        (b'{"type":"MODIFIED","object":{"metadata":{"uid":5}}}', None),
+    ],
+)
+@pytest.mark.parametrize("spec", [{"minMember": 3}, {"minMember": 10**19}])
+def test_a_change_is_decoded_in_one_pass_only_if_it_is_written_as_usual(
+    line: bytes, told: EventType | None, spec: Any
+) -> None:
+    raw = encoded({"metadata": NAME, "spec": spec})
+    found = decode_change(POD_GROUP_X, line.replace(b"%b", raw))
+    assert found == (None if told is None else (told, decode(POD_GROUP_X, raw)))
 
 
 def test_bytes_that_are_no_text_are_replaced() -> None:

@@ -1,6 +1,7 @@
 """What the mirror tells the core of pods that others must respect."""
 
 import msgspec
+import pytest
 
 from muster.api import selectors
 from muster.api.base import Object
@@ -96,6 +97,69 @@ def test_a_change_of_conditions_is_no_event_and_a_resize_is_one_back_and_forth()
     assert told == [[1000], [], [2000], [1000], []]
 
 
+@pytest.mark.parametrize(
+    ("change", "seen"),
+    [
+        ({}, "renewed"),
+        (READY, "renewed"),
+        ({"conditions": [{"type": "Ready", "status": "False", "message": "probe failed"}]}, "renewed"),
+        ({"podIP": "10.0.0.1"}, "renewed"),
+        ({"containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "2"}}]}, "read"),
+        ({"startTime": "2026-01-01T00:00:00Z"}, "read"),  # it was bound at another time
+        ({"phase": "Succeeded"}, "read"),
+        ({"phase": "Failed"}, "read"),
+    ],
+)
+def test_a_change_that_says_nothing_of_a_running_pod_does_not_mark_its_gang(
+    change: Object, seen: str
+) -> None:
+    mirror, first, second = Mirror(), alone("1"), alone("2", **change)
+    mirror.change(POD, None, first)
+    mirror.drain(0.0)
+    (group,) = mirror.groups.values()
+    mirror.change(POD, first, second)
+    changes = mirror.drain(0.0)
+    assert ([*changes.gangs], [*changes.renewed]) == (([], ["ns/a"]) if seen == "renewed" else (["ns/a"], []))
+    if seen == "renewed":
+        assert changes.events == []
+        (member,) = group.members.values()
+        assert member.pod is second
+        assert [*group.members.filled.values()] == [second]
+
+
+@pytest.mark.parametrize("later", ["bound", "changed", "renewed"])
+def test_a_pod_that_has_changed_before_the_mirror_was_drained_is_read(later: str) -> None:
+    mirror, waits = Mirror(), alone("1")
+    waits = msgspec.structs.replace(waits, spec=msgspec.structs.replace(waits.spec, node_name=""))
+    mirror.change(POD, None, waits)
+    old = waits
+    if later != "bound":
+        mirror.drain(0.0)
+    if later == "renewed":
+        mirror.change(POD, waits, alone("2"))
+        mirror.drain(0.0)
+        old = alone("2")  # not the object that was read
+    mirror.change(POD, old, bound_now := alone("3"))
+    mirror.change(POD, bound_now, last := alone("4", **READY))
+    changes = mirror.drain(0.0)
+    assert ([*changes.gangs], [*changes.renewed]) == (["ns/a"], [])
+    (group,) = mirror.groups.values()
+    assert [member.pod for member in group.members.values()] == [last]
+
+
+def test_pods_of_other_schedulers_may_change_as_often_as_they_like() -> None:
+    mirror = Mirror(frozenset({"muster"}))
+    mirror.change(POD, None, old := alone("1"))
+    assert len(bound(mirror)) == 1
+    for version in range(2, 5):
+        mirror.change(POD, old, new := alone(str(version), **READY))
+        changes = mirror.drain(0.0)
+        assert (changes.events, changes.gangs, changes.renewed) == ([], {}, {})
+        old = new
+    mirror.change(POD, old, alone("9", phase="Succeeded"))
+    assert [type(event).__name__ for event in mirror.drain(0.0).events] == ["PodsEnded"]
+
+
 def test_a_namespace_and_the_state_of_a_pod_that_selects_it_may_change_at_once() -> None:
     mirror = Mirror()
     mirror.change(POD, None, pod())
@@ -116,6 +180,29 @@ def told_nodes(mirror: Mirror) -> list[str]:
     marks = {NodeChanged: "", NodeRemoved: "-"}
     events = (event for event in mirror.drain(0.0).events if isinstance(event, NodeChanged | NodeRemoved))
     return [f"{marks[type(event)]}{event.name}" for event in events]
+
+
+def test_a_node_that_only_tells_the_time_is_no_event() -> None:
+    mirror = Mirror()
+    state: Object = {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "1"}}}
+    old = None
+    told = []
+    for part, field, value in (
+        ("status", "conditions", [{"type": "Ready", "status": "True"}]),
+        ("status", "conditions", [{"type": "Ready", "status": "True", "message": "again"}]),
+        ("metadata", "labels", {"zone": "a"}),
+        ("metadata", "annotations", {"a": "b"}),
+        ("status", "allocatable", {"cpu": "2"}),
+        ("status", "allocatable", {"cpu": "2000m"}),
+        ("spec", "unschedulable", True),
+        ("spec", "taints", [{"key": "a", "effect": "NoSchedule"}]),
+        ("status", "conditions", [{"type": "Ready", "status": "False"}]),
+    ):
+        state = {**state, part: {**state.get(part, {}), field: value}}
+        mirror.change(NODE, old, new := msgspec.convert(state, Node))
+        told.append(bool(told_nodes(mirror)))
+        old = new
+    assert told == [True, False, True, False, True, False, True, True, True]
 
 
 def test_only_selected_nodes_become_events() -> None:

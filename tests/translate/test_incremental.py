@@ -168,6 +168,8 @@ def test_a_gang_that_is_read_on_is_the_gang_of_one_look(dialect: str, data: st.D
     group: Group | None = None
     for _ in range(data.draw(st.integers(1, 8))):
         before = dict(places(group))
+        for _ in range(data.draw(st.integers(0, 3))):
+            heartbeat(reader, seen, group, cluster)
         for _ in range(data.draw(st.integers(1, 5))):
             cluster.step(group)
         group = read_on(reader, seen, objects_of(cluster.now()))
@@ -179,6 +181,22 @@ def test_a_gang_that_is_read_on_is_the_gang_of_one_look(dialect: str, data: st.D
         same(group, fresh)
         consistent(group, cluster)
         stays(before, group)
+
+
+def heartbeat(reader: Reader, seen: World, group: Group | None, cluster: Cluster) -> None:
+    """A running member changes in nothing but its version: it is renewed, and the group is not read again."""
+    running = sorted(group.members.filled) if group is not None else []
+    if group is None or not running:
+        return
+    old = group.members.filled[cluster.draw(st.sampled_from(running))]
+    version = str(next(cluster.numbers))
+    new = replace(old, metadata=replace(old.metadata, resource_version=version))
+    seen.put(POD, new)
+    cluster.objects[POD, old.metadata.name] = new
+    assert reader.renew(group, old, new)
+    assert not reader.renew(group, old, new), "it is not the state that was read"
+    assert new in group.members.filled.values()
+    assert old not in group.members.filled.values()
 
 
 def same(group: Group, fresh: Group) -> None:

@@ -32,7 +32,7 @@ from muster.api.natural import natural
 from muster.kube import errors
 from muster.kube.client import EVERYTHING, EventType, LogOptions, Page, Patch, Propagation, WatchEvent
 from muster.kube.credentials import in_thread
-from muster.kube.decode import decode, decode_event, decode_list
+from muster.kube.decode import decode, decode_change, decode_event, decode_list
 from muster.kube.throttle import Bucket
 from muster.kube.wire import Answer, NotConnected, Wire
 
@@ -157,6 +157,9 @@ class HttpClient:
             **({} if resource_version else _INITIAL),
         }
         async for line in self._lines(kind.path(namespace), query):
+            if (change := decode_change(kind, line)) is not None:
+                yield WatchEvent(*change)
+                continue
             event = _understood(decode_event, line)
             if event.type == "ERROR":
                 status = _understood(_json.decode, event.object)

@@ -127,6 +127,12 @@ class Committer:
         self._changed[gang] = None
         self._changed.update(dict.fromkeys(self._awaited_by.get(gang, ())))
 
+    def renewed(self, gang: GangId) -> None:
+        """Takes a change of a gang's pods that decides nothing: it may still be what a write waits for."""
+        for one in (gang, *self._awaited_by.get(gang, ())):
+            if (commit := self._commits.get(one)) is not None and commit.expected:
+                self._changed[one] = None
+
     def hold_back(self, unfenced: Mapping[GangId, Unfenced]) -> None:
         """Replaces the set of gangs that must not be written to: exactly these, from now on."""
         before, self._unfenced = self._unfenced, unfenced

@@ -169,6 +169,8 @@ class Leader:
             self.committer.observe(event)
         for gang in changes.gangs:
             self.committer.changed(gang)
+        for gang in changes.renewed:
+            self.committer.renewed(gang)
 
     def _decide(self) -> None:
         learnt, self._learnt = self._learnt, []

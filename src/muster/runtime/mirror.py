@@ -52,7 +52,7 @@ from muster.translate.dialects import (
 )
 from muster.translate.group import Group, Touched
 from muster.translate.identity import GroupKey
-from muster.translate.nodes import node_changed
+from muster.translate.nodes import node_changed, says_as_before
 from muster.translate.pods import bound_at, occupies, pod_bound, says_the_same
 from muster.translate.queues import queue_changed
 from muster.translate.quotas import counts_itself, room
@@ -79,6 +79,8 @@ class Changes:
 
     events: list[Event] = field(default_factory=list)
     gangs: dict[GangId, None] = field(default_factory=dict)  # a set that keeps its order
+    #: gangs of which running pods have changed, but in nothing that decides about them
+    renewed: dict[GangId, None] = field(default_factory=dict)
 
 
 class Mirror:
@@ -179,23 +181,44 @@ class Mirror:
                 self.world.put(kind, new)
             else:
                 self.world.drop(kind, latest.metadata.namespace, latest.metadata.name)
+            if kind is kinds.POD:
+                self._counted(latest.metadata.namespace)
+                if isinstance(old, Pod) and isinstance(new, Pod) and self._renew(old, new):
+                    return
+                self._pods[PodId(latest.metadata.uid)] = new if isinstance(new, Pod) else None
             for key in keys_touched(kind, old, new, self.world):
                 self._stale.setdefault(key, Touched()).add(kind, latest.metadata.name)
             if kind is kinds.CLUSTER_NETWORK_TOPOLOGY:
                 self._pending.events.append(LayersChanged(self.world.layers.chain))
             elif kind is kinds.RESOURCE_QUOTA:
                 self._metered[latest.metadata.namespace] = None
-            elif kind is kinds.POD:
-                quotas = self.world.quotas_in(latest.metadata.namespace)
-                if quotas and not all(map(counts_itself, quotas)):
-                    self._metered[latest.metadata.namespace] = None
-                budgets = self._budgets.get(latest.metadata.namespace)
-                if budgets and not all(map(counted, budgets.values())):
-                    self._disrupted[latest.metadata.namespace] = None
-                self._pods[PodId(latest.metadata.uid)] = new if isinstance(new, Pod) else None
             elif kind is kinds.NAMESPACE and relabelled(old, new):
                 looking = pods_looking_at_namespaces(self.world)
                 self._pods.update((PodId(pod.metadata.uid), pod) for pod in looking)
+
+    def _counted(self, namespace: str) -> None:
+        """Notes that quotas and budgets whose pods muster itself counts may have more or less left."""
+        if not all(map(counts_itself, self.world.quotas_in(namespace))):
+            self._metered[namespace] = None
+        if not all(map(counted, self._budgets.get(namespace, {}).values())):
+            self._disrupted[namespace] = None
+
+    def _renew(self, old: Pod, new: Pod) -> bool:
+        """Takes in a change of a running pod that says nothing new, as most do; False: it may say more."""
+        uid = PodId(new.metadata.uid)
+        charged, settled = self._charged.get(uid, (None, None))
+        if charged is None or settled is not old or not says_the_same(new, old):
+            return False  # `settled`: the state that was last read and charged
+        if as_it_runs(new) is not new or bound_at(new) != charged.at:
+            return False
+        key = group_of(new, self.world)
+        group = self._by_key.get(key) if key is not None else None
+        if key is not None and group is not None:
+            if not self._readers[key].renew(group, old, new):
+                return False
+            self._pending.renewed[group.gang.id] = None
+        self._charged[uid] = charged, new
+        return True
 
     def select(self, selector: LabelSelector, nodes: Iterable[Node]) -> None:
         """Uses only nodes with these labels from now on; `nodes`: all that there are."""
@@ -205,10 +228,11 @@ class Mirror:
 
     def _node(self, old: Resource | None, new: Resource | None) -> None:
         if isinstance(new, Node) and selectors.matches(self._selector, new.metadata.labels):
-            event = node_changed(new)
             before = old if isinstance(old, Node) and old.metadata.name in self.nodes else None
-            if before is None or node_changed(before) != event:
-                self._pending.events.append(event)
+            if before is None or not says_as_before(new, before):
+                event = node_changed(new)
+                if before is None or node_changed(before) != event:
+                    self._pending.events.append(event)
             self.nodes.add(new.metadata.name)
         elif old is not None and old.metadata.name in self.nodes:
             self.nodes.discard(old.metadata.name)

@@ -5,6 +5,7 @@ The bind of the pod is the whole transaction, so the gang has no Gang record (un
 """
 
 from muster.api.base import ObjectMeta, controller_of, mark
+from muster.api.core_v1 import Pod
 from muster.api.koordinator_v1alpha1 import BY_NAME
 from muster.api.muster_v1alpha1 import Source
 from muster.core.words.gang import Code, Gang, GangId, Gate, Place, PodId, PodSet
@@ -28,6 +29,9 @@ class Reader:
 
     def read(self, touched: Touched) -> ReadGroup:
         return _read(self._key, self._world), NONE_MOVED
+
+    def renew(self, pod: Pod) -> None:
+        pass  # it keeps no pod
 
 
 def _read(key: GroupKey, world: World) -> Group | None:

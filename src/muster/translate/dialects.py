@@ -52,7 +52,7 @@ from muster.api.membership import pod_groups, same_membership
 from muster.api.muster_v1alpha1 import Source
 from muster.api.scheduling import PodGroup
 from muster.api.storage_v1 import SELECTED_NODE, StorageClass
-from muster.core.words.gang import Code, Gang, GangId, Gate
+from muster.core.words.gang import Code, Gang, GangId, Gate, PodId
 from muster.translate import bare, described, ganggroup, job, jobset, marks, podgroup
 from muster.translate.demand import ours
 from muster.translate.group import NONE_MOVED, Group, Members, ReadGroup, Touched
@@ -68,6 +68,10 @@ class DialectReader(Protocol):
 
     def read(self, touched: Touched) -> ReadGroup:
         """Returns the group as it is now. The first reading looks at everything, later ones at `touched`."""
+        ...
+
+    def renew(self, pod: Pod) -> None:
+        """Takes in a newer state of a placed member on a node, if it keeps pods: all else is as it was."""
         ...
 
 
@@ -120,6 +124,18 @@ class Reader:
             self._reader = _READERS[key.dialect](key, self._world)
             why = f"cannot be read: {type(error).__name__}: {error}"
             return _unreadable(key, why[:LONGEST_REFUSAL]), NONE_MOVED
+
+    def renew(self, group: Group, old: Pod, new: Pod) -> bool:
+        """Takes in a newer state of a running member that says the same; False: the group must be read again.
+
+        `group`: the result of the last reading.
+        """
+        member = group.members.get(PodId(old.metadata.uid))
+        if member is None or member.pod is not old or member.place is None:
+            return False
+        group.members.renew(new)  # the reader's own, or the union of the members of several PodGroups
+        self._reader.renew(new)
+        return True
 
     def _read(self, touched: Touched) -> ReadGroup:
         key, world = self._key, self._world

@@ -118,6 +118,12 @@ class Filled:
         elif (before := self._pods.get(name)) is not None:
             self._drop(*before)
 
+    def renew(self, pod: Pod) -> None:
+        """Takes in a newer state of a pod that says the same."""
+        known, uid = self._pods[pod.metadata.name]
+        known.pods[uid] = pod
+        self.members.renew(pod)
+
     def settle(self) -> set[PodId]:
         """Gives the pods their places, and retires places that no pod will fill; returns the pods with
         another place."""

@@ -73,6 +73,16 @@ class Members(dict[PodId, Member]):
         if place is not None:
             (self.filled if pod.spec.node_name else self.ready)[place] = pod
 
+    def renew(self, pod: Pod) -> None:
+        """Takes in a newer state of a member that says the same, and so has the same place."""
+        uid = PodId(pod.metadata.uid)
+        old = self[uid]
+        self[uid] = Member(pod, old.place)
+        if old.place is not None:
+            for pods in (self.filled, self.ready):
+                if pods.get(old.place) is old.pod:
+                    pods[old.place] = pod
+
     def remove(self, uid: PodId) -> None:
         member = self.pop(uid, None)
         self.saved.pop(uid, None)

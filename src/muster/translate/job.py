@@ -11,6 +11,7 @@ from typing import Any, Final
 from muster import names
 from muster.api.base import Kind, Resource, controller_of, mark
 from muster.api.batch_v1 import CONTROLLER_UID, JOB_NAME, LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME, Job
+from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.kinds import JOB, JOBSET
 from muster.api.muster_v1alpha1 import Source
@@ -63,6 +64,9 @@ class Reader:
             finished=job_finished(job),
         )
         return group, moved
+
+    def renew(self, pod: Pod) -> None:
+        self._filled.renew(pod)
 
 
 def is_gang(job: Job, world: World) -> bool:

@@ -22,6 +22,7 @@ from muster.api.batch_v1 import (
     LEGACY_JOB_NAME,
     Job,
 )
+from muster.api.core_v1 import Pod
 from muster.api.fields import InvalidObject
 from muster.api.jobset_v1alpha2 import (
     COORDINATOR,
@@ -91,6 +92,9 @@ class Reader:
             limit=_left(jobset, filled),
         )
         return group, moved
+
+    def renew(self, pod: Pod) -> None:
+        self._filled.renew(pod)
 
     def _jobs_to_read(self, jobset: JobSet, parts: Mapping[str, Part], touched: Touched) -> Collection[str]:
         """Returns the names of the Jobs that have changed; all if what the JobSet says of them has."""

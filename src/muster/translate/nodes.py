@@ -43,6 +43,19 @@ def node_changed(node: Node) -> NodeChanged:
     )
 
 
+def says_as_before(node: Node, old: Node) -> bool:
+    """Whether a node has the same event as in its earlier state, as far as its raw fields show.
+
+    Most changes of nodes are of this sort: the times of their conditions, and the images that they hold.
+    """
+    return (
+        node.spec == old.spec
+        and node.metadata.labels == old.metadata.labels
+        and allocatable(node) == allocatable(old)
+        and is_true(node.status.conditions, "Ready") == is_true(old.status.conditions, "Ready")
+    )
+
+
 def capacity_of(nodes: Iterable[Node]) -> Usage:
     """Returns the capacity of the ready, uncordoned nodes, which queues share."""
     total = Usage()

@@ -15,6 +15,7 @@ from itertools import chain
 
 from muster import names
 from muster.api.base import mark
+from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Source
 from muster.api.scheduling import PodGroup
 from muster.core.words.gang import Gang, GangId
@@ -103,6 +104,10 @@ class Reader:
             warnings=(*topology.warnings, *chain.from_iterable(orphaned(key, one) for one in readings)),
         )
         return group, moved
+
+    def renew(self, pod: Pod) -> None:
+        for one in self._readings.values():
+            one.renew(pod)
 
     def _look(self, names: Sequence[ganggroup.Name], several: bool, touched: Touched) -> list[Reading]:
         """Returns the readings of these PodGroups, up to date with what was touched."""

@@ -56,6 +56,10 @@ class Places:
         self._pods[uid] = pod
         self._changed.add(uid)
 
+    def renew(self, pod: Pod) -> None:
+        """Takes in a newer state of one of its pods that says the same."""
+        self._pods[PodId(pod.metadata.uid)] = pod
+
     def remove(self, uid: PodId, *, lost: bool) -> None:
         """Forgets a pod. `lost`: it was bound, and nothing says that it has ended."""
         pod = self._pods.pop(uid)

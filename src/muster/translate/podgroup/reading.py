@@ -101,6 +101,16 @@ class Reading:
             self._noted[name] = old._replace(pod=pod)
             self._by_shape[old.shape].put(pod)
 
+    def renew(self, pod: Pod) -> None:
+        """Takes in a newer state of a pod that says the same, if it is one of these."""
+        name = pod.metadata.name
+        old = self._noted.get(name) if pod.metadata.namespace == self.name[0] else None
+        if old is None or old.shape is None or old.pod.metadata.uid != pod.metadata.uid:
+            return
+        self._noted[name] = Noted(pod, *old[1:])
+        self._by_shape[old.shape].renew(pod)
+        self.members.renew(pod)
+
     def _pod(self, name: str) -> Pod | None:
         return self._world.pods_in(self._kind, *self.name).get((self.name[0], name))
 
