@@ -10,6 +10,7 @@ import os
 import pickle
 import subprocess
 import sys
+import tracemalloc
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,10 +21,11 @@ import pytest
 
 import muster.core
 from muster.core.cycle import Config, Scheduler
-from muster.core.saved import Unreadable, restored, saved
+from muster.core.saved import Unreadable, _array, _Restorer, restored, saved
 from muster.core.words.decisions import Assign
 from muster.core.words.events import NodeChanged
-from muster.core.words.gang import NodeName
+from muster.core.words.gang import Code, NodeName
+from muster.core.world.completions import expected
 from tests.core.scenario import facts
 
 PROGRAM = """
@@ -125,6 +127,82 @@ def test_what_is_no_state_is_not_read(value: object, tmp_path: Path, monkeypatch
     with pytest.raises(Unreadable):
         restored(zlib.compress(pickle.dumps(value)))
     assert list(tmp_path.iterdir()) == []
+
+
+def text(value: str) -> bytes:
+    return pickle.SHORT_BINUNICODE + bytes([len(value)]) + value.encode()
+
+
+def named(module: str, name: str) -> bytes:
+    return text(module) + text(name) + pickle.STACK_GLOBAL
+
+
+def number(value: int) -> bytes:
+    return pickle.LONG1 + b"\x08" + value.to_bytes(8, "little", signed=True)
+
+
+def numbers(count: int) -> bytes:
+    return named("builtins", "range") + number(0) + number(count) + number(1) + pickle.TUPLE3 + pickle.REDUCE
+
+
+def set_(attribute: str, value: bytes) -> bytes:
+    """Sets an attribute of the object on the stack, as for an object with slots."""
+    item = pickle.EMPTY_DICT + text(attribute) + value + pickle.SETITEM
+    return pickle.NONE + item + pickle.TUPLE2 + pickle.BUILD
+
+
+SCHEDULER = named("muster.core.cycle", "Scheduler")
+ARRAY = named("muster.core.saved", "_array")
+EXPECTED = named("muster.core.world.completions", "expected")
+CODE = named("muster.core.words.gang", "Code") + text("Gated") + pickle.TUPLE1 + pickle.REDUCE
+OBJECT = SCHEDULER + pickle.EMPTY_TUPLE + pickle.NEWOBJ
+
+STATES = {
+    "a class that changes": SCHEDULER + set_("decide", EXPECTED),
+    "a function that changes": EXPECTED + set_("__defaults__", pickle.EMPTY_TUPLE),
+    "this module's functions change": ARRAY + set_("__defaults__", pickle.EMPTY_TUPLE),
+    "what restores states changes": named("muster.core.saved", "_Restorer") + set_("find_class", EXPECTED),
+    "a member of an Enum changes": CODE + set_("_value_", text("x")),
+    "a constant changes": named("muster.core.saved", "_constant")
+    + (number(0) + pickle.TUPLE1 + pickle.REDUCE)
+    + (pickle.EMPTY_LIST + pickle.BUILD),
+    "a method changes": named("builtins", "getattr")
+    + (OBJECT + text("decide") + pickle.TUPLE2 + pickle.REDUCE)
+    + set_("x", pickle.NONE),
+    "a function is called": EXPECTED + pickle.NONE + pickle.TUPLE1 + pickle.REDUCE,
+    "a class is called": named("muster.core.world.queues", "Queues") + pickle.EMPTY_TUPLE + pickle.REDUCE,
+    "a class of elsewhere is made": named("muster.api.base", "Struct") + pickle.EMPTY_TUPLE + pickle.NEWOBJ,
+    "a private function": named("muster.core.world", "_set"),
+    "items for an object that has its own way": OBJECT
+    + set_("extend", SCHEDULER)
+    + (pickle.MARK + pickle.NONE + pickle.APPENDS),
+    "a long range": numbers(2**60),
+    "many numbers from a short range": named("collections", "deque")
+    + (numbers(1000) + pickle.TUPLE1 + pickle.REDUCE),
+    "a tuple from a range": named("muster.core.words.gang", "Place")
+    + (numbers(1000) + pickle.TUPLE1 + pickle.NEWOBJ),
+    "a large memo": pickle.NONE + pickle.LONG_BINPUT + (2**27).to_bytes(4, "little"),
+    "a long bytearray": pickle.BYTEARRAY8 + (2**62).to_bytes(8, "little"),
+    "an old opcode": b"cmuster.core.cycle\nScheduler\n",
+    "objects instead of numbers": ARRAY
+    + (text("O") + pickle.EMPTY_TUPLE + pickle.SHORT_BINBYTES + b"\x08" + bytes(8) + pickle.TUPLE3)
+    + pickle.REDUCE,
+}
+
+
+@pytest.mark.parametrize("state", STATES.values(), ids=STATES)
+def test_no_state_changes_or_calls_what_exists_or_is_larger_than_its_bytes(state: bytes) -> None:
+    classes = (Scheduler, _Restorer, type(Code.GATED))
+    before = [*map(dict, map(vars, classes)), expected.__defaults__, _array.__defaults__, Code.GATED.value]
+    tracemalloc.start()
+    try:
+        with pytest.raises(Unreadable, match="of this version"):
+            restored(zlib.compress(pickle.PROTO + b"\x05" + state + pickle.STOP))
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+    after = [*map(dict, map(vars, classes)), expected.__defaults__, _array.__defaults__, Code.GATED.value]
+    assert after == before
 
 
 @pytest.mark.parametrize(
