@@ -104,6 +104,14 @@ def test_a_start_that_cannot_be_estimated_is_shown_as_unknown() -> None:
     ]
 
 
+def test_a_long_cell_makes_no_other_line_long(capsys: pytest.CaptureFixture[str]) -> None:
+    show.table(["NAME", "QUEUE", "REASON"], [["a", "9" * 200_000, "b" * 1_000], ["c", "default", "d"]])
+    first, second = capsys.readouterr().out.splitlines()[1:]
+    assert len(second) < 300
+    assert "9…" in first
+    assert first.endswith("b" * 1_000)
+
+
 def test_tables_end_where_their_text_ends(capsys: pytest.CaptureFixture[str]) -> None:
     show.table(["NAME", "N"], [["long name", "1"], ["x", ""]], right=["N"])
     assert capsys.readouterr().out == "NAME       N\nlong name  1\nx\n"

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from muster.app.records.runs import Record
     from muster.app.wiring.state_directory import Endpoint
 
+#: most characters of a cell that is not the last of its line: the longest name of an object
+_WIDEST: Final = 253
 #: bars shown at the end of a run; `timeline` shows all
 ROWS: Final = 40
 COLOURS: Final = {
@@ -71,7 +73,7 @@ def lines(texts: Sequence["Text"]) -> None:
 def table_lines(
     columns: Sequence[str], rows: Sequence[Sequence["str | Text"]], *, right: Sequence[str] = ()
 ) -> list["Text"]:
-    """The lines of `table`, its header first."""
+    """The lines of `table`, its header first. A cell that would make the other lines too long is cut."""
     from rich.text import Text
 
     header = [Text(column, "bold") for column in columns]
@@ -79,6 +81,9 @@ def table_lines(
         header,
         *([cell if isinstance(cell, Text) else Text(plain(cell)) for cell in row] for row in rows),
     ]
+    for line in lines:
+        for cell in line[:-1]:
+            cell.truncate(_WIDEST, overflow="ellipsis")
     widths = [max(line[index].cell_len for line in lines) for index in range(len(columns))]
     found = []
     for line in lines:
