@@ -1,5 +1,6 @@
 """What the scheduler keeps of a pod: all that it decides by, and equal parts once."""
 
+import tracemalloc
 from typing import Any
 
 import msgspec
@@ -8,7 +9,7 @@ import pytest
 from muster.api.base import Object
 from muster.api.core_v1 import Pod
 from muster.api.kinds import POD
-from muster.api.scheduled_pod import SCHEDULED_POD
+from muster.api.scheduled_pod import REMEMBERED, SCHEDULED_POD
 from muster.kube.decode import decode, decode_list
 from muster.translate.pods import asked, bound_at, rejected
 from muster.translate.requests import as_it_runs
@@ -109,6 +110,41 @@ def test_pods_of_one_template_share_their_parts() -> None:
     assert one.spec.containers is other.spec.containers
     assert one.metadata.labels is other.metadata.labels
     assert one.status is other.status
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"spec": {"volumes": [{"name": "v", "ephemeral": {"size": 10**30}}]}},
+        {
+            "spec": {
+                "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data", "x": -(10**19)}}]
+            }
+        },
+        {"spec": {"-hostname": 10**30}},
+        {"status": {"containerStatuses": [{"name": "main", "allocatedResources": {"cpu": 10**30}}]}},
+    ],
+)
+def test_numbers_that_nothing_packs_make_neither_the_pod_nor_its_list_unreadable(more: Object) -> None:
+    whole, kept = read(pod(**more))
+    assert (kept.key, kept.spec.node_name) == (whole.key, "n")
+    listed = decode_list(
+        SCHEDULED_POD, msgspec.json.encode({"metadata": {}, "items": [pod("b"), pod(**more)]})
+    )
+    assert [each.metadata.name for each in listed.items] == ["b", "a"]
+
+
+def test_pods_that_are_gone_leave_no_more_than_so_many_bytes() -> None:
+    tracemalloc.start()
+    try:
+        for number in range(2 * REMEMBERED // 2**20 + 8):
+            obj = pod(spec={"nodeSelector": {"a": f"{number}" + "x" * 2**20}})
+            obj["metadata"]["annotations"] = {"a": f"{number}" + "x" * 2**20}
+            decode(SCHEDULED_POD, msgspec.json.encode(obj))
+        left, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert left < 4 * REMEMBERED  # a spec is remembered with its key
 
 
 def test_lists_and_damaged_pods_are_kept_in_the_same_way() -> None:

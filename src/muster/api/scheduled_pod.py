@@ -6,8 +6,9 @@ such part is kept once. Fields that the scheduler never reads (`env`, probes, im
 even decoded. A pod takes 1 kB instead of 13.
 """
 
+from collections.abc import Callable
 from types import GenericAlias
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -17,9 +18,11 @@ from muster.api.kinds import POD
 
 T = TypeVar("T")
 
-#: Most parts of one sort that are remembered. At this number all are forgotten: pods that were read earlier
-#: keep sharing them, later pods share new ones.
-SHARED: Final = 1 << 14
+#: Most bytes of the parts of one sort, as they are encoded, that are remembered. Beyond that all are
+#: forgotten: pods that were read earlier keep sharing them, later pods share new ones.
+REMEMBERED: Final = 1 << 25
+#: Bytes that count for each part besides its own.
+_ENTRY: Final = 1 << 10
 
 
 def _slim(base: type[Struct], unread: str, **other: Any) -> Any:  # Any: types that no checker can know
@@ -87,20 +90,20 @@ def _shared(pod: Pod) -> Pod:
     """Returns the pod. Parts that equal those of other pods are the same objects as theirs."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
     node, plain = spec.node_name, msgspec.structs.replace(spec, node_name="", volumes=_claims(spec))
-    plain = _once(_SPECS, _ENCODE(plain), plain)
+    plain = _SPECS.first(_packed(plain), plain)
     return Pod(
         api_version=POD.api_version,
         kind=POD.kind,
         metadata=msgspec.structs.replace(
             meta,
-            generate_name=_text(meta.generate_name),
-            namespace=_text(meta.namespace),
-            labels=_once(_MAPS, tuple(meta.labels.items()), meta.labels),
-            annotations=_once(_MAPS, tuple(meta.annotations.items()), meta.annotations),
-            owner_references=_once(_LISTS, tuple(meta.owner_references), meta.owner_references),
-            finalizers=_once(_LISTS, tuple(meta.finalizers), meta.finalizers),
+            generate_name=_TEXTS.first(meta.generate_name, meta.generate_name),
+            namespace=_TEXTS.first(meta.namespace, meta.namespace),
+            labels=_MAPS.first(tuple(meta.labels.items()), meta.labels),
+            annotations=_MAPS.first(tuple(meta.annotations.items()), meta.annotations),
+            owner_references=_LISTS.first(tuple(meta.owner_references), meta.owner_references),
+            finalizers=_LISTS.first(tuple(meta.finalizers), meta.finalizers),
         ),
-        spec=msgspec.structs.replace(plain, node_name=_text(node)) if node else plain,
+        spec=msgspec.structs.replace(plain, node_name=_TEXTS.first(node, node)) if node else plain,
         status=_status(status),
     )
 
@@ -122,32 +125,51 @@ def _status(status: PodStatus) -> PodStatus:
     each = (*status.container_statuses, *status.init_container_statuses)
     if status.phase != "Failed" and not any(one.allocated_resources or one.resources for one in each):
         status = msgspec.structs.replace(status, container_statuses=[], init_container_statuses=[])
-    packed = _ENCODE(status)
-    known = _STATUSES.get(packed)
+    packed = _packed(status)
+    known = _STATUSES.known(packed)
     if known is not None:
         return known
-    conditions = [_once(_CONDITIONS, each, each) for each in status.conditions]
-    return _once(_STATUSES, packed, msgspec.structs.replace(status, conditions=conditions))
+    conditions = [_CONDITIONS.first(each, each) for each in status.conditions]
+    return _STATUSES.first(packed, msgspec.structs.replace(status, conditions=conditions))
 
 
-def _once(known: dict[Any, T], key: object, value: T) -> T:  # Any: keys of any type
-    """Returns the first of equal values."""
-    if len(known) >= SHARED:
-        known.clear()
-    return known.setdefault(key, value)
+class _Parts(Generic[T]):
+    """Parts of one sort, each by a key that only equal parts have; `size`: the bytes of a key."""
+
+    def __init__(self, size: Callable[[Any], int]) -> None:
+        self._size, self._parts, self._left = size, dict[Any, T](), REMEMBERED
+
+    def known(self, key: object) -> T | None:
+        return self._parts.get(key)
+
+    def first(self, key: object, part: T) -> T:
+        """Returns the first of equal parts; without a key, this one."""
+        known = self._parts.get(key)
+        if known is not None or key is None:
+            return part if known is None else known
+        self._left -= self._size(key) + _ENTRY
+        if self._left < 0:
+            self._parts.clear()
+            self._left = REMEMBERED - self._size(key)
+        self._parts[key] = part
+        return part
 
 
-def _text(text: str) -> str:
-    return _once(_TEXTS, text, text)
+def _packed(part: Struct) -> bytes | None:
+    """Returns a key for a part; None for one with values that no API server has checked."""
+    try:
+        return _ENCODE(part)
+    except (OverflowError, RecursionError):
+        return None
 
 
 _ENCODE: Final = msgspec.msgpack.Encoder(order="deterministic").encode
-_SPECS: Final[dict[bytes, PodSpec]] = {}
-_STATUSES: Final[dict[bytes, PodStatus]] = {}
-_CONDITIONS: Final[dict[Condition, Condition]] = {}
-_MAPS: Final[dict[Any, dict[str, str]]] = {}
-_LISTS: Final[dict[Any, Any]] = {}
-_TEXTS: Final[dict[str, str]] = {}
+_SPECS: Final = _Parts[PodSpec](len)
+_STATUSES: Final = _Parts[PodStatus](len)
+_CONDITIONS: Final = _Parts[Condition](lambda condition: len(_ENCODE(condition)))
+_MAPS: Final = _Parts[dict[str, str]](lambda items: sum(len(key) + len(value) for key, value in items))
+_LISTS: Final = _Parts[list[Any]](lambda items: len(_ENCODE(items)))  # Any: lists of any type
+_TEXTS: Final = _Parts[str](len)
 
 #: `POD`, as the scheduler reads it.
 SCHEDULED_POD: Final[Kind[Pod]] = Kind(
