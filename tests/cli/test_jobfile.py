@@ -112,7 +112,7 @@ spec:
         (
             "default",
             "Hall",
-            [f"f.yaml:6: spec.networkTopologySpec: it cannot be used: {NO_HALL}"],
+            [f"f.yaml:6: spec.networkTopologySpec: this topology cannot be used: {NO_HALL}"],
         ),
     ],
 )
@@ -154,4 +154,4 @@ def test_queues_that_no_job_can_use_get_a_warning(
     found = {finding.line: str(finding) for finding in unusable(job, there)}
     assert found.keys() == said.keys()
     for line, why in said.items():
-        assert f"f.yaml:{line}: spec.parent: it cannot be used: {why}" in found[line]
+        assert f"f.yaml:{line}: spec.parent: this queue cannot be used: {why}" in found[line]

@@ -300,7 +300,7 @@ def test_the_first_difference_is_shown_and_is_a_failure(run: Run, journal: Path)
         ("--format swf", "Missing argument 'TRACE"),
         ("t.swf t.swf --format swf", "--format swf is one file; got 2"),
         ("t.swf --format swf --order sjbf", "--order sjbf: pack makes no reservations"),
-        ("t.swf --format swf --policy best", "--policy best: unknown; there is pack"),
+        ("t.swf --format swf --policy best", "--policy best: unknown; choose from pack"),
         ("t.swf --format swf --seeds 1..", "--seeds 1..: write 42, 42..51 or 1,2,3; 1000 at most"),
         ("t.swf --format swf --seeds 1..999999999999", "1000 at most"),
         ("t.swf --format swf --seeds 9..1", "--seeds 9..1: write"),

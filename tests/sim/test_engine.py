@@ -137,5 +137,5 @@ def test_a_job_that_is_there_cannot_come_again() -> None:
 
 def test_unknown_policies_are_refused_with_those_that_there_are() -> None:
     assert isinstance(policy("pack")(), Scheduler)
-    with pytest.raises(TraceError, match="--policy best: unknown; there is pack"):
+    with pytest.raises(TraceError, match="--policy best: unknown; choose from pack"):
         policy("best")

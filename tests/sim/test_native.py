@@ -196,7 +196,7 @@ NODE = '{"node": "n", "resources": {"cpu": 4}}\n'
         (NODE + '{"job": "a", "submit": 0, "run": 1, "queue": "q"}\n', "line 2, queue: there is no queue q"),
         (
             NODE + '{"job": "a", "submit": 0, "run": 1, "exclusive": "rack"}\n',
-            "line 2: layer rack is unknown; there is ClusterTopologyLayer, NodeTopologyLayer",
+            "line 2: layer rack is unknown; choose from ClusterTopologyLayer, NodeTopologyLayer",
         ),
         (
             NODE + '{"job": "a", "submit": 5, "run": 1}\n{"job": "b", "submit": 4, "run": 1}\n',

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Jobs = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[JOB]...",
+        metavar="JOB",
         help="Names of jobs, prefixes of names, or NAMESPACE/NAME.",
         autocompletion=job_names,
     ),

@@ -33,13 +33,18 @@ class Scheduler(StrEnum):
     NATIVE = "native"
 
 
+class Form(StrEnum):
+    YAML = "yaml"
+    JSON = "json"
+
+
 #: Characters of `--as`.
 MAX_USER: Final = 1_000
 
 Target = Annotated[
     Scheduler, typer.Option("--target", help="The scheduler: muster, Volcano, or Kubernetes' own gangs.")
 ]
-Form = Annotated[Output, typer.Option("--output", "-o", help="YAML documents, or JSON.")]
+Printed = Annotated[Form, typer.Option("--output", "-o", help="YAML documents, or JSON.")]
 
 
 def command(
@@ -52,7 +57,7 @@ def command(
     programs: Programs = None,
     mesh: Mesh = None,
     namespace: Into = None,
-    output: Form = Output.YAML,
+    output: Printed = Form.YAML,
 ) -> None:
     import sys
 
@@ -65,8 +70,8 @@ def command(
         file, gang=None, queue=None, volumes=None, target=where, suffix="", runs=False, platform=known
     )
     jobfile.print_notes(job)
-    if output is Output.JSON:
-        show.machine({"apiVersion": "v1", "kind": "List", "items": job.objects}, output)
+    if output is Form.JSON:
+        show.machine({"apiVersion": "v1", "kind": "List", "items": job.objects}, Output.JSON)
         return
     for index, each in enumerate(job.objects):
         if index:

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from muster.cli.options import Context, Kubeconfig
+from muster.cli.daemons import Kubeconfig
+from muster.cli.options import Context
 
 
 def command(

@@ -163,7 +163,7 @@ def unusable(job: JobFile, there: Iterable[Queue] | None = None) -> Iterator[Fin
             from muster.translate.layers import layers  # imported here, because it imports numpy
 
             if error := layers(convert(item.object, ClusterNetworkTopology)).error:
-                told = f"it cannot be used: {error}"
+                told = f"this topology cannot be used: {error}"
                 yield item.report(("spec", "networkTopologySpec"), told, Severity.WARNING)
 
 
@@ -183,7 +183,7 @@ def _unusable_queues(job: JobFile, there: Iterable[Queue] | None) -> Iterator[Fi
     for name, item in items.items():
         if fault := faults.get(name):
             at = ("spec", "parent") if "parent" in item.object.get("spec", {}) else ("spec",)
-            yield item.report(at, f"it cannot be used: {fault}", Severity.WARNING)
+            yield item.report(at, f"this queue cannot be used: {fault}", Severity.WARNING)
 
 
 def print_finding(finding: Finding) -> None:

@@ -43,7 +43,12 @@ All = Annotated[
     typer.Option("--all", "-a", help="Also jobs that were cancelled or deleted, while their logs are kept."),
 ]
 States = Annotated[
-    list[State] | None, typer.Option("--state", help="Only jobs in this state; may be given several times.")
+    list[State] | None,
+    typer.Option(
+        "--state",
+        metavar="STATE",
+        help=f"Only jobs in this state: {', '.join(State)}. May be given several times.",
+    ),
 ]
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Keep running, and show changes.")]
 

@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from muster.cli.errors import BAD_INPUT
-from muster.cli.options import Policies
 
 
 class What(StrEnum):
@@ -16,6 +15,12 @@ class What(StrEnum):
 
 Action = Annotated[What, typer.Argument(metavar="test|schema", help="Test policies, or print their schema.")]
 Cases = Annotated[str, typer.Argument(metavar="FILE", help="The test cases, in YAML.")]
+Policies = Annotated[
+    str,
+    typer.Option(
+        "--policies", metavar="DIR", help="The policies to test; by default the directory that FILE names."
+    ),
+]
 
 
 def command(what: Action, file: Cases = "", policies: Policies = "") -> None:

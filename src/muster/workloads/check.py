@@ -96,16 +96,16 @@ def _what_upstream_cannot_keep(job: JobFile) -> Iterator[Finding]:
         if budget not in ("", "0") and jobs > 1:
             yield item.report(
                 at,
-                f"{budget} failures over all {jobs} jobs together is counted by muster's JobSet controller; "
-                f"upstream's cannot, and would permit {budget} to each job",
+                f"muster's JobSet controller permits {budget} failures over all {jobs} Jobs together; "
+                f"upstream's would permit {budget} to each Job",
                 Severity.WARNING,
             )
         at, limit = _mark(item, names.DEADLINE)
         if limit:
             yield item.report(
                 at,
-                f"the limit of {limit} over all restarts is enforced by muster's JobSet controller; "
-                f"upstream's has no limit for a whole JobSet",
+                f"muster's JobSet controller enforces the limit of {limit} over all restarts; "
+                "upstream's has no limit for a whole JobSet",
                 Severity.WARNING,
             )
         policy = item.object["spec"].get("failurePolicy", {})

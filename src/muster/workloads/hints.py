@@ -25,9 +25,8 @@ def rendezvous(job: JobFile) -> Finding | None:
         return None
     where = next(item for item in job.items if item.role is Role.PRIMARY)
     remedy = "--gang, or scheduling: {mode: gang} in spec," if job.format == "aichor" else "--gang"
-    return where.report(
-        (), f"{sign}: if its pods wait for each other, {remedy} starts all or none", Severity.HINT
-    )
+    told = f"{sign}: if the pods wait for each other, make the job a gang: {remedy} starts all pods or none"
+    return where.report((), told, Severity.HINT)
 
 
 def _sign(sets: list[PodSet]) -> str | None:

@@ -66,7 +66,7 @@ def policy(name: str, *, explain: bool = False, shortest_first: bool = False) ->
     """
     found = POLICIES.get(name)
     if found is None:
-        raise TraceError(f"--policy {name}: unknown; there is {', '.join(POLICIES)}")
+        raise TraceError(f"--policy {name}: unknown; choose from {', '.join(POLICIES)}")
     if shortest_first and not found.config.backfill.reserves:
         raise TraceError(f"--order sjbf: {name} makes no reservations, so there is no backfill order")
     return replace(found, config=replace(found.config, explain=explain, shortest_first=shortest_first))

@@ -156,7 +156,7 @@ class Native(Trace):
         wanted = [*(each.layer for each in found.gather), *filter(None, [found.exclusive])]
         unknown = [layer for layer in wanted if layer not in self._layers]
         if unknown:
-            raise TraceError(f"{where}: layer {unknown[0]} is unknown; there is {', '.join(self._layers)}")
+            raise TraceError(f"{where}: layer {unknown[0]} is unknown; choose from {', '.join(self._layers)}")
         return found
 
 
