@@ -27,6 +27,7 @@ from muster.api.kinds import (
 )
 from muster.api.muster_v1alpha1 import BatchJobStatus
 from tests.cluster.chart import NAMESPACE as MUSTERS
+from tests.cluster.chart import install
 from tests.cluster.conftest import CRD, Cluster, open_definition, served
 from tests.security.images import fakes
 from tests.security.images.fakes import Store
@@ -87,7 +88,9 @@ async def count(cluster: Cluster, kind: Kind[Any]) -> int:
 
 async def test_an_image_has_to_be_signed_and_runs_by_its_digest(platform: Cluster) -> None:
     """The registry is of this test; the policy's key is in a Secret of muster's namespace."""
-    cluster = platform
+    cluster, chart = platform, platform.chart
+    own = "controllers.config.batchJobs.loopbackRegistries=true"
+    install(cluster.kubeconfig, chart.home, "controllers.replicas=0", "scheduler.replicas=0", own)
     store, private = Store(), fakes.key()
     digest = store.image("v1", entrypoint=["/app"])
     cluster.muster("fake-nodes", "1 x cpu=8,memory=64Gi")

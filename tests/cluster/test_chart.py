@@ -39,6 +39,7 @@ EVERYTHING = (
     "controllers.config.batchJobs.mesh=istio",
     "controllers.config.batchJobs.images=all",
     "controllers.config.batchJobs.registrySecrets={pull}",
+    "controllers.config.batchJobs.loopbackRegistries=true",
     "scheduler.config.journal.file=/var/lib/muster/journal.jsonl",
     "scheduler.journalVolume.emptyDir.sizeLimit=1Gi",
     "networkPolicy.egress[0].ports[0].port=4318",

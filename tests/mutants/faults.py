@@ -1155,6 +1155,22 @@ FAULTS: Final = (
         ("tests/controllers/test_batch_grant.py",),
     ),
     Fault(
+        "a registry at an address of the cloud's metadata",
+        "gates",
+        "security/images/connections.py",
+        "        if address.is_link_local or address in _METADATA:",
+        "        if False:",
+        ("tests/security/images/test_connections.py",),
+    ),
+    Fault(
+        "a redirect to a name of an address inside of the network",
+        "gates",
+        "security/images/connections.py",
+        "        if onward and not address.is_global:",
+        "        if False:",
+        ("tests/security/images/test_connections.py",),
+    ),
+    Fault(
         "a job that shares the entry of another host",
         "gates",
         "compiler/draft.py",

@@ -77,9 +77,17 @@ class World:
                 await self.news.wait()
 
 
+async def test_a_job_does_not_make_the_controller_connect_to_its_own_machine() -> None:
+    store = Store()
+    store.image("v1")
+    async with serving(store.application()) as host, world(images="all", loopback_registries=False) as made:
+        await made.undecided(f"{host}/app:v1", why="batchJobs.loopbackRegistries allows that")
+        await made.undecided("169.254.169.254/app:v1", why="muster never connects to it")
+
+
 @asynccontextmanager
 async def world(**settings: Any) -> AsyncIterator[World]:
-    made = World(BatchJobs(**settings))
+    made = World(BatchJobs(**{"loopback_registries": True, **settings}))
     running = asyncio.create_task(made.trust.run(cast("Client", made.client)))
     try:
         yield made

@@ -4,11 +4,11 @@ import asyncio
 import base64
 from contextlib import suppress
 
-import aiohttp
 import pytest
 from yarl import URL
 
 from muster.security.images import proxies, reference
+from muster.security.images.connections import Connections
 from muster.security.images.proxies import Proxies, UnusableProxy, choose
 from muster.security.images.registry import Registry, RegistryError
 
@@ -80,9 +80,9 @@ async def test_the_proxy_gets_its_own_credentials_and_no_others() -> None:
     server = await asyncio.start_server(proxy, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     image = reference.parse("registry.example.com/team/app:v1")
-    async with server, aiohttp.ClientSession() as session:
+    async with server, Connections(loopback=False) as connections:
         known = {"https": f"http://me:hidden@127.0.0.1:{port}"}
-        registry = Registry(session, {"registry.example.com": ("alice", "sesame")}, proxies=known)
+        registry = Registry(connections, {"registry.example.com": ("alice", "sesame")}, proxies=known)
         registry._tokens[("registry.example.com", "repository:team/app:pull")] = "Bearer token-of-alice"
         with pytest.raises(RegistryError) as told:
             await registry.manifest(image, "v1")
@@ -95,7 +95,7 @@ async def test_the_proxy_gets_its_own_credentials_and_no_others() -> None:
 
 
 async def test_a_proxy_that_cannot_be_used_is_a_reason_that_an_image_is_not_known() -> None:
-    async with aiohttp.ClientSession() as session:
-        registry = Registry(session, proxies={"https": "socks5://p:1080"})
+    async with Connections(loopback=False) as connections:
+        registry = Registry(connections, proxies={"https": "socks5://p:1080"})
         with pytest.raises(RegistryError, match="HTTPS_PROXY is not an http:// or https:// URL"):
             await registry.manifest(reference.parse("ghcr.io/team/app:v1"), "v1")

@@ -17,6 +17,7 @@ import pytest
 from aiohttp import web
 
 from muster.security.images import cosign, trust
+from muster.security.images.connections import Connections
 from muster.security.images.registry import Registry, RegistryError
 from muster.security.images.verify import Verified, look_up
 from tests.security.images import fakes
@@ -42,8 +43,8 @@ async def looked_up(store: Store, image: str, *authorities: dict[str, Any], **po
     async with serving(store.application()) as host:
         spec = {"match": {"images": [f"{host}/**"]}, "authorities": list(authorities), **policy}
         policies = [trust.read("team", spec, {})] if authorities else []
-        async with aiohttp.ClientSession() as session:
-            return await look_up(f"{host}/{image}", Registry(session), policies, LINUX)
+        async with Connections(loopback=True) as connections:
+            return await look_up(f"{host}/{image}", Registry(connections), policies, LINUX)
 
 
 def by_key(private: Any, name: str = "release") -> dict[str, Any]:
@@ -268,10 +269,10 @@ async def problem(handler: Handler, login: tuple[str, str] | None = None) -> str
     """What looking up an image says if every request is answered by the handler."""
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", handler)
-    async with serving(application) as host, aiohttp.ClientSession() as session:
+    async with serving(application) as host, Connections(loopback=True) as connections:
         known = {host: login} if login else {}
         with pytest.raises(RegistryError) as caught:
-            await look_up(f"{host}/app:v1", Registry(session, known, timeout=0.5), [], LINUX)
+            await look_up(f"{host}/app:v1", Registry(connections, known, timeout=0.5), [], LINUX)
         return str(caught.value)
 
 
@@ -408,7 +409,10 @@ async def test_a_real_registry(tmp_path: Path) -> None:
     (tmp_path / "config.yml").write_text(json.dumps(settings))
     process = await asyncio.create_subprocess_exec(binary, "serve", str(tmp_path / "config.yml"))
     try:
-        async with aiohttp.ClientSession(f"http://{host}") as session:
+        async with (
+            aiohttp.ClientSession(f"http://{host}") as session,
+            Connections(loopback=True) as connections,
+        ):
             await _up(session)
             store, private = Store(), fakes.key()
             digest = store.image("v1")
@@ -416,11 +420,11 @@ async def test_a_real_registry(tmp_path: Path) -> None:
             store.sign_bundle(digest, fakes.bundle(private, digest))
             await _push(session, store)
             policy = trust.read("p", {"match": {"images": ["**"]}, "authorities": [by_key(private)]}, {})
-            found = await look_up(f"{host}/team/app:v1", Registry(session), [policy], LINUX)
+            found = await look_up(f"{host}/team/app:v1", Registry(connections), [policy], LINUX)
             assert found.image.digest == digest
             assert found.image.trusted
             other = trust.read("p", {"match": {"images": ["**"]}, "authorities": [by_key(fakes.key())]}, {})
-            denied = await look_up(f"{host}/team/app:v1", Registry(session), [other], LINUX)
+            denied = await look_up(f"{host}/team/app:v1", Registry(connections), [other], LINUX)
             assert denied.image.reason.count("not made with this key") == 1
     finally:
         process.terminate()

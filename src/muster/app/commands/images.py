@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-import aiohttp
-
 from muster.compiler.facts import Image
 from muster.security.images import credentials, proxies
+from muster.security.images.connections import Connections
 from muster.security.images.reference import InvalidReference
 from muster.security.images.registry import Registry, RegistryError
 from muster.security.images.trust import TrustPolicy
@@ -31,8 +30,8 @@ def looker(policies: Sequence[TrustPolicy]) -> Callable[[Sequence[str]], Mapping
 
 async def _all(images: Sequence[str], policies: Sequence[TrustPolicy]) -> Mapping[str, Image]:
     several = asyncio.Semaphore(_AT_A_TIME)
-    async with aiohttp.ClientSession() as session:
-        registry = Registry(session, _credentials(), proxies=proxies.of_environment())
+    async with Connections(loopback=True) as connections:
+        registry = Registry(connections, _credentials(), proxies=proxies.of_environment())
 
         async def one(image: str) -> Image:
             async with several:

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
-import aiohttp
 import msgspec
 
 from muster.api.kinds import SECRET
@@ -29,6 +28,7 @@ from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.kube.errors import ApiError, Forbidden, NotFound, Unanswered, Unreachable
 from muster.security.images import credentials, proxies, reference, trust
+from muster.security.images.connections import Connections
 from muster.security.images.lookups import UNMET, Lookups, Unknown
 from muster.security.images.reference import InvalidReference, Reference
 from muster.security.images.registry import Registry, RegistryError
@@ -105,8 +105,9 @@ class ImageTrust:
 
     async def run(self, client: Client) -> None:
         """Reads Secrets and looks images up, until cancelled."""
-        async with aiohttp.ClientSession() as session, asyncio.TaskGroup() as group:
-            self._registries.session = session
+        loopback = self._settings.loopback_registries
+        async with Connections(loopback=loopback) as connections, asyncio.TaskGroup() as group:
+            self._registries.connections = connections
             group.create_task(self._secrets.run(client))
             await self._secrets.looked.wait()
             group.create_task(self._lookups.run())
@@ -214,7 +215,7 @@ class Secrets:
 class Registries:
     """Queries registries over HTTP."""
 
-    session: aiohttp.ClientSession
+    connections: Connections
 
     def __init__(self, secrets: Secrets) -> None:
         self._secrets = secrets
@@ -232,7 +233,7 @@ class Registries:
         """Returns a client with the credentials of this image's registry, and no others."""
         login = self._secrets.logins().get(image.registry)
         own = {image.registry: login} if login is not None else {}
-        return Registry(self.session, own, proxies=proxies.of_environment())
+        return Registry(self.connections, own, proxies=proxies.of_environment())
 
 
 def _pinned(image: str, digest: str) -> str:

@@ -104,6 +104,8 @@ class BatchJobs(Struct, frozen=True):
     images: Literal["matched", "all"] = "matched"
     #: Secrets with credentials of registries, in muster's namespace
     registry_secrets: tuple[str, ...] = ()
+    #: whether to connect to registries on the controllers' own machine
+    loopback_registries: bool = False
 
 
 class ControllersSettings(Common, frozen=True):
@@ -355,6 +357,7 @@ EXAMPLES: Final = {
     "batchJobs.trustDomain": "cluster.local",
     "batchJobs.images": "matched or all",
     "batchJobs.registrySecrets": "[registry-login]",
+    "batchJobs.loopbackRegistries": "true or false",
 }
 #: Flags by the setting in whose place they are given.
 FLAGS: Final = {

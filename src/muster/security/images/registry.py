@@ -2,8 +2,8 @@
 
 Every body is bounded and checked against its digest, every request has a time limit, and redirects are
 followed by hand: at most `_REDIRECTS`, never from https to http, never to an address inside of the network
-unless the registry itself is there. Credentials are sent to their registry, and to its token service if that
-is in the same domain; never along a redirect.
+unless the registry itself is there (`muster.security.images.connections`). Credentials are sent to their
+registry, and to its token service if that is in the same domain; never along a redirect.
 
 Sources: opencontainers/distribution-spec, spec.md; distribution, docs/spec/auth/token.md.
 """
@@ -21,6 +21,7 @@ from typing import Any, Final
 import aiohttp
 from yarl import URL
 
+from muster.security.images.connections import Connections, inside
 from muster.security.images.proxies import NONE, Proxies, choose
 from muster.security.images.reference import Reference, is_digest
 
@@ -57,17 +58,17 @@ class Manifest:
 
 
 class Registry:
-    """Reads from registries with one HTTP session. `credentials`: registry → (user, password)."""
+    """Reads from registries over these connections. `credentials`: registry → (user, password)."""
 
     def __init__(
         self,
-        session: aiohttp.ClientSession,
+        connections: Connections,
         credentials: Mapping[str, tuple[str, str]] | None = None,
         *,
         timeout: float = 10.0,
         proxies: Proxies = NONE,
     ) -> None:
-        self._session, self._credentials, self._timeout = session, credentials or {}, timeout
+        self._connections, self._credentials, self._timeout = connections, credentials or {}, timeout
         self._proxies = proxies
         self._tokens: dict[tuple[str, str], str] = {}
 
@@ -137,9 +138,9 @@ class Registry:
             headers = {"Accept": accept}
             if url.origin() == start.origin() and (token := self._tokens.get((registry, scope))):
                 headers["Authorization"] = token
-            async with self._ask(url, headers) as response:
+            async with self._ask(url, headers, start) as response:
                 if response.status in (301, 302, 303, 307, 308):
-                    url = _onward(url, response.headers.get("Location", ""), start, what)
+                    url = self._onward(url, response.headers.get("Location", ""), start, what)
                     continue
                 body = await _bounded(response, most, what) if response.status == 200 else b""
                 return response.status, body, response.headers.get("WWW-Authenticate", "")
@@ -156,14 +157,15 @@ class Registry:
         if kind.lower() != "bearer" or "realm" not in fields:
             raise RegistryError(f"{registry} asks for credentials in a way that is not supported")
         realm = URL(fields["realm"])
-        if realm.host is None or (realm.scheme != "https" and not _inside(realm.host)):
+        if realm.host is None or (realm.scheme != "https" and not inside(realm.host)):
             raise RegistryError(f"{registry} names a token service that is not https")
-        if _inside(realm.host) and not _inside(URL(f"https://{host}").host or ""):
+        start = URL(f"{_scheme(host)}://{host}")
+        if inside(realm.host) and not self._connections.inside(start.raw_host or ""):
             raise RegistryError(f"{registry} names a token service inside of this network")
         query = {"scope": scope, **({"service": fields["service"]} if "service" in fields else {})}
         login = credentials if credentials and _same_domain(realm.host, host) else None
         headers = {"Authorization": aiohttp.encode_basic_auth(*login)} if login else {}
-        async with self._ask(realm.update_query(query), headers) as response:
+        async with self._ask(realm.update_query(query), headers, start) as response:
             if response.status != 200:
                 raise RegistryError(f"{registry}: its token service answered {response.status}")
             answer = _object(await _bounded(response, _TOKEN, "token"), "token")
@@ -173,16 +175,24 @@ class Registry:
         self._tokens[(registry, scope)] = f"Bearer {token}"
 
     def _ask(
-        self, url: URL, headers: Mapping[str, str]
+        self, url: URL, headers: Mapping[str, str], start: URL
     ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """Requests a URL to which the registry at `start` has led, or which is that registry's own."""
         proxy = choose(url, self._proxies, secret="Authorization" in headers)
-        if proxy is None:
-            return self._session.get(url, headers=headers, allow_redirects=False)
-        if url.scheme == "http":  # the request itself goes to the proxy
-            headers = {**headers, **proxy.headers}
-        return self._session.get(
-            url, headers=headers, allow_redirects=False, proxy=proxy.url, proxy_headers=proxy.headers
-        )
+        onward = url.origin() != start.origin() and not self._connections.inside(start.raw_host or "")
+        return self._connections.get(url, headers, proxy, onward=onward)
+
+    def _onward(self, url: URL, location: str, start: URL, what: str) -> URL:
+        """Where a redirect leads. Raises `RegistryError` if it must not be followed."""
+        onward = url.join(URL(location)) if location else url
+        host = onward.host or ""
+        if not location or onward.scheme not in ("http", "https"):
+            raise RegistryError(f"{what}: redirects to nowhere")
+        if url.scheme == "https" and onward.scheme == "http":
+            raise RegistryError(f"{what}: redirects from https to http")
+        if inside(host) and not self._connections.inside(start.raw_host or ""):
+            raise RegistryError(f"{what}: redirects to an address inside of this network")
+        return onward
 
 
 async def _bounded(response: aiohttp.ClientResponse, most: int, what: str) -> bytes:
@@ -192,19 +202,6 @@ async def _bounded(response: aiohttp.ClientResponse, most: int, what: str) -> by
         if len(body) > most:
             raise RegistryError(f"{what}: is larger than {most // 2**10} KiB")
     return bytes(body)
-
-
-def _onward(url: URL, location: str, start: URL, what: str) -> URL:
-    """Where a redirect leads. Raises `RegistryError` if it must not be followed."""
-    onward = url.join(URL(location)) if location else url
-    host = onward.host or ""
-    if not location or onward.scheme not in ("http", "https"):
-        raise RegistryError(f"{what}: redirects to nowhere")
-    if url.scheme == "https" and onward.scheme == "http":
-        raise RegistryError(f"{what}: redirects from https to http")
-    if _inside(host) and not _inside(start.host or ""):
-        raise RegistryError(f"{what}: redirects to an address inside of this network")
-    return onward
 
 
 def _scheme(host: str) -> str:
@@ -218,14 +215,6 @@ def _loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _inside(host: str) -> bool:
-    """Whether a host is this machine or an address that is not public."""
-    try:
-        return not ipaddress.ip_address(host).is_global
-    except ValueError:
-        return host == "localhost" or host.endswith((".localhost", ".local", ".internal", ".svc"))
 
 
 def _same_domain(one: str, registry: str) -> bool:
