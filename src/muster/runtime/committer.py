@@ -263,7 +263,10 @@ class Committer:
     # -- below: in order of call
 
     def _commit(self, gang: GangId) -> _Commit:
-        return self._commits.setdefault(gang, _Commit())
+        commit = self._commits.get(gang)
+        if commit is None:
+            commit = self._commits[gang] = _Commit()
+        return commit
 
     def _refresh(self, gang: GangId, now: float) -> None:
         """Brings a gang's victims up to date: looks up the newly chosen, and forgets those that are gone."""

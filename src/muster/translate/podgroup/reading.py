@@ -10,6 +10,8 @@ from dataclasses import replace
 from enum import Enum, auto
 from typing import NamedTuple
 
+from msgspec import structs
+
 from muster.api.base import Kind, controller_of
 from muster.api.core_v1 import Pod
 from muster.api.kinds import JOB, POD_GROUP_SIGS, POD_GROUP_X
@@ -82,12 +84,16 @@ class Reading:
         self.places: list[Places] = []
         self._kind, self._world = kind, world
         self._noted: dict[str, Noted] = {}
+        #: of the pod that was read last, all that `said` and `kept` read of it, and what they returned
+        self._template: tuple[object, ...] = ()
+        self._facts: tuple[tuple[Shape, Labels], Said, Kept]
         self._failed: set[str] = set()
         self._by_shape: dict[tuple[Shape, Labels], Places] = {}
         self.note_all()
 
     def note_all(self) -> None:
-        """Looks at all pods again."""
+        """Looks at all pods again, as objects that they refer to may have changed."""
+        self._template = ()
         there = self._world.pods_in(self._kind, *self.name)
         for name in dict.fromkeys((*self._noted, *(pod for _, pod in sorted(there)))):
             self.note(name)
@@ -220,14 +226,23 @@ class Reading:
         if pod.terminal:
             if not _for_good(pod, self._world):
                 return Noted(pod, State.FAILED)
-            shape, labels, _ = said(pod, self._world)
-            return Noted(pod, State.ENDED, (shape, labels))
+            return Noted(pod, State.ENDED, self._read(pod)[0])
         if not live(pod):
             return Noted(pod, State.LEAVING if occupies(pod) else State.GONE)
         if scheduling_gates(pod.spec):
             return Noted(pod, State.GATED, kept=kept(pod))
-        shape, labels, what = said(pod, self._world)
-        return Noted(pod, State.READY, (shape, labels), what, kept(pod))
+        return Noted(pod, State.READY, *self._read(pod))
+
+    def _read(self, pod: Pod) -> tuple[tuple[Shape, Labels], Said, Kept]:
+        """Returns what `said` and `kept` return, which pods of one template have in common."""
+        meta, spec = pod.metadata, structs.replace(pod.spec, node_name="")
+        marks = meta.labels, meta.annotations, meta.unreadable, meta.deletion_timestamp
+        template = spec, *marks, controller_of(pod) is None
+        if template != self._template:
+            shape, labels, what = said(pod, self._world)
+            self._template, self._facts = template, ((shape, labels), what, kept(pod))
+        shaped, what, lasting = self._facts
+        return shaped, what._replace(bound=bool(pod.spec.node_name)), lasting
 
     def _count(self, new: Noted) -> None:
         uid, name = PodId(new.pod.metadata.uid), new.pod.metadata.name
