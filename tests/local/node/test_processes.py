@@ -59,6 +59,29 @@ async def test_a_fork_of_the_wrapper_that_ends_during_the_search_is_not_taken_fo
     assert found == {tmp_path: process.pid}
 
 
+async def test_a_wrapper_that_has_not_executed_its_program_yet_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the midst of `execve`, a process has neither an environment nor a command line."""
+    files = Files(tmp_path)
+    os.mkfifo(files.output)
+    monkeypatch.setattr(marks, "OUTPUT_FD", 0)  # from which the shell reads for ever
+    held = os.open(files.output, os.O_RDWR)
+    shell = subprocess.Popen(  # noqa: ASYNC220  # it is killed here
+        [""], executable="/bin/sh", env={}, stdin=held, start_new_session=True
+    )
+    os.close(held)
+    try:
+        assert processes.wrappers(tmp_path.parent) == {tmp_path: shell.pid}
+        assert processes.marked_directories(tmp_path.parent) == {tmp_path}
+        process = processes.adopt(shell.pid, files, namespaces=False)
+    finally:
+        shell.kill()
+        shell.wait()
+    assert process is not None
+    await process.wait()
+
+
 @asynccontextmanager
 async def _began(script: str, directory: Path) -> AsyncIterator[processes.Process]:
     """A wrapper without namespaces that runs `script` in `directory`, and has made the file `began` there."""

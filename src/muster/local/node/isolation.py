@@ -86,7 +86,7 @@ class Files(msgspec.Struct, frozen=True):
     @property
     def output(self) -> Path:
         """The FIFO that is the command's stdout and stderr."""
-        return self.directory / "output"
+        return self.directory / marks.OUTPUT
 
     @property
     def rest(self) -> Path:
@@ -192,13 +192,13 @@ def _script(setup: Setup, files: Files, lock: Path, isolation: Isolation) -> str
     """
     q = shlex.quote
     steps = [f"cd {q(setup.working_dir)}"]
-    run = '"$@" 9<&-'
+    run = f'"$@" {marks.OUTPUT_FD}<&-'
     head = marks.tagging(str(files.directory))
     if isolation.namespaces:
         steps = [f"hostname {q(setup.hostname)}", *mounts.steps(setup.binds, setup.own), *steps]
         head = f"stage={q(setup.stage)}\n{mounts.FUNCTIONS}"
         if isolation.user:
-            run = f'{shutil.which("setpriv")} --ambient-caps=-all --inh-caps=-all -- "$@" 9<&-'
+            run = f"{shutil.which('setpriv')} --ambient-caps=-all --inh-caps=-all -- {run}"
     if setup.open_files:
         steps.append(f"ulimit -S -n {setup.open_files}")
     keep = f"dd if={q(str(files.output))} of={q(str(files.rest))} bs=64k iflag=nonblock"

@@ -7,6 +7,9 @@ All processes of one start of a container have two marks, which they pass on to 
   and ignored it since 2.4.30, so muster's number in it changes nothing. Unlike the environment, `exec` never
   replaces it, and no daemon clears it. The number is a hash of the directory.
 
+In the midst of `execve`, a process has no environment; on a busy machine this lasts for some milliseconds.
+A wrapper is recognised all the same: it holds the FIFO of its container's output.
+
 A daemon that forked twice, left the session and emptied its environment is therefore found, too, even by a
 muster that was started after the crash of the one that started the container.
 """
@@ -19,6 +22,9 @@ from pathlib import Path
 from typing import Final, NewType
 
 MARK: Final = "MUSTER_CONTAINER"
+#: The FIFO of a container's output, in the directory of the start, and the wrapper's own descriptor of it.
+OUTPUT: Final = "output"
+OUTPUT_FD: Final = 9
 #: A limit in KiB that identifies the container of a process.
 Tag = NewType("Tag", int)
 #: All tags are of this form: far above any memory, far below "unlimited".
@@ -62,6 +68,9 @@ def variable(pid: int) -> str:
     """The mark in a process's environment; "" for other users' processes, zombies and ended processes."""
     try:
         environ = Path(f"/proc/{pid}/environ").read_bytes()
+        if not environ:
+            directory, name = os.path.split(os.readlink(f"/proc/{pid}/fd/{OUTPUT_FD}"))
+            return directory if name == OUTPUT else ""
     except OSError:
         return ""
     return next(

@@ -129,7 +129,7 @@ def start(argv: Sequence[str], env: Mapping[str, str], files: Files, *, namespac
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             # Only the wrapper holds it, so that the command's output never lacks a reader. It is opened
             # first, because opening for writing waits for a reader, and muster may be killed at this moment.
-            (os.POSIX_SPAWN_OPEN, 9, output, os.O_RDWR, 0),
+            (os.POSIX_SPAWN_OPEN, marks.OUTPUT_FD, output, os.O_RDWR, 0),
             (os.POSIX_SPAWN_OPEN, 1, output, os.O_WRONLY, 0),
             (os.POSIX_SPAWN_DUP2, 1, 2),
         ],
@@ -176,8 +176,8 @@ def recorded_end(files: Files) -> datetime | None:
 def wrappers(root: Path) -> dict[Path, int]:
     """The wrappers of containers whose directories are below `root`: directory → pid.
 
-    The wrapper is the marked process that has the wrapper's name and leads its session (`start` makes the
-    session). The shell's forks have the mark and the name, too, until they execute a command.
+    The wrapper is the marked process that has the wrapper's name, or none yet, and leads its session (`start`
+    makes the session). The shell's forks have the mark and the name, too, until they execute a command.
     """
     return {
         Path(mark): pid
@@ -291,8 +291,8 @@ _SWEEP: Final = _Sweep()
 
 def _is_wrapper(pid: int) -> bool:
     try:
-        named = f"\0{WRAPPER}\0".encode() in Path(f"/proc/{pid}/cmdline").read_bytes()
-        return named and os.getsid(pid) == pid
+        line = Path(f"/proc/{pid}/cmdline").read_bytes()
+        return (not line.strip(b"\0") or f"\0{WRAPPER}\0".encode() in line) and os.getsid(pid) == pid
     except OSError:
         return False
 
