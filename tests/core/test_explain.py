@@ -161,6 +161,36 @@ def test_codes_and_messages(nodes: list[NodeChanged], wanted: Gang, code: Code, 
     assert (explanation.code, explanation.message) == (code, message)
 
 
+def either(count: int, minimum: int) -> Gang:
+    """Pods that take GPUs, pods that take CPUs, or both, make up the minimum."""
+    sets = PodSet("gpu", shape(gpu=1), count, 0), PodSet("cpu", shape(cpu=1000), count, 0)
+    return gang("x", *sets, minimum=minimum)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "minimum", "code", "message"),
+    [
+        (1, 1, Code.INSUFFICIENT_CAPACITY, "gpu: 1 GPU asked; 0 are free"),
+        (
+            2,
+            2,
+            Code.FRAGMENTED,
+            (
+                "gpu: 1 GPU asked per pod; 1 is free, but in pieces that take only 1 of 2 pods; "
+                "no placement exists"
+            ),
+        ),
+    ],
+)
+def test_a_minimum_of_pods_that_take_different_resources(
+    gpus: int, minimum: int, code: Code, message: str
+) -> None:
+    made = scheduler([node("n", gpus, 1000)], either(2, minimum))
+    made.apply(PodsBound({PodId("p"): None}, NodeName("n"), amounts({GPU: 1, "cpu": 1000})))
+    (wait,) = waits(made.decide(0.0))
+    assert (wait.explanation.code, wait.explanation.message) == (code, message)
+
+
 def test_a_gang_that_fits_empty_nodes_has_no_misfit_whatever_its_gate() -> None:
     assert misfit(gang("x", count=32, gate=Gate(Code.GATED, "held")), four()) is None
     assert misfit(gang("x", count=33, minimum=32), four()) is None

@@ -21,6 +21,7 @@ from muster.core.words.decisions import Explanation, PodSetExplanation
 from muster.core.words.events import NodeChanged
 from muster.core.words.gang import Code, GangId, Shape, Strategy
 from muster.core.world.eligibility import Obstacle, obstacle, untolerated
+from muster.core.world.nodes import Bools
 from muster.core.world.queues import Queues
 from muster.names import GPU_SHARE
 
@@ -116,24 +117,41 @@ def _few(texts: set[str]) -> str:
 
 
 def insufficient_capacity(case: Case) -> Explanation | None:
-    """InsufficientCapacity: less of some resource is free on all usable nodes than the minimum takes."""
-    nodes = case.world.nodes
-    short: list[tuple[float, str, int, int, int]] = []
-    for row, demanded in case.least.items():
-        free = case.free(row, case.usable(row))
-        short += [(free / demanded, nodes.resource(row), row, demanded, free)] * (demanded > free)
-    if not short:
-        return None
-    _, resource, row, demanded, free = min(short)
-    usable = case.usable(row)
-    capacity, serving = int(nodes.capacity(row)[usable].sum(dtype=np.int64)), int(np.count_nonzero(usable))
-    message = f"{case.total(resource, row, demanded)}; "
+    """InsufficientCapacity: less of some resource is free on all usable nodes than the minimum takes.
+
+    If pods of any part may make up the minimum: than one pod takes, of each part. The first is reported.
+    """
+    nodes, named = case.world.nodes, ""
+    short = _scarcest(case, [(row, least, case.usable(row)) for row, least in case.least.items()])
+    if short is None:
+        each = [_scarcest(case, _one(case, part)) for part in case.demand.parts]
+        if None in each or not each:
+            return None
+        short, named = each[0], case.named(case.demand.parts[0], "")
+    assert short is not None
+    row, demanded, usable, free = short
+    resource, serving = nodes.resource(row), int(np.count_nonzero(usable))
+    capacity = int(nodes.capacity(row)[usable].sum(dtype=np.int64))
+    message = f"{named}{case.total(resource, row, demanded)}; "
     message += f"{are(resource, free)} free" if serving else "no matching node is ready and uncordoned"
     if serving and capacity < demanded:
         whole = f"all {serving} matching nodes together have" if serving > 1 else "the only matching node has"
         message += f", {whole} {bare(resource, capacity)}"
     blockers = case.holders(resource, usable)
     return Explanation(Code.INSUFFICIENT_CAPACITY, "placement", message, case.pod_sets, blockers)
+
+
+def _one(case: Case, part: Part) -> list[tuple[int, int, Bools]]:
+    """What one pod of a part takes: row, amount, and the nodes that it may use."""
+    usable = case.world.eligibility.of(part.shape).eligible
+    return [(row, amount, usable) for _, row, amount in case.asked(part)]
+
+
+def _scarcest(case: Case, demanded: Iterable[tuple[int, int, Bools]]) -> tuple[int, int, Bools, int] | None:
+    """Of (row, amount, nodes), the one of whose amount the least part is free there, and how much is."""
+    found = [(row, amount, usable, case.free(row, usable)) for row, amount, usable in demanded]
+    short = [each for each in found if each[3] < each[1]]
+    return min(short, key=lambda each: (each[3] / each[1], case.world.nodes.resource(each[0])), default=None)
 
 
 def topology_unsatisfied(case: Case) -> Explanation | None:
@@ -269,7 +287,8 @@ def fragmented(case: Case) -> Explanation:
     if case.answer is not None and len({part.shape for part in demand.parts}) > 1:
         but += _certainty(case.answer)  # for one shape greedy placement is exact
     usable = case.usable(row)
-    asks = case.total(resource, row, case.least[row])
+    least = case.least.get(row)  # None: other parts may make up the minimum
+    asks = f"{show(resource, asked)} asked per pod" if least is None else case.total(resource, row, least)
     message = case.named(part, f"{asks}; {are(resource, case.free(row, usable))} free, but {but}")
     return Explanation(Code.FRAGMENTED, "placement", message, sets, case.holders(resource, usable))
 
