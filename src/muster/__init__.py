@@ -1,15 +1,16 @@
 """Batch and gang scheduling for Kubernetes: all of a job starts, or none of it."""
 
-import importlib
 import os
-from collections.abc import Iterable, Mapping
-from datetime import datetime
-from types import ModuleType
-from typing import TYPE_CHECKING
 
 from muster.version import VERSION
 
+# Not typing's: it takes time to load, and before `muster.__main__.main` Ctrl-C prints a traceback.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
+    from types import ModuleType
+
     from muster import core as core
     from muster.api.base import Object
     from muster.app.plan.decisions import Decision
@@ -22,8 +23,10 @@ __all__ = ["compile", "core", "plan", "replay"]
 # Everything is imported where it is used, so that `import muster` stays as cheap as its version number.
 
 
-def __getattr__(name: str) -> ModuleType:
+def __getattr__(name: str) -> "ModuleType":
     if name == "core":
+        import importlib
+
         return importlib.import_module("muster.core")
     raise AttributeError(f"module 'muster' has no attribute {name!r}")
 
@@ -33,7 +36,7 @@ def compile(
     *,
     suffix: str | None = None,
     mode: "Mode | None" = None,
-    volumes: Mapping[str, str] | None = None,
+    volumes: "Mapping[str, str] | None" = None,
 ) -> "list[Object]":
     """The Kubernetes objects of a job file, in the order in which they are to be created.
 
@@ -53,7 +56,7 @@ def plan(
     objects: "Iterable[Object] | Object",
     snapshot: "Iterable[Object] | Object | str | os.PathLike[str]",
     *,
-    now: float | datetime | None = None,
+    now: "float | datetime | None" = None,
 ) -> "list[Decision]":
     """What the scheduler would do if these objects were submitted to this cluster now.
 
@@ -65,6 +68,7 @@ def plan(
     in which they are decided. `cost.gpu_seconds` is of the victims' work, delays are in seconds. Raises
     `muster.workloads.findings.JobFileError`, a ValueError, for what is no object.
     """
+    from datetime import datetime
     from pathlib import Path
 
     from muster.app.plan import plan as decide
@@ -89,7 +93,7 @@ def replay(
     policy: str = "pack",
     *,
     format: str | None = None,
-    seeds: Iterable[int] = (42,),
+    seeds: "Iterable[int]" = (42,),
     nodes: str = "",
     load: float | None = None,
     order: str = "fcfs",

@@ -182,6 +182,12 @@ def test_an_interrupt_while_modules_load_is_quiet() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (INTERRUPTED, "", "")
 
 
+def test_little_is_loaded_before_an_interrupt_is_quiet() -> None:
+    code = "import sys, os; known = {*sys.modules}; import muster.__main__; print(*{*sys.modules} - known)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {*done.stdout.split()} == {"muster", "muster.__main__", "muster.version"}
+
+
 def test_help_needs_little_more_than_typer() -> None:
     """Its cost is what it imports: none of the rooms below."""
     code = "import sys, muster.cli.main; print(*(m for m in sys.modules if m.startswith('muster.')))"

@@ -1,12 +1,13 @@
 """Experiments: one replay per seed, where seeds matter, side by side if wanted."""
 
 import random
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pytest
 
-from muster.sim.experiment import Experiment, prepare, run
+from muster.sim.experiment import Experiment, prepare, processes, run
 from muster.sim.metrics import UNITS, Recorder
 from muster.sim.trace import Job, Tally, Trace, TraceError
 from tests.sim.traces import GPU, job, machine
@@ -73,3 +74,10 @@ def test_seeds_are_reported_in_order_however_many_processes_there_are(jobs: int)
 def test_an_impossible_experiment_is_refused_before_it_runs(experiment: Experiment, said: str) -> None:
     with pytest.raises(TraceError, match=said):
         prepare(experiment)
+
+
+def test_ctrl_c_reaches_no_process_of_a_pool_from_its_start() -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    with processes(1) as pool:
+        assert signal.SIGINT in pool.apply(signal.pthread_sigmask, (signal.SIG_BLOCK, []))
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before

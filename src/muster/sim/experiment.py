@@ -7,7 +7,8 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
+from multiprocessing.pool import Pool
 from typing import Final
 
 from muster.sim import policies
@@ -102,13 +103,20 @@ def _results(
         for done, seed in enumerate(seeds):
             yield one(experiment, surveyed, seed, lambda recorder, done=done: turn(done, recorder))  # type: ignore[misc]
         return
-    # a new interpreter each: a fork would take the threads of a progress bar along, in whatever state
-    with get_context("spawn").Pool(jobs, _leave_interrupts_to_the_parent) as pool:
+    with processes(jobs) as pool:
         yield from pool.imap(_One(experiment, surveyed), seeds)
 
 
-def _leave_interrupts_to_the_parent() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def processes(jobs: int) -> Pool:
+    """Returns a pool of new processes, which Ctrl-C does not reach: the parent ends them."""
+    # Each is a new interpreter: a fork would take the threads of a progress bar along, in whatever state.
+    # They inherit that SIGINT is blocked, and so does the thread that replaces a process that has died.
+    resource_tracker.ensure_running()  # its start would unblock SIGINT
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        return get_context("spawn").Pool(jobs)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @dataclass(frozen=True, slots=True)
