@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from muster.cli import main as cli
-from tests.workloads.lattice.jobs import TRAINING, changed
+from tests.workloads.lattice.jobs import TRAINING, changed, small
 
 Check = Callable[..., list[str]]
 ALL = "permit (principal, action, resource);\n"
@@ -71,3 +72,11 @@ CASES: dict[str, tuple[str, str, str]] = {
 def test_one_clear_error(check: Check, job: str, policies: str, told: str) -> None:
     [error] = check(job, policies)
     assert told in error
+
+
+def test_a_trust_policy_with_a_mistake_is_told_though_no_image_is_looked_up(check: Check) -> None:
+    Path("policies").mkdir()
+    policy = {"kind": "TrustPolicy", "metadata": {"name": "team"}, "spec": {"match": {"images": ["nginx"]}}}
+    Path("policies/trust.yaml").write_text(yaml.safe_dump(policy))
+    [told] = check(small())
+    assert told.startswith("policies/trust.yaml: TrustPolicy team: spec.match.images[0]: 'nginx' does not")

@@ -127,6 +127,8 @@ def platform(
             known = replace(
                 known, look_up=looker(administered.trust_policies(Path(policies)) if policies else [])
             )
+        elif policies:
+            administered.check_trust_policies(Path(policies))
     except (InvalidPolicy, InvalidTrust) as error:
         raise Failure(str(error), BAD_INPUT) from None
     except OSError as error:

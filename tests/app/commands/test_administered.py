@@ -64,6 +64,27 @@ def test_the_key_of_a_trust_policy_may_be_in_a_secret_beside_it(tmp_path: Path, 
     assert found.name == "team"
 
 
+def test_the_form_of_trust_policies_can_be_checked_without_the_secrets_with_their_keys(
+    tmp_path: Path,
+) -> None:
+    reference = {"namespace": "muster-system", "name": "release", "key": "pub"}
+    spec = {"match": {"images": ["**"]}, "authorities": [{"key": {"secretRef": reference}}]}
+    policies = {
+        name: {"kind": "TrustPolicy", "metadata": {"name": name}, "spec": {**spec, **change}}
+        for name, change in {"good": {}, "one": {"mode": "some"}, "two": {"acton": "audit"}}.items()
+    }
+    write(tmp_path, policies["good"])
+    administered.check_trust_policies(tmp_path)
+    write(tmp_path, *policies.values())
+    with pytest.raises(trust.InvalidPolicy) as told:
+        administered.check_trust_policies(tmp_path)
+    file, fields = tmp_path / "cluster.yaml", "the fields are action, authorities, match, mode"
+    assert str(told.value).splitlines() == [
+        f"{file}: TrustPolicy one: spec.mode: is any or all",
+        f"{file}: TrustPolicy two: spec.acton: is not a field; {fields}",
+    ]
+
+
 @pytest.mark.parametrize("name", ["pipe.yaml", "pipe.cedar"])
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / name)
@@ -83,7 +104,7 @@ def test_no_policy_is_left_out_because_another_has_its_name(tmp_path: Path) -> N
 @pytest.mark.parametrize("spec", [None, 5, [], {}, {"match": 5}, {"match": [1]}, {"match": {"images": 5}}])
 def test_a_trust_policy_of_any_form_is_read_or_named(tmp_path: Path, spec: object) -> None:
     write(tmp_path, {"kind": "TrustPolicy", "metadata": {"name": "team"}, "spec": spec})
-    with pytest.raises(trust.InvalidPolicy, match=r"cluster.yaml: spec.match.images: "):
+    with pytest.raises(trust.InvalidPolicy, match=r"cluster.yaml: TrustPolicy team: spec.match.images: "):
         administered.trust_policies(tmp_path)
 
 

@@ -66,8 +66,8 @@ def test_globs_that_some_image_matches(glob: str) -> None:
 @pytest.mark.parametrize(
     ("glob", "message"),
     [
-        ("acme/*", "write docker.io/acme/"),
-        ("nginx", "write docker.io/nginx"),
+        ("acme/*", "write for example docker.io/acme/"),
+        ("nginx", "write for example docker.io/nginx"),
         ("GHCR.io/acme/*", "write ghcr.io for"),
         ("ghcr.io:443/acme/*", "write ghcr.io for"),
         ("index.docker.io/acme/*", "write docker.io for"),

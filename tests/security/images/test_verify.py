@@ -373,6 +373,15 @@ INVALID: list[tuple[dict[str, Any], str]] = [
     ({"authorities": [{"name": "x"}] * 101}, "the most is 100"),
     ({"mode": "some"}, "mode: is any or all"),
     ({"action": "warn"}, "action: is enforce or audit"),
+    ({"acton": "audit"}, "acton: is not a field; the fields are action, authorities, match, mode"),
+    ({"match": {"images": ["**"], "image": "x"}}, "match.image: is not a field; the field is images"),
+    (
+        {"authorities": [{"key": {"pem": "x"}, "attestations": []}]},
+        r"authorities\[0\].attestations: is not a field; the fields are key, keyless, name",
+    ),
+    ({"authorities": [{"key": {"pem": "x", "kms": "y"}}]}, r"authorities\[0\].key.kms: is not a field"),
+    ({"authorities": [{"keyless": {"url": "y"}}]}, r"authorities\[0\].keyless.url: is not a field"),
+    ({"authorities": [{"key": {"secretRef": {"nmae": "y"}}}]}, r"secretRef.nmae: is not a field"),
 ]
 
 

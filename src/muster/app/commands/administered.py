@@ -1,7 +1,7 @@
 """Reads an administrator's directory: policies, and YAML files with objects of the cluster."""
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -58,8 +58,6 @@ def trust_policies(directory: Path) -> "list[TrustPolicy]":
 
     Raises `trust.InvalidPolicy` and `JobFileError`.
     """
-    from muster.security.images import trust
-
     found = list(objects(directory))
     secrets: dict[str, str] = {}
     for file, each in found:
@@ -68,13 +66,33 @@ def trust_policies(directory: Path) -> "list[TrustPolicy]":
             namespace = meta.get("namespace") if isinstance(meta, dict) else None
             for key, value in _values(each):
                 secrets[f"{namespace or 'default'}/{_name(file, each)}/{key}"] = value
+    return _trust(found, secrets)
+
+
+def check_trust_policies(directory: Path) -> None:
+    """Checks the form of the TrustPolicies in a directory, whose keys may be elsewhere.
+
+    Raises `trust.InvalidPolicy` and `JobFileError`.
+    """
+    _trust(objects(directory), None)
+
+
+def _trust(found: Iterable[tuple[Path, Object]], secrets: Mapping[str, str] | None) -> "list[TrustPolicy]":
+    written = [(file, each) for file, each in found if each.get("kind") == TRUST_POLICY.kind]
+    if not written:
+        return []
+    from muster.security.images import trust
+
     known: list[TrustPolicy] = []
-    for file, each in found:
-        if each.get("kind") == TRUST_POLICY.kind:
-            try:
-                known.append(trust.read(_name(file, each), each.get("spec"), secrets))
-            except trust.InvalidPolicy as error:
-                raise trust.InvalidPolicy(f"{file}: spec.{error}") from None
+    errors: list[str] = []
+    for file, each in written:
+        name = _name(file, each)
+        try:
+            known.append(trust.read(name, each.get("spec"), secrets))
+        except trust.InvalidPolicy as error:
+            errors.append(f"{file}: TrustPolicy {name}: spec.{error}")
+    if errors:
+        raise trust.InvalidPolicy("\n".join(errors))
     return known
 
 

@@ -5,7 +5,7 @@ certificate authority has certified for the moment of signing (keyless). All pol
 met. An image that no policy applies to needs no signature; whether it may run is a question for the gates.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -70,10 +70,16 @@ class TrustPolicy:
         return any(reference.matches(glob, image) for glob in self.images)
 
 
-def read(name: str, spec: Any, secrets: Mapping[str, str]) -> TrustPolicy:
-    """The policy of a TrustPolicy's spec. `secrets`: PEM by `namespace/name/key`. Raises `InvalidPolicy`."""
+def read(name: str, spec: Any, secrets: Mapping[str, str] | None) -> TrustPolicy:
+    """The policy of a TrustPolicy's spec. Raises `InvalidPolicy`.
+
+    `secrets`: PEM by `namespace/name/key`; None = only the form of the policy is checked, and authorities
+    whose keys are in Secrets are left out.
+    """
     spec = spec if isinstance(spec, dict) else {}
     match = spec.get("match")
+    _only(spec, ("match", "mode", "action", "authorities"), "")
+    _only(match, ("images",), "match.")
     images = tuple(_texts(match.get("images") if isinstance(match, dict) else None, "match.images"))
     if not images:
         raise InvalidPolicy("match.images: is missing; such as [ghcr.io/acme/**]")
@@ -87,9 +93,8 @@ def read(name: str, spec: Any, secrets: Mapping[str, str]) -> TrustPolicy:
         raise InvalidPolicy("authorities: is missing; a policy names at least one")
     if len(written) > _AUTHORITIES:
         raise InvalidPolicy(f"authorities: has {len(written):,}; the most is {_AUTHORITIES}")
-    authorities = tuple(
-        _authority(each, f"authorities[{index}]", secrets) for index, each in enumerate(written)
-    )
+    found = [_authority(each, f"authorities[{index}]", secrets) for index, each in enumerate(written)]
+    authorities = tuple(each for each in found if each is not None)
     mode, action = spec.get("mode", "any"), spec.get("action", "enforce")
     if mode not in ("any", "all"):
         raise InvalidPolicy("mode: is any or all")
@@ -98,17 +103,20 @@ def read(name: str, spec: Any, secrets: Mapping[str, str]) -> TrustPolicy:
     return TrustPolicy(name, images, authorities, mode, action)
 
 
-def _authority(value: Any, at: str, secrets: Mapping[str, str]) -> Authority:  # Any: JSON
+def _authority(value: Any, at: str, secrets: Mapping[str, str] | None) -> Authority | None:  # Any: JSON
     if not isinstance(value, dict):
         raise InvalidPolicy(f"{at}: takes a mapping")
+    _only(value, ("name", "key", "keyless"), f"{at}.")
     name = str(value.get("name", ""))[:253] or at
     if ("key" in value) == ("keyless" in value):
         raise InvalidPolicy(f"{at}: takes exactly one of key and keyless")
     if "key" in value:
-        return Key(name, public_key(_pem(value["key"], f"{at}.key", secrets), f"{at}.key"))
+        pem = _pem(value["key"], f"{at}.key", secrets)
+        return Key(name, public_key(pem, f"{at}.key")) if pem is not None else None
     keyless, at = value["keyless"], f"{at}.keyless"
     if not isinstance(keyless, dict):
         raise InvalidPolicy(f"{at}: takes a mapping")
+    _only(keyless, ("issuer", "subject", "subjectRegExp", "rootCA", "rekorKey"), f"{at}.")
     issuer, subject, expression = (str(keyless.get(k, "")) for k in ("issuer", "subject", "subjectRegExp"))
     if not issuer:
         raise InvalidPolicy(f"{at}.issuer: is missing; such as https://token.actions.githubusercontent.com")
@@ -125,7 +133,8 @@ def _authority(value: Any, at: str, secrets: Mapping[str, str]) -> Authority:  #
     return Keyless(name, issuer, subject, pattern, root, log)
 
 
-def _pem(key: Any, at: str, secrets: Mapping[str, str]) -> str:  # Any: JSON
+def _pem(key: Any, at: str, secrets: Mapping[str, str] | None) -> str | None:  # Any: JSON
+    _only(key, ("pem", "secretRef"), f"{at}.")
     if not isinstance(key, dict) or ("pem" in key) == ("secretRef" in key):
         raise InvalidPolicy(f"{at}: takes exactly one of pem and secretRef")
     if "pem" in key:
@@ -133,6 +142,9 @@ def _pem(key: Any, at: str, secrets: Mapping[str, str]) -> str:  # Any: JSON
     ref = key["secretRef"]
     if not isinstance(ref, dict):
         raise InvalidPolicy(f"{at}.secretRef: takes namespace, name and key")
+    _only(ref, ("namespace", "name", "key"), f"{at}.secretRef.")
+    if secrets is None:
+        return None
     full = "/".join(str(ref.get(part, "")) for part in ("namespace", "name", "key"))
     if full not in secrets:
         raise InvalidPolicy(f"{at}.secretRef: there is no secret {full}")
@@ -150,6 +162,16 @@ def public_key(pem: str, at: str) -> PublicKey:
     if not isinstance(key, PublicKey):
         raise InvalidPolicy(f"{at}: is neither ECDSA, Ed25519 nor RSA")
     return key
+
+
+def _only(value: Any, fields: Sequence[str], at: str) -> None:  # Any: JSON
+    """Raises `InvalidPolicy` for a field that is not one of these: it would demand something for nothing."""
+    unknown = sorted(str(each) for each in value if each not in fields) if isinstance(value, dict) else []
+    if unknown:
+        known = (
+            f"the fields are {', '.join(sorted(fields))}" if len(fields) > 1 else f"the field is {fields[0]}"
+        )
+        raise InvalidPolicy(f"{at}{unknown[0][:80]}: is not a field; {known}")
 
 
 def _text(value: Any, at: str) -> str:  # Any: JSON
