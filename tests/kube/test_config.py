@@ -226,13 +226,33 @@ def test_the_proxy_and_the_name_of_the_server(write: Write, monkeypatch: pytest.
     assert (connection.proxy, connection.server_name) == ("http://proxy:3128", "kubernetes")
     connection = config.load(write({"token": "t"}))
     assert (connection.proxy, connection.server_name) == ("", "")
-    with pytest.raises(ConfigError, match="proxy 'socks5://p:1' is not supported; use one with http:// or"):
-        config.load(write({"token": "t"}, cluster={"proxy-url": "socks5://p:1"}))
+    for unusable in ("socks5://p:1", "http://me:hidden@p:port", "gopher://me:hidden@p"):
+        with pytest.raises(ConfigError, match="proxy-url is not an http:// or https:// URL") as told:
+            config.load(write({"token": "t"}, cluster={"proxy-url": unusable}))
+        assert "hidden" not in str(told.value)
     monkeypatch.setenv("HTTPS_PROXY", "http://env:1")
     assert config.load(write({"token": "t"})).proxy == "http://env:1"
     assert config.load(write({"token": "t"}, cluster={"server": "https://127.0.0.1:6443"})).proxy == ""
-    monkeypatch.setenv("NO_PROXY", "10.1.2.3")
-    assert config.load(write({"token": "t"})).proxy == ""
+    assert config.load(write({"token": "t"}, cluster={"proxy-url": ""})).proxy == "http://env:1"
+    for exempt in ("10.1.2.3", "10.0.0.0/8", "10.1.2.3:6443", "*"):
+        monkeypatch.setenv("NO_PROXY", exempt)
+        assert config.load(write({"token": "t"})).proxy == ""
+    monkeypatch.setenv("NO_PROXY", "10.1.2.3:1")
+    for named in ("http://env:1", "env:1"):
+        monkeypatch.setenv("HTTPS_PROXY", named)
+        assert config.load(write({"token": "t"})).proxy == "http://env:1"
+    monkeypatch.setenv("HTTPS_PROXY", "gopher://me:hidden@p")
+    with pytest.raises(ConfigError, match="HTTPS_PROXY is not an http") as told:
+        config.load(write({"token": "t"}))
+    assert "hidden" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "server", ["https://h:99999999", "https://h:-1", "https://", "https://h:x", "h:6443"]
+)
+def test_a_server_that_is_no_url_is_named(write: Write, server: str) -> None:
+    with pytest.raises(ConfigError, match="is not a URL; write https://HOST:PORT"):
+        config.load(write({"token": "t"}, cluster={"server": server}))
 
 
 def test_certificates_that_are_replaced_are_read_again(

@@ -5,21 +5,22 @@ OIDC, client certificates). Only this module imports it, and only when it is nee
 are read from the files again (`kube/credentials.py`).
 """
 
-import ipaddress
 import logging
 import os
 import ssl
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
-from urllib.request import proxy_bypass
 
 import msgspec
 from multidict import CIMultiDict
+from yarl import URL
 
+from muster.kube import proxies
 from muster.kube.credentials import Credentials, Reading
 from muster.kube.http import Connection
 
@@ -41,8 +42,9 @@ class _NamedContext(msgspec.Struct):
     context: _Context
 
 
-class _Cluster(msgspec.Struct):
+class _Cluster(msgspec.Struct, rename="kebab"):
     server: str
+    proxy_url: str | None = None
 
 
 class _NamedCluster(msgspec.Struct):
@@ -69,8 +71,8 @@ class _Impersonation(msgspec.Struct, rename="kebab"):
     as_user_extra: dict[str, list[str]] = {}
 
 
-#: Exceptions of the official client whose message is for users; any other is a side effect of a bad file.
-_MADE_FOR_PEOPLE: Final = ("ConfigException",)
+#: Exceptions whose message is for users; any other is a side effect of a bad file.
+_MADE_FOR_PEOPLE: Final = ("ConfigException", "UnusableProxy")
 
 
 #: Ways to authenticate whose tokens change. Tokens in the kubeconfig itself do not.
@@ -97,8 +99,7 @@ def load(
         found, namespace, until = _in_cluster(now()) if inside else _of_file(path, context, now())
         if not found.host:
             raise ValueError("the cluster has no server")
-        if urlsplit(found.host).scheme not in ("http", "https"):
-            raise ValueError(f"server {found.host!r} is not a URL; write https://HOST:PORT")
+        _address(found.host)
         tls = _tls(found)
         proxy = _proxy(found)
     except Exception as error:  # a bad file makes the loaders raise exceptions of any type
@@ -194,23 +195,20 @@ def _acts_as(user: Mapping[str, Any]) -> list[tuple[str, str]]:
     return headers
 
 
+def _address(server: str) -> URL:
+    """The URL of a server. Raises ValueError."""
+    with suppress(ValueError):
+        address = URL(server)
+        if address.scheme in ("http", "https") and address.host:
+            return address
+    raise ValueError(f"server {server!r} is not a URL; write https://HOST:PORT")
+
+
 def _proxy(found: Any) -> str:
     """The URL of the proxy: proxy-url, or what the environment says of this host."""
-    proxy, host = str(found.proxy or ""), urlsplit(found.host).hostname or ""
-    if found.proxy_said or not proxy:
-        pass
-    elif host == "localhost" or _loopback(host) or proxy_bypass(host):
-        return ""
-    if proxy and urlsplit(proxy).scheme not in ("http", "https"):
-        raise ValueError(f"proxy {proxy!r} is not supported; use one with http:// or https://")
-    return proxy
-
-
-def _loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    if found.proxy_said:
+        return str(proxies.usable(found.proxy_said, "proxy-url"))
+    return str(proxies.find(_address(found.host), proxies.of_environment()) or "")
 
 
 def _of_file(path: str, context: str | None, now: float) -> tuple[Any, str, float | None]:
@@ -231,7 +229,7 @@ def _of_file(path: str, context: str | None, now: float) -> tuple[Any, str, floa
     if context:
         active = next(entry for entry in contexts if entry["name"] == context)
     user = _user(config, path, active["context"])
-    found.acts_as, found.proxy_said = _acts_as(user), getattr(loader, "proxy", None) is not None
+    found.acts_as, found.proxy_said = _acts_as(user), getattr(loader, "proxy", None) or ""
     if not found.api_key and not found.cert_file and "exec" in user:  # the loader only logs this
         raise ValueError(f"the plug-in {user['exec']['command']} gives no credentials")
     return found, active["context"].get("namespace") or "default", _until(loader, user, now)
@@ -259,7 +257,7 @@ def _in_cluster(now: float) -> tuple[Any, str, float]:
     config: Any = kubernetes.config  # Any: as above
     found: Any = kubernetes.client.Configuration()
     config.load_incluster_config(client_configuration=found)
-    found.acts_as, found.proxy_said = [], False
+    found.acts_as, found.proxy_said = [], ""
     try:
         namespace = Path(_ACCOUNT, "namespace").read_text().strip()
     except OSError:

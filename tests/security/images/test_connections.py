@@ -9,8 +9,8 @@ from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
+from muster.kube.proxies import Proxies
 from muster.security.images.connections import Connections
-from muster.security.images.proxies import Proxies
 from muster.security.images.reference import parse
 from muster.security.images.registry import Registry, RegistryError
 from tests.security.images.fakes import Store
@@ -158,7 +158,7 @@ async def test_a_proxy_may_be_inside_of_the_network() -> None:
     async with Connections(loopback=False) as connections:
         assert connections._proxied.connector is not connections._direct.connector
         url, none = URL("https://10.0.0.9/v2/"), dict[str, str]()
-        from muster.security.images.proxies import choose
+        from muster.kube.proxies import choose
 
         proxy = choose(url, PROXY)
         with pytest.raises(OSError, match="is inside of this network"):

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from muster.compiler.facts import Image
-from muster.security.images import credentials, proxies
+from muster.kube import proxies
+from muster.security.images import credentials
 from muster.security.images.connections import Connections
 from muster.security.images.reference import InvalidReference
 from muster.security.images.registry import Registry, RegistryError

@@ -24,10 +24,11 @@ from muster.app.wiring.batch_jobs import Found
 from muster.app.wiring.settings import BatchJobs
 from muster.controllers.driver import Signal
 from muster.controllers.policy import Judged
+from muster.kube import proxies
 from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.kube.errors import ApiError, Forbidden, NotFound, Unanswered, Unreachable
-from muster.security.images import credentials, proxies, reference, trust
+from muster.security.images import credentials, reference, trust
 from muster.security.images.connections import Connections
 from muster.security.images.lookups import UNMET, Lookups, Unknown
 from muster.security.images.reference import InvalidReference, Reference

@@ -24,7 +24,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from muster.security.images.proxies import Proxy
+from muster.kube.proxies import Proxy
 
 #: Where clouds serve metadata besides link-local addresses: AWS and Google (IPv6), Alibaba, Azure.
 _METADATA: Final = frozenset(

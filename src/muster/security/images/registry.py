@@ -21,8 +21,8 @@ from typing import Any, Final
 import aiohttp
 from yarl import URL
 
+from muster.kube.proxies import NONE, Proxies, choose
 from muster.security.images.connections import Connections, inside
-from muster.security.images.proxies import NONE, Proxies, choose
 from muster.security.images.reference import Reference, is_digest
 
 _MANIFESTS: Final = ", ".join(

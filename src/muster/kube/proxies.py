@@ -1,12 +1,13 @@
-"""Chooses the HTTP proxy of a request to a registry, as common tools do.
+"""Chooses the HTTP proxy of a request to an API server or a registry, as common tools do.
 
 `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` count, in capitals or not. A proxy is never used for this machine,
 nor for a request that carries credentials without TLS, since the proxy would see them. Source: Go's
-golang.org/x/net/http/httpproxy, which container engines use.
+golang.org/x/net/http/httpproxy, which kubectl and container engines use.
 """
 
 import ipaddress
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final, NamedTuple
 from urllib.request import getproxies_environment
 
@@ -18,7 +19,7 @@ Proxies = Mapping[str, str]
 
 
 class UnusableProxy(ValueError):
-    """The environment names a proxy that cannot be used; the message says why, without its password."""
+    """A setting names a proxy that cannot be used; the message says why, without its password."""
 
 
 class Proxy(NamedTuple):
@@ -36,27 +37,35 @@ def of_environment() -> Proxies:
     return getproxies_environment()
 
 
-def choose(url: URL, proxies: Proxies, *, secret: bool = False) -> Proxy | None:
-    """Returns the proxy of a request; None = connect directly. `secret`: it carries credentials.
+def find(url: URL, proxies: Proxies, *, secret: bool = False) -> URL | None:
+    """Returns the proxy of a request, with its credentials; None = connect directly.
 
-    Raises `UnusableProxy`.
+    `secret`: the request carries credentials. Raises `UnusableProxy`.
     """
     host, named = url.host or "", proxies.get(url.scheme, "")
     if not named or _here(host) or (secret and url.scheme != "https") or _excepted(host, url.port, proxies):
         return None
-    try:
-        proxy = URL(named if "://" in named else f"http://{named}")
-        unusable = proxy.scheme not in ("http", "https") or not proxy.host
-    except ValueError:
-        unusable = True
-    if unusable:
-        raise UnusableProxy(
-            f"{url.scheme.upper()}_PROXY is not an http:// or https:// URL, such as http://proxy:3128"
-        )
+    return usable(named, f"{url.scheme.upper()}_PROXY")
+
+
+def choose(url: URL, proxies: Proxies, *, secret: bool = False) -> Proxy | None:
+    """Returns what `find` does, with the proxy's credentials as a header."""
+    proxy = find(url, proxies, secret=secret)
+    if proxy is None:
+        return None
     headers = {}
     if proxy.user is not None:
         headers["Proxy-Authorization"] = aiohttp.encode_basic_auth(proxy.user, proxy.password or "")
     return Proxy(proxy.with_user(None), headers)
+
+
+def usable(named: str, setting: str) -> URL:
+    """Returns the URL of a proxy, with its credentials. Raises `UnusableProxy`, which names the setting."""
+    with suppress(ValueError):
+        proxy = URL(named if "://" in named else f"http://{named}")
+        if proxy.scheme in ("http", "https") and proxy.host:
+            return proxy
+    raise UnusableProxy(f"{setting} is not an http:// or https:// URL, such as http://proxy:3128")
 
 
 def _excepted(host: str, port: int | None, proxies: Proxies) -> bool:
