@@ -1,12 +1,14 @@
 """The journal: what is written is read back, in order, and it is bounded."""
 
-from collections.abc import Mapping
+import io
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from math import inf
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, NewType, Union, get_args, get_origin, get_type_hints
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -246,3 +248,49 @@ def test_fields_are_read_by_the_names_that_earlier_versions_gave_them() -> None:
         line = line.replace(name, earlier)
     assert b'"apart"' in line
     assert decode(line) == Entry(0.0, event)
+
+
+@pytest.mark.parametrize("value", [True, 1.5, "x", [], {}, [None], {"a": 1}], ids=repr)
+@pytest.mark.parametrize("what", ENTRIES, ids=lambda what: type(what).__name__)
+def test_a_field_of_another_type_is_named_and_never_reaches_the_core(
+    what: Event | Decision | Mark, value: object, tmp_path: Path
+) -> None:
+    line = msgspec.json.decode(encode(1.0, what))
+    file = tmp_path / "journal.jsonl"
+    for holder, key in [(line, "at"), *_leaves(line["what"])]:
+        before = holder[key]
+        if before is None or before == "inf" or type(before) is type(value):
+            continue  # it may have this type
+        holder[key] = value
+        file.write_bytes(msgspec.json.encode(line) + b"\n")
+        holder[key] = before
+        with pytest.raises(ValueError, match="line 1: not an entry of a journal"):
+            [*read(file)]
+
+
+def test_a_time_is_a_number() -> None:
+    with pytest.raises(TypeError, match="expected float, got 'nan'"):
+        decode(b'{"at": "nan", "is": "Cycle", "what": {}}')
+
+
+def _leaves(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yields the holder and the key of each number, text, and null."""
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(item, dict | list):
+            yield from _leaves(item)
+        else:
+            yield value, key
+
+
+def test_a_line_without_end_is_not_read_into_memory(tmp_path: Path) -> None:
+    class Endless(io.RawIOBase):
+        def readable(self) -> bool:
+            return True
+
+        def readinto(self, buffer: Any) -> int:
+            buffer[:] = b"x" * len(buffer)
+            return len(buffer)
+
+    (tmp_path / "journal.jsonl").touch()
+    with pytest.raises(ValueError, match="line 1: longer than 128 MiB"):
+        [*read(tmp_path / "journal.jsonl", lambda path: io.BufferedReader(Endless()))]

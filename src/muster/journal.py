@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from math import inf
 from pathlib import Path
 from types import NoneType, UnionType
@@ -32,6 +32,8 @@ from muster.version import VERSION
 log = logging.getLogger(__name__)
 
 LIMIT: Final = 64 * 2**20  # bytes per file
+_LONGEST: Final = 128 * 2**20  # bytes of a line; a snapshot, the longest, takes less
+_SHOWN: Final = 40  # characters of a value in a message
 _BLOCK: Final = 65_536  # bytes read at once, looking for the end of a line
 
 
@@ -155,7 +157,9 @@ def read(path: Path, opened: Callable[[Path], IO[bytes]] = lambda file: file.ope
         if not file.exists():
             continue
         with opened(file) as lines:
-            for number, line in enumerate(lines, 1):
+            for number, line in enumerate(iter(partial(lines.readline, _LONGEST), b""), 1):
+                if len(line) == _LONGEST:
+                    raise ValueError(f"{file}, line {number}: longer than {_LONGEST >> 20} MiB")
                 if not line.endswith(b"\n"):
                     break  # cut off by a crash
                 try:
@@ -189,7 +193,7 @@ def encode(at: float, what: Event | Decision | Mark) -> bytes:
 
 def decode(line: bytes) -> Entry:
     body = msgspec.json.decode(line)
-    return Entry(float(body["at"]), _typed(_CLASSES[body["is"]], body["what"]))
+    return Entry(_typed(float, body["at"]), _typed(_CLASSES[body["is"]], body["what"]))
 
 
 def _plain(value: Any) -> Any:  # Any: JSON
@@ -272,7 +276,11 @@ def _typed(type_: Any, value: Any) -> Any:  # Any: types as values, and JSON
         return type_(**{name: _typed(hints[name], item) for name, item in named})
     if issubclass(type_, Enum):
         return type_(value)
-    return float(value) if type_ is float else value
+    if type_ is float and (type(value) in (int, float) or value == "inf"):
+        return float(value)
+    if type(value) is not type_:
+        raise TypeError(f"expected {type_.__name__}, got {str(value)[:_SHOWN]!r}")
+    return value
 
 
 @cache
