@@ -1,26 +1,14 @@
 """The scheduler's own packing orders (`slots.Order`): `Pack` and `Spread`.
 
-`Pack` fills
+docs/scheduling.md ("How a gang is placed") says in which order `Pack` fills nodes. It is dominant-resource
+best fit with the remainder first, and a key per node: nodes with free devices that the pod does not ask for,
+what the pod strands of the GPUs, what is left over of the scarce resource, and the slots. For a pod that
+takes GPUs, the node's contention (`Contention`) is added to what it strands. A share of a GPU has one sum in
+thousandths instead.
 
-1. nodes without free devices that the pod does not ask for: a CPU pod stays off free GPUs;
-2. then nodes on which the pod strands the least part of the GPUs, that is, leaves them without the CPU to use
-   them. A GPU has enough with 4/5 of the CPU per GPU that its node was built with;
-3. then nodes that whole pods fill exactly, by what would be left over of the scarce resource;
-4. then the tightest node, by fewest slots: large holes stay whole for pods that need them.
-
-For a pod that takes GPUs, the node's contention (`Contention`) is added to what the pod strands: how much
-of the node's GPUs is demanded by pods that cannot run on all nodes. In step 2 a contention of all of a node's
-GPUs counts as much as half of them stranded. Contention is zero where all pods may use the same nodes.
-
-The scarce resource of a shape is the one of which it asks the largest part of all capacity. For a share of
-a GPU, steps 2 to 4 are one sum in thousandths of a GPU: what is stranded, what is left on the GPU that it
-fits best (an empty one counts for 400 more), up to 300 for how empty the node is, and the share's part of the
-contention.
-
-This is dominant-resource best fit with the remainder first. Unlike FGD (fragmentation gradient descent,
-`muster.sim.policies.fgd`), it considers of other shapes only how many GPUs they ask for and which nodes they
-may use; how much CPU they need is guessed from how the node was built. It is therefore a vector operation,
-and on the trace of FGD's own evaluation it leaves fewer GPUs idle (docs/performance.md).
+Unlike FGD (fragmentation gradient descent, `muster.sim.policies.fgd`), `Pack` considers of other shapes only
+how many GPUs they ask for and which nodes they may use; how much CPU they need is guessed from how the node
+was built. It is therefore a vector operation.
 
 `Spread` is its opposite, least of the scarce resource in use first, for clusters where even load matters more
 than room for large pods.
@@ -173,7 +161,7 @@ class Pack(Order):
     def _of_share(
         self, vector: Vector, columns: Columns | None, fixed: Fixed | None, free: Callable[[int], Row]
     ) -> Ints:
-        """Keys for a share of a GPU: its cost in thousandths of a GPU, as the module says."""
+        """Keys for a share of a GPU: its cost in thousandths of a GPU (docs/scheduling.md)."""
         devices, share = self.nodes.devices, vector.share
         left = devices.left(columns)
         least = np.where(left >= share, left - share, UNLIMITED).min(axis=0, initial=UNLIMITED)

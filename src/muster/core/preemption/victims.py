@@ -1,24 +1,21 @@
 """Finds the victims without which a gang fits, at the least loss.
 
-Which set of victims is the best is said in docs/preemption.md ("How victims are chosen"). Every returned set
-has been checked: the preemptor fits afterwards, with all that `Fit` checks, and the victims keep their limits
-(`eviction_units.py`) as a whole. To find the very best is set covering, which is hard; so, after Dobson's
-greedy for covering integer programs and the reprieve of kube-scheduler's preemption:
+docs/preemption.md ("How victims are chosen") says which set of victims is the best, and with which limits it
+is searched. Every returned set has been checked: the preemptor fits afterwards, with all that `Fit` checks,
+and the victims keep their limits (`eviction_units.py`) as a whole. To find the very best is set covering,
+which is hard; so, after Dobson's greedy for covering integer programs and the reprieve of kube-scheduler's
+preemption:
 
 - *level*: how many pods would fit if all candidates up to a priority left is a sum of slots, which only
   grows with the priority: bisection finds the lowest that could do, and `Fit` confirms it or goes on.
-- *affinity*: a gang with required affinity or a spread may fit only if some pods stay. If there are few sets
-  of victims, those that leave it room and the pods it needs (`affinity_dependents.py`) are tried one by one,
-  the cheapest first. If there are more, the search continues, with all units or with those whose pods it does
-  not need.
-- *ground*: a gang that must gather needs room in one domain; for one that prefers to gather, room there is
-  better. Domains are tried in the order of a lower bound of what clearing them loses, `DOMAINS` at most,
+- *affinity*: if there are few sets of victims, those that leave a gang room and the pods it needs
+  (`affinity_dependents.py`) are tried one by one, the cheapest first.
+- *ground*: domains are tried in the order of a lower bound of what clearing them loses, `DOMAINS` at most,
   until the next bound exceeds the least loss found.
 - *greedy*: take the unit that frees most slots relative to the work that it loses, until the slots suffice. A
   fraction of a slot counts a little, or jobs that share a node would never look worth taking; two weights are
   tried. If that violates the limits, take what frees most for the fewest pods.
-- *reprieve*: spare victims, the most costly first, as long as the preemptor still fits. What is left is
-  irreducible: no single victim can be spared.
+- *reprieve*: spare victims, the most costly first, as long as the preemptor still fits.
 - *fits*: slots are checked first, which is arithmetic (`slot_bounds.py`). For pods of one shape that need
   nothing but capacity they are sufficient. Otherwise `Fit` decides, in a trial, at most `CHECKS` times.
 - *exchange*: for each victim, the most costly first, look for others that do the same for less; then begin

@@ -1,41 +1,20 @@
 """Which gang is served next (`Attempts`), and what it may have (`Admission`), before any search for where it
 fits.
 
-Gangs are served in this order:
-
-1. Gangs that have started and still lack places: a half-started gang is completed before a new one starts.
-   Gangs with an open plan of an earlier leader are first, since their places are theirs already; then gangs
-   with pods on nodes, or held places, by rank. Only caps limit these gangs.
-2. Gangs that stay within their queue's entitlement. The queue with the least share of its entitlement
-   in use is served first, ties by name, level by level down the tree; inside a queue by its own order.
-   An elastic gang gets only what stays within: its minimum, and as much more as is left.
-3. Gangs that would carry a queue over its entitlement, and the rest of elastic gangs. Everything that may
-   start within entitlement has been tried by then. What is still free is capacity that no waiting gang can
-   use within entitlement, and is borrowed. A queue that would itself stay within its entitlement is first
-   (the start carries over only a queue above or below it): it takes back what a sibling borrowed of it. Then
-   follow, as tie-breakers, the queue whose last such start is longest ago (never: first), the least share
-   after the start, priority, and name. This order too is applied level by level.
-4. Gangs whose hold has just run out: all other gangs could use the freed places first. A gang that has
-   nothing else is new to its queue again.
-
-A gang that does not fit holds nothing and is skipped; it does not block gangs behind it.
-
-Inside a queue: `priority` (higher first, then age, then id), `fifo` (age, then id), or `fair`: the namespace
-with the least dominant share of the queue's entitlement first (DRF, NSDI 2011), and by priority in it.
+The order is that of docs/queues.md ("Which gang is next"); `fair` is DRF (NSDI 2011). Of the started gangs,
+those with an open plan of an earlier leader are first, since their places are theirs already. Gangs whose
+hold has just run out are last: all other gangs could use the freed places first. A gang of them that has
+nothing else is new to its queue again. A gang that does not fit holds nothing and is skipped.
 
 The order is maintained as gangs change, and a cycle walks along it (`pending.py`). The share of a queue
 changes only when one of its gangs starts, which moves the queue in one heap per level of the tree.
 
 A gang may have nothing, all that it lacks, or a part of it. The refusals are those of docs/names.md, in their
-order: `Invalid` (no such queue, or not for this gang), `QueueClosed`, and `QuotaExceeded` (a hard cap, too
-many gangs, a ResourceQuota). A gang that would carry a queue over its entitlement is asked about again when
-all other gangs have been served, and keeps `OverShare` if it does not start then either. Refusals carry the
-numbers that they rest on.
-
-A gang is charged whole or not at all: it is refused unless every queue from its own up to the root allows
-its minimum. What an elastic gang lacks beyond the minimum is cut to what is left. If a hard cap refuses the
-minimum, the gang may still have it once other gangs below that cap have left (`cap_exceeded`). The search for
-victims decides whether a gang has to leave.
+order, with the numbers that they rest on. A gang that would carry a queue over its entitlement is asked about
+again when all other gangs have been served, and keeps `OverShare` if it does not start then either. What an
+elastic gang lacks beyond the minimum is cut to what is left. If a hard cap refuses the minimum, the gang may
+still have it once other gangs below that cap have left (`cap_exceeded`). The search for victims decides
+whether a gang has to leave.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

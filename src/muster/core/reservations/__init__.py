@@ -1,23 +1,13 @@
-"""Reservations and backfill: which gangs may start while a gang before them waits.
+"""Reservations and backfill: which gangs may start while a gang before them waits (docs/backfill.md).
 
-If the scheduler simply started whatever fits, small gangs would delay a large one without end. A
-*reservation* prevents that: a gang that does not fit gets a set of places and a time, the first at which it
-fits without the gangs that will have ended by then (`start_search.py`). A later gang starts if it fits now
-and ends by that time, or if it fits *beside* the reservation (`calendar.py`). The reserved gang can therefore
-start by its time, whatever has been started meanwhile.
+A gang that does not fit gets a set of places and a time, the first at which it fits without the gangs that
+will have ended by then (`start_search.py`). A later gang starts if it fits now and ends by that time, or if
+it fits *beside* the reservation (`calendar.py`). The reserved gang can therefore start by its time, whatever
+has been started meanwhile.
 
-- `strict`: no gang passes the first that waits.
-- `none`: every gang that fits passes; nothing is reserved.
-- `easy`: one reservation, for the first gang that waits. It is searched again when it might be earlier
-  (Lifka, JSSPP 1995). Only the first gang has a promise; the others move up.
-- `conservative`: one for each of the first `depth` gangs that wait. It is kept from cycle to cycle and moves
-  later only if its nodes disappear, if queues are edited, by the overrun of other gangs, or if a gang of
-  higher rank arrives later (Mu'alem and Feitelson, 2001). Unlike theirs, it is not moved to an earlier future
-  time; a gang that can start at once without delaying another does start.
-
-If a gang needs capacity of gangs without limit or estimate, its start time is unknown. After `drain_after`
-seconds the scheduler *drains* for it: it sets aside the places that the longest-running gangs will free, and
-keeps free what is free there already.
+`easy` (Lifka, JSSPP 1995) has one reservation, which is searched again when it might be earlier.
+`conservative` (Mu'alem and Feitelson, 2001) keeps its reservations from cycle to cycle. Unlike theirs, one is
+not moved to an earlier future time; a gang that can start at once without delaying another does start.
 """
 
 from collections.abc import Iterable

@@ -1,10 +1,7 @@
 """Completions: when running gangs are expected to end, and what they free then.
 
-A gang's time counts from its first bound pod, or from its `Assign` while no pod is known to be bound. Two
-durations say how long it may run: its `limit`, after which it is stopped by force, and its `estimate`, given
-by its owner. The *expected* duration is the lesser of the two. The duration that can be *promised* to other
-gangs is the limit, or the estimate if there is no limit. A gang with neither, and a pod without a gang, have
-no known end.
+docs/backfill.md says how long a gang runs: `expected` and `promised` (there the guaranteed end). A gang's
+time counts from its first bound pod, or from its `Assign` while no pod is known to be bound.
 
 A gang that outlives its time ends *any moment*: its end is the time of each cycle, and the head of the queue
 waits for that. All of a gang's places are assumed to be free at its end, none before. Victims that are

@@ -1,10 +1,7 @@
-"""Domains that a gang has to itself.
+"""Domains that a gang has to itself (`muster.dev/exclusive`, docs/topology.md): one gang per domain.
 
-A gang that is exclusive in a layer is placed only in domains of that layer in which no other gang has a pod
-or a promised place. While it has a pod or place there, no other gang may enter, exclusive or not: one gang
-per domain. It may use several domains; another rule is needed to restrict it to one. Pods of no gang
-(DaemonSets', other schedulers') do not count, as every node has some. If a pod of an exclusive gang appears
-on its own beside another gang, that gang may stay, but does not grow there.
+If a pod of an exclusive gang appears on its own beside another gang, that gang may stay, but does not grow
+there. Pods of no gang (DaemonSets', other schedulers') do not count, as every node has some.
 
 The occupancy of a node also depends on the ledger: what a trial has removed (a victim, a pod that will have
 ended) occupies nothing, and bars no gang from a domain in which it was alone, or which `leave` declares it to

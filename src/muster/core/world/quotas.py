@@ -1,10 +1,8 @@
-"""Namespaces' ResourceQuotas: what pods that are still to be created may ask for.
+"""Namespaces' ResourceQuotas: what pods that are still to be created may ask for (docs/queues.md).
 
-The API server charges a quota when a pod is created, not when it is bound. So a gang whose pods exist is
-charged already, and is not checked again. A gang that is started before its pods are created (a suspended
-Job, a JobSet) would fail too late, with half of its pods refused. Its uncreated places are checked here. Once
-it has been given places, their future charge is kept for it until its pods exist and the API server's own
-count includes them. No gang keeps quota without holding places.
+The API server charges a quota when a pod is created, not when it is bound. So only a gang's uncreated places
+are checked here. Once the gang has been given places, their future charge is kept for it until its pods exist
+and the API server's own count includes them. No gang keeps quota without holding places.
 
 Which quotas count for a pod, and what each charges, is computed from the pod's template before the core
 (`PodSet.quotas`); the core gets no event of a quota that does not limit pods.

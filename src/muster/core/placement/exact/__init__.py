@@ -1,19 +1,14 @@
 """Decides exactly whether any placement of a gang's minimum exists, where greedy placement finds none.
 
-Greedy placement is exact for one shape. For several it sometimes misses a placement, and it can never prove
-that there is none. So when it has failed there are three more steps:
+docs/scheduling.md ("If greedy placement finds none") describes the three steps: *totals*, a *relaxation* over
+patterns (`patterns.py`), and a *search* of `SEARCH` nodes of the search tree. The relaxation's proof is a
+price for each group of pods (`proofs.py`). The solver only suggests the prices; they are rounded, and the
+comparison is made in integers, so that no rounding error can turn a yes into a no. What the search finds is
+charged to the ledger, and taken only if it fits there.
 
-1. *totals*: less is free of some resource, or of some pod set's slots, than the minimum takes. A proof.
-2. *relaxation*: a linear program over patterns (`patterns.py`) that may use half a node one way and half
-   of it another. If not even that holds the minimum, no placement does. The proof is a price for each
-   group of pods (`proofs.py`). The solver only suggests the prices; they are rounded, and the comparison is
-   made in integers, so that no rounding error can turn a yes into a no.
-3. *search*: the same program in whole numbers, with a budget of `SEARCH` nodes of the search tree; first only
-   for what is left when the relaxation's solution is rounded down, then for the whole. What it
-   finds is charged to the ledger, and taken only if it fits there.
-
-The bound of step 2 is Gilmore and Gomory's, and in practice nearly tight: an instance whose relaxation fits
-almost always fits. Beyond the bounds of `patterns.py` only the totals speak, and the answer stays open.
+The bound of the relaxation is Gilmore and Gomory's, and in practice nearly tight: an instance whose
+relaxation fits almost always fits. Beyond the bounds of `patterns.py` only the totals speak, and the answer
+stays open.
 
 Proofs are cached (`refutes`). New problems are solved for at most `TURNS` demands per cycle; further ones
 are solved in later cycles.

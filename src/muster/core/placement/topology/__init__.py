@@ -1,20 +1,10 @@
-"""Places gangs that have rules about the network topology.
+"""Places gangs that have rules about the network topology (docs/topology.md, "Where the gang goes").
 
-The rules (koordinator, apis/extension/network_topology.go; the algorithm is described in its "Network
-Topology Aware Scheduling"):
-
-- `MustGather` LAYER: all pods in one domain of the layer. If there are several such rules, all must hold.
-- `PreferGather` LAYER: all pods in one domain if possible; several layers are tried from the tightest to the
-  loosest, and then the whole cluster.
-- a multiple N of a LAYER: in any one domain of it the number of the gang's pods is a multiple of N.
-
-Whatever the rule, the gang is placed in the tightest domain that holds all of it, of any layer below the
-required one. If no permitted domain holds all of it, and its minimum is smaller, the minimum is placed in
-this way, and the other pods as near to it as possible. `candidates.py` lists a layer's domains that could
-hold the gang. One shape is then placed by capacity (`fill.py`). For several shapes greedy placement decides,
-in many domains at once (`batch.py`), then the exact methods, for at most `SEARCHES` domains. Multiples are
-exact for one shape; of several shapes only greedy placement is tried, and an answer
-"infeasible" then says so.
+The rules are Koordinator's (apis/extension/network_topology.go; the algorithm is described in its "Network
+Topology Aware Scheduling"). `candidates.py` lists a layer's domains that could hold the gang. One shape is
+then placed by capacity (`fill.py`). For several shapes greedy placement decides, in many domains at once
+(`batch.py`), then the exact methods, for at most `SEARCHES` domains. Multiples are exact for one shape; of
+several shapes only greedy placement is tried, and an answer "infeasible" then says so.
 
 Filled and held places constrain the others: a gang that must gather stays in the domain in which most of it
 is.

@@ -86,7 +86,7 @@ class _Batch:
         self._starts = (np.arange(len(domains)) * self._columns.shape[1])[:, None]
 
     def fill(self, demand: Demand) -> tuple[int, list[Filled]] | None:
-        """Fill as `Trial.fill_minimum` does, and then the first domain that holds it as far as it goes."""
+        """Fill as `Draft.fill_minimum` does, and then the first domain that holds it as far as it goes."""
         parts, need = demand.parts, demand.need
         order = sorted(range(len(parts)), key=lambda p: -self._vectors[p].size)
         able: Bools = np.ones(len(self._columns), np.bool_)
