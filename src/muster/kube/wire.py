@@ -5,6 +5,7 @@ time of a request by aiohttp, which the client uses for everything else: reads, 
 """
 
 import asyncio
+import re
 import ssl
 import time
 from collections.abc import Iterable
@@ -44,6 +45,9 @@ class Wire:
         self._tls = (tls or True) if secure else None  # never without TLS if the URL says https
         self._server_name = (server_name or None) if secure else None
         self._authority = address.netloc
+        #: the headers of the last request, and their text
+        self._headers: tuple[tuple[str, str], ...] = ()
+        self._lines = ""
         self._free = asyncio.Semaphore(limit)
         self._idle: list[tuple[float, _Link]] = []  # the last used is the next to be used
 
@@ -83,16 +87,15 @@ class Wire:
         headers: Iterable[tuple[str, str]],
         length: int,
     ) -> bytes:
-        asked = urlencode([*query])
-        lines = [
-            f"{method} {quote(path, safe=_SAFE)}{'?' if asked else ''}{asked} HTTP/1.1",
-            f"Host: {self._authority}",
-            *(f"{name}: {value}" for name, value in headers),
-            f"Content-Length: {length}",
-        ]
-        if any("\r" in line or "\n" in line for line in lines):
-            raise ValueError("a header holds a line break")
-        return "\r\n".join([*lines, "", ""]).encode()
+        every, asked = tuple(headers), urlencode([*query])
+        if every != self._headers:  # mostly they are those of the last request
+            lines = [f"{name}: {value}\r\n" for name, value in every]
+            if any("\r" in line[:-2] or "\n" in line[:-2] for line in lines):
+                raise ValueError("a header holds a line break")
+            self._headers, self._lines = every, "".join(lines)
+        target = path if _PLAIN.fullmatch(path) else quote(path, safe=_SAFE)
+        first = f"{method} {target}{'?' if asked else ''}{asked} HTTP/1.1\r\nHost: {self._authority}\r\n"
+        return f"{first}{self._lines}Content-Length: {length}\r\n\r\n".encode()
 
     async def _connected(self) -> "_Link":
         while self._idle:
@@ -193,5 +196,6 @@ class _Link(asyncio.Protocol):
             asked.set_result(Answer(status, b"".join(self._parts), self._retry_after))
 
 
-#: Characters of a path that stay as they are.
+#: Characters of a path that stay as they are, and paths that have no others.
 _SAFE: Final = "/:@!$&'()*+,;=~"
+_PLAIN: Final = re.compile(r"[A-Za-z0-9/._~-]+")

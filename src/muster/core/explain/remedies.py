@@ -3,8 +3,8 @@
 A reason says what is wrong; a remedy says what would help. Each remedy is confirmed by a dry run of the
 next cycle with the change made: the gang starts in it, after the gangs before it have been served, and its
 queue, its namespace's quotas and all reservations allow that. A remedy is therefore true for the state it was
-computed from. The list may be incomplete: a trial is greedy (`Request.search`), so a change that only a search
-would find may be missing.
+computed from. The list may be incomplete: a trial is greedy (`Request.search`), so a change that only a
+search would find may be missing.
 
 Trials are bounded in three ways: a question tries only a few changes of each kind, only the first
 `Config.remedies` gangs of each queue are examined, and a cycle makes about `Config.trials` trials; further
