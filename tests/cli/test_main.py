@@ -118,7 +118,7 @@ def test_output_that_cannot_be_written_is_reported(tmp_path: Path, unbuffered: s
             stderr=subprocess.PIPE,
             text=True,
         )
-    assert (done.returncode, done.stderr) == (1, "No space left on device\n")
+    assert (done.returncode, done.stderr) == (1, "the input or output failed: No space left on device\n")
 
 
 def test_a_store_that_is_none(run: Run, tmp_path: Path) -> None:

@@ -345,12 +345,19 @@ def test_a_kubeconfig_with_missing_files_or_fields_is_refused(write: Write, tmp_
         with pytest.raises(ConfigError, match=r"no usable cluster configuration: .*kubeconfig: ") as refused:
             config.load(write(user, cluster=cluster))
         assert not _PYTHON.search(str(refused.value))
-    for path, context in ((str(tmp_path / "absent"), None), (write({"token": "t"}), "no-such-context")):
-        with pytest.raises(ConfigError, match="no usable cluster configuration"):
+    absent = str(tmp_path / "absent")
+    for path, context, told in (
+        (absent, None, f"{absent}: no such file"),
+        (f"{absent}:{absent}2", None, "no such file"),
+        (absent, "test", "no such file"),
+        (write({"token": "t"}), "prod", "no context prod; contexts: one, two"),
+    ):
+        with pytest.raises(ConfigError, match=f"no usable cluster configuration: .*{told}"):
             config.load(path, context)
 
 
 def test_without_any_configuration(write: Write) -> None:
     assert not os.path.exists(os.path.expanduser("~/.kube/config"))
-    with pytest.raises(ConfigError, match="no usable cluster configuration"):
+    told = r"no usable cluster configuration: there is no .*/config, and this is not a pod; name a file"
+    with pytest.raises(ConfigError, match=told):
         config.load()

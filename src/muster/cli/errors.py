@@ -54,8 +54,8 @@ def failure(error: Exception) -> Failure | None:
             refused = f"the cluster refused: {_short(error.message)}"
             return Failure(refused, BAD_INPUT if isinstance(error, Invalid) else 1)
         case OSError():
-            where = f"{error.filename}: " if error.filename else ""
-            return Failure(f"{where}{error.strerror or error}")
+            where = error.filename or "the input or output failed"
+            return Failure(f"{where}: {error.strerror or error}")
         case _:
             return None
 

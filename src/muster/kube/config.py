@@ -95,7 +95,9 @@ def load(
     inside = not kubeconfig and not context and not os.path.exists(path) and "KUBECONFIG" not in os.environ
     try:
         if not inside:
-            _check(path)
+            _check(path, context)
+        elif "KUBERNETES_SERVICE_HOST" not in os.environ:
+            raise ValueError(f"there is no {path}, and this is not a pod; name a file with --kubeconfig")
         found, namespace, until = _in_cluster(now()) if inside else _of_file(path, context, now())
         if not found.host:
             raise ValueError("the cluster has no server")
@@ -265,21 +267,31 @@ def _in_cluster(now: float) -> tuple[Any, str, float]:
     return found, namespace or "default", now + _FILE_SECONDS
 
 
-def _check(path: str) -> None:
-    """Checks the form of the files, since a bad file makes the official client fail. Raises ValueError."""
+def _check(path: str, context: str | None) -> None:
+    """Checks the form of the files, and that they have the context. Raises ValueError.
+
+    The official client says less of what is missing, and fails on a bad file.
+    """
     import yaml  # here: the embedded cluster does not need it
 
-    for name in filter(None, path.split(os.pathsep)):
+    names = [*filter(None, path.split(os.pathsep))]
+    if not any(map(os.path.exists, names)):
+        raise ValueError("no such file")
+    contexts = list[str]()
+    for name in names:
         if not os.path.exists(name):
             continue  # some files of several may be missing
         where = "" if name == path else f"{name}: "
         try:
             content = yaml.safe_load(Path(name).read_bytes())
-            msgspec.convert({} if content is None else content, _KubeConfig)
+            found = msgspec.convert({} if content is None else content, _KubeConfig)
         except yaml.YAMLError as error:
             raise ValueError(f"{where}not YAML: {_line(error)}") from None
         except msgspec.ValidationError as error:
             raise ValueError(f"{where}not a kubeconfig: {error}") from None
+        contexts += [each.name for each in found.contexts or ()]
+    if context and context not in contexts:
+        raise ValueError(f"no context {context}; contexts: {', '.join(contexts) or 'none'}")
 
 
 def _line(error: Exception) -> str:
