@@ -71,6 +71,8 @@ class Item:
     role: Role
     #: returns a finding about a field of the object, at its place in the file
     report: Callable[[Path, str, Severity], Finding]
+    #: whether it is deleted with the file's job
+    owned: bool = False
 
 
 @dataclass(frozen=True, slots=True)

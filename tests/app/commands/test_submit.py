@@ -24,6 +24,7 @@ from muster.workloads.jobfile import Caller, JobFile
 from muster.workloads.kubernetes.objects import SUPPORTED
 from muster.workloads.load import load
 from muster.workloads.snapshot import typed
+from tests.workloads.lattice.jobs import small
 
 FILE = """
 apiVersion: v1
@@ -124,6 +125,36 @@ async def test_a_file_submitted_again_changes_what_it_changed(client: LocalClien
     ]
     settings = await client.get(kinds.CONFIG_MAP, "default", "settings")
     assert settings.data == {"pace": "2"}
+
+
+async def owners(client: LocalClient) -> dict[str, list[str]]:
+    """The uids of the owners of what a batch job needs, by kind."""
+    there = (kinds.CONFIG_MAP, kinds.SECRET, kinds.SERVICE_ACCOUNT, kinds.PERSISTENT_VOLUME_CLAIM)
+    found = [(kind, each) for kind in there for each in (await client.list(kind, "ml")).items]
+    return {
+        kind.kind: [ref.uid for ref in each.metadata.owner_references]
+        for kind, each in found
+        if each.metadata.name.startswith(("job-", "vol-"))
+    }
+
+
+async def test_what_a_batch_job_needs_is_deleted_with_it_and_not_what_was_there_before(
+    client: LocalClient,
+) -> None:
+    volume = {"type": "volume", "id": "data", "params": {"size": "1Gi"}}
+    text = small({"variables": {"A": "b"}, "volumes": {"/d": {"source": "data"}}}, data=volume)
+    account = {"metadata": {"name": "job-work", "namespace": "ml"}}
+    await client.create(kinds.NAMESPACE, "", {"metadata": {"name": "ml"}})
+    await client.create(kinds.SERVICE_ACCOUNT, "ml", account)
+    for _ in range(2):  # the second time after the job is gone, and before its objects are collected
+        [job] = (await submit(client, read(text))).jobs
+        uid = (await client.get(kinds.JOBSET, job.namespace, job.name)).metadata.uid
+        assert await owners(client) == {
+            "ConfigMap": [uid],
+            "ServiceAccount": [],
+            "PersistentVolumeClaim": [],
+        }
+        await client.delete(kinds.JOBSET, job.namespace, job.name)
 
 
 async def test_a_gang_that_runs_runs_on_though_it_is_submitted_again(client: LocalClient) -> None:

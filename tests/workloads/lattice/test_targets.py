@@ -103,6 +103,11 @@ def test_the_coordinator_is_the_task_named_so_or_master_or_the_first(
     assert ends == {name: [{"event": "TaskCompleted", "action": "CompleteJob"}], other: None}
 
 
+def test_a_task_called_master_coordinates_wherever_it_stands() -> None:
+    [job] = compiled(changed(TRAINING, TRAIN | {"spec/tasks/a": TRAIN["spec/tasks/master"]})).jobs
+    assert [each["name"] for each in job["spec"]["replicatedJobs"]] == ["master", "a", "workers"]
+
+
 def test_jax_has_variables_of_its_own() -> None:
     [job] = compiled(changed(TRAINING, TRAIN | {"spec/training": {"framework": "Jax"}})).jobs
     [container] = job["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]

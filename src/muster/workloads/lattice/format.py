@@ -10,6 +10,7 @@ from dataclasses import replace
 from muster.api.base import Object
 from muster.api.fields import Path
 from muster.compiler import Facts
+from muster.compiler.draft import shared
 from muster.compiler.facts import EMBEDDED_FACTS, Problem
 from muster.workloads import annotate
 from muster.workloads.findings import Finding, JobFileError, Severity
@@ -37,12 +38,12 @@ def load(documents: Sequence[Document], options: Options) -> JobFile:
     for each in compiled.jobs:
         for replicated in each["spec"].get("replicatedJobs", []):
             annotate.for_caller(replicated["template"]["spec"]["template"], options.caller)
-    support = [*_namespace(job.namespace, options), *compiled.support]
     return JobFile(
         name=job.name,
         format="lattice",
         items=(
-            *(Item(each, Role.SUPPORT, report) for each in support),
+            *(Item(each, Role.SUPPORT, report) for each in _namespace(job.namespace, options)),
+            *(Item(each, Role.SUPPORT, report, _owned(each)) for each in compiled.support),
             *(Item(each, _role(each), report) for each in compiled.jobs),
         ),
         notes=tuple(finding(merged, each) for each in compiled.warnings),
@@ -83,6 +84,11 @@ def _namespace(name: str, options: Options) -> list[Object]:
     if not options.local or not options.runs or name == "default":
         return []
     return [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}]
+
+
+def _owned(made: Object) -> bool:
+    """Whether an object is deleted with the job: not a volume's data, nor what other jobs use as well."""
+    return made["kind"] != "PersistentVolumeClaim" and not shared(made)
 
 
 def _role(obj: Object) -> Role:
