@@ -10,6 +10,7 @@ from muster.workloads.check import check
 from muster.workloads.demand import demand
 from muster.workloads.findings import Severity
 from muster.workloads.load import load
+from tests.workloads.lattice.jobs import TRAINING, changed
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 POD = "{restartPolicy: Never, containers: [{name: c, command: [a], resources: {requests: {cpu: 1}}}]}"
@@ -278,3 +279,22 @@ def test_resources_of_queues_that_no_pod_asks_for(field: str, resource: str, sai
     assert [(each.line, each.field, each.message.startswith(said)) for each in found] == [
         (4, f"spec.{field}.{resource}", True)
     ] * bool(said)
+
+
+def test_advice_about_a_batch_job_is_written_as_in_its_file_and_what_it_says_helps() -> None:
+    def told(change: dict[str, Any]) -> list[str]:
+        found = check(load("job.yaml", text=changed(TRAINING, change), local=False))
+        return [each.message.partition("; ")[2] for each in found if each.severity is Severity.WARNING]
+
+    chooses, restarts = (
+        "a resource {type: gpu, params: {model: …}} chooses one",
+        "the gang restarts as a whole",
+    )
+    never = "restartPolicy: Never with the policy {event: PodFailed, action: RestartJob}"
+    assert told({}) == [chooses, f"with {never} {restarts}"]
+    model = {"spec/resources/gpu": {"type": "gpu", "params": {"model": "H100"}}}
+    policy = {
+        "spec/tasks/workers/restartPolicy": "Never",
+        "spec/policies": [{"event": "PodFailed", "action": "RestartJob"}],
+    }
+    assert told(model | policy) == []

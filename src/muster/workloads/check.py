@@ -59,9 +59,21 @@ def _gpus_without_product(job: JobFile) -> Iterator[Finding]:
 
 
 def _product_advice(job: JobFile) -> str:
-    if job.format == "aichor":
-        return "accelerators.gpu.product"
-    return f"nodeSelector: {{{names.GPU_PRODUCT}: …}}"
+    """Returns what to write in a file of this format to choose GPUs."""
+    match job.format:
+        case "aichor":
+            return "accelerators.gpu.product"
+        case "lattice":
+            return "a resource {type: gpu, params: {model: …}}"
+        case _:
+            return f"nodeSelector: {{{names.GPU_PRODUCT}: …}}"
+
+
+def _restart_advice(job: JobFile) -> str:
+    """Returns what to write in a file of this format so that the gang restarts as a whole."""
+    if job.format == "lattice":
+        return "restartPolicy: Never with the policy {event: PodFailed, action: RestartJob}"
+    return "backoffLimit: 0 and failurePolicy.maxRestarts"
 
 
 def _pods_that_ask_for_nothing(job: JobFile) -> Iterator[Finding]:
@@ -83,7 +95,7 @@ def _restarts_in_a_gang(job: JobFile) -> Iterator[Finding]:
                 yield item.report(
                     ("spec", "replicatedJobs", index, "template", "spec", "backoffLimit"),
                     f"a failed pod is retried alone up to {limit} times while the rest of the gang goes on; "
-                    f"backoffLimit: 0 and failurePolicy.maxRestarts restart the gang as a whole",
+                    f"with {_restart_advice(job)} the gang restarts as a whole",
                     Severity.WARNING,
                 )
 
