@@ -27,6 +27,18 @@ def service(port: int) -> str:
 
 CASES = (
     Case(
+        "a kind that the cluster lacks",
+        (
+            Run(
+                "apply -f -",
+                (r'no matches for kind "LatticeJob" in version "lattice.dev/v1alpha1"',),
+                ("turn validation off",),
+                code=1,
+                stdin="apiVersion: lattice.dev/v1alpha1\nkind: LatticeJob\nmetadata: {name: a}\n",
+            ),
+        ),
+    ),
+    Case(
         "create and replace",
         (
             Run("create -f -", ("configmap/made created",), stdin=config_map("made", "one")),

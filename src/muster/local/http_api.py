@@ -97,7 +97,7 @@ async def _handle(registry: Registry, logs: LogSource, request: Request) -> Answ
         return Answer(200, b"ok", ((b"content-type", b"text/plain"),))
     if request.method == "GET" and (found := document(request.path)) is not None:
         return Answer(200, msgspec.json.encode(found))
-    if request.method == "GET" and request.path.startswith(openapi.ROOT):
+    if request.method == "GET" and request.path.startswith((openapi.ROOT, openapi.OLDER)):
         if (body := openapi.document(request.path.rstrip("/"))) is None:
             raise NotFound(f"{request.path} is not served here")
         return Answer(200, body)

@@ -18,6 +18,9 @@ from muster.local import schema
 from muster.version import VERSION
 
 ROOT: Final = "/openapi/v3"
+#: kubectl asks for it about a kind that version 3 lacks, and takes an error for the reason that the kind is
+#: unknown. An empty answer is an empty document of protobuf.
+OLDER: Final = "/openapi/v2"
 _SIMPLE: Final[dict[str, Object]] = {
     "s": {"type": "string"},
     "i": {"type": "integer", "format": "int64"},
@@ -34,6 +37,8 @@ _STRATEGIC: Final = "strategic-merge-patch+json"
 
 def document(path: str) -> bytes | None:
     """The document at a path, encoded; None if there is none."""
+    if path == OLDER:
+        return b""
     if path == ROOT:
         return _index()
     return _document(path.removeprefix(f"{ROOT}/")) if path.startswith(f"{ROOT}/") else None
