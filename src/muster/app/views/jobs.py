@@ -1,7 +1,8 @@
 """Jobs as users see them: one row each, whatever objects they consist of.
 
 A job is a JobSet, a Job that no JobSet owns, a PodGroup (or a group that pods name although its object does
-not exist), or a bare pod. Everything here is derived from objects in the API server; no state is kept.
+not exist), or a bare pod. A JobSet whose pods are in a PodGroup of its own name is one job with this
+PodGroup. Everything here is derived from objects in the API server; no state is kept.
 """
 
 import asyncio
@@ -155,10 +156,16 @@ def views(objects: Objects) -> list[JobView]:
             name = group if "/" in group else f"{gang.metadata.namespace}/{group}"
             gangs_of[f"{gang.spec.source.api_version.partition('/')[0]}/{name}"].append(gang)
 
-    found = [
-        _jobset(jobset, jobs_of[jobset.metadata.uid], pods_of, gangs_of[jobset.metadata.uid])
-        for jobset in objects.jobsets
-    ]
+    uids = {_group_key(kind, group): group.metadata.uid for kind, group in objects.pod_groups}
+    of_jobsets: set[str] = set()
+    found: list[JobView] = []
+    for jobset in objects.jobsets:
+        sources = [jobset.metadata.uid]
+        if (key := _group_of_jobset(jobset)) in uids:
+            of_jobsets.add(key)
+            sources.append(uids[key])
+        gangs = [gang for uid in sources for gang in gangs_of[uid]]
+        found.append(_jobset(jobset, jobs_of[jobset.metadata.uid], pods_of, gangs))
     found += [_job(job, pods_of[job.metadata.uid], gangs_of[job.metadata.uid]) for job in jobs_of[""]]
     found += [
         _pod_group(
@@ -168,6 +175,7 @@ def views(objects: Objects) -> list[JobView]:
             gangs_of[group.metadata.uid] or gangs_of[_group_key(kind, group)],
         )
         for kind, group in objects.pod_groups
+        if _group_key(kind, group) not in of_jobsets
     ]
     found += _absent_groups(objects, pods_of, gangs_of)
     found += [_pod(pod) for pod in alone]
@@ -410,6 +418,18 @@ def _group_of(pod: Pod) -> str | None:
     meta = pod.metadata
     groups = (f"{group}/{meta.namespace}/{name}" for group, name in pod_groups(meta.labels, meta.annotations))
     return next(groups, None)
+
+
+def _group_of_jobset(jobset: JobSet) -> str:
+    """The PodGroup of the JobSet's own name, if it is that of its pods; else ""."""
+    meta = jobset.metadata
+    for replicated in jobset.spec.replicated_jobs:
+        template = (replicated.template.get("spec") or {}).get("template") or {}
+        labels = (template.get("metadata") or {}).get("labels") or {}
+        for group, name in pod_groups(labels, {}):
+            if name == meta.name:
+                return f"{group}/{meta.namespace}/{name}"
+    return ""
 
 
 def _group_key(kind: Kind[PodGroup], group: PodGroup) -> str:

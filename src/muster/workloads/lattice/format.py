@@ -44,7 +44,7 @@ def load(documents: Sequence[Document], options: Options) -> JobFile:
         items=(
             *(Item(each, Role.SUPPORT, report) for each in _namespace(job.namespace, options)),
             *(Item(each, Role.SUPPORT, report, _owned(each)) for each in compiled.support),
-            *(Item(each, _role(each), report) for each in compiled.jobs),
+            *(Item(each, _role(each), report, _role(each) is Role.SUPPORT) for each in compiled.jobs),
         ),
         notes=tuple(finding(merged, each) for each in compiled.warnings),
         gang=True,
