@@ -1,7 +1,7 @@
 """A file is submitted whole or not at all, and what can never start is known beforehand."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -129,10 +129,12 @@ async def test_a_file_submitted_again_changes_what_it_changed(client: LocalClien
 
 async def owners(client: LocalClient) -> dict[str, list[str]]:
     """The uids of the owners of what a batch job needs, by kind."""
-    there = (kinds.CONFIG_MAP, kinds.SECRET, kinds.SERVICE_ACCOUNT, kinds.PERSISTENT_VOLUME_CLAIM)
-    found = [(kind, each) for kind in there for each in (await client.list(kind, "ml")).items]
+    found: list[tuple[str, Resource]] = []
+    for kind in (kinds.CONFIG_MAP, kinds.SERVICE_ACCOUNT, kinds.PERSISTENT_VOLUME_CLAIM):
+        listed = await client.list(cast("Kind[Resource]", kind), "ml")
+        found += [(kind.kind, each) for each in listed.items]
     return {
-        kind.kind: [ref.uid for ref in each.metadata.owner_references]
+        kind: [reference.uid for reference in each.metadata.owner_references]
         for kind, each in found
         if each.metadata.name.startswith(("job-", "vol-"))
     }
