@@ -10,6 +10,7 @@ Only the lock or the lease proves another leader. What an object says of epochs 
 write an annotation or a GangPlan. `fencing` describes how the late writes of an earlier leader are refused.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,7 +28,6 @@ from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.runtime.commit.view import Limits
 from muster.runtime.committer import Committer
 from muster.runtime.fencing import Fencing
-from muster.runtime.lanes import Lanes
 from muster.runtime.plan import PlanTooLarge, plan_found
 from muster.runtime.recreation import Gather, NotRecreatable, gathered, recording
 from muster.runtime.watched import WatchedMirror
@@ -37,6 +37,10 @@ log = logging.getLogger(__name__)
 
 #: Seconds after which everything is checked again even if nothing happened: the wall clock may be set.
 LONGEST_SLEEP: Final = 60.0
+#: Most writes under way at once. A busy API server divides its time among them, so those that only report
+#: have few slots, and these are their own.
+WRITES: Final = 64
+REPORTS: Final = 16
 
 
 class Deposed(Exception):
@@ -88,7 +92,7 @@ class Leader:
         self.fencing = Fencing(mirror, term.epoch, term.seen)
         #: events for the core that outcomes of writes have produced
         self._learnt: list[Event] = []
-        self._lanes = Lanes(clock.sleep)
+        self._writing, self._reporting = asyncio.Semaphore(WRITES), asyncio.Semaphore(REPORTS)
         #: how it reads several objects
         self.gather: Gather[Any] = gathered  # Any: whatever is read
 
@@ -127,7 +131,7 @@ class Leader:
 
     async def write(self, write: Write, *, reports: bool = False) -> Outcome[Write]:
         """Makes the write, if this leader still leads. A write that only `reports` delays no other write."""
-        async with self._lanes.turn(write, reports=reports):
+        async with self._reporting if reports else self._writing:
             self._check()
             try:
                 if isinstance(write, RecordPods):

@@ -129,15 +129,6 @@ def only_reports(write: Write) -> bool:
             return False
 
 
-def closes(write: Write) -> bool:
-    """Whether it removes the plan from a Gang, which only that gang waits for."""
-    match write:
-        case Patch(kinds.GANG, body={"plan": None}):
-            return True
-        case _:
-            return False
-
-
 class Change(Enum):
     CREATED = "created"
     CHANGED = "changed"  # or gone
