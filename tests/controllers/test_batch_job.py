@@ -592,6 +592,20 @@ def test_the_status_says_what_preemption_may_cost_and_what_it_has_cost() -> None
     assert (cluster.status.phase, cluster.status.message) == ("Pending", expected)
 
 
+def test_prices_in_the_namespace_of_a_job_do_not_count() -> None:
+    cluster = Cluster(job=GPUS)
+    theirs = {"metadata": {"name": "muster-rates"}, "data": {"gpu": "0.01"}}
+    cluster.memory.create(CONFIG_MAP, "ml", theirs)
+    cluster.settle()
+    before = cluster.status.cost
+    cluster.memory.create(CONFIG_MAP, "muster-system", {**theirs, "data": {"gpu": "3.50"}})
+    cluster.settle()
+    after = cluster.status.cost
+    assert before is None
+    assert after is not None
+    assert Decimal(after.breakdown.gpu) == 14
+
+
 def test_only_preemptions_of_jobsets_concern_batch_jobs() -> None:
     cluster = Cluster()
     [keys] = [watch.keys for watch in cluster.job.watches if watch.kind is GANG]

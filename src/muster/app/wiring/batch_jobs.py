@@ -66,6 +66,8 @@ class Site:
     #: whether nothing is permitted without a policy; False: everything is
     strict: bool
     target: TargetName = "muster"
+    #: `namespace/name` of the ConfigMap with the prices
+    priced: str = rates.KEY
     #: reads the values of secrets where there is no External Secrets Operator
     stores: Callable[[], Stores] | None = None
     #: what to install so that the cluster accepts an object; "" = it accepts the object already
@@ -132,7 +134,7 @@ def controllers(site: Site) -> list[driver.Controller[Any]]:  # Any: each has it
             return Compiled(findings=told, warnings=warned, until=until, images=about.pinned)
         whole = msgspec.json.encode([*made.support, *made.jobs], order="deterministic")
         hash_ = hashlib.sha256(whole).hexdigest()[:16]
-        prices = _prices(objects)
+        prices = _prices(objects, site.priced)
         risk, long = _risk(made.jobs, objects, prices, partial(capacity, nodes))
         warned += [("", long, "")] if long else []
         cost = _cost(made.jobs, prices)
@@ -146,9 +148,10 @@ def controllers(site: Site) -> list[driver.Controller[Any]]:  # Any: each has it
     ]
 
 
-def _prices(objects: Sequence[Object]) -> rates.Rates:
-    maps = [convert(each, ConfigMap) for each in objects if each["kind"] == CONFIG_MAP.kind]
-    return rates.read(max(maps, key=lambda each: each.key == rates.KEY, default=None))
+def _prices(objects: Sequence[Object], key: str) -> rates.Rates:
+    """Returns the rates of the ConfigMap with this key: any user may write one of that name elsewhere."""
+    maps = (convert(each, ConfigMap) for each in objects if each["kind"] == CONFIG_MAP.kind)
+    return rates.read(next((each for each in maps if each.key == key), None))
 
 
 def _cost(jobs: Sequence[Object], prices: rates.Rates) -> Object | None:

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from typing import Final
 
+from muster.api import rates
 from muster.api.base import AnyKind, Object
 from muster.api.kinds import EMITTED, JOBSET, POD_GROUP_X
 from muster.app.wiring.batch_jobs import Site
@@ -57,6 +58,7 @@ class ClusterSite:
             now=clock.now,
             strict=True,
             target=settings.target,
+            priced=f"{namespace}/{rates.NAME}",
             lacks=self._lacks,
             warnings=self._warnings,
             trust=self._trust,
