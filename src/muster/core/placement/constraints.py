@@ -2,21 +2,14 @@
 
 `Constraints` evaluates one part of a demand against the pods that are on the nodes at that moment: pods of
 other gangs, foreign pods, and placed pods of the same trial. The semantics are kube-scheduler's
-(pkg/scheduler/framework/plugins: nodeports, interpodaffinity, podtopologyspread), for a group at once:
-
-- A node is *blocked* for the next pod by a colliding host port, by anti-affinity in either direction, by
-  affinity that no pod in its domain satisfies, or by a domain that has too many pods already.
-- If pods of a group keep each other off a node or domain, it takes one of them. Pods with affinity to each
-  other that find no such pod *open* a domain (the tightest that holds them all): the first pod may be placed
-  anywhere, as in Kubernetes, and the others join it. Water filling gives a spread's room per domain:
-  bisection finds the lowest level to which domains have to be filled so that all pods find room within the
-  skew.
+(pkg/scheduler/framework/plugins: nodeports, interpodaffinity, podtopologyspread), for a group at once
+(docs/constraints.md). Pods with affinity to each other that find no such pod *open* a domain: the first pod
+may be placed anywhere, as in Kubernetes, and the others join it. Water filling gives a spread's room per
+domain (`level`).
 
 Affinity and anti-affinity hold when a pod is placed and cannot be broken by what the gang places
-afterwards, so a trial's own order is the proof. A spread is checked at the end (`even`): a gang starts all at
-once, so only the final state must satisfy it, in every domain where the gang has placed a pod.
-
-Preferences (preferred affinity, ScheduleAnyway) order nodes in the same vectors and block none.
+afterwards, so a trial's own order is the proof. A spread is checked at the end (`even`), in every domain
+where the gang has placed a pod. Preferences order nodes in the same vectors and block none.
 """
 
 from bisect import bisect_left

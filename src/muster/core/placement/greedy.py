@@ -1,4 +1,4 @@
-"""Placing a whole gang at once: all that it needs, or nothing.
+"""Placing a whole gang at once: all that it needs, or nothing (docs/scheduling.md, "How a gang is placed").
 
 Each pod set is one vector operation whatever its size: nodes in packing order (`slots.py`), each filled with
 whole slots, until the set is placed. Vector bin packing is NP-hard. This greedy method is exact for gangs of
@@ -9,9 +9,6 @@ Parts with constraints besides room (`constraints.py`) are placed the same way, 
 nodes. For them the greedy method proves nothing in either direction, so several ways are tried: other orders
 of the parts (a part may have affinity towards another part, which must be placed first), and other domains to
 gather in. If no way succeeds, `search` tries the minimum's placements pod by pod, within a budget.
-
-Places are placed in this order: those with their own node (a replacement's held node, an open plan's node),
-then each pod set's own minimum, then the gang's minimum, then whatever else fits.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,16 +1,10 @@
 """Preemption: victims at the least loss for a gang whose minimum does not fit, or none.
 
 `Preemption.victims` answers that question. A search costs milliseconds, and thousands of gangs may wait. So a
-search is made only where it can help (`may_help`):
-
-- for a gang that may preempt and whose minimum does not fit, on the nodes or below the hard caps of its
-  queues,
-- while a gang of lower priority runs in its queue, or another queue is over its entitlement and this one is
-  not,
-- once for equal demands of a queue, the highest priority first (a gang that may evict less will not fit
-  either),
-- not again until something changes,
-- for at most `SEARCHES` demands in a cycle; further ones are searched in later cycles.
+search is made only where it can help (`may_help`): for a gang that may preempt, while a gang of lower
+priority runs in its queue, or its queue may reclaim from another; once for equal demands of a queue, the
+highest priority first (a gang that may evict less will not fit either); not again until something changes;
+and for at most `SEARCHES` demands in a cycle.
 
 The rules of rank under which no two gangs evict each other in turn are those of `ranks_above` and
 `_may_evict`; docs/preemption.md gives the proof.

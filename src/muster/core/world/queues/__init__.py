@@ -1,26 +1,22 @@
 """The queues, a tree of accounts: what each uses, what it is entitled to, and from which it may reclaim.
 
-The rules are those of docs/queues.md. A gang is charged whole to its queue and to every queue above it: what
-its pods and holds use, and what it waits for. `settle` updates the sums by the difference that a changed gang
-makes. A start therefore costs O(depth), and a cycle in which nothing happened costs nothing here. `entitle`
-divides the capacity (`account.py`). Entitlements depend on what queues use and wait for together. A start
-does not change that sum, so they are constant within one cycle.
+The rules are those of docs/queues.md. `settle` updates the sums by the difference that a changed gang makes.
+A start therefore costs O(depth), and a cycle in which nothing happened costs nothing here. `entitle` divides
+the capacity (`account.py`). Entitlements depend on what queues use and wait for together. A start does not
+change that sum, so they are constant within one cycle.
 
 A queue is *over* its entitlement if it uses more of some resource than it is entitled to, and the entitlement
-is less than the cluster has. A queue entitled to the whole cluster can never exceed its share: if it lacks
-something, it lacks capacity.
+is less than the cluster has.
 
-A search for victims charges and frees the accounts as it does the ledger (`shift`), and asks `may_reclaim`.
-That compares the two queues where their paths part. The claimant's queues, from its own up to there, must
-stay within their entitlement. The victim's queues must be over theirs, be reclaimable, and keep their
-guarantees once the amounts are gone. A queue may end up below its entitlement, because gangs are not cut in
-two, but a gang may be taken only from a queue that is over it; the caller must therefore shift first what it
-has taken so far.
+A search for victims frees the accounts as it does the ledger (`give`), and asks `may_reclaim`. That compares
+the two queues where their paths part. The claimant's queues, from its own up to there, must stay within their
+entitlement. The victim's queues must be over theirs, be reclaimable, and keep their guarantees once the
+amounts are gone. A queue may end up below its entitlement, because gangs are not cut in two, but a gang may
+be taken only from a queue that is over it; the caller must therefore give first what it has taken so far.
 
-*Terminating pods* count against hard caps until they are gone, so that no start exceeds a cap. Entitlements
-ignore them: a queue must not lose more for what has been taken from it already, and what has been taken is
-charged to the gang for which it was taken. Victims may free more than the beneficiary takes, so each queue
-counts, for each beneficiary, the greater of what leaves and what arrives.
+*Terminating pods* count against hard caps until they are gone, and not against entitlements: what has been
+taken is charged to the gang for which it was taken. Victims may free more than the beneficiary takes, so each
+queue counts, for each beneficiary, the greater of what leaves and what arrives.
 
 Volcano's `capacity` plugin (deserved, guarantee, reclaim by queue) and Kueue's hierarchical cohorts (least
 common ancestor) have the same shape.
