@@ -15,7 +15,7 @@ def states(muster: Muster, *words: str) -> dict[str, str]:
     return {job["name"]: job["state"] for job in muster.json("list", *words)}
 
 
-def test_jobs_are_listed_by_state_also_those_that_are_gone(muster: Muster) -> None:
+def test_jobs_are_listed_by_state_including_deleted_jobs(muster: Muster) -> None:
     muster.run("up", "--detach", "--nodes", "1 x cpu=4,memory=8Gi")
     names = [submitted(muster, name, "sleep 300") for name in ("one", "two")]
     good, bad = submitted(muster, "good", "true"), submitted(muster, "bad", "exit 3")

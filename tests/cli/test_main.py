@@ -311,7 +311,7 @@ def test_a_timeline_names_its_job(
         ("[muster-rates]", "5", 0, ""),
     ],
 )
-def test_check_names_the_file_whose_prices_are_none(
+def test_check_names_the_file_with_invalid_prices(
     run: Run, tmp_path: Path, metadata: str, data: str, code: int, said: str
 ) -> None:
     (tmp_path / "p.cedar").write_text("permit (principal, action, resource);")

@@ -116,7 +116,7 @@ SAFE: dict[str, tuple[dict[str, str], str, dict[str, Any] | None]] = {
 
 
 @pytest.mark.parametrize(("annotations", "resource", "fields"), SAFE.values(), ids=SAFE)
-def test_others_are_not_warned_of(
+def test_other_gangs_get_no_warning(
     annotations: dict[str, str], resource: str, fields: dict[str, Any] | None
 ) -> None:
     cluster = Cluster(annotations, resource)

@@ -40,7 +40,7 @@ for decision in scheduler.decide(2.0):
 
 
 @pytest.mark.parametrize("hashes", ["1", "2"])
-def test_it_goes_on_in_a_process_with_other_hashes(hashes: str) -> None:
+def test_a_restored_scheduler_continues_in_a_process_with_other_hashes(hashes: str) -> None:
     scheduler = Scheduler()
     for event in facts(3):
         scheduler.apply(event)

@@ -131,7 +131,7 @@ def owners(client: MemoryClient) -> list[str]:
     return [each.uid for each in client.memory.read(POD, "ns/p").metadata.owner_references]
 
 
-async def test_who_uses_an_object_that_exists_owns_it_too(client: MemoryClient) -> None:
+async def test_an_object_that_exists_gets_the_new_owner_too(client: MemoryClient) -> None:
     await executed(client, used_by("a"), used_by("b"), used_by("a"), used_by("b"))
     assert owners(client) == ["a", "b"]
     assert [operation for operation, _, _ in client.calls].count("patch") == 1
@@ -150,7 +150,7 @@ async def test_an_object_that_is_being_deleted_gets_no_more_owners(client: Memor
         await executed(client, used_by("b"))
 
 
-async def test_two_that_come_at_the_same_time_are_both_owners(client: MemoryClient) -> None:
+async def test_two_owners_that_are_added_at_the_same_time_are_both_kept(client: MemoryClient) -> None:
     """The second write was decided on what the first one has changed: it is refused, and tried again."""
     await executed(client, used_by("a"))
 

@@ -88,7 +88,7 @@ async def test_a_jobset_that_lacks_what_it_needs_is_refused_as_ever(
         await client.create(kinds.JOBSET, "default", {**jobset(), "spec": spec})
 
 
-async def test_a_number_of_gpus_that_is_none_is_refused_as_ever(client: LocalClient) -> None:
+async def test_a_jobset_whose_gpus_are_not_a_number_is_refused(client: LocalClient) -> None:
     limits = {"limits": {"nvidia.com/gpu": "two"}}
     with pytest.raises(Invalid, match="gpu"):
         await client.create(kinds.JOBSET, "default", jobset(resources=limits))

@@ -26,7 +26,7 @@ def test_a_mistake_is_named_without_the_value(tmp_path: Path, text: str) -> None
     assert VALUE not in str(caught.value)
 
 
-def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_plain_file_is_refused_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "default.yaml")
     with pytest.raises(JobFileError, match=r"default.yaml: is not a file"):
         read(tmp_path)

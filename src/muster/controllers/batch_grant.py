@@ -2,7 +2,7 @@
 
 Without it, a change of the BatchJob would decide about the run of the job before the change. So the run keeps
 that job, compressed, in an annotation, and the controller compiles it again whenever a policy changes. The
-annotation has the trust of the run itself: whoever may change the run may as well change what it runs.
+annotation has the trust of the run itself: a user that may change the run may as well change what it runs.
 """
 
 import base64
@@ -65,7 +65,7 @@ def note(job: BatchJob, hash_: str, images: Sequence[tuple[str, str]], run: Obje
 
 
 def read(job: BatchJob, run: Run) -> Grant:
-    """What the run was granted, as `note` has noted it."""
+    """What the run was granted, from the annotation that `note` has written."""
     try:
         packed = base64.b64decode(run.metadata.annotations.get(names.GRANTED, ""), validate=True)
         unpacking = zlib.decompressobj()

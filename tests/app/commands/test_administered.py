@@ -86,7 +86,7 @@ def test_the_form_of_trust_policies_can_be_checked_without_the_secrets_with_thei
 
 
 @pytest.mark.parametrize("name", ["pipe.yaml", "pipe.cedar"])
-def test_what_is_no_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
+def test_a_path_that_is_not_a_plain_file_is_refused_without_waiting(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / name)
     with pytest.raises((JobFileError, InvalidPolicy), match=f"{name}: is not a file"):
         administered.policies(tmp_path)
@@ -109,7 +109,7 @@ def test_a_trust_policy_of_any_form_is_read_or_named(tmp_path: Path, spec: objec
 
 
 @pytest.mark.parametrize("spec", [None, 5, {"policies": 5}, {"policies": ["permit"]}])
-def test_a_cedar_policy_without_text_is_no_policy_that_says_nothing(tmp_path: Path, spec: object) -> None:
+def test_a_cedar_policy_without_text_is_refused(tmp_path: Path, spec: object) -> None:
     write(tmp_path, {"kind": "CedarPolicy", "metadata": {"name": "team"}, "spec": spec})
     with pytest.raises(JobFileError, match=r"spec.policies: takes text"):
         administered.policies(tmp_path)

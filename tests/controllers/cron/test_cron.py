@@ -172,7 +172,7 @@ def test_a_run_begins_once_although_its_controller_died_before_it_wrote_the_stat
 
 
 @pytest.mark.parametrize("kind", SPECS, ids=lambda kind: kind.kind)
-def test_a_run_that_somebody_made_by_hand_is_no_run_of_the_schedule(kind: AnyKind) -> None:
+def test_a_run_that_a_user_made_by_hand_does_not_count_as_a_run_of_the_schedule(kind: AnyKind) -> None:
     cluster = Cluster(kind, SPECS[kind])
     of_runs: AnyKind = JOB if kind is CRON_JOB else BATCH_JOB
     cluster.now = START + DAY + HOUR  # after a time at which no controller was there

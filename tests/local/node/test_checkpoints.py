@@ -49,7 +49,7 @@ def test_without_a_file_nothing_is_saved(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "pipe", "/", "/proc/self"])
-def test_only_a_file_is_a_checkpoint_and_nothing_is_made_beside_what_is_none(
+def test_only_a_plain_file_is_a_checkpoint_and_beside_anything_else_no_file_is_created(
     tmp_path: Path, name: str
 ) -> None:
     inner = tmp_path / "inner"

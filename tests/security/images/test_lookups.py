@@ -149,7 +149,7 @@ async def test_a_namespace_that_names_many_slow_registries_delays_no_other() -> 
             assert isinstance(at.known(f"reg.example.com/{image}:v1", asker="ml/train"), Verified)
 
 
-async def test_a_namespace_takes_no_room_of_others() -> None:
+async def test_a_namespace_cannot_use_up_the_room_of_other_namespaces() -> None:
     async with world() as at:
         at.slow["slow.example.com"] = 10 * TIME
         for number in range(KEPT + 10):

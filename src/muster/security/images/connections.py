@@ -1,8 +1,8 @@
 """Opens connections to registries, and decides by their addresses which ones are opened at all.
 
-Users choose registries: whoever may create a BatchJob makes the controller connect to the host of an image.
-So a connection is refused at the moment at which it is made, by the address that it is made to, after names
-have been resolved. A name that leads to another address the second time is checked the second time.
+Users choose registries: a user that may create a BatchJob makes the controller connect to the host of an
+image. So a connection is refused at the moment at which it is made, by the address that it is made to, after
+names have been resolved. A name that leads to another address the second time is checked the second time.
 
 - Link-local addresses are refused, and the other addresses at which clouds serve their metadata.
 - Addresses of this machine are refused unless the administrator, or the user of a command, allows them.
