@@ -209,8 +209,8 @@ def cut(demand: Demand, room: Mapping[Key, int], costs: Sequence[Mapping[Key, in
     """As many places of each part as there is room for, but at least the minimum.
 
     Parts without any are left out. `costs`: what a place of each part takes. What `room` does not name is not
-    limited. A minimum over all parts is filled with the smallest pods; the rest of the room goes to the parts
-    in their order.
+    limited. A minimum over all parts is filled with the smallest pods that there is room for, else with the
+    smallest; the rest of the room goes to the parts in their order.
     """
     left = dict(room)
     counts = [0] * len(demand.parts)
@@ -224,16 +224,19 @@ def cut(demand: Demand, room: Mapping[Key, int], costs: Sequence[Mapping[Key, in
     def size(p: int) -> float:
         return max((amount / max(room[key], 1) for key, amount in limited[p].items()), default=0.0)
 
+    def fitting(p: int) -> int:
+        missing = demand.parts[p].count - counts[p]
+        return min([missing, *(max(left[key], 0) // amount for key, amount in limited[p].items())])
+
     for p, part in enumerate(demand.parts):
         add(p, part.need)
-    rest = demand.need - sum(counts)
-    for p in sorted(range(len(demand.parts)), key=size):
-        more = max(min(rest, demand.parts[p].count - counts[p]), 0)
-        add(p, more)
-        rest -= more
-    for p, part in enumerate(demand.parts):
-        fitting = [max(left[key], 0) // amount for key, amount in limited[p].items()]
-        add(p, min([part.count - counts[p], *fitting]))
+    smallest = sorted(range(len(demand.parts)), key=size)
+    for p in smallest:
+        add(p, max(min(demand.need - sum(counts), fitting(p)), 0))
+    for p in smallest:
+        add(p, max(min(demand.need - sum(counts), demand.parts[p].count - counts[p]), 0))
+    for p in range(len(demand.parts)):
+        add(p, fitting(p))
     return tuple(
         replace(part, count=count) for part, count in zip(demand.parts, counts, strict=True) if count
     )

@@ -542,6 +542,18 @@ def test_an_elastic_gang_that_is_cut_to_its_share_keeps_its_constraints() -> Non
     assert started(muster) == {"x": 2}, "one to a node"
 
 
+def test_a_minimum_of_which_no_mix_of_pods_is_within_the_caps_is_refused() -> None:
+    """Every mix takes at least 2 GPUs and 2 CPUs, and none takes so little of both."""
+    sets = PodSet("gpus", shape(gpu=2, cpu=1000), 2, 0), PodSet("cpus", shape(gpu=1, cpu=2000), 2, 0)
+    capped = queue("q", capability=(("cpu", 3000), *gpus(2)))
+    muster = cluster(capped, GangSubmitted(replace(gang("x", *sets, minimum=2), queue="q")))
+    decisions = muster.decide(0.0)
+    assert assigns(decisions) == []
+    (wait,) = waits(decisions)
+    assert wait.explanation.code is Code.QUOTA_EXCEEDED
+    assert wait.explanation.message == "queue q uses 0 of its 3 CPUs; 4 more would be 4"
+
+
 def test_ended_gangs_do_not_count_against_a_hard_cap() -> None:
     muster = cluster(queue("p", capability=gpus(2)), queue("q", parent="p"))
     for name in ("first", "second", "third"):

@@ -385,9 +385,9 @@ class Admission:
         if held:
             asked = asked.minus(held)
             room = {resource: amount + held[resource] for resource, amount in room.items()}
+        over: dict[str, int] = {}
         if cap := account.cap_exceeded(asked, new=new):
             # Just enough will have left below the caps once it starts.
-            over: dict[str, int] = {}
             for _, resource, excess in account.over_caps(asked):
                 over[resource] = max(over.get(resource, 0), excess)
             room = {resource: amount + over.get(resource, 0) for resource, amount in room.items()}
@@ -397,6 +397,12 @@ class Admission:
         if not demand.most.fits_in(room):
             parts = cut(demand, room, [part.usage for part in demand.parts])
             part = self._demands.of(parts, demand.need, demand.rules) if parts else None
+            if part is not None and not part.most.fits_in(room):  # its minimum alone takes more
+                if tier is Tier.WITHIN:
+                    return None
+                more = part.most.minus(held or {})
+                if any(excess > over.get(resource, 0) for _, resource, excess in account.over_caps(more)):
+                    part, cap = None, cap or account.cap_exceeded(more, new=False)
         if cap:
             refusal = _refusal(Code.QUOTA_EXCEEDED, cap)
             # Muster never preempts for capacity that departing pods are about to free.
