@@ -117,6 +117,12 @@ def test_a_list_is_its_items() -> None:
     assert [o["metadata"]["name"] for o in load("f.yaml", text=json.dumps(items)).objects] == ["a", "b"]
 
 
+@pytest.mark.parametrize("spec", ["", "spec: null\n", "spec: {}\n", "spec: {replicatedJobs: null}\n"])
+def test_a_jobset_may_have_no_jobs(spec: str) -> None:
+    text = f"apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata: {{name: a}}\n{spec}"
+    assert [o["spec"] for o in load("f.yaml", text=text).primary] == [{}]
+
+
 def test_generated_names_end_in_the_suffix_and_are_unique() -> None:
     text = "---\n".join([job(metadata="generateName: x-")] * 3)
     assert [o["metadata"]["name"] for o in load("f.yaml", text=text, suffix="s").objects] == [

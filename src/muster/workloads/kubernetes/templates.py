@@ -19,6 +19,7 @@ PROJECTED: Final = frozenset({"configMap", "secret", "downwardAPI"})
 def prepare(job: Entry, options: Options) -> list[Finding]:
     """Completes the pods of one JobSet, Job or pod; returns what keeps them from running."""
     findings: list[Finding] = []
+    job.object.setdefault("spec", {})  # that of a JobSet may be missing
     for path, template in pods(job):
         annotate.for_caller(template, options.caller)
         findings += _containers(job, path, template, options)
