@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from muster.api.base import owner
+from muster.api.base import AnyKind, owner
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 from muster.api.kinds import EVENT, JOB, POD
@@ -56,6 +56,7 @@ async def running(
     settle: float = 0.0,
     clock: LoopClock | None = None,
     signals: tuple[Signal, ...] = (),
+    single: Mapping[AnyKind, str] | None = None,
 ) -> AsyncIterator[World]:
     world = World(MemoryClient(Memory(LoopClock().now)))
 
@@ -66,7 +67,9 @@ async def running(
     watches = (Watch(JOB, itself), Watch(POD, controlled_by(JOB)))
     controller = Controller("test", watches, observe, recorded, settle=settle, signals=signals)
     synced = asyncio.Event()
-    task = asyncio.create_task(informed(run, world.client, [controller], clock or LoopClock(), synced=synced))
+    task = asyncio.create_task(
+        informed(run, world.client, [controller], clock or LoopClock(), synced=synced, single=single)
+    )
     await synced.wait()
     try:
         yield world
@@ -147,6 +150,21 @@ async def test_after_a_long_lag_it_goes_on_and_says_so(caplog: pytest.LogCapture
         await asyncio.sleep(20)
         assert len(world.runs) == 2
     assert "pods were not seen to change" in caplog.text
+
+
+async def test_a_key_does_not_wait_to_see_a_write_that_its_cache_never_shows() -> None:
+    """The informer shows one pod of another namespace, and hears nothing of the others for a minute."""
+
+    def once(seen: Seen, now: datetime) -> list[Effect]:
+        return to_parallelism(seen, now) if len(world.runs) == 1 else []
+
+    async with running(once, single={POD: "elsewhere/pod"}) as world:
+        world.client.blind = POD
+        world.job("a", parallelism=1)
+        await asyncio.sleep(1)
+        world.memory.patch(JOB, "ns", "a", {"metadata": {"labels": {"x": "1"}}})
+        await asyncio.sleep(1)
+        assert len(world.runs) == 2
 
 
 async def test_many_changes_make_one_reconcile() -> None:

@@ -170,6 +170,7 @@ class _Driver:
         group: asyncio.TaskGroup,
     ) -> None:
         self._client, self._controllers, self._clock, self._group = client, controllers, clock, group
+        self._informers = informers
         self._queue: WorkQueue[_Key] = WorkQueue()
         self._states: dict[_Key, _KeyState] = {}
         self._settling: dict[_Key, asyncio.Task[None]] = {}
@@ -249,12 +250,16 @@ class _Driver:
         return outcomes
 
     def _revisions(self, outcomes: Iterable[Outcome[Effect]]) -> dict[AnyKind, int]:
-        """Returns the revisions that show these outcomes, of the kinds that have a cache."""
+        """Returns the revisions that show these outcomes, of the objects that a cache shows.
+
+        A watch of other objects may be silent for a minute, so its cache would reach the revision late.
+        """
         found: dict[AnyKind, int] = {}
         for outcome in outcomes:
             if outcome.revision and isinstance(outcome.effect, Create | Patch):
-                kind = outcome.effect.kind
-                if kind in self._caches:
+                effect = outcome.effect
+                kind = effect.kind
+                if kind in self._caches and self._informers.shows(kind, effect.namespace, effect.name):
                     found[kind] = max(found.get(kind, 0), outcome.revision)
         return found
 

@@ -57,6 +57,13 @@ class Informers:
             self._start(found)
         return found
 
+    def shows(self, kind: Kind[Any], namespace: str, name: str) -> bool:
+        """Whether the reflector of this kind shows such an object; name "": one whose name is generated."""
+        only = self._single.get(kind)
+        if only is not None:
+            return only == f"{namespace}/{name}"
+        return not kind.namespaced or self._namespace in ("", namespace)
+
     async def synced(self, kinds: Iterable[Kind[Any]]) -> None:
         """Waits until the first list of each of these kinds has been read."""
         for kind in kinds:
