@@ -323,6 +323,7 @@ def _api_server(plane: ControlPlane, etcd: int, port: int) -> list[str]:
         f"--client-ca-file={home / 'ca.crt'}",
         f"--token-auth-file={home / 'tokens.csv'}",
         "--authorization-mode=RBAC",
+        "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",  # as on OpenShift
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={home / 'accounts.pub'}",
         f"--service-account-signing-key-file={home / 'accounts.key'}",
