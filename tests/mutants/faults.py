@@ -1171,6 +1171,14 @@ FAULTS: Final = (
         ("tests/security/images/test_connections.py",),
     ),
     Fault(
+        "a refused claim that holds its gang's nodes",
+        "waiting bound",
+        "runtime/commit/refusals.py",
+        "    if possible or not waits:",
+        "    if True:",
+        ("tests/runtime/test_volumes.py",),
+    ),
+    Fault(
         "a job that shares the entry of another host",
         "gates",
         "compiler/draft.py",

@@ -9,6 +9,8 @@ import pytest
 from muster.api import kinds
 from muster.api.base import Object
 from muster.api.storage_v1 import SELECTED_NODE, WAIT_FOR_FIRST_CONSUMER
+from muster.kube.errors import Forbidden
+from muster.local.deletion import DeleteOptions
 from tests.runtime.test_loop import Cluster, _planned, cluster, pod, scheduler
 
 __all__ = ["cluster"]
@@ -138,3 +140,91 @@ async def selected(cluster: Cluster) -> dict[str, str]:
 
 async def _whole(cluster: Cluster, size: int) -> bool:
     return len(await cluster.bound()) == size and not await _planned(cluster)
+
+
+class Admission:
+    """Refuses writes of some claims, as an admission webhook or a missing right does, until it is lifted."""
+
+    def __init__(self, cluster: Cluster, *claims: str) -> None:
+        self.claims, self.lifted, self.asked = claims, False, 0
+        self.patch = cluster.registry.patch
+        cluster.registry.patch = self._patch  # type: ignore[method-assign]
+
+    def _patch(self, kind: Any, namespace: str, name: str, *more: Any, **options: Any) -> Any:
+        if kind is kinds.PERSISTENT_VOLUME_CLAIM and name in self.claims and not self.lifted:
+            self.asked += 1
+            raise Forbidden("denied: claims need the label approved")
+        return self.patch(kind, namespace, name, *more, **options)
+
+
+TOLD = "claim data-g-1 is refused by the API server: denied: claims need the label approved"
+
+
+async def test_a_claim_that_may_not_be_written_is_told_and_delays_no_other_gang(cluster: Cluster) -> None:
+    cluster.node("node-0", 2)
+    prepare(cluster, "g-0", "g-1")
+    admission = Admission(cluster, "data-g-1")
+    async with scheduler(cluster, controllers=False):
+        cluster.create(kinds.POD_GROUP_X, {"metadata": {"name": "g"}, "spec": {"minMember": 2}})
+        for name in ("g-0", "g-1"):
+            cluster.create(kinds.POD, with_claim(name, labels={GROUP: "g"}))
+        await asyncio.sleep(10)
+        [gang] = await cluster.all(kinds.GANG)
+        assert (gang.status.phase, gang.status.reason.code) == ("Waiting", "CommitFailed")
+        assert gang.status.reason.message == TOLD
+        assert not await _planned(cluster), "its nodes are not held while it waits"
+        assert 2 <= admission.asked <= 5
+        cluster.create(kinds.POD, pod("other", "2"))
+        await cluster.until(cluster.bound, 10)
+        assert set(await cluster.bound()) == {"other"}
+        cluster.registry.delete(kinds.POD, "default", "other", DeleteOptions(grace_period=0))
+        provisioner = asyncio.create_task(provision(cluster))
+        admission.lifted = True
+        await cluster.until(lambda: _whole(cluster, 2), 40)
+        provisioner.cancel()
+        with suppress(asyncio.CancelledError):
+            await provisioner
+    [gang] = await cluster.all(kinds.GANG)
+    assert gang.status.reason is None
+
+
+async def test_a_pod_of_its_own_whose_claim_may_not_be_written_says_so_and_holds_no_node(
+    cluster: Cluster,
+) -> None:
+    cluster.node("node-0", 1)
+    prepare(cluster, "g-1")
+    admission = Admission(cluster, "data-g-1")
+    async with scheduler(cluster, controllers=False):
+        cluster.create(kinds.POD, with_claim("g-1"))
+        await asyncio.sleep(10)
+        [found] = await cluster.all(kinds.POD)
+        [condition] = [each for each in found.status.conditions if each.type == "PodScheduled"]
+        assert condition.message == f"CommitFailed: {TOLD}"
+        cluster.create(kinds.POD, pod("other"))
+        await cluster.until(cluster.bound, 10)
+        assert set(await cluster.bound()) == {"other"}
+        cluster.registry.delete(kinds.POD, "default", "other", DeleteOptions(grace_period=0))
+        admission.lifted = True
+        provisioner = asyncio.create_task(provision(cluster))
+        await cluster.until(cluster.bound, 40)
+        provisioner.cancel()
+        with suppress(asyncio.CancelledError):
+            await provisioner
+
+
+async def test_a_claim_above_the_minimum_that_may_not_be_written_does_not_undo_the_gang(
+    cluster: Cluster,
+) -> None:
+    cluster.node("node-0", 3)
+    prepare(cluster, "g-1")
+    Admission(cluster, "data-g-1")
+    async with scheduler(cluster, controllers=False):
+        cluster.create(kinds.POD_GROUP_X, {"metadata": {"name": "g"}, "spec": {"minMember": 2}})
+        cluster.create(kinds.POD, with_claim("g-1", labels={GROUP: "g"}))
+        for name in ("g-2", "g-3"):
+            cluster.create(kinds.POD, pod(name, labels={GROUP: "g"}))
+        await asyncio.sleep(100)
+        assert set(await cluster.bound()) == {"g-2", "g-3"}
+        [gang] = await cluster.all(kinds.GANG)
+        assert gang.status.phase == "Standing"
+        assert gang.status.reason.message == TOLD

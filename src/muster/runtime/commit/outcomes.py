@@ -19,7 +19,7 @@ from muster.kube.errors import (
 )
 from muster.runtime.commit.claims import chosen
 from muster.runtime.commit.context import Context
-from muster.runtime.commit.refusals import accepted, refused
+from muster.runtime.commit.refusals import accepted, claim_accepted, claim_refused, refused
 from muster.runtime.commit.view import NEVER, Limits, RetryState
 from muster.runtime.writes import RecordPods, Write
 
@@ -37,7 +37,7 @@ def learn(
                 case Bind():
                     state = accepted(state, write)
                 case Patch(kinds.PERSISTENT_VOLUME_CLAIM):
-                    state = chosen(state, write)
+                    state = claim_accepted(chosen(state, write), write)
                 case _ if records_plan(write):
                     state = replace(state, unshown=state.unshown + 1)
             return (replace(state, retries=0, trouble="") if state.retries else state), ()
@@ -50,6 +50,8 @@ def learn(
     message = str(error)
     if isinstance(write, Bind):
         return refused(gang, state, write, message, now, limits)
+    if isinstance(write, Patch) and write.kind is kinds.PERSISTENT_VOLUME_CLAIM:
+        return claim_refused(state, write, message, now, limits), ()
     if isinstance(write, RecordPods):
         why = f"{state.giving_up}; its pods cannot be re-created: {message}"
         state = replace(state, giving_up=why, recordable=False)

@@ -4,6 +4,8 @@ The first refusal counts against the node, and the core chooses another. A secon
 member: the start fails at once, so that the other members do not wait on their nodes, and is retried after a
 pause of 1 s that doubles up to 28 s. The refused member is then bound first. The start is retried at once if
 something changes that admission may have checked.
+
+A refused write of a claim counts against all pods that use the claim, at once: its node matters to no policy.
 """
 
 from collections.abc import Mapping
@@ -13,8 +15,9 @@ from muster.api.base import controller_of
 from muster.api.core_v1 import Pod
 from muster.core.words.events import CommitFailed, Event, PlacesLost
 from muster.core.words.gang import GangId, Place
-from muster.effects import Bind
+from muster.effects import Bind, Patch
 from muster.names import EPOCH, GPU_DEVICE, PLAN
+from muster.runtime.commit.claims import pending
 from muster.runtime.commit.context import Context
 from muster.runtime.commit.view import Limits, Refusal, RetryState
 
@@ -38,10 +41,47 @@ def refused(
 
 def accepted(state: RetryState, bind: Bind) -> RetryState:
     """Forgets the refusals of a member that has been bound."""
-    key = member(bind.place, bind.pod)
+    return _without(state, member(bind.place, bind.pod))
+
+
+def claim_accepted(state: RetryState, write: Patch) -> RetryState:
+    """Forgets the refusals of a claim that has been written."""
+    return _without(state, of_claim(write.namespace, write.name))
+
+
+def _without(state: RetryState, key: str) -> RetryState:
     if key not in state.refusals:
         return state
     return replace(state, refusals={one: r for one, r in state.refusals.items() if one != key})
+
+
+def claim_refused(state: RetryState, write: Patch, message: str, now: float, limits: Limits) -> RetryState:
+    """Handles a refused write of a claim: the pods that use it are left alone for a while."""
+    key = of_claim(write.namespace, write.name)
+    before = state.refusals.get(key)
+    times = before.times + 1 if before else 2
+    first, longest = limits.refused
+    until = now + min(longest, first * 2 ** min(times - 2, 16))
+    told = f"claim {write.name} is refused by the API server: {message}"
+    return replace(state, refusals={**state.refusals, key: Refusal(told, times, until, None)})
+
+
+def of_claim(namespace: str, name: str) -> str:
+    """Returns the key of a claim's refusal; no member has such a key."""
+    return f"claim {namespace}/{name}"
+
+
+def given_back(context: Context, possible: bool) -> CommitFailed | None:
+    """Gives the free places of a gang back to the core if their pods have claims that are refused.
+
+    `possible`: whether another of the gang's missing pods can be bound; it comes first.
+    """
+    known = refusals(context)
+    refused_ = [known[place] for place in sorted(context.places.missing) if place in known]
+    waits = [each for each in refused_ if each.seen is None and is_excluded(each, context.now)]
+    if possible or not waits:
+        return None
+    return CommitFailed(context.view.id, max(each.until for each in waits), waits[0].message)
 
 
 def member(place: Place, pod: Pod) -> str:
@@ -50,12 +90,19 @@ def member(place: Place, pod: Pod) -> str:
 
 
 def refusals(context: Context) -> Mapping[Place, Refusal]:
-    """Returns the refusals of members that wait, by place."""
+    """Returns the refusals of members that wait, by place: their own, or of claims without volumes."""
     known = context.state.refusals
     if not known:
         return {}
-    ready = ((place, member(place, pod)) for place, pod in context.places.ready.items())
-    return {place: known[key] for place, key in ready if key in known}
+    found: dict[Place, Refusal] = {}
+    for place, pod in context.places.ready.items():
+        keys = [member(place, pod)]
+        if pod.spec.volumes:
+            claims = pending(context.view.claim, pod)
+            keys += [of_claim(claim.metadata.namespace, claim.metadata.name) for claim in claims]
+        if key := next((each for each in keys if each in known), ""):
+            found[place] = known[key]
+    return found
 
 
 def is_excluded(refusal: Refusal, now: float) -> bool:
@@ -82,7 +129,7 @@ def reconsidered(context: Context) -> RetryState | None:
     changed = {}
     for place, refusal in refusals(context).items():
         pod = context.places.ready[place]
-        if refusal.seen != judged(pod):
+        if refusal.seen is not None and refusal.seen != judged(pod):
             changed[member(place, pod)] = replace(refusal, until=context.now, seen=judged(pod))
     return replace(context.state, refusals={**context.state.refusals, **changed}) if changed else None
 

@@ -18,7 +18,7 @@ from muster.runtime.commit.ending import (
 )
 from muster.runtime.commit.outcomes import UNSHOWN, places_lost, plan_not_shown
 from muster.runtime.commit.places import minimum_met
-from muster.runtime.commit.refusals import reconsidered
+from muster.runtime.commit.refusals import given_back, reconsidered, refusals
 from muster.runtime.commit.status import write_status
 from muster.runtime.commit.victims import end_victims, saves_until
 from muster.runtime.commit.view import GangView, Limits, RetryState, Step
@@ -69,7 +69,8 @@ def _begin(context: Context) -> Step:
     if state.progress is not None or state.giving_up or not state.recordable:
         state = replace(state, progress=None, giving_up="", recordable=True)
     if (state.failures or state.refusals) and minimum_met(gang, places.settled):
-        state = replace(state, failures=0, refusals=state.refusals if places.missing else {})
+        kept = state.refusals if places.missing or refusals(context) else {}
+        state = replace(state, failures=0, refusals=kept)
     if state is not context.state:
         context = replace(context, state=state)
     if state.refusals and (changed := reconsidered(context)) is not None:
@@ -84,6 +85,8 @@ def _begin(context: Context) -> Step:
     if context.suspended and not suspendable(context):
         return write_status(context)
     binding = bindable(context)
+    if failed := given_back(context, bool(binding.possible)):
+        return Step(state, events=(failed,))
     startable = context.suspended or view.chosen or binding.possible
     if places.missing and startable and minimum_met(gang, places.settled | places.missing.keys()):
         # One bind that makes a gang whole, or adds to a whole one, is atomic and needs no plan.
@@ -151,6 +154,8 @@ def _continue(context: Context, plan: PlacementPlan) -> Step:
             return _provision(context, binding)
         if binding.places and minimum_met(group.gang, places.settled | binding.places.keys()):
             return Step(state, tuple(binds(context, binding, plan.attempt)))
+    if whole and (failed := given_back(context, bool(binding.possible))):
+        return Step(state, events=(failed,))
 
     # 5. The plan ends: closed or given up.
     stuck = view.explanation is not None and not minimum_met(

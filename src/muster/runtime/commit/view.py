@@ -94,12 +94,13 @@ class GangView:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A bind that the API server refused because of the member itself, not because it was late."""
+    """A write that the API server refused because of the member or its claim, not because it was late."""
 
     message: str
     times: int  # in a row, on any nodes
     until: float  # from the second time on, the member is left alone until then
-    seen: object  # what admission may have judged by (`judged`): if it changes, the bind is retried at once
+    #: what admission may have judged by (`judged`), None = a claim: once it changes, the bind is retried
+    seen: object
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ class RetryState:
     rejections: int = 0  # how often pods were re-created because their nodes had refused them
     recreate_at: float = 0.0  # when that may be done again
     unshown: int = 0  # consecutive plans that the server accepted and that no object shows
-    #: by member (`refusals.member`), as its successor is refused for the same reasons
+    #: by member (`refusals.member`), as its successor is refused for the same reasons, or by claim
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
     #: nodes for which this leader has had the volumes of claims made, by `namespace/name`
     volumes: Mapping[str, str] = field(default_factory=dict)
