@@ -1051,6 +1051,22 @@ FAULTS: Final = (
         ("tests/app/plan/test_plan.py",),
     ),
     Fault(
+        "a resize of a running pod says nothing new",
+        "heartbeats",
+        "runtime/mirror.py",
+        "        if as_it_runs(new) is not new or bound_at(new) != charged.at:",
+        "        if bound_at(new) != charged.at:",
+        ("tests/runtime/test_mirror.py",),
+    ),
+    Fault(
+        "a change that decides nothing wakes no gang that waits for it",
+        "heartbeats",
+        "runtime/committer.py",
+        "commit.expected:\n                self._changed[one] = None",
+        "commit.expected:\n                pass",
+        ("tests/runtime/test_committer.py",),
+    ),
+    Fault(
         "a policy that fails is skipped, as Cedar does",
         "gates",
         "security/policies.py",

@@ -3,7 +3,8 @@
 The mirror puts objects into `translate`'s world as they arrive; a change only notes which groups it touches.
 `drain` then reads each touched group once, however many of its pods have changed meanwhile, compares it
 with the last reading, and returns the differences as events for the core. A reading costs as much as what has
-changed, however large the gang is.
+changed, however large the gang is. A change of a running pod that says nothing new, as most do, touches no
+group: the pod is replaced where it is kept.
 
 A pod that occupies a node is always charged: to its gang, or as a foreign pod if no gang is left to charge,
 as after its JobSet has finished. The mirror never invents capacity.
