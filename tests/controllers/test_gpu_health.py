@@ -334,6 +334,14 @@ def test_without_rules_that_can_be_read_no_report_is_judged(rules: str) -> None:
     assert cluster.progress == ""
 
 
+def test_a_pod_that_starts_in_the_future_has_run_for_no_time() -> None:
+    cluster = reporting()
+    cluster.memory.patch(POD, "ml", "train-0", {"status": {"startTime": "9999-12-31T23:59:59Z"}}, "status")
+    cluster.settle()
+    assert cluster.progress == ""
+    assert cluster.requeued() == START + timedelta(minutes=15)
+
+
 @pytest.mark.parametrize("at", ["9999-12-31T23:59:59Z", "0001-01-01T00:00:00+14:00", "2026-01-01T00:00:00"])
 def test_hostile_times_stop_no_controller(at: str) -> None:
     cluster = reporting()

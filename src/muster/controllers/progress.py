@@ -49,7 +49,7 @@ def judge(rules: Rules, pods: Iterable[Pod], now: datetime) -> tuple[dict[str, W
     if rules.stalled_after is None:
         return wrong, None
     span = timedelta(seconds=rules.stalled_after)
-    since = {pod.metadata.name: pod.status.start_time or now for pod in running}
+    since = {pod.metadata.name: min(pod.status.start_time or now, now) for pod in running}
     silent = not reports
     if not silent:
         since = {name: max(min(each.at or now, now), since[name]) for name, each in reports.items()}
