@@ -36,6 +36,11 @@ def test_placeholders_may_be_kept(tmp_path: Path) -> None:
     assert list(made["ConfigMap"]["data"].values()) == ["${HOME}"]  # type: ignore[attr-defined]
 
 
+def test_placeholders_may_be_exchanged_with_their_escapes(tmp_path: Path) -> None:
+    made = objects(tmp_path, {"/a": {"content": "${HOME} $${metadata.name}", "reverseExpand": True}})
+    assert list(made["ConfigMap"]["data"].values()) == ["${HOME} job"]  # type: ignore[attr-defined]
+
+
 REFUSED = [
     ("../secret", "is outside of the job file's directory"),
     ("/etc/passwd", "is outside of the job file's directory"),
