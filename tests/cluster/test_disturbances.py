@@ -122,7 +122,7 @@ async def test_a_node_that_flaps_delays_no_other_gang_and_is_used_once_it_stays(
 
     await flip()
     await gang(cluster, "never", 6, test="flapping")  # too large for it, flapping or not
-    await gang(cluster, "late", 4, test="flapping")
+    await gang(cluster, "delayed", 4, test="flapping")
     for number in range(4):
         await gang(cluster, f"calm-{number}", 2, test="calm")
 
@@ -135,7 +135,7 @@ async def test_a_node_that_flaps_delays_no_other_gang_and_is_used_once_it_stays(
         await flip()
 
     async def late_one_is_bound() -> bool:
-        return await bound(cluster, "late") == 4
+        return await bound(cluster, "delayed") == 4
 
     await cluster.until("the gang for it starts", late_one_is_bound)
 
@@ -145,11 +145,11 @@ async def test_a_node_that_flaps_delays_no_other_gang_and_is_used_once_it_stays(
 
     await cluster.until("the other is told why it waits", told)
     assert scheduler.poll() is None
-    names = [pod for pod, _ in bound_at(plane, "late-")]
+    names = [pod for pod, _ in bound_at(plane, "delayed-")]
     returned = [
-        pod for pod, _ in given_back_at(plane, "late-")
+        pod for pod, _ in given_back_at(plane, "delayed-")
     ]  # if it was bound in part while the node left
-    assert sorted(names) == sorted([*returned, *(f"late-{index}" for index in range(4))])
+    assert sorted(names) == sorted([*returned, *(f"delayed-{index}" for index in range(4))])
     writes = len(times(plane, "patch", "gangs", "podgroup-never"))
     print(f"{flips} changes of the node, and {writes} writes about the gang that waits for it")
     assert writes < flips

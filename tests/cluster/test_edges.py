@@ -186,7 +186,8 @@ async def test_volumes_that_wait_for_their_first_consumer_are_made_where_the_gan
 
     async def all_chosen() -> bool:
         for claim in (await cluster.client.list(PERSISTENT_VOLUME_CLAIM, "default")).items:
-            if node := claim.metadata.annotations.get(SELECTED_NODE, ""):
+            node = claim.metadata.annotations.get(SELECTED_NODE, "")
+            if node and claim.metadata.name in names:
                 chosen[claim.metadata.name] = node
         return chosen.keys() == set(names)
 
@@ -198,7 +199,8 @@ async def test_volumes_that_wait_for_their_first_consumer_are_made_where_the_gan
 
         async def three() -> bool:
             claims = (await cluster.client.list(PERSISTENT_VOLUME_CLAIM, "default")).items
-            return sum(bool(claim.spec.volume_name) for claim in claims) == 3
+            own = [claim for claim in claims if claim.metadata.name in names]
+            return sum(bool(claim.spec.volume_name) for claim in own) == 3
 
         await cluster.until("three claims are bound", three)
         assert await bound(cluster, "disk") == 0, "one volume is missing"

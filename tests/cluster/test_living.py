@@ -8,9 +8,9 @@ from tests.cluster.conftest import CRD, Cluster, open_definition
 from tests.cluster.gangs import POD_GROUP_LABEL, bound, gang, member
 
 
-async def nodes_are(cluster: Cluster, count: int) -> None:
+async def nodes_are(cluster: Cluster, test: str, count: int) -> None:
     async def there() -> bool:
-        return len((await cluster.client.list(NODE)).items) == count
+        return len((await cluster.client.list(NODE, labels=f"test={test}")).items) == count
 
     await cluster.until(f"{count} nodes", there)
 
@@ -32,10 +32,10 @@ async def test_gangs_that_run_already_are_adopted_and_pods_of_other_schedulers_c
     cluster: Cluster,
 ) -> None:
     """Two of the four places of each node are taken before muster comes: by a gang, and by a foreign pod."""
-    cluster.muster("fake-nodes", "2 x name=adopt,cpu=4,memory=8Gi")
-    await nodes_are(cluster, 2)
-    await gang(cluster, "before", 3)
-    foreign = member("foreign", 0, "3")
+    cluster.muster("fake-nodes", "2 x name=adopt,cpu=4,memory=8Gi,label:test=adopt")
+    await nodes_are(cluster, "adopt", 2)
+    await gang(cluster, "before", 3, test="adopt")
+    foreign = member("foreign", 0, "3", "adopt")
     foreign["metadata"]["labels"] = {}
     foreign["spec"]["schedulerName"] = "somebody-elses"
     await cluster.make(POD, foreign)
@@ -50,7 +50,7 @@ async def test_gangs_that_run_already_are_adopted_and_pods_of_other_schedulers_c
         }
         await cluster.client.bind("default", name, binding)
         uids[name] = (await cluster.client.get(POD, "default", name)).metadata.uid
-    await gang(cluster, "after", 3)
+    await gang(cluster, "after", 3, test="adopt")
     cluster.daemon("scheduler")
     cluster.daemon("controllers")
 
@@ -61,7 +61,7 @@ async def test_gangs_that_run_already_are_adopted_and_pods_of_other_schedulers_c
     for name, uid in uids.items():
         assert (await cluster.client.get(POD, "default", name)).metadata.uid == uid
     await cluster.client.delete(POD, "default", "before-1", grace_period=0)
-    await cluster.make(POD, member("before", 1))
+    await cluster.make(POD, member("before", 1, test="adopt"))
 
     async def replaced() -> bool:
         return await bound(cluster, "before") == 3
@@ -83,11 +83,11 @@ async def test_gangs_that_run_already_are_adopted_and_pods_of_other_schedulers_c
 async def test_pods_of_a_gang_are_unschedulable_for_autoscalers_and_a_new_node_is_used_at_once(
     cluster: Cluster,
 ) -> None:
-    cluster.muster("fake-nodes", "1 x name=small,cpu=4,memory=8Gi")
-    await nodes_are(cluster, 1)
+    cluster.muster("fake-nodes", "1 x name=small,cpu=4,memory=8Gi,label:test=scaled")
+    await nodes_are(cluster, "scaled", 1)
     cluster.daemon("scheduler")
-    await gang(cluster, "grows", 6)
-    await gang(cluster, "lacks", 3)
+    await gang(cluster, "grows", 6, test="scaled")
+    await gang(cluster, "lacks", 3, test="scaled")
     await cluster.client.delete(POD, "default", "lacks-2", grace_period=0)
 
     async def asks() -> bool:
@@ -95,7 +95,7 @@ async def test_pods_of_a_gang_are_unschedulable_for_autoscalers_and_a_new_node_i
 
     await cluster.until("all six pods are Unschedulable", asks)
     assert "Unschedulable" not in await reasons(cluster, "lacks"), "its third pod is missing"
-    cluster.muster("fake-nodes", "1 x name=added,cpu=4,memory=8Gi")
+    cluster.muster("fake-nodes", "1 x name=added,cpu=4,memory=8Gi,label:test=scaled")
 
     async def starts() -> bool:
         return await bound(cluster, "grows") == 6
@@ -114,10 +114,10 @@ async def test_pods_of_a_gang_are_unschedulable_for_autoscalers_and_a_new_node_i
 
 
 async def test_a_kind_whose_definition_comes_later_is_read_then(cluster: Cluster) -> None:
-    cluster.muster("fake-nodes", "1 x name=later,cpu=4,memory=8Gi")
-    await nodes_are(cluster, 1)
+    cluster.muster("fake-nodes", "1 x name=later,cpu=4,memory=8Gi,label:test=later")
+    await nodes_are(cluster, "later", 1)
     cluster.daemon("scheduler")
-    await gang(cluster, "first", 2)
+    await gang(cluster, "first", 2, test="later")
 
     async def first() -> bool:
         return await bound(cluster, "first") == 2
@@ -127,7 +127,7 @@ async def test_a_kind_whose_definition_comes_later_is_read_then(cluster: Cluster
     try:
         group = {"metadata": {"name": "late"}, "spec": {"minMember": 3}}
         for index in range(2):
-            late = member("late", index)
+            late = member("late", index, test="later")
             late["metadata"]["labels"] = {"pod-group.scheduling.sigs.k8s.io": "late"}
             await cluster.make(POD, late)
 
@@ -149,13 +149,15 @@ async def test_a_scheduler_with_a_selector_uses_its_own_nodes_only_until_the_sel
     cluster: Cluster,
 ) -> None:
     cluster.muster(
-        "fake-nodes", "1 x name=mine,cpu=2,memory=8Gi,label:pool=batch; 1 x name=theirs,cpu=8,memory=8Gi"
+        "fake-nodes",
+        "1 x name=mine,cpu=2,memory=8Gi,label:pool=batch,label:test=pools; "
+        "1 x name=theirs,cpu=8,memory=8Gi,label:test=pools",
     )
-    await nodes_are(cluster, 2)
+    await nodes_are(cluster, "pools", 2)
     settings = cluster.logs / "settings.yaml"
     settings.write_text(json.dumps({"nodeSelector": "pool=batch"}))
     cluster.daemon("scheduler", 0, f"--config={settings}")
-    await gang(cluster, "bounded", 4)
+    await gang(cluster, "bounded", 4, test="pools")
 
     async def waits() -> bool:
         return await told(cluster, "bounded") == ("Waiting", "InsufficientCapacity")
