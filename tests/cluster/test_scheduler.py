@@ -17,16 +17,16 @@ from tests.cluster.gangs import POD_GROUP_LABEL, bound, bound_at, gang, member
 async def test_of_two_gangs_that_fit_singly_one_starts_whole_and_the_other_says_why_not(
     cluster: Cluster,
 ) -> None:
-    cluster.muster("fake-nodes", "2 x cpu=4,memory=8Gi")
+    cluster.muster("fake-nodes", "2 x name=two,cpu=4,memory=8Gi,label:test=two")
     cluster.daemon("scheduler")
     cluster.daemon("controllers")
 
     async def nodes() -> bool:
-        return len((await cluster.client.list(NODE)).items) == 2
+        return len((await cluster.client.list(NODE, labels="test=two")).items) == 2
 
     await cluster.until("two nodes", nodes)
-    await gang(cluster, "first", 6)
-    await gang(cluster, "second", 6)
+    await gang(cluster, "first", 6, test="two")
+    await gang(cluster, "second", 6, test="two")
 
     async def running() -> bool:
         pods = (await cluster.client.list(POD, "default", labels=f"{POD_GROUP_LABEL}=first")).items
