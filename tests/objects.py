@@ -538,6 +538,10 @@ CLUSTER: Final[list[tuple[AnyKind, Any]]] = [
         },
     ),
     (
+        kinds.LATTICE_JOB,
+        {"metadata": meta("lattice"), "spec": {"queue": "default", "tasks": {"work": {"replicas": 1}}}},
+    ),
+    (
         kinds.CEDAR_POLICY,
         {
             "metadata": {"name": "policy"},

@@ -8,9 +8,9 @@ import yaml
 
 from muster.api import kinds
 from muster.api.base import Kind
-from muster.api.crd import COLUMNS, definitions
+from muster.api.crd import COLUMNS, definition, definitions
 
-CHART = Path(__file__).parents[2] / "charts/muster/files/crds.yaml"
+CHART = Path(__file__).parents[2] / "charts/muster/files"
 MINE: tuple[Kind[Any], ...] = (kinds.QUEUE, kinds.GANG, kinds.GANG_PLAN)
 
 
@@ -61,4 +61,18 @@ def test_columns_show_fields_that_exist(kind: Kind[Any]) -> None:
 
 def test_the_chart_defines_the_kinds_as_this_version_does() -> None:
     """`muster crds > charts/muster/files/crds.yaml` brings the file up to date."""
-    assert list(yaml.safe_load_all(CHART.read_text())) == definitions()
+    assert list(yaml.safe_load_all((CHART / "crds.yaml").read_text())) == definitions()
+
+
+def test_the_chart_defines_lattice_jobs_in_a_file_of_their_own() -> None:
+    """`muster crds --lattice-jobs > charts/muster/files/latticejobs.yaml` brings the file up to date."""
+    assert yaml.safe_load((CHART / "latticejobs.yaml").read_text()) == definition(kinds.LATTICE_JOB)
+    assert all(each["spec"]["group"] == "muster.dev" for each in definitions())
+
+
+def test_a_lattice_job_has_the_schema_and_the_columns_of_a_batch_job() -> None:
+    [ours] = [each for each in definitions() if each["spec"]["names"]["kind"] == "BatchJob"]
+    [mine], [theirs] = (each["spec"]["versions"] for each in (ours, definition(kinds.LATTICE_JOB)))
+    for each in (mine, theirs):
+        each["schema"]["openAPIV3Schema"].pop("description")
+    assert mine == theirs

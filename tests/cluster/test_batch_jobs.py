@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +19,7 @@ from muster.api.kinds import (
     EMITTED,
     JOB,
     JOBSET,
+    LATTICE_JOB,
     NAMESPACE,
     POD,
     QUEUE,
@@ -26,6 +28,7 @@ from muster.api.kinds import (
     TRUST_POLICY,
 )
 from muster.api.muster_v1alpha1 import BatchJobStatus
+from muster.kube.errors import NotFound
 from tests.cluster.chart import NAMESPACE as MUSTERS
 from tests.cluster.chart import install
 from tests.cluster.conftest import CRD, Cluster, open_definition, served
@@ -224,3 +227,34 @@ async def test_the_chapters_job_is_denied_permitted_run_and_withdrawn(platform: 
 
     await cluster.until("everything is gone", gone)
     assert len((await status(cluster)).findings) == len(told.findings)
+
+
+async def test_the_chapters_job_as_it_is_printed_has_a_batch_job_that_follows_it(platform: Cluster) -> None:
+    """The kind is served, and may be read, only with the chart's value."""
+    cluster = platform
+    asleep = ("controllers.replicas=0", "scheduler.replicas=0")
+    own = "controllers.config.batchJobs.latticeJobs=true"
+    install(cluster.kubeconfig, cluster.chart.home, *asleep, own)
+    await cluster.until("LatticeJobs are served", partial(served, cluster.client, LATTICE_JOB))
+    cluster.daemon("controllers")
+    await cluster.make(LATTICE_JOB, yaml.safe_load(EXAMPLE.read_text()), "ml")
+
+    async def told() -> list[str]:
+        found = (await cluster.client.get(LATTICE_JOB, "ml", NAME)).status.findings
+        return sorted(each.message.partition(":")[0] for each in found)
+
+    try:
+        assert await cluster.until("the job is denied", told) == DENIED
+        change = {"queue": None, "minAvailable": 9}
+        await cluster.client.patch(LATTICE_JOB, "ml", NAME, {"spec": change})
+
+        async def carried() -> bool:
+            return await told() == ["is 9, but all tasks together have 8 pods"]
+
+        await cluster.until("a change is carried over", carried)
+        kept = await cluster.client.get(BATCH_JOB, "ml", NAME)
+        assert "queue" not in kept.spec
+        assert [each.kind for each in kept.metadata.owner_references] == ["LatticeJob"]
+    finally:
+        with suppress(NotFound):
+            await cluster.client.delete(LATTICE_JOB, "ml", NAME)

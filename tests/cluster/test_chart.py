@@ -18,6 +18,7 @@ from tests.cluster.conftest import CRD, Cluster, open_definition, served
 SERVICE_MONITOR = Kind("monitoring.coreos.com", "v1", "ServiceMonitor", "servicemonitors", True, Resource)
 APPLY = ("apply", "--server-side", "--force-conflicts", "--validate=strict", "--warnings-as-errors")
 ASLEEP = ("scheduler.replicas=0", "controllers.replicas=0")
+LATTICE_JOBS = "controllers.config.batchJobs.latticeJobs"
 EVERYTHING = (
     *ASLEEP,
     "serviceMonitor.enabled=true",
@@ -40,6 +41,7 @@ EVERYTHING = (
     "controllers.config.batchJobs.images=all",
     "controllers.config.batchJobs.registrySecrets={pull}",
     "controllers.config.batchJobs.loopbackRegistries=true",
+    f"{LATTICE_JOBS}=true",
     "scheduler.config.journal.file=/var/lib/muster/journal.jsonl",
     "scheduler.journalVolume.emptyDir.sizeLimit=1Gi",
     "networkPolicy.egress[0].ports[0].port=4318",
@@ -129,6 +131,26 @@ def test_the_scheduler_may_watch_what_its_mirror_shows(chart: Chart) -> None:
         for resource in rule["resources"]
     }
     assert may == {(kind.group, kind.plural) for kind in WATCHED}
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ((), set()),
+        ((f"{LATTICE_JOBS}=true",), {"CustomResourceDefinition", "controllers", "edit", "view"}),
+        ((f"{LATTICE_JOBS}=true", "crds.install=false", "rbac.userRoles=false"), {"controllers"}),
+        ((f"{LATTICE_JOBS}=true", "controllers.config.only={gang}"), set()),
+    ],
+)
+def test_the_group_of_another_project_is_touched_only_if_a_value_says_so(
+    chart: Chart, values: tuple[str, ...], found: set[str]
+) -> None:
+    named = [
+        each["metadata"]["name"].removeprefix("muster-") if each["kind"] == "ClusterRole" else each["kind"]
+        for each in objects(chart, *values)
+        if "lattice.dev" in str(each)
+    ]
+    assert sorted(named) == sorted(found)
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ class Memory:
             new["status"] = old["status"]
         elif kind.status:
             new.pop("status", None)
-        if new == old:
+        if new == old and repr(new) == repr(old):  # 1 is not true
             return old
         meta = new["metadata"]
         if "deletionTimestamp" in meta and not meta.get("finalizers"):

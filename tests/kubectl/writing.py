@@ -2,6 +2,7 @@
 
 from tests.kubectl.cases import Case, Run
 from tests.kubectl.manifests import CONFIG_MAP, POD, SERVICE, job
+from tests.workloads.lattice.jobs import TRAINING
 
 EDITOR = (("KUBE_EDITOR", "sed -i s/one/edited/"),)
 
@@ -31,12 +32,42 @@ CASES = (
         (
             Run(
                 "apply -f -",
-                (r'no matches for kind "LatticeJob" in version "lattice.dev/v1alpha1"',),
+                (r'no matches for kind "Widget" in version "example.com/v1"',),
                 ("turn validation off",),
                 code=1,
-                stdin="apiVersion: lattice.dev/v1alpha1\nkind: LatticeJob\nmetadata: {name: a}\n",
+                stdin="apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: a}\n",
             ),
         ),
+    ),
+    Case(
+        "the chapter's job",
+        (
+            Run("create namespace ml", ("created",)),
+            Run("apply -f -", ("latticejob.lattice.dev/training-run-42 created",), stdin=TRAINING),
+            Run(
+                "get latticejobs -n ml",
+                ("NAME PHASE QUEUE", "training-run-42 Pending ml-training"),
+                again=True,
+            ),
+            Run(
+                "describe latticejob -n ml", ("Warning Denied", "the store default lacks values"), again=True
+            ),
+            Run(
+                "apply -f -",
+                ("latticejob.lattice.dev/training-run-42 configured",),
+                stdin=TRAINING.replace("queue: ml-training", "queu: ml-training"),
+            ),
+            Run(
+                "get latticejobs -n ml -o jsonpath={.items[0].status.findings}",
+                ("did you mean queue",),
+                again=True,
+            ),
+            Run("get batchjobs -n ml -o jsonpath={.items[0].spec.queu}", ("ml-training",)),
+            Run("delete -f -", ("deleted",), stdin=TRAINING),
+            Run("get batchjobs -n ml", ("No resources found",), again=True),
+            Run("delete namespace ml", ("deleted",)),
+        ),
+        embedded_only="a real cluster has LatticeJobs only if the chart's value says so",
     ),
     Case(
         "create and replace",

@@ -1171,6 +1171,14 @@ FAULTS: Final = (
         ("tests/controllers/test_batch_grant.py",),
     ),
     Fault(
+        "a LatticeJob that takes over the BatchJob of somebody else",
+        "gates",
+        "controllers/lattice_job.py",
+        "    if by is None or by.uid != meta.uid:",
+        "    if False:",
+        ("tests/controllers/test_lattice_job.py",),
+    ),
+    Fault(
         "a registry at an address of the cloud's metadata",
         "gates",
         "security/images/connections.py",

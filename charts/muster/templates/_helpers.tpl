@@ -10,6 +10,12 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
+{{- /* Whether the controllers convert LatticeJobs. */}}
+{{- define "muster.latticeJobs" -}}
+{{- $config := .Values.controllers.config }}
+{{- and (has "batchjob" $config.only) (default false (default dict $config.batchJobs).latticeJobs) }}
+{{- end }}
+
 {{- define "muster.selector" -}}
 app.kubernetes.io/name: muster
 app.kubernetes.io/instance: {{ .Release.Name }}

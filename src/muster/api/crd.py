@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions of muster's own kinds, derived from their structs: a structural schema each.
+"""CustomResourceDefinitions of muster's own kinds and of LatticeJob, with schemas derived from their structs.
 
 Field names, types and ranges come from the structs, so the server refuses what muster could not read. Rules
 that a type cannot express are CEL expressions (`RULES`).
@@ -50,11 +50,14 @@ COLUMNS: Final[dict[str, tuple[tuple[str, str, str], ...]]] = {
         ("Cost", "string", ".spec.costLost"),
         ("At", "date", ".spec.at"),
     ),
-    "BatchJob": (
-        ("Phase", "string", ".status.phase"),
-        ("Queue", "string", ".spec.queue"),
-        ("Message", "string", ".status.message"),
-        ("Age", "date", ".metadata.creationTimestamp"),
+    **dict.fromkeys(
+        ("BatchJob", "LatticeJob"),
+        (
+            ("Phase", "string", ".status.phase"),
+            ("Queue", "string", ".spec.queue"),
+            ("Message", "string", ".status.message"),
+            ("Age", "date", ".metadata.creationTimestamp"),
+        ),
     ),
     "CedarPolicy": (
         ("Phase", "string", ".status.phase"),
@@ -92,10 +95,11 @@ RULES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
 
 def definitions() -> list[Object]:
     """The CustomResourceDefinition of each kind of muster's own group."""
-    return [_definition(kind) for kind in kinds.OWN]
+    return [definition(kind) for kind in kinds.OWN]
 
 
-def _definition(kind: Kind[Any]) -> Object:
+def definition(kind: Kind[Any]) -> Object:
+    """The CustomResourceDefinition of one of `kinds.DEFINED`."""
     header = {"apiVersion", "kind", "metadata"}
     fields = {f.encode_name: _schema(f.type) for f in _fields(kind.type) if f.encode_name not in header}
     spec = fields["spec"]

@@ -20,7 +20,16 @@ from muster.api.core_v1 import (
 )
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology
-from muster.api.muster_v1alpha1 import BatchJob, CedarPolicy, Gang, GangPlan, Preemption, Queue, TrustPolicy
+from muster.api.muster_v1alpha1 import (
+    BatchJob,
+    CedarPolicy,
+    Gang,
+    GangPlan,
+    LatticeJob,
+    Preemption,
+    Queue,
+    TrustPolicy,
+)
 from muster.api.node_v1 import RuntimeClass
 from muster.api.scheduling import Lease, PodDisruptionBudget, PodGroup, PriorityClass
 from muster.api.storage_v1 import StorageClass
@@ -72,6 +81,8 @@ GANG: Final = Kind(DOMAIN, "v1alpha1", "Gang", "gangs", True, Gang, status=False
 GANG_PLAN: Final = Kind(DOMAIN, "v1alpha1", "GangPlan", "gangplans", True, GangPlan, status=False)
 PREEMPTION: Final = Kind(DOMAIN, "v1alpha1", "Preemption", "preemptions", True, Preemption, status=False)
 BATCH_JOB: Final = Kind(DOMAIN, "v1alpha1", "BatchJob", "batchjobs", True, BatchJob)
+#: The import format of BatchJobs. Its group belongs to another project, so real clusters need not have it.
+LATTICE_JOB: Final = Kind("lattice.dev", "v1alpha1", "LatticeJob", "latticejobs", True, LatticeJob)
 CEDAR_POLICY: Final = Kind(DOMAIN, "v1alpha1", "CedarPolicy", "cedarpolicies", False, CedarPolicy)
 TRUST_POLICY: Final = Kind(DOMAIN, "v1alpha1", "TrustPolicy", "trustpolicies", False, TrustPolicy)
 #: Volcano's; muster runs BatchJobs on it.
@@ -107,11 +118,14 @@ ALL: Final[tuple[Kind[Any], ...]] = (
     GANG_PLAN,
     PREEMPTION,
     BATCH_JOB,
+    LATTICE_JOB,
     CEDAR_POLICY,
     TRUST_POLICY,
 )
 #: The kinds of muster's own group.
 OWN: Final[tuple[Kind[Any], ...]] = tuple(kind for kind in ALL if kind.group == DOMAIN)
+#: The kinds that muster has definitions of.
+DEFINED: Final[tuple[Kind[Any], ...]] = (*OWN, LATTICE_JOB)
 
 #: Kinds that a cluster may not know, until their definitions are installed, and no part of muster waits for.
 OPTIONAL: Final[tuple[Kind[Any], ...]] = (
@@ -123,6 +137,7 @@ OPTIONAL: Final[tuple[Kind[Any], ...]] = (
     RUNTIME_CLASS,
     PREEMPTION,
     BATCH_JOB,
+    LATTICE_JOB,
     CEDAR_POLICY,
     TRUST_POLICY,
     VOLCANO_JOB,

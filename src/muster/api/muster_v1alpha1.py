@@ -241,6 +241,10 @@ class BatchJob(Resource, frozen=True):
     status: BatchJobStatus = BatchJobStatus()
 
 
+class LatticeJob(BatchJob, frozen=True):
+    """A job in the import format of BatchJobs: muster keeps a BatchJob for it, which has its name."""
+
+
 class CedarPolicySpec(Struct, frozen=True):
     #: one or more policies in Cedar
     policies: str = ""

@@ -181,12 +181,19 @@ def fake_nodes(
     )
 
 
-def crds() -> None:
+def crds(
+    lattice_jobs: Annotated[
+        bool,
+        typer.Option("--lattice-jobs", help="Print the definition of LatticeJobs, and no other."),
+    ] = False,
+) -> None:
     import yaml
 
-    from muster.api.crd import definitions
+    from muster.api.crd import definition, definitions
+    from muster.api.kinds import LATTICE_JOB
 
-    print(yaml.safe_dump_all(definitions(), sort_keys=False), end="")
+    found = [definition(LATTICE_JOB)] if lattice_jobs else definitions()
+    print(yaml.safe_dump_all(found, sort_keys=False), end="")
 
 
 def _common(

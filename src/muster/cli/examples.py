@@ -113,6 +113,7 @@ _EXAMPLES: Final = {
     """,
     "crds": """
         muster crds
+        muster crds --lattice-jobs
     """,
     "hand-back": """
         muster hand-back

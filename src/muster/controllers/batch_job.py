@@ -18,7 +18,7 @@ compiled again, and decides whether the run may go on.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -64,7 +64,8 @@ _KEPT: Final = ("PersistentVolumeClaim",)
 _KINDS: Final = {**BY_NAME, **{(kind.api_version, kind.kind): kind for kind in EMITTED}}
 #: The kind that a target adds besides the run; the run owns it.
 _GROUP: Final = "PodGroup"
-_ENDED: Final = ("Succeeded", "Failed")
+#: Phases of a job that is over.
+ENDED: Final = ("Succeeded", "Failed")
 #: Fields of a Gang's `status.preemptions` that a BatchJob's status repeats.
 _OF_EVICTION: Final = ("by", "at", "gpuHoursLost", "costLost")
 #: Kinds that influence what jobs are compiled to: three by annotations that say what jobs may use, three by
@@ -150,7 +151,7 @@ def controller(compile_: Compile, changed: Signal, target: str) -> Controller[Ob
 
     def observe(caches: Caches, key: str) -> Observed | None:
         job = caches[BATCH_JOB].get(key)
-        if job is None or job.metadata.deletion_timestamp is not None or job.status.phase in _ENDED:
+        if job is None or job.metadata.deletion_timestamp is not None or job.status.phase in ENDED:
             return None
         policies, trusted = _sorted(caches[CEDAR_POLICY]), _sorted(caches[TRUST_POLICY])
         declared = [
@@ -306,14 +307,18 @@ def _status(
     moment = now.isoformat().replace("+00:00", "Z")
     if old.start_time is None and phase == "Running":
         status["startTime"] = moment
-    if phase in _ENDED:
+    if phase in ENDED:
         status["completionTime"] = moment
     effects: list[Effect] = [Patch(BATCH_JOB, meta.namespace, meta.name, {"status": status}, "status")]
     if (old.phase, old.message) != (phase, message):
-        bad = bool(compiled.findings) or phase == "Failed"
-        reason = "Denied" if compiled.findings else phase
-        effects.append(RecordEvent(involved(job, BATCH_JOB), "Warning" if bad else "Normal", reason, message))
+        effects.append(announced(involved(job, BATCH_JOB), phase, message, bool(compiled.findings)))
     return effects
+
+
+def announced(about: Object, phase: str, message: str, denied: bool) -> RecordEvent:
+    """Returns the Event of a job's new phase or message."""
+    type_: Literal["Normal", "Warning"] = "Warning" if denied or phase == "Failed" else "Normal"
+    return RecordEvent(about, type_, "Denied" if denied else phase, message)
 
 
 def _evicted(entry: Object, run: Run) -> str:

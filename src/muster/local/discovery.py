@@ -129,7 +129,7 @@ def _resources(kind: Kind[Any]) -> list[Object]:  # Any: as above
         own["shortNames"] = [_SHORT[kind]]
     if kind in _IN_ALL:
         own["categories"] = ["all"]
-    elif kind in kinds.OWN:
+    elif kind in kinds.DEFINED:
         own["categories"] = ["muster"]
     parts: list[tuple[str, Object, list[str]]] = []
     if kind.status:

@@ -18,7 +18,7 @@ from muster.api.muster_v1alpha1 import BatchJob, CedarPolicy, TrustPolicy
 from muster.compiler import Facts
 from muster.compiler.declared import declared
 from muster.compiler.facts import Image
-from muster.controllers import batch_job, cron, driver, policy
+from muster.controllers import batch_job, cron, driver, lattice_job, policy
 from muster.controllers.batch_grant import written
 from muster.controllers.batch_job import Compiled, Told
 from muster.controllers.caches import Cache
@@ -76,12 +76,14 @@ class Site:
     warnings: Callable[[], Sequence[Told]] = lambda: ()
     #: looks images up; None = images are used as they are named
     trust: Images | None = None
+    #: whether the cluster has LatticeJobs that muster converts
+    lattice_jobs: bool = False
     #: sent when `facts` or `lacks` would return something else
     changed: driver.Signal = field(default_factory=driver.Signal)
 
 
 def controllers(site: Site) -> list[driver.Controller[Any]]:  # Any: each has its own type of observation
-    """The controllers of BatchJobs, of their schedules, and of CedarPolicies."""
+    """The controllers of BatchJobs, of their schedules, of LatticeJobs, and of policies."""
 
     counted: tuple[int, Mapping[str, int]] = (-1, {})
 
@@ -145,6 +147,7 @@ def controllers(site: Site) -> list[driver.Controller[Any]]:  # Any: each has it
         cron.batch_jobs(),
         policy.controller(CEDAR_POLICY, _judge),
         *([policy.controller(TRUST_POLICY, site.trust.judge, site.changed)] if site.trust else []),
+        *([lattice_job.controller()] if site.lattice_jobs else []),
     ]
 
 

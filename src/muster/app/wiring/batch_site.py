@@ -62,6 +62,7 @@ class ClusterSite:
             lacks=self._lacks,
             warnings=self._warnings,
             trust=self._trust,
+            lattice_jobs=settings.lattice_jobs,
             changed=self.changed,
         )
         self._known = self._derived()

@@ -157,6 +157,7 @@ def controllers(
                 now=clock.now,
                 strict=False,
                 stores=lambda: secret_files.read(home.root / "secrets"),
+                lattice_jobs=True,
             )
         ),
     ]

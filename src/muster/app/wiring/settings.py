@@ -106,6 +106,8 @@ class BatchJobs(Struct, frozen=True):
     registry_secrets: tuple[str, ...] = ()
     #: whether to connect to registries on the controllers' own machine
     loopback_registries: bool = False
+    #: whether LatticeJobs are converted to BatchJobs
+    lattice_jobs: bool = False
 
 
 class ControllersSettings(Common, frozen=True):
@@ -358,6 +360,7 @@ EXAMPLES: Final = {
     "batchJobs.images": "matched or all",
     "batchJobs.registrySecrets": "[registry-login]",
     "batchJobs.loopbackRegistries": "true or false",
+    "batchJobs.latticeJobs": "true or false",
 }
 #: Flags by the setting in whose place they are given.
 FLAGS: Final = {

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from muster.api import kinds
 from muster.api.base import Kind, Object
-from muster.api.crd import COLUMNS as OWN
+from muster.api.crd import COLUMNS as DEFINED
 from muster.local.tables import ages, pods
 from muster.local.tables.column import AGE, NAME, Column, age_of, at, condition
 
@@ -319,5 +319,5 @@ COLUMNS: Final[dict[Kind[Any], tuple[Column, ...]]] = {
     kinds.LEASE: (NAME, Column("Holder", at(".spec.holderIdentity")), AGE),
     kinds.POD_GROUP_X: _POD_GROUP,
     kinds.POD_GROUP_SIGS: _POD_GROUP,
-    **{kind: _of_definition(OWN[kind.kind]) for kind in kinds.OWN},
+    **{kind: _of_definition(DEFINED[kind.kind]) for kind in kinds.DEFINED},
 }

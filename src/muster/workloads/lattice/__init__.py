@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from muster.api.base import Object
+from muster.api.kinds import BATCH_JOB, LATTICE_JOB
 from muster.workloads.formats import Format
 from muster.workloads.jobfile import JobFile, Options
 from muster.workloads.source import Document
 
 #: apiVersion → kind of this format.
-KINDS: Final = {"muster.dev/v1alpha1": "BatchJob", "lattice.dev/v1alpha1": "LatticeJob"}
+KINDS: Final = {kind.api_version: kind.kind for kind in (BATCH_JOB, LATTICE_JOB)}
 
 
 def _claims(value: Object) -> bool:
