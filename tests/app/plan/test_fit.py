@@ -158,6 +158,8 @@ def test_the_scheduler_itself_is_asked(more: str, pods: int, topology: bool, sai
             "1",
             "3 x cpu=1,memory=1Gi",
         ),
+        ("", 4, "1, nvidia.com/gpu: 2", "1 x cpu=4,memory=4Gi,nvidia.com/gpu=8"),
+        ("", 9, "1, nvidia.com/gpu: 8", "9 x cpu=1,memory=1Gi,nvidia.com/gpu=8"),
         (", nodeSelector: {kubernetes.io/hostname: my-host}", 1, "1", None),
         ("", 1, "1000000000", None),
     ],

@@ -37,6 +37,8 @@ SURROUNDINGS: Final[tuple[Kind[Any], ...]] = (
 )
 _PROPOSED: Final = (*SURROUNDINGS, *JOBS, kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS)
 _EMPTY: Final = Objects()
+#: The most GPUs that common machines have.
+_GPUS: Final = 8
 
 
 def misfits(
@@ -65,20 +67,27 @@ def invalid(
 
 
 def advice(job: JobFile, cluster: Objects = _EMPTY) -> str | None:
-    """A `--nodes` value on which all of the job would start; None if none is found."""
+    """A `--nodes` value on which all of the job would start; None if none is found.
+
+    One node of each sort; a node for each pod, if one would have more GPUs than machines have.
+    """
     rest = Objects({name: each for name, each in cluster.items.items() if name[0] is not kinds.NODE})
     gangs, events = _gangs(job, rest, None)
     if any(_invalid(gangs)):
         return None
+    large: str | None = None
     for apart in (False, True):
         text = _nodes_for(gangs, apart=apart)
         try:
             nodes = as_nodes(nodespec.parse(text))
         except nodespec.InvalidNodes:
             continue
-        if not any(_too_large(gangs, [*events, *nodes])):
+        if any(_too_large(gangs, [*events, *nodes])):
+            continue
+        if apart or max(dict(node.capacity).get(GPU, 0) for node in nodes) <= _GPUS:
             return f'--nodes "{text}"'
-    return None
+        large = f'--nodes "{text}"'
+    return large
 
 
 def as_nodes(specs: Iterable[NodeSpec]) -> list[NodeChanged]:
