@@ -34,8 +34,7 @@ def command(
 ) -> None:
     import asyncio
 
-    from muster.app.commands.cancel import cancel, gone
-    from muster.app.commands.follow import Followed
+    from muster.app.commands.cancel import cancel, creator, gone
     from muster.app.wiring.cluster import Target, acting, attached
 
     if not names and file is None:
@@ -44,9 +43,9 @@ def command(
 
     async def act(view: "JobView") -> None:
         async with acting(target, endpoint) as client:
-            followed = Followed(view.kind, view.namespace, view.name)
-            await cancel(client, followed, view.pods)
-            await gone(client, followed, view.pods)
+            made_by = await creator(client, view)
+            await cancel(client, made_by, view.pods)
+            await gone(client, made_by, view.pods)
 
     async def end(views: "list[JobView]") -> None:
         """Cancels all jobs concurrently, and reports each one when its pods are gone."""

@@ -7,10 +7,19 @@ from typing import Any
 import pytest
 
 from muster.api import kinds
-from muster.api.base import Object
-from muster.app.commands.cancel import PATIENCE, SUFFIX, StillThere, cancel, cancel_unfinished, gone, of_file
+from muster.api.base import Kind, Object
+from muster.app.commands.cancel import (
+    PATIENCE,
+    SUFFIX,
+    StillThere,
+    cancel,
+    cancel_unfinished,
+    creator,
+    gone,
+    of_file,
+)
 from muster.app.commands.follow import Followed
-from muster.app.views.jobs import State, fetch, views
+from muster.app.views.jobs import JobView, State, fetch, views
 from muster.local.client import LocalClient
 from muster.local.registry import Registry
 from muster.local.store import Store
@@ -43,6 +52,51 @@ async def test_pods_that_do_not_go_are_waited_for_beyond_their_grace_only() -> N
     await client.delete(kinds.POD, "default", "stuck", grace_period=0)
     await gone(client, job, pods)
     store.close()
+
+
+async def job_set(client: LocalClient, owners: list[Object]) -> JobView:
+    """A job whose JobSet has these controllers."""
+    pod: Object = {"spec": {"containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"}}
+    replicated: Object = {"name": "main", "template": {"spec": {"template": pod}}}
+    meta: Object = {"name": "j", "ownerReferences": [{**owner, "controller": True} for owner in owners]}
+    await client.create(kinds.JOBSET, "default", {"metadata": meta, "spec": {"replicatedJobs": [replicated]}})
+    (view,) = views(await fetch(client))
+    return view
+
+
+@pytest.mark.parametrize(
+    ("above", "schedule", "deleted"),
+    [
+        ([], "", kinds.JOBSET),
+        ([kinds.BATCH_JOB], "", kinds.BATCH_JOB),
+        ([kinds.BATCH_JOB, kinds.LATTICE_JOB], "", kinds.LATTICE_JOB),
+        ([kinds.BATCH_JOB], "0 * * * *", kinds.JOBSET),
+        ([kinds.CONFIG_MAP], "", kinds.JOBSET),
+    ],
+)
+async def test_what_would_create_a_job_again_is_cancelled(
+    above: list[Kind[Any]], schedule: str, deleted: Kind[Any]
+) -> None:
+    with closing(Store(":memory:")) as store:
+        client, owners = LocalClient(Registry(store)), list[Object]()
+        for kind in reversed(above):
+            body: Object = {"metadata": {"name": "j", "ownerReferences": owners}}
+            if kind is not kinds.CONFIG_MAP:
+                body["spec"] = {"schedule": schedule} if schedule else {}
+            made = await client.create(kind, "default", body)
+            owner = {"apiVersion": kind.api_version, "kind": kind.kind, "name": "j", "uid": made.metadata.uid}
+            owners = [{**owner, "controller": True}]
+        assert await creator(client, await job_set(client, owners)) == Followed(deleted, "default", "j")
+
+
+async def test_a_creator_that_is_gone_is_not_cancelled_nor_another_of_its_name() -> None:
+    with closing(Store(":memory:")) as store:
+        client, itself = LocalClient(Registry(store)), Followed(kinds.JOBSET, "default", "j")
+        owner = {"apiVersion": "muster.dev/v1alpha1", "kind": "BatchJob", "name": "b", "uid": "u"}
+        view = await job_set(client, [owner])
+        assert await creator(client, view) == itself
+        await client.create(kinds.BATCH_JOB, "default", {"metadata": {"name": "b"}, "spec": {}})
+        assert await creator(client, view) == itself
 
 
 @pytest.mark.parametrize(

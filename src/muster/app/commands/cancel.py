@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from muster.api import kinds
+from muster.api.base import Kind, controller_of
 from muster.api.core_v1 import Pod
 from muster.app.commands.follow import Followed
 from muster.app.views.jobs import JobView, fetch, views
@@ -20,6 +21,10 @@ PATIENCE: Final = 30.0
 GRACE: Final = 30
 
 
+#: Kinds that create a deleted job again.
+_CREATORS: Final[dict[tuple[str, str], Kind[Any]]] = {  # Any: a kind of several
+    (kind.api_version, kind.kind): kind for kind in (kinds.BATCH_JOB, kinds.LATTICE_JOB)
+}
 #: Stands for the random suffix of a name when `of_file` looks for the jobs that a file created.
 SUFFIX: Final = "00000000"
 
@@ -42,6 +47,23 @@ async def cancel(
         )
     if at_once or job.kind in (kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS):  # a PodGroup does not own its pods
         await asyncio.gather(*(_delete_pod(client, pod, 0 if at_once else None) for pod in pods))
+
+
+async def creator(client: Client, job: JobView) -> Followed:
+    """Returns what to delete, so that the job is not created again: itself, or its BatchJob or LatticeJob.
+
+    A scheduled BatchJob stays: it repeats no run.
+    """
+    found, reference = Followed(job.kind, job.namespace, job.name), controller_of(job.resource)
+    while reference is not None and (kind := _CREATORS.get((reference.api_version, reference.kind))):
+        try:
+            owner = await client.get(kind, job.namespace, reference.name)
+        except NotFound:
+            break
+        if owner.metadata.uid != reference.uid or owner.spec.get("schedule"):
+            break
+        found, reference = Followed(kind, job.namespace, reference.name), controller_of(owner)
+    return found
 
 
 def of_file(wanted: Iterable[Followed], there: Sequence[JobView]) -> list[JobView]:
