@@ -280,6 +280,13 @@ def test_a_write_that_changes_nothing_is_none(registry: Registry) -> None:
     assert registry.store.revision == before
 
 
+def test_a_number_that_becomes_a_boolean_is_a_change(registry: Registry) -> None:
+    create(registry, {"metadata": {"name": "b"}, "spec": {"tasks": [{"x": 1}]}}, kinds.BATCH_JOB)
+    after = patch(registry, "b", {"spec": {"tasks": [{"x": True}]}}, kinds.BATCH_JOB)
+    assert after["spec"]["tasks"][0]["x"] is True
+    assert after["metadata"]["generation"] == 2
+
+
 def test_status_has_a_writer_of_its_own(registry: Registry) -> None:
     create(registry, {"metadata": {"name": "g"}, "spec": {"minMember": 1}}, kinds.POD_GROUP_X)
     change = {"metadata": {"labels": {"a": "b"}}, "spec": {"minMember": 2}, "status": {"phase": "Pending"}}

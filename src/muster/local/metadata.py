@@ -6,6 +6,8 @@ Source: kubernetes/apiserver, pkg/registry/rest/{meta,create,update}.go.
 from datetime import datetime
 from typing import Final
 
+import msgspec
+
 from muster.api import kinds
 from muster.api.base import Object
 from muster.api.fields import FieldError
@@ -107,10 +109,17 @@ def carry_over(kind: AnyKind, current: Object, proposed: Object, subresource: st
 def count_generation(kind: AnyKind, current: Object, new: Object) -> None:
     """Increments the generation of `new`, in place, if anything but metadata and status changed."""
     if kind.status and any(
-        current.get(key) != new.get(key)
+        not equal(current.get(key), new.get(key))
         for key in {*current, *new} - {"apiVersion", "kind", "metadata", "status"}
     ):
         new["metadata"]["generation"] = current["metadata"].get("generation", 0) + 1
+
+
+def equal(one: object, other: object) -> bool:
+    """Whether two values are the same JSON. Python takes `true` for equal to `1`."""
+    return one == other and msgspec.json.encode(one, order="sorted") == msgspec.json.encode(
+        other, order="sorted"
+    )
 
 
 def time_text(time: datetime) -> str:

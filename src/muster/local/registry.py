@@ -394,12 +394,12 @@ class Registry:
             elif "managedFields" in current["metadata"]:
                 fields = ownership.updated(kind, current, new, manager, self._clock.now())
                 new["metadata"]["managedFields"] = fields
-            if new == current:
+            if metadata.equal(new, current):
                 return raw
             same = new.get("spec") == current.get("spec")
             admission.check(kind, name, new, current if same else admission.earlier(kind, raw))
             metadata.count_generation(kind, current, new)
-        if new == current:
+        if metadata.equal(new, current):
             return raw
         with self.store.transaction():
             if is_over(new):

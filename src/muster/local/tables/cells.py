@@ -12,6 +12,7 @@ from typing import Any, Final
 from muster.api import kinds
 from muster.api.base import Kind, Object
 from muster.api.crd import COLUMNS as DEFINED
+from muster.api.crd import WIDE
 from muster.local.tables import ages, pods
 from muster.local.tables.column import AGE, NAME, Column, age_of, at, condition
 
@@ -184,7 +185,7 @@ def _of_definition(rows: Iterable[tuple[str, str, str]]) -> tuple[Column, ...]:
     return (
         NAME,
         *(
-            Column(name, age_of(path) if type_ == "date" else at(path, None), 0, type_)
+            Column(name, age_of(path) if type_ == "date" else at(path, None), int(name in WIDE), type_)
             for name, type_, path in rows
         ),
     )
