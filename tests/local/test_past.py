@@ -51,6 +51,24 @@ def test_objects_that_belong_to_a_job_are_no_jobs(registry: Registry) -> None:
     assert [gone.name for gone in registry.past.jobs()] == ["alone"]
 
 
+@pytest.mark.parametrize(
+    ("above", "is_job"),
+    [
+        (kinds.CRON_JOB, True),
+        (kinds.BATCH_JOB, True),
+        (kinds.JOBSET, False),
+    ],
+    ids=lambda each: getattr(each, "kind", None),
+)
+def test_a_run_of_a_schedule_or_of_a_batch_job_is_a_job(
+    registry: Registry, above: Kind[Any], is_job: bool
+) -> None:
+    owner = {"apiVersion": above.api_version, "kind": above.kind, "name": "o", "uid": "u", "controller": True}
+    registry.create(kinds.JOB, "default", job(ownerReferences=[owner]))
+    delete(registry, kinds.JOB, "j")
+    assert [gone.name for gone in registry.past.jobs()] == ["j"] * is_job
+
+
 def test_jobs_are_found_by_namespace_and_by_how_their_names_begin(registry: Registry) -> None:
     for name in ("train-1", "train-2", "sweep"):
         registry.create(kinds.JOB, "default", job(name))

@@ -26,6 +26,8 @@ _LARGEST: Final = 64 * 1024
 KEPT: Final = TOTAL_SECONDS
 #: Kinds that count as a job, in no particular order.
 _JOBS: Final = (kinds.JOBSET, kinds.JOB, kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS, kinds.POD)
+#: Kinds of jobs that make Jobs. A Job of a CronJob, or the JobSet of a BatchJob, is a job itself.
+_CONTROLLERS: Final = {(kind.api_version, kind.kind) for kind in _JOBS}
 
 
 class Deleted(msgspec.Struct, frozen=True):
@@ -98,7 +100,9 @@ def _packed(obj: Object) -> bytes:
 
 def _is_job(kind: AnyKind, obj: Object) -> bool:
     meta = obj["metadata"]
-    if any(owner.get("controller") for owner in meta.get("ownerReferences") or ()):
-        return False
+    for owner in meta.get("ownerReferences") or ():
+        above = owner.get("apiVersion"), owner.get("kind")
+        if owner.get("controller") and (kind is kinds.POD or above in _CONTROLLERS):
+            return False
     grouped = pod_groups(meta.get("labels") or {}, meta.get("annotations") or {})
     return kind is not kinds.POD or not grouped

@@ -49,6 +49,18 @@ def test_a_job_whose_templates_are_empty_is_listed(spec: JobSetSpec) -> None:
     assert summary(view)["gpus"] == 0
 
 
+@pytest.mark.parametrize(("controller", "listed"), [("CronJob", ["run"]), ("JobSet", [])])
+def test_a_job_of_a_cron_job_is_a_job_and_one_of_a_deleted_jobset_is_not(
+    controller: str, listed: list[str]
+) -> None:
+    owner = OwnerReference("batch/v1", controller, "o", "o", controller=True)
+    run = job("run")
+    run = msgspec.structs.replace(
+        run, metadata=msgspec.structs.replace(run.metadata, owner_references=[owner])
+    )
+    assert [view.name for view in views(Objects(jobs=[run]))] == listed
+
+
 def test_pods_that_failed_count_also_where_the_status_has_not_counted_them() -> None:
     pods = [pod(f"p{i}", "Failed", node="n", owner="j", code=3, ended=5) for i in range(3)]
     pods.append(pod("told", "Failed", node="n", owner="j", code=143, ended=5, deleted=4))

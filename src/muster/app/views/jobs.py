@@ -146,9 +146,11 @@ def views(objects: Objects) -> list[JobView]:
         else:
             alone.append(pod)
     jobs_of: dict[str, list[Job]] = defaultdict(list)
+    sets = {jobset.metadata.uid for jobset in objects.jobsets}
     for job in objects.jobs:
         controller = controller_of(job)
-        jobs_of[controller.uid if controller else ""].append(job)
+        part = controller and (controller.uid in sets or controller.kind == kinds.JOBSET.kind)
+        jobs_of[controller.uid if controller and part else ""].append(job)  # a CronJob's is no part
     gangs_of: dict[str, list[Gang]] = defaultdict(list)
     for gang in objects.gangs:
         gangs_of[gang.spec.source.uid].append(gang)
