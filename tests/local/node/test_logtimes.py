@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from muster.kube.client import LogOptions
@@ -190,6 +190,7 @@ async def test_an_index_that_is_larger_than_its_log_is_bounded_too(
     st.integers(0, 4_000),
     st.integers(1, 60),
 )
+@example([("a", 1), ("", 1), ("a", 1)], 3, 1)
 async def test_since_is_the_lines_whose_times_are_not_before(
     tmp_path_factory: pytest.TempPathFactory, chunks: list[tuple[str, int]], begin: int, size: int
 ) -> None:

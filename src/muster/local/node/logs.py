@@ -399,13 +399,13 @@ def _since(files: list[Path], begin: datetime) -> tuple[int, int]:
 
 
 def _begins_line(files: list[Path], index: int, offset: int) -> bool:
-    if not offset:
+    while not offset:  # a file may be empty
         if not index:
             return True
         index -= 1
         offset = files[index].stat().st_size
     with files[index].open("rb") as file:
-        file.seek(max(0, offset - 1))
+        file.seek(offset - 1)
         return file.read(1) in (b"\n", b"")
 
 
