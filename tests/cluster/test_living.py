@@ -95,6 +95,8 @@ async def test_pods_of_a_gang_are_unschedulable_for_autoscalers_and_a_new_node_i
 
     await cluster.until("all six pods are Unschedulable", asks)
     assert "Unschedulable" not in await reasons(cluster, "lacks"), "its third pod is missing"
+    waits = "its group has an Event of why it waits"
+    await cluster.until(waits, lambda: says(cluster, "grows", "InsufficientCapacity"))
     cluster.muster("fake-nodes", "1 x name=added,cpu=4,memory=8Gi,label:test=scaled")
 
     async def starts() -> bool:
@@ -102,15 +104,18 @@ async def test_pods_of_a_gang_are_unschedulable_for_autoscalers_and_a_new_node_i
 
     await cluster.until("the gang has the new node", starts)
 
-    async def says() -> bool:
-        found = []
-        for event in (await cluster.client.list(EVENT, "default")).items:
-            whole = await cluster.client.get_json(EVENT, "default", event.metadata.name)
-            if (whole["involvedObject"]["kind"], whole["involvedObject"]["name"]) == ("PodGroup", "grows"):
-                found.append((whole["reason"], whole["count"]))
-        return ("InsufficientCapacity", 1) in found and ("Started", 1) in found
+    await cluster.until("its group has an Event of its start", lambda: says(cluster, "grows", "Started"))
 
-    await cluster.until("its group has an Event for each state", says)
+
+async def says(cluster: Cluster, group: str, reason: str) -> bool:
+    """Whether the PodGroup has one Event of this reason, which counts once."""
+    found = []
+    for event in (await cluster.client.list(EVENT, "default")).items:
+        whole = await cluster.client.get_json(EVENT, "default", event.metadata.name)
+        about = whole["involvedObject"]
+        if (about["kind"], about["name"], whole["reason"]) == ("PodGroup", group, reason):
+            found.append(whole["count"])
+    return found == [1]
 
 
 async def test_a_kind_whose_definition_comes_later_is_read_then(cluster: Cluster) -> None:
