@@ -1,6 +1,7 @@
 """A start that cannot be completed: the gang is given back whole."""
 
 import os
+from collections import Counter
 from datetime import datetime
 
 import pytest
@@ -15,11 +16,14 @@ SIZE, NODES = 500, 10
 GIVEN_BACK = 10.0
 
 
-@pytest.mark.parametrize("killed_at", [150, 408])
+@pytest.mark.parametrize("killed_at", [150, 350])
 async def test_a_gang_whose_leader_was_killed_and_whose_nodes_are_gone_is_given_back_whole(
     cluster: Cluster, plane: ControlPlane, killed_at: int
 ) -> None:
-    """Some of 500 pods are bound when the leader is killed; then half of the nodes are cordoned."""
+    """Some of 500 pods are bound when the leader is killed; then half of the nodes are cordoned.
+
+    The half with the fewest pods has the nodes that the gang still lacks, however far its binds came.
+    """
     if not plane.audit.is_file():
         pytest.skip("this cluster shows no audit log")
     half = f"half-{killed_at}"
@@ -36,8 +40,10 @@ async def test_a_gang_whose_leader_was_killed_and_whose_nodes_are_gone_is_given_
         await cluster.make(POD, member(half, index, test=half))
     await cluster.until(f"{killed_at} pods are bound", begun, 0.002)
     killed.kill()
-    for node in (await cluster.client.list(NODE, labels=f"test={half}")).items[::2]:
-        await cluster.client.patch(NODE, "", node.metadata.name, {"spec": {"unschedulable": True}})
+    used = Counter(node for _, node in (await pods(cluster, half)).values())
+    nodes = [node.metadata.name for node in (await cluster.client.list(NODE, labels=f"test={half}")).items]
+    for node in sorted(nodes, key=used.__getitem__)[: NODES // 2]:
+        await cluster.client.patch(NODE, "", node, {"spec": {"unschedulable": True}})
     before = await pods(cluster, half)
     started = {name for name, node in before.values() if node}
     assert killed_at <= len(started) < SIZE
@@ -59,8 +65,8 @@ async def test_a_gang_whose_leader_was_killed_and_whose_nodes_are_gone_is_given_
     after = await pods(cluster, half)
     assert {name for name, _ in after.values()} == {name for name, _ in before.values()}
     assert {uid for uid, (name, _) in before.items() if name not in started} <= after.keys()
-    for node in (await cluster.client.list(NODE, labels=f"test={half}")).items:
-        await cluster.client.patch(NODE, "", node.metadata.name, {"spec": {"unschedulable": False}})
+    for node in nodes:
+        await cluster.client.patch(NODE, "", node, {"spec": {"unschedulable": False}})
 
     async def whole() -> bool:
         return await bound(cluster, half) == SIZE
