@@ -48,6 +48,14 @@ def test_the_schemas_are_structural() -> None:
 
 
 @pytest.mark.parametrize("kind", MINE, ids=lambda kind: kind.kind)
+def test_only_what_muster_alone_writes_has_one_owner(kind: Kind[Any]) -> None:
+    """Of other kinds, people and tools own single fields, by server-side apply."""
+    alone = kind in (kinds.GANG, kinds.GANG_PLAN, kinds.PREEMPTION)
+    for part in {"spec", "status"} & schema(kind)["properties"].keys():
+        assert (schema(kind)["properties"][part].get("x-kubernetes-map-type") == "atomic") == alone
+
+
+@pytest.mark.parametrize("kind", MINE, ids=lambda kind: kind.kind)
 def test_columns_show_fields_that_exist(kind: Kind[Any]) -> None:
     for _, type_, path in COLUMNS[kind.kind]:
         found = {**schema(kind)}

@@ -73,6 +73,9 @@ COLUMNS: Final[dict[str, tuple[tuple[str, str, str], ...]]] = {
         ("Age", "date", ".metadata.creationTimestamp"),
     ),
 }
+#: Kinds that only muster writes. Nobody applies single fields of them, so the API server need not record who
+#: owns which field: their `spec` and `status` have one owner each, which saves it a sixth of a write.
+RECORDS: Final = frozenset({"Gang", "GangPlan", "Preemption"})
 #: Columns that `kubectl get -o wide` adds.
 WIDE: Final = frozenset({"Priority", "Expected", "Message"})
 #: By kind, CEL rules on `spec`, each with its message.
@@ -102,6 +105,9 @@ def definition(kind: Kind[Any]) -> Object:
     """The CustomResourceDefinition of one of `kinds.DEFINED`."""
     header = {"apiVersion", "kind", "metadata"}
     fields = {f.encode_name: _schema(f.type) for f in _fields(kind.type) if f.encode_name not in header}
+    if kind.kind in RECORDS:
+        for field in fields.values():
+            field["x-kubernetes-map-type"] = "atomic"
     spec = fields["spec"]
     spec["x-kubernetes-validations"] = [
         {"rule": rule, "message": message} for rule, message in RULES.get(kind.kind, ())
