@@ -1,8 +1,10 @@
 """BatchJobs: all of what they are compiled to, or nothing, whatever happens in between."""
 
+import asyncio
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -12,7 +14,7 @@ import yaml
 from msgspec.structs import replace
 
 from muster import names
-from muster.api.base import Object, ObjectMeta
+from muster.api.base import AnyKind, Object, ObjectMeta
 from muster.api.core_v1 import Service, ServiceSpec
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.kinds import (
@@ -20,8 +22,10 @@ from muster.api.kinds import (
     CEDAR_POLICY,
     CONFIG_MAP,
     EMITTED,
+    EVENT,
     GANG,
     JOBSET,
+    LATTICE_JOB,
     NAMESPACE,
     POD_GROUP_X,
     PRIORITY_CLASS,
@@ -42,13 +46,15 @@ from muster.app.wiring.batch_jobs import Found, Site, controllers
 from muster.compiler import Facts
 from muster.compiler.facts import Image
 from muster.controllers import batch_job
-from muster.controllers.driver import Change
+from muster.controllers.driver import Change, run
 from muster.controllers.policy import Judged
 from muster.effects import Absent, Create, Effect, Requeue
 from muster.effects.execute import execute
-from muster.kube.errors import Conflict
+from muster.kube.errors import Conflict, Forbidden
 from muster.workloads.platform import TargetName
 from tests.controllers.memory import START, Memory, MemoryClient
+from tests.informed import informed
+from tests.loop_clock import LoopClock
 from tests.workloads.lattice.jobs import small
 
 FACTS = Facts(network="none", tetragon=False)
@@ -642,3 +648,126 @@ def test_what_the_jobs_of_a_namespace_share_belongs_to_their_runs_and_has_no_con
     own = {"kind": "ServiceEntry", "metadata": {"name": "x", "labels": {"app.kubernetes.io/name": "job-w"}}}
     [owner] = batch_job._owned(job, run, own)["metadata"]["ownerReferences"]
     assert owner["controller"] is True
+
+
+class Refusing:
+    """The controllers of BatchJobs on a server that refuses some creations, with other words each time."""
+
+    def __init__(self) -> None:
+        self.memory = Memory(LoopClock().now)
+        self.client = MemoryClient(self.memory)
+        self.words = itertools.count(1)
+
+    def job(self) -> None:
+        body = yaml.safe_load(small({"variables": {"A": "b"}}))
+        meta = {"name": "job", "generation": 1}
+        self.memory.create(BATCH_JOB, "ml", {"metadata": meta, "spec": body["spec"]})
+
+    def refuse(self, refused: AnyKind) -> None:
+        self.client.fault = lambda operation, kind, name: (
+            Forbidden(f"exceeded quota, try {next(self.words)}")
+            if (operation, kind) == ("create", refused)
+            else None
+        )
+
+    def allow(self) -> None:
+        self.client.fault = lambda operation, kind, name: None
+
+    @property
+    def status(self) -> BatchJobStatus:
+        return self.memory.read(BATCH_JOB, "ml/job").status
+
+    @asynccontextmanager
+    async def running(self, target: TargetName = "muster", *, lattice: bool = False) -> AsyncIterator[None]:
+        clock = LoopClock()
+        site = Site(lambda: FACTS, clock.now, strict=False, lattice_jobs=lattice, target=target)
+        synced = asyncio.Event()
+        task = asyncio.create_task(informed(run, self.client, controllers(site), clock, synced=synced))
+        await synced.wait()
+        try:
+            yield
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    ("kind", "about"),
+    [(JOBSET, "JobSet job"), (CONFIG_MAP, "ConfigMap job-work-app-env")],
+    ids=["run", "object"],
+)
+async def test_the_status_has_the_words_of_a_refusal_until_it_has_passed(kind: AnyKind, about: str) -> None:
+    cluster = Refusing()
+    cluster.refuse(kind)
+    async with cluster.running():
+        cluster.job()
+        await asyncio.sleep(60)
+        assert cluster.status.phase == "Pending"
+        assert cluster.status.message.startswith(f"{about}: exceeded quota, try ")
+        tries = next(cluster.words)
+        assert tries < 20, "what the status says is no reason to try again at once"
+        events = [each for each in cluster.memory.all(EVENT) if each.reason == "Refused"]
+        assert {each.type for each in events} == {"Warning"}
+        assert cluster.status.message in [each.message for each in events]
+        cluster.allow()
+        await asyncio.sleep(60)
+        assert (cluster.status.phase, cluster.status.message) == ("Pending", "waits to be started")
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    ("target", "kind", "name", "said"),
+    [
+        ("muster", CONFIG_MAP, "job-work-app-env", ", and Deployment web owns it"),
+        ("volcano", SERVICE_ACCOUNT, "job-work", ""),
+    ],
+    ids=["muster", "volcano"],
+)
+async def test_the_status_names_an_object_that_is_in_the_way(
+    target: TargetName, kind: AnyKind, name: str, said: str
+) -> None:
+    cluster = Refusing()
+    theirs = {"kind": "Deployment", "name": "web", "uid": "u", "apiVersion": "apps/v1", "controller": True}
+    cluster.memory.create(kind, "ml", {"metadata": {"name": name, "ownerReferences": [theirs]}})
+    async with cluster.running(target):
+        cluster.job()
+        await asyncio.sleep(10)
+        assert cluster.status.message == f"{kind.kind} {name} exists{said}"
+        cluster.memory.delete(kind, "ml", name)
+        await asyncio.sleep(60)
+        assert cluster.status.message == "waits to be started"
+
+
+@pytest.mark.looptime
+async def test_the_status_of_a_lattice_job_has_the_words_of_a_refusal_too() -> None:
+    cluster = Refusing()
+    cluster.refuse(BATCH_JOB)
+    body = yaml.safe_load(small({"variables": {"A": "b"}}))
+    async with cluster.running(lattice=True):
+        cluster.memory.create(LATTICE_JOB, "ml", {"metadata": {"name": "job"}, "spec": body["spec"]})
+        await asyncio.sleep(60)
+        said = cluster.memory.read(LATTICE_JOB, "ml/job").status
+        assert (said.phase, said.message.split(",")[0]) == ("Pending", "BatchJob job: exceeded quota")
+        assert next(cluster.words) < 20, "what the status says is no reason to try again at once"
+        cluster.allow()
+        await asyncio.sleep(60)
+        assert cluster.memory.read(LATTICE_JOB, "ml/job").status.message == "waits to be started"
+
+
+def test_only_a_change_of_what_the_job_asks_for_concerns_it() -> None:
+    cluster = Cluster()
+    old = cluster.memory.read(BATCH_JOB, "ml/job")
+    cluster.settle()
+    caches = cluster.memory.caches([BATCH_JOB])
+    [asked] = [watch.keys for watch in cluster.job.watches if watch.kind is BATCH_JOB]
+    new = cluster.memory.read(BATCH_JOB, "ml/job")
+    assert new.status != old.status
+    assert asked(Change(caches, old, new)) == []
+    for now in (
+        replace(new, spec={}),
+        replace(new, metadata=replace(new.metadata, annotations={"a": "b"})),
+        None,
+    ):
+        assert asked(Change(caches, old, now)) == ["ml/job"]

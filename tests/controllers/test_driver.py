@@ -258,8 +258,10 @@ async def test_a_conflict_is_tried_again_on_a_fresh_observation() -> None:
 async def test_effects_after_a_refused_one_are_not_executed() -> None:
     about = {"apiVersion": "batch/v1", "kind": "Job", "namespace": "ns", "name": "a", "uid": "uid-1"}
 
+    def refused(words: str) -> list[Effect]:
+        return [RecordEvent(about, "Warning", "FailedCreate", f"cannot make a pod: {words}")]
+
     def reconcile(seen: Seen, now: datetime) -> list[Effect]:
-        refused = RecordEvent(about, "Warning", "FailedCreate", "cannot make a pod")
         create = generated_pod(seen.job)
         return [
             Create(POD, "ns", create.body, refused=refused),

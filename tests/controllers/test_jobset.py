@@ -230,9 +230,11 @@ class TestConstruction:
     def test_a_refused_job_is_reported(self, world: World) -> None:
         world.submit()
         created = [effect for effect in world.effects() if isinstance(effect, Create)]
-        assert {effect.refused.reason for effect in created if effect.refused} == {
-            "JobCreationFailed",
-            "HeadlessServiceCreationFailed",
+        events = [each for effect in created if effect.refused for each in effect.refused("no quota")]
+        assert {(each.reason, each.message) for each in events if isinstance(each, RecordEvent)} == {
+            ("JobCreationFailed", "job js-w-0 was refused: no quota"),
+            ("JobCreationFailed", "job js-w-1 was refused: no quota"),
+            ("HeadlessServiceCreationFailed", "the service was refused: no quota"),
         }
 
 

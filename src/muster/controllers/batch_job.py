@@ -18,46 +18,35 @@ compiled again, and decides whether the run may go on.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Final, Literal
 
 import msgspec
 
 from muster import names
-from muster.api import rates
-from muster.api.base import AnyKind, Object, R, Resource, condition, involved, owner
+from muster.api.base import AnyKind, Object, R, involved, owner
 from muster.api.batch_v1 import Job
-from muster.api.core_v1 import ConfigMap, Node
+from muster.api.core_v1 import Node
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.kinds import (
     BATCH_JOB,
     BY_NAME,
     CEDAR_POLICY,
-    CONFIG_MAP,
     EMITTED,
     GANG,
     JOB,
     JOBSET,
-    NAMESPACE,
     NODE,
-    PERSISTENT_VOLUME_CLAIM,
-    PRIORITY_CLASS,
-    QUEUE,
-    SERVICE,
     TRUST_POLICY,
 )
-from muster.api.muster_v1alpha1 import BatchJob, BatchJobStatus, CedarPolicy, Gang, Queue, TrustPolicy
-from muster.api.scheduling import PriorityClass
-from muster.compiler.declared import READ
+from muster.api.muster_v1alpha1 import BatchJob, BatchJobStatus, CedarPolicy, TrustPolicy
 from muster.compiler.draft import joined, shared
-from muster.controllers import batch_grant, batch_run
+from muster.controllers import batch_grant, batch_run, batch_watches
 from muster.controllers.batch_grant import Grant
 from muster.controllers.batch_run import Run
-from muster.controllers.caches import Cache, Caches, Index
-from muster.controllers.driver import Change, Controller, Signal, Watch, controlled_by, itself
-from muster.controllers.gpu_health import HEALTHY
-from muster.controllers.progress import PROGRESSING
-from muster.controllers.saving import SAVED
-from muster.effects import Absent, Create, Delete, Effect, Patch, RecordEvent, Requeue
+from muster.controllers.caches import Cache, Caches
+from muster.controllers.driver import Controller, Signal, Watch, controlled_by
+from muster.effects import Absent, Create, Delete, Effect, Patch, RecordEvent, Refusal, Requeue
 
 #: Kinds that outlive a run, because they hold its data: the BatchJob owns them.
 _KEPT: Final = ("PersistentVolumeClaim",)
@@ -68,25 +57,10 @@ _GROUP: Final = "PodGroup"
 ENDED: Final = ("Succeeded", "Failed")
 #: Fields of a Gang's `status.preemptions` that a BatchJob's status repeats.
 _OF_EVICTION: Final = ("by", "at", "gpuHoursLost", "costLost")
-#: Kinds that influence what jobs are compiled to: three by annotations that say what jobs may use, three by
-#: what may preempt jobs, and at what price.
-_DECLARING: Final[tuple[AnyKind, ...]] = (
-    NAMESPACE,
-    SERVICE,
-    PERSISTENT_VOLUME_CLAIM,
-    PRIORITY_CLASS,
-    QUEUE,
-    CONFIG_MAP,
-)
-_DECLARES: Final = "declares"
 #: Most findings in a status, and most characters of a field and of other texts.
 _SHOWN: Final = 100
 _FIELD: Final = 1_000
 _TEXT: Final = 2_000
-#: Index of gangs by the key of the JobSet that they were read from.
-_OF_JOBSET: Final = "of JobSet"
-
-
 #: (field, message, fix)
 Told = tuple[str, str, str]
 
@@ -156,10 +130,10 @@ def controller(compile_: Compile, changed: Signal, target: str) -> Controller[Ob
         policies, trusted = _sorted(caches[CEDAR_POLICY]), _sorted(caches[TRUST_POLICY])
         declared = [
             {**msgspec.to_builtins(each), "kind": kind.kind}
-            for kind in _DECLARING
-            for each in caches[kind].by(_DECLARES, "")
+            for kind in batch_watches.DECLARING
+            for each in caches[kind].by(batch_watches.DECLARES, "")
         ]
-        gangs = caches[GANG].by(_OF_JOBSET, key)
+        gangs = caches[GANG].by(batch_watches.OF_JOBSET, key)
         entries = [entry for gang in gangs for entry in gang.status.preemptions]
         last = max(entries, key=lambda entry: str(entry.get("at")), default=None)
         run: Run | None = caches[kind].get(key)
@@ -170,23 +144,15 @@ def controller(compile_: Compile, changed: Signal, target: str) -> Controller[Ob
         grant = batch_grant.read(job, run) if run is not None else Grant()
         if grant.job is not None and batch_grant.written(grant.job) != batch_grant.written(job):
             granted = compile_(grant.job, policies, trusted, declared, caches[NODE])
-        return Observed(job, run, compiled, granted, grant.hash, jobs, last, *_ill(gangs))
+        return Observed(job, run, compiled, granted, grant.hash, jobs, last, *batch_watches.ill(gangs))
 
     watches = (
-        Watch(BATCH_JOB, itself),
+        Watch(BATCH_JOB, batch_watches.asked),
         Watch(kind, controlled_by(BATCH_JOB)),
         Watch(JOB, controlled_by(JOBSET)),  # a run has the name of its BatchJob
-        Watch(CEDAR_POLICY, _all_jobs),
-        Watch(TRUST_POLICY, _all_jobs),
-        Watch(GANG, _preempted),
-        *(Watch(kind, _jobs_if_declaring) for kind in _DECLARING),
-        Watch(NODE, lambda _: ()),  # the capacity that queues share
+        *batch_watches.OTHERS,
     )
-    indexes = (
-        Index(GANG, _OF_JOBSET, _jobset_of),
-        *(Index(kind, _DECLARES, lambda each: [""] if _notes(each) else []) for kind in _DECLARING),
-    )
-    return Controller("batchjob", watches, observe, reconcile, indexes, signals=(changed,))
+    return Controller("batchjob", watches, observe, reconcile, batch_watches.INDEXES, signals=(changed,))
 
 
 def _sorted(cache: Cache[R]) -> list[R]:
@@ -214,18 +180,18 @@ def _decide(observed: Observed, now: datetime) -> list[Effect]:
         return [*gone, *_status(job, now, "Pending", _summary(deciding), deciding)]
     if compiled.undecided and not applied:
         return _status(job, now, "Pending", compiled.undecided, compiled)
+    refused = partial(_refused, job, now, compiled)
     if run is None:
         made, needed = _parts(compiled)
         granted = batch_grant.note(job, compiled.hash, compiled.images, made)
         first = batch_run.first(made, granted)
         first["metadata"]["ownerReferences"] = [owner(job, BATCH_JOB)]
-        warning = _refused(job, "the job waits")
         return [
             *(
-                Absent(_kind(each), job.metadata.namespace, each["metadata"]["name"], "", warning)
+                Absent(_kind(each), job.metadata.namespace, each["metadata"]["name"], "", refused(each))
                 for each in batch_run.must_not_exist(made, needed)
             ),
-            Create(_kind(made), job.metadata.namespace, first),
+            Create(_kind(made), job.metadata.namespace, first, refused(made)),
             *_status(job, now, "Pending", "compiled", compiled),
         ]
     if run.metadata.deletion_timestamp is not None:
@@ -239,12 +205,12 @@ def _decide(observed: Observed, now: datetime) -> list[Effect]:
                 _kind(each),
                 job.metadata.namespace,
                 _owned(job, run, each),
-                refused=_refused(job, f"{each['kind']} {each['metadata']['name']}"),
+                refused=refused(each),
                 join=joined if shared(each) else None,
             )
             for each in needed
         ]
-        return [*created, batch_run.released(run, final, compiled.hash)]
+        return [*created, replace(batch_run.released(run, final, compiled.hash), refused=refused(final))]
     return _of_run(observed, run, now)
 
 
@@ -345,9 +311,22 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _refused(job: BatchJob, message: str) -> RecordEvent:
-    """Returns a warning Event that is recorded once, however often the refused write is retried."""
-    return RecordEvent(involved(job, BATCH_JOB), "Warning", "Refused", message, str(job.metadata.generation))
+def refusal(kind: str, name: str, words: str) -> str:
+    """Returns the message of an object that the server refuses with these words."""
+    about = f"{kind} {name}"
+    return _cut(words if words.startswith(about) else f"{about}: {words}", _TEXT)
+
+
+def _refused(job: BatchJob, now: datetime, compiled: Compiled, made: Object) -> Refusal:
+    """Returns what tells of an object that the server refuses: the status, and one Event however often."""
+
+    def told(words: str) -> Sequence[Effect]:
+        message = refusal(made["kind"], made["metadata"]["name"], words)
+        status = [each for each in _status(job, now, "Pending", message, compiled) if isinstance(each, Patch)]
+        about, once = involved(job, BATCH_JOB), str(job.metadata.generation)
+        return [*status, RecordEvent(about, "Warning", "Refused", message, once)]
+
+    return told
 
 
 def _summary(compiled: Compiled) -> str:
@@ -383,54 +362,3 @@ def _ours(job: BatchJob, run: Run) -> bool:
 
 def _kind(made: Object) -> AnyKind:
     return _KINDS[(made["apiVersion"], made["kind"])]
-
-
-def _all_jobs(change: Change) -> list[str]:
-    """Returns every BatchJob: a policy may concern any of them."""
-    return list(change.caches[BATCH_JOB].items)
-
-
-def _jobs_if_declaring(change: Change) -> list[str]:
-    """Returns every BatchJob if what the object declares changes: any of them may use it."""
-    old, new = (
-        (notes, getattr(each, "spec", None)) if each is not None and (notes := _notes(each)) else None
-        for each in (change.old, change.new)
-    )
-    return [] if old == new else _all_jobs(change)
-
-
-def _notes(each: Resource) -> Object:
-    """Returns the part of an object that concerns jobs; empty = nothing."""
-    match each:
-        case PriorityClass():
-            return {"value": each.value, "preempts": each.preemption_policy}
-        case Queue():
-            return {"spec": msgspec.to_builtins(each.spec)}
-        case ConfigMap():
-            return {"prices": each.data} if each.metadata.name == rates.NAME else {}
-        case _:
-            return {key: value for key, value in each.metadata.annotations.items() if key in READ}
-
-
-def _jobset_of(gang: Gang) -> list[str]:
-    source = gang.spec.source
-    return [f"{gang.metadata.namespace}/{source.name}"] if source.kind == JOBSET.kind else []
-
-
-def _ill(gangs: Sequence[Gang]) -> tuple[str, str, str]:
-    """Returns what the gangs' conditions say of unhealthy GPUs, of reports, and of unsaved work."""
-
-    def told(type_: str) -> str:
-        found = (condition(gang.status.conditions, type_) for gang in gangs)
-        return "; ".join(each.message for each in found if each is not None and each.status == "False")
-
-    return told(HEALTHY), told(PROGRESSING), told(SAVED)
-
-
-def _preempted(change: Change) -> list[str]:
-    """Returns the BatchJob of a gang that was preempted, or whose GPU health or progress has changed."""
-    old, new = (
-        (each.status.preemptions, _ill([each])) if each is not None else ([], ("", "", ""))
-        for each in (change.old, change.new)
-    )
-    return _jobset_of(change.new) if change.new is not None and new != old else []

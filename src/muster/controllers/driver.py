@@ -26,7 +26,7 @@ import asyncio
 import heapq
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -34,7 +34,7 @@ from muster.api.base import AnyKind, Resource, controller_of
 from muster.controllers.caches import Cache, Caches, Index
 from muster.controllers.workqueue import WorkQueue
 from muster.effects import Absent, Create, Effect, Patch, Requeue
-from muster.effects.execute import Outcome, attempt, execute, execute_all
+from muster.effects.execute import Outcome, attempt, execute_all
 from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.kube.errors import ApiError, Conflict, Unanswered, Unreachable
@@ -232,21 +232,20 @@ class _Driver:
         self._set_timer(key, state, delay)
 
     async def _execute(self, effects: Sequence[Effect], component: str) -> list[Outcome[Effect]]:
-        """Executes effects. If the server refuses one, records the Event of the first such effect, if any."""
+        """Executes effects. If the server refuses one, executes what the first such effect says of that."""
         now = self._clock.now()
-        outcomes = await execute_all(
-            effects, lambda effect: attempt(self._client, effect, now, component=component)
-        )
+
+        async def one(effect: Effect) -> Outcome[Effect]:
+            return await attempt(self._client, effect, now, component=component)
+
+        outcomes = await execute_all(effects, one)
         failed = next((outcome for outcome in outcomes if outcome.error), None)
-        if (
-            failed is not None
-            and isinstance(failed.effect, Create | Absent)
-            and isinstance(failed.error, ApiError)
-        ):
-            refused = failed.effect.refused
-            if refused is not None:
-                event = replace(refused, message=f"{refused.message}: {failed.error.message}")
-                await execute(self._client, event, now, component)
+        if failed is None or not isinstance(failed.error, ApiError):
+            return outcomes
+        effect = failed.effect
+        outdated = isinstance(effect, Patch) and isinstance(failed.error, Conflict)
+        if isinstance(effect, Create | Patch | Absent) and effect.refused is not None and not outdated:
+            outcomes += await execute_all(effect.refused(failed.error.message), one)
         return outcomes
 
     def _revisions(self, outcomes: Iterable[Outcome[Effect]]) -> dict[AnyKind, int]:

@@ -7,6 +7,7 @@ neither a change of the LatticeJob nor the deletion of its BatchJob starts it ag
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
@@ -15,7 +16,8 @@ from muster.api.base import AnyKind, Object, Resource, controller_of, involved, 
 from muster.api.kinds import BATCH_JOB, LATTICE_JOB
 from muster.api.muster_v1alpha1 import BatchJob, BatchJobStatus, LatticeJob
 from muster.controllers.batch_grant import written
-from muster.controllers.batch_job import ENDED, announced
+from muster.controllers.batch_job import ENDED, announced, refusal
+from muster.controllers.batch_watches import asked
 from muster.controllers.caches import Caches
 from muster.controllers.driver import Controller, Watch, itself
 from muster.effects import Create, Effect, Patch, RecordEvent
@@ -37,7 +39,7 @@ def controller() -> Controller[Observed]:
             return None
         return Observed(job, caches[BATCH_JOB].get(key))
 
-    watches = (Watch(LATTICE_JOB, itself), Watch(BATCH_JOB, itself))
+    watches = (Watch(LATTICE_JOB, asked), Watch(BATCH_JOB, itself))
     return Controller("latticejob", watches, observe, reconcile)
 
 
@@ -47,9 +49,7 @@ def reconcile(observed: Observed, now: datetime) -> list[Effect]:
     if kept is None:
         body = written(job)
         body["metadata"]["ownerReferences"] = [owner(job, LATTICE_JOB)]
-        about = involved(job, LATTICE_JOB)
-        refused = RecordEvent(about, "Warning", "Refused", f"BatchJob {meta.name}", str(meta.generation))
-        return [Create(BATCH_JOB, meta.namespace, body, refused)]
+        return [Create(BATCH_JOB, meta.namespace, body, partial(_refused, job))]
     by = controller_of(kept)
     if by is None or by.uid != meta.uid:
         why = f"BatchJob {meta.name} exists, and this LatticeJob does not own it; delete one of the two"
@@ -66,6 +66,16 @@ def reconcile(observed: Observed, now: datetime) -> list[Effect]:
     decided = status.observed_generation == kept.metadata.generation
     seen = meta.generation if decided else job.status.observed_generation
     return _status(job, replace(status, observed_generation=seen))
+
+
+def _refused(job: LatticeJob, words: str) -> list[Effect]:
+    """Returns what tells of a BatchJob that the server refuses."""
+    meta, message = job.metadata, refusal(BATCH_JOB.kind, job.metadata.name, words)
+    status = BatchJobStatus(phase="Pending", message=message, observed_generation=meta.generation)
+    event = RecordEvent(
+        involved(job, LATTICE_JOB), "Warning", "Refused", message, str(job.metadata.generation)
+    )
+    return [*(each for each in _status(job, status) if isinstance(each, Patch)), event]
 
 
 def _status(job: LatticeJob, status: BatchJobStatus) -> list[Effect]:

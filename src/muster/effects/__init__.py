@@ -8,7 +8,7 @@ not happen twice or late carries the resourceVersion that its decision was based
 refuses it if another writer was first.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -42,14 +42,14 @@ class Create:
     It is success if the object exists already; if the body names a controller, only under that controller.
     Other owners that the body names are added to those of an object that exists and has owners; `join`
     returns the fields of its spec to change for the new owner, and raises ValueError if it cannot serve it.
-    `refused` is recorded, with the server's message added, if the server refuses the object. With
-    `best_effort` it is success, too, if the server forbids it, as in a namespace that is being deleted.
+    `refused` says what else to do if the server refuses the object. With `best_effort` it is success, too,
+    if the server forbids it, as in a namespace that is being deleted.
     """
 
     kind: AnyKind
     namespace: str
     body: Object
-    refused: RecordEvent | None = None
+    refused: "Refusal | None" = None
     best_effort: bool = False
     #: (existing object, body) → fields of the spec
     join: Callable[[Object, Object], Object] | None = None
@@ -62,7 +62,10 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A patch to apply. `resourceVersion` and `uid` in a merge patch's metadata make it conditional."""
+    """A patch to apply. `resourceVersion` and `uid` in a merge patch's metadata make it conditional.
+
+    `refused` says what else to do if the server refuses the patch, unless it does so because of a condition.
+    """
 
     kind: AnyKind
     namespace: str
@@ -73,6 +76,7 @@ class Patch:
     missing_ok: bool = True
     #: the object's resourceVersion when the patch was decided; "" where nothing waits for the change
     seen: str = ""
+    refused: "Refusal | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +121,7 @@ class Evict:
 class Absent:
     """A check at the server itself: continue only if no object of this uid exists; otherwise start over.
 
-    `refused` is recorded, with what exists added, if one does.
+    `refused` says what else to do if one does.
     """
 
     kind: AnyKind
@@ -125,7 +129,7 @@ class Absent:
     name: str
     #: "" = any object of the name
     uid: str
-    refused: RecordEvent | None = None
+    refused: "Refusal | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,4 +139,12 @@ class Requeue:
     at: datetime
 
 
+#: The server's message → what tells of the refusal.
+Refusal = Callable[[str], "Sequence[Effect]"]
+
 Effect = Create | Patch | Delete | Bind | Evict | Absent | RecordEvent | Requeue
+
+
+def warned(about: Object, reason: str, message: str) -> Refusal:
+    """Returns what tells of a refusal by a warning Event: the message, then the server's words."""
+    return lambda words: [RecordEvent(about, "Warning", reason, f"{message}: {words}")]

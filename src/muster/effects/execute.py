@@ -189,7 +189,8 @@ async def _create(client: Client, effect: Create) -> int:
             raise Conflict(f"{kind.kind} {effect.name} came and went while it was created") from None
         controller = controller_of(existing)
         if controller is None or [controller.uid] != controllers:
-            raise
+            by = f"{controller.kind} {controller.name}" if controller else "no controller"
+            raise AlreadyExists(f"{kind.kind} {effect.name} exists, and {by} owns it") from None
         return _revision(existing)
 
 

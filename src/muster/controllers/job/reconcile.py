@@ -24,7 +24,7 @@ from muster.controllers.job import finish, scale, status
 from muster.controllers.job.counts import Counts, count
 from muster.controllers.job.finish import Finish
 from muster.controllers.job.pod_states import PodStates, is_ready, sort_pods
-from muster.effects import Create, Delete, Effect, Patch, RecordEvent, Requeue
+from muster.effects import Create, Delete, Effect, Patch, RecordEvent, Requeue, warned
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,8 @@ def _delete(pod: Pod) -> Delete:
 
 
 def _create(job: Job, body: Object) -> Create:
-    return Create(kinds.POD, job.metadata.namespace, body, _record(job, "FailedCreate", "Error creating pod"))
+    refused = warned(involved(job, kinds.JOB), "FailedCreate", "Error creating pod")
+    return Create(kinds.POD, job.metadata.namespace, body, refused)
 
 
 def _suspended(job: Job, now: datetime) -> list[Object]:

@@ -12,7 +12,7 @@ from muster.controllers.jobset import construction
 from muster.controllers.jobset.attempts import Jobs, group_of, index_of
 from muster.controllers.jobset.observation import Observed
 from muster.controllers.jobset.status import STARTED, STARTING, Draft
-from muster.effects import Create, Effect, Patch, RecordEvent
+from muster.effects import Create, Effect, Patch, warned
 
 _IN_ORDER = "InOrderStartupPolicy"
 
@@ -22,9 +22,7 @@ def service(observed: Observed) -> list[Effect]:
     jobset = observed.jobset
     if observed.service is not None or not construction.has_dns(jobset):
         return []
-    refused = RecordEvent(
-        involved(jobset, JOBSET), "Warning", "HeadlessServiceCreationFailed", "the service was refused"
-    )
+    refused = warned(involved(jobset, JOBSET), "HeadlessServiceCreationFailed", "the service was refused")
     return [Create(SERVICE, jobset.metadata.namespace, construction.service(jobset), refused)]
 
 
@@ -87,9 +85,7 @@ def _missing(jobset: JobSet, replicated: ReplicatedJob, jobs: Jobs) -> list[Effe
     for index in range(replicated.replicas):
         name = construction.job_name(jobset, replicated, index)
         if index not in there and name not in held:
-            refused = RecordEvent(
-                involved(jobset, JOBSET), "Warning", "JobCreationFailed", f"job {name} was refused"
-            )
+            refused = warned(involved(jobset, JOBSET), "JobCreationFailed", f"job {name} was refused")
             body = construction.job(jobset, replicated, index)
             effects.append(Create(JOB, jobset.metadata.namespace, body, refused))
     return effects

@@ -1,0 +1,123 @@
+"""Which changes of objects concern a BatchJob: changes of the job itself, and of what decides about it."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from muster.api import rates
+from muster.api.base import AnyKind, Object, Resource, condition
+from muster.api.core_v1 import ConfigMap
+from muster.api.kinds import (
+    BATCH_JOB,
+    CEDAR_POLICY,
+    CONFIG_MAP,
+    GANG,
+    JOBSET,
+    NAMESPACE,
+    NODE,
+    PERSISTENT_VOLUME_CLAIM,
+    PRIORITY_CLASS,
+    QUEUE,
+    SERVICE,
+    TRUST_POLICY,
+)
+from muster.api.muster_v1alpha1 import Gang, Queue
+from muster.api.scheduling import PriorityClass
+from muster.compiler.declared import READ
+from muster.controllers.caches import Index
+from muster.controllers.driver import Change, Watch, itself
+from muster.controllers.gpu_health import HEALTHY
+from muster.controllers.progress import PROGRESSING
+from muster.controllers.saving import SAVED
+
+#: Kinds that influence what jobs are compiled to: three by annotations that say what jobs may use, three by
+#: what may preempt jobs, and at what price.
+DECLARING: Final[tuple[AnyKind, ...]] = (
+    NAMESPACE,
+    SERVICE,
+    PERSISTENT_VOLUME_CLAIM,
+    PRIORITY_CLASS,
+    QUEUE,
+    CONFIG_MAP,
+)
+DECLARES: Final = "declares"
+#: Index of gangs by the key of the JobSet that they were read from.
+OF_JOBSET: Final = "of JobSet"
+
+
+def asked(change: Change) -> list[str]:
+    """Returns the changed job, unless only its status has changed.
+
+    The status may have a server's words, which differ each time: then each retry would cause the next one.
+    """
+    old, new = change.old, change.new
+    if old is not None and new is not None:
+        meta = msgspec.structs.replace(old.metadata, resource_version=new.metadata.resource_version)
+        if (meta, old.spec) == (new.metadata, new.spec):
+            return []
+    return itself(change)
+
+
+def _all_jobs(change: Change) -> list[str]:
+    """Returns every BatchJob: a policy may concern any of them."""
+    return list(change.caches[BATCH_JOB].items)
+
+
+def _jobs_if_declaring(change: Change) -> list[str]:
+    """Returns every BatchJob if what the object declares changes: any of them may use it."""
+    old, new = (
+        (notes, getattr(each, "spec", None)) if each is not None and (notes := _notes(each)) else None
+        for each in (change.old, change.new)
+    )
+    return [] if old == new else _all_jobs(change)
+
+
+def _notes(each: Resource) -> Object:
+    """Returns the part of an object that concerns jobs; empty = nothing."""
+    match each:
+        case PriorityClass():
+            return {"value": each.value, "preempts": each.preemption_policy}
+        case Queue():
+            return {"spec": msgspec.to_builtins(each.spec)}
+        case ConfigMap():
+            return {"prices": each.data} if each.metadata.name == rates.NAME else {}
+        case _:
+            return {key: value for key, value in each.metadata.annotations.items() if key in READ}
+
+
+def _jobset_of(gang: Gang) -> list[str]:
+    source = gang.spec.source
+    return [f"{gang.metadata.namespace}/{source.name}"] if source.kind == JOBSET.kind else []
+
+
+def ill(gangs: Sequence[Gang]) -> tuple[str, str, str]:
+    """Returns what the gangs' conditions say of unhealthy GPUs, of reports, and of unsaved work."""
+
+    def told(type_: str) -> str:
+        found = (condition(gang.status.conditions, type_) for gang in gangs)
+        return "; ".join(each.message for each in found if each is not None and each.status == "False")
+
+    return told(HEALTHY), told(PROGRESSING), told(SAVED)
+
+
+def _preempted(change: Change) -> list[str]:
+    """Returns the BatchJob of a gang that was preempted, or whose GPU health or progress has changed."""
+    old, new = (
+        (each.status.preemptions, ill([each])) if each is not None else ([], ("", "", ""))
+        for each in (change.old, change.new)
+    )
+    return _jobset_of(change.new) if change.new is not None and new != old else []
+
+
+OTHERS: Final = (
+    Watch(CEDAR_POLICY, _all_jobs),
+    Watch(TRUST_POLICY, _all_jobs),
+    Watch(GANG, _preempted),
+    *(Watch(kind, _jobs_if_declaring) for kind in DECLARING),
+    Watch(NODE, lambda _: ()),  # the capacity that queues share
+)
+INDEXES: Final = (
+    Index(GANG, OF_JOBSET, _jobset_of),
+    *(Index(kind, DECLARES, lambda each: [""] if _notes(each) else []) for kind in DECLARING),
+)
