@@ -6,6 +6,7 @@ from datetime import datetime
 
 from muster.api.base import Object
 from muster.api.core_v1 import Pod
+from muster.app.records.past import deleted
 from muster.app.views import find, jobs
 from muster.app.views.timeline import Now, Timeline, timeline
 from muster.app.wiring.cluster import Target, reading
@@ -21,7 +22,7 @@ class Record:
 
     name: str
     runs: tuple[PodRun, ...]
-    #: when the job was created; None if the job itself has been deleted
+    #: when the job was created; None if that is not known
     submitted: float | None = None
     present: Now = Now.ENDED
     #: what preempted its gangs, and when: `status.preemptions` of its Gang objects
@@ -39,7 +40,7 @@ async def recorded(target: Target, name: str) -> Record:
     except find.SeveralJobs:
         raise
     except find.UnknownJob:
-        gone = _gone(*find.scoped(name, target.scope)) if target.embedded else None
+        gone = _gone(target, *find.scoped(name, target.scope)) if target.embedded else None
         if gone is None:
             raise
         return gone
@@ -58,7 +59,13 @@ def _present(view: jobs.JobView) -> Now:
 def record(
     target: Target, name: str, namespace: str, pods: Iterable[Pod], created: datetime | None
 ) -> Record:
-    """The recorded runs of a job whose last known pods are `pods`."""
+    """The recorded runs of a job whose last known pods are `pods`.
+
+    `created`: None if the job has been deleted. Its runs are then those of the last job of that name.
+    """
+    if created is None:
+        named = (view for view in deleted(target, namespace, name) if view.name == name)
+        created = max(filter(None, (view.created for view in named)), default=None)
     submitted = created.timestamp() if created else None
     if not target.embedded:
         return Record(name, tuple(run_of(pod) for pod in pods if pod.metadata.creation_timestamp), submitted)
@@ -70,7 +77,7 @@ def record(
     return Record(name, tuple(sorted(since, key=lambda run: run.created)), submitted)
 
 
-def _gone(name: str, namespace: str) -> Record | None:
+def _gone(target: Target, name: str, namespace: str) -> Record | None:
     """The deleted job of that name, or the only one with that prefix, if the history remembers it."""
     runs = _history(namespace, name) if name else []
     if not runs and name:
@@ -78,7 +85,7 @@ def _gone(name: str, namespace: str) -> Record | None:
     names = list(dict.fromkeys((run.namespace, job_of(run)) for run in runs))
     if len(names) > 1:
         raise find.SeveralJobs(name, names)
-    return Record(names[0][1], tuple(runs)) if names else None
+    return record(target, names[0][1], names[0][0], (), None) if names else None
 
 
 def job_of(run: PodRun) -> str:
