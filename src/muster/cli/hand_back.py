@@ -7,6 +7,9 @@ import typer
 from muster.cli.daemons import Kubeconfig
 from muster.cli.options import Context
 
+#: Most names in a line.
+SHOWN = 10
+
 
 def command(
     lease: Annotated[
@@ -48,3 +51,15 @@ def command(
         of, _, owner = key.partition("/")
         resume = f"""kubectl patch {kind} {owner} -n {of} --type merge -p '{{"spec":{{"suspend":false}}}}'"""
         print(f"{kind} {key} is suspended, as muster had not started it; to start it: {resume}")
+    if jobs := found.batch_jobs:
+        more = f" and {len(jobs) - SHOWN} more" if len(jobs) > SHOWN else ""
+        print(
+            f"BatchJobs are kept: {', '.join(jobs[:SHOWN])}{more}; `kubectl delete crd batchjobs.muster.dev` "
+            "would delete them, their pods and their volumes"
+        )
+    if found.preemptions:
+        print(
+            f"{len(found.preemptions)} Preemptions are kept, the history of `muster usage`; "
+            "to save them before their definition is deleted: "
+            "kubectl get preemptions -A -o yaml > preemptions.yaml"
+        )

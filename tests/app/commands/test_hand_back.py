@@ -72,6 +72,8 @@ async def test_records_are_gone_and_what_only_a_scheduler_could_finish_is_named(
         ["default/standing", "default/starting", "default/waiting"],
         [("default/starting", 2, 3)],
         [("job", "default/waits")],
+        [],
+        [],
     )
     (left,) = (await client.list(kinds.GANG)).items
     assert (left.metadata.name, left.metadata.finalizers) == ("starting", ["others/finalizer"])
@@ -79,6 +81,23 @@ async def test_records_are_gone_and_what_only_a_scheduler_could_finish_is_named(
     assert (await client.get(kinds.JOB, "default", "waits")).spec.suspend
     again = await hand_back(client, LoopClock(), LEASE)
     assert (again.gangs, again.suspended) == (["default/starting"], [("job", "default/waits")])
+
+
+async def test_the_history_of_preemptions_stays_and_what_a_definition_would_take_is_named(
+    client: LocalClient,
+) -> None:
+    await gang(client, "evicted", 0, "Waiting")
+    at = LoopClock().now().isoformat()
+    entry = {"by": "ml/urgent", "kind": "preempt", "at": at, "gpuHoursLost": "20", "costLost": "70.00"}
+    await client.patch(kinds.GANG, "default", "evicted", {"status": {"preemptions": [entry]}})
+    await client.create(kinds.BATCH_JOB, "default", {"metadata": {"name": "train"}, "spec": {}})
+    found = await hand_back(client, LoopClock(), LEASE)
+    [record] = (await client.list(kinds.PREEMPTION)).items
+    assert (record.spec.gang, record.spec.by, record.spec.cost_lost) == ("evicted", "ml/urgent", "70.00")
+    assert (found.batch_jobs, found.preemptions) == (["default/train"], [record.key])
+    assert await hand_back(client, LoopClock(), LEASE) == HandedBack(
+        [], [], [], ["default/train"], [record.key]
+    )
 
 
 async def test_nothing_is_touched_while_a_scheduler_leads(client: LocalClient) -> None:

@@ -7,14 +7,18 @@ part, and Jobs and JobSets that muster has not unsuspended.
 
 import asyncio
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, TypeVar
 
 from muster import names
 from muster.api.base import Kind, Resource, mark
 from muster.api.batch_v1 import Job
 from muster.api.jobset_v1alpha2 import JobSet
-from muster.api.kinds import GANG, GANG_PLAN, JOB, JOBSET, LEASE
+from muster.api.kinds import BATCH_JOB, GANG, GANG_PLAN, JOB, JOBSET, LEASE, PREEMPTION
+from muster.api.muster_v1alpha1 import Gang
 from muster.app.commands.change import Refused
+from muster.controllers.preemptions import last_records
+from muster.effects.execute import execute
 from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.kube.errors import NotFound
@@ -40,11 +44,15 @@ class HandedBack:
     partial: list[tuple[str, int, int]]
     #: what muster was to unsuspend: the kind in lower case, and the object
     suspended: list[tuple[str, str]]
+    #: what is kept, and would be deleted with the definition of its kind
+    batch_jobs: list[str]
+    preemptions: list[str]
 
 
 async def hand_back(client: Client, clock: Clock, lease: tuple[str, str]) -> HandedBack:
     """Deletes all GangPlans and Gangs, finalizers included. `lease`: the scheduler's.
 
+    What Gangs say about preemptions is kept in Preemptions, as when muster's controllers delete a Gang.
     Waits until the Lease of a scheduler that has ended expires. Raises Refused while a scheduler leads, or
     while the only copy of a pod is in a GangPlan.
     """
@@ -58,6 +66,7 @@ async def hand_back(client: Client, clock: Clock, lease: tuple[str, str]) -> Han
     gangs = (await list_all(client, GANG, missing_ok=True)).items
     slots = asyncio.Semaphore(PARALLEL)
     await asyncio.gather(*(_remove(client, slots, GANG_PLAN, plan) for plan in plans))
+    await asyncio.gather(*(_keep_records(client, slots, gang, clock.now()) for gang in gangs))
     await asyncio.gather(*(_remove(client, slots, GANG, gang) for gang in gangs))
     return HandedBack(
         gangs=sorted(gang.key for gang in gangs),
@@ -67,6 +76,8 @@ async def hand_back(client: Client, clock: Clock, lease: tuple[str, str]) -> Han
             if 0 < gang.status.bound < gang.spec.min_count and gang.status.phase in _SHORT
         ),
         suspended=[*await _suspended(client, JOBSET), *await _suspended(client, JOB)],
+        batch_jobs=await _keys(client, BATCH_JOB),
+        preemptions=await _keys(client, PREEMPTION),
     )
 
 
@@ -79,6 +90,16 @@ async def _suspended(client: Client, kind: Kind[Owner]) -> list[tuple[str, str]]
         and mark(owner.metadata, names.ADMISSION) == "gang"
         and not owner.metadata.owner_references
     ]
+
+
+async def _keys(client: Client, kind: Kind[Any]) -> list[str]:
+    return sorted(each.key for each in (await list_all(client, kind, missing_ok=True)).items)
+
+
+async def _keep_records(client: Client, slots: asyncio.Semaphore, gang: Gang, now: datetime) -> None:
+    async with slots:
+        for record in last_records(gang, now):
+            await execute(client, record, now)
 
 
 async def _no_leader(client: Client, clock: Clock, lease: tuple[str, str]) -> None:
