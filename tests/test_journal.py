@@ -25,6 +25,7 @@ from muster.core.words.events import (
     PodsEnded,
 )
 from muster.core.words.gang import (
+    Amounts,
     Code,
     Effect,
     Gang,
@@ -204,6 +205,8 @@ def values(type_: Any) -> st.SearchStrategy[Any]:  # Any: types as values
     """Anything that a field of this type may hold."""
     if isinstance(type_, NewType):
         return values(type_.__supertype__)
+    if type_ == Amounts:
+        return st.dictionaries(values(str), values(int), max_size=2).map(lambda each: tuple(each.items()))
     origin, args = get_origin(type_), get_args(type_)
     if origin in (Union, UnionType):
         return st.one_of(*map(values, args))
@@ -224,7 +227,10 @@ def values(type_: Any) -> st.SearchStrategy[Any]:  # Any: types as values
     if is_dataclass(type_):
         made: Any = type_  # Any: a dataclass
         hints = get_type_hints(made)
-        return st.builds(made, **{field.name: values(hints[field.name]) for field in fields(made)})
+        each = {field.name: values(hints[field.name]) for field in fields(made)}
+        each |= {"count": st.integers(0, 99)} if made is PodSet else {}
+        each |= {"device": st.none() | st.integers(0, 255)} if made is Footprint else {}
+        return st.builds(made, **each)
     if type_ is NoneType:
         return st.none()
     return st.text(max_size=4) if type_ is str else st.from_type(type_)

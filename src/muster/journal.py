@@ -25,14 +25,18 @@ from typing import IO, Any, BinaryIO, Final, NewType, Protocol, Union, get_args,
 import msgspec
 
 from muster.core.words.decisions import Decision
-from muster.core.words.events import Event
-from muster.core.words.gang import Place
+from muster.core.words.events import Event, Footprint
+from muster.core.words.gang import MOST_DEVICES, MOST_PLACES, Amounts, Gang, Place
 from muster.version import VERSION
 
 log = logging.getLogger(__name__)
 
 LIMIT: Final = 64 * 2**20  # bytes per file
 _LONGEST: Final = 128 * 2**20  # bytes of a line; a snapshot, the longest, takes less
+#: The largest number. A pod's milli-CPU may exceed int64: each of its containers may ask for 2**63 CPUs.
+_LARGEST: Final = 2**100
+#: Most places of a gang: a PodGroup that is refused for its size counts the pods that exist all the same.
+_MOST_PLACES: Final = 20 * MOST_PLACES
 _SHOWN: Final = 40  # characters of a value in a message
 _BLOCK: Final = 65_536  # bytes read at once, looking for the end of a line
 
@@ -164,7 +168,7 @@ def read(path: Path, opened: Callable[[Path], IO[bytes]] = lambda file: file.ope
                     break  # cut off by a crash
                 try:
                     yield decode(line)
-                except (ValueError, KeyError, TypeError, AttributeError) as error:
+                except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                     raise ValueError(f"{file}, line {number}: not an entry of a journal: {error}") from None
 
 
@@ -262,7 +266,10 @@ def _typed(type_: Any, value: Any) -> Any:  # Any: types as values, and JSON
         return None if value is None else _typed(next(arg for arg in args if arg is not NoneType), value)
     if origin is tuple:
         each = [args[0]] * len(value) if args[-1:] == (Ellipsis,) else args
-        return tuple(_typed(arg, item) for arg, item in zip(each, value, strict=True))
+        items = tuple(_typed(arg, item) for arg, item in zip(each, value, strict=True))
+        if type_ == Amounts and len(dict(items)) < len(items):
+            raise ValueError(f"an amount is given twice: {str(value)[:_SHOWN]!r}")
+        return items
     if origin is frozenset:
         return frozenset(_typed(args[0], item) for item in value)
     if origin is Mapping:
@@ -273,14 +280,34 @@ def _typed(type_: Any, value: Any) -> Any:  # Any: types as values, and JSON
     if isinstance(type_, type) and is_dataclass(type_):
         hints = _hints(type_)
         named = ((_RENAMED.get(name, name), item) for name, item in value.items())
-        return type_(**{name: _typed(hints[name], item) for name, item in named})
+        made = type_(**{name: _typed(hints[name], item) for name, item in named})
+        _check(made)
+        return made
     if issubclass(type_, Enum):
         return type_(value)
+    if type(value) in (int, float) and abs(value) > _LARGEST:
+        raise ValueError(f"{str(value)[:_SHOWN]} is out of range")
     if type_ is float and (type(value) in (int, float) or value == "inf"):
         return float(value)
     if type(value) is not type_:
         raise TypeError(f"expected {type_.__name__}, got {str(value)[:_SHOWN]!r}")
     return value
+
+
+def _check(made: object) -> None:
+    """Raise ValueError for a number that would take the core's memory."""
+    match made:
+        case Gang(id=id, pod_sets=sets):
+            for pod_set in sets:
+                _within(f"gang {id}: count of pod set {pod_set.name}", pod_set.count, _MOST_PLACES)
+            _within(f"gang {id}: number of places", sum(pod_set.count for pod_set in sets), _MOST_PLACES)
+        case Footprint(device=int(device)):
+            _within("device", device, MOST_DEVICES - 1)
+
+
+def _within(name: str, number: int, most: int) -> None:
+    if not 0 <= number <= most:
+        raise ValueError(f"{name[: _SHOWN * 3]} is {number}; expected 0 to {most}")
 
 
 @cache

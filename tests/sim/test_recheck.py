@@ -6,8 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from muster.api import kinds
 from muster.controllers import driver
@@ -26,6 +31,7 @@ from muster.sim.trace import TraceError
 from muster.version import VERSION
 from tests.informed import informed
 from tests.runtime.test_loop import Cluster, jobset, pod
+from tests.test_journal import ENTRIES
 
 
 @pytest.fixture
@@ -228,6 +234,84 @@ def test_a_line_of_something_else_is_named(path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(TraceError, match="journal, line 1: not an entry of a journal"):
         recheck(path, Scheduler)
+
+
+POD_SET = '{"name":"w","shape":{"requests":[["cpu",1]]},"count":%s}'
+GANG = '{"gang":{"id":"ns/g","pod_sets":[%s],"min_count":1,"submitted":0}}'
+PODS = '{"pods":{"u":null},"node":"n","requests":[["muster.dev/gpu-share",5]],"footprint":{"device":%s}}'
+
+
+@pytest.mark.parametrize(
+    ("is_", "what", "said"),
+    [
+        (
+            "GangSubmitted",
+            GANG % POD_SET % 10**12,
+            "gang ns/g: count of pod set w is 1000000000000; expected 0",
+        ),
+        ("GangSubmitted", GANG % POD_SET % -3, "gang ns/g: count of pod set w is -3; expected 0 to 1000000"),
+        (
+            "GangSubmitted",
+            GANG % ",".join([POD_SET % 900_000] * 2),
+            "number of places is 1800000; expected 0",
+        ),
+        ("GangSubmitted", GANG % POD_SET % 10**90, "10000.* is out of range"),
+        ("GangSubmitted", GANG % POD_SET % ("9" * 5000), "nteger value out of range"),
+        ("GangSubmitted", GANG % ("[" * 50_000 + "]" * 50_000), "recursion"),
+        ("PodsBound", PODS % 10**6, "device is 1000000; expected 0 to 255"),
+        ("PodsBound", PODS % -1, "device is -1; expected 0 to 255"),
+        ("PodsEnded", '{"pods":[],"at":1%s}' % ("0" * 400), "10000.* is out of range"),
+        (
+            "QuotaChanged",
+            '{"namespace":"a","name":"q","room":[["cpu",1],["cpu",2]]}',
+            "an amount is given twice",
+        ),
+    ],
+)
+def test_an_absurd_number_or_depth_is_named_with_its_line(path: Path, is_: str, what: str, said: str) -> None:
+    save(path, [Entry(0.0, Began(1))])
+    with path.open("a") as file:
+        file.write(f'{{"at":1,"is":"{is_}","what":{what}}}\n')
+    with pytest.raises(TraceError, match=f"journal, line 2: not an entry of a journal: .*{said}"):
+        recheck(path, Scheduler)
+
+
+def every_node(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yields the holder and the key of each value within a value."""
+    for key, item in list(value.items() if isinstance(value, dict) else enumerate(value)):
+        yield value, key
+        if isinstance(item, dict | list):
+            yield from every_node(item)
+
+
+LINES = [msgspec.json.decode(encode(1.5, what)) for what in ENTRIES]
+LINES += [msgspec.json.decode(encode(entry.at, entry.what)) for entry in record()]
+
+
+@given(
+    st.integers(0, len(LINES) - 1),
+    st.integers(0, 1000),
+    st.sampled_from([-(2**63), -1, 0, 9, 2**31, 10**12, 2**63, 2**99, 10**300, -1.5, 1e30, 1e300])
+    | st.sampled_from(["inf", "", "x/1", "x/-1", None, True, [], {}, [[]], [["cpu", 1]] * 2]),
+)
+@settings(max_examples=200, deadline=None)
+def test_whatever_one_value_of_a_line_is_it_is_replayed_or_refused_with_its_line(
+    number: int, node: int, value: object
+) -> None:
+    lines = msgspec.json.decode(msgspec.json.encode(LINES))
+    nodes = [*every_node(lines[number])]
+    holder, key = nodes[node % len(nodes)]
+    holder[key] = value
+    began = msgspec.json.decode(encode(0.0, Began(1)))
+    with TemporaryDirectory() as directory:
+        file = Path(directory, "journal")
+        file.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in [began, *lines]))
+        try:
+            recheck(file, Scheduler)
+            return
+        except TraceError as error:
+            said = str(error)
+        assert f"journal, line {number + 2}: " in said
 
 
 def test_a_journal_that_is_not_there_is_named(path: Path) -> None:

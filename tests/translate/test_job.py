@@ -8,8 +8,7 @@ from muster import names
 from muster.api.base import Object
 from muster.api.batch_v1 import Job
 from muster.api.kinds import JOB
-from muster.core.words.gang import Code, Gate, Place, PodId, PodSet, Shape
-from muster.translate.demand import MOST_PLACES
+from muster.core.words.gang import MOST_PLACES, Code, Gate, Place, PodId, PodSet, Shape
 from muster.translate.group import Group, Owner
 from muster.translate.identity import Dialect, GroupKey
 from tests.translate.cluster import START, job, jobset, namespace, pod, pod_spec, priority_class, read, world

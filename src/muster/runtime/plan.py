@@ -28,8 +28,7 @@ from muster.api.fields import UNREADABLE
 from muster.api.muster_v1alpha1 import Gang, GangPlan, OpenPlan
 from muster.core.words.decisions import Victim
 from muster.core.words.events import PlanFound
-from muster.core.words.gang import GangId, NodeName, Place, PodId
-from muster.translate.demand import MOST_PLACES
+from muster.core.words.gang import MOST_PLACES, GangId, NodeName, Place, PodId
 from muster.translate.pods import occupies
 
 #: Looks up the object of a kind with this key (`namespace/name`), as known now.

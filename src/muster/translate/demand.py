@@ -5,7 +5,6 @@ Used for Jobs that are gangs of their own and for the Jobs of JobSets.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from msgspec.structs import replace
 
@@ -23,9 +22,6 @@ from muster.translate.quotas import charged
 from muster.translate.quotas import refusal as quota_refusal
 from muster.translate.surroundings import Made
 from muster.translate.world import World
-
-#: Most places of one gang. A plan of more would not fit into one object anyway (docs/gangs.md).
-MOST_PLACES: Final = 50_000
 
 
 @dataclass(frozen=True, slots=True)

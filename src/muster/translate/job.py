@@ -15,9 +15,9 @@ from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.kinds import JOB, JOBSET
 from muster.api.muster_v1alpha1 import Source
-from muster.core.words.gang import Code, Gang, GangId, Gate, PodSet
+from muster.core.words.gang import MOST_PLACES, Code, Gang, GangId, Gate, PodSet
 from muster.translate import marks, network
-from muster.translate.demand import MOST_PLACES, Part, asks_for_gang, demand
+from muster.translate.demand import Part, asks_for_gang, demand
 from muster.translate.filling import Block, Filled, job_finished
 from muster.translate.group import NONE_MOVED, Group, Owner, ReadGroup, Touched
 from muster.translate.identity import GroupKey

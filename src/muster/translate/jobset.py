@@ -45,8 +45,8 @@ from muster.api.jobset_v1alpha2 import (
 )
 from muster.api.kinds import JOBSET
 from muster.api.natural import natural
-from muster.core.words.gang import Code, Gate, Shape
-from muster.translate.demand import MOST_PLACES, Demand, Part, asks_for_gang, at, demand, job_spec
+from muster.core.words.gang import MOST_PLACES, Code, Gate, Shape
+from muster.translate.demand import Demand, Part, asks_for_gang, at, demand, job_spec
 from muster.translate.filling import NOWHERE, Block, Filled
 from muster.translate.group import NONE_MOVED, ReadGroup, Touched
 from muster.translate.identity import Dialect, GroupKey

@@ -10,7 +10,7 @@ from typing import Final
 from muster import names
 from muster.api.base import ObjectMeta, mark
 from muster.api.natural import natural
-from muster.core.words.gang import Code, Gate
+from muster.core.words.gang import MOST_DEVICES, Code, Gate
 from muster.core.world.devices import WHOLE
 from muster.translate.world import World
 
@@ -19,8 +19,6 @@ DEFAULT_QUEUE: Final = "default"
 #: Values of `muster.dev/on-partial`.
 KEEP: Final = "keep"
 RECREATE: Final = "recreate"
-#: Most shared devices of one node; muster never writes a higher number on a pod.
-MOST_DEVICES: Final = 256
 
 
 def queue(owners: Iterable[ObjectMeta], named: Iterable[str]) -> tuple[str, Gate | None]:

@@ -19,9 +19,8 @@ from muster.api.core_v1 import Pod
 from muster.api.koordinator_v1alpha1 import TOPOLOGY_INDEX, TOPOLOGY_SPEC, NetworkTopologySpec
 from muster.api.natural import natural
 from muster.core.placement.topology.rules import resolve
-from muster.core.words.gang import Code, Gang, Gate, Gather, Strategy
+from muster.core.words.gang import MOST_PLACES, Code, Gang, Gate, Gather, Strategy
 from muster.core.world.nodes import UNLIMITED
-from muster.translate.demand import MOST_PLACES
 from muster.translate.world import World
 
 _STRATEGIES: Final = {strategy.value: strategy for strategy in Strategy}

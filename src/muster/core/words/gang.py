@@ -16,6 +16,11 @@ NodeName = NewType("NodeName", str)
 #: a pod's uid
 PodId = NewType("PodId", str)
 
+#: Most places of one gang. A plan of more would not fit into one object anyway (docs/gangs.md).
+MOST_PLACES: Final = 50_000
+#: Most shared devices of one node; muster never writes a higher number on a pod.
+MOST_DEVICES: Final = 256
+
 #: Amounts of resources by name: milli-CPU, bytes, pieces. Sorted by name, no zeros.
 Amounts = tuple[tuple[str, int], ...]
 

@@ -7,10 +7,9 @@ from itertools import chain
 from muster.api.base import Kind, mark
 from muster.api.koordinator_v1alpha1 import GROUPS, MIN_AVAILABLE
 from muster.api.scheduling import PodGroup
-from muster.core.words.gang import Code, Gate
+from muster.core.words.gang import MOST_PLACES, Code, Gate
 from muster.names import QUEUE
 from muster.translate import ganggroup, marks
-from muster.translate.demand import MOST_PLACES
 from muster.translate.described import Described
 from muster.translate.identity import GroupKey
 from muster.translate.podgroup.facts import Said

@@ -9,9 +9,8 @@ from bisect import bisect_left, insort
 from collections import Counter
 
 from muster.api.core_v1 import Pod
-from muster.core.words.gang import Labels, Place, PodId, PodSet, Shape
+from muster.core.words.gang import MOST_PLACES, Labels, Place, PodId, PodSet, Shape
 from muster.translate import network
-from muster.translate.demand import MOST_PLACES
 from muster.translate.group import Members
 from muster.translate.places import Claim, Filling, planned
 from muster.translate.quotas import proposed
