@@ -221,7 +221,7 @@ def test_a_policy_that_cannot_be_read_permits_nothing() -> None:
     cluster.set_policy("permit (principal, action resource);", name="broken")
     cluster.settle()
     assert cluster.kinds() == set()
-    assert "CedarPolicy broken: is not Cedar" in cluster.status.message
+    assert "CedarPolicy broken: line 1: is not Cedar" in cluster.status.message
 
 
 IMAGE = "registry.example.com/app:1"
@@ -289,7 +289,7 @@ def test_while_a_policy_cannot_be_read_the_last_decision_stands() -> None:
     cluster.set_policy("permit (principal, action resource);", name="broken")
     cluster.settle()
     assert cluster.jobset() == before
-    assert cluster.status.message.startswith("waits to be started; CedarPolicy broken: is not Cedar")
+    assert cluster.status.message.startswith("waits to be started; CedarPolicy broken: line 1: is not Cedar")
     cluster.run()
     cluster.settle()
     assert (cluster.status.phase, cluster.status.message) == ("Running", "runs")

@@ -63,7 +63,11 @@ def test_a_policy_that_fails_counts_as_a_denial() -> None:
 
 
 INVALID: list[tuple[dict[str, str], str]] = [
-    ({"p": "permit(principal, action resource);"}, "is not Cedar"),
+    ({"p": "permit(principal, action resource);"}, "p: line 1: is not Cedar"),
+    (
+        {"p": f'// ; and "\n{ALL}\n\n@id("b") permit(principal, action\nresource);\nnonsense;'},
+        "p: line 4: is not Cedar: unexpected token `resource`",
+    ),
     ({"p": 'permit(principal, action == Muster::Action::"Read", resource);'}, "Read"),
     ({"p": "permit(principal, action, resource) when { resource.owner == 1 };"}, "owner"),
     ({"p": "permit(principal == ?principal, action, resource);"}, "template"),
@@ -192,6 +196,23 @@ def test_policies_are_read_from_a_directory(tmp_path: Path) -> None:
     (tmp_path / "bad.cedar").write_bytes(b"\xff")
     with pytest.raises(InvalidPolicy, match="not text in UTF-8"):
         read(tmp_path)
+
+
+def test_a_directory_that_is_none_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    (tmp_path / "p.cedar").write_text(ALL)
+    for path, message in (
+        (tmp_path / "p.cedar", "is not a directory"),
+        (tmp_path / "typo", "does not exist"),
+    ):
+        with pytest.raises(InvalidPolicy, match=f"{path}: {message}"):
+            read(path)
+
+
+def test_a_mistake_is_reported_once_with_its_cause() -> None:
+    with pytest.raises(InvalidPolicy) as caught:
+        Policies({"p": 'permit(principal in Muster::Namspace::"a", action, resource);'})
+    assert len(caught.value.errors) == 1
+    assert "did you mean Namespace?" in caught.value.errors[0]
 
 
 def test_the_mistakes_of_all_files_are_reported_with_file_line_and_nearest_name(tmp_path: Path) -> None:

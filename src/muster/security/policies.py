@@ -6,7 +6,7 @@ Cedar skips a policy that fails while it is evaluated. Here such a policy counts
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -40,6 +40,8 @@ _WORDS: Final = sorted(set(re.findall(r"\w+", re.sub("//.*", "", SCHEMA_TEXT))))
 _UNKNOWN: Final = re.compile(
     r'(?:attribute `|unrecognized (?:action|entity type) `(?:Muster::)?(?:Action::)?"?)(\w+)'
 )
+#: An error that Cedar adds to the one that names the cause.
+_VAGUE: Final = "unable to find an applicable action"
 _POSITION: Final = re.compile(r"policy(\d+)")
 
 
@@ -112,7 +114,10 @@ def read(directory: Path, objects: Mapping[str, str] | None = None) -> Policies:
     """
     texts = dict(objects or {})
     listed = sorted(directory.glob("*.cedar"))
-    if not directory.is_dir() or not (listed or texts):
+    if not directory.is_dir():
+        what = "is not a directory" if directory.exists() else "does not exist"
+        raise InvalidPolicy([(str(directory), f"{what}; name the directory with the policies")])
+    if not (listed or texts):
         raise InvalidPolicy([(str(directory), "has no *.cedar files, and no CedarPolicy in a *.yaml file")])
     files: dict[str, Path] = {}
     for file in listed:
@@ -134,12 +139,15 @@ def read(directory: Path, objects: Mapping[str, str] | None = None) -> Policies:
 
 def _read(name: str, text: str) -> dict[str, Any]:
     """The policies of one text by id, as Cedar's JSON."""
-    lines = _lines(name, text)
+    begins = _begins(name, text)
+    lines = [line for line, _ in begins]
     try:
         parsed = json.loads(cedarpy.policies_to_json_str(text))
         errors = [(each.policy_id, each.error) for each in cedarpy.validate_policies(text, SCHEMA).errors]
     except (ValueError, RecursionError) as error:
-        raise InvalidPolicy([(name, f"is not Cedar: {_short(str(error))}")]) from None
+        raise InvalidPolicy(
+            [(name, _misread(text, begins) or f"is not Cedar: {_short(str(error))}")]
+        ) from None
     if parsed["templates"]:
         raise InvalidPolicy([(name, "has a template (?principal, ?resource); write policies without slots")])
     policies: dict[str, Any] = parsed["staticPolicies"]
@@ -148,7 +156,12 @@ def _read(name: str, text: str) -> dict[str, Any]:
         written = (policies[position].get("annotations") or {}).get("id")
         ids[position] = written or (name if len(policies) == 1 else f"{name}.{number + 1}")
     if errors:
-        told = ((position, _POSITION.sub(lambda m: ids.get(m[0], m[0]), text)) for position, text in errors)
+        named = {position for position, text in errors if _VAGUE not in text}
+        told = (
+            (position, _POSITION.sub(lambda m: ids.get(m[0], m[0]), text))
+            for position, text in errors
+            if _VAGUE not in text or position not in named
+        )
         raise InvalidPolicy(
             (
                 name,
@@ -181,11 +194,25 @@ def _nearest(error: str) -> str:
     return f"; did you mean {close[0]}?" if close and match and close[0] != match[1] else ""
 
 
-def _lines(name: str, text: str) -> list[int]:
-    """Returns each policy's first line. Raises `InvalidPolicy` if a policy would overflow Cedar's stack."""
+def _misread(text: str, begins: Sequence[tuple[int, int]]) -> str:
+    """Returns the line and the error of the first policy that is not Cedar, whose errors name no place."""
+    ends = [*(offset for _, offset in begins[1:]), len(text)]
+    for (line, offset), end in zip(begins[:MAX_POLICIES], ends, strict=False):
+        try:
+            cedarpy.policies_to_json_str(text[offset:end])
+        except (ValueError, RecursionError) as error:
+            return f"line {line}: is not Cedar: {_short(str(error))}"
+    return ""
+
+
+def _begins(name: str, text: str) -> list[tuple[int, int]]:
+    """Returns each policy's first line, and its offset.
+
+    Raises `InvalidPolicy` if a policy would overflow Cedar's stack.
+    """
     depth = operators = at = 0
     line = 1
-    begins: list[int] = []
+    begins: list[tuple[int, int]] = []
     begun = False
     for match in _TOKEN.finditer(text):
         token = match[0]
@@ -193,7 +220,7 @@ def _lines(name: str, text: str) -> list[int]:
             continue
         line, at = line + text.count("\n", at, match.start()), match.start()
         if not begun:
-            begins.append(line)
+            begins.append((line, at))
         begun = token != ";"
         match token:
             case "(" | "[" | "{":
@@ -207,7 +234,7 @@ def _lines(name: str, text: str) -> list[int]:
         if depth > MAX_DEPTH or operators > MAX_OPERATORS:
             what = f"brackets nested deeper than {MAX_DEPTH}" if depth > MAX_DEPTH else "too long a condition"
             raise InvalidPolicy([(name, f"line {line}: has {what}; split the policy")])
-    return begins or [1]
+    return begins or [(1, 0)]
 
 
 def _levels(value: Any) -> int:  # Any: JSON

@@ -39,7 +39,7 @@ def test_objects_alone_are_enough_and_nothing_at_all_is_not(tmp_path: Path) -> N
     write(tmp_path, cedar("base", ALL))
     assert administered.policies(tmp_path).permits == 1
     write(tmp_path, cedar("bad", "permit ("), name="bad")
-    with pytest.raises(InvalidPolicy, match="bad: is not Cedar"):
+    with pytest.raises(InvalidPolicy, match="bad: line 1: is not Cedar"):
         administered.policies(tmp_path)
 
 

@@ -95,3 +95,26 @@ async def test_a_job_that_never_existed_is_not_found(client: LocalClient, name: 
     await ended(client, "train-1")
     with pytest.raises(UnknownJob):
         await past.named(client, name, Target())
+
+
+async def test_a_batch_job_that_has_no_pods_says_why(client: LocalClient) -> None:
+    for name, spec in (("denied", {}), ("nightly", {"schedule": "@daily"}), ("new", {})):
+        await client.create(kinds.BATCH_JOB, "default", {"metadata": {"name": name}, "spec": spec})
+    status = {"status": {"phase": "Pending", "message": "image denied: no policy permits it"}}
+    await client.patch(kinds.BATCH_JOB, "default", "denied", status, subresource="status")
+    await ended(client, "denied")  # as it was before a permit was withdrawn
+    await client.create(kinds.BATCH_JOB, "default", {"metadata": {"name": "over"}, "spec": {}})
+    await client.patch(
+        kinds.BATCH_JOB, "default", "over", {"status": {"phase": "Failed"}}, subresource="status"
+    )
+    await ended(client, "over")
+    assert (await past.named(client, "over", Target())).name == "over"
+    for name, why in (
+        ("denied", "has no pods: image denied: no policy permits it"),
+        ("default/denied", "kubectl get batchjob denied -n default -o yaml"),
+        ("nightly", "has a schedule"),
+        ("new", "has not been compiled yet"),
+        ("deny", "no job named deny"),
+    ):
+        with pytest.raises(UnknownJob, match=why):
+            await past.named(client, name, Target())

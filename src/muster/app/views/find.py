@@ -3,11 +3,16 @@
 from collections.abc import Sequence
 from typing import Final
 
+from muster.api.kinds import BATCH_JOB
+from muster.api.muster_v1alpha1 import BatchJob
 from muster.app.views.jobs import JobView, fetch, views
 from muster.kube.client import Client
+from muster.kube.listing import list_all
 
 #: Jobs that a message lists at most.
 MOST_NAMED: Final = 10
+#: Phases of a BatchJob that has not started.
+_WAITS: Final = ("", "Pending")
 
 
 class UnknownJob(LookupError):
@@ -22,10 +27,33 @@ class SeveralJobs(UnknownJob):
         super().__init__(f"{len(jobs)} jobs begin with {name}; {_listed(jobs)}; name one of them in full")
 
 
+class WithoutRun(UnknownJob):
+    """A name is that of a BatchJob that has no run; the message says why."""
+
+
 async def named(client: Client, name: str, scope: str) -> JobView:
     """Applies `find` to the jobs of the namespace that `scoped` returns. Raises UnknownJob."""
     name, namespace = scoped(name, scope)
-    return find(name, views(await fetch(client, namespace)))
+    try:
+        return find(name, views(await fetch(client, namespace)))
+    except SeveralJobs:
+        raise
+    except UnknownJob:
+        for each in (await list_all(client, BATCH_JOB, namespace, missing_ok=True)).items:
+            if each.metadata.name == name and (each.spec.get("schedule") or each.status.phase in _WAITS):
+                raise WithoutRun(_without_run(each)) from None
+        raise
+
+
+def _without_run(job: BatchJob) -> str:
+    """Returns why there is nothing of a BatchJob to show, and the commands that show and delete it."""
+    where = f"batchjob {job.metadata.name} -n {job.metadata.namespace}"
+    if job.spec.get("schedule"):
+        why = f"has a schedule, and each of its runs is a BatchJob of its own; kubectl get {where} -o yaml"
+    else:
+        why = f"has no pods: {job.status.message or 'it has not been compiled yet'}"
+        why += f"; all of its status: kubectl get {where} -o yaml"
+    return f"BatchJob {job.key} {why}; to delete it: kubectl delete {where}"
 
 
 def scoped(name: str, scope: str) -> tuple[str, str]:
