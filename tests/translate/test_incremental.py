@@ -18,7 +18,7 @@ from muster.api.base import Kind, Object, Resource
 from muster.api.core_v1 import Pod
 from muster.api.kinds import JOB, JOBSET, POD, POD_GROUP_X
 from muster.api.koordinator_v1alpha1 import TOPOLOGY_INDEX
-from muster.core.words.gang import Place
+from muster.core.words.gang import Place, PodId
 from muster.names import QUEUE
 from muster.translate.dialects import Reader
 from muster.translate.group import Group
@@ -181,6 +181,34 @@ def test_a_gang_that_is_read_on_is_the_gang_of_one_look(dialect: str, data: st.D
         same(group, fresh)
         consistent(group, cluster)
         stays(before, group)
+
+
+@pytest.mark.parametrize("dialect", KEYS)
+def test_a_pod_that_loses_its_place_to_another_is_moved_in_its_newest_state(dialect: str) -> None:
+    whole = jobset(jobs={"w": {"parallelism": 2, "completions": 2}})
+    owner = {"Job": job(gang="true", parallelism=2), "JobSet": child(whole, parallelism=2, completions=2)}
+    groups: dict[str, list[Resource]] = {"JobSet": [whole], "PodGroup": [pod_group()]}
+    objects = [*groups.get(dialect, []), *([owner[dialect]] if dialect in owner else [])]
+
+    def running(name: str, plan: str = "") -> Pod:
+        made: Any = grouped if dialect == "PodGroup" else pod  # Any: two functions with other keywords
+        owned = {} if dialect == "PodGroup" else {"owner": owner[dialect]}
+        return made(name, node="n", phase="Running", plan=plan, **owned)  # type: ignore[no-any-return]
+
+    seen = World()
+    reader, first = Reader(KEYS[dialect], seen), running("b")
+    group = read_on(reader, seen, world(*objects, first)._objects)
+    assert group is not None
+    ((_, place),) = places(group)
+    newest = replace(first, metadata=replace(first.metadata, resource_version="2"))
+    seen.put(POD, newest)
+    assert reader.renew(group, first, newest)
+    other = running("a", f"1.1/{place.pod_set}/{place.index}")
+    group = read_on(reader, seen, world(*objects, newest, other)._objects)
+    assert group is not None
+    member = group.members[PodId(first.metadata.uid)]
+    assert member.place not in (place, None)
+    assert member.pod is newest
 
 
 def heartbeat(reader: Reader, seen: World, group: Group | None, cluster: Cluster) -> None:
