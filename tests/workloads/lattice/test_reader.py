@@ -54,7 +54,12 @@ MISTAKES: list[tuple[dict[str, Any], str, str]] = [
     ({"spec/schedule": "0 0 30 2 *"}, "spec.schedule", "day"),
     ({"spec/schedule": "* * * * * *"}, "spec.schedule", "has 6 fields"),
     ({"spec/schedule": ""}, "spec.schedule", "is empty"),
-    ({"spec/schedule": "@daily", "spec/timeZone": "Mars/Olympus"}, "spec.schedule", "Mars/Olympus"),
+    (
+        {"spec/schedule": "@daily", "spec/timeZone": "Mars/Olympus"},
+        "spec.timeZone",
+        "'Mars/Olympus' is unknown",
+    ),
+    ({"spec/schedule": "@dayly", "spec/timeZone": "Europe/Berlin"}, "spec.schedule", "@dayly is not one of"),
     ({f"{CONTAINER}/image": "user:password@ghcr.io/x"}, "image", "not an image reference"),
     ({f"{CONTAINER}/image": "https://ghcr.io/x"}, "image", "not an image reference"),
     ({f"{CONTAINER}/image": "REGISTRY/x"}, "image", "not an image reference"),

@@ -4,7 +4,11 @@ from typing import Any
 
 import pytest
 
+from muster.compiler import Facts
+from muster.workloads.findings import Severity
 from muster.workloads.lattice.job import ACTIONS, EVENTS
+from muster.workloads.load import load
+from muster.workloads.platform import Platform, TargetName
 from tests.workloads.lattice.jobs import TRAINING, changed, compiled, parsed, small
 
 TRAIN = {
@@ -147,6 +151,15 @@ def test_a_schedule_for_volcano_is_its_cron_job() -> None:
     [job] = compiled(changed(TRAINING, {"spec/schedule": "0 2 * * *"}), target="volcano").jobs
     assert (job["kind"], job["spec"]["schedule"]) == ("CronJob", "0 2 * * *")
     assert job["spec"]["jobTemplate"]["spec"]["minAvailable"] == 8
+
+
+@pytest.mark.parametrize("target", ["muster", "native", "volcano"])
+def test_one_run_of_a_schedule_is_called_that(target: TargetName) -> None:
+    text = changed(TRAINING, {"spec/schedule": "0 2 * * *", "spec/queue": None})
+    job = load("job.yaml", text=text, platform=Platform(target=target, facts=Facts()))
+    told = [each for each in job.notes if each.path == ("spec", "schedule")]
+    assert [each.severity for each in told] == ([] if target == "volcano" else [Severity.NOTE])
+    assert all("one run, without the schedule" in each.message for each in told)
 
 
 def test_kubernetes_own_gangs() -> None:

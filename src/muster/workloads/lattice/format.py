@@ -46,7 +46,7 @@ def load(documents: Sequence[Document], options: Options) -> JobFile:
             *(Item(each, Role.SUPPORT, report, _owned(each)) for each in compiled.support),
             *(Item(each, _role(each), report, _role(each) is Role.SUPPORT) for each in compiled.jobs),
         ),
-        notes=tuple(finding(merged, each) for each in compiled.warnings),
+        notes=(*(finding(merged, each) for each in compiled.warnings), *_one_run(compiled, merged)),
         gang=True,
     )
 
@@ -77,6 +77,14 @@ def finding(merged: Merged, problem: Problem) -> Finding:
     error = problem.error
     found = merged.finding(error.path, error.message, Severity(problem.severity))
     return replace(found, fix=problem.patch or problem.permit)
+
+
+def _one_run(compiled: Compiled, merged: Merged) -> list[Finding]:
+    """Returns a note if the job has a schedule, and its objects are those of one run."""
+    if compiled.job.schedule is None or any(each["kind"] == "CronJob" for each in compiled.jobs):
+        return []
+    told = "this is one run, without the schedule; `kubectl apply` of the file sets up the schedule"
+    return [merged.finding(("spec", "schedule"), told, Severity.NOTE)]
 
 
 def _namespace(name: str, options: Options) -> list[Object]:

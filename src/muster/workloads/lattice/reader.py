@@ -246,9 +246,10 @@ def _schedule(spec: Section) -> Schedule | None:
         return None
     from muster.api.schedule import InvalidSchedule, parse  # cronsim takes 28 ms to load
 
-    try:
-        parse(cron, zone)
-    except InvalidSchedule as error:
-        spec.error("schedule", f"with timeZone {zone}: {error}" if zone else str(error))
+    for field, written in (("schedule", (cron,)), ("timeZone", ("@daily", zone))):
+        try:
+            parse(*written)
+        except InvalidSchedule as error:
+            spec.error(field, str(error).removeprefix("timeZone: "))
     policy: Any = concurrency
     return Schedule(cron, zone, policy, deadline, suspend, *keep)
