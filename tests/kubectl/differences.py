@@ -35,7 +35,8 @@ class Difference(NamedTuple):
         stdin = _written(self.stdin) if self.stdin is not None else ""
         kubectl.step(Run(self.command, (said.prints,), code=said.code, stdin=stdin, again=True))
         if self.last:
-            kubectl.step(Run(f"delete --ignore-not-found --now {self.last}"))
+            # by force: else a pod of a node that does not exist would stay until pods are collected
+            kubectl.step(Run(f"delete --ignore-not-found --force --grace-period=0 {self.last}"))
 
 
 def _written(body: Object) -> str:
