@@ -39,6 +39,7 @@ from muster.api.muster_v1alpha1 import (
     Gang,
     GangSpec,
     GangStatus,
+    Reason,
     Source,
     TrustPolicy,
 )
@@ -598,6 +599,22 @@ def test_the_status_says_what_preemption_may_cost_and_what_it_has_cost() -> None
     assert (cluster.status.phase, cluster.status.message) == ("Pending", expected)
 
 
+def test_the_status_says_why_a_job_can_never_start_as_things_are() -> None:
+    cluster = Cluster()
+    cluster.settle()
+    source = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "job"}
+    for code, message, said in (
+        ("Invalid", "there is no queue ml", "waits to be started: there is no queue ml"),
+        ("InsufficientCapacity", "4 are free", "waits to be started"),
+    ):
+        reason = {"code": code, "message": message}
+        gang = {"metadata": {"name": "jobset-job"}, "spec": {"source": source}, "status": {"reason": reason}}
+        cluster.memory.create(GANG, "ml", gang)
+        cluster.settle()
+        assert cluster.status.message == said
+        cluster.memory.delete(GANG, "ml", "jobset-job")
+
+
 def test_prices_in_the_namespace_of_a_job_do_not_count() -> None:
     cluster = Cluster(job=GPUS)
     theirs = {"metadata": {"name": "muster-rates"}, "data": {"gpu": "0.01"}}
@@ -619,6 +636,11 @@ def test_only_preemptions_of_jobsets_concern_batch_jobs() -> None:
     quiet = Gang(metadata=ObjectMeta(name="g", namespace="ml"), spec=GangSpec(source=source))
     hit = replace(quiet, status=GangStatus(preemptions=[{"by": "x"}]))
     caches = cluster.memory.caches([GANG], ())
+    never = replace(quiet, status=GangStatus(reason=Reason("Invalid", "no queue")))
+    busy = replace(quiet, status=GangStatus(reason=Reason("InsufficientCapacity", "4 are free")))
+    assert list(keys(Change(caches, quiet, never))) == ["ml/job"]
+    assert list(keys(Change(caches, never, busy))) == ["ml/job"]
+    assert list(keys(Change(caches, quiet, busy))) == []
     assert list(keys(Change(caches, quiet, hit))) == ["ml/job"]
     assert list(keys(Change(caches, None, hit))) == ["ml/job"]
     assert list(keys(Change(caches, hit, hit))) == []

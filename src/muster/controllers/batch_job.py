@@ -114,6 +114,8 @@ class Observed:
     progress: str = ""
     #: warning that it has run for long without a checkpoint and may be evicted; "" = none
     unsaved: str = ""
+    #: why it can never start as things are; "" if it can
+    invalid: str = ""
 
 
 def controller(compile_: Compile, changed: Signal, target: str) -> Controller[Observed]:
@@ -144,7 +146,17 @@ def controller(compile_: Compile, changed: Signal, target: str) -> Controller[Ob
         grant = batch_grant.read(job, run) if run is not None else Grant()
         if grant.job is not None and batch_grant.written(grant.job) != batch_grant.written(job):
             granted = compile_(grant.job, policies, trusted, declared, caches[NODE])
-        return Observed(job, run, compiled, granted, grant.hash, jobs, last, *batch_watches.ill(gangs))
+        return Observed(
+            job,
+            run,
+            compiled,
+            granted,
+            grant.hash,
+            jobs,
+            last,
+            *batch_watches.ill(gangs),
+            batch_watches.invalid(gangs),
+        )
 
     watches = (
         Watch(BATCH_JOB, batch_watches.asked),
@@ -228,6 +240,7 @@ def _of_run(observed: Observed, run: Run, now: datetime) -> list[Effect]:
     message = at.message
     if at.phase == "Pending":
         message = message if evicted is None else f"{_evicted(evicted, run)}; waits to start again"
+        message = f"{message}: {observed.invalid}" if observed.invalid else message
         message = f"{message}; {compiled.undecided}" if compiled.undecided else message
     else:
         denied = compiled.findings if at.phase == "Running" else ()

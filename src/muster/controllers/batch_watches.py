@@ -30,6 +30,7 @@ from muster.controllers.driver import Change, Watch, itself
 from muster.controllers.gpu_health import HEALTHY
 from muster.controllers.progress import PROGRESSING
 from muster.controllers.saving import SAVED
+from muster.core.words.gang import Code
 
 #: Kinds that influence what jobs are compiled to: three by annotations that say what jobs may use, three by
 #: what may preempt jobs, and at what price.
@@ -101,10 +102,18 @@ def ill(gangs: Sequence[Gang]) -> tuple[str, str, str]:
     return told(HEALTHY), told(PROGRESSING), told(SAVED)
 
 
+def invalid(gangs: Sequence[Gang]) -> str:
+    """Returns why the gangs can never start as things are, such as a queue that does not exist."""
+    reasons = (each.status.reason for each in gangs)
+    return "; ".join(each.message for each in reasons if each is not None and each.code == Code.INVALID.value)
+
+
 def _preempted(change: Change) -> list[str]:
-    """Returns the BatchJob of a gang that was preempted, or whose GPU health or progress has changed."""
+    """Returns the BatchJob of a gang that was preempted, or of which its status says something else."""
     old, new = (
-        (each.status.preemptions, ill([each])) if each is not None else ([], ("", "", ""))
+        (each.status.preemptions, ill([each]), invalid([each]))
+        if each is not None
+        else ([], ("", "", ""), "")
         for each in (change.old, change.new)
     )
     return _jobset_of(change.new) if change.new is not None and new != old else []
