@@ -240,6 +240,35 @@ CLUSTER: Final[list[tuple[AnyKind, Any]]] = [
         },
     ),
     (
+        kinds.LIMIT_RANGE,
+        {
+            "metadata": meta("range"),
+            "spec": {
+                "limits": [
+                    {
+                        "type": "Container",
+                        "max": {"cpu": "64"},
+                        "min": {"cpu": "1m"},
+                        "default": {"memory": "1Gi"},
+                        "defaultRequest": {"memory": "1Mi"},
+                    }
+                ]
+            },
+        },
+    ),
+    (
+        kinds.RUNTIME_CLASS,
+        {
+            "metadata": meta("sandbox", ""),
+            "handler": "h",
+            "overhead": {"podFixed": {"cpu": "10m"}},
+            "scheduling": {
+                "nodeSelector": {"zone": "a"},
+                "tolerations": [{"key": "a", "operator": "Equal", "value": "b", "effect": "NoSchedule"}],
+            },
+        },
+    ),
+    (
         kinds.RESOURCE_QUOTA,
         {
             "metadata": meta("quota"),
@@ -546,6 +575,36 @@ CLUSTER: Final[list[tuple[AnyKind, Any]]] = [
         {
             "metadata": {"name": "policy"},
             "spec": {"policies": "permit (principal, action, resource);", "enabled": True},
+        },
+    ),
+    (
+        kinds.TRUST_POLICY,
+        {
+            "metadata": {"name": "trust"},
+            "spec": {
+                "match": {"images": ["registry.example.com/**"]},
+                "mode": "any",
+                "action": "audit",
+                "authorities": [{"name": "k", "key": {"secretRef": {"namespace": "ns", "name": "secret"}}}],
+            },
+        },
+    ),
+    (
+        kinds.PREEMPTION,
+        {
+            "metadata": meta("preemption"),
+            "spec": {
+                "gang": "job-job",
+                "job": "job",
+                "queue": "q",
+                "by": "ns/x",
+                "at": TIME,
+                "kind": "gang",
+                "pods": 2,
+                "lostResourceSeconds": 12.5,
+                "gpuHoursLost": "1.5",
+                "costLost": "3.00",
+            },
         },
     ),
     (kinds.SERVICE, {"metadata": meta("svc"), "spec": {"clusterIP": "None", "selector": {"a": "b"}}}),

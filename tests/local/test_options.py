@@ -16,6 +16,7 @@ from tests.local.objects import bound, config, pod
 TOKEN: Final = "secret"
 CORE: Final = "/api/v1/namespaces/default"
 MERGE: Final = "application/merge-patch+json"
+APPLY: Final = "application/apply-patch+yaml"
 
 
 class NoLogs:
@@ -197,6 +198,19 @@ async def test_times_of_logs_that_cannot_be_read(filled: Registry, query: str, t
     status, answer = await ask(filled, f"GET {CORE}/pods/p/log?{query}")
     assert status == 400
     assert told in answer["message"]
+
+
+@pytest.mark.parametrize("metadata", [5, "x", ["x"], [{}]])
+async def test_what_is_applied_has_metadata_that_are_a_map(filled: Registry, metadata: Any) -> None:
+    applied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+    status, told = await ask(filled, f"PATCH {CORE}/configmaps/c?fieldManager=f", applied, APPLY)
+    assert (status, "metadata" in told["message"]) == (400, True), told
+
+
+async def test_items_that_are_no_maps_are_refused_where_maps_are_merged_by_key(filled: Registry) -> None:
+    applied = {"apiVersion": "v1", "kind": "Pod", "spec": {"containers": ["x", "x"]}}
+    status, told = await ask(filled, f"PATCH {CORE}/pods/q?fieldManager=f&force=true", applied, APPLY)
+    assert (status, "spec.containers[1]" in told["message"]) == (422, True), told
 
 
 async def test_impersonation_is_refused(filled: Registry) -> None:

@@ -141,7 +141,8 @@ def _merge_items(
         step = _key_step(keys, item)
         for position, each in enumerate(new):
             if _key_step(keys, each) == step:
-                new[position] = item if schema.item(type_).atomic else _merge(type_, each, item)
+                whole = schema.item(type_).atomic or not isinstance(item, dict)
+                new[position] = item if whole else _merge(type_, each, item)
                 break
         else:
             new.append(item)

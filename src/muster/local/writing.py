@@ -98,7 +98,8 @@ async def _apply(registry: Registry, target: Target, request: Request) -> Answer
     if subresource:
         raise MethodNotAllowed(f"{subresource} cannot be applied; send a merge patch")
     config = await request.json()
-    if any((config.get("metadata") or {}).get(field) for field in ("managedFields", "uid")):
+    metadata = config.get("metadata")
+    if isinstance(metadata, dict) and any(metadata.get(field) for field in ("managedFields", "uid")):
         raise BadRequest("metadata.managedFields and metadata.uid must not be in a configuration to apply")
     warnings = _validated(kind, request, unknown(kind, config) if _asks(request) else [])
     with registry.dry_run(request.dry_run):

@@ -96,7 +96,13 @@ async def send(
                 return response.status
 
         assert await ask("POST", kinds.NAMESPACE.path(), {"metadata": {"name": "ns"}}) in (201, 409)
-        for kind, body in objects:
+        for number, (kind, body) in enumerate(objects):
+            if isinstance(body, dict):
+                path = f"{kind.path('ns', f'applied-{number}')}?fieldManager=f&force=true&dryRun=All"
+                whole = {"apiVersion": kind.api_version, "kind": kind.kind, **body}
+                if isinstance(meta := body.get("metadata"), dict):
+                    whole["metadata"] = {**meta, "name": f"applied-{number}"}
+                await ask("PATCH", path, whole, "application/apply-patch+yaml")
             if await ask("POST", kind.path("ns"), body) != 201:
                 refused += 1
                 continue
