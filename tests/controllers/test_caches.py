@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.api.base import ObjectMeta, OwnerReference, revision
+from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 from muster.api.kinds import JOB, POD
 from muster.controllers.caches import Cache, Caches, Index
@@ -40,9 +41,12 @@ def test_indexes_agree_with_a_search_after_any_changes(changes: list[tuple[Pod, 
         cache.change(cache.get(pod.key), pod if stays else None)
     items = sorted(cache.items.values(), key=lambda pod: pod.key)
     for uid in "uvw":
-        assert cache.owned_by(uid) == [
-            pod for pod in items if any(ref.uid == uid for ref in pod.metadata.owner_references)
-        ]
+        owned = [pod for pod in items if any(ref.uid == uid for ref in pod.metadata.owner_references)]
+        for namespace in ("ns", "other", ""):
+            owner = Job(metadata=ObjectMeta(name="o", namespace=namespace, uid=uid))
+            assert cache.owned_by(owner) == [
+                pod for pod in owned if namespace in ("", pod.metadata.namespace)
+            ]
     for value in "xyz":
         assert cache.by("label", value) == [pod for pod in items if value in pod.metadata.labels.values()]
 

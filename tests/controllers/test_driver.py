@@ -33,7 +33,7 @@ class Seen:
 
 def observe(caches: Caches, key: str) -> Seen | None:
     job = caches[JOB].get(key)
-    return None if job is None else Seen(job, caches[POD].owned_by(job.metadata.uid))
+    return None if job is None else Seen(job, caches[POD].owned_by(job))
 
 
 @dataclass

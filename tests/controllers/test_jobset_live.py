@@ -31,7 +31,7 @@ pytestmark = pytest.mark.looptime
 
 def observe_job(caches: Caches, key: str) -> tuple[Job, list[Pod]] | None:
     job = caches[JOB].get(key)
-    return None if job is None else (job, caches[POD].owned_by(job.metadata.uid))
+    return None if job is None else (job, caches[POD].owned_by(job))
 
 
 def play_job(observed: tuple[Job, list[Pod]], now: datetime) -> list[Effect]:

@@ -2,15 +2,19 @@
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from muster.api import selectors
 from muster.api.base import Object
 from muster.api.core_v1 import Namespace, Node, Pod
-from muster.api.kinds import NAMESPACE, NODE, POD
+from muster.api.kinds import JOB, NAMESPACE, NODE, POD, POD_GROUP_SIGS, POD_GROUP_X
+from muster.api.scheduling import POD_GROUP_LABEL
 from muster.core.cycle import Scheduler
 from muster.core.words.decisions import Assign
 from muster.core.words.events import GangSubmitted, NodeChanged, NodeRemoved, PodsBound
+from muster.core.words.gang import GangId, PodId
 from muster.runtime.mirror import Mirror
+from tests.translate import cluster
 
 SELECTOR = {"matchLabels": {"team": "x"}}
 TERM = {"topologyKey": "zone", "labelSelector": {}, "namespaceSelector": SELECTOR}
@@ -254,3 +258,61 @@ def test_a_pod_that_is_being_deleted_takes_no_other_node() -> None:
     assert isinstance(assign, Assign)
     assert (assign.gang, *assign.nodes.values()) == ("ns/waiting", "other")
     assert core.decide(1.0) == []
+
+
+@pytest.mark.parametrize("labelled", ["when it is made", "later"])
+def test_a_pod_of_a_gangs_job_that_names_a_podgroup_is_of_the_podgroup_alone(labelled: str) -> None:
+    mirror, job = Mirror(), cluster.job(gang="true")
+    plain, named = (
+        cluster.pod("j-0", owner=job, labels=labels)
+        for labels in ({}, {POD_GROUP_LABEL[POD_GROUP_X.group]: "g"})
+    )
+    mirror.change(POD_GROUP_X, None, cluster.pod_group())
+    mirror.change(POD, None, named if labelled == "when it is made" else plain)
+    mirror.change(JOB, None, job)
+    mirror.drain(0.0)
+    if labelled == "later":
+        mirror.change(POD, plain, named)
+        mirror.drain(0.0)
+    assert not mirror.groups[GangId("ns/j")].members
+    assert [*mirror.groups[GangId("ns/g")].members] == [PodId(named.metadata.uid)]
+
+
+def test_a_pod_that_names_two_podgroups_is_of_the_first_alone() -> None:
+    mirror = Mirror()
+    pod = cluster.pod("p", labels=dict.fromkeys(POD_GROUP_LABEL.values(), "g"))
+    for kind in (POD_GROUP_X, POD_GROUP_SIGS):
+        mirror.change(kind, None, cluster.pod_group())
+    mirror.change(POD, None, pod)
+    mirror.drain(0.0)
+    assert {gang: [*group.members] for gang, group in mirror.groups.items()} == {
+        GangId("ns/g"): [PodId(pod.metadata.uid)],
+        GangId("ns/koordinator-g"): [],
+    }
+
+
+def test_the_pods_of_a_job_are_not_those_of_the_next_job_of_its_name() -> None:
+    """As after `kubectl replace --force`: the pods of the first are still there."""
+    mirror, first = Mirror(), cluster.job(gang="true")
+    again = replace(first, metadata=replace(first.metadata, uid="uid-again"))
+    pod = cluster.pod("j-0", owner=first, index=0, node="n", phase="Running")
+    mirror.change(JOB, None, first)
+    mirror.change(POD, None, pod)
+    assert [event.gang for event in bound(mirror)] == ["ns/j"]
+    mirror.change(JOB, first, None)
+    mirror.change(JOB, None, again)
+    assert [event.gang for event in bound(mirror)] == [None]
+    assert not mirror.groups[GangId("ns/j")].members
+    assert [*mirror.gangs_of(again.metadata.uid)] == ["ns/j"]
+    assert not mirror.gangs_of(first.metadata.uid)
+
+
+def test_the_record_of_a_gang_that_is_gone_does_not_stand_for_its_namesake() -> None:
+    """Records are what plans are found by."""
+    mirror, group = Mirror(), cluster.pod_group()
+    for kind in (POD_GROUP_X, POD_GROUP_SIGS):
+        mirror.change(kind, None, group)
+    mirror.drain(0.0)
+    mirror.change(POD_GROUP_X, group, None)
+    mirror.drain(0.0)
+    assert mirror._ids == {("ns", "koordinator-g"): "ns/g"}

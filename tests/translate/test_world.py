@@ -2,10 +2,12 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from muster.api.base import controller_of
 from muster.api.core_v1 import Pod
 from muster.api.kinds import JOB, POD, POD_GROUP_SIGS, POD_GROUP_X
+from muster.api.membership import pod_groups
 from muster.api.scheduling import POD_GROUP_LABEL
 from muster.translate.world import World
 from tests.translate.cluster import child, job, jobset, pod
@@ -34,14 +36,16 @@ def test_indexes_equal_a_scan(changes: list[tuple[bool, Pod]]) -> None:
             known.pop(name, None)
     everything = [known[name] for name in sorted(known)]
     assert list(map(world.pods.get, sorted(world.pods))) == everything
-    for uid in ("uid-one", "uid-two"):
+    for owner in (job("one"), job("two")):
         controlled = ((one, controller_of(one)) for one in everything)
-        assert world.pods_of(uid) == [one for one, ref in controlled if ref is not None and ref.uid == uid]
+        assert world.pods_of(owner) == [
+            one for one, ref in controlled if ref is not None and ref.uid == owner.metadata.uid
+        ]
     for kind in (POD_GROUP_X, POD_GROUP_SIGS):
         for group in "gh":
             found = world.pods_in(kind, "ns", group)
             assert [found[name] for name in sorted(found)] == [
-                one for one in everything if one.metadata.labels.get(POD_GROUP_LABEL[kind.group]) == group
+                one for one in everything if pod_groups(one.metadata.labels, {})[:1] == [(kind.group, group)]
             ]
 
 
@@ -50,6 +54,14 @@ def test_jobs_by_their_jobset() -> None:
     world = World()
     for one in (child(parent, "b"), child(parent, "a"), job()):
         world.put(JOB, one)
-    assert [one.metadata.name for one in world.jobs_of("uid-s")] == ["s-a-0", "s-b-0"]
+    assert [one.metadata.name for one in world.jobs_of(parent)] == ["s-a-0", "s-b-0"]
     world.drop(JOB, "ns", "s-a-0")
-    assert [one.metadata.name for one in world.jobs_of("uid-s")] == ["s-b-0"]
+    assert [one.metadata.name for one in world.jobs_of(parent)] == ["s-b-0"]
+
+
+def test_a_pod_of_another_namespace_only_says_whose_it_is() -> None:
+    world, own = World(), pod("j-0", owner=job())
+    stranger = replace(own, metadata=replace(own.metadata, namespace="other", uid="uid-stranger"))
+    for one in (stranger, own):
+        world.put(POD, one)
+    assert world.pods_of(job()) == [own]

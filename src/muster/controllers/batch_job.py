@@ -141,7 +141,7 @@ def controller(compile_: Compile, changed: Signal, target: str) -> Controller[Ob
         run: Run | None = caches[kind].get(key)
         if _scheduled(job) and (run is None or not _ours(job, run)):
             return None  # its runs are BatchJobs of their own (`muster.controllers.cron`)
-        jobs = caches[JOB].owned_by(run.metadata.uid) if isinstance(run, JobSet) else []
+        jobs = caches[JOB].owned_by(run) if isinstance(run, JobSet) else []
         compiled = granted = compile_(job, policies, trusted, declared, caches[NODE])
         grant = batch_grant.read(job, run) if run is not None else Grant()
         if grant.job is not None and batch_grant.written(grant.job) != batch_grant.written(job):

@@ -44,9 +44,13 @@ class Cache(Generic[R]):
     def get(self, key: str) -> R | None:
         return self.items.get(key)
 
-    def owned_by(self, uid: str) -> list[R]:
-        """Returns the objects with an owner reference to this uid, in order of key."""
-        return self.by(OWNER, uid)
+    def owned_by(self, owner: Resource) -> list[R]:
+        """Returns the objects with an owner reference to this one, in order of key.
+
+        An object of a namespace owns nothing in another, whatever is written there.
+        """
+        namespace, found = owner.metadata.namespace, self.by(OWNER, owner.metadata.uid)
+        return [each for each in found if not namespace or each.metadata.namespace == namespace]
 
     def by(self, index: str, value: str) -> list[R]:
         """Returns the objects that `index` files under `value`, in order of key."""

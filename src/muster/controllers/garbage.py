@@ -160,7 +160,7 @@ def _owner(caches: Caches, kind: AnyKind, item: Resource, ref: OwnerReference) -
 
 def _dependents(caches: Caches, item: Resource) -> Iterable[Dependent]:
     for cache in caches:
-        for dependent in cache.owned_by(item.metadata.uid):
+        for dependent in cache.owned_by(item):
             yield Dependent(cache.kind, dependent)
 
 

@@ -48,6 +48,7 @@ from muster.translate.dialects import (
     Reader,
     group_of,
     keys_touched,
+    pods_below,
     pods_looking_at_namespaces,
     relabelled,
 )
@@ -193,6 +194,9 @@ class Mirror:
                 self._pending.events.append(LayersChanged(self.world.layers.chain))
             elif kind is kinds.RESOURCE_QUOTA:
                 self._metered[latest.metadata.namespace] = None
+            elif kind in (kinds.JOB, kinds.JOBSET) and (old is None or new is None):
+                # a Job of the same name may take its gang's id before the next drain, but not its pods
+                self._pods.update((PodId(pod.metadata.uid), pod) for pod in pods_below(latest, self.world))
             elif kind is kinds.NAMESPACE and relabelled(old, new):
                 looking = pods_looking_at_namespaces(self.world)
                 self._pods.update((PodId(pod.metadata.uid), pod) for pod in looking)
@@ -306,18 +310,19 @@ class Mirror:
     def _forget(self, key: GroupKey, old: Group, new: Group | None, changes: Changes) -> None:
         gang = old.gang.id
         changes.gangs[gang] = None
+        if old.owner is not None and (gangs := self._of_owner.get(old.owner.uid)):
+            gangs.pop(gang, None)
+            if not gangs:
+                del self._of_owner[old.owner.uid]
+        if self._ids.get(record := (old.namespace, old.record)) == gang:
+            del self._ids[record]
         if new is not None and new.gang.id == gang:
             return
         del self._by_key[key]
         if self.groups.get(gang) is old:
             del self.groups[gang]
-            self._ids.pop((old.namespace, old.record), None)
             if not old.finished:
                 changes.events.append(GangRemoved(gang))
-        if old.owner is not None and (gangs := self._of_owner.get(old.owner.uid)):
-            gangs.pop(gang, None)
-            if not gangs:
-                del self._of_owner[old.owner.uid]
 
     def _keep(self, key: GroupKey, old: Group | None, new: Group, changes: Changes) -> None:
         gang = new.gang.id

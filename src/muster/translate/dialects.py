@@ -213,7 +213,7 @@ def keys_touched(kind: Kind[Any], old: Resource | None, new: Resource | None, wo
     if kind is JOB or kind is JOBSET:
         same = old is not None and new is not None and _same_marks(old, new)
         if old is None or new is None or not same or _groups(old, world) != _groups(new, world):
-            keys.update(_of_pods(kind, new or old, world))
+            keys.update(_of_pods(new or old, world))
     elif kind is NAMESPACE:
         if _gang_by_default(old) != _gang_by_default(new):
             keys.update(_of_namespace((new or old).metadata.name, world))  # type: ignore[union-attr]
@@ -366,13 +366,17 @@ def _same_marks(old: Resource, new: Resource) -> bool:
     )
 
 
-def _of_pods(kind: Kind[Any], obj: Resource | None, world: World) -> Iterator[GroupKey]:  # Any: Job, JobSet
+def pods_below(obj: Resource, world: World) -> Iterator[Pod]:
+    """Yields the pods of a Job, or of the Jobs of a JobSet."""
+    for one in [obj] if isinstance(obj, Job) else world.jobs_of(obj):
+        yield from world.pods_of(one)
+
+
+def _of_pods(obj: Resource | None, world: World) -> Iterator[GroupKey]:
     """Yields the keys of all pods below a Job or JobSet, as members and as gangs of one."""
     assert obj is not None, "a change has an object"
-    jobs = [obj] if kind is JOB else world.jobs_of(obj.metadata.uid)
-    for one in jobs:
-        for pod in world.pods_of(one.metadata.uid):
-            yield from _touched_by(POD, pod, world)
+    for pod in pods_below(obj, world):
+        yield from _touched_by(POD, pod, world)
 
 
 def _quota_spec(quota: Resource | None) -> ResourceQuotaSpec | None:

@@ -14,7 +14,9 @@ from muster.api.base import controller_of, is_true
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 from muster.api.indexes import Indexes
+from muster.api.membership import pod_groups
 from muster.core.words.gang import Place, PodId
+from muster.translate.demand import ours
 from muster.translate.group import Members
 from muster.translate.places import Claim, Filling, planned
 from muster.translate.pods import bound_at, completion_index, live, occupies, scheduling_gates
@@ -89,7 +91,7 @@ class Filled:
             last = {uid: self.members[uid].place for uid in known.indexes} if known is not None else {}
             self.forget(name)
             known = self.jobs[name] = _Filled(job, block, Filling(block.size))
-            for pod in self._world.pods_of(job.metadata.uid):
+            for pod in filter(self._is_member, self._world.pods_of(job)):
                 self._put(known, pod, block.offset(last.get(PodId(pod.metadata.uid))))
         known.job = job
         (self.started.discard if block is NOWHERE or job.spec.suspend else self.started.add)(name)
@@ -113,7 +115,7 @@ class Filled:
         known = self.jobs.get(controller.name) if controller is not None else None
         if known is not None and controller is not None and known.job.metadata.uid != controller.uid:
             known = None
-        if pod is not None and known is not None:
+        if pod is not None and known is not None and self._is_member(pod):
             self._put(known, pod)
         elif (before := self._pods.get(name)) is not None:
             self._drop(*before)
@@ -144,6 +146,12 @@ class Filled:
             self._count(known, len(filling.place_of), retired)
         self._changed.clear()
         return moved
+
+    def _is_member(self, pod: Pod) -> bool:
+        """Whether a pod of one of the Jobs is of this gang: not of a PodGroup, nor another scheduler's."""
+        if pod_groups(pod.metadata.labels, pod.metadata.annotations):
+            return False
+        return ours(pod.spec.scheduler_name, self._world)
 
     def _put(self, known: _Filled, pod: Pod, last: int | None = None) -> None:
         uid, block = PodId(pod.metadata.uid), known.block

@@ -108,7 +108,7 @@ class Reader:
         if layout == self._layout:
             return touched.jobs
         self._layout = layout
-        jobs = self._world.jobs_of(jobset.metadata.uid)
+        jobs = self._world.jobs_of(jobset)
         return dict.fromkeys((*self._filled.jobs, *(job.metadata.name for job in jobs)))
 
     def _take(self, name: str, jobset: JobSet, parts: Mapping[str, Part]) -> None:

@@ -91,8 +91,9 @@ class World:
         self.groups_of_jobs: dict[Name, tuple[bool, GroupKey | None]] = {}
         self._quotas_in: dict[str, dict[Name, ResourceQuota]] = {}
         self._ranges_in: dict[str, dict[Name, LimitRange]] = {}
-        self._jobs_of: dict[str, dict[Name, Job]] = {}
-        self._pods_of: dict[str, dict[Name, Pod]] = {}
+        #: by namespace and uid of the controller, which is in the same namespace
+        self._jobs_of: dict[tuple[str, str], dict[Name, Job]] = {}
+        self._pods_of: dict[tuple[str, str], dict[Name, Pod]] = {}
         self._pods_in: dict[tuple[str, str, str], dict[Name, Pod]] = {}
         self._naming: dict[tuple[str, str, str], dict[Name, PodGroup]] = {}
         #: for each gang that pods describe, these pods, the oldest first: creation time and name
@@ -161,13 +162,13 @@ class World:
         oldest = self._describing.get((namespace, name), ())[:2] if kind is POD_GROUP_SIGS else ()
         return [described.told_by(self.pods[namespace, pod]) for _, pod in oldest]
 
-    def jobs_of(self, uid: str) -> list[Job]:
-        """Returns Jobs controlled by the object with this uid, by name."""
-        return _by_name(self._jobs_of.get(uid))
+    def jobs_of(self, controller: Resource) -> list[Job]:
+        """Returns Jobs that this object controls, by name: those of its namespace."""
+        return _by_name(self._jobs_of.get((controller.metadata.namespace, controller.metadata.uid)))
 
-    def pods_of(self, uid: str) -> list[Pod]:
-        """Returns pods controlled by the object with this uid, by name."""
-        return _by_name(self._pods_of.get(uid))
+    def pods_of(self, controller: Resource) -> list[Pod]:
+        """Returns pods that this object controls, by name: those of its namespace."""
+        return _by_name(self._pods_of.get((controller.metadata.namespace, controller.metadata.uid)))
 
     def pods_in(self, kind: Kind[PodGroup], namespace: str, name: str) -> Mapping[Name, Pod]:
         """Returns pods that name this PodGroup, whether or not it exists."""
@@ -252,12 +253,15 @@ class World:
         if kind is JOB or kind is POD:
             controller = controller_of(obj)
             if controller is not None:
-                yield (self._jobs_of if kind is JOB else self._pods_of), controller.uid
+                yield (
+                    (self._jobs_of if kind is JOB else self._pods_of),
+                    (obj.metadata.namespace, controller.uid),
+                )
         if isinstance(obj, PodGroup):
             for namespace, member in ganggroup.named(obj):
                 yield self._naming, (kind.group, namespace, member)
         if kind is POD:
-            for group, name in pod_groups(obj.metadata.labels, obj.metadata.annotations):
+            for group, name in pod_groups(obj.metadata.labels, obj.metadata.annotations)[:1]:
                 yield self._pods_in, (group, obj.metadata.namespace, name)
 
 

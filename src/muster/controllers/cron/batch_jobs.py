@@ -38,7 +38,7 @@ def controller() -> Controller[Observed]:
         job = caches[BATCH_JOB].get(key)
         if job is None or job.metadata.deletion_timestamp is not None or not job.spec.get("schedule"):
             return None
-        return Observed(job, tuple(caches[BATCH_JOB].owned_by(job.metadata.uid)))
+        return Observed(job, tuple(caches[BATCH_JOB].owned_by(job)))
 
     watches = (Watch(BATCH_JOB, itself), Watch(BATCH_JOB, controlled_by(BATCH_JOB)))
     return Controller("batchjob schedule", watches, observe, reconcile)

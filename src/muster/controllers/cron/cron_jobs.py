@@ -26,7 +26,7 @@ def controller() -> Controller[Observed]:
         cron = caches[CRON_JOB].get(key)
         if cron is None or cron.metadata.deletion_timestamp is not None:
             return None
-        return Observed(cron, tuple(caches[JOB].owned_by(cron.metadata.uid)))
+        return Observed(cron, tuple(caches[JOB].owned_by(cron)))
 
     watches = (Watch(CRON_JOB, itself), Watch(JOB, controlled_by(CRON_JOB)))
     return Controller("cronjob", watches, observe, reconcile)

@@ -29,7 +29,7 @@ def observe(caches: Caches, key: str) -> Observed | None:
     jobset = caches[JOBSET].get(key)
     if jobset is None:
         return None
-    jobs = caches[JOB].owned_by(jobset.metadata.uid)
+    jobs = caches[JOB].owned_by(jobset)
     service = caches[SERVICE].get(f"{jobset.metadata.namespace}/{subdomain(jobset)}")
     pods = caches[POD].by(_INDEX, jobset.metadata.uid) if _pods_tell(jobset, jobs) else []
     return Observed(jobset, jobs, service, tuple(pods))
