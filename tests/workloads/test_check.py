@@ -290,7 +290,7 @@ def test_advice_about_a_batch_job_is_written_as_in_its_file_and_what_it_says_hel
         "a resource {type: gpu, params: {model: …}} chooses one",
         "the gang restarts as a whole",
     )
-    never = "restartPolicy: Never with the policy {event: PodFailed, action: RestartJob}"
+    never = "restartPolicy: Never and the policy {event: PodFailed, action: RestartJob}"
     assert told({}) == [chooses, f"with {never} {restarts}"]
     model = {"spec/resources/gpu": {"type": "gpu", "params": {"model": "H100"}}}
     policy = {

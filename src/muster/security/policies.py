@@ -118,7 +118,10 @@ def read(directory: Path, objects: Mapping[str, str] | None = None) -> Policies:
         what = "is not a directory" if directory.exists() else "does not exist"
         raise InvalidPolicy([(str(directory), f"{what}; name the directory with the policies")])
     if not (listed or texts):
-        raise InvalidPolicy([(str(directory), "has no *.cedar files, and no CedarPolicy in a *.yaml file")])
+        what = (
+            "has no *.cedar files, and no CedarPolicy in a *.yaml file; an empty *.cedar file permits nothing"
+        )
+        raise InvalidPolicy([(str(directory), what)])
     files: dict[str, Path] = {}
     for file in listed:
         if not file.is_file():

@@ -72,7 +72,7 @@ def _product_advice(job: JobFile) -> str:
 def _restart_advice(job: JobFile) -> str:
     """Returns what to write in a file of this format so that the gang restarts as a whole."""
     if job.format == "lattice":
-        return "restartPolicy: Never with the policy {event: PodFailed, action: RestartJob}"
+        return "restartPolicy: Never and the policy {event: PodFailed, action: RestartJob}"
     return "backoffLimit: 0 and failurePolicy.maxRestarts"
 
 

@@ -109,7 +109,12 @@ async def test_a_batch_job_that_has_no_pods_says_why(client: LocalClient) -> Non
     )
     await ended(client, "over")
     assert (await past.named(client, "over", Target())).name == "over"
+    owner = {"apiVersion": "lattice.dev/v1alpha1", "kind": "LatticeJob", "name": "kept", "uid": "u"}
+    meta = {"name": "kept", "ownerReferences": [{**owner, "controller": True}]}
+    await client.create(kinds.BATCH_JOB, "default", {"metadata": meta, "spec": {}})
     for name, why in (
+        ("kept", "to delete it: kubectl delete latticejob kept -n default"),
+        ("denied", "to delete it: kubectl delete batchjob denied -n default"),
         ("denied", "has no pods: image denied: no policy permits it"),
         ("default/denied", "kubectl get batchjob denied -n default -o yaml"),
         ("nightly", "has a schedule"),

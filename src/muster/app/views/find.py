@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from muster.api.kinds import BATCH_JOB
+from muster.api.base import controller_of
+from muster.api.kinds import BATCH_JOB, LATTICE_JOB
 from muster.api.muster_v1alpha1 import BatchJob
 from muster.app.views.jobs import JobView, fetch, views
 from muster.kube.client import Client
@@ -47,7 +48,9 @@ async def named(client: Client, name: str, scope: str) -> JobView:
 
 def _without_run(job: BatchJob) -> str:
     """Returns why there is nothing of a BatchJob to show, and the commands that show and delete it."""
-    where = f"batchjob {job.metadata.name} -n {job.metadata.namespace}"
+    by = controller_of(job)
+    kept = by is not None and by.kind == LATTICE_JOB.kind  # its BatchJob would be created again
+    where = f"{'latticejob' if kept else 'batchjob'} {job.metadata.name} -n {job.metadata.namespace}"
     if job.spec.get("schedule"):
         why = f"has a schedule, and each of its runs is a BatchJob of its own; kubectl get {where} -o yaml"
     else:
