@@ -3,10 +3,12 @@
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.api.base import Object, ObjectMeta
+from muster.api.batch_v1 import Job
 from muster.api.core_v1 import ConfigMap, Pod
 from muster.kube import sharing
 from muster.kube.sharing import shared
@@ -47,6 +49,47 @@ def test_equal_parts_of_pods_are_stored_once() -> None:
         assert {id(text) for text in texts} <= others
 
 
+def job(name: str, **template: object) -> Job:
+    marks = {"jobset.example.com/jobset-name": "train", "index": name}
+    body = {
+        "metadata": {"name": name, "labels": marks, "annotations": marks},
+        "spec": {
+            "template": {
+                "metadata": {"labels": marks, "annotations": {**marks, "other": "x"}},
+                "spec": {"containers": [{"name": "c", "env": [{"name": "A", "value": "b"}]}]},
+                **template,
+            }
+        },
+    }
+    return msgspec.json.decode(msgspec.json.encode(body), type=Job)
+
+
+def test_equal_parts_of_the_templates_of_jobs_are_stored_once() -> None:
+    one, other = shared(job("a")), shared(job("b"))
+    assert (one, other) == (job("a"), job("b"))
+    assert list(one.spec.template) == list(job("a").spec.template)
+    assert one.spec.template["spec"] is other.spec.template["spec"]
+    assert one.metadata.annotations is one.metadata.labels
+    assert one.spec.template["metadata"]["labels"] is one.metadata.labels
+    assert one.spec.template["metadata"]["labels"] is not other.spec.template["metadata"]["labels"]
+
+
+@pytest.mark.parametrize(
+    "meta", [None, 1, [], "x", {}, {"labels": {"a": 1}}, {"labels": {"a": {}}}, {"labels": []}]
+)
+@pytest.mark.parametrize("spec", [None, True, [], {"a": 2**70}])
+def test_the_template_of_a_job_may_be_anything(meta: object, spec: object) -> None:
+    assert shared(job("a", metadata=meta, spec=spec)) == job("a", metadata=meta, spec=spec)
+
+
+def test_a_template_is_not_a_pods_part_of_the_same_encoding() -> None:
+    shared(job("a", containers=[{"name": "x"}]))
+    assert (
+        shared(decoded(pod("a", 0) | {"spec": {"containers": [{"name": "x"}]}})).spec.containers[0].name
+        == "x"
+    )
+
+
 def test_lists_that_are_encoded_alike_are_distinguished() -> None:
     found = shared(
         decoded(pod("a", 0) | {"spec": {"containers": [{"name": "x"}], "volumes": [{"name": "x"}]}})
@@ -76,9 +119,9 @@ def test_sharing_changes_no_object(parts: list[tuple[dict[str, str], dict[str, s
 
 
 def test_the_table_of_shared_values_is_bounded() -> None:
-    for number in range(3 * sharing.LISTS):
+    for number in range(3 * sharing.PARTS):
         shared(ConfigMap(metadata=ObjectMeta(finalizers=[f"f{number}"])))
-    assert len(sharing._lists) <= sharing.LISTS
+    assert len(sharing._parts) <= sharing.PARTS
 
 
 def test_a_part_that_cannot_be_shared_stays_as_it_is() -> None:

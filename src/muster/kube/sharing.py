@@ -4,35 +4,41 @@ Pods of one Job differ in a name, a node and a few times. Their labels, containe
 their memory, and are equal. Objects are frozen and their parts are read only, so sharing is not visible; it
 only saves memory in caches of thousands of pods.
 
-Parts are compared by value (a text by itself, a list by its encoding), so nothing can become stale. Parts
-that have not been seen for long are forgotten, and are then in memory twice.
+The Jobs of a JobSet have equal templates but for labels, and each says most of its labels four times.
+
+Parts are compared by value (a text by itself, a list or a template by its encoding), so nothing can become
+stale. Parts that have not been seen for long are forgotten, and are then in memory twice.
 """
 
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeGuard, TypeVar
 
 import msgspec
 from msgspec.structs import force_setattr
 
-from muster.api.base import Resource
+from muster.api.base import Object, Resource
+from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 
 R = TypeVar("R", bound=Resource)
+T = TypeVar("T")
 
-#: Most texts and lists remembered; a cluster has far fewer templates in use.
+#: Most texts and other parts remembered; a cluster has far fewer templates in use.
 TEXTS: Final = 8192
-LISTS: Final = 2048
+PARTS: Final = 2048
 
 
 def shared(resource: R) -> R:
     """Returns `resource`, with its parts replaced in place by equal parts of earlier objects."""
     meta = resource.metadata
-    for field in ("labels", "annotations"):
-        texts: dict[str, str] = getattr(meta, field)
-        if texts:
-            force_setattr(meta, field, dict(zip(map(_text, texts), map(_text, texts.values()), strict=True)))
+    if meta.labels:
+        force_setattr(meta, "labels", _texts(meta.labels))
+    if meta.annotations:
+        force_setattr(meta, "annotations", _texts(meta.annotations, meta.labels))
     _share_lists(meta, ("owner_references", "finalizers"))
+    if isinstance(resource, Job):
+        force_setattr(resource.spec, "template", _template(resource.spec.template, meta.labels))
     if isinstance(resource, Pod):
         _share_lists(resource.spec, ("containers", "init_containers", "volumes", "tolerations"))
         for condition in resource.status.conditions:
@@ -41,17 +47,46 @@ def shared(resource: R) -> R:
     return resource
 
 
+def _texts(texts: dict[str, str], labels: Object | None = None) -> dict[str, str]:
+    """Returns these texts; `labels`, if they are equal: a JobSet marks a Job and its template alike."""
+    if texts == labels:
+        return labels
+    return dict(zip(map(_text, texts), map(_text, texts.values()), strict=True))
+
+
+def _template(template: Object, labels: Object) -> Object:
+    """Returns a Job's template. Jobs of one JobSet have one spec, and labels and annotations of their own."""
+    parts: Object = {}
+    for key, part in template.items():
+        if key == "metadata" and isinstance(part, dict):
+            parts[key] = {
+                of: _texts(found, labels) if _is_texts(found) else found for of, found in part.items()
+            }
+        else:  # a name of its own, because the part of a typed pod may have the same encoding
+            parts[key] = _one(f"template.{key}", part)
+    return parts
+
+
+def _is_texts(value: object) -> TypeGuard[dict[str, str]]:
+    return isinstance(value, dict) and all(type(text) is str for text in value.values())
+
+
 def _share_lists(holder: msgspec.Struct, fields: tuple[str, ...]) -> None:
     for field in fields:
-        found: list[Any] = getattr(holder, field)  # Any: of structs, of texts, of JSON
-        if found:
-            if len(_lists) >= LISTS:
-                _lists.clear()
-            # the field is part of the key, because a container and a volume may have the same encoding
-            with suppress(OverflowError, RecursionError):  # msgpack cannot encode such a number or depth
-                force_setattr(holder, field, _lists.setdefault((field, _encode(found)), found))
+        if found := getattr(holder, field):
+            force_setattr(holder, field, _one(field, found))
+
+
+def _one(field: str, found: T) -> T:
+    """Returns the first of all equal parts of this field."""
+    if len(_parts) >= PARTS:
+        _parts.clear()
+    # the field is part of the key, because a container and a volume may have the same encoding
+    with suppress(OverflowError, RecursionError):  # msgpack cannot encode such a number or depth
+        found = _parts.setdefault((field, _encode(found)), found)
+    return found
 
 
 _text: Final = lru_cache(maxsize=TEXTS)(str)
-_lists: Final[dict[tuple[str, bytes], list[Any]]] = {}
+_parts: Final[dict[tuple[str, bytes], Any]] = {}  # Any: lists, and JSON
 _encode: Final = msgspec.msgpack.Encoder().encode
