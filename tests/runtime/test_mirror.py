@@ -4,10 +4,11 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from muster import names
 from muster.api import selectors
 from muster.api.base import Object
 from muster.api.core_v1 import Namespace, Node, Pod
-from muster.api.kinds import JOB, NAMESPACE, NODE, POD, POD_GROUP_SIGS, POD_GROUP_X
+from muster.api.kinds import JOB, JOBSET, NAMESPACE, NODE, POD, POD_GROUP_SIGS, POD_GROUP_X
 from muster.api.scheduling import POD_GROUP_LABEL
 from muster.core.cycle import Scheduler
 from muster.core.words.decisions import Assign
@@ -316,3 +317,16 @@ def test_the_record_of_a_gang_that_is_gone_does_not_stand_for_its_namesake() -> 
     mirror.change(POD_GROUP_X, group, None)
     mirror.drain(0.0)
     assert mirror._ids == {("ns", "koordinator-g"): "ns/g"}
+
+
+def test_the_stages_of_a_jobset_are_no_gangs_once_their_namespace_asks_for_none() -> None:
+    mirror, gangs = Mirror(), namespace(**{names.GANG: "true"})
+    gangs = replace(gangs, metadata=replace(gangs.metadata, name="ns"))
+    jobs = {"a": {}, "b": {"dependsOn": [{"name": "a", "status": "Ready"}]}}
+    mirror.change(NAMESPACE, None, gangs)
+    mirror.change(JOBSET, None, cluster.jobset(jobs=jobs, gang=""))
+    mirror.drain(0.0)
+    assert sorted(mirror.groups) == ["ns/s/a", "ns/s/b"]
+    mirror.change(NAMESPACE, gangs, replace(gangs, metadata=replace(gangs.metadata, labels={})))
+    mirror.drain(0.0)
+    assert not mirror.groups

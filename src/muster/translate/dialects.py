@@ -306,7 +306,7 @@ def _touched_by(kind: Kind[Any], obj: Resource, world: World) -> Iterator[GroupK
     elif kind is JOBSET:
         assert isinstance(obj, JobSet)
         yield GroupKey(Dialect.JOBSET, meta.namespace, meta.name)
-        yield from jobset.keys(obj, world)
+        yield from jobset.possible(obj)
     elif kind.kind == "PodGroup":
         assert isinstance(obj, PodGroup)
         dialect = _POD_GROUP_DIALECTS[kind.group]

@@ -128,8 +128,11 @@ class Reader:
 
 def keys(jobset: JobSet, world: World) -> list[GroupKey]:
     """Returns the groups that a JobSet forms: none, one, or one per stage."""
-    if not asks_for_gang(jobset.metadata, templates(jobset), world):
-        return []
+    return possible(jobset) if asks_for_gang(jobset.metadata, templates(jobset), world) else []
+
+
+def possible(jobset: JobSet) -> list[GroupKey]:
+    """Returns the groups that a JobSet forms if it is a gang, which its namespace may decide."""
     whole = GroupKey(Dialect.JOBSET, jobset.metadata.namespace, jobset.metadata.name)
     if not staged(jobset):
         return [whole]
