@@ -330,3 +330,12 @@ def test_the_stages_of_a_jobset_are_no_gangs_once_their_namespace_asks_for_none(
     mirror.change(NAMESPACE, gangs, replace(gangs, metadata=replace(gangs.metadata, labels={})))
     mirror.drain(0.0)
     assert not mirror.groups
+
+
+def test_a_pod_of_another_scheduler_does_not_rename_a_gang_by_naming_its_namesake() -> None:
+    mirror, group = Mirror(frozenset({"muster"})), cluster.pod_group()
+    spec = cluster.pod_spec(schedulerName="other")
+    mirror.change(POD, None, cluster.grouped("p", api=POD_GROUP_X, spec=spec))
+    mirror.change(POD_GROUP_SIGS, None, group)
+    mirror.drain(0.0)
+    assert [*mirror.groups] == ["ns/g"]

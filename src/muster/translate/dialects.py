@@ -424,4 +424,5 @@ def _exists(dialect: Dialect, key: GroupKey, world: World) -> bool:
         pod = world.pods.get(name)
         return pod is not None and group_of(pod, world) == key._replace(dialect=dialect)
     kind = KINDS[dialect]
-    return name in world.pod_groups(kind) or bool(world.pods_in(kind, *name))
+    pods = world.pods_in(kind, *name).values()
+    return name in world.pod_groups(kind) or any(ours(pod.spec.scheduler_name, world) for pod in pods)
