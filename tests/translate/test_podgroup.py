@@ -12,10 +12,12 @@ from muster.api.base import Kind, Resource
 from muster.api.core_v1 import PersistentVolumeClaim, Pod
 from muster.api.kinds import PERSISTENT_VOLUME_CLAIM, POD, POD_GROUP_SIGS, POD_GROUP_X, PRIORITY_CLASS
 from muster.api.scheduling import PodGroup
-from muster.core.words.gang import Code, Gate, Place, Shape
+from muster.core.words.gang import Code, Gate, Labels, Place, Shape
 from muster.translate.dialects import group_of
 from muster.translate.group import Group
 from muster.translate.identity import Dialect, GroupKey
+from muster.translate.podgroup import reading
+from muster.translate.podgroup.facts import Said, said
 from muster.translate.podgroup.places import Places
 from muster.translate.podgroup.pod_sets import pod_set_name
 from muster.translate.pods import asked
@@ -383,6 +385,35 @@ _PODS = st.builds(
 _CLASSES = st.builds(lambda value: (PRIORITY_CLASS, priority_class("high", value)), st.integers(1, 3))
 _CLAIMS = st.builds(lambda volume: (PERSISTENT_VOLUME_CLAIM, _claim(volume)), st.sampled_from(["", "v"]))
 _MINIMA = st.builds(lambda least: (POD_GROUP_X, pod_group(minimum=least)), st.integers(1, 3))
+
+
+def test_pods_of_one_template_are_read_once_also_when_they_are_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def counted(pod: Pod, seen: World) -> tuple[Shape, Labels, Said]:
+        asked.append(pod.metadata.name)
+        return said(pod, seen)
+
+    monkeypatch.setattr(reading, "said", counted)
+    found = world(pod_group(minimum=3))
+    one = reading.Reading(POD_GROUP_X, ("ns", "g"), found, several=False)
+    for name in "abc":
+        found.put(POD, grouped(name))
+        one.note_changed(name)
+    one.settle()
+    for index, name in enumerate("abc"):
+        found.put(POD, grouped(name, node="n", plan=f"1.1/{NAME}/{index}"))
+        one.note_changed(name)
+    one.settle()
+    assert asked == ["a"]
+    assert {place.index: pod.metadata.name for place, pod in one.members.filled.items()} == {
+        0: "a",
+        1: "b",
+        2: "c",
+    }
+    found.put(POD, grouped("c", node="n", plan=f"1.1/{NAME}/2", annotations={names.HOLD: "true"}))
+    one.note_changed("c")
+    assert asked == ["a", "c"]
 
 
 @given(

@@ -4,7 +4,7 @@ Each mark may be a label or an annotation; a label wins. A value that cannot be 
 guessed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from muster import names
@@ -19,6 +19,8 @@ DEFAULT_QUEUE: Final = "default"
 #: Values of `muster.dev/on-partial`.
 KEEP: Final = "keep"
 RECREATE: Final = "recreate"
+#: Annotations that muster writes on a pod when it binds or fences it.
+_BINDING: Final = frozenset({names.PLAN, names.EPOCH, names.GPU_DEVICE})
 
 
 def queue(owners: Iterable[ObjectMeta], named: Iterable[str]) -> tuple[str, Gate | None]:
@@ -68,6 +70,13 @@ def gpu_share(meta: ObjectMeta) -> int:
 def gpu_device(meta: ObjectMeta) -> int | None:
     """Returns which of its node's shared devices a pod is on, if that is recorded."""
     return natural(meta.annotations.get(names.GPU_DEVICE), MOST_DEVICES - 1)
+
+
+def unbound(annotations: Mapping[str, str]) -> Mapping[str, str]:
+    """Returns a pod's annotations without those that muster writes when it binds or fences the pod."""
+    if _BINDING.isdisjoint(annotations):
+        return annotations
+    return {key: value for key, value in annotations.items() if key not in _BINDING}
 
 
 def refusal(meta: ObjectMeta, *, of_pods: bool = False) -> Gate | None:

@@ -16,10 +16,10 @@ from muster.api.core_v1 import Pod
 from muster.core.words.events import CommitFailed, Event, PlacesLost
 from muster.core.words.gang import GangId, Place
 from muster.effects import Bind, Patch
-from muster.names import EPOCH, GPU_DEVICE, PLAN
 from muster.runtime.commit.claims import pending
 from muster.runtime.commit.context import Context
 from muster.runtime.commit.view import Limits, Refusal, RetryState
+from muster.translate.marks import unbound
 
 
 def refused(
@@ -137,6 +137,4 @@ def reconsidered(context: Context) -> RetryState | None:
 def judged(pod: Pod) -> object:
     """Returns what of a pod admission may judge by and its user may change while it waits."""
     meta = pod.metadata
-    ours = (PLAN, EPOCH, GPU_DEVICE)
-    annotations = {key: value for key, value in meta.annotations.items() if key not in ours}
-    return meta.uid, meta.labels, annotations, pod.spec
+    return meta.uid, meta.labels, unbound(meta.annotations), pod.spec

@@ -22,7 +22,7 @@ from muster.translate.demand import ours
 from muster.translate.filling import job_finished
 from muster.translate.group import Members
 from muster.translate.identity import Dialect
-from muster.translate.marks import KEEP
+from muster.translate.marks import KEEP, unbound
 from muster.translate.podgroup.facts import Kept, Said, kept, said
 from muster.translate.podgroup.places import Places
 from muster.translate.podgroup.pod_sets import PODS, pod_set_name
@@ -236,8 +236,8 @@ class Reading:
     def _read(self, pod: Pod) -> tuple[tuple[Shape, Labels], Said, Kept]:
         """Returns what `said` and `kept` return, which pods of one template have in common."""
         meta, spec = pod.metadata, structs.replace(pod.spec, node_name="")
-        marks = meta.labels, meta.annotations, meta.unreadable, meta.deletion_timestamp
-        template = spec, *marks, controller_of(pod) is None
+        own = meta.labels, unbound(meta.annotations), meta.unreadable, meta.deletion_timestamp
+        template = spec, *own, controller_of(pod) is None
         if template != self._template:
             shape, labels, what = said(pod, self._world)
             self._template, self._facts = template, ((shape, labels), what, kept(pod))
