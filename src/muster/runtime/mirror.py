@@ -152,8 +152,8 @@ class Mirror:
         for key, touched in stale.items():
             self._read(key, touched, changes, pods)
         if stale:  # a plan whose gang is gone, or whose id another gang has taken
-            alone = (plans for record, plans in self._plans.items() if record not in self._ids)
-            changes.gangs.update((self._id(plan), None) for plans in alone for plan in plans.values())
+            for record in [record for record in self._plans if record not in self._ids]:
+                changes.gangs.update((self._id(plan), None) for plan in self._plans[record].values())
         ended = _one_by_one(pods, lambda uid: self._charge(uid, pods[uid], changes))
         if ended:
             changes.events.append(PodsEnded(tuple(ended), now))

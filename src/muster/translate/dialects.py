@@ -207,6 +207,8 @@ def keys_touched(kind: Kind[Any], old: Resource | None, new: Resource | None, wo
     keys: set[GroupKey] = set()
     if kind is POD and isinstance(new, Pod) and (old is None or _in_same_group(old, new, world)):
         keys.update(_of_pod(new, world))
+        if old is not None:
+            return keys  # no gang begins or ceases to exist, so those of the same name keep their ids
     else:
         for obj in filter(None, (old, new)):
             keys.update(_touched_by(kind, obj, world))
