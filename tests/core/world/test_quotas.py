@@ -1,8 +1,11 @@
 """ResourceQuotas: only pods that are still to be created are checked, and only places keep quota."""
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from muster.core.cycle import Scheduler
 from muster.core.words.events import (
@@ -186,3 +189,40 @@ def test_the_part_that_its_queue_admits_may_exceed_a_quota(pods: int, starts: li
     assert started(muster.decide(0.0)) == starts
     if not starts:
         assert refused(muster, "g").startswith("ResourceQuota compute of namespace ml has 0 of pods left")
+
+
+COUNTED = ("pods", "requests.cpu")
+
+
+@st.composite
+def several_sets(draw: st.DrawFn) -> tuple[PodSet, ...]:
+    sets: list[PodSet] = []
+    for name in "abc"[: draw(st.integers(1, 3))]:
+        count = draw(st.integers(1, 3))
+        uncreated = draw(st.just(count) | st.integers(0, count))
+        cost = tuple((resource, draw(st.integers(1, 3))) for resource in COUNTED if draw(st.booleans()))
+        least = draw(st.integers(0, count))
+        wants = shape(gpu=draw(st.integers(1, 2)))
+        sets.append(PodSet(name, wants, count, least, uncreated=uncreated, quotas=(("compute", cost),)))
+    return tuple(sets)
+
+
+@given(several_sets(), st.data())
+@settings(deadline=None)
+def test_no_mix_of_pod_sets_starts_that_is_charged_more_than_is_left(
+    sets: tuple[PodSet, ...], data: st.DataObject
+) -> None:
+    least = data.draw(st.integers(max(1, sum(p.min_count for p in sets)), sum(p.count for p in sets)))
+    room = {resource: data.draw(st.integers(0, 9)) for resource in COUNTED}
+    muster = Scheduler()
+    muster.apply(node("n", gpu=data.draw(st.integers(1, 12))))
+    muster.apply(QuotaChanged("ml", "compute", tuple(room.items())))
+    muster.apply(GangSubmitted(replace(gang("g", *sets, minimum=least), namespace="ml")))
+    for assigned in assigns(muster.decide(0.0)):
+        started = Counter(place.pod_set for place in assigned.nodes)
+        for resource in COUNTED:
+            charged = sum(
+                min(started[pod_set.name], pod_set.uncreated) * dict(pod_set.quotas[0][1]).get(resource, 0)
+                for pod_set in sets
+            )
+            assert charged <= room[resource]
