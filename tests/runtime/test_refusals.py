@@ -7,7 +7,7 @@ import pytest
 from muster.api import kinds
 from muster.api.base import Object
 from muster.core.cycle import Scheduler
-from muster.kube.errors import Forbidden, Unauthorized
+from muster.kube.errors import Forbidden, ServerError, Unauthorized
 from tests.runtime.model import Cluster, Kind, Running
 from tests.runtime.server import AnyKind, ServerClient
 from tests.runtime.test_repeats import play
@@ -69,6 +69,43 @@ def test_the_others_are_given_back_and_the_server_is_quoted(kind: Kind, nodes: i
     assert refused.cluster.bound("main") == 0
     assert "(" in refused.told()
     assert "is refused by the API server: denied: pods need the label approved" in refused.told()
+
+
+@pytest.mark.parametrize("kind", ["job", "free job", "remade"])
+def test_a_bind_that_always_fails_in_the_server_counts_as_refused_within_seconds(kind: Kind) -> None:
+    """A webhook that fails is a server error: 500."""
+    refused = Refused(kind, error=ServerError("Internal error occurred: failed calling webhook"))
+    play(refused.cluster, refused.leader, 15.0)
+    assert refused.cluster.bound("main") == 0
+    assert "failed calling webhook" in refused.told()
+    play(refused.cluster, refused.leader, 85.0)
+    others = [key for key in refused.binds if key.split("-")[1] != "3"]
+    assert len(others) == SIZE - 1, "no other is bound in vain again"
+    assert len(refused.binds) - len(others) < 20
+    refused.refuses = False
+    play(refused.cluster, refused.leader, RETRIED)
+    assert refused.cluster.outcome("main", SIZE) == "whole"
+
+
+@pytest.mark.parametrize("kind", ["job", "free job", "remade"])
+def test_a_server_error_that_passes_is_only_retried(kind: Kind) -> None:
+    refused = Refused(kind, error=ServerError("etcdserver: leader changed"))
+    play(refused.cluster, refused.leader, 1.0)
+    refused.refuses = False
+    play(refused.cluster, refused.leader, 2.0)
+    assert refused.cluster.outcome("main", SIZE) == "whole"
+    assert len(set(refused.binds)) == SIZE, "no pod was made anew"
+
+
+def test_a_server_that_has_no_time_refuses_nobody() -> None:
+    late = ServerError("the server was unable to return a response in the time allotted")
+    late.status = 504
+    refused = Refused("job", error=late)
+    play(refused.cluster, refused.leader, 30.0)
+    assert refused.cluster.bound("main") == SIZE - 1, "the others stay bound"
+    refused.refuses = False
+    play(refused.cluster, refused.leader, 11.0)
+    assert refused.cluster.outcome("main", SIZE) == "whole"
 
 
 @pytest.mark.parametrize("kind", ["job", "free job", "remade"])

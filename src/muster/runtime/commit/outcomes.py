@@ -12,6 +12,7 @@ from muster.kube.errors import (
     ApiError,
     Conflict,
     NotFound,
+    ServerError,
     TooManyRequests,
     Unanswered,
     Unauthorized,
@@ -19,7 +20,7 @@ from muster.kube.errors import (
 )
 from muster.runtime.commit.claims import chosen
 from muster.runtime.commit.context import Context
-from muster.runtime.commit.refusals import accepted, claim_accepted, claim_refused, refused
+from muster.runtime.commit.refusals import accepted, claim_accepted, claim_refused, failed, refused
 from muster.runtime.commit.view import NEVER, Limits, RetryState
 from muster.runtime.writes import RecordPods, Write
 
@@ -46,7 +47,10 @@ def learn(
         case Unanswered() | Unreachable() | TooManyRequests() | Unauthorized():
             return _pause(state, error, now, limits), ()
         case ApiError(status=status) if status >= 500:
-            return _pause(state, error, now, limits), ()
+            events: tuple[Event, ...] = ()
+            if isinstance(write, Bind) and status == ServerError.status:
+                state, events = failed(gang, state, write, str(error), now, limits)
+            return _pause(state, error, now, limits), events
     message = str(error)
     if isinstance(write, Bind):
         return refused(gang, state, write, message, now, limits)

@@ -5,11 +5,15 @@ member: the start fails at once, so that the other members do not wait on their 
 pause of 1 s that doubles up to 28 s. The refused member is then bound first. The start is retried at once if
 something changes that admission may have checked.
 
+An internal error (500) is the server's own, or that of a webhook that fails. It counts as a refusal only if
+it is the answer to more than `PATIENT` binds of a member in a row. An overloaded server says 429, 503 or 504.
+
 A refused write of a claim counts against all pods that use the claim, at once: its node matters to no policy.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 from muster.api.base import controller_of
 from muster.api.core_v1 import Pod
@@ -21,6 +25,22 @@ from muster.runtime.commit.context import Context
 from muster.runtime.commit.view import Limits, Refusal, RetryState
 from muster.translate.marks import unbound
 
+#: Internal errors in a row, in answer to binds of one member, that are only retried.
+PATIENT: Final = 4
+
+
+def failed(
+    gang: GangId, state: RetryState, bind: Bind, message: str, now: float, limits: Limits
+) -> tuple[RetryState, tuple[Event, ...]]:
+    """Handles a bind that the API server answered with an internal error."""
+    key = member(bind.place, bind.pod)
+    before = state.refusals.get(key)
+    times = before.times + 1 if before else 1 - PATIENT
+    if times > 0:
+        return refused(gang, state, bind, message, now, limits)
+    told = _told(bind, message)
+    return replace(state, refusals={**state.refusals, key: Refusal(told, times, now, judged(bind.pod))}), ()
+
 
 def refused(
     gang: GangId, state: RetryState, bind: Bind, message: str, now: float, limits: Limits
@@ -28,15 +48,19 @@ def refused(
     """Handles a refused bind; without a plan, a second refusal ends the start."""
     key = member(bind.place, bind.pod)
     before = state.refusals.get(key)
-    times = before.times + 1 if before else 1
+    times = max(before.times, 0) + 1 if before else 1
     first, longest = limits.refused
     until = now + min(longest, first * 2 ** min(max(times - 2, 0), 16))
-    told = f"pod {bind.pod.metadata.name} ({bind.place}) is refused by the API server: {message}"
+    told = _told(bind, message)
     state = replace(state, refusals={**state.refusals, key: Refusal(told, times, until, judged(bind.pod))})
     lost = PlacesLost(gang, frozenset({bind.place}), frozenset({bind.node}), until)
-    if before and not bind.planned:
+    if times > 1 and not bind.planned:
         return replace(state, until=until), (lost, CommitFailed(gang, until, told))
     return state, (lost,)
+
+
+def _told(bind: Bind, message: str) -> str:
+    return f"pod {bind.pod.metadata.name} ({bind.place}) is refused by the API server: {message}"
 
 
 def accepted(state: RetryState, bind: Bind) -> RetryState:
