@@ -363,6 +363,22 @@ def test_a_gang_spares_possible_victims_that_its_affinity_needs() -> None:
     assert ended(made.decide(11.0)) == ["other"]
 
 
+def test_pods_on_nodes_that_are_not_known_yet_may_be_victims() -> None:
+    """Nodes may come after the pods that are bound to them, and the first search before any node."""
+    told = scheduler([node("a", gpu=4)])
+    made = scheduler([])
+    low = gang("low", of=shape(gpu=4))
+    told.apply(GangSubmitted(low))
+    (assign,) = assigns(told.decide(0.0))
+    made.apply(GangSubmitted(low))
+    for event in bind(told, assign):
+        made.apply(event)
+    near = (PodTerm("host", (Requirement("app", Operator.IN, ("x",)),), None),)
+    made.apply(GangSubmitted(gang("high", count=1, of=replace(shape(gpu=2), pod_affinity=near), priority=1)))
+    (wait,) = waits(made.decide(10.0))
+    assert wait.explanation.code is Code.NOTHING_MATCHES
+
+
 def with_affinity(name: str, app: str, gpu: int, where: str = "host") -> PodSet:
     near = (PodTerm(where, (Requirement("app", Operator.IN, (app,)),), None),)
     return PodSet(name, replace(shape(gpu=gpu), pod_affinity=near), 1, 1)

@@ -83,7 +83,7 @@ def find(
     bounds = SlotBounds(request, world.nodes, world.eligibility, table, quota, grounds, alone)
     dependents, problems = None, PROBLEMS
     if request.demand.helped_by_arrivals:
-        problems = max(PROBLEMS, SMALL // max(1, len(world.nodes)))  # the last node may be gone
+        problems = max(PROBLEMS, SMALL // max(1, len(world.nodes)))  # no node may be known yet
         dependents = AffinityDependents(request, bounds.shapes, table, world)
     whole = Ground(Checks(request, table, allow, world, fit, dependents), bounds, request)
     with fit.exact.budget.lending(problems):
