@@ -10,6 +10,7 @@ were 500 pods. The time counts from the first watch event of a pod to the answer
 
 import asyncio
 import cProfile
+import gc
 import multiprocessing
 import multiprocessing.connection
 import sys
@@ -112,6 +113,8 @@ def _schedule(directory: str, port: int, pipe: Pipe, gangs: int, size: int, prof
     from muster.runtime import loop
     from muster.runtime.leader import Term
     from muster.runtime.watched import WatchedMirror
+
+    gc.set_threshold(50_000, 20, 20)  # as `muster scheduler` sets it
 
     async def schedule() -> None:
         profiler = cProfile.Profile(time.process_time) if profile else None
