@@ -27,7 +27,7 @@ class Muster:
         self.home = directory / "home"
         self.cwd = directory / "work"
         self.cwd.mkdir()
-        self._started: list[subprocess.Popen[str]] = []
+        self._started: list[subprocess.Popen[Any]] = []  # Any: text, or bytes to a terminal
         self.environ = {
             "MUSTER_HOME": str(self.home),
             "HOME": str(directory),
@@ -69,8 +69,12 @@ class Muster:
             stderr=subprocess.PIPE,
             text=True,
         )
-        self._started.append(process)
+        self.adopt(process)
         return process
+
+    def adopt(self, process: subprocess.Popen[Any]) -> None:
+        """Waits for the process at the end, also if the test failed."""
+        self._started.append(process)
 
     def host(self) -> int:
         """The process id of the host."""
@@ -121,6 +125,7 @@ class Terminal:
             stderr=slave,
         )
         os.close(slave)
+        muster.adopt(self._process)
         self._master = master
         self.seen = ""
 

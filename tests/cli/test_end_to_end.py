@@ -259,10 +259,11 @@ def test_in_a_terminal_one_status_line_stays_and_ctrl_c_is_a_key(muster: Muster)
 
 
 def test_a_terminal_is_given_what_it_can_take_and_bars_as_they_come(muster: Muster) -> None:
-    command = "printf '\\r10%%\\r20%%\\033[2J'; sleep 0.2; echo; exec yes output"
+    command = "printf '\\r10%%\\r20%%\\033[2J'; while [ ! -e go ]; do sleep 0.05; done; echo; exec yes output"
     muster.file("job.yaml", manifest(command, count=2, spec=GANG))
     terminal = Terminal(muster, "run", "job.yaml")
     terminal.until("worker-0-0 │ 20%")
+    muster.file("go", "")
     terminal.until("lines not shown")
     terminal.type("\x03")
     assert terminal.exit_code() == 130
