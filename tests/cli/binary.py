@@ -16,10 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from tests.patience import PATIENCE
+
 MUSTER: Final = Path(sys.executable).with_name("muster")
 EXAMPLES: Final = Path(__file__).parents[2] / "examples"
-#: seconds that anything may take before a test fails, on a busy machine
-PATIENCE: Final = 90.0
 
 
 class Muster:

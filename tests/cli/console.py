@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.patience import PATIENCE
+
 _BLOCK: Final = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _ON_THE_WAY: Final = re.compile(r"(waiting|starting|running) · \d+ of \d+ running\b")
 _AXIS: Final = re.compile(r"[\s\d:.]*\d:\d\d[\s\d:.]*")
@@ -31,8 +33,6 @@ _VARYING: Final = (
     (re.compile(r"[░▐█▌]+"), "BAR"),
     (re.compile(r"\s+"), " "),
 )
-#: seconds a command may take
-PATIENCE: Final = 90
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from muster.app.wiring.state_directory import StateDirectory
 from muster.local.client import LocalClient
 from muster.local.registry import Registry
 from muster.local.store import Store
+from tests.patience import PATIENCE
 
 
 def completed(home: Path, words: str) -> list[str]:
@@ -22,7 +23,7 @@ def completed(home: Path, words: str) -> list[str]:
             "-c",
             (
                 "import sys; sys.argv[0] = 'muster'; from muster.cli import completion, main; "
-                "completion.PATIENCE = 60.0; main.main()"
+                f"completion.PATIENCE = {PATIENCE}; main.main()"
             ),
         ],
         env=os.environ

@@ -9,7 +9,8 @@ from datetime import datetime
 
 import pytest
 
-from tests.cli.binary import EXAMPLES, PATIENCE, Muster, Terminal, manifest, names, until
+from tests.cli.binary import EXAMPLES, Muster, Terminal, manifest, names, until
+from tests.patience import PATIENCE
 
 GANG = "scheduling: {mode: gang}"
 STUBBORN = """apiVersion: v1
@@ -334,6 +335,6 @@ def test_two_teams_share_a_cluster_by_weight(muster: Muster) -> None:
     refused = muster.run("submit", "--queue", "nosuch", "small.yaml", code=2).err
     assert "--queue nosuch: there is no queue nosuch" in refused
     muster.run("submit", "lost.yaml")
-    assert "there is no queue nosuch" in muster.run("why", "lost").out
+    until(lambda: "there is no queue nosuch" in muster.run("why", "lost").out, "the reason")
     muster.run("down")
     gone(muster)

@@ -23,6 +23,8 @@ from muster.sim import engine, experiment, readers
 from muster.sim import trace as traces
 from muster.sim.metrics import UNITS
 from muster.sim.readers.openb import NODES, PODS
+from tests.patience import PATIENCE
+from tests.processes import started
 from tests.sim.traces import swf, write
 
 Run = Callable[..., tuple[int, str, str]]
@@ -144,9 +146,7 @@ def test_a_trace_may_come_through_pipes(tmp_path: Path) -> None:
     write(tmp_path / "jobs.csv", "job,submit,run,cpu\na,0,1,1\nb,0,1,1\n")
     os.mkfifo(tmp_path / "nodes")
     command = [sys.executable, "-m", "muster", "replay", "-", "jobs.csv", "nodes"]
-    with subprocess.Popen(
-        command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
+    with started(command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write('{"node": "m", "resources": {"cpu": 1}}\n')
@@ -329,9 +329,7 @@ def test_a_replay_on_a_terminal_shows_a_bar_and_ends_cleanly_when_interrupted(tm
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "muster", "replay", "long.swf", "--format", "swf"]
     env = os.environ | {"TERM": "xterm", "COLUMNS": "80", "LINES": "20"}
-    with subprocess.Popen(
-        command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=theirs, text=True
-    ) as process:
+    with started(command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=theirs, text=True) as process:
         os.close(theirs)
         seen = b""
         while b"/60000" not in seen:
@@ -342,7 +340,7 @@ def test_a_replay_on_a_terminal_shows_a_bar_and_ends_cleanly_when_interrupted(tm
                 seen += chunk
         except OSError:
             pass  # the terminal is closed with its last user
-        assert process.wait(30) == 130
+        assert process.wait(PATIENCE) == 130
         assert process.stdout is not None
         assert process.stdout.read() == ""
     os.close(ours)

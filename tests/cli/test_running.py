@@ -19,6 +19,7 @@ from muster.local.client import LocalClient
 from muster.local.registry import Registry
 from muster.local.store import Store
 from muster.workloads.load import load
+from tests.patience import PATIENCE
 
 POD = """
 apiVersion: v1
@@ -61,7 +62,7 @@ async def test_a_finished_job_is_never_deleted_by_ctrl_c(
     with closing(Store(":memory:")) as store:
         client = Quick(Registry(store))
         runner = of(client, monkeypatch)
-        assert await asyncio.wait_for(runner.run(), 60) == 3, "the job's own exit code"
+        assert await asyncio.wait_for(runner.run(), PATIENCE) == 3, "the job's own exit code"
         assert [each.metadata.name for each in (await client.list(kinds.POD)).items] == ["solo"]
     assert "failed" in capsys.readouterr().out
 
@@ -79,7 +80,7 @@ async def test_a_disk_that_fills_up_is_reported_at_once(
     monkeypatch.setattr(running, "full_disk", full_disk)
     monkeypatch.setattr(running, "LOOK", 0)
     with closing(Store(":memory:")) as store:
-        await asyncio.wait_for(of(LocalClient(Registry(store)), monkeypatch).run(), 60)
+        await asyncio.wait_for(of(LocalClient(Registry(store)), monkeypatch).run(), PATIENCE)
     told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note: ")]
     assert [line.partition(" is full")[0] for line in told] == [
         "note: the disk of /h",
@@ -103,7 +104,7 @@ async def test_a_third_ctrl_c_waits_for_nothing(monkeypatch: pytest.MonkeyPatch)
     with closing(Store(":memory:")) as store:
         runner = of(Endless(Registry(store)), monkeypatch)
         with pytest.raises(Failure, match=r"solo: no longer waiting") as left:
-            await asyncio.wait_for(runner.run(), 60)
+            await asyncio.wait_for(runner.run(), PATIENCE)
     assert left.value.exit_code == 130
 
 
@@ -125,7 +126,7 @@ async def test_a_job_that_cannot_be_cancelled_is_not_waited_for(
     client = Full(Registry(store))
     runner = of(client, monkeypatch)
     with pytest.raises(Failure, match=r"could not be cancelled: .*disk is full.*may still run") as refused:
-        await asyncio.wait_for(runner.run(), 60)
+        await asyncio.wait_for(runner.run(), PATIENCE)
     assert refused.value.exit_code == 1
     assert "cancelling" in capsys.readouterr().out
     assert len((await client.list(kinds.POD)).items) == 1

@@ -6,7 +6,8 @@ import time
 from pathlib import Path
 
 from tests.cli.binary import MUSTER, Muster
-from tests.cli.console import PATIENCE, commands, comparable, run
+from tests.cli.console import commands, comparable, run
+from tests.patience import PATIENCE
 
 README = Path(__file__).parents[2] / "README.md"
 

@@ -17,6 +17,7 @@ from muster.kube import errors, http
 from muster.kube.client import EventType, LogOptions, ends_initial
 from muster.kube.http import CONNECTIONS, Connection, HttpClient
 from muster.kube.listing import list_all
+from tests.patience import PATIENCE
 
 
 class Server:
@@ -400,7 +401,7 @@ async def test_logs_that_are_followed_leave_requests_their_connections() -> None
     client = HttpClient(Connection(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"))
     logs = [client.log("ns", str(number), how=LogOptions(follow=True)) for number in range(CONNECTIONS + 1)]
     assert await asyncio.gather(*map(anext, logs)) == [b"x"] * len(logs)
-    assert (await asyncio.wait_for(client.get(CONFIG_MAP, "ns", "c"), 10)).metadata.name == "c"
+    assert (await asyncio.wait_for(client.get(CONFIG_MAP, "ns", "c"), PATIENCE)).metadata.name == "c"
     held.set()
     for log in logs:
         await log.aclose()  # type: ignore[attr-defined]  # it is a generator
@@ -411,21 +412,27 @@ async def test_logs_that_are_followed_leave_requests_their_connections() -> None
 
 def test_an_interrupted_process_does_not_wait_for_a_plugin_that_hangs() -> None:
     """The loop ends at once; so does the interpreter, since the thread is a daemon."""
-    hanging = threading.Event()
+    hanging, over = threading.Event(), threading.Event()
 
     async def ask() -> None:
         client = HttpClient(Connection("http://127.0.0.1:9", headers=hangs, expired=lambda: True))
+        asking = asyncio.create_task(client.get(POD, "default", "a"))
         try:
-            async with asyncio.timeout(0.05):
-                await client.get(POD, "default", "a")
+            assert await asyncio.to_thread(hanging.wait, PATIENCE)
         finally:
+            asking.cancel()
+            await asyncio.wait([asking])
             await client.close()
+        await asking
 
     def hangs() -> dict[str, str]:
-        hanging.wait(60)
+        hanging.set()
+        over.wait()
         return {}
 
-    with pytest.raises(TimeoutError):
-        asyncio.run(ask())
-    assert [each.daemon for each in threading.enumerate() if each.name == "credentials"] == [True]
-    hanging.set()
+    try:
+        with pytest.raises(asyncio.CancelledError):
+            asyncio.run(ask())
+        assert [each.daemon for each in threading.enumerate() if each.name == "credentials"] == [True]
+    finally:
+        over.set()

@@ -11,6 +11,7 @@ from muster.api.kinds import CONFIG_MAP, JOBSET
 from muster.kube.errors import NotFound
 from muster.kube.informers import Informers
 from tests.kube.test_reflector import Instant, Script, config, event, page
+from tests.patience import PATIENCE
 
 Told = list[tuple[str, str]]
 
@@ -30,7 +31,7 @@ def noting(told: Told) -> Any:
 
 async def settled(informers: Informers, script: Script) -> "asyncio.Task[None]":
     task = asyncio.create_task(informers.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await script.over.wait()
     return task
 
@@ -88,7 +89,7 @@ async def test_a_kind_that_the_cluster_does_not_know_is_off_until_it_does(
     told: Told = []
     informers[JOBSET].subscribe(noting(told))
     task = asyncio.create_task(informers.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await informers.synced([JOBSET])
         assert told == [], "nothing waits for it"
         await client.over.wait()

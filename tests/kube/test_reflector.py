@@ -25,6 +25,7 @@ from muster.kube.errors import (
     Unreachable,
 )
 from muster.kube.reflector import BACK_OFF, LOOK_AGAIN, Reflector
+from tests.patience import PATIENCE
 
 Told = tuple[str | None, str | None]
 
@@ -122,7 +123,7 @@ async def ran(
     run = kind(Script(lists, watches))
     task = asyncio.create_task(run.reflector.run())
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await run.script.over.wait()
         yield run
     finally:

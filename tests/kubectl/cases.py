@@ -10,10 +10,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-#: Seconds that a command may take on a busy machine.
-PATIENCE: Final = 60.0
+from tests.patience import PATIENCE
+from tests.processes import started
 
 
 class Run(NamedTuple):
@@ -78,22 +78,18 @@ class Kubectl:
         assert not wrong, f"kubectl {step.command}\nexit {done.returncode}: {wrong}\n{done.stdout}"
 
     def _stream(self, step: Run) -> None:
-        process = subprocess.Popen(
+        with started(
             self._words(step),
             cwd=self.home,
             env=self._environ(step),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-        )
-        try:
+        ) as process:
             _read(process, step.prints, step.command)
             for inner in step.meanwhile:
                 self.step(inner)
             _read(process, step.then, step.command)
-        finally:
-            process.kill()
-            process.communicate()
 
     def _words(self, step: Run) -> list[str]:
         return ["kubectl", *shlex.split(step.command)]

@@ -4,13 +4,15 @@ from tests.kubectl.cases import Case, Run
 from tests.kubectl.manifests import POD, job
 
 AGE = r"\d+[smh]\d*s?"
+#: what kubectl logs once it watches
+WATCHES = ("watch=true",)
 
 CASES = (
     Case(
         "tables of pods",
         (
             Run("create -f -", ("pod/table created",), stdin=POD.format(name="table")),
-            Run("wait --for=condition=Ready pod/table", ("condition met",)),
+            Run("wait --for=condition=Ready pod/table --timeout=60s", ("condition met",)),
             Run(
                 "get pods table",
                 (r"^NAME READY STATUS RESTARTS AGE$", rf"^table 1/1 Running 0 {AGE}$"),
@@ -37,7 +39,7 @@ CASES = (
             ),
             Run("get pods --field-selector status.phase=Running,metadata.name=table", ("^table",)),
             Run("describe pod table", ("^Name: table", "^Node: node-0/", "Command: sh -c", "^Events:")),
-            Run("wait --for=jsonpath={.status.phase}=Running pod/table", ("condition met",)),
+            Run("wait --for=jsonpath={.status.phase}=Running pod/table --timeout=60s", ("condition met",)),
             Run("get pods nothing", ('pods "nothing" not found',), code=1),
             Run("delete pod table --now", ("deleted",)),
         ),
@@ -46,10 +48,11 @@ CASES = (
         "tables of a watch",
         (
             Run(
-                "get pods -w -l app=watched",
+                "get pods -w -l app=watched -v=6",
+                WATCHES,
                 meanwhile=(
                     Run("create -f -", stdin=POD.format(name="watched")),
-                    Run("wait --for=condition=Ready pod/watched"),
+                    Run("wait --for=condition=Ready pod/watched --timeout=60s"),
                     Run("delete pod watched --grace-period=1"),
                 ),
                 then=(
@@ -60,7 +63,8 @@ CASES = (
                 ),
             ),
             Run(
-                "get configmaps --watch-only -o name",
+                "get configmaps --watch-only -o name -v=6",
+                WATCHES,
                 meanwhile=(
                     Run("create configmap seen --from-literal=a=b"),
                     Run("delete configmap seen"),
@@ -82,9 +86,13 @@ CASES = (
                 "get job listed -o wide",
                 (r"CONTAINERS IMAGES SELECTOR$", r" c none batch.kubernetes.io/"),
             ),
-            Run("get events --field-selector involvedObject.name=listed", (r"^LAST SEEN TYPE", "job/listed")),
-            Run("events --for job/listed", (r"^LAST SEEN TYPE", "Job/listed")),
-            Run("describe job listed", (r"^Name: listed", "1 Succeeded", r"Normal Completed")),
+            Run(
+                "get events --field-selector involvedObject.name=listed",
+                (r"^LAST SEEN TYPE", "job/listed"),
+                again=True,
+            ),
+            Run("events --for job/listed", (r"^LAST SEEN TYPE", "Job/listed"), again=True),
+            Run("describe job listed", (r"^Name: listed", "1 Succeeded", r"Normal Completed"), again=True),
             Run("get all -l app=listed", ("^job.batch/listed",)),
             Run("delete job listed", ('"listed" deleted',)),
         ),

@@ -33,6 +33,7 @@ from muster.local.reviews import REVIEWS
 from muster.local.serving import serving
 from muster.local.store import Store
 from tests.local.clients import SpokenLogs
+from tests.patience import PATIENCE
 
 
 class Running:
@@ -305,7 +306,7 @@ async def test_a_watcher_that_never_reads_is_cut_and_others_are_served(
         seen += event.object.metadata.labels["n"] == str(changes - 1)
         break
     assert seen == 1, "others are served"
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while _watches():  # noqa: ASYNC110  # no event tells
             await asyncio.sleep(0.02)
     writer.transport.resume_reading()  # type: ignore[attr-defined]  # as above

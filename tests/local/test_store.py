@@ -12,6 +12,7 @@ import pytest
 
 from muster.kube.errors import Expired, MethodNotAllowed, ServerError, TooLarge
 from muster.local.store import MAX_OBJECT, Store, StoreError
+from tests.processes import started
 
 
 def write(store: Store, name: str, value: object = 1, kind: str = "things") -> bytes:
@@ -279,14 +280,13 @@ while True:
 @pytest.mark.parametrize("acknowledged", [1, 70, 700])
 def test_kill_9_loses_no_acknowledged_write(tmp_path: Path, acknowledged: int) -> None:
     path = tmp_path / "store.db"
-    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)
-    assert writer.stdout is not None
-    for _ in range(acknowledged):
-        writer.stdout.readline()
-    writer.send_signal(signal.SIGKILL)
-    rest = writer.stdout.read()
-    writer.stdout.close()
-    writer.wait()
+    argv = [sys.executable, "-c", WRITER, str(path)]
+    with started(argv, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout is not None
+        for _ in range(acknowledged):
+            writer.stdout.readline()
+        writer.send_signal(signal.SIGKILL)
+        rest = writer.stdout.read()
     complete = [line for line in rest.splitlines(keepends=True) if line.endswith("\n")]
     store = Store(path)
     last = acknowledged - 1 + len(complete)

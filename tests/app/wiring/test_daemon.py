@@ -12,6 +12,7 @@ from muster.app.wiring.settings import ControllersSettings
 from muster.kube.http import Connection
 from muster.runtime.election import Election
 from muster.runtime.leader import Term
+from tests.patience import PATIENCE
 
 
 async def _fails(*args: Any) -> Any:
@@ -39,6 +40,6 @@ async def test_an_election_that_fails_is_not_waited_for(
     candidate = Candidate(Connection("http://127.0.0.1:1"), ControllersSettings())
     candidate.start()
     with pytest.raises(ValueError, match="a fault in the election"):
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             await ends(candidate)
     await candidate.leave(0)

@@ -14,6 +14,7 @@ from muster.app.wiring.state_directory import StateDirectory
 from muster.local.client import LocalClient
 from muster.local.registry import Registry
 from muster.local.store import Store
+from tests.patience import PATIENCE
 
 
 async def test_jobs_of_other_controllers_do_not_keep_the_host_up() -> None:
@@ -40,7 +41,7 @@ async def test_a_host_whose_home_is_removed_ends(tmp_path: Path, monkeypatch: py
         await asyncio.sleep(0)
     assert not stop.is_set(), "a job is unfinished"
     shutil.rmtree(home.root)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await leaving
     assert stop.is_set()
     store.close()

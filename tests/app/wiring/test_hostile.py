@@ -28,13 +28,13 @@ from muster.local.api_errors import resource
 from muster.local.registry import Registry
 from muster.local.store import Store
 from tests.objects import CLUSTER
+from tests.patience import PATIENCE
 from tests.spoiled import nested, spoiled
 
 #: A node that plays pods, for the pod that has to be bound; and one that runs them.
 NODES: Final = (
     "1 x cpu=8,pods=500,runtime=none,name=good,label:good=yes; 1 x cpu=64,memory=64Gi,name=n,label:zone=a"
 )
-PATIENCE: Final = 60.0
 #: Fields of metadata that a server gives.
 _GIVEN: Final = ("uid", "resourceVersion", "generation", "creationTimestamp", "finalizers")
 _SPEC: Final[Any] = {"restartPolicy": "Never", "containers": [{"name": "main", "command": ["true"]}]}

@@ -20,6 +20,7 @@ from muster.controllers.driver import Signal
 from muster.kube.client import Client
 from muster.kube.clock import SystemClock
 from tests.controllers.memory import Memory, MemoryClient
+from tests.patience import PATIENCE
 from tests.security.images import fakes
 from tests.security.images.fakes import Store
 from tests.security.images.test_verify import serving
@@ -63,7 +64,7 @@ class World:
 
     async def found(self, *images: str) -> Found:
         """What is known once everything is."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while (found := self.find(*images)).undecided:
                 self.news.clear()
                 await self.news.wait()
@@ -71,7 +72,7 @@ class World:
 
     async def undecided(self, *images: str, why: str) -> None:
         """Waits until nothing can be decided for this reason."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while why not in self.find(*images).undecided:
                 self.news.clear()
                 await self.news.wait()
@@ -205,7 +206,7 @@ async def test_a_key_that_is_replaced_is_used(monkeypatch: pytest.MonkeyPatch) -
         assert not (await at.found(f"{host}/app:v1")).images[f"{host}/app:v1"].trusted
         at.secret("release", pem=fakes.pem(new))
         at.news.clear()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             await at.news.wait()
         assert (await at.found(f"{host}/app:v1")).images[f"{host}/app:v1"].trusted
 

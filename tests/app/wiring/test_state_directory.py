@@ -1,13 +1,26 @@
 """The state directory of the embedded cluster: locks tell which process lives."""
 
 import os
-import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from muster.app.wiring.state_directory import Endpoint, StateDirectory
+from tests.processes import started
+
+HOST = """
+import os, signal, sys
+from pathlib import Path
+from muster.app.wiring.state_directory import Endpoint, StateDirectory
+
+home = StateDirectory(Path(sys.argv[1]))
+with home.hosting():
+    home.announce(Endpoint("https://127.0.0.1:1", os.getpid()))
+    print("up", flush=True)
+    signal.pause()
+"""
 
 
 @pytest.fixture
@@ -32,25 +45,18 @@ def test_an_endpoint_counts_only_while_its_host_lives(home: StateDirectory) -> N
 
 
 def test_a_killed_host_leaves_no_endpoint_that_counts(home: StateDirectory) -> None:
-    ready, go = os.pipe()
-    child = os.fork()
-    if not child:
-        with home.hosting():
-            home.announce(Endpoint("https://127.0.0.1:1", os.getpid()))
-            os.write(go, b"x")
-            signal.pause()
-    os.read(ready, 1)
-    assert home.endpoint() is not None
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
+    with started([sys.executable, "-c", HOST, str(home.root)], stdout=subprocess.PIPE) as host:
+        assert host.stdout is not None
+        assert host.stdout.readline() == b"up\n"
+        assert home.endpoint() is not None
     assert home.endpoint() is None
     with home.hosting():
         assert home.endpoint() is None, "the next host has not announced itself yet"
 
 
 def test_a_lock_that_outlives_its_host_makes_no_endpoint(home: StateDirectory) -> None:
-    gone = subprocess.Popen(["true"])
-    gone.wait()
+    with started(["true"]) as gone:
+        gone.wait()
     with home.hosting():  # as by a child of a host that was killed while it started it
         home.announce(Endpoint("https://127.0.0.1:1", gone.pid))
         assert home.endpoint() is None

@@ -25,9 +25,9 @@ from muster.local.node.logs import Logs
 from muster.local.nodespec import NodeSpec
 from muster.local.registry import Registry
 from muster.local.store import Store
+from tests.patience import PATIENCE
 
 HERE = NodeSpec("here", {"cpu": 64, "memory": "64Gi", "pods": 1000})
-PATIENCE = 60.0  # seconds that a real process may take to do what it must, on a busy machine
 
 
 class Cluster:

@@ -19,8 +19,9 @@ from muster.kube.client import LogOptions
 from muster.local.node import logs as logs_module
 from muster.local.node.isolation import Isolation
 from muster.names import PREEMPTED
-from tests.local.node.conftest import HERE, PATIENCE, Cluster, marked_processes
+from tests.local.node.conftest import HERE, Cluster, marked_processes
 from tests.local.node.virtual import VirtualClock
+from tests.patience import PATIENCE
 
 PYTHON = sys.executable
 
@@ -204,7 +205,7 @@ async def test_output_is_bounded_however_much_there_is(
 ) -> None:
     monkeypatch.setattr(logs_module, "FILE_BYTES", 2**20)
     async with cluster.running():
-        await cluster.submit("loud", ["sh", "-c", "head -c 100000000 /dev/zero; echo the end"])
+        await cluster.submit("loud", ["sh", "-c", "head -c 30000000 /dev/zero; echo the end"])
         pod = await cluster.ended("loud")
         assert pod.status.phase == "Succeeded"
         kept = sum(path.stat().st_size for path in (cluster.root / "logs").rglob("*.log*"))

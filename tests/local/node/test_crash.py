@@ -8,7 +8,9 @@ from pathlib import Path
 from muster.api.kinds import POD
 from muster.local.node.isolation import Isolation
 from muster.local.store import Store, StoreError
-from tests.local.node.conftest import HERE, PATIENCE, Cluster, marked_processes
+from tests.local.node.conftest import HERE, Cluster, marked_processes
+from tests.patience import PATIENCE
+from tests.processes import started
 
 HOST = """
 import asyncio, sys
@@ -41,12 +43,9 @@ asyncio.run(main())
 async def test_nothing_is_lost_and_no_process_is_left(tmp_path: Path, isolation: Isolation) -> None:
     argv = [sys.executable, "-c", HOST, str(tmp_path), str(isolation.namespaces), str(isolation.user)]
     root = Path(__file__).parents[3]
-    host = subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=root)  # noqa: ASYNC220  # it is killed here
-    assert host.stdout is not None
-    with host.stdout:
+    with started(argv, stdout=subprocess.PIPE, cwd=root) as host:
+        assert host.stdout is not None
         assert host.stdout.readline() == b"up\n"
-        host.kill()
-        host.wait()
     assert marked_processes(tmp_path)
     store = await _open(tmp_path / "store")
     cluster = Cluster(tmp_path, isolation, [HERE], None, store)

@@ -1,8 +1,8 @@
 """The hosts file: seen by readers at any moment, and by a muster that starts again."""
 
+import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from muster.local.node import hosts
 from muster.local.node.hosts import BLOCK, GRAIN, QUARANTINE, HostsTable
+from tests.patience import PATIENCE
+from tests.processes import started
 
 
 class Time:
@@ -124,11 +126,9 @@ def test_the_file_is_the_dictionary(
 
 
 READER = """
-import sys
+import os, sys
 whole = {f"127.1.0.{n} {'x' * n}.sub.ns.svc.cluster.local {'x' * n}.sub" for n in range(1, 60)}
 whole |= {"127.0.0.1 localhost"}
-print("reading", flush=True)
-reads = 0
 while True:
     with open(sys.argv[1], "rb", buffering=0) as file:
         text = b""
@@ -138,22 +138,26 @@ while True:
         line = line.partition("#")[0].rstrip()
         if line and line not in whole:
             sys.exit(f"half of a record: {line!r}")
-    reads += 1
-    if reads % 100 == 0 and b"the-end" in text:
+    os.write(1, b".")
+    if b"the-end" in text:
         sys.exit(0)
 """
 
 
 def test_a_reader_never_sees_half_a_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another process reads block by block, as libc does, while records come and go as fast as they can."""
-    monkeypatch.setattr(hosts, "QUARANTINE", 0.05)  # so that room is used again within the test
-    table = HostsTable(tmp_path / "hosts", time.monotonic)
-    reader = subprocess.Popen([sys.executable, "-c", READER, str(table.path)], stdout=subprocess.PIPE)
-    try:
+    """Another process reads block by block, as libc does, while records come and go as fast as they can.
+
+    Time is how often it has read the file, so a read that was under way is over after two, however long.
+    """
+    monkeypatch.setattr(hosts, "QUARANTINE", 2.0)
+    clock = Time()
+    table = HostsTable(tmp_path / "hosts", clock)
+    with started([sys.executable, "-c", READER, str(table.path)], stdout=subprocess.PIPE) as reader:
         assert reader.stdout is not None
-        reader.stdout.readline()
         for turn in range(10_000):
             number = turn % 59 + 1
+            if number == 1:
+                clock.now += len(os.read(reader.stdout.fileno(), 2**16))
             if turn // 59 % 2 == 0:
                 base = "x" * number + ".sub"
                 table.set(str(number), f"127.1.0.{number}", [f"{base}.ns.svc.cluster.local", base])
@@ -161,9 +165,5 @@ def test_a_reader_never_sees_half_a_record(tmp_path: Path, monkeypatch: pytest.M
                 table.drop(str(number))
         with table.path.open("ab") as file:
             file.write(b"#the-end\n")
-        assert reader.wait(timeout=60) == 0
-    finally:
-        reader.kill()
-        reader.wait()
-        if reader.stdout is not None:
-            reader.stdout.close()
+        assert reader.wait(PATIENCE) == 0
+    assert table.path.stat().st_size < 2**16, "room was used again"

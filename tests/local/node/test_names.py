@@ -13,7 +13,8 @@ from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JOBSET_NAME
 from muster.api.kinds import JOBSET, POD, SERVICE
 from muster.kube.client import LogOptions
-from tests.local.node.conftest import PATIENCE, Cluster
+from tests.local.node.conftest import Cluster
+from tests.patience import PATIENCE
 
 PYTHON = sys.executable
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -12,8 +12,9 @@ from muster.local.node import marks, processes, status
 from muster.local.node.isolation import Isolation
 from muster.local.node.pod import PodWorker
 from muster.local.node.pod_supervisor import BACK_OFF, REASON
-from tests.local.node.conftest import HERE, PATIENCE, Cluster, marked_processes
+from tests.local.node.conftest import HERE, Cluster, marked_processes
 from tests.local.node.virtual import VirtualClock
+from tests.patience import PATIENCE
 
 
 @pytest.fixture

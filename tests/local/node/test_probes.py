@@ -12,7 +12,9 @@ from muster.api.base import is_true
 from muster.api.kinds import POD
 from muster.local.node import marks, probes, processes
 from muster.local.node.isolation import Files
-from tests.local.node.conftest import PATIENCE, Cluster
+from tests.local.node.conftest import Cluster
+from tests.patience import PATIENCE
+from tests.processes import started
 
 PYTHON: Final = sys.executable
 #: Four processes, each of which forks and ends without pause; they end by themselves after 200 s.
@@ -49,8 +51,7 @@ def name(pid: int) -> str:
 
 async def test_endless_output_is_read_slowly_and_only_its_end_is_kept() -> None:
     read = 0
-    with probes._Output() as output:
-        process = await asyncio.create_subprocess_exec("yes", stdout=output.sink)
+    with probes._Output() as output, started(["yes"], stdout=output.sink):
         start = asyncio.get_running_loop().time()
         take = output._take
 
@@ -63,8 +64,6 @@ async def test_endless_output_is_read_slowly_and_only_its_end_is_kept() -> None:
         while read < 5:  # noqa: ASYNC110  # bytes send no events
             await asyncio.sleep(0.01)
         assert asyncio.get_running_loop().time() - start >= 4 * probes._PAUSE
-        process.kill()
-        await process.wait()
         assert set(output.end().split()) == {"y"}
         assert len(output.end()) <= probes._LAST_OUTPUT
 
@@ -72,7 +71,7 @@ async def test_endless_output_is_read_slowly_and_only_its_end_is_kept() -> None:
 async def test_a_probe_that_prints_much_is_judged_by_its_exit(cluster: Cluster) -> None:
     async with cluster.running():
         script = "head -c 300000 /dev/zero; test -e ok"
-        container = {"workingDir": str(cluster.root), **readiness(script)}
+        container = {"workingDir": str(cluster.root), **readiness(script, timeoutSeconds=60)}
         await cluster.submit("loud", ["sleep", "1000"], container=container)
         (cluster.root / "ok").touch()
         await cluster.until("loud", lambda pod: is_true(pod.status.conditions, "Ready"))
@@ -111,7 +110,8 @@ async def test_a_probe_that_leaves_a_process_succeeds_and_that_ends_with_the_con
     cluster: Cluster,
 ) -> None:
     async with cluster.running():
-        pod = await cluster.submit("daemon", ["sleep", "1000"], container=readiness("setsid sleep 1000 &"))
+        container = readiness("setsid sleep 1000 &", timeoutSeconds=60)
+        pod = await cluster.submit("daemon", ["sleep", "1000"], container=container)
         await cluster.until("daemon", lambda pod: is_true(pod.status.conditions, "Ready"))
         directory = cluster.root / "node" / "pods" / pod.metadata.uid
         await cluster.client.delete(POD, "default", "daemon", grace_period=1)

@@ -13,7 +13,8 @@ import pytest
 from muster.local.node import marks, processes
 from muster.local.node.isolation import WRAPPER, Files
 from muster.local.node.marks import Tag
-from tests.local.node.conftest import PATIENCE
+from tests.patience import PATIENCE
+from tests.processes import started
 
 #: A wrapper whose set-up has a process that minds no SIGTERM, and ends once `go` is there.
 SCRIPT = """
@@ -67,17 +68,11 @@ async def test_a_wrapper_that_has_not_executed_its_program_yet_is_found(
     os.mkfifo(files.output)
     monkeypatch.setattr(marks, "OUTPUT_FD", 0)  # from which the shell reads for ever
     held = os.open(files.output, os.O_RDWR)
-    shell = subprocess.Popen(  # noqa: ASYNC220  # it is killed here
-        [""], executable="/bin/sh", env={}, stdin=held, start_new_session=True
-    )
-    os.close(held)
-    try:
+    with started([""], executable="/bin/sh", env={}, stdin=held, start_new_session=True) as shell:
+        os.close(held)
         assert processes.wrappers(tmp_path.parent) == {tmp_path: shell.pid}
         assert processes.marked_directories(tmp_path.parent) == {tmp_path}
         process = processes.adopt(shell.pid, files, namespaces=False)
-    finally:
-        shell.kill()
-        shell.wait()
     assert process is not None
     await process.wait()
 

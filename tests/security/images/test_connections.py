@@ -13,6 +13,7 @@ from muster.kube.proxies import Proxies
 from muster.security.images.connections import Connections
 from muster.security.images.reference import parse
 from muster.security.images.registry import Registry, RegistryError
+from tests.patience import PATIENCE
 from tests.security.images.fakes import Store
 from tests.security.images.test_verify import serving
 
@@ -41,7 +42,7 @@ async def refusal(
 ) -> str:
     """What asking a registry for an image says."""
     async with Connections(loopback=loopback, resolver=resolver) as connections:
-        asking = Registry(connections, proxies=proxies, timeout=5.0)
+        asking = Registry(connections, proxies=proxies, timeout=PATIENCE)
         with pytest.raises(RegistryError) as told:
             await asking.manifest(parse(f"{registry}/team/app:v1"), "v1")
         return str(told.value)

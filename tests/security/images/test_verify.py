@@ -20,6 +20,7 @@ from muster.security.images import cosign, trust
 from muster.security.images.connections import Connections
 from muster.security.images.registry import Registry, RegistryError
 from muster.security.images.verify import Verified, look_up
+from tests.patience import PATIENCE
 from tests.security.images import fakes
 from tests.security.images.fakes import Authority, Store
 
@@ -265,14 +266,16 @@ async def test_a_tag_that_moves_between_check_and_use_moves_nothing() -> None:
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-async def problem(handler: Handler, login: tuple[str, str] | None = None) -> str:
+async def problem(
+    handler: Handler, login: tuple[str, str] | None = None, *, timeout: float = PATIENCE
+) -> str:
     """What looking up an image says if every request is answered by the handler."""
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", handler)
     async with serving(application) as host, Connections(loopback=True) as connections:
         known = {host: login} if login else {}
         with pytest.raises(RegistryError) as caught:
-            await look_up(f"{host}/app:v1", Registry(connections, known, timeout=0.5), [], LINUX)
+            await look_up(f"{host}/app:v1", Registry(connections, known, timeout=timeout), [], LINUX)
         return str(caught.value)
 
 
@@ -281,7 +284,7 @@ async def test_a_registry_that_does_not_answer_times_out() -> None:
         await asyncio.Event().wait()
         return web.Response()
 
-    assert "no answer within 0.5 s" in await problem(silent)
+    assert "no answer within 0.5 s" in await problem(silent, timeout=0.5)
 
 
 async def test_a_registry_that_answers_hugely() -> None:
@@ -441,7 +444,7 @@ async def test_a_real_registry(tmp_path: Path) -> None:
 
 
 async def _up(session: aiohttp.ClientSession) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while True:
             try:
                 async with session.get("/v2/"):
