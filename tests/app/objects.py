@@ -51,7 +51,7 @@ def pod(
         creation_timestamp=T0,
         deletion_timestamp=None if deleted is None else at(deleted + grace),
         deletion_grace_period_seconds=None if deleted is None else grace,
-        owner_references=[OwnerReference("v1", "X", owner, owner, controller=True)] if owner else [],
+        owner_references=[OwnerReference("batch/v1", "Job", owner, owner, controller=True)] if owner else [],
     )
     conditions = [Condition("PodScheduled", "False", *waits)] if waits else []
     statuses = [ContainerStatus(name="main", state=state)]

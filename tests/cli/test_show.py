@@ -7,7 +7,7 @@ import pytest
 from muster.api import kinds
 from muster.api.base import Object, ObjectMeta
 from muster.api.core_v1 import Pod
-from muster.api.muster_v1alpha1 import Gang, GangStatus
+from muster.api.muster_v1alpha1 import BatchJob, BatchJobFinding, BatchJobStatus, Gang, GangStatus
 from muster.app.records.runs import Record
 from muster.app.views.jobs import JobView, State
 from muster.cli import show
@@ -150,3 +150,21 @@ def test_nothing_that_an_object_says_moves_the_cursor(capsys: pytest.CaptureFixt
     lines = show.explanation(Gang(metadata=ObjectMeta(name="g"), status=status))
     lines += show.preemptions([{"by": said, "at": "2026-01-01T12:00:00Z", "kind": said}])
     assert all(line.isprintable() for line in [*capsys.readouterr().out.splitlines(), *lines])
+
+
+def test_a_denied_job_is_shown_with_each_finding_and_its_fix() -> None:
+    found = [
+        BatchJobFinding("spec.queue", "no policy permits it", "permit (\n  principal\n);"),
+        BatchJobFinding("", "a\x1b[2Jb"),
+    ]
+    job = BatchJob(metadata=ObjectMeta(name="job"), status=BatchJobStatus("Pending", "no", findings=found))
+    denied = JobView(kinds.BATCH_JOB, job, State.DENIED, 0, 0, 0, 0, reason=("Denied", "no"))
+    assert show.headline(denied) == "job · denied · Denied: no"
+    assert show.reason(denied) == "job is denied, so nothing of it has been created:"
+    assert show.findings(denied)[:4] == [
+        "spec.queue: no policy permits it",
+        "    permit (",
+        "      principal",
+        "    );",
+    ]
+    assert "\x1b" not in show.findings(denied)[4]

@@ -16,14 +16,14 @@ def job_names(context: typer.Context, incomplete: str) -> list[str]:
     """
     import asyncio
 
-    from muster.app.views import jobs
+    from muster.app.views import jobs, objects
     from muster.app.wiring.cluster import Target, reading
 
     async def views() -> list[jobs.JobView]:
         given = context.params
         target = Target(given.get("kubeconfig"), given.get("context"), given.get("namespace"))
         async with asyncio.timeout(PATIENCE), reading(target) as client:
-            return jobs.views(await jobs.fetch(client, target.scope))
+            return jobs.views(await objects.fetch(client, target.scope))
 
     with suppress(Exception):
         return [view.name for view in asyncio.run(views()) if view.name.startswith(incomplete)]

@@ -28,6 +28,8 @@ _COLUMNS: Final = ("NAME", "KIND", "STATE", "QUEUE", *_RIGHT, "AGE", "WHY")
 class State(StrEnum):
     """The states of `muster.app.views.jobs`; duplicated so that `--help` need not import that module."""
 
+    SCHEDULED = "scheduled"
+    DENIED = "denied"
     WAITING = "waiting"
     SUSPENDED = "suspended"
     STARTING = "starting"
@@ -91,11 +93,11 @@ def command(
 async def _views(target: "Target", every: bool, states: frozenset[str]) -> "list[JobView]":
     """The jobs in these states; `every`: also deleted ones."""
     from muster.app.records import past
-    from muster.app.views import jobs
+    from muster.app.views import jobs, objects
     from muster.app.wiring.cluster import reading
 
     async with reading(target) as client:
-        found = jobs.views(await jobs.fetch(client, target.scope))
+        found = jobs.views(await objects.fetch(client, target.scope))
     if every:
         found = sorted([*past.deleted(target, target.scope), *found], key=jobs.by_age)
     return [view for view in found if view.state.value in states]

@@ -100,7 +100,7 @@ async def _follow(
     from muster.cli.screen import Screen
 
     async with acting(target, endpoint) as client:
-        view = await find.named(client, job, target.scope)
+        view = await find.with_run(client, job, target.scope)
         width = max((len(label(pod)) for pod in view.pods if selection.holds(pod)), default=0)
         cut: tuple[str, ...] = ()
         async with Screen(width=width, stands=False) as screen:
@@ -147,7 +147,7 @@ async def _now(target: "Target", job: str, selection: "Selection", how: "LogOpti
     from muster.app.wiring.cluster import reading
 
     async with reading(target) as client:
-        view = await find.named(client, job, target.scope)
+        view = await find.with_run(client, job, target.scope)
         pods = [pod for pod in view.pods if selection.holds(pod)]
         if view.pods and not pods:
             raise _no_pod(view.name, [label(pod) for pod in view.pods])

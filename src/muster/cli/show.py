@@ -30,6 +30,8 @@ _WIDEST: Final = 253
 #: bars shown at the end of a run; `timeline` shows all
 ROWS: Final = 40
 COLOURS: Final = {
+    State.SCHEDULED: "dim",
+    State.DENIED: "red",
     State.WAITING: "yellow",
     State.SUSPENDED: "dim",
     State.STARTING: "cyan",
@@ -121,7 +123,8 @@ def standing(view: JobView, now: datetime | None) -> str:
     else:
         if view.created and now:
             parts[0] += f" {span(view.created, now)}"
-        parts.append(f"{view.running} of {view.wanted} running")
+        if view.wanted:  # unknown before a BatchJob is compiled
+            parts.append(f"{view.running} of {view.wanted} running")
     return plain(" · ".join(parts + _counts(view) + _why(view)))
 
 
@@ -177,14 +180,25 @@ def _why(view: JobView) -> list[str]:
 
 
 def reason(view: JobView) -> str:
-    """Why a job waits; the headline if it does not wait.
+    """Why a job waits, or that it is denied; the headline if it is neither.
 
     Example: `big-8c1d waits: Fragmented. 16 GPUs asked as 4 × 4; 19 are free, but …`.
     """
+    if view.state is State.DENIED and view.findings:
+        return f"{view.name} is denied, so nothing of it has been created:"
     if view.state is not State.WAITING or view.reason is None:
         return headline(view)
     code, message = view.reason
     return plain(f"{view.name} waits: {code}. {message}")
+
+
+def findings(view: JobView) -> list[str]:
+    """What keeps a BatchJob from being created, each with its fix: a line each."""
+    lines = []
+    for each in view.findings:
+        lines.append(": ".join(filter(None, [each.field, each.message])))
+        lines += [f"    {line}" for line in each.fix.splitlines()]
+    return list(map(plain, lines))
 
 
 def failure(view: JobView) -> list[str]:

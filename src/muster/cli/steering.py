@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from muster.app.views.find import named
+from muster.app.views.find import with_run
 from muster.app.views.jobs import JobView
 from muster.app.wiring.cluster import Target, acting, attached, reading
 from muster.kube.client import Client
@@ -16,7 +16,7 @@ def steer(target: Target, job: str, act: Callable[[Client, JobView], Awaitable[T
     """The job before the change, and the result of `act`. The name must match exactly one job."""
 
     async def find(client: Client) -> JobView:
-        return await named(client, job, target.scope)
+        return await with_run(client, job, target.scope)
 
     async def look() -> None:
         async with reading(target) as client:

@@ -19,7 +19,10 @@ def command(
     import asyncio
     import time
 
+    import msgspec
+
     from muster.api.base import Object
+    from muster.api.kinds import BATCH_JOB
     from muster.app.records import past
     from muster.app.views import jobs, summary
     from muster.app.views.why import asked
@@ -36,7 +39,7 @@ def command(
         async with reading(target) as client:
             while True:
                 view = await past.named(client, job, target)
-                if view.state is not jobs.State.WAITING:
+                if view.state is not jobs.State.WAITING or view.kind is BATCH_JOB:
                     return view, None
                 if view.reason is not None or not hosted(target) or time.monotonic() > deadline:
                     return await asked(client, view, time.time(), schedulers)
@@ -44,11 +47,14 @@ def command(
 
     view, alone = asyncio.run(fetch())
     if output is not Output.TABLE:
-        show.machine(
-            {**summary.summary(view), "gangs": [summary.gang_summary(gang) for gang in view.gangs]}, output
-        )
+        told = {"gangs": [summary.gang_summary(gang) for gang in view.gangs]}
+        if view.kind is BATCH_JOB:
+            told["findings"] = msgspec.to_builtins(view.findings)
+        show.machine({**summary.summary(view), **told}, output)
         return
     print(show.reason(view))
+    for line in show.findings(view):
+        print(f"  {line}")
     for line in show.failure(view):
         print(f"  {line}")
     for line in show.explained(alone) if alone is not None else ():

@@ -19,7 +19,8 @@ from muster.app.commands.cancel import (
     of_file,
 )
 from muster.app.commands.follow import Followed
-from muster.app.views.jobs import JobView, State, fetch, views
+from muster.app.views.jobs import JobView, State, views
+from muster.app.views.objects import fetch
 from muster.local.client import LocalClient
 from muster.local.registry import Registry
 from muster.local.store import Store
@@ -87,6 +88,32 @@ async def test_what_would_create_a_job_again_is_cancelled(
             owner = {"apiVersion": kind.api_version, "kind": kind.kind, "name": "j", "uid": made.metadata.uid}
             owners = [{**owner, "controller": True}]
         assert await creator(client, await job_set(client, owners)) == Followed(deleted, "default", "j")
+
+
+@pytest.mark.parametrize(
+    ("above", "schedule", "deleted"),
+    [
+        (None, "", kinds.BATCH_JOB),
+        (None, "@daily", kinds.BATCH_JOB),
+        (kinds.BATCH_JOB, "@daily", kinds.BATCH_JOB),
+        (kinds.LATTICE_JOB, "", kinds.LATTICE_JOB),
+    ],
+)
+async def test_a_batch_job_without_a_run_is_cancelled_itself(
+    above: Kind[Any] | None, schedule: str, deleted: Kind[Any]
+) -> None:
+    with closing(Store(":memory:")) as store:
+        client, owners = LocalClient(Registry(store)), list[Object]()
+        if above is not None:
+            name = "j" if above is kinds.LATTICE_JOB else "schedule"
+            body: Object = {"metadata": {"name": name}, "spec": {"schedule": schedule}}
+            made = await client.create(above, "default", body)
+            owner = {"apiVersion": above.api_version, "kind": above.kind, "name": name}
+            owners, schedule = [{**owner, "uid": made.metadata.uid, "controller": True}], ""
+        meta: Object = {"name": "j", "ownerReferences": owners}
+        await client.create(kinds.BATCH_JOB, "default", {"metadata": meta, "spec": {"schedule": schedule}})
+        view = next(view for view in views(await fetch(client)) if view.name == "j")
+        assert await creator(client, view) == Followed(deleted, "default", "j")
 
 
 async def test_a_creator_that_is_gone_is_not_cancelled_nor_another_of_its_name() -> None:

@@ -9,7 +9,7 @@ import pytest
 from muster.api import kinds
 from muster.api.base import Object
 from muster.app.records import past
-from muster.app.views.find import SeveralJobs, UnknownJob
+from muster.app.views.find import SeveralJobs, UnknownJob, WithoutRun, with_run
 from muster.app.views.jobs import State
 from muster.app.wiring.cluster import Target
 from muster.app.wiring.state_directory import StateDirectory
@@ -97,29 +97,33 @@ async def test_a_job_that_never_existed_is_not_found(client: LocalClient, name: 
         await past.named(client, name, Target())
 
 
-async def test_a_batch_job_that_has_no_pods_says_why(client: LocalClient) -> None:
-    for name, spec in (("denied", {}), ("nightly", {"schedule": "@daily"}), ("new", {})):
+async def test_a_batch_job_without_pods_is_a_job_and_says_why_it_has_none(client: LocalClient) -> None:
+    for name, spec in (("denied", {}), ("nightly", {"schedule": "@daily"}), ("new", {}), ("over", {})):
         await client.create(kinds.BATCH_JOB, "default", {"metadata": {"name": name}, "spec": spec})
-    status = {"status": {"phase": "Pending", "message": "image denied: no policy permits it"}}
-    await client.patch(kinds.BATCH_JOB, "default", "denied", status, subresource="status")
-    await ended(client, "denied")  # as it was before a permit was withdrawn
-    await client.create(kinds.BATCH_JOB, "default", {"metadata": {"name": "over"}, "spec": {}})
-    await client.patch(
-        kinds.BATCH_JOB, "default", "over", {"status": {"phase": "Failed"}}, subresource="status"
-    )
-    await ended(client, "over")
-    assert (await past.named(client, "over", Target())).name == "over"
-    owner = {"apiVersion": "lattice.dev/v1alpha1", "kind": "LatticeJob", "name": "kept", "uid": "u"}
-    meta = {"name": "kept", "ownerReferences": [{**owner, "controller": True}]}
-    await client.create(kinds.BATCH_JOB, "default", {"metadata": meta, "spec": {}})
-    for name, why in (
-        ("kept", "to delete it: kubectl delete latticejob kept -n default"),
-        ("denied", "to delete it: kubectl delete batchjob denied -n default"),
-        ("denied", "has no pods: image denied: no policy permits it"),
-        ("default/denied", "kubectl get batchjob denied -n default -o yaml"),
-        ("nightly", "has a schedule"),
-        ("new", "has not been compiled yet"),
-        ("deny", "no job named deny"),
+    finding = {"field": "spec.image", "message": "no policy permits it"}
+    for name, status in (
+        ("denied", {"phase": "Pending", "message": "image denied", "findings": [finding]}),
+        ("over", {"phase": "Failed"}),
     ):
-        with pytest.raises(UnknownJob, match=why):
-            await past.named(client, name, Target())
+        await client.patch(kinds.BATCH_JOB, "default", name, {"status": status}, subresource="status")
+        await ended(client, name)  # as it was before a permit was withdrawn
+    for name, state in (
+        ("denied", State.DENIED),
+        ("default/deni", State.DENIED),
+        ("nightly", State.SCHEDULED),
+        ("new", State.WAITING),
+        ("over", State.FAILED),
+    ):
+        assert (await past.named(client, name, Target())).state is state
+    for name, why in (
+        ("denied", "denied is denied and has no pods: image denied; `muster why denied` says more"),
+        ("default/denied", "denied and has no pods"),
+        ("nightly", "nightly is scheduled and has no pods: @daily"),
+        ("ne", "new is waiting and has no pods: it has not been compiled yet"),
+    ):
+        with pytest.raises(WithoutRun, match=why):
+            await with_run(client, name, "")
+    with pytest.raises(UnknownJob, match="no job named typo; there are"):
+        await with_run(client, "typo", "")
+    await client.create(kinds.JOB, "default", job("nightly-29"))
+    assert (await with_run(client, "nightly", "")).name == "nightly-29"

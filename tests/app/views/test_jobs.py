@@ -8,11 +8,22 @@ from muster.api.base import Condition, ObjectMeta, OwnerReference
 from muster.api.batch_v1 import CONTROLLER, Job, JobSpec, JobStatus
 from muster.api.core_v1 import ContainerState, ContainerStatus, Pod, PodStatus, Terminated, Waiting
 from muster.api.jobset_v1alpha2 import JobSet, JobSetSpec, JobSetStatus, ReplicatedJob
-from muster.api.muster_v1alpha1 import Gang, GangSpec, GangStatus, Reason, Source
+from muster.api.muster_v1alpha1 import (
+    BatchJob,
+    BatchJobFinding,
+    BatchJobStatus,
+    BatchJobTask,
+    Gang,
+    GangSpec,
+    GangStatus,
+    Reason,
+    Source,
+)
 from muster.api.scheduling import POD_GROUP_LABEL, PodGroup, PodGroupSpec
 from muster.app.views.failures import failure_code
 from muster.app.views.find import SeveralJobs, UnknownJob, find, scoped
-from muster.app.views.jobs import JobView, Objects, State, views
+from muster.app.views.jobs import JobView, State, views
+from muster.app.views.objects import Objects
 from muster.app.views.pods import failure_message, first_failure, label, pod_order, pod_reason
 from muster.app.views.summary import summary
 from muster.workloads.pod_run import told_to_end
@@ -20,7 +31,9 @@ from tests.app.objects import T0, at, labels, pod
 
 
 def meta(name: str, owner: str = "", **annotations: str) -> ObjectMeta:
-    owners = [OwnerReference("v1", "X", owner, owner, controller=True)] if owner else []
+    owners = (
+        [OwnerReference(kinds.JOBSET.api_version, "JobSet", owner, owner, controller=True)] if owner else []
+    )
     return ObjectMeta(
         name=name,
         namespace="default",
@@ -49,11 +62,18 @@ def test_a_job_whose_templates_are_empty_is_listed(spec: JobSetSpec) -> None:
     assert summary(view)["gpus"] == 0
 
 
-@pytest.mark.parametrize(("controller", "listed"), [("CronJob", ["run"]), ("JobSet", [])])
+@pytest.mark.parametrize(
+    ("version", "controller", "listed"),
+    [
+        ("batch/v1", "CronJob", ["run"]),
+        (kinds.JOBSET.api_version, "JobSet", []),
+        ("example.com/v1", "JobSet", ["run"]),
+    ],
+)
 def test_a_job_of_a_cron_job_is_a_job_and_one_of_a_deleted_jobset_is_not(
-    controller: str, listed: list[str]
+    version: str, controller: str, listed: list[str]
 ) -> None:
-    owner = OwnerReference("batch/v1", controller, "o", "o", controller=True)
+    owner = OwnerReference(version, controller, "o", "o", controller=True)
     run = job("run")
     run = msgspec.structs.replace(
         run, metadata=msgspec.structs.replace(run.metadata, owner_references=[owner])
@@ -307,3 +327,52 @@ def test_labels_and_order_are_those_of_the_job_file() -> None:
 
 def index(number: int) -> dict[str, str]:
     return {"batch.kubernetes.io/job-completion-index": str(number)}
+
+
+FOUND = [BatchJobFinding("spec.queue", "no policy permits it", "permit (…);")]
+TASKS = [BatchJobTask("w", pods=4, active=2, succeeded=1, failed=1), BatchJobTask("e", pods=1, active=1)]
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "state", "reason"),
+    [
+        ({}, BatchJobStatus(), State.WAITING, ("Pending", "it has not been compiled yet")),
+        ({}, BatchJobStatus("Pending", "quota"), State.WAITING, ("Pending", "quota")),
+        ({}, BatchJobStatus("Pending", "no", findings=FOUND), State.DENIED, ("Denied", "no")),
+        ({}, BatchJobStatus("Running", "2 active", tasks=TASKS), State.RUNNING, None),
+        ({}, BatchJobStatus("Running", "2 active", findings=FOUND), State.RUNNING, None),
+        ({}, BatchJobStatus("Succeeded", "done", completion_time=at(9)), State.SUCCEEDED, None),
+        ({}, BatchJobStatus("Failed", "w-0: 3", completion_time=at(9)), State.FAILED, ("Failed", "w-0: 3")),
+        (
+            {"schedule": "@daily"},
+            BatchJobStatus("Running", "1 active"),
+            State.SCHEDULED,
+            ("Schedule", "@daily: 1 active"),
+        ),
+        ({"schedule": "@daily"}, BatchJobStatus(), State.SCHEDULED, ("Schedule", "@daily")),
+        ({"schedule": "x"}, BatchJobStatus("Pending", "bad"), State.DENIED, ("Invalid", "bad")),
+        ({"schedule": ["x"]}, BatchJobStatus("Pending", "bad"), State.DENIED, ("Invalid", "bad")),
+        (
+            {"schedule": "@daily", "suspend": True},
+            BatchJobStatus("Running", "suspended"),
+            State.SUSPENDED,
+            ("Gated", "its schedule is suspended (spec.suspend)"),
+        ),
+    ],
+)
+def test_a_batch_job_without_a_run_is_as_its_status_says(
+    spec: dict[str, object], status: BatchJobStatus, state: State, reason: tuple[str, str] | None
+) -> None:
+    job = BatchJob(metadata=meta("b"), spec={"queue": "research"} | spec, status=status)
+    view = only(Objects(batch_jobs=[job]))
+    assert (view.kind, view.state, view.reason, view.queue) == (kinds.BATCH_JOB, state, reason, "research")
+    assert view.finished == status.completion_time
+    assert view.findings == status.findings
+    counts = (5, 3, 1, 1) if status.tasks else (0, 0, 0, 0)
+    assert (view.wanted, view.running, view.succeeded, view.failed) == counts
+    assert summary(view)["state"] == state.value
+
+
+@pytest.mark.parametrize("queue", [None, "", 3, ["q"]])
+def test_a_batch_jobs_queue_is_bounded_to_text(queue: object) -> None:
+    assert only(Objects(batch_jobs=[BatchJob(metadata=meta("b"), spec={"queue": queue})])).queue == "default"

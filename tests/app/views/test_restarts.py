@@ -7,13 +7,15 @@ from muster.api.base import Condition, ObjectMeta, OwnerReference
 from muster.api.batch_v1 import JOB_NAME, Job, JobSpec, JobStatus
 from muster.api.core_v1 import ContainerState, ContainerStatus, Pod, PodStatus, Terminated
 from muster.api.jobset_v1alpha2 import FailurePolicy, JobSet, JobSetSpec, JobSetStatus
-from muster.app.views.jobs import Objects, views
+from muster.api.kinds import JOBSET
+from muster.app.views.jobs import views
+from muster.app.views.objects import Objects
 from muster.app.views.restarts import NAMED, Restarts
 from tests.app.objects import at, labels, pod
 
 
 def job(limit: int, failed: int = 0, *, ended: bool = False, owner: str = "") -> Job:
-    owners = [OwnerReference("v1", "JobSet", owner, owner, controller=True)] if owner else []
+    owners = [OwnerReference(JOBSET.api_version, "JobSet", owner, owner, controller=True)] if owner else []
     meta = ObjectMeta(name="j", namespace="default", uid="uid-j", owner_references=owners)
     conditions = [Condition("Failed", "True")] if ended else []
     return Job(metadata=meta, spec=JobSpec(backoff_limit=limit), status=JobStatus(conditions, failed=failed))

@@ -17,13 +17,15 @@ from muster.local.store import Store
 from tests.patience import PATIENCE
 
 
-async def test_jobs_of_other_controllers_do_not_keep_the_host_up() -> None:
+async def test_jobs_that_muster_does_not_run_do_not_keep_the_host_up() -> None:
     store = Store(":memory:")
     client = LocalClient(Registry(store))
     template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
     for name, manager in (("ours", {}), ("theirs", {"managedBy": "example.com/other"})):
         job: Object = {"metadata": {"name": name}, "spec": {"template": template, **manager}}
         await client.create(kinds.JOB, "default", job)
+    batch_job: Object = {"metadata": {"name": "denied"}, "spec": {"schedule": "@daily"}}
+    await client.create(kinds.BATCH_JOB, "default", batch_job)
     assert await unfinished(client) == ("ours",)
     store.close()
 

@@ -19,7 +19,7 @@ import pytest
 
 from muster.api import kinds
 from muster.api.base import Kind
-from muster.app.views import jobs, summary
+from muster.app.views import jobs, objects, summary
 from muster.app.wiring.embedded import Cluster, running, unfinished
 from muster.app.wiring.state_directory import StateDirectory
 from muster.kube.clock import SystemClock
@@ -139,7 +139,7 @@ async def survives(root: Path, *batches: Iterator[tuple[Kind[Any], Any]]) -> lis
             told.append(await send(cluster, home, batch))
             await bound(cluster, f"good-{number}")
             await unfinished(cluster.client)
-            for view in jobs.views(await jobs.fetch(cluster.client)):
+            for view in jobs.views(await objects.fetch(cluster.client)):
                 summary.summary(view)
     return told[:-1]
 

@@ -20,9 +20,10 @@ from typing import Any, Final
 from muster.api import kinds
 from muster.api.base import Kind, Resource
 from muster.api.core_v1 import Pod
-from muster.app.views.jobs import JobView, Objects, views
+from muster.app.views.jobs import JobView, views
 from muster.app.views.lines import Output, Printed
 from muster.app.views.logs import chunks, source_of
+from muster.app.views.objects import Objects
 from muster.app.views.pods import label, pod_order
 from muster.app.views.restarts import Restarts
 from muster.kube.client import EVERYTHING, Client, LogOptions

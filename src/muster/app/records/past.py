@@ -26,7 +26,7 @@ async def named(client: Client, name: str, target: Target) -> JobView:
     """
     try:
         return await find.named(client, name, target.scope)
-    except (find.SeveralJobs, find.WithoutRun):
+    except find.SeveralJobs:
         raise
     except find.UnknownJob:
         own, namespace = find.scoped(name, target.scope)

@@ -36,7 +36,7 @@ async def recorded(target: Target, name: str) -> Record:
     """The record of the job of that name or prefix, even if it has been deleted. Raises UnknownJob."""
     try:
         async with reading(target) as client:
-            view = await find.named(client, name, target.scope)
+            view = await find.with_run(client, name, target.scope)
     except find.SeveralJobs:
         raise
     except find.UnknownJob:

@@ -3,17 +3,13 @@
 from collections.abc import Sequence
 from typing import Final
 
-from muster.api.base import controller_of
-from muster.api.kinds import BATCH_JOB, LATTICE_JOB
-from muster.api.muster_v1alpha1 import BatchJob
-from muster.app.views.jobs import JobView, fetch, views
+from muster.api.kinds import BATCH_JOB
+from muster.app.views.jobs import JobView, views
+from muster.app.views.objects import fetch
 from muster.kube.client import Client
-from muster.kube.listing import list_all
 
 #: Jobs that a message lists at most.
 MOST_NAMED: Final = 10
-#: Phases of a BatchJob that has not started.
-_WAITS: Final = ("", "Pending")
 
 
 class UnknownJob(LookupError):
@@ -29,34 +25,34 @@ class SeveralJobs(UnknownJob):
 
 
 class WithoutRun(UnknownJob):
-    """A name is that of a BatchJob that has no run; the message says why."""
+    """The job is a BatchJob that has no pods; the message says why."""
 
 
 async def named(client: Client, name: str, scope: str) -> JobView:
     """Applies `find` to the jobs of the namespace that `scoped` returns. Raises UnknownJob."""
     name, namespace = scoped(name, scope)
+    return find(name, views(await fetch(client, namespace)))
+
+
+async def with_run(client: Client, name: str, scope: str) -> JobView:
+    """As `named`, for what is about pods: the run of a schedule may be named by the name of the schedule.
+
+    Raises WithoutRun if the name is that of a BatchJob that has none.
+    """
+    name, namespace = scoped(name, scope)
+    there = views(await fetch(client, namespace))
     try:
-        return find(name, views(await fetch(client, namespace)))
+        return find(name, [view for view in there if view.kind is not BATCH_JOB])
     except SeveralJobs:
         raise
     except UnknownJob:
-        for each in (await list_all(client, BATCH_JOB, namespace, missing_ok=True)).items:
-            if each.metadata.name == name and (each.spec.get("schedule") or each.status.phase in _WAITS):
-                raise WithoutRun(_without_run(each)) from None
-        raise
+        raise WithoutRun(_without_run(find(name, there))) from None
 
 
-def _without_run(job: BatchJob) -> str:
-    """Returns why there is nothing of a BatchJob to show, and the commands that show and delete it."""
-    by = controller_of(job)
-    kept = by is not None and by.kind == LATTICE_JOB.kind  # its BatchJob would be created again
-    where = f"{'latticejob' if kept else 'batchjob'} {job.metadata.name} -n {job.metadata.namespace}"
-    if job.spec.get("schedule"):
-        why = f"has a schedule, and each of its runs is a BatchJob of its own; kubectl get {where} -o yaml"
-    else:
-        why = f"has no pods: {job.status.message or 'it has not been compiled yet'}"
-        why += f"; all of its status: kubectl get {where} -o yaml"
-    return f"BatchJob {job.key} {why}; to delete it: kubectl delete {where}"
+def _without_run(view: JobView) -> str:
+    """Returns why a BatchJob has no pods, and the command that tells all that is known of it."""
+    why = f": {view.reason[1]}" if view.reason else ""
+    return f"{view.name} is {view.state.value} and has no pods{why}; `muster why {view.name}` says more"
 
 
 def scoped(name: str, scope: str) -> tuple[str, str]:

@@ -1,42 +1,51 @@
 """Jobs as users see them: one row each, whatever objects they consist of.
 
 A job is a JobSet, a Job that no JobSet owns, a PodGroup (or a group that pods name although its object does
-not exist), or a bare pod. A JobSet whose pods are in a PodGroup of its own name is one job with this
+not exist), a bare pod, or a BatchJob that controls none of these: it is denied, it has not started or has
+ended, or it has a schedule. A JobSet whose pods are in a PodGroup of its own name is one job with this
 PodGroup. Everything here is derived from objects in the API server; no state is kept.
 """
 
-import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from muster.api import kinds
-from muster.api.base import Condition, Kind, ObjectMeta, Resource, condition, controller_of, mark
+from muster.api.base import Condition, Kind, ObjectMeta, Resource, condition, mark
 from muster.api.batch_v1 import CONTROLLER as JOB_CONTROLLER
 from muster.api.batch_v1 import Job, JobSpec
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import CONTROLLER as JOBSET_CONTROLLER
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.membership import pod_groups
-from muster.api.muster_v1alpha1 import Gang
+from muster.api.muster_v1alpha1 import BatchJob, BatchJobFinding, Gang
 from muster.api.scheduling import PodGroup
+from muster.app.views.objects import (
+    GroupName,
+    Identity,
+    Objects,
+    controlled_by,
+    group_name,
+    group_of,
+    identity,
+)
 from muster.app.views.pods import failed
-from muster.core.words.gang import Code
-from muster.kube.client import Client
-from muster.kube.listing import list_all
+from muster.app.views.waiting import waits_for
 from muster.names import ADMISSION, PRIORITY, QUEUE
 
 R = TypeVar("R", bound=Resource)
 
-_CODES: Final = frozenset(code.value for code in Code)
-
 
 class State(Enum):
+    #: makes a job at each time of its schedule
+    SCHEDULED = "scheduled"
+    #: a BatchJob of which nothing is created, because of what it says or because no policy permits it
+    DENIED = "denied"
     WAITING = "waiting"
     SUSPENDED = "suspended"
     STARTING = "starting"
@@ -89,7 +98,13 @@ class JobView:
     def queue(self) -> str:
         if self.gangs:
             return self.gangs[0].spec.queue
-        return mark(self.resource.metadata, QUEUE) or "default"
+        named = self.resource.spec.get("queue") if isinstance(self.resource, BatchJob) else None
+        return (named if isinstance(named, str) else mark(self.resource.metadata, QUEUE)) or "default"
+
+    @property
+    def findings(self) -> Sequence[BatchJobFinding]:
+        """What keeps a BatchJob from being created."""
+        return self.resource.status.findings if isinstance(self.resource, BatchJob) else ()
 
     @property
     def priority(self) -> int:
@@ -102,85 +117,55 @@ class JobView:
         return max((pod.spec.priority or 0 for pod in self.pods), default=0)
 
 
-@dataclass(frozen=True, slots=True)
-class Objects:
-    """The objects that views are derived from."""
-
-    jobsets: Sequence[JobSet] = ()
-    jobs: Sequence[Job] = ()
-    pod_groups: Sequence[tuple[Kind[PodGroup], PodGroup]] = ()
-    pods: Sequence[Pod] = ()
-    gangs: Sequence[Gang] = ()
-
-
-async def fetch(client: Client, namespace: str = "") -> Objects:
-    """All objects that make up jobs, listed at nearly the same time."""
-
-    async def listed(kind: Kind[R]) -> list[R]:
-        return (await list_all(client, kind, namespace, missing_ok=True)).items
-
-    jobsets, jobs, x, sigs, pods, gangs = await asyncio.gather(
-        listed(kinds.JOBSET),
-        listed(kinds.JOB),
-        listed(kinds.POD_GROUP_X),
-        listed(kinds.POD_GROUP_SIGS),
-        listed(kinds.POD),
-        listed(kinds.GANG),
-    )
-    groups = [(kinds.POD_GROUP_X, group) for group in x]
-    groups += [(kinds.POD_GROUP_SIGS, group) for group in sigs]
-    return Objects(jobsets, jobs, groups, pods, gangs)
-
-
 def views(objects: Objects) -> list[JobView]:
     """One view per job, oldest first."""
-    pods_of: dict[str, list[Pod]] = defaultdict(list)  # by uid of the controller, or group label
-    alone = []
+    pods_of: dict[Identity, list[Pod]] = defaultdict(list)
+    members: dict[GroupName, list[Pod]] = defaultdict(list)
+    found: list[JobView] = []
     for pod in objects.pods:
-        controller = controller_of(pod)
-        group = _group_of(pod)
-        if controller:
-            pods_of[controller.uid].append(pod)
-        elif group:
-            pods_of[group].append(pod)
-        else:
-            alone.append(pod)
-    jobs_of: dict[str, list[Job]] = defaultdict(list)
-    sets = {jobset.metadata.uid for jobset in objects.jobsets}
+        by, named = controlled_by(pod), group_of(pod)
+        if by is not None:
+            pods_of[by].append(pod)
+        if named is not None:
+            members[named].append(pod)
+        if by is None and named is None:
+            found.append(_pod(pod))
+    jobs_of: dict[Identity | None, list[Job]] = defaultdict(list)
     for job in objects.jobs:
-        controller = controller_of(job)
-        part = controller and (controller.uid in sets or controller.kind == kinds.JOBSET.kind)
-        jobs_of[controller.uid if controller and part else ""].append(job)  # a CronJob's is no part
-    gangs_of: dict[str, list[Gang]] = defaultdict(list)
+        by = controlled_by(job)  # a CronJob's is no part of it; that of a JobSet is, even if it is deleted
+        part = by is not None and (by.group, by.kind) == (kinds.JOBSET.group, kinds.JOBSET.kind)
+        jobs_of[by if part else None].append(job)
+    gangs_of: dict[str | GroupName, list[Gang]] = defaultdict(list)  # by uid of the source
     for gang in objects.gangs:
         gangs_of[gang.spec.source.uid].append(gang)
-        for group in {pod_set.group for pod_set in gang.spec.pod_sets} - {"", gang.spec.source.name}:
-            name = group if "/" in group else f"{gang.metadata.namespace}/{group}"
-            gangs_of[f"{gang.spec.source.api_version.partition('/')[0]}/{name}"].append(gang)
+        for named_by in {pod_set.group for pod_set in gang.spec.pod_sets} - {"", gang.spec.source.name}:
+            namespace, slash, own = named_by.partition("/")
+            where = (namespace, own) if slash else (gang.metadata.namespace, named_by)
+            gangs_of[GroupName(gang.spec.source.api_version.partition("/")[0], *where)].append(gang)
 
-    uids = {_group_key(kind, group): group.metadata.uid for kind, group in objects.pod_groups}
-    of_jobsets: set[str] = set()
-    found: list[JobView] = []
+    uids = {group_name(kind, group): group.metadata.uid for kind, group in objects.pod_groups}
+    of_jobsets: set[GroupName] = set()
     for jobset in objects.jobsets:
-        sources = [jobset.metadata.uid]
-        if (key := _group_of_jobset(jobset)) in uids:
-            of_jobsets.add(key)
-            sources.append(uids[key])
-        gangs = [gang for uid in sources for gang in gangs_of[uid]]
-        found.append(_jobset(jobset, jobs_of[jobset.metadata.uid], pods_of, gangs))
-    found += [_job(job, pods_of[job.metadata.uid], gangs_of[job.metadata.uid]) for job in jobs_of[""]]
+        gangs = gangs_of[jobset.metadata.uid]
+        if (own_group := _group_of_jobset(jobset)) is not None and own_group in uids:
+            of_jobsets.add(own_group)
+            gangs = gangs + gangs_of[uids[own_group]]
+        jobs = jobs_of[identity(kinds.JOBSET, jobset)]
+        pods = [pod for job in jobs for pod in pods_of[identity(kinds.JOB, job)]]
+        found.append(_jobset(jobset, jobs, pods, gangs))
+    for job in jobs_of[None]:
+        found.append(_job(job, pods_of[identity(kinds.JOB, job)], gangs_of[job.metadata.uid]))
+    job_of = {pod.metadata.uid: view for view in found for pod in view.pods} if members else {}
+    for kind, group in objects.pod_groups:
+        if (name := group_name(kind, group)) not in of_jobsets:
+            gangs = gangs_of[group.metadata.uid] or gangs_of[name]
+            found.append(_pod_group(kind, group, members[name], gangs, job_of))
+    absent = {name: pods for name, pods in members.items() if name not in uids}
+    found += _absent_groups(objects, absent, gangs_of)
+    controlling = {controlled_by(view.resource) for view in found}
     found += [
-        _pod_group(
-            kind,
-            group,
-            pods_of[_group_key(kind, group)],
-            gangs_of[group.metadata.uid] or gangs_of[_group_key(kind, group)],
-        )
-        for kind, group in objects.pod_groups
-        if _group_key(kind, group) not in of_jobsets
+        _batch_job(each) for each in objects.batch_jobs if identity(kinds.BATCH_JOB, each) not in controlling
     ]
-    found += _absent_groups(objects, pods_of, gangs_of)
-    found += [_pod(pod) for pod in alone]
     return sorted(found, key=by_age)
 
 
@@ -204,10 +189,7 @@ def alone(kind: Kind[Any], resource: Any) -> JobView:  # Any: of any kind that m
     return view
 
 
-def _jobset(
-    jobset: JobSet, jobs: Iterable[Job], pods_of: dict[str, list[Pod]], gangs: Sequence[Gang]
-) -> JobView:
-    pods = tuple(pod for job in jobs for pod in pods_of[job.metadata.uid])
+def _jobset(jobset: JobSet, jobs: Iterable[Job], pods: Sequence[Pod], gangs: Sequence[Gang]) -> JobView:
     wanted = 0
     for replicated in jobset.spec.replicated_jobs:
         spec = msgspec.convert(replicated.template.get("spec", {}), JobSpec)
@@ -225,7 +207,7 @@ def _jobset(
         wanted=wanted,
         done=done,
         failures=failures,
-        pods=pods,
+        pods=tuple(pods),
         gangs=gangs,
         restarts=status.restarts + sum(sum(each.job_restarts) for each in status.replicated_jobs_status),
         ended=ended,
@@ -270,7 +252,7 @@ def _view(
 ) -> JobView:
     """The view of a JobSet or a Job."""
     phases = Counter(pod.status.phase for pod in pods if not pod.metadata.deletion_timestamp)
-    reason = _reason(pods, gangs)
+    reason = waits_for(pods, gangs)
     if ended is not None and ended.status == "True":
         state = State.SUCCEEDED if ended.type == success else State.FAILED
         reason = (ended.reason, ended.message) if state is State.FAILED else None
@@ -302,11 +284,19 @@ def _other(managed_by: str, ours: str) -> str:
     return "" if managed_by == ours else managed_by
 
 
-def _pod_group(kind: Kind[PodGroup], group: PodGroup, pods: Sequence[Pod], gangs: Sequence[Gang]) -> JobView:
+def _pod_group(
+    kind: Kind[PodGroup],
+    group: PodGroup,
+    pods: Sequence[Pod],
+    gangs: Sequence[Gang],
+    job_of: Mapping[str, JobView],
+) -> JobView:
+    """`job_of`: the job of each pod that one makes, by the pod's uid. Such a pod ends with its job."""
+    states = {(job_of.get(pod.metadata.uid) or _pod(pod)).state for pod in pods}
     phases = Counter(pod.status.phase for pod in pods)
     wanted = max(len(pods), group.spec.min_member)
-    if pods and phases["Succeeded"] + phases["Failed"] == len(pods):
-        state = State.FAILED if phases["Failed"] else State.SUCCEEDED
+    if states and all(each.finished for each in states):
+        state = State.FAILED if State.FAILED in states else State.SUCCEEDED
     else:
         state = _live_state(pods, phases)
     return JobView(
@@ -317,7 +307,7 @@ def _pod_group(kind: Kind[PodGroup], group: PodGroup, pods: Sequence[Pod], gangs
         phases["Running"],
         phases["Succeeded"],
         phases["Failed"],
-        reason=None if state.finished else _reason(pods, gangs),
+        reason=None if state.finished else waits_for(pods, gangs),
         finished=_last_end(pods) if state.finished else None,
         gangs=tuple(gangs),
         pods=tuple(pods),
@@ -325,25 +315,30 @@ def _pod_group(kind: Kind[PodGroup], group: PodGroup, pods: Sequence[Pod], gangs
 
 
 def _absent_groups(
-    objects: Objects, pods_of: dict[str, list[Pod]], gangs_of: dict[str, list[Gang]]
+    objects: Objects,
+    named: Mapping[GroupName, Sequence[Pod]],
+    gangs_of: Mapping[str | GroupName, Sequence[Gang]],
 ) -> Iterator[JobView]:
-    """The views of PodGroups that pods name and that do not exist. Terminating pods do not count."""
-    there = {_group_key(kind, group) for kind, group in objects.pod_groups}
+    """The views of PodGroups that pods name and that do not exist.
+
+    Pods that terminate, or that something controls, do not count.
+    """
     for kind in (kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS):
         gangs = {
-            f"{kind.group}/{gang.metadata.namespace}/{gang.spec.source.name}": gang
+            GroupName(kind.group, gang.metadata.namespace, gang.spec.source.name): gang
             for gang in objects.gangs
             if (gang.spec.source.api_version, gang.spec.source.kind) == (kind.api_version, kind.kind)
         }
-        for key, named in pods_of.items():
-            pods = [pod for pod in named if not pod.metadata.deletion_timestamp]
-            if not key.startswith(f"{kind.group}/") or key in there or not pods:
+        for name, members in named.items():
+            pods = [
+                pod for pod in members if not pod.metadata.deletion_timestamp and controlled_by(pod) is None
+            ]
+            if name.group != kind.group or not pods:
                 continue
-            _, namespace, name = key.split("/")
             created = min((t for pod in pods if (t := pod.metadata.creation_timestamp)), default=None)
-            meta = ObjectMeta(name=name, namespace=namespace, creation_timestamp=created)
-            found = [gangs[key]] if key in gangs else gangs_of[key]
-            yield _pod_group(kind, PodGroup(metadata=meta), pods, found)
+            meta = ObjectMeta(name=name.name, namespace=name.namespace, creation_timestamp=created)
+            found = [gangs[name]] if name in gangs else gangs_of.get(name, ())
+            yield _pod_group(kind, PodGroup(metadata=meta), pods, found, {})
 
 
 def _pod(pod: Pod) -> JobView:
@@ -352,7 +347,7 @@ def _pod(pod: Pod) -> JobView:
         [pod], phases
     )
     if state is not State.FAILED:
-        reason = _reason([pod], ())
+        reason = waits_for([pod], ())
     else:  # the pod itself says nothing about containers that failed
         reason = (pod.status.reason, pod.status.message) if pod.status.reason else None
     return JobView(
@@ -370,6 +365,41 @@ def _pod(pod: Pod) -> JobView:
     )
 
 
+def _batch_job(job: BatchJob) -> JobView:
+    """The view of a BatchJob of whose run nothing else is known, from its status."""
+    status, message = job.status, job.status.message
+    reason: tuple[str, str] | None = None
+    match status.phase:
+        case "Succeeded":
+            state = State.SUCCEEDED
+        case "Failed":
+            state, reason = State.FAILED, ("Failed", message)
+        case phase if schedule := job.spec.get("schedule"):
+            state, reason = State.SCHEDULED, ("Schedule", ": ".join(filter(None, [str(schedule), message])))
+            if phase == "Pending":  # the schedule cannot be read
+                state, reason = State.DENIED, ("Invalid", message)
+            elif job.spec.get("suspend") is True:
+                state, reason = State.SUSPENDED, ("Gated", "its schedule is suspended (spec.suspend)")
+        case "Running":
+            state = State.RUNNING
+        case _ if status.findings:
+            state, reason = State.DENIED, ("Denied", message)
+        case _:
+            state, reason = State.WAITING, ("Pending", message or "it has not been compiled yet")
+    tasks = status.tasks
+    return JobView(
+        kinds.BATCH_JOB,
+        job,
+        state,
+        sum(each.pods for each in tasks),
+        sum(each.active for each in tasks),
+        sum(each.succeeded for each in tasks),
+        sum(each.failed for each in tasks),
+        reason=reason,
+        finished=status.completion_time if state.finished else None,
+    )
+
+
 def _live_state(pods: Sequence[Pod], phases: Counter[str]) -> State:
     """The state of a job that has not ended.
 
@@ -381,61 +411,16 @@ def _live_state(pods: Sequence[Pod], phases: Counter[str]) -> State:
     return State.STARTING if bound else State.WAITING
 
 
-def _reason(pods: Iterable[Pod], gangs: Sequence[Gang]) -> tuple[str, str] | None:
-    """Why the first waiting gang waits; for independent pods, the reason that most of them share."""
-    for gang in gangs:
-        if gang.status.reason and gang.status.reason.code:
-            return gang.status.reason.code, gang.status.reason.message
-    reasons: Counter[tuple[str, str]] = Counter()
-    for pod in pods:
-        scheduled = condition(pod.status.conditions, "PodScheduled")
-        if not pod.spec.node_name and scheduled is not None and scheduled.status == "False":
-            reasons[_said(scheduled)] += 1
-        elif (held := _held_back(pod)) is not None:
-            reasons[held] += 1
-    if not reasons:
-        return None
-    (code, message), count = max(reasons.items(), key=lambda item: (item[1], item[0]))
-    total = sum(reasons.values())
-    return code, message if total == 1 else f"{count} of {total} waiting pods: {message}"
-
-
-def _said(scheduled: Condition) -> tuple[str, str]:
-    """The reason: muster's own code if the message begins with one, else Kubernetes' single code."""
-    code, _, message = scheduled.message.partition(": ")
-    return (code, message) if code in _CODES else (scheduled.reason, scheduled.message)
-
-
-def _held_back(pod: Pod) -> tuple[str, str] | None:
-    """Why a container of a bound pod has not started, or does not restart."""
-    for status in [*pod.status.init_container_statuses, *pod.status.container_statuses]:
-        waiting = status.state.waiting
-        if waiting is not None and waiting.message:
-            last = status.last_state.terminated
-            return waiting.reason, ": ".join(filter(None, [waiting.message, last.message if last else ""]))
-    return None
-
-
-def _group_of(pod: Pod) -> str | None:
-    meta = pod.metadata
-    groups = (f"{group}/{meta.namespace}/{name}" for group, name in pod_groups(meta.labels, meta.annotations))
-    return next(groups, None)
-
-
-def _group_of_jobset(jobset: JobSet) -> str:
-    """The PodGroup of the JobSet's own name, if it is that of its pods; else ""."""
+def _group_of_jobset(jobset: JobSet) -> GroupName | None:
+    """The PodGroup of the JobSet's own name, if it is that of its pods."""
     meta = jobset.metadata
     for replicated in jobset.spec.replicated_jobs:
         template = (replicated.template.get("spec") or {}).get("template") or {}
         labels = (template.get("metadata") or {}).get("labels") or {}
         for group, name in pod_groups(labels, {}):
             if name == meta.name:
-                return f"{group}/{meta.namespace}/{name}"
-    return ""
-
-
-def _group_key(kind: Kind[PodGroup], group: PodGroup) -> str:
-    return f"{kind.group}/{group.key}"
+                return GroupName(group, meta.namespace, name)
+    return None
 
 
 def _last_end(pods: Iterable[Pod]) -> datetime | None:

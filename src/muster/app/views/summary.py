@@ -16,7 +16,7 @@ def summary(view: JobView) -> Object:
         "name": view.name,
         "namespace": view.namespace,
         "kind": view.kind.kind,
-        "mode": "gang" if view.gangs else "independent",
+        "mode": "gang" if view.gangs or view.kind is kinds.BATCH_JOB else "independent",
         "state": view.state.value,
         "queue": view.queue,
         "priority": view.priority,

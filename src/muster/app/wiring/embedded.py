@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, Final
 
 from muster.api import kinds
-from muster.app.views import jobs
+from muster.app.views import jobs, objects
 from muster.app.wiring import batch_jobs, event_loop
 from muster.app.wiring.batch_jobs import Site
 from muster.app.wiring.state_directory import Endpoint, StateDirectory
@@ -164,9 +164,13 @@ def controllers(
 
 
 async def unfinished(client: LocalClient) -> tuple[str, ...]:
-    """The names of jobs for which this cluster still has work to do."""
-    views = jobs.views(await jobs.fetch(client))
-    return tuple(view.name for view in views if not (view.state.finished or view.managed_by))
+    """The names of jobs for which this cluster still has work to do.
+
+    A BatchJob without a run is none of them: it may wait for a permit, or for its schedule, for ever.
+    """
+    views = jobs.views(await objects.fetch(client))
+    open_ = (view for view in views if not (view.state.finished or view.managed_by))
+    return tuple(view.name for view in open_ if view.kind is not kinds.BATCH_JOB)
 
 
 async def _when_nobody_needs_it(home: StateDirectory, client: LocalClient, stop: asyncio.Event) -> None:

@@ -1,0 +1,104 @@
+"""The objects that jobs consist of, and what belongs to what.
+
+What an object says about its owner or its group is believed only within its own namespace, as Kubernetes
+does: who may create pods in one namespace must not add pods to a job in another.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+from muster.api import kinds
+from muster.api.base import Kind, Resource, controller_of
+from muster.api.batch_v1 import Job
+from muster.api.core_v1 import Pod
+from muster.api.jobset_v1alpha2 import JobSet
+from muster.api.membership import pod_groups
+from muster.api.muster_v1alpha1 import BatchJob, Gang
+from muster.api.scheduling import PodGroup
+from muster.kube.client import Client
+from muster.kube.errors import Forbidden
+from muster.kube.listing import list_all
+
+R = TypeVar("R", bound=Resource)
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """The objects that views are derived from."""
+
+    jobsets: Sequence[JobSet] = ()
+    jobs: Sequence[Job] = ()
+    pod_groups: Sequence[tuple[Kind[PodGroup], PodGroup]] = ()
+    pods: Sequence[Pod] = ()
+    gangs: Sequence[Gang] = ()
+    batch_jobs: Sequence[BatchJob] = ()
+
+
+async def fetch(client: Client, namespace: str = "") -> Objects:
+    """All objects that make up jobs, listed at nearly the same time."""
+
+    async def listed(kind: Kind[R]) -> list[R]:
+        return (await list_all(client, kind, namespace, missing_ok=True)).items
+
+    async def permitted(kind: Kind[R]) -> list[R]:
+        try:
+            return await listed(kind)
+        except Forbidden:  # a user may have been granted what jobs consist of, and no more
+            return []
+
+    (jobsets, jobs, batch_jobs), (x, sigs, pods, gangs) = await asyncio.gather(
+        asyncio.gather(listed(kinds.JOBSET), listed(kinds.JOB), permitted(kinds.BATCH_JOB)),
+        asyncio.gather(
+            listed(kinds.POD_GROUP_X),
+            listed(kinds.POD_GROUP_SIGS),
+            listed(kinds.POD),
+            listed(kinds.GANG),
+        ),
+    )
+    groups = [(kinds.POD_GROUP_X, group) for group in x]
+    groups += [(kinds.POD_GROUP_SIGS, group) for group in sigs]
+    return Objects(jobsets, jobs, groups, pods, gangs, batch_jobs)
+
+
+class Identity(NamedTuple):
+    """An object: which one, of those that had its name one after the other."""
+
+    namespace: str
+    #: the API group without the version
+    group: str
+    kind: str
+    uid: str
+
+
+class GroupName(NamedTuple):
+    """A PodGroup, whether or not it exists."""
+
+    group: str
+    namespace: str
+    name: str
+
+
+def identity(kind: Kind[Any], resource: Resource) -> Identity:  # Any: of any kind
+    return Identity(resource.metadata.namespace, kind.group, kind.kind, resource.metadata.uid)
+
+
+def controlled_by(resource: Resource) -> Identity | None:
+    """What controls the object, by its own account; None if nothing does."""
+    by = controller_of(resource)
+    if by is None:
+        return None
+    group = by.api_version.rpartition("/")[0]
+    return Identity(resource.metadata.namespace, group, by.kind, by.uid)
+
+
+def group_of(pod: Pod) -> GroupName | None:
+    """The PodGroup that the pod names."""
+    meta = pod.metadata
+    groups = pod_groups(meta.labels, meta.annotations)
+    return GroupName(groups[0][0], meta.namespace, groups[0][1]) if groups else None
+
+
+def group_name(kind: Kind[PodGroup], group: PodGroup) -> GroupName:
+    return GroupName(kind.group, group.metadata.namespace, group.metadata.name)

@@ -1,0 +1,197 @@
+"""Which pods, Jobs and BatchJobs belong to which job, whatever they say of themselves."""
+
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from muster.api import kinds
+from muster.api.base import Condition, Kind, Object, ObjectMeta, OwnerReference
+from muster.api.batch_v1 import Job, JobStatus
+from muster.api.core_v1 import Pod, PodSpec, PodStatus
+from muster.api.jobset_v1alpha2 import JobSet
+from muster.api.muster_v1alpha1 import BatchJob
+from muster.api.scheduling import POD_GROUP_LABEL, PodGroup, PodGroupSpec
+from muster.app.views.jobs import State, views
+from muster.app.views.objects import Objects, fetch
+from muster.kube.client import Page
+from muster.kube.errors import Forbidden
+from muster.local.client import LocalClient
+from muster.local.registry import Registry
+from muster.local.store import Store
+
+JOB: tuple[str, str] = ("batch/v1", "Job")
+JOBSET = (kinds.JOBSET.api_version, "JobSet")
+X = kinds.POD_GROUP_X.group
+GANG = POD_GROUP_LABEL[X]
+
+
+def meta(
+    name: str,
+    uid: str = "",
+    *owner: str,
+    namespace: str = "default",
+    labels: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
+) -> ObjectMeta:
+    """`owner`: apiVersion, kind, name and uid of the controller."""
+    owners = []
+    if owner:
+        version, kind, of, which = owner
+        owners = [OwnerReference(version, kind, of, which, controller=True)]
+    return ObjectMeta(
+        name=name,
+        namespace=namespace,
+        uid=uid or f"uid-{name}",
+        owner_references=owners,
+        labels=labels or {},
+        annotations=annotations or {},
+    )
+
+
+def running(about: ObjectMeta) -> Pod:
+    return Pod(metadata=about, spec=PodSpec(node_name="n"), status=PodStatus("Running"))
+
+
+#: pods, with the running pods of each job that is listed: the Job j, its PodGroup g, and others
+PODS: dict[str, tuple[Pod, dict[str, int]]] = {
+    "its Job's": (running(meta("p", "", *JOB, "j", "new")), {"j": 1}),
+    "that of an older Job of the name": (running(meta("p", "", *JOB, "j", "old")), {}),
+    "that of a Job without its name": (running(meta("p", "", *JOB, "other", "new")), {"j": 1}),
+    "one of another kind with the Job's uid": (
+        running(meta("p", "", "apps/v1", "ReplicaSet", "j", "new")),
+        {},
+    ),
+    "one of another group's Job": (running(meta("p", "", "example.com/v1", "Job", "j", "new")), {}),
+    "one of a later version of Jobs": (running(meta("p", "", "batch/v2", "Job", "j", "new")), {"j": 1}),
+    "one of another namespace": (running(meta("p", "", *JOB, "j", "new", namespace="evil")), {}),
+    "one that is owned and not controlled": (
+        running(
+            ObjectMeta("p", namespace="default", uid="p", owner_references=[OwnerReference(*JOB, "j", "new")])
+        ),
+        {"p": 1},
+    ),
+    "the group's": (running(meta("p", labels={GANG: "g"})), {"g": 1}),
+    "the group's, made by the Job": (
+        running(meta("p", "", *JOB, "j", "new", labels={GANG: "g"})),
+        {"j": 1, "g": 1},
+    ),
+    "the group's, made by an operator": (
+        running(meta("p", "", "kubeflow.org/v1", "PyTorchJob", "t", "u", labels={GANG: "g"})),
+        {"g": 1},
+    ),
+    "one of a group of that name elsewhere": (
+        running(meta("p", namespace="evil", labels={GANG: "g"})),
+        {"evil/g": 1},
+    ),
+    "one whose owner's uid is written as a group": (running(meta("p", "", *JOB, "j", f"{X}/default/g")), {}),
+    "one whose owner's uid is nearly a group": (running(meta("p", "", *JOB, "j", f"{X}/g")), {}),
+    "one whose group is written as a path": (
+        running(meta("p", labels={GANG: "default/g"})),
+        {"default/g": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", PODS)
+def test_whose_a_pod_is(case: str) -> None:
+    pod, expected = PODS[case]
+    group = PodGroup(metadata=meta("g"), spec=PodGroupSpec(min_member=1))
+    objects = Objects(
+        jobs=[Job(metadata=meta("j", "new"))], pod_groups=[(kinds.POD_GROUP_X, group)], pods=[pod]
+    )
+    found = {
+        view.name if view.namespace == "default" else f"{view.namespace}/{view.name}": view.running
+        for view in views(objects)
+    }
+    assert found == {"j": 0, "g": 0} | expected
+
+
+#: Jobs, with the names of the jobs that are listed beside the JobSet js
+JOBS: dict[str, tuple[Job, list[str]]] = {
+    "its JobSet's": (Job(metadata=meta("j", "", *JOBSET, "js", "new")), []),
+    "that of a JobSet which is deleted": (Job(metadata=meta("j", "", *JOBSET, "js", "old")), []),
+    "one of another namespace": (Job(metadata=meta("j", "", *JOBSET, "js", "new", namespace="evil")), []),
+    "one of another kind with its uid": (Job(metadata=meta("j", "", "v1", "ConfigMap", "js", "new")), ["j"]),
+    "one of a CronJob": (Job(metadata=meta("j", "", "batch/v1", "CronJob", "c", "c")), ["j"]),
+}
+
+
+@pytest.mark.parametrize("case", JOBS)
+def test_whose_a_job_is(case: str) -> None:
+    job, expected = JOBS[case]
+    found = views(
+        Objects(
+            [JobSet(metadata=meta("js", "new"))],
+            [job],
+            pods=[
+                running(
+                    meta("p", "", *JOB, job.metadata.name, job.metadata.uid, namespace=job.metadata.namespace)
+                )
+            ],
+        )
+    )
+    assert sorted(view.name for view in found) == sorted(["js", *expected])
+    (jobset,) = (view for view in found if view.name == "js")
+    assert jobset.running == (case == "its JobSet's")
+
+
+@pytest.mark.parametrize(
+    ("owner", "namespace", "listed"),
+    [
+        (("b", "uid-b"), "default", ["b"]),
+        (("b", "old"), "default", ["b", "b"]),
+        (("b", "uid-b"), "evil", ["b", "b"]),
+    ],
+)
+def test_a_batch_job_is_its_run_only_if_it_made_it(
+    owner: tuple[str, str], namespace: str, listed: list[str]
+) -> None:
+    about = meta("b", "run", kinds.BATCH_JOB.api_version, "BatchJob", *owner, namespace=namespace)
+    objects = Objects([JobSet(metadata=about)], batch_jobs=[BatchJob(metadata=meta("b"))])
+    assert [view.name for view in views(objects)] == listed
+
+
+@pytest.mark.parametrize(
+    ("conditions", "state"),
+    [
+        ([], State.RUNNING),
+        ([Condition("Complete", "True")], State.SUCCEEDED),
+        ([Condition("Failed", "True")], State.FAILED),
+    ],
+)
+def test_a_group_ends_with_the_job_that_makes_its_pods(conditions: list[Condition], state: State) -> None:
+    """A pod that failed may be replaced, and one that succeeded need not be the last."""
+    job = Job(metadata=meta("j"), status=JobStatus(conditions))
+    owner = (*JOB, "j", "uid-j")
+    pods = [
+        Pod(
+            metadata=meta(name, "", *owner, labels={GANG: "g"}),
+            spec=PodSpec(node_name="n"),
+            status=PodStatus(phase),
+        )
+        for name, phase in (("a", "Failed"), ("b", "Succeeded"))
+    ]
+    groups = [(kinds.POD_GROUP_X, PodGroup(metadata=meta("g")))]
+    assert [view.state for view in views(Objects(jobs=[job], pod_groups=groups, pods=pods))] == [state, state]
+
+
+class Narrow(LocalClient):
+    """A client that may not list BatchJobs."""
+
+    async def list(self, kind: Kind[Any], *args: Any, **options: Any) -> Page[Any]:
+        if kind is kinds.BATCH_JOB:
+            raise Forbidden("batchjobs is forbidden")
+        return await super().list(kind, *args, **options)
+
+
+async def test_who_may_not_read_batch_jobs_sees_the_others() -> None:
+    container: Object = {"name": "c", "image": "i"}
+    with closing(Store(":memory:")) as store:
+        client = Narrow(Registry(store))
+        await client.create(kinds.BATCH_JOB, "default", {"metadata": {"name": "b"}, "spec": {}})
+        pod: Object = {"metadata": {"name": "p"}, "spec": {"containers": [container]}}
+        await client.create(kinds.POD, "default", pod)
+        assert [view.name for view in views(await fetch(client))] == ["p"]
+        (batch_job, _) = views(await fetch(LocalClient(client.registry)))
+        assert batch_job.name == "b"
