@@ -7,11 +7,12 @@ no job is unfinished; a host started by `up` runs until `down`. The locks in
 """
 
 import os
+import select
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import msgspec
@@ -75,21 +76,21 @@ def ensure(
 
 
 def let_go(home: StateDirectory, *, unless: str | None = None) -> None:
-    """Waits for the host of a command that has just ended to stop, for `LEAVING` seconds at most.
+    """Waits for the host of a command that has just ended to stop; for `LEAVING` seconds until it begins to.
 
     Returns at once if the host has the nodes `unless`, or stays. An attached client must not call it: its
     host would not stop.
     """
-    deadline = time.monotonic() + LEAVING
-    while time.monotonic() < deadline:
-        endpoint = home.endpoint()
-        if endpoint is None or endpoint.stays or endpoint.nodes == unless:
+    begin = time.monotonic()
+    while home.hosted() and (waited := time.monotonic() - begin) < PATIENCE:
+        endpoint = home.endpoint()  # none while it starts or stops
+        if endpoint is not None and (endpoint.stays or endpoint.nodes == unless or waited > LEAVING):
             return
         time.sleep(0.02)
 
 
 def stop(home: StateDirectory) -> int | None:
-    """Stops the host and waits until it is gone; returns its pid, or None if no host runs."""
+    """Stops the host and waits until its process is gone; returns its pid, or None if no host runs."""
     deadline = time.monotonic() + PATIENCE
     while (endpoint := home.endpoint()) is None:
         if not home.hosted():
@@ -97,12 +98,21 @@ def stop(home: StateDirectory) -> int | None:
         if time.monotonic() > deadline:
             raise HostError(f"another host process neither starts nor stops; see {home.host_log}")
         time.sleep(0.02)  # the host is starting or stopping
-    os.kill(endpoint.pid, signal.SIGTERM)
-    while home.hosted():
-        if time.monotonic() > deadline:
+    with suppress(ProcessLookupError), _opened(endpoint.pid) as process:
+        signal.pidfd_send_signal(process, signal.SIGTERM)
+        if not select.select([process], [], [], max(0.0, deadline - time.monotonic()))[0]:
             raise HostError(f"the host (pid {endpoint.pid}) is still stopping its pods; see {home.host_log}")
-        time.sleep(0.02)
     return endpoint.pid
+
+
+@contextmanager
+def _opened(pid: int) -> Iterator[int]:
+    """The pidfd of a process. Raises ProcessLookupError if it is gone."""
+    descriptor = os.pidfd_open(pid)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _fork(home: StateDirectory, nodes: str, stays: bool, meanwhile: Callable[[], None]) -> Endpoint | None:
