@@ -5,7 +5,7 @@ import json
 import pytest
 
 from muster.api.base import Resource
-from muster.api.kinds import POD_GROUP_X
+from muster.api.kinds import POD_GROUP_SIGS, POD_GROUP_X
 from muster.api.koordinator_v1alpha1 import GROUPS, TOPOLOGY_SPEC
 from muster.api.scheduling import PodGroup
 from muster.core.words.gang import Code, Gate
@@ -120,6 +120,30 @@ def test_annotations_on_its_pods_alone_are_not_ignored() -> None:
     assert group.gang.gate == Gate(Code.INVALID, said)
     members = (grouped(name, name, annotations=both) for name in ("master", "worker"))
     assert the_gang(one_of("master", 1), one_of("worker", 1), *members).gang.gate is None
+
+
+def test_pods_of_a_ganggroup_whose_first_podgroup_is_not_there_are_its_members() -> None:
+    """As when it is deleted under its bound pods, or applied after them."""
+    worker, bound, other = one_of("worker", 1), grouped("m", "master", node="n"), grouped("w", "worker")
+    assert group_of(bound, world(worker, bound)) == MASTER
+    found = the_gang(worker, bound, other)
+    assert sorted(member.pod.metadata.name for member in found.members.values()) == ["m", "w"]
+    assert found.gang.gate == Gate(
+        Code.MEMBERS_MISSING, "there is no PodGroup ns/master yet, which its GangGroup names"
+    )
+    assert "bound pods continue, new pods wait for it" in found.warnings[0]
+    alone = the_gang(worker, other)
+    assert (alone.gang.min_count, alone.warnings) == (1, ())
+
+
+def test_a_ganggroup_without_its_first_podgroup_shares_its_id_with_no_namesake() -> None:
+    first, second = one_of("worker", 1), one_of("master", 1, ())
+    names = GroupKey(Dialect.KOORDINATOR, "ns", "master")
+    found = world(first)
+    found.put(POD_GROUP_SIGS, second)
+    ids = [group.gang.id for key in (MASTER, names) if (group := read(key, found)) is not None]
+    assert ids == ["ns/master", "ns/koordinator-master"]
+    assert keys_touched(POD_GROUP_X, first, None, found) >= {MASTER, names}
 
 
 def test_over_several_namespaces_it_lives_at_the_first() -> None:

@@ -426,5 +426,7 @@ def _exists(dialect: Dialect, key: GroupKey, world: World) -> bool:
         pod = world.pods.get(name)
         return pod is not None and group_of(pod, world) == key._replace(dialect=dialect)
     kind = KINDS[dialect]
+    if any(ganggroup.home(group) == name for group in world.naming(kind, *name)):
+        return True  # also a GangGroup that has no PodGroup of this name yet
     pods = world.pods_in(kind, *name).values()
-    return name in world.pod_groups(kind) or any(ours(pod.spec.scheduler_name, world) for pod in pods)
+    return name not in world.pod_groups(kind) and any(ours(pod.spec.scheduler_name, world) for pod in pods)

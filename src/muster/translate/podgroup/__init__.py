@@ -41,12 +41,15 @@ class Reader:
         kind, here = KINDS[key.dialect], (key.namespace, key.name)
         groups = [group for group in world.naming(kind, *here) if ganggroup.home(group) == here]
         several = len(groups) > 1 or any(len(ganggroup.named(group)) > 1 for group in groups[:1])
-        readings = self._look([*map(_name, groups)] or [here], several, touched)
+        # the pods that name a PodGroup which is not there belong to it nevertheless
+        absent = [] if here in world.pod_groups(kind) else [here]
+        readings = self._look([*absent, *map(_name, groups)], several, touched)
         moved = frozenset().union(*(one.moved for one in readings))
         for one in readings:
             one.moved.clear()
-        if not groups and (here in world.pod_groups(kind) or readings[0].empty):
-            return None, moved  # part of another gang, or nothing to read
+        readings = [one for one in readings if not one.empty]
+        if not readings:
+            return None, moved
         said = list(dict.fromkeys(said for one in readings for said in one.said))
         kept = {kept for one in readings for kept in one.kept}
         topology = network.wish((group.metadata for group in groups), (one.rules for one in said), world)
