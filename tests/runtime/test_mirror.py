@@ -6,14 +6,25 @@ from msgspec.structs import replace
 
 from muster import names
 from muster.api import selectors
-from muster.api.base import Object
+from muster.api.base import AnyKind, Object, Resource
+from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Namespace, Node, Pod
-from muster.api.kinds import JOB, JOBSET, NAMESPACE, NODE, POD, POD_GROUP_SIGS, POD_GROUP_X
+from muster.api.kinds import (
+    CLUSTER_NETWORK_TOPOLOGY,
+    JOB,
+    JOBSET,
+    NAMESPACE,
+    NODE,
+    POD,
+    POD_GROUP_SIGS,
+    POD_GROUP_X,
+    PRIORITY_CLASS,
+)
 from muster.api.scheduling import POD_GROUP_LABEL
 from muster.core.cycle import Scheduler
 from muster.core.words.decisions import Assign
 from muster.core.words.events import GangSubmitted, NodeChanged, NodeRemoved, PodsBound
-from muster.core.words.gang import GangId, PodId
+from muster.core.words.gang import Code, GangId, PodId
 from muster.runtime.mirror import Mirror
 from tests.translate import cluster
 
@@ -306,6 +317,69 @@ def test_the_pods_of_a_job_are_not_those_of_the_next_job_of_its_name() -> None:
     assert not mirror.groups[GangId("ns/j")].members
     assert [*mirror.gangs_of(again.metadata.uid)] == ["ns/j"]
     assert not mirror.gangs_of(first.metadata.uid)
+
+
+@pytest.mark.parametrize("parent", ["is there", "has not been seen"])
+@pytest.mark.parametrize("deleting", [False, True])
+@pytest.mark.parametrize(
+    ("then", "gang"),
+    [
+        (cluster.job(), "ns/p"),
+        (cluster.job(gang="true"), "ns/s-w-0"),
+        (cluster.child(cluster.jobset("t")), "ns/t"),
+        (cluster.child(cluster.jobset("unseen")), None),
+    ],
+)
+def test_the_pods_of_a_job_follow_it_to_another_gang(
+    parent: str, deleting: bool, then: Job, gang: GangId | None
+) -> None:
+    """As when its owner reference changes, while it has pods that hold no place any more."""
+    jobset, other = cluster.jobset(), cluster.jobset("t")
+    first = cluster.child(jobset)
+    then = replace(then, metadata=replace(then.metadata, name="s-w-0", uid=first.metadata.uid))
+    one = cluster.pod("p", owner=first, node="n", phase="Running", deleting=deleting)
+
+    def charged(mirror: Mirror) -> GangId | None:
+        mirror.drain(0.0)
+        return mirror._charged[PodId(one.metadata.uid)][0].gang
+
+    seen, new = Mirror(), Mirror()
+    for mirror, job in (seen, first), (new, then):
+        mirror.change(JOBSET, None, other)
+        if parent == "is there":
+            mirror.change(JOBSET, None, jobset)
+        mirror.change(JOB, None, job)
+        mirror.change(POD, None, one)
+    assert charged(seen) == ("ns/s" if parent == "is there" else None)
+    seen.change(JOB, first, then)
+    assert charged(seen) == charged(new) == gang
+    assert seen.groups == new.groups
+
+
+@pytest.mark.parametrize(
+    ("kind", "named", "annotations"),
+    [
+        (CLUSTER_NETWORK_TOPOLOGY, cluster.topology(("rack", "r")), {names.EXCLUSIVE: "rack"}),
+        (PRIORITY_CLASS, cluster.priority_class("high", 7), {names.PRIORITY: "high"}),
+    ],
+)
+def test_a_podgroup_without_pods_follows_what_it_names(
+    kind: AnyKind, named: Resource, annotations: dict[str, str]
+) -> None:
+    mirror = Mirror()
+    mirror.change(POD_GROUP_X, None, cluster.pod_group(annotations=annotations))
+    mirror.drain(0.0)
+    refused = mirror.groups[GangId("ns/g")]
+    assert refused.gang.gate is not None
+    assert refused.gang.gate.code is Code.INVALID
+    mirror.change(kind, None, named)
+    mirror.drain(0.0)
+    accepted = mirror.groups[GangId("ns/g")]
+    assert accepted.gang.gate is not None
+    assert accepted.gang.gate.code is Code.MEMBERS_MISSING
+    mirror.change(kind, named, None)
+    mirror.drain(0.0)
+    assert mirror.groups[GangId("ns/g")] == refused
 
 
 def test_the_record_of_a_gang_that_is_gone_does_not_stand_for_its_namesake() -> None:

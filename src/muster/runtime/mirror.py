@@ -50,6 +50,7 @@ from muster.translate.dialects import (
     keys_touched,
     pods_below,
     pods_looking_at_namespaces,
+    regrouped,
     relabelled,
 )
 from muster.translate.group import Group, Touched
@@ -194,8 +195,8 @@ class Mirror:
                 self._pending.events.append(LayersChanged(self.world.layers.chain))
             elif kind is kinds.RESOURCE_QUOTA:
                 self._metered[latest.metadata.namespace] = None
-            elif kind in (kinds.JOB, kinds.JOBSET) and (old is None or new is None):
-                # a Job of the same name may take its gang's id before the next drain, but not its pods
+            elif kind in (kinds.JOB, kinds.JOBSET) and regrouped(old, new, self.world):
+                # also pods that hold no place, and those of a Job whose namesake takes its gang's id at once
                 self._pods.update((PodId(pod.metadata.uid), pod) for pod in pods_below(latest, self.world))
             elif kind is kinds.NAMESPACE and relabelled(old, new):
                 looking = pods_looking_at_namespaces(self.world)

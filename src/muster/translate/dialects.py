@@ -213,8 +213,7 @@ def keys_touched(kind: Kind[Any], old: Resource | None, new: Resource | None, wo
         for obj in filter(None, (old, new)):
             keys.update(_touched_by(kind, obj, world))
     if kind is JOB or kind is JOBSET:
-        same = old is not None and new is not None and _same_marks(old, new)
-        if old is None or new is None or not same or _groups(old, world) != _groups(new, world):
+        if old is None or new is None or not _same_marks(old, new) or regrouped(old, new, world):
             keys.update(_of_pods(new or old, world))
     elif kind is NAMESPACE:
         if _gang_by_default(old) != _gang_by_default(new):
@@ -237,6 +236,15 @@ def keys_touched(kind: Kind[Any], old: Resource | None, new: Resource | None, wo
     elif kind is PRIORITY_CLASS or (kind is CLUSTER_NETWORK_TOPOLOGY and _layers(old) != _layers(new)):
         keys.update(_everything(world))
     return keys.union(*(_namesakes(key, _BELOW, world) for key in keys))
+
+
+def regrouped(old: Resource | None, new: Resource | None, world: World) -> bool:
+    """Whether the pods below a Job or JobSet may be of another gang than before."""
+    if isinstance(old, JobSet) and isinstance(new, JobSet):
+        return jobset.keys(old, world) != jobset.keys(new, world)
+    if isinstance(old, Job) and isinstance(new, Job):
+        return _group_of_job(old, world) != _group_of_job(new, world)
+    return True  # created or deleted
 
 
 def relabelled(old: Resource | None, new: Resource | None) -> bool:
@@ -339,15 +347,6 @@ def _group_of_job(parent: Job, world: World) -> tuple[bool, GroupKey | None]:
     return True, jobset.key_of(owner, parent, world)
 
 
-def _groups(obj: Resource, world: World) -> list[GroupKey]:
-    """Returns the gangs that a Job or JobSet forms."""
-    if isinstance(obj, JobSet):
-        return jobset.keys(obj, world)
-    assert isinstance(obj, Job)
-    _, group = _group_of_job(obj, world)
-    return [group] if group is not None else []
-
-
 def _in_same_group(old: Resource, new: Pod, world: World) -> bool:
     """Whether a pod certainly belongs to the same group as before: the fields that name it are equal."""
     assert isinstance(old, Pod)
@@ -402,6 +401,9 @@ def _of_namespace(namespace: str, world: World) -> Iterator[GroupKey]:
 
 def _everything(world: World) -> Iterator[GroupKey]:
     """Yields every possible key. A scan: namespaces and priority classes hardly ever change."""
+    for dialect in KINDS.values():
+        for group in world.pod_groups(dialect).values():
+            yield from _touched_by(dialect, group, world)
     for kind, objects in ((JOBSET, world.jobsets), (JOB, world.jobs), (POD, world.pods)):
         for obj in objects.values():
             yield from _touched_by(kind, obj, world)
