@@ -2,17 +2,20 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from muster.local.node import marks, processes
 from muster.local.node.isolation import WRAPPER, Files
 from muster.local.node.marks import Tag
+from tests.cli.binary import until
 from tests.patience import PATIENCE
 from tests.processes import started
 
@@ -75,6 +78,29 @@ async def test_a_wrapper_that_has_not_executed_its_program_yet_is_found(
         process = processes.adopt(shell.pid, files, namespaces=False)
     assert process is not None
     await process.wait()
+
+
+async def test_a_command_whose_start_is_cancelled_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if it took longer to start than the command to start others."""
+    make, mark, began = subprocess.Popen.__init__, str(tmp_path / "beside"), tmp_path / "began"
+
+    def slow(self: Any, *args: Any, **how: Any) -> None:
+        make(self, *args, **how)
+        until(began.exists, "the command")
+        starting.cancel()
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", slow)
+    argv = ["sh", "-c", f"sleep 1000 & echo >{began}; wait"]
+    null = asyncio.subprocess.DEVNULL
+    starting = asyncio.create_task(processes.start_beside(argv, os.environ, mark, (null, null, null)))
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    left = [pid for pid, found in marks.processes() if found == mark]
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert not left
 
 
 @asynccontextmanager

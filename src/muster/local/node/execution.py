@@ -18,8 +18,7 @@ import termios
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Final
 
-from muster.local.node.marks import MARK
-from muster.local.node.processes import end_marked
+from muster.local.node.processes import end_marked, start_beside
 
 STDOUT: Final = 1
 STDERR: Final = 2
@@ -136,9 +135,8 @@ async def start(
     argv: Sequence[str], env: Mapping[str, str], mark: str, *, stdin: bool, tty: bool
 ) -> Execution:
     """Starts a command line, as `Isolation.inside` makes it. Raises OSError, ValueError."""
-    environ = {**env, MARK: mark}
     if tty:
-        return await _in_terminal(argv, {"TERM": "xterm", **environ}, mark)
+        return await _in_terminal(argv, {"TERM": "xterm", **env}, mark)
     ours: list[int] = []
     theirs: list[int] = []
     try:
@@ -147,14 +145,7 @@ async def start(
             ours.append(ends[is_input])
             theirs.append(ends[not is_input])
             os.set_blocking(ours[-1], False)
-        process = await asyncio.create_subprocess_exec(
-            *_found(argv),
-            env=environ,
-            stdin=theirs[0],
-            stdout=theirs[1],
-            stderr=theirs[2],
-            start_new_session=True,
-        )
+        process = await start_beside(_found(argv), env, mark, theirs)
     except BaseException:
         for descriptor in ours:
             os.close(descriptor)
@@ -173,9 +164,8 @@ async def _in_terminal(argv: Sequence[str], env: Mapping[str, str], mark: str) -
     master, slave = pty.openpty()
     try:
         os.set_blocking(master, False)
-        process = await asyncio.create_subprocess_exec(
-            *_found(["setsid", "--ctty", *_found(argv)]), env=env, stdin=slave, stdout=slave, stderr=slave
-        )
+        command = _found(["setsid", "--ctty", *_found(argv)])
+        process = await start_beside(command, env, mark, (slave, slave, slave), leads=False)
     except BaseException:
         os.close(master)
         raise

@@ -14,9 +14,8 @@ from types import TracebackType
 from typing import Final
 
 from muster.api.base import Object
-from muster.local.node.marks import MARK
 from muster.local.node.place import Place
-from muster.local.node.processes import Process, end_marked
+from muster.local.node.processes import Process, end_marked, start_beside
 from muster.local.node.status import Observed
 
 _LAST_OUTPUT: Final = 200  # most bytes of a failed probe's output in its message
@@ -136,14 +135,8 @@ class Probes:
         argv = self._place.isolation.inside(init, self._working_dir, command)
         mark = str(self._process.files.directory / which)
         with _Output() as output:
-            process = await asyncio.create_subprocess_exec(
-                *argv,
-                env={**self._environ, MARK: mark},
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=output.sink,
-                stderr=output.sink,
-                start_new_session=True,
-            )
+            streams = (asyncio.subprocess.DEVNULL, output.sink, output.sink)
+            process = await start_beside(argv, self._environ, mark, streams)
             try:
                 # not the end of the output: a process that the probe leaves running may hold it open
                 code = await process.wait()

@@ -211,6 +211,29 @@ async def end_marked(mark: str) -> None:
     log.warning("processes of %s fork faster than they can be ended", mark)
 
 
+async def start_beside(
+    argv: Sequence[str], env: Mapping[str, str], mark: str, streams: Sequence[int], *, leads: bool = True
+) -> asyncio.subprocess.Process:
+    """Starts a command with this mark beside a container. Raises OSError, ValueError.
+
+    `streams` are its stdin, stdout and stderr; `leads`: a session of its own. A caller that is cancelled
+    meanwhile leaves nothing of it: asyncio ends the process, but not what the process has started.
+    """
+    stdin, stdout, stderr = streams
+    try:
+        return await asyncio.create_subprocess_exec(
+            *argv,
+            env={**env, MARK: mark},
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=leads,
+        )
+    except asyncio.CancelledError:
+        await end_marked(mark)
+        raise
+
+
 def signal_pidfd(pidfd: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         signal.pidfd_send_signal(pidfd, number)
