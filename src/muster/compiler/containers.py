@@ -62,6 +62,23 @@ def pod(workload: Workload, facts: Facts, draft: Draft) -> Object:
     return spec
 
 
+def references(workload: Workload, draft: Draft) -> None:
+    """Reports what the containers refer to and the workload does not declare, as compiling them would.
+
+    For a workload that cannot be compiled.
+    """
+    for container in workload.containers:
+        for name, text in container.variables.items():
+            resolve(text, workload, draft, (*container.path, "variables", name))
+        for file in container.files:
+            resolve(file.text or "", workload, draft, file.path, file.expand)
+        for name in container.env_from:
+            _secret(name, container, workload, draft)
+        for mount in container.mounts:
+            if mount.resource:
+                _volume(mount, workload, draft)
+
+
 def _container(
     container: Container,
     workload: Workload,
@@ -136,15 +153,36 @@ def _variables(
         sources.append({"configMapRef": {"name": name}})
     sources += secrets.variables(container, mixed)
     for name in container.env_from:
-        resource = workload.resources.get(name)
-        if resource is None or not isinstance(resource.what, Secret):
-            draft.problem((*container.path, "envFrom"), f"{name} is not a declared secret resource")
-            continue
-        sources.append({"secretRef": {"name": secrets.own(resource, resource.what)}})
+        if (secret := _secret(name, container, workload, draft)) is not None:
+            sources.append({"secretRef": {"name": secrets.own(workload.resources[name], secret)}})
     if env:
         made["env"] = env
     if sources:
         made["envFrom"] = sources
+
+
+def _secret(name: str, container: Container, workload: Workload, draft: Draft) -> Secret | None:
+    """The secret resource that a container takes variables from; None is reported, or cannot be read."""
+    resource = workload.resources.get(name)
+    if resource is not None and isinstance(resource.what, Secret):
+        return resource.what
+    if resource is None or resource.what is not None:
+        draft.problem((*container.path, "envFrom"), f"{name} is not a declared secret resource")
+    return None
+
+
+def _volume(mount: Mount, workload: Workload, draft: Draft) -> Volume | None:
+    """The volume that is mounted; None is reported, or cannot be read."""
+    resource = workload.resources.get(mount.resource)
+    if resource is not None and isinstance(resource.what, Volume):
+        return resource.what
+    if resource is None or resource.what is not None:
+        known = [each.name for each in workload.resources.values() if isinstance(each.what, Volume)]
+        draft.problem(
+            mount.path,
+            f"{mount.resource} is not a declared volume; declared: {', '.join(sorted(known)) or 'none'}",
+        )
+    return None
 
 
 def _file(
@@ -193,18 +231,13 @@ def _mount(
             empty["sizeLimit"] = mount.size_limit
         volumes[name] = {"name": name, "emptyDir": empty}
     else:
-        resource = workload.resources.get(mount.resource)
-        if resource is None or not isinstance(resource.what, Volume):
-            known = [each.name for each in workload.resources.values() if isinstance(each.what, Volume)]
-            draft.problem(
-                mount.path,
-                f"{mount.resource} is not a declared volume; declared: {', '.join(sorted(known)) or 'none'}",
-            )
+        volume = _volume(mount, workload, draft)
+        if volume is None:
             return None
-        claim = _claim(resource, resource.what, workload, facts, draft)
+        claim = _claim(workload.resources[mount.resource], volume, workload, facts, draft)
         if claim is None:
             return None
-        name = f"claim-{hashlib.sha256(resource.name.encode()).hexdigest()[:10]}"
+        name = f"claim-{hashlib.sha256(mount.resource.encode()).hexdigest()[:10]}"
         volumes[name] = {"name": name, "persistentVolumeClaim": {"claimName": claim}}
     made: Object = {"name": name, "mountPath": mount.target}
     if mount.sub_path:

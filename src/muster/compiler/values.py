@@ -13,7 +13,17 @@ from muster.api.fields import Path
 from muster.compiler import substitution
 from muster.compiler.draft import Draft
 from muster.compiler.substitution import Reference
-from muster.compiler.workload import Custom, Endpoint, External, Gpu, Resource, Secret, Service, Workload
+from muster.compiler.workload import (
+    Custom,
+    Endpoint,
+    External,
+    Gpu,
+    Resource,
+    Secret,
+    Service,
+    Volume,
+    Workload,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +99,9 @@ def _value(reference: Reference, workload: Workload) -> Value:
             return _scalar(_walk({"count": gpu.count, "model": gpu.model}, rest, name))
         case Custom(params=params):
             return _scalar(_walk(params, rest, name))
-        case _:
+        case None:
+            return ""
+        case Volume():
             raise _Unknown(f"{name} has nothing that can be referred to; mount it instead")
 
 

@@ -125,7 +125,8 @@ class Resource:
 
     name: str
     path: Path
-    what: Secret | External | Service | Volume | Gpu | Custom
+    #: None = it is declared in a way that cannot be read; the workload is not compiled
+    what: Secret | External | Service | Volume | Gpu | Custom | None
     direction: Direction = "outbound"
 
 

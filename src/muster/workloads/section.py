@@ -36,7 +36,8 @@ class Section:
         self._asked: set[str] = set()
 
     def __contains__(self, name: str) -> bool:
-        return self._value.get(name) is not None
+        """Whether the field is given. Its caller reads it then, so it counts as read."""
+        return self._get(name) is not None
 
     def __bool__(self) -> bool:
         return bool(self._value)

@@ -100,6 +100,66 @@ def test_all_mistakes_are_reported_together() -> None:
 
 
 @pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"variables/A": "${resources.nope.x}"}, "${resources.nope.x}: there is no resource nope; declared:"),
+        (
+            {"variables/A": "${resources.training-data.buket}"},
+            "secret training-data has no key 'buket'; its keys",
+        ),
+        ({"variables/A": "${nothing.x}"}, "${nothing.x} is unknown"),
+        ({"files": {"/f": {"content": "${resources.nope.x}"}}}, "there is no resource nope"),
+        ({"files": {"/f": {"content": "${resources.nope.x}", "noExpand": True}}}, ""),
+        ({"envFrom": [{"secretResource": "nope"}]}, "nope is not a declared secret resource"),
+        ({"volumes": {"/v": {"source": "${resources.nope}"}}}, "nope is not a declared volume"),
+    ],
+)
+def test_references_to_nothing_are_reported_beside_mistakes_of_the_format(
+    change: dict[str, Any], told: str
+) -> None:
+    wrong = {f"{CONTAINER}/{field}": value for field, value in change.items()}
+    _, findings = parsed(changed(TRAINING, wrong | {f"{TASK}/replikas": 3}))
+    (mistake, *references) = [each.message for each in findings]
+    assert mistake == "unknown field; did you mean replicas?"
+    assert [told in each for each in references] == ([True] if told else [])
+    assert all(each.line > 1 for each in findings)
+
+
+@pytest.mark.parametrize(
+    ("resource", "mistakes"),
+    [
+        ({"type": "external-service", "params": {"endpoints": {"s3": "ftp://x"}}}, 1),
+        ({"type": "secret", "params": {"keys": ["a", 3]}}, 1),
+        ({"params": {"keys": ["a"]}}, 1),
+    ],
+)
+def test_a_reference_to_a_resource_that_cannot_be_read_is_no_further_mistake(
+    resource: dict[str, Any], mistakes: int
+) -> None:
+    uses = {
+        f"{CONTAINER}/variables/A": "${resources.data.x.host}",
+        f"{CONTAINER}/envFrom": [{"secretResource": "data"}],
+        f"{CONTAINER}/volumes": {"/v": {"source": "data"}},
+    }
+    _, findings = parsed(changed(TRAINING, uses | {"spec/resources/data": resource}))
+    assert len(findings) == mistakes, findings
+
+
+def test_a_mistake_that_tasks_share_is_reported_once() -> None:
+    shared = {"spec/defaults/wrong": 1, "spec/resources/data": {"type": "gpu", "params": {"count": "x"}}}
+    _, findings = parsed(changed(TRAINING, shared | {"spec/tasks/b": {"replicas": 1}}))
+    told = [each.field for each in findings if "tasks" not in each.field]
+    assert sorted(told) == ["spec.defaults.wrong", "spec.resources.data.params.count"]
+
+
+def test_fields_that_are_read_only_if_they_are_given_are_known() -> None:
+    _, findings = parsed(changed(TRAINING, {"spec/minAvailable": None, "spec/minAvailabel": 3}))
+    assert [each.message for each in findings] == ["unknown field; did you mean minAvailable?"]
+    _, findings = parsed(changed(TRAINING, {"spec/topology": {}}).replace("topology: {}", "topology:"))
+    assert not findings
+
+
+@pytest.mark.parametrize(
     "where", ["spec/resources", "spec/defaults/resources", f"{TASK}/resources", f"{TASK}/workload/resources"]
 )
 def test_resources_may_be_written_in_four_places(where: str) -> None:

@@ -339,7 +339,6 @@ def _types(spec: Section, ignored: list[Path]) -> tuple[list[Type], list[str]]:
         scheduling = entry.section("scheduling")
         if "topology" in scheduling:
             scheduling.error("topology", "a type has no topology of its own; write it in spec.scheduling")
-        scheduling.raw("topology")
         scheduling.close()
         demand = entry.section("resources")
         if not demand:
@@ -401,7 +400,6 @@ def _accelerators(section: Section) -> tuple[int, str]:
     gpu.close()
     if "tpu" in section:
         section.error("tpu", "TPUs belong to the operator kuberay, which is not supported yet")
-    section.raw("tpu")
     section.close()
     return count, product
 
@@ -416,7 +414,6 @@ def _toleration(section: Section) -> Object:
         toleration["effect"] = effect
     if "tolerationSeconds" in section:
         toleration["tolerationSeconds"] = section.integer("tolerationSeconds", 0)
-    section.raw("tolerationSeconds")
     if toleration["operator"] == "Exists" and "value" in toleration:
         section.error("value", "has no meaning with operator: Exists; remove it")
     if toleration["operator"] == "Equal" and "key" not in toleration:

@@ -48,11 +48,12 @@ def compiled(
         facts = replace(facts, images=look_up(sorted(images)))
     made = compile_job(read, facts, TARGETS[target], policies, stores=stores)
     merged = Merged(stored)
-    return made, [
+    found = (
         Finding("", 0, 0, path, each.error.message, Severity(each.severity), each.patch or each.permit)
         for each in (*made.problems, *made.warnings)
         for path in [merged.finding(each.error.path, "").path]
-    ]
+    )
+    return made, list(dict.fromkeys(found))
 
 
 def told(finding: Finding) -> tuple[str, str, str]:

@@ -29,7 +29,8 @@ def load(documents: Sequence[Document], options: Options) -> JobFile:
     merged = Merged(documents[0])
     if compiled.problems:
         warnings = [each for each in compiled.warnings if each.severity == "warning"]
-        raise JobFileError([finding(merged, each) for each in (*compiled.problems, *warnings)])
+        told = [finding(merged, each) for each in (*compiled.problems, *warnings)]
+        raise JobFileError(dict.fromkeys(told))
 
     def report(path: Path, message: str, severity: Severity = Severity.ERROR) -> Finding:
         return merged.finding(_origin(compiled, path), message, severity)

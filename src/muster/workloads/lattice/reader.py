@@ -5,7 +5,8 @@ from fractions import Fraction
 from typing import Any, Final
 
 from muster.api import progress
-from muster.compiler import Workload
+from muster.compiler import Draft, Workload
+from muster.compiler.containers import references
 from muster.compiler.workload import Protocol, Resource
 from muster.names import ON_GPU_ANOMALY, PROGRESS_FILE, PROGRESS_RULES
 from muster.workloads import dns
@@ -94,7 +95,12 @@ def read(document: Job, namespace: str, source: Read = nothing) -> tuple[BatchJo
     if job.pods > MAX_PLACES:
         spec.error("tasks", f"have {job.pods:,} pods; the most is {MAX_PLACES:,}")
     spec.close()
-    return job, findings
+    if findings:  # nothing compiles the job, so nothing else would report these
+        for task in tasks:
+            draft = Draft(namespace, {})
+            references(task.workload, draft)
+            findings += [merged.finding(each.error.path, each.error.message) for each in draft.problems]
+    return job, list(dict.fromkeys(findings))  # tasks share defaults and resources
 
 
 def _task(merged: Merged, name: str, job: str, namespace: str, source: Read, findings: list[Finding]) -> Task:
@@ -104,9 +110,12 @@ def _task(merged: Merged, name: str, job: str, namespace: str, source: Read, fin
         section.error((), f"{full!r} names its pods and has to be a DNS label: a-z, 0-9 and -, at most 63")
     workload = section.section("workload")
     declared = workload.section("resources")
-    found: list[Resource | None] = [
-        resources.read(declared.section(each), namespace) for each in declared.names()
-    ]
+    found: dict[str, Resource] = {}
+    for each in declared.names():
+        before, resource = len(findings), resources.read(declared.section(each), namespace)
+        readable = resource is not None and len(findings) == before
+        unread = Resource(each, (*declared.path, each), None)
+        found[each] = resource if resource is not None and readable else unread
     listed = workload.section("containers")
     sidecars = section.section("sidecars")
     made = [containers.read(listed.section(each), source, sidecar=False) for each in listed.names()]
@@ -124,7 +133,7 @@ def _task(merged: Merged, name: str, job: str, namespace: str, source: Read, fin
             name=full,
             path=section.path,
             containers=made,
-            resources={each.name: each for each in found if each is not None},
+            resources=found,
             sysctls=section.texts("sysctls"),
             host_network=section.flag("hostNetwork"),
             share_process_namespace=section.flag("shareProcessNamespace"),
