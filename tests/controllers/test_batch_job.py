@@ -345,7 +345,7 @@ def test_a_job_set_of_another_owner_is_left_alone() -> None:
     cluster.set_policy("forbid (principal, action, resource);")
     cluster.settle()
     assert cluster.jobset() == before
-    assert "this BatchJob does not own it" in cluster.status.message
+    assert "this BatchJob does not own it; delete or rename one of the two" in cluster.status.message
 
 
 def test_a_change_before_the_start_replaces_the_job_and_a_later_one_does_not() -> None:
@@ -742,7 +742,12 @@ async def test_the_status_has_the_words_of_a_refusal_until_it_has_passed(kind: A
 @pytest.mark.parametrize(
     ("target", "kind", "name", "said"),
     [
-        ("muster", CONFIG_MAP, "job-work-app-env", ", and Deployment web owns it"),
+        (
+            "muster",
+            CONFIG_MAP,
+            "job-work-app-env",
+            ", and Deployment web owns it; delete or rename one of the two",
+        ),
         ("volcano", SERVICE_ACCOUNT, "job-work", ""),
     ],
     ids=["muster", "volcano"],

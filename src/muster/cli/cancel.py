@@ -67,7 +67,7 @@ def command(
 async def _meant(target: "Target", names: list[str], file: str | None) -> "list[JobView]":
     """The named jobs, each once. Raises UnknownJob for the first that does not exist."""
     from muster.app.commands.cancel import SUFFIX, of_file
-    from muster.app.commands.submit import jobs as jobs_of
+    from muster.app.commands.submit import made_from
     from muster.app.views import find, jobs, objects
     from muster.app.wiring.cluster import reading
     from muster.cli import jobfile
@@ -79,7 +79,7 @@ async def _meant(target: "Target", names: list[str], file: str | None) -> "list[
             job = jobfile.load(
                 file, gang=None, queue=None, volumes=None, target=target, suffix=SUFFIX, runs=False
             )
-            there = of_file(jobs_of(job), jobs.views(await objects.fetch(client)))
+            there = of_file(made_from(job), jobs.views(await objects.fetch(client)))
             if not there:
                 raise find.UnknownJob(f"no job of {jobfile.called(file)} is there")
             found += there

@@ -28,6 +28,7 @@ def failure(error: Exception) -> Failure | None:
     # imported here, because a failed command has time
     from muster.app.commands.cancel import StillThere
     from muster.app.commands.change import Refused
+    from muster.app.commands.submit import Taken
     from muster.app.views.find import UnknownJob
     from muster.app.wiring.host import HostError, OtherNodes
     from muster.app.wiring.settings import InvalidSettings
@@ -44,12 +45,14 @@ def failure(error: Exception) -> Failure | None:
             return Failure(str(error))
         case JobFileError() | InvalidNodes() | InvalidSettings() | OtherNodes() | UnknownJob() | Refused():
             return Failure(str(error), BAD_INPUT)
+        case Taken():
+            return Failure(str(error), BAD_INPUT)
         case HostError() | StoreError() | ConfigError():
             return Failure(str(error), UNREACHABLE)
         case Unreachable() | Unanswered():
             return Failure(f"the cluster cannot be reached: {_short(str(error))}", UNREACHABLE)
         case AlreadyExists():
-            return Failure(f"{error.message}; `muster cancel` or `run --replace` removes it", BAD_INPUT)
+            return Failure(error.message, BAD_INPUT)
         case ApiError():
             refused = f"the cluster refused: {_short(error.message)}"
             return Failure(refused, BAD_INPUT if isinstance(error, Invalid) else 1)

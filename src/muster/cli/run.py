@@ -31,7 +31,7 @@ def command(
     import asyncio
 
     from muster.app.commands.cancel import SUFFIX
-    from muster.app.commands.submit import jobs
+    from muster.app.commands.submit import made_from
     from muster.app.wiring.cluster import Target, attached
     from muster.cli import jobfile
 
@@ -39,7 +39,7 @@ def command(
     content = jobfile.stdin() if file == "-" else None
     load = partial(jobfile.load, file, gang=gang, queue=queue, volumes=volume, target=target, content=content)
     job = load()
-    replaced = jobs(load(suffix=SUFFIX)) if replace else []
+    replaced = made_from(load(suffix=SUFFIX)) if replace else []
     jobfile.print_notes(job)
     with attached(target, _import_what_comes_next) as endpoint:
         from muster.cli import show

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from muster.api.core_v1 import Pod
-from muster.app.commands.cancel import cancel, cancel_unfinished, gone, of_file
+from muster.app.commands.cancel import PATIENCE, cancel, cancel_unfinished, creator, gone, of_file
 from muster.app.commands.follow import LOOK, Ended, Followed, StatusChanged, follow
 from muster.app.commands.submit import submit
 from muster.app.records import runs
@@ -79,9 +79,13 @@ class Runner:
             return
         for view in of_file(self._replaced, views(await fetch(client))):
             print(f"replacing {view.name} ({view.state.value})", flush=True)
-            job = Followed(view.kind, view.namespace, view.name)
+            job = await creator(client, view)
             await cancel(client, job, view.pods)
             await gone(client, job, view.pods)
+        for _ in range(round(PATIENCE / LOOK)):  # what the deleted job owns is collected after it
+            if not of_file(self._replaced, views(await fetch(client))):
+                return
+            await asyncio.sleep(LOOK)
 
     async def _follow(self, client: Client) -> Ended:
         """Follows the jobs until they have ended, or until a requested cancellation fails."""

@@ -29,7 +29,7 @@ def command(
     import sys
 
     from muster.api import kinds
-    from muster.app.commands.submit import Submitted, submit
+    from muster.app.commands.submit import Submitted, submit, written
     from muster.app.wiring.cluster import Target, acting, attached
     from muster.cli import jobfile, show
     from muster.kube.apply import Outcome
@@ -60,8 +60,7 @@ def command(
         return
     for item, outcome in submitted.outcomes:
         if item.role is Role.PRIMARY and outcome is not Outcome.CREATED:
-            what = f"{item.object['kind']} {item.object['metadata']['name']}"
-            print(f"note: {what} exists already: {outcome.value}", file=sys.stderr)
+            print(f"note: {written(job, item)} exists already: {outcome.value}", file=sys.stderr)
     for followed in submitted.jobs:
         print(followed.name)
     if not submitted.jobs:

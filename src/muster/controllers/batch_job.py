@@ -181,7 +181,8 @@ def _decide(observed: Observed, now: datetime) -> list[Effect]:
     job, run, compiled = observed.job, observed.run, observed.compiled
     if run is not None and not _ours(job, run):
         name = f"{batch_run.kind_of(run).kind} {run.metadata.name}"
-        return _status(job, now, "Pending", f"{name} exists, and this BatchJob does not own it")
+        told = f"{name} exists, and this BatchJob does not own it; delete or rename one of the two"
+        return _status(job, now, "Pending", told)
     applied = run.metadata.annotations.get(names.COMPILED) if run is not None else None
     started = run is not None and bool(applied) and not batch_run.waits(run)
     deciding = observed.granted if started else compiled

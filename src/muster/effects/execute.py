@@ -190,7 +190,8 @@ async def _create(client: Client, effect: Create) -> int:
         controller = controller_of(existing)
         if controller is None or [controller.uid] != controllers:
             by = f"{controller.kind} {controller.name}" if controller else "no controller"
-            raise AlreadyExists(f"{kind.kind} {effect.name} exists, and {by} owns it") from None
+            told = f"{kind.kind} {effect.name} exists, and {by} owns it; delete or rename one of the two"
+            raise AlreadyExists(told) from None
         return _revision(existing)
 
 

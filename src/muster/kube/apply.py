@@ -63,7 +63,8 @@ async def apply(client: Client, kind: Kind[Any], obj: Object, stated: Object | N
     except AlreadyExists as error:
         live = await client.get_json(kind, namespace, name)
         if "deletionTimestamp" in live["metadata"]:
-            raise AlreadyExists(f"{error.message} and is being deleted", details=error.details) from None
+            told = f"{error.message} and is being deleted; try again when it is gone"
+            raise AlreadyExists(told, details=error.details) from None
         change = patch(live, stated)
         if not change:
             return Applied(Outcome.UNCHANGED)

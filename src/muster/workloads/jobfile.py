@@ -89,6 +89,8 @@ class JobFile:
     notes: tuple[Finding, ...] = ()
     #: whether all of the file's jobs are gangs; None if only some are
     gang: bool | None = False
+    #: the kind that its author wrote, if it is compiled to other kinds: BatchJob or LatticeJob
+    kind: str = ""
 
     @property
     def objects(self) -> list[Object]:

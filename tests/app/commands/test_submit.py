@@ -12,10 +12,10 @@ from muster.api import kinds
 from muster.api.base import Kind, Object, Resource
 from muster.app.commands.cancel import cancel
 from muster.app.commands.follow import Followed
-from muster.app.commands.submit import jobs, never, submit
+from muster.app.commands.submit import Taken, jobs, never, submit
 from muster.app.plan.proposal import applied
 from muster.kube.apply import merge
-from muster.kube.errors import AlreadyExists, Invalid, NotFound
+from muster.kube.errors import Invalid, NotFound
 from muster.local.client import LocalClient
 from muster.local.registry import Registry
 from muster.local.store import Store
@@ -102,9 +102,10 @@ async def test_a_refused_submission_changes_nothing(client: LocalClient) -> None
     await submit(client, read(f"{first}---{two}"))
     before = await client.get_json(kinds.CONFIG_MAP, "default", "settings")
     changed = FILE.replace('rate: "1"', 'pace: "2"')
-    with pytest.raises(AlreadyExists):  # of `two`
+    told = "Pod two exists already. Choose another name, or remove it first: `muster cancel two`"
+    with pytest.raises(Taken, match=told):
         await submit(client, read(changed), new=True)
-    with pytest.raises(Invalid):
+    with pytest.raises(Taken, match="Pod two exists already, and cannot become what the file says: Pod"):
         await submit(client, read(changed.replace('["true"]}]}', '["false"]}]}')))
     assert await names(client) == ["settings", "two"]
     after = await client.get_json(kinds.CONFIG_MAP, "default", "settings")
@@ -278,12 +279,13 @@ async def test_plan_refuses_the_objects_that_submit_refuses(client: LocalClient)
     proposed: Kind[Any] = kinds.JOB
     before = await client.get(proposed, "default", "x")
     then = load("x.yaml", text=yaml.safe_dump({**meta, "spec": TEMPLATE}))
-    with pytest.raises(Invalid) as refused:
+    with pytest.raises(Taken) as refused:
         await submit(client, then)
+    assert isinstance(refused.value.__cause__, Invalid)
     (proposal,) = typed(then.objects, [kinds.JOB], proposed=True).items.values()
     with pytest.raises(Invalid) as planned:
         applied(proposed, before, proposal)
-    assert str(planned.value) == str(refused.value)
+    assert str(planned.value) == str(refused.value.__cause__)
     assert "completions" in str(refused.value)
 
 
@@ -337,3 +339,57 @@ async def test_a_job_that_no_node_could_run_is_refused_on_any_cluster(client: Lo
     assert await never(client, read(job, local=False, runs=False), muster) == []
     (unknown, *_) = await never(client, read(gang_job("j", labels={names_.GANG: "maybe"})))
     assert 'muster.dev/gang is \'maybe\'; write "true" or "false"' in unknown
+
+
+async def kubectl_applied(client: LocalClient, kind: Kind[Any], owner: Resource | None = None) -> Resource:
+    """The object of a file that was applied, and of what its controllers made of it so far."""
+    meta: Object = {"name": "job"}
+    if owner is not None:
+        of = {"apiVersion": kinds.LATTICE_JOB.api_version, "kind": "LatticeJob", "name": "job"}
+        meta["ownerReferences"] = [{**of, "uid": owner.metadata.uid, "controller": True}]
+    return await client.create(kind, "ml", {"metadata": meta, "spec": {}})
+
+
+@pytest.mark.parametrize("new", [True, False], ids=["run", "submit"])
+@pytest.mark.parametrize("kind", ["BatchJob", "LatticeJob"])
+async def test_a_file_whose_batch_job_exists_is_refused_by_its_own_kind(
+    client: LocalClient, kind: str, new: bool
+) -> None:
+    """The cluster makes the JobSet of that name; the file's author never wrote one."""
+    await client.create(kinds.NAMESPACE, "", {"metadata": {"name": "ml"}})
+    above = await kubectl_applied(client, kinds.LATTICE_JOB) if kind == "LatticeJob" else None
+    await kubectl_applied(client, kinds.BATCH_JOB, above)
+    told = (
+        f"^{kind} job exists already; `kubectl apply` of the file changes it. Choose another name, or remove"
+    )
+    with pytest.raises(Taken, match=told):
+        await submit(client, read(small(), namespace="ml"), new=new)
+    assert not (await client.list(kinds.JOBSET)).items
+    assert not (await client.list(kinds.CONFIG_MAP)).items
+
+
+async def test_a_second_run_speaks_of_what_its_author_wrote(client: LocalClient) -> None:
+    await client.create(kinds.NAMESPACE, "", {"metadata": {"name": "ml"}})
+    await submit(client, read(small()), new=True)
+    told = "^BatchJob job exists already. Choose another name, or remove it first: `muster cancel job`$"
+    with pytest.raises(Taken, match=told):
+        await submit(client, read(small()), new=True)
+    other = read(small({"command": ["/bin/other"]}))
+    with pytest.raises(
+        Taken, match=r"^BatchJob job exists already, and cannot become what the file says: .*immutable"
+    ):
+        await submit(client, other)
+    same = await submit(client, read(small()))
+    assert {outcome.value for _, outcome in same.outcomes} == {"unchanged"}
+
+
+async def test_a_job_that_is_being_deleted_is_waited_for_by_its_user(client: LocalClient) -> None:
+    about: Object = {"name": "two", "finalizers": ["example.com/slow"]}
+    pod: Object = {"metadata": about, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    await client.create(kinds.POD, "default", pod)
+    await client.delete(kinds.POD, "default", "two", grace_period=0)
+    for new in (True, False):
+        with pytest.raises(
+            Taken, match=r"Pod two exists already\. It is being deleted; try again when it is gone"
+        ):
+            await submit(client, read(FILE), new=new)

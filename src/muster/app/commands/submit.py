@@ -5,16 +5,28 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from muster.api.base import Kind, Resource, owner
-from muster.api.kinds import BY_NAME, POD, POD_GROUP_SIGS, POD_GROUP_X
+from muster.api.base import Kind, Resource, controller_of, owner
+from muster.api.kinds import BATCH_JOB, BY_NAME, LATTICE_JOB, POD, POD_GROUP_SIGS, POD_GROUP_X
 from muster.api.membership import pod_groups
 from muster.app.commands.follow import Followed
 from muster.app.views.observe import observe
 from muster.kube.apply import Applied, Outcome, apply, noted
 from muster.kube.client import Client
-from muster.kube.errors import ApiError, Forbidden, NotFound, Unanswered, Unreachable
+from muster.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    Forbidden,
+    Invalid,
+    NotFound,
+    Unanswered,
+    Unreachable,
+)
 from muster.workloads import annotate
 from muster.workloads.jobfile import Item, JobFile, Role
+
+
+class Taken(Exception):
+    """The file's job exists, and cannot be changed to what the file says; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +42,18 @@ async def submit(client: Client, job: JobFile, *, new: bool = False) -> Submitte
 
     If one object is refused, all changes are undone: a file is submitted as a whole or not at all. What was
     created for the file's job alone belongs to it afterwards, and is deleted with it. `new`:
-    the file's jobs must not exist; raises AlreadyExists for the first one that does.
+    the file's jobs must not exist.
+
+    Raises Taken for the first job that exists, and must not or cannot be changed.
     """
+    if job.kind:
+        await _refuse_batch_job(client, job)
     done: list[tuple[Item, Applied]] = []
     try:
         for item in job.items:
-            done.append((item, await _hand_in(client, item, new=new)))
+            done.append((item, await _hand_in(client, job, item, new=new)))
         await _own(client, done)
-    except (ApiError, Unanswered, Unreachable):
+    except (ApiError, Taken, Unanswered, Unreachable):
         for item, applied in reversed(done):
             with suppress(ApiError, Unanswered, Unreachable):
                 await _take_back(client, item, applied)
@@ -72,12 +88,56 @@ def jobs(job: JobFile) -> list[Followed]:
     return list(dict.fromkeys(found))
 
 
-async def _hand_in(client: Client, item: Item, *, new: bool) -> Applied:
-    stated = annotate.stated(item.object)
-    if not (new and item.role is Role.PRIMARY):
-        return await apply(client, _kind(item), item.object, stated)
-    await client.create(_kind(item), item.object["metadata"]["namespace"], noted(item.object, stated))
-    return Applied(Outcome.CREATED)
+def made_from(job: JobFile) -> list[Followed]:
+    """The file's jobs, and the BatchJobs that make them if the file was applied with kubectl."""
+    applied = [each["metadata"] for each in job.primary if job.kind]
+    return [*jobs(job), *(Followed(BATCH_JOB, each["namespace"], each["name"]) for each in applied)]
+
+
+def written(job: JobFile, item: Item) -> str:
+    """Kind and name of an object of the file, as the author of the file wrote them."""
+    return f"{job.kind or item.object['kind']} {item.object['metadata']['name']}"
+
+
+async def _refuse_batch_job(client: Client, job: JobFile) -> None:
+    """Raises Taken if the cluster has a BatchJob of the file's name: it makes the job's objects itself."""
+    for made in job.primary:
+        namespace, name = made["metadata"]["namespace"], made["metadata"]["name"]
+        with suppress(NotFound, Forbidden):
+            there = await client.get(BATCH_JOB, namespace, name)
+            by = controller_of(there)
+            found = by.kind if by is not None and by.kind == LATTICE_JOB.kind else BATCH_JOB.kind
+            raise Taken(
+                f"{found} {name} exists already; `kubectl apply` of the file changes it. "
+                + _instead(name, there.metadata.deletion_timestamp is not None)
+            )
+
+
+def _instead(name: str, leaves: bool = False) -> str:
+    if leaves:
+        return "It is being deleted; try again when it is gone"
+    return f"Choose another name, or remove it first: `muster cancel {name}`"
+
+
+async def _hand_in(client: Client, job: JobFile, item: Item, *, new: bool) -> Applied:
+    """Creates or updates one object. Raises Taken for a job that must not or cannot be updated."""
+    stated, primary = annotate.stated(item.object), item.role is Role.PRIMARY
+    namespace, name = item.object["metadata"].get("namespace", ""), item.object["metadata"]["name"]
+    try:
+        if not (new and primary):
+            return await apply(client, _kind(item), item.object, stated)
+        await client.create(_kind(item), namespace, noted(item.object, stated))
+        return Applied(Outcome.CREATED)
+    except (AlreadyExists, Invalid) as error:
+        try:
+            there: Resource | None = await client.get(_kind(item), namespace, name) if primary else None
+        except NotFound:
+            there = None
+        if there is None:
+            raise
+        cannot = f", and cannot become what the file says: {error.message}" * isinstance(error, Invalid)
+        leaves = there.metadata.deletion_timestamp is not None
+        raise Taken(f"{written(job, item)} exists already{cannot}. {_instead(name, leaves)}") from error
 
 
 async def _own(client: Client, done: Sequence[tuple[Item, Applied]]) -> None:

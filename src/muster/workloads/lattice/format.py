@@ -49,6 +49,7 @@ def load(documents: Sequence[Document], options: Options) -> JobFile:
         ),
         notes=(*(finding(merged, each) for each in compiled.warnings), *_one_run(compiled, merged)),
         gang=True,
+        kind=str(documents[0].value["kind"]),
     )
 
 
