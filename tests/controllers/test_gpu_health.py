@@ -12,7 +12,16 @@ from muster.api.kinds import GANG, JOB, NODE, POD
 from muster.api.muster_v1alpha1 import Gang
 from muster.controllers import gang as gangs
 from muster.controllers.driver import Change, Controller
-from muster.controllers.gpu_health import HEALTHY, ILL, TAINT, UNHEALTHY, moves, of_node, quarantine
+from muster.controllers.gpu_health import (
+    HEALTHY,
+    ILL,
+    POD_INDEX,
+    TAINT,
+    UNHEALTHY,
+    moves,
+    of_node,
+    quarantine,
+)
 from muster.controllers.progress import PROGRESSING
 from muster.effects import Effect, Patch, Requeue
 from tests.controllers.memory import START, Memory
@@ -234,21 +243,20 @@ def test_hostile_annotations_end_in_the_longest_grace(hostile: dict[str, str]) -
 def test_a_change_of_a_pod_or_a_node_concerns_the_gangs_with_wrong_gpus_only() -> None:
     cluster = Cluster(annotations={names.ON_GPU_ANOMALY: "checkpointAndMove", names.CHECKPOINT: "30m"})
     cluster.settle()
-    changed: list[tuple[AnyKind, Any]] = [
-        (POD, cluster.memory.read(POD, "ml/train-0")),
-        (NODE, cluster.memory.read(NODE, "node-0")),
-    ]
+    pod, node = cluster.memory.read(POD, "ml/train-0"), cluster.memory.read(NODE, "node-1")
+    changed: list[tuple[AnyKind, Any, Any]] = [(POD, pod, pod), (NODE, node, node), (NODE, None, node)]
     moving = cluster.controllers[2]
     keys = {watch.kind: watch.keys for watch in moving.watches}
 
     def concerned() -> list[list[str]]:
         caches = cluster.memory.caches(list(keys), moving.indexes)
-        return [list(keys[kind](Change(caches, obj, obj))) for kind, obj in changed]
+        return [list(keys[kind](Change(caches, old, new))) for kind, old, new in changed]
 
-    assert concerned() == [[], []]
+    assert concerned() == [[], [], []]
     cluster.signal("node-1")
     cluster.settle()
-    assert concerned() == [["ml/job-train"], ["ml/job-train"]]
+    changed.append((NODE, node, cluster.memory.read(NODE, "node-1")))
+    assert concerned() == [["ml/job-train"], [], [], ["ml/job-train"]]
     indexed = [index.name for index in moving.indexes if index.kind is GANG]
     assert indexed == [ILL], "without an index each change costs a visit to every gang"
 
@@ -258,9 +266,26 @@ def test_only_a_change_of_the_signal_concerns_the_pods() -> None:
     before = cluster.memory.read(NODE, "node-0")
     cluster.signal("node-0")
     after = cluster.memory.read(NODE, "node-0")
-    caches = cluster.memory.caches([NODE, POD], ())
-    assert list(of_node(Change(caches, before, after))) == ["ml/train-0"]
-    assert list(of_node(Change(caches, after, after))) == []
+    caches = cluster.memory.caches([NODE, POD], [POD_INDEX])
+    caches[POD].items = Unwalked(caches[POD].items)
+    for old, new, concerned in (
+        (before, after, True),
+        (None, after, True),
+        (after, None, True),
+        (after, after, False),
+        (None, before, False),  # as for each node that a cache fills with
+        (before, None, False),
+    ):
+        assert list(of_node(Change(caches, old, new))) == ["ml/train-0"] * concerned
+
+
+class Unwalked(dict[str, Any]):
+    """Objects of which a change may look up some, and may not visit all."""
+
+    def _walk(self, *_: object) -> Any:
+        raise AssertionError("every object of the kind is visited")
+
+    __iter__ = keys = values = items = _walk
 
 
 # -- progress
@@ -397,6 +422,8 @@ def test_changed_rules_concern_the_gang() -> None:
     cluster.memory.patch(JOB, "ml", "train", {"metadata": {"annotations": {names.PROGRESS_RULES: ""}}})
     after = cluster.memory.read(JOB, "ml/train")
     [watch] = [each for each in gangs.controller().watches if each.kind is JOB]
-    caches = cluster.memory.caches([GANG], gangs.controller().indexes[2:3])
+    caches = cluster.memory.caches(
+        [GANG], [index for index in gangs.controller().indexes if index.kind is GANG]
+    )
     assert list(watch.keys(Change(caches, before, after))) == ["ml/job-train"]
     assert list(watch.keys(Change(caches, after, after))) == []

@@ -92,6 +92,7 @@ def controller() -> Controller[Observed]:
     indexes = (
         POD_INDEX,
         gpu_health.NODE_INDEX,
+        gpu_health.POD_INDEX,
         Index(GANG, GROUP, _sources),
         Index(GANG_PLAN, GANG_OF, lambda plan: [f"{plan.metadata.namespace}/{plan.spec.gang}"]),
     )

@@ -50,9 +50,15 @@ MOST_MOVES: Final = 3
 #: Most ranks that a message names, and most characters of a node's message.
 _MOST: Final = 3
 _LONGEST: Final = 200
+#: Status and message of a node without the condition; the signal and the quarantine of one that is not there.
+_SILENT: Final = ("", "")
+_UNKNOWN: Final = (_SILENT, False)
 #: Index of nodes with the signal.
 WRONG: Final = "unhealthy"
 NODE_INDEX: Final = Index(NODE, WRONG, lambda node: [""] if _wrong(node) else [])
+#: Index of pods by node.
+ON_NODE: Final = "node"
+POD_INDEX: Final = Index(POD, ON_NODE, lambda pod: [pod.spec.node_name] if pod.spec.node_name else [])
 #: Index of gangs that may have to move; a changed pod looks its gang up in it.
 ILL: Final = "ill"
 
@@ -81,12 +87,11 @@ def summary(found: tuple[str, ...]) -> str:
 
 
 def of_node(change: Change) -> Iterable[str]:
-    """Yields the pods' keys on a node whose signal has changed."""
-    old, new = (each is not None and _signal(each) for each in (change.old, change.new))
+    """Returns the keys of the pods on a node whose signal has changed. A new node has had no signal."""
+    old, new = (_signal(each) if each is not None else _SILENT for each in _both(change))
     if old == new:
         return []
-    name = change.objects[-1].metadata.name
-    return [pod.key for pod in change.caches[POD].items.values() if pod.spec.node_name == name]
+    return [pod.key for pod in change.caches[POD].by(ON_NODE, change.objects[-1].metadata.name)]
 
 
 # -- quarantine
@@ -96,8 +101,7 @@ def quarantine() -> Controller[tuple[Node, ...]]:
     """Returns the controller of taints; its only key, "", is the cluster."""
 
     def concerned(change: Change) -> list[str]:
-        old, new = ((_signal(each), _tainted(each)) if each is not None else None for each in _both(change))
-        return [""] if old != new else []
+        return [""] if change.old is None or change.new is None or _turned(change) else []
 
     def observe(caches: Caches, key: str) -> tuple[Node, ...] | None:
         return tuple(node for _, node in sorted(caches[NODE].items.items()))
@@ -148,7 +152,7 @@ def moves(pods_of: Index) -> Controller[Observed]:
         return Observed(gang, owner, pods, bool(wrong) and all(map(_tainted, wrong)))
 
     def by_node(change: Change) -> list[str]:
-        return [gang.key for gang in change.caches[GANG].by(ILL, "")]
+        return [gang.key for gang in change.caches[GANG].by(ILL, "")] if _turned(change) else []
 
     def by_pod(change: Change) -> list[str]:
         groups = dict.fromkeys(group for pod in change.objects for group in pods_of.values(pod))
@@ -251,7 +255,7 @@ def _taint(node: Node, *, on: bool) -> Patch:
 
 def _signal(node: Node) -> tuple[str, str]:
     found = condition(node.status.conditions, UNHEALTHY)
-    return (found.status, found.message) if found is not None else ("", "")
+    return (found.status, found.message) if found is not None else _SILENT
 
 
 def _wrong(node: Node) -> bool:
@@ -293,6 +297,12 @@ def _ill(gang: Gang) -> list[str]:
         return []
     source = gang.spec.source
     return ["", f"{source.api_version} {source.kind} {gang.metadata.namespace}/{source.name}"]
+
+
+def _turned(change: Change) -> bool:
+    """Whether the signal of a node, or its quarantine, has changed."""
+    old, new = ((_signal(node), _tainted(node)) if node is not None else _UNKNOWN for node in _both(change))
+    return old != new
 
 
 def _both(change: Change) -> tuple[Node | None, Node | None]:
