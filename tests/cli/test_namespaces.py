@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from muster.cli import main as cli
-from tests.cli.binary import Muster
+from tests.cli.binary import Muster, until
 
 POD = """apiVersion: v1
 kind: Pod
@@ -92,6 +92,8 @@ def test_the_contexts_namespace_is_the_default(muster: Muster, run: Run) -> None
     run("cancel", "plain", *REAL)
     assert listed(run) == [*here, *ml]
 
+    # else a plan would tell of those that wait, too
+    until(lambda: {job["state"] for job in said(run, "list")} == {"running"}, "all to be placed")
     for words, namespace in ((REAL, "research"), (("-n", "ml"), "ml"), ((), "default")):
         (planned,) = said(run, "plan", pod(muster, "new"), *words)["decisions"]
         assert planned["gang"] == f"{namespace}/new"

@@ -4,6 +4,7 @@ import os
 import random
 import subprocess
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from muster.core.cycle import Config
 from muster.core.words.decisions import Wait
 from muster.core.words.events import GangSubmitted, QueueChanged
 from muster.core.words.gang import GangId, Queue
+from tests import processes
 from tests.core.scenario import decide, digest, facts
 from tests.core.words import assigns, gang, node, scheduler, shape, started
 
@@ -74,16 +76,19 @@ def test_nor_does_a_gang_of_lower_rank(seed: int) -> None:
 
 def test_neither_does_the_seed_of_hashes() -> None:
     program = "from tests.core.scenario import digest; print(digest(7))"
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", program],
-            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for seed in ("1", "2")
-    ]
-    assert [process.communicate()[0].strip() for process in processes] == [digest(7)] * 2
+    with ExitStack() as ended:
+        several = [
+            ended.enter_context(
+                processes.started(
+                    [sys.executable, "-c", program],
+                    env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            for seed in ("1", "2")
+        ]
+        assert [process.communicate()[0].strip() for process in several] == [digest(7)] * 2
 
 
 def test_nor_does_which_gang_asked_first_if_no_queue_lets_it_start() -> None:

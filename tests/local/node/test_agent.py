@@ -591,8 +591,9 @@ async def test_a_container_that_ended_while_no_host_ran_keeps_its_status(cluster
         while marked_processes(cluster.root):  # noqa: ASYNC110  # a wrapper waits for no muster
             await asyncio.sleep(0.02)
     files = cluster.root / "node/pods" / pod.metadata.uid / "main/0"
+    now = time.time()
     for name, ago in (("started", 200), ("exit", 100)):
-        os.utime(files / name, (time.time() - ago,) * 2)
+        os.utime(files / name, (now - ago,) * 2)
     async with cluster.running():
         pod = await cluster.ended("alone")
         state = terminated(pod)
