@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cli.binary import Muster, Terminal, until
+from tests.cli.binary import Muster, Terminal
 from tests.kubectl import CASES
 from tests.kubectl.cases import Case, Kubectl, Run, absent
 from tests.kubectl.differences import DIFFERENCES, Difference
@@ -19,11 +19,12 @@ pytestmark = pytest.mark.skipif(bool(absent()), reason=absent())
 def muster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Muster]:
     """A running cluster."""
     muster = Muster(tmp_path_factory.mktemp("kubectl"))
-    muster.run("up", "-d", "--nodes", NODES)
-    yield muster
-    muster.run("down")
-    until(lambda: not muster.processes(), "the host to end")
-    muster.end()
+    try:
+        muster.run("up", "-d", "--nodes", NODES)
+        yield muster
+        muster.run("down")
+    finally:
+        muster.end()
 
 
 @pytest.fixture(scope="module")

@@ -128,8 +128,22 @@ def isolations() -> list[Isolation]:
     return [found, without] if found.namespaces else [without]
 
 
+@pytest.fixture
+def nothing_left(tmp_path: Path) -> Iterator[None]:
+    """Ends whatever containers a failed test has left, and says so."""
+    yield
+    # The kernel takes a killed namespace down a little after its first process.
+    bound = time.monotonic() + PATIENCE
+    while (left := marked_processes(tmp_path)) and time.monotonic() < bound:
+        time.sleep(0.01)
+    for pid in left:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, 9)
+    assert not left, "processes are left"
+
+
 @pytest.fixture(params=isolations(), ids=lambda isolation: "namespaces" if isolation.namespaces else "shim")
-def isolation(request: pytest.FixtureRequest) -> Isolation:
+def isolation(request: pytest.FixtureRequest, nothing_left: None) -> Isolation:
     chosen: Isolation = request.param
     return chosen
 
@@ -139,14 +153,6 @@ def cluster(tmp_path: Path, isolation: Isolation) -> Iterator[Cluster]:
     made = Cluster(tmp_path, isolation, [HERE], None)
     yield made
     made.store.close()
-    # The kernel takes a killed namespace down a little after its first process.
-    bound = time.monotonic() + PATIENCE
-    while (left := marked_processes(tmp_path)) and time.monotonic() < bound:
-        time.sleep(0.01)
-    for pid in left:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, 9)
-    assert not left, "processes are left"
 
 
 def marked_processes(root: Path) -> list[int]:

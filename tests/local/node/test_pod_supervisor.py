@@ -94,7 +94,7 @@ async def test_a_running_container_is_taken_over(
 
 
 async def test_what_a_container_left_is_ended_after_a_worker_failed_to(
-    tmp_path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch, nothing_left: None
 ) -> None:
     shim = Cluster(tmp_path, Isolation(namespaces=False), [HERE], clock)
     end, failures = processes.end_marked, [RuntimeError("cannot end")]
