@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.cli.binary import Muster
-from tests.cli.console import commands, comparable, run
+from tests.cli.console import commands, comparable, run_until
 
 PAGE = Path(__file__).parents[2] / "docs" / "exercises.md"
 #: What the chapter's exercises come to.
@@ -20,7 +20,7 @@ ANSWERS = (
 
 def test_the_exercises(muster: Muster) -> None:
     for command in commands(PAGE.read_text()):
-        output = run(command.text, muster.cwd, muster.environ)
+        output = run_until(command.output, command.text, muster.cwd, muster.environ)
         where = f"docs/exercises.md:{command.line}: {command.text}\n{output}"
         assert comparable(output) == comparable(command.output), where
 

@@ -2,12 +2,10 @@
 
 import os
 import shlex
-import time
 from pathlib import Path
 
 from tests.cli.binary import MUSTER, Muster
-from tests.cli.console import commands, comparable, run
-from tests.patience import PATIENCE
+from tests.cli.console import commands, comparable, run_until
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -18,12 +16,9 @@ def test_the_tour(muster: Muster) -> None:
         text = command.text
         for shown, here in names.items():
             text = text.replace(shown, here)
-        expected, deadline = comparable(command.output), time.monotonic() + PATIENCE
-        output = run(text, muster.cwd, muster.environ)
-        # a page sleeps until something has come about, which takes longer on a busy machine
-        while text.startswith("sleep ") and comparable(output) != expected and time.monotonic() < deadline:
-            output = run(text, muster.cwd, muster.environ)
-        assert comparable(output) == expected, f"README.md:{command.line}: {text}\n{output}"
+        output = run_until(command.output, text, muster.cwd, muster.environ)
+        where = f"README.md:{command.line}: {text}\n{output}"
+        assert comparable(output) == comparable(command.output), where
         names.update(_jobs(command.output, output))
 
 
