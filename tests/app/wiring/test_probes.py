@@ -22,9 +22,9 @@ async def test_a_daemon_is_ready_once_its_mirror_is_complete_and_shows_its_metri
     state.answered("GET", 429, 0.02)
     Gauge("answer", "What it is.", registry=state.registry).set(42)
     with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    async with serving(f"127.0.0.1:{port}", state), aiohttp.ClientSession(f"http://127.0.0.1:{port}") as user:
+        free.bind(("127.83.71.5", 0))  # where nothing else takes the port meanwhile
+        address = "{}:{}".format(*free.getsockname())
+    async with serving(address, state), aiohttp.ClientSession(f"http://{address}") as user:
 
         async def asked(path: str) -> tuple[int, str]:
             async with user.get(path) as response:
