@@ -20,6 +20,7 @@ from muster.api.kinds import (
     POD_GROUP_X,
     PRIORITY_CLASS,
 )
+from muster.api.koordinator_v1alpha1 import GROUPS
 from muster.api.scheduling import POD_GROUP_LABEL
 from muster.core.cycle import Scheduler
 from muster.core.words.decisions import Assign
@@ -354,6 +355,49 @@ def test_the_pods_of_a_job_follow_it_to_another_gang(
     seen.change(JOB, first, then)
     assert charged(seen) == charged(new) == gang
     assert seen.groups == new.groups
+
+
+def test_a_pod_that_comes_while_its_job_is_no_gang_for_a_moment_is_a_member() -> None:
+    mirror, job, plain = Mirror(), cluster.job(gang="true"), cluster.job()
+    one = cluster.pod("j-0", owner=job, node="n", phase="Running")
+    mirror.change(JOB, None, job)
+    mirror.drain(0.0)
+    mirror.change(JOB, job, plain)
+    mirror.change(POD, None, one)
+    mirror.change(JOB, plain, job)
+    assert [event.gang for event in bound(mirror)] == ["ns/j"]
+    assert [*mirror.groups[GangId("ns/j")].members] == [PodId(one.metadata.uid)]
+
+
+def test_a_pod_that_comes_while_its_podgroup_has_left_a_ganggroup_for_a_moment_is_a_member() -> None:
+    mirror, both = Mirror(), {GROUPS: '["ns/a", "ns/b"]'}
+    first, second, alone = (
+        cluster.pod_group(name, annotations=notes) for name, notes in (("a", both), ("b", both), ("b", {}))
+    )
+    one = cluster.grouped("p", "b", node="n", phase="Running")
+    for each in (first, second):
+        mirror.change(POD_GROUP_X, None, each)
+    mirror.drain(0.0)
+    mirror.change(POD_GROUP_X, second, alone)
+    mirror.change(POD, None, one)
+    mirror.change(POD_GROUP_X, alone, second)
+    assert [event.gang for event in bound(mirror)] == ["ns/a"]
+    assert [*mirror.groups[GangId("ns/a")].members] == [PodId(one.metadata.uid)]
+
+
+@pytest.mark.parametrize("field", ["kind", "name", "uid"])
+def test_a_pod_whose_owner_is_a_job_by_some_of_its_fields_is_no_member(field: str) -> None:
+    job = cluster.job(gang="true")
+    one = cluster.pod("j-0", owner=job, node="n", phase="Running")
+    owner = replace(one.metadata.owner_references[0], **{field: "other"})
+    one = replace(one, metadata=replace(one.metadata, owner_references=[owner]))
+    for first, second in ((job, one), (one, job)):
+        mirror = Mirror(whole=True)
+        for each in (first, second):
+            mirror.change(POD if each is one else JOB, None, each)
+            mirror.drain(0.0)
+        assert not mirror.groups[GangId("ns/j")].members
+        assert mirror.groups[GangId("ns/j-0")].members
 
 
 @pytest.mark.parametrize(

@@ -157,6 +157,16 @@ def controller_of(resource: Resource) -> OwnerReference | None:
     return None
 
 
+def controls(kind: Kind[Any], owner: Resource, obj: Resource) -> bool:  # Any: a kind of any objects
+    """Whether `owner`, of this kind, is the controller of `obj` by each of the fields that name it."""
+    reference = controller_of(obj)
+    return reference is not None and (reference.kind, reference.name, reference.uid) == (
+        kind.kind,
+        owner.metadata.name,
+        owner.metadata.uid,
+    )
+
+
 def mark(meta: ObjectMeta, key: str) -> str | None:
     """The value that users set as the label or annotation `key`; a label wins; None without either."""
     return meta.labels.get(key, meta.annotations.get(key))

@@ -189,14 +189,18 @@ class Mirror:
                 if isinstance(old, Pod) and isinstance(new, Pod) and self._renew(old, new):
                     return
                 self._pods[PodId(latest.metadata.uid)] = new if isinstance(new, Pod) else None
+            anew = self.world.rehomed or regrouped(kind, old, new, self.world)
+            self.world.rehomed = False
             for key in keys_touched(kind, old, new, self.world):
-                self._stale.setdefault(key, Touched()).add(kind, latest.metadata.name)
+                touched = self._stale.setdefault(key, Touched())
+                touched.add(kind, latest.metadata.name)
+                touched.anew |= anew
             if kind is kinds.CLUSTER_NETWORK_TOPOLOGY:
                 self._pending.events.append(LayersChanged(self.world.layers.chain))
             elif kind is kinds.RESOURCE_QUOTA:
                 self._metered[latest.metadata.namespace] = None
-            elif kind in (kinds.JOB, kinds.JOBSET) and regrouped(old, new, self.world):
-                # also pods that hold no place, and those of a Job whose namesake takes its gang's id at once
+            elif kind in (kinds.JOB, kinds.JOBSET) and (old is None or new is None):
+                # a Job of the same name may take its gang's id before the next drain, but not its pods
                 self._pods.update((PodId(pod.metadata.uid), pod) for pod in pods_below(latest, self.world))
             elif kind is kinds.NAMESPACE and relabelled(old, new):
                 looking = pods_looking_at_namespaces(self.world)
@@ -305,7 +309,7 @@ class Mirror:
             self._keep(key, old, new, changes)
         else:
             del self._readers[key]
-        for uid, pod in _pods_that_changed(old, new, moved):
+        for uid, pod in _pods_that_changed(old, new, moved, every=touched.anew):
             pods.setdefault(uid, pod)
 
     def _forget(self, key: GroupKey, old: Group, new: Group | None, changes: Changes) -> None:
@@ -439,10 +443,10 @@ def _one_by_one(items: Iterable[T], act: Callable[[T], bool | None]) -> list[T]:
 
 
 def _pods_that_changed(
-    old: Group | None, new: Group | None, moved: Iterable[PodId]
+    old: Group | None, new: Group | None, moved: Iterable[PodId], *, every: bool
 ) -> Iterator[tuple[PodId, Pod]]:
     """Yields pods whose place or gang may have changed with this reading: all of them if the gang has."""
-    if new is None or old is None or _told_as(old) != _told_as(new):
+    if every or new is None or old is None or _told_as(old) != _told_as(new):
         for group in filter(None, (new, old)):
             yield from ((uid, member.pod) for uid, member in group.members.items())
             yield from group.leaving.items()

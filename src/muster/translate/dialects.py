@@ -139,6 +139,8 @@ class Reader:
 
     def _read(self, touched: Touched) -> ReadGroup:
         key, world = self._key, self._world
+        if touched.anew:
+            self._reader = _READERS[key.dialect](key, world)
         if key.dialect is Dialect.POD:
             pod = world.pods.get((key.namespace, key.name))
             if pod is None or group_of(pod, world) != key:
@@ -213,10 +215,10 @@ def keys_touched(kind: Kind[Any], old: Resource | None, new: Resource | None, wo
         for obj in filter(None, (old, new)):
             keys.update(_touched_by(kind, obj, world))
     if kind is JOB or kind is JOBSET:
-        if old is None or new is None or not _same_marks(old, new) or regrouped(old, new, world):
+        if old is None or new is None or not _same_marks(old, new) or regrouped(kind, old, new, world):
             keys.update(_of_pods(new or old, world))
     elif kind is NAMESPACE:
-        if _gang_by_default(old) != _gang_by_default(new):
+        if regrouped(kind, old, new, world):
             keys.update(_of_namespace((new or old).metadata.name, world))  # type: ignore[union-attr]
         if relabelled(old, new):
             keys.update(_looking(world, lambda spec, namespace: selects_namespaces(spec)))
@@ -238,13 +240,15 @@ def keys_touched(kind: Kind[Any], old: Resource | None, new: Resource | None, wo
     return keys.union(*(_namesakes(key, _BELOW, world) for key in keys))
 
 
-def regrouped(old: Resource | None, new: Resource | None, world: World) -> bool:
-    """Whether the pods below a Job or JobSet may be of another gang than before."""
+def regrouped(kind: Kind[Any], old: Resource | None, new: Resource | None, world: World) -> bool:
+    """Whether Jobs that exist form, or belong to, another gang with this change. Any: any kind."""
+    if kind is NAMESPACE:
+        return _gang_by_default(old) != _gang_by_default(new)
     if isinstance(old, JobSet) and isinstance(new, JobSet):
         return jobset.keys(old, world) != jobset.keys(new, world)
     if isinstance(old, Job) and isinstance(new, Job):
         return _group_of_job(old, world) != _group_of_job(new, world)
-    return True  # created or deleted
+    return False
 
 
 def relabelled(old: Resource | None, new: Resource | None) -> bool:

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
-from muster.api.base import controller_of, is_true
+from muster.api.base import controller_of, controls, is_true
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 from muster.api.indexes import Indexes
+from muster.api.kinds import JOB
 from muster.api.membership import pod_groups
 from muster.core.words.gang import Place, PodId
 from muster.translate.demand import ours
@@ -113,9 +114,7 @@ class Filled:
         pod = self._world.pods.get((self._namespace, name))
         controller = controller_of(pod) if pod is not None else None
         known = self.jobs.get(controller.name) if controller is not None else None
-        if known is not None and controller is not None and known.job.metadata.uid != controller.uid:
-            known = None
-        if pod is not None and known is not None and self._is_member(pod):
+        if pod is not None and known is not None and controls(JOB, known.job, pod) and self._is_member(pod):
             self._put(known, pod)
         elif (before := self._pods.get(name)) is not None:
             self._drop(*before)

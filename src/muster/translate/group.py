@@ -33,6 +33,8 @@ class Touched:
     jobs: dict[str, None] = field(default_factory=dict)
     #: whether an object has changed that pods refer to: a namespace, a class, a claim …
     others: bool = False
+    #: whether a Job or PodGroup became part of another gang, and maybe came back, with other pods than before
+    anew: bool = False
 
     def add(self, kind: Kind[Any], name: str) -> None:  # Any: a kind that groups are read from
         if kind is POD:

@@ -13,7 +13,7 @@ from typing import Final
 
 from muster import names
 from muster.api import duration
-from muster.api.base import Object, controller_of, is_true, mark
+from muster.api.base import Object, controls, is_true, mark
 from muster.api.batch_v1 import (
     COMPLETION_INDEX,
     CONTROLLER_UID,
@@ -113,8 +113,7 @@ class Reader:
 
     def _take(self, name: str, jobset: JobSet, parts: Mapping[str, Part]) -> None:
         job = self._world.jobs.get((self._key.namespace, name))
-        controller = controller_of(job) if job is not None else None
-        if job is None or controller is None or controller.uid != jobset.metadata.uid:
+        if job is None or not controls(JOBSET, jobset, job):
             self._filled.forget(name)
             return
         part = parts.get(replicated := job.metadata.labels.get(REPLICATED_JOB_NAME, ""))

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 from muster.api.admitted import admitted
-from muster.api.base import Kind, Resource, controller_of
+from muster.api.base import Kind, Resource, controller_of, controls
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import (
     LimitRange,
@@ -87,6 +87,8 @@ class World:
         self._objects: dict[Kind[Any], dict[Name, Any]] = {kind: {} for kind in KINDS}
         #: the layers of the network topology
         self.layers = Layers()
+        #: whether a PodGroup has another home since this was last cleared; see `ganggroup`
+        self.rehomed = False
         #: by Job, the result of `dialects.group_of`; cleared when a Job, JobSet or namespace changes
         self.groups_of_jobs: dict[Name, tuple[bool, GroupKey | None]] = {}
         self._quotas_in: dict[str, dict[Name, ResourceQuota]] = {}
@@ -162,13 +164,15 @@ class World:
         oldest = self._describing.get((namespace, name), ())[:2] if kind is POD_GROUP_SIGS else ()
         return [described.told_by(self.pods[namespace, pod]) for _, pod in oldest]
 
-    def jobs_of(self, controller: Resource) -> list[Job]:
-        """Returns Jobs that this object controls, by name: those of its namespace."""
-        return _by_name(self._jobs_of.get((controller.metadata.namespace, controller.metadata.uid)))
+    def jobs_of(self, jobset: Resource) -> list[Job]:
+        """Returns the Jobs that a JobSet controls, by name: those of its namespace."""
+        found = _by_name(self._jobs_of.get((jobset.metadata.namespace, jobset.metadata.uid)))
+        return [job for job in found if controls(JOBSET, jobset, job)]
 
-    def pods_of(self, controller: Resource) -> list[Pod]:
-        """Returns pods that this object controls, by name: those of its namespace."""
-        return _by_name(self._pods_of.get((controller.metadata.namespace, controller.metadata.uid)))
+    def pods_of(self, job: Resource) -> list[Pod]:
+        """Returns the pods that a Job controls, by name: those of its namespace."""
+        found = _by_name(self._pods_of.get((job.metadata.namespace, job.metadata.uid)))
+        return [pod for pod in found if controls(JOB, job, pod)]
 
     def pods_in(self, kind: Kind[PodGroup], namespace: str, name: str) -> Mapping[Name, Pod]:
         """Returns pods that name this PodGroup, whether or not it exists."""
@@ -182,20 +186,22 @@ class World:
         """Yields the Job that controls a pod, and the JobSet that controls the Job, as far as they exist."""
         controller = controller_of(pod)
         job = self.jobs.get((pod.metadata.namespace, controller.name)) if controller is not None else None
-        if job is None or controller is None or job.metadata.uid != controller.uid:
+        if job is None or not controls(JOB, job, pod):
             return
         yield job
         controller = controller_of(job)
         jobset = (
             self.jobsets.get((job.metadata.namespace, controller.name)) if controller is not None else None
         )
-        if jobset is not None and controller is not None and jobset.metadata.uid == controller.uid:
+        if jobset is not None and controls(JOBSET, jobset, job):
             yield jobset
 
     def _replace(self, kind: Kind[R], name: Name, obj: R | None) -> R | None:
         if kind is JOB or kind is JOBSET or kind is NAMESPACE:
             self.groups_of_jobs.clear()
         before: R | None = self._objects[kind].pop(name, None)
+        if kind in (POD_GROUP_X, POD_GROUP_SIGS) and _home(before, name) != _home(obj, name):
+            self.rehomed = True
         moved = before is None or obj is None or kind is not POD or not _at_home(before, obj)
         if before is not None and moved:
             self._unindex(kind, name, before)
@@ -276,6 +282,10 @@ def _at_home(before: Resource, now: Resource) -> bool:
         and old.creation_timestamp == new.creation_timestamp
         and before.spec.scheduler_name == now.spec.scheduler_name
     )
+
+
+def _home(group: Resource | None, name: Name) -> Name:
+    return ganggroup.home(group) if isinstance(group, PodGroup) else name
 
 
 def _by_name(found: dict[Name, R] | None) -> list[R]:
