@@ -151,7 +151,7 @@ def whole_placement(scheduler: Scheduler) -> float:
     demand = Demand((Part("main", SHAPE, GROUP, GROUP),), GROUP)
     times = []
     for _ in range(200):
-        tried = scheduler.ledger.trial()
+        tried = scheduler.ledger.log.trial()
         started = time.perf_counter()
         placed = place(Request(demand, [range(GROUP)]), scheduler.ledger, scheduler.slots)
         times.append(time.perf_counter() - started)
@@ -199,7 +199,7 @@ def domain_choice(scheduler: Scheduler, request: Request) -> float:
         )
         times.append(time.perf_counter() - started)
         assert found
-        tried = scheduler.ledger.trial()
+        tried = scheduler.ledger.log.trial()
         scheduler.fit.fit(request)
         tried.undo()
     return 1e6 * statistics.median(times)
@@ -209,7 +209,7 @@ def whole_fit(scheduler: Scheduler, request: Request) -> float:
     """From a request to places and columns, charged; all nodes that it used have changed since the last."""
     times = []
     for _ in range(200):
-        tried = scheduler.ledger.trial()
+        tried = scheduler.ledger.log.trial()
         started = time.perf_counter()
         placed = scheduler.fit.fit(request)
         times.append(time.perf_counter() - started)
@@ -259,7 +259,7 @@ def refusal(scheduler: Scheduler) -> float:
 def one_by_one(scheduler: Scheduler) -> float:
     """Gangs of one, each placed and charged before the next."""
     demand = Demand((Part("main", SHAPE, 1, 1),), 1)
-    tried = scheduler.ledger.trial()
+    tried = scheduler.ledger.log.trial()
     started = time.perf_counter()
     for _ in range(GANGS):
         assert place(Request(demand, [range(1)]), scheduler.ledger, scheduler.slots)

@@ -144,7 +144,7 @@ def measured(name: str, scheduler: Scheduler, demand: Demand) -> dict[str, float
 
 def answered(exact: Exact, scheduler: Scheduler, demand: Demand) -> tuple[Placed | Infeasible, float]:
     """The answer and its seconds; the ledger is as before."""
-    tried = scheduler.ledger.trial()
+    tried = scheduler.ledger.log.trial()
     started = time.process_time()
     answer = exact.place(Request(demand, [range(part.count) for part in demand.parts]))
     took = time.process_time() - started
@@ -153,7 +153,7 @@ def answered(exact: Exact, scheduler: Scheduler, demand: Demand) -> tuple[Placed
 
 
 def greedy(scheduler: Scheduler, demand: Demand) -> float:
-    tried = scheduler.ledger.trial()
+    tried = scheduler.ledger.log.trial()
     started = time.process_time()
     place(Request(demand, [range(part.count) for part in demand.parts]), scheduler.ledger, scheduler.slots)
     took = time.process_time() - started

@@ -1,7 +1,7 @@
 """What queues are entitled to, reckoned naively: water poured step by step, in fractions.
 
-The core divides whole units by a closed form (`muster.core.entitlement`) and keeps sums up to date; here
-everything is computed from the rules and from what gangs use and want. The two differ by rounding, by
+The core divides whole units by a closed form (`muster.core.world.queues.account`) and keeps sums up to date.
+Here everything is computed from the rules and from what gangs use and want. The two differ by rounding, by
 less than one unit per level of the tree (`slack`).
 
 Queues that contradict each other are known by their parents only: a parent that is not there, or a cycle.

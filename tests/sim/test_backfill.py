@@ -148,7 +148,7 @@ class SearchedAgain(Scheduler):
 
     def left_beside(self, head: Reservation) -> Longs:
         """By resource and node of the head's: what is left once it has begun, counted from nothing."""
-        tried = self.ledger.trial()
+        tried = self.ledger.log.trial()
         self.completions.give(state for end, state in self.completions.after(-inf) if end <= head.at)
         left: Longs = self.nodes.capacities(head.columns) - self.nodes.used[:, head.columns] - head.use
         tried.undo()

@@ -242,7 +242,7 @@ def test_an_answer_does_not_depend_on_what_was_asked_before() -> None:
     problems = [drawn(seed) for seed in range(150)]
 
     def asked(one: Exact, cluster: Cluster, demand: Demand) -> Placed | Infeasible:
-        tried = cluster.ledger.trial()
+        tried = cluster.ledger.log.trial()
         answer = one.place(Request(demand, [range(part.count) for part in demand.parts]))
         tried.undo()
         one.budget.next_cycle()

@@ -332,7 +332,7 @@ def _steps(candidate: Candidate, some: _Some) -> Iterator[Counter[str]]:
 def _fits(case: Case, chosen: _Chosen) -> bool:
     made, state = case.made, case.made.gangs[case.preemptor.id]
     assert state.demand is not None
-    tried = made.ledger.trial()
+    tried = made.ledger.log.trial()
     for candidate, some in chosen:
         pods = frozenset(pod for n in some for pod in candidate.units[n].pods)
         made.world.pending_evictions.lift_victims([Victim(candidate.gang.id, pods)])

@@ -89,7 +89,7 @@ def assert_spare_is_exact(core: Scheduler) -> None:
     """What each reservation can spare is what running and reserved gangs leave at its time."""
     reservations = core.reservations._calendar.values()
     for each in reservations:
-        with core.ledger.trial():
+        with core.ledger.log.trial():
             core.completions.give(
                 [state for end, state in core.completions.after(core.world.now) if end <= each.at]
             )

@@ -44,15 +44,15 @@ def test_what_is_lifted_is_not_given_back_again(some: set[int], whole: bool) -> 
     made, runs = running()
     state, before = made.gangs[runs], amounts(made)
     pods = frozenset(sorted(state.pods)[i] for i in some)
-    outer = made.ledger.trial()
+    outer = made.ledger.log.trial()
     if whole or pods:
         made.world.pending_evictions.lift_victims([Victim(runs, frozenset() if whole else pods)])
-    inner = made.ledger.trial()
+    inner = made.ledger.log.trial()
     made.completions.give([state])
     assert not np.any(made.nodes.used)
     assert not any(made.nodes.devices.used(name) for name in made.nodes.names)
     inner.undo()
-    inner = made.ledger.trial()
+    inner = made.ledger.log.trial()
     used = made.nodes.used.copy()
     made.completions.leave(state, used)
     assert not used.any()
@@ -63,9 +63,9 @@ def test_what_is_lifted_is_not_given_back_again(some: set[int], whole: bool) -> 
 
 def test_a_lift_ends_when_its_trial_is_kept_or_not() -> None:
     made, runs = running()
-    outer = made.ledger.trial()
+    outer = made.ledger.log.trial()
     for end in (Trial.undo, Trial.keep):
-        inner = made.ledger.trial()
+        inner = made.ledger.log.trial()
         made.world.pending_evictions.lift_victims([Victim(runs)])
         assert runs in made.ledger.lifted
         end(inner)
@@ -113,12 +113,12 @@ def test_gangs_leave_no_more_than_is_charged_while_victims_are_leaving(seed: int
         for _ in range(20):
             story.step()
             for core in (story.core, story.watchful, story.telling):
-                trial, used = core.ledger.trial(), core.nodes.used.copy()
+                trial, used = core.ledger.log.trial(), core.nodes.used.copy()
                 ending = [state for _, state in core.completions.after(story.now)]
                 for state in ending:
                     core.completions.leave(state, used)
                 assert (used >= 0).all()
                 trial.undo()
-                trial = core.ledger.trial()
+                trial = core.ledger.log.trial()
                 core.completions.give(ending)
                 trial.undo()

@@ -105,7 +105,7 @@ def test_devices_are_what_a_naive_model_says(told: list[tuple[str, int, int]]) -
             nodes.settle()
             extra += 1
         elif what == "mark":
-            marks.append((ledger.trial(), [(m.whole, dict(m.shared)) for m in models], list(pods)))
+            marks.append((ledger.log.trial(), [(m.whole, dict(m.shared)) for m in models], list(pods)))
         elif what == "rollback" and marks:
             trial, before, pods = marks.pop()
             trial.undo()

@@ -199,7 +199,7 @@ def test_trials_that_take_it_away_see_its_domain_free() -> None:
     state = made.gangs[GangId("two")]
     assert state.demand is not None
     request = Request(state.demand, state.vacant)
-    tried = made.ledger.trial()
+    tried = made.ledger.log.trial()
     for promise in made.gangs[GangId("one")].holds.values():
         made.ledger.give(Charged(promise.node, promise.requests))
     assert made.fit.fit(request) == Placed({Place("main", 0): 0})

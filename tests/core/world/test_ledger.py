@@ -24,9 +24,9 @@ def free(nodes: Nodes) -> list[int]:
 def test_rollback_undoes_all_since_its_mark_and_nothing_before() -> None:
     nodes, ledger = made()
     two = nodes.row_amounts(amounts({GPU: 2}))
-    outer = ledger.trial()
+    outer = ledger.log.trial()
     ledger.take(NodeName("a"), amounts({GPU: 1}))
-    inner = ledger.trial()
+    inner = ledger.log.trial()
     ledger.take_at(np.array([0, 2]), two, np.array([1, 3]))
     ledger.give(Charged(NodeName("a"), amounts({GPU: 1})))
     assert free(nodes) == [6, 8, 2]
@@ -38,8 +38,8 @@ def test_rollback_undoes_all_since_its_mark_and_nothing_before() -> None:
 
 def test_an_inner_commit_is_undone_by_the_outer_rollback() -> None:
     nodes, ledger = made()
-    outer = ledger.trial()
-    inner = ledger.trial()
+    outer = ledger.log.trial()
+    inner = ledger.log.trial()
     ledger.take(NodeName("b"), amounts({GPU: 4}))
     inner.keep()
     assert free(nodes) == [8, 4, 8]
@@ -52,7 +52,7 @@ def test_a_rollback_leaves_no_trace_of_what_was_carried() -> None:
     alike = PodTerm("rack", (Requirement("app", Operator.IN, ("x",)),), ("ns",))
     lone, other = Footprint("ns", pod_anti_affinity=(alike,)), Footprint("ns", (("app", "x"),))
     before = ledger.footprints.carried, ledger.footprints.carried.as_of
-    tried = ledger.trial()
+    tried = ledger.log.trial()
     ledger.take(NodeName("a"), (), footprint=lone)
     ledger.take(NodeName("b"), (), footprint=lone)
     assert ledger.footprints.carried.selecting(other) == {alike}
@@ -67,10 +67,10 @@ def test_a_rollback_leaves_no_trace_of_what_was_carried() -> None:
 
 def test_a_kept_trial_lasts() -> None:
     nodes, ledger = made()
-    tried = ledger.trial()
+    tried = ledger.log.trial()
     ledger.take(NodeName("b"), amounts({GPU: 4}))
     tried.keep()
-    later = ledger.trial()
+    later = ledger.log.trial()
     later.undo()
     assert free(nodes) == [8, 4, 8]
 
@@ -83,8 +83,8 @@ def test_capacity_freed_in_a_trial_is_seen_in_it_and_lasts_if_the_trial_is_kept(
     _, ledger = made()
     ledger.take(NodeName("a"), amounts({GPU: 4}))
     before = ledger.nodes.room.value
-    outer = ledger.trial()
-    inner = ledger.trial()
+    outer = ledger.log.trial()
+    inner = ledger.log.trial()
     if gives:
         ledger.give(Charged(NodeName("a"), amounts({GPU: 4})))
     ledger.take(NodeName("b"), amounts({GPU: 4}))
@@ -105,8 +105,8 @@ def test_an_error_undoes_all_trials_around_it() -> None:
     nodes, ledger = made()
 
     def fails() -> None:
-        with ledger.trial():
-            ledger.trial()
+        with ledger.log.trial():
+            ledger.log.trial()
             ledger.take(NodeName("b"), amounts({GPU: 4}))
             raise ZeroDivisionError
 

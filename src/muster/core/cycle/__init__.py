@@ -2,7 +2,7 @@
 
     1. `world.settle` updates what follows from the events: holds that end, what each gang lacks, what each
        queue uses and is entitled to.
-    2. `queueing` says which gang is next, and how much it may have: a `Grant`, or `CapExceeded`.
+    2. `queueing` says which gang is next, and how much of what it lacks it may have: a `Grant`.
     3. `infeasible` knows demands that cannot start until something changes. These are skipped.
     4. `placement` finds nodes for the whole gang: its minimum at once and as many more pods as fit, greedily,
        then exactly, beside what is reserved. The answer is `Placed`, `Infeasible` or `WouldDelay`.

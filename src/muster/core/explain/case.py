@@ -59,7 +59,7 @@ class Case:
         if len(self.demand.parts) == 1 and not self.demand.constrained:
             return (self._alone(),)
         demand, ledger, slots = self.demand, self.world.ledger, self.fit.slots
-        with ledger.trial():
+        with self.world.trial():
             draft = Draft(Request(demand, ()), ledger, slots)
             draft.fill_minimum()
             return self._short(draft)
@@ -105,7 +105,7 @@ class Case:
             parts = tuple(replace(part, shape=_bare(part.shape), affinity=NO_CONTEXT) for part in parts)
         demand = self.world.demands.of(parts, self.demand.need, None if rules else self.demand.rules)
         request = Request(demand, [range(part.count) for part in parts], search=fit.exact.budget.lent > 0)
-        with self.world.ledger.trial():
+        with self.world.trial():
             found = bool(fit.anywhere(request) if demand.rules is None else fit.fit(request))
         self._fits[rules, constraints] = found
         return found

@@ -73,7 +73,7 @@ def _fill(draft: "Draft", ledger: Ledger) -> bool:
     request = draft.request
     if request.demand.fits_by_slots and request.excluded is None and not request.preferred:
         return draft.fill_minimum()  # there are enough slots, so nothing has to be undone
-    with ledger.trial() as trial:
+    with ledger.log.trial() as trial:
         for place, column in sorted(request.preferred.items()):
             draft.prefer(place, column)
         if draft.fill_minimum():
@@ -151,7 +151,7 @@ class Draft:
         """A trial of what is placed from here on: if it is undone, so is the draft."""
         placed, fixed = list(self.placed), dict(self._fixed)
         lengths = [len(columns) for columns in self._columns]
-        with self._ledger.trial() as trial:
+        with self._ledger.log.trial() as trial:
             yield trial
         if not trial.kept:
             self.placed, self._fixed = placed, fixed

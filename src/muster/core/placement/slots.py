@@ -1,12 +1,14 @@
-"""Slots: how many more pods of a shape each node takes now, and the order in which nodes are filled.
+"""For each shape of pods: how many more of them each node takes (its slots), and in which order nodes are
+filled (their keys).
 
-A vector is computed once per shape and then follows the log of changed nodes: it catches up when it is next
-read, so the cost of a placement depends on the shapes in use, not on the number of nodes. The sum is kept
-too, so that a gang that cannot fit is refused by one comparison.
+`Slots.of(shape)` returns both as a `Vector`, one number per node. A vector is computed once per shape and
+then follows the log of changed nodes: it catches up when it is next read, so the cost of a placement depends
+on the shapes in use, not on the number of nodes. The sum of slots is kept too, so that a gang that cannot
+fit is refused by one comparison.
 
-An order gives each node that takes the pod a key; the node of the lowest key is filled first, and of equal
-keys the smallest name. It also says which of a node's GPUs a share is put on. The scheduler's own orders are
-in `packing.py`, the published orders that muster is compared with in `muster.sim.policies`.
+An `Order` computes the keys. The node of the lowest key is filled first, and of equal keys the smallest name.
+It also says which of a node's GPUs a share is put on. The scheduler's own orders are in `packing.py`, the
+published orders that muster is compared with in `muster.sim.policies`.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -207,7 +207,7 @@ class Preemption:
     def _fits_soon(self, state: GangState, request: Request, coming: Set[PodId]) -> bool:
         """Whether it would fit once all victims of other gangs, and the `coming` pods, have left."""
         ledger, pending = self._world.ledger, self._world.pending_evictions
-        with ledger.trial():
+        with self._world.trial():
             for pod in sorted(coming - pending.leaving.keys()):
                 bound = self._world.pods[pod]
                 ledger.give(Charged.of(bound))

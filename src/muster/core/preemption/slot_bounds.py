@@ -1,13 +1,21 @@
-"""How many pods would fit by slots alone if some victims were gone, and which unit to take next.
+"""Bounds of a search for victims by arithmetic: whether some units make room, and at which least loss.
 
-Slots are a necessary condition that is cheap to check: a sum over nodes of what is free and what each unit
-frees. For pods of one shape without further constraints the condition is also sufficient. The same sums say
-what a unit is worth: the slots that it would add on its nodes, and a fraction for its part of the next slot.
+A node has a *slot* for each more pod of a shape that it could take. A *unit* is what is evicted in one piece:
+a surplus pod, or all that is left of a gang (`candidates.py`). A *ground* is a division of the nodes into
+domains, in one of which the gang has to fit; without a topology, one domain has all nodes.
 
-A gang that must gather fits if the slots of one domain suffice. A lower bound of the cost of clearing a
-domain is the fractional knapsack of the resource for which it is highest: victims in the order of what they
-free there relative to what they lose, the last of them in part. No set of victims loses less. For a gang
-that needs exclusive domains the bound is what is lost with all gangs there.
+    node-0: 1 GPU free    units on it: a (2 GPUs, loses 3 h), b (1 GPU, loses 1 h)
+    node-1: 0 GPUs free   units on it: c (4 GPUs, loses 1 h)
+
+Without c, these nodes have 1 + 4 slots for pods of one GPU, and without a and c 3 + 4. That the slots suffice
+is a necessary condition that is cheap to check; for pods of one shape without further constraints it is also
+sufficient. The same sums say what a unit is worth: the slots that it would add on its nodes, and a fraction
+for its part of the next slot.
+
+A lower bound of the loss of clearing a domain is the fractional knapsack of the resource for which it is
+highest: units in the order of what they free there relative to what they lose, the last of them in part. No
+set of victims loses less. For a gang that needs exclusive domains the bound is what is lost with all gangs
+there.
 
 What must be freed below hard caps (`Quota`) is counted beside the slots: both have to suffice. A unit is
 worth its part of the missing slots, and of the missing quota.
@@ -35,7 +43,8 @@ class SlotBounds:
 
     `grounds`: by node the number of a domain, or -1. The gang has to fit in one domain of the last ground;
     the domains of the others are tighter. Nodes are numbered as columns, or, in bounds `within` some of
-    them, by position.
+    them, by position. `alone`: as `ExclusiveDomains.alone` returns it, for a gang that needs a domain of
+    its own.
     """
 
     def __init__(

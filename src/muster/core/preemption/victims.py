@@ -140,7 +140,7 @@ class Checks:
         if not self._left:
             return None
         self._left -= 1
-        with self._world.ledger.trial():
+        with self._world.trial():
             self._lift(request, taken)
             self._world.exclusive_domains.leave(self.table.victims(taken))
             placed = self._fit.fit(request)

@@ -1,19 +1,21 @@
 """Which gang is served next (`Attempts`), and what it may have (`Admission`), before any search for where it
 fits.
 
-The order is that of docs/queues.md ("Which gang is next"); `fair` is DRF (NSDI 2011). Of the started gangs,
-those with an open plan of an earlier leader are first, since their places are theirs already. Gangs whose
-hold has just run out are last: all other gangs could use the freed places first. A gang of them that has
-nothing else is new to its queue again. A gang that does not fit holds nothing and is skipped.
+The order of a cycle (docs/queues.md, "Which gang is next"):
 
-The order is maintained as gangs change, and a cycle walks along it (`pending.py`). The share of a queue
-changes only when one of its gangs starts, which moves the queue in one heap per level of the tree.
+    1. gangs that have started and lack places; of these, gangs with an open plan of an earlier leader first
+    2. within entitlement: of the queue with the least share (DRF, NSDI 2011), the first gang
+    3. gangs that would exceed their queue's entitlement, by the share that the queue would have then
+    4. gangs whose hold has just run out: all others could use the freed places first
 
-A gang may have nothing, all that it lacks, or a part of it. The refusals are those of docs/names.md, in their
-order, with the numbers that they rest on. A gang that would carry a queue over its entitlement is asked about
-again when all other gangs have been served, and keeps `OverShare` if it does not start then either. What an
-elastic gang lacks beyond the minimum is cut to what is left. If a hard cap refuses the minimum, the gang may
-still have it once other gangs below that cap have left (`cap_exceeded`). The search for victims decides
+A gang that does not fit holds nothing and is skipped. The order is maintained as gangs change, and a cycle
+walks along it (`pending.py`). The share of a queue changes only when one of its gangs starts, which moves the
+queue in one heap per level of the tree.
+
+A gang may have all that it lacks, a part of it, or nothing. What an elastic gang lacks beyond the minimum is
+cut to what is left. The refusals are those of docs/names.md, in their order, with the numbers that they rest
+on. A gang of step 3 that does not start keeps `OverShare`. If a hard cap refuses the minimum, the gang may
+still have it once other gangs below that cap have left (`cap_exceeded`); the search for victims decides
 whether a gang has to leave.
 """
 

@@ -100,7 +100,7 @@ class Reservations:
             self._lost = {gang for gang in self._moved if gang not in self._calendar}
             if self._rules != self._queues.rules_version:  # the order is another one now
                 for each in self._calendar.values():
-                    each.since = -1
+                    each.arrivals = -1
             self._rules = self._queues.rules_version
         else:
             self._kept = self.made[0] if self.made and unchanged is not False else None
@@ -290,7 +290,7 @@ class Reservations:
             for each in self._calendar.values()
             if each is not own and self._guard.concerns(each, request)
         ]
-        with self._ledger.trial() as trial:
+        with self._log.trial() as trial:
             self._calendar.drop(state.id)  # its own reservation does not block it
             before = self._nodes.used.copy()
             charged: list[Withheld] = []
@@ -336,7 +336,7 @@ class Reservations:
         if not any(request.vacant):  # a dry run that does not say which places it asks for
             return None
         there = {place: column[node] for place, node in own.nodes.items() if node in column}
-        with self._ledger.trial() as trial:
+        with self._log.trial() as trial:
             with self._ledger.on(own.devices):
                 placed = self._fit.fit(self._demands.only(request, there)._replace(preferred=there))
             if not placed or placed.columns != there or self._over(own, trial):
@@ -358,7 +358,7 @@ class Reservations:
         later = self._later(state)
         if not later:
             return None
-        with self._ledger.trial() as trial:
+        with self._log.trial() as trial:
             for gang in later:
                 self._calendar.drop(gang)
             answer = self._try(state, request)
@@ -379,7 +379,7 @@ class Reservations:
             return []
         made, lost = {each.gang for each in self.made}, state.id in self._lost
         others = (each for each in self._calendar.values() if each.gang not in made)
-        return [each.gang for each in others if lost or each.since < state.arrived]
+        return [each.gang for each in others if lost or each.arrivals < state.arrived]
 
     def _standing(self, state: GangState, request: Request) -> Reservation | None:
         """The reservation that it has, if that still holds."""

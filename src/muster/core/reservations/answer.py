@@ -21,12 +21,23 @@ Amounts = npt.NDArray[np.int64]
 
 @dataclass(slots=True, eq=False)
 class Reservation:
+    """Places that are kept for a gang.
+
+        made ────────── at ────────────── gone ──────── until
+        it was found    it takes its      it has ended  the same, after
+                        places            as first      the delays of
+                                          planned       `at` since then
+
+    All are in seconds since the epoch. `start` is what is announced of `at`: the same time, or infinite for a
+    gang that fits at no known time, for which nodes are kept free at once.
+    """
+
     gang: GangId
     request: Request
-    #: when it begins, infinite if that is unknown; a gang that has ended by `at` does not matter to it
     start: float
+    #: a gang that has ended by then does not matter to it
     at: float
-    #: when the gang has ended; infinite if that is unknown, or does not matter
+    #: infinite if the end is unknown, or does not matter
     until: float
     nodes: Mapping[Place, NodeName]
     #: ascending
@@ -41,11 +52,10 @@ class Reservation:
     shared: dict[Device, int]
     #: the gangs that have to end for it; None: to be computed
     basis: tuple[GangId, ...] | None
-    #: when it was made
     made: float
-    #: how many gangs had arrived by then: a gang that arrived since and ranks higher has precedence
-    since: int
-    #: when it was to be over before any delay; what overlaps only by the delay is delayed in turn
+    #: how many gangs had arrived by `made`: a gang that arrived later and ranks higher has precedence
+    arrivals: int
+    #: what overlaps with it only after `gone` is delayed in turn
     gone: float
     #: how many pods of a shape fit beside it on all nodes, as of a position in the log of changes
     beside: dict[Shape, tuple[int, int]] = field(default_factory=dict)

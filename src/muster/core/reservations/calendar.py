@@ -252,7 +252,7 @@ class Calendar(dict[GangId, Reservation]):
                 each.request = Request(each.demand, each.request.vacant, footprints=each.request.footprints)
             if not self._is_there(each):
                 del self[each.gang]
-        trial, ends, gone = self._ledger.trial(), [*self._completions.after(now)], 0
+        trial, ends, gone = self._log.trial(), [*self._completions.after(now)], 0
         then = self._nodes.used.copy()
         there: list[Reservation] = []
         coming = [(max(each.at, now), number, each) for number, each in enumerate(self.values())]

@@ -58,7 +58,7 @@ _NONE: Final[_Instant] = (inf, None)
 
 class StartSearch:
     def __init__(self, world: World, fit: Fit, calendar: Calendar) -> None:
-        self._nodes, self._ledger, self._fit = world.nodes, world.ledger, fit
+        self._nodes, self._ledger, self._log, self._fit = world.nodes, world.ledger, world.log, fit
         self._gangs, self._completions = world.gangs, world.completions
         self._calendar, self._guard = calendar, AffinityGuard(world, fit)
         #: problems that may still be solved in this cycle
@@ -80,7 +80,7 @@ class StartSearch:
         """
         found = self.find(gang, request, duration, now)
         if before and (found is None or found.start > now):
-            with self._ledger.trial() as trial:
+            with self._log.trial() as trial:
                 for other in before:
                     self._calendar.drop(other)
                 sooner = self.find(gang, request, duration, now)
@@ -124,18 +124,18 @@ class StartSearch:
         again = self.at(each.gang, request._replace(preferred=there), at, each.gone, now)
         if again is None:
             return False
-        until, made, since = at + (each.until - each.at), each.made, each.since
-        self._calendar.add(replace(again, request=request, until=until, made=made, since=since))
+        until, made, arrivals = at + (each.until - each.at), each.made, each.arrivals
+        self._calendar.add(replace(again, request=request, until=until, made=made, arrivals=arrivals))
         return True
 
     def _advance(self, known: Reservation, request: Request, now: float) -> None:
         """Look for other places at an earlier time, as the reservation begins later than it did."""
         duration = known.until - known.at
-        with self._ledger.trial() as trial:
+        with self._log.trial() as trial:
             self._calendar.drop(known.gang)
             again = self.find(known.gang, request, duration, now)
             if again is not None and again.start < known.at:
-                self._calendar.add(replace(again, made=known.made, since=known.since))
+                self._calendar.add(replace(again, made=known.made, arrivals=known.arrivals))
                 trial.keep()
 
     def find(
@@ -149,7 +149,7 @@ class StartSearch:
         ended: list[GangState] = []
         given = tried = next_trial = 0
         known, instants = now, chain(self._instants(gang, now, endless), [_NONE])
-        with self._ledger.trial():
+        with self._log.trial():
             for i, ((end, state), following) in enumerate(pairwise(instants), 1):
                 known = end if end < inf else known
                 if state is not None:
@@ -179,7 +179,7 @@ class StartSearch:
         """
         ends = self._completions.after(now, but=gang)
         ended = [state for _, state in takewhile(lambda end: end[0] <= time, ends)]
-        with self._ledger.trial():
+        with self._log.trial():
             self._completions.give(ended)
             standing = self._calendar.standing(time, until, as_promised=True)
             return self._beside(gang, request, time, until, standing, ended, now)
@@ -203,7 +203,7 @@ class StartSearch:
         now: float,
     ) -> Reservation | None:
         """A reservation beside these, on the ledger as it is at this time; None: the gang does not fit."""
-        with self._ledger.trial() as trial:
+        with self._log.trial() as trial:
             charged = self._calendar.withhold(standing, at, sharing=request.demand.sharing)
             beside = self._guard.beside_reserved(request, standing, at)._replace(
                 search=request.search and self.problems > 0
@@ -238,7 +238,7 @@ class StartSearch:
             shared=shared,
             basis=tuple(state.id for state in ended),
             made=now,
-            since=self._gangs.arrivals,
+            arrivals=self._gangs.arrivals,
             gone=until,
         )
 

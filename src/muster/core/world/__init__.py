@@ -58,7 +58,7 @@ class World(State):
 
     def trial(self) -> Trial:
         """Begin a trial: what is changed in it can be undone (`trial.py`)."""
-        return Trial(self.log)
+        return self.log.trial()
 
     def settle(self, now: float) -> tuple[set[GangId], list[Release], list[GangState]]:
         """Begin a cycle: update what follows from the events, and release holds that end now.

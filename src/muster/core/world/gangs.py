@@ -1,15 +1,15 @@
-"""What is known about each gang: which of its places are bound, held, retired or vacant.
-
-Facts about a gang can arrive before the gang itself (a pod that is already bound, an open plan), so a
-state may exist without a `gang`; it counts as soon as the gang appears. All use of nodes by a gang's
-held places is charged here, so that a hold and its charge cannot differ.
+"""What is known about each gang: which of its places are satisfied, held or vacant.
 
 A place is
 
-- *satisfied* while a live pod is bound to it, or once it is retired;
-- *held* while it is promised on a node: announced by an Assign, or not yet, after a pod of a gang that stood
-  has just vacated it;
-- else *vacant*.
+- *vacant* at first;
+- *held* while it is promised on a node (`hold`): an Assign has announced that, or a pod of a gang that stood
+  has just left it (`vacate`). The promise ends when a pod is bound there, or by `give_back`;
+- *satisfied* while a live pod is bound to it (`fill`), or once its Job starts no further pod (`retired`).
+
+Facts about a gang can arrive before the gang itself (a pod that is already bound, an open plan), so a
+state may exist without a `gang`; it counts as soon as the gang appears. The functions below record what a
+gang uses. Their callers charge the nodes for it (`ledger.py`), except that `give_back` uncharges them itself.
 """
 
 from collections import defaultdict

@@ -73,10 +73,6 @@ class Ledger:
         #: by gang, what it uses that a trial has lifted. Read-only for callers
         self.lifted: dict[GangId, Counter[Charged]] = {}
 
-    def trial(self) -> Trial:
-        """Begin a trial: see `trial.py`."""
-        return Trial(self.log)
-
     def take(
         self,
         node: NodeName,

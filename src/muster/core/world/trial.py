@@ -48,6 +48,10 @@ class UndoLog:
         #: what is undone at the end of a trial even if that is kept, and the position in `entries` before it
         self._brief: list[tuple[int, Undo]] = []
 
+    def trial(self) -> "Trial":
+        """Begin a trial."""
+        return Trial(self)
+
     def push(self, undo: Callable[..., object], *arguments: object) -> None:
         if self.depth:
             self.entries.append((undo, *arguments))

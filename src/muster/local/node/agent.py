@@ -48,7 +48,7 @@ from muster.names import SHARED_VOLUME
 
 log = logging.getLogger(__name__)
 
-#: Label of a node that says how it runs pods.
+#: between two removals of what ended pods have left
 PRUNE_SECONDS: Final = 600.0
 #: how often the agent tries to get the lock, and the pause in between
 LOCK_TRIES: Final = 100

@@ -88,7 +88,7 @@ class Exact:
 
     def _place_around(self, request: Request) -> Placed | None:
         """Place the demand with every place on its preferred node that fits there; None if that fails."""
-        with self._ledger.trial() as trial:
+        with self._ledger.log.trial() as trial:
             draft = Draft(request, self._ledger, self._slots)
             for place, column in sorted(request.preferred.items()):
                 draft.prefer(place, column)
@@ -157,7 +157,7 @@ class Exact:
         targets = problem.targets(counts.sum(axis=1).tolist())
         if targets is None:
             return None
-        with self._ledger.trial() as trial:
+        with self._ledger.log.trial() as trial:
             later = []
             for place, column in sorted(preferred.items()):
                 p = next(p for p, part in enumerate(draft.parts) if part.pod_set == place.pod_set)

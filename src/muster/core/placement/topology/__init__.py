@@ -73,7 +73,7 @@ class TopologyPlacement:
         search = self.search(request)
         if search is None:
             return Infeasible(Reason.TOTALS)
-        with self.ledger.trial() as tried:
+        with self.ledger.log.trial() as tried:
             placed = search.place()
             if not placed:
                 return placed
@@ -178,7 +178,7 @@ class Search:
                 continue
             inside = set(self._topology.columns(level, number).tolist())
             if level == self._limit or inside.issuperset(preferred.values()):
-                with self._of.ledger.trial() as tried:
+                with self._of.ledger.log.trial() as tried:
                     placed = self._attempt(level, number, self._minimum, preferred)
                     if placed is None or all(placed.columns.get(p) != c for p, c in preferred.items()):
                         return None
@@ -285,7 +285,7 @@ class Search:
         self, level: int, number: int, demand: Demand, fill: Callable[[Draft], bool]
     ) -> Placed | None:
         """Fill a domain, and place as many more pods as fit: in it, then in wider ones up to the limit."""
-        with self._of.ledger.trial() as tried:
+        with self._of.ledger.log.trial() as tried:
             draft = self._draft(demand, self._within(level, number))
             if not fill(draft):
                 return None
@@ -377,7 +377,7 @@ class Search:
         if not len(numbers):
             return None
         number = int(numbers[self.domains.useful(level)[numbers].argmax()])
-        with self._of.ledger.trial():
+        with self._of.ledger.log.trial():
             draft = self._draft(self._minimum.demand, self._within(level, number))
             draft.fill_minimum()
             fits = tuple(draft.placed)
