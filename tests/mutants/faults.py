@@ -454,7 +454,7 @@ FAULTS: Final = (
         "a gang of higher rank takes a reservation made after it arrived",
         "waiting bound",
         "core/reservations/__init__.py",
-        "if lost or each.since < state.arrived]",
+        "if lost or each.arrivals < state.arrived]",
         "]",
         ("tests/core/reservations/test_backfill.py",),
     ),
