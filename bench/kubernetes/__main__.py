@@ -6,8 +6,9 @@ All schedule the same pods on the same nodes: `muster` and `native` in PodGroups
 creation to the answer to the last Binding; in rows marked `before`, where all pods are there before the
 scheduler starts, from the scheduler's first write. Times are the API server's (its audit log). A contender
 that needs longer than `--longest` is judged by what is bound by then (the part is in brackets). The figures
-`capped` (a limit on requests), `refused` (gangs that cannot fit) and `large` (100,000 pods on a recorded API
-server) are muster's alone. Missed goals do not change the exit code: the machine may be busy.
+`capped` (a limit on requests), `refused` (gangs that cannot fit), `failures` (failed starts and lost leaders)
+and `large` (100,000 pods on a recorded API server) are muster's alone. Missed goals do not change the exit
+code: the machine may be busy.
 """
 
 import argparse

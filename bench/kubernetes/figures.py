@@ -1,10 +1,15 @@
-"""Single figures with their goals: a limit on requests, gangs that cannot fit, a large cluster."""
+"""Single figures with their goals: a limit on requests, gangs that cannot fit, failures, a large cluster."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
 from typing import Final, NamedTuple
 
+import msgspec
+from tests.cluster import goals
 from tests.cluster.control_plane import ControlPlane, running
 
 from bench.kubernetes import large, rows
@@ -96,6 +101,27 @@ def _told(plane: ControlPlane) -> Iterator[float]:
     return (at - made[gang] for gang, at in told.items())
 
 
+def failures(home: Path, scale: float) -> Iterator[Figure]:
+    """Failed starts and lost leaders: what tests on a real API server tell of them, at any scale."""
+    told = home / "told"
+    environ = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "tests.cluster",
+            "-k",
+            "given_back or policy or middle_of_a_gang_is or clocks",
+        ],
+        env={**environ, "MUSTER_TEST_CLUSTER": "1", goals.VARIABLE: str(told)},
+        stdout=sys.stderr,
+        check=True,
+    )
+    for line in told.read_bytes().splitlines():
+        took = msgspec.json.decode(line, type=goals.Took)
+        yield Figure(f"{took.what}, s", took.seconds, ("≤", took.most))
+
+
 def at_scale(home: Path, scale: float) -> Iterator[Figure]:
     for what, found in large.measure(home, scale).items():
         goal = next((goal for part, goal in _LARGE.items() if what.endswith(part)), None)
@@ -111,5 +137,6 @@ _LARGE: Final = {
 FIGURES: Final[dict[str, Callable[[Path, float], Iterator[Figure]]]] = {
     "capped": capped,
     "refused": refused,
+    "failures": failures,
     "large": at_scale,
 }

@@ -36,6 +36,14 @@ class Chart:
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
         return run("kubectl", *arguments, kubeconfig=self.admin, home=self.home, stdin=stdin)
 
+    def may(self, daemon: str, verb: str, resource: str) -> bool:
+        """Whether the API server permits this to the Deployment's ServiceAccount, in its namespace."""
+        user = f"--as=system:serviceaccount:{NAMESPACE}:muster-{daemon}"
+        try:
+            return "yes" in self.kubectl("auth", "can-i", verb, resource, user, f"--namespace={NAMESPACE}")
+        except AssertionError:  # it exits with 1 for "no"
+            return False
+
     def arguments(self, daemon: str, port: int = 0) -> list[str]:
         """The arguments of the Deployment's container, with its ConfigMap in a file; port 0: none."""
         data = self._get("configmap", f"muster-{daemon}")["data"]

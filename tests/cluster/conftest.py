@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -32,16 +33,22 @@ T = TypeVar("T")
 ROOT: Final = Path(__file__).parents[2]
 #: Seconds in which a cluster that is busy with other things has done what a test waits for.
 PATIENCE: Final = 120.0
+#: Seconds after which a test hangs, although it waits for several things with patience.
+LONGEST: Final = 900.0
+#: The ends of what a daemon says that has lost its Lease.
+LOST: Final = (b"; another replica may lead\n", b"; another leader may act\n")
 CRD: Final = Kind(
     "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False, Resource
 )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if os.environ.get("MUSTER_TEST_CLUSTER") != "1":
-        for item in items:
-            if Path(__file__).parent in item.path.parents:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            if os.environ.get("MUSTER_TEST_CLUSTER") != "1":
                 item.add_marker(pytest.mark.skip(reason="MUSTER_TEST_CLUSTER=1 (make test-cluster) runs it"))
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(LONGEST))
 
 
 @pytest.fixture(scope="session")
@@ -56,9 +63,13 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 @pytest.fixture(scope="session")
 def chart(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Chart:
     """muster's chart, installed; its Deployments have no replicas, since no kubelet would run them."""
-    return install(
-        plane.kubeconfig, tmp_path_factory.mktemp("chart"), "controllers.replicas=0", "scheduler.replicas=0"
-    )
+    home, asleep = tmp_path_factory.mktemp("chart"), ("controllers.replicas=0", "scheduler.replicas=0")
+    made, until = install(plane.kubeconfig, home, *asleep), time.monotonic() + PATIENCE
+    for daemon in ("scheduler", "controllers"):
+        for right in (("list", "pods"), ("create", "leases.coordination.k8s.io")):  # a ClusterRole and a Role
+            while not made.may(daemon, *right):  # the API server reads roles in the background
+                assert time.monotonic() < until
+    return made
 
 
 @dataclass
@@ -69,41 +80,84 @@ class Cluster:
     kubeconfig: Path
     chart: Chart
     logs: Path
+    #: all that have been started
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    #: by log, the latest process of each command
+    _latest: dict[Path, subprocess.Popen[bytes]] = field(default_factory=dict)
 
-    def daemon(self, name: str, port: int = 0, *more: str, ahead: float = 0.0) -> subprocess.Popen[bytes]:
+    def daemon(
+        self, name: str, port: int = 0, *more: str, ahead: float = 0.0, holds: str = ""
+    ) -> subprocess.Popen[bytes]:
         """Starts a replica of the chart's Deployment, with more arguments; the fixture ends it.
 
-        `ahead`: seconds by which its wall clock is ahead.
+        `ahead`: seconds by which its wall clock is ahead. `holds`, `GANG=PODS`: so many pods of the gang are
+        all that it binds.
         """
-        skewed = ("tests.cluster.skewed", str(ahead)) if ahead else ("muster",)
+        altered = ("tests.cluster.altered", str(ahead), holds) if ahead or holds else ("muster",)
         arguments = self.chart.arguments(name, port)
-        return self._start(self.chart.kubeconfig(name), *arguments, *more, program=skewed)
+        return self._start(name, self.chart.kubeconfig(name), *altered, *arguments, *more)
 
     def muster(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Starts `muster …` as the cluster's administrator; the fixture ends it."""
-        return self._start(self.kubeconfig, *arguments)
+        return self._start(arguments[0], self.kubeconfig, "muster", *arguments)
 
-    def _start(
-        self, kubeconfig: Path, *arguments: str, program: tuple[str, ...] = ("muster",)
-    ) -> subprocess.Popen[bytes]:
-        with (self.logs / f"{len(self.processes)}-{arguments[0]}.log").open("wb") as log:
+    def _start(self, name: str, kubeconfig: Path, *program: str) -> subprocess.Popen[bytes]:
+        log = self.logs / f"{len(self.processes)}-{name}.log"
+        command = [sys.executable, "-m", *program, "--kubeconfig", str(kubeconfig)]
+        self._latest[log] = self._launch(command, log)
+        return self._latest[log]
+
+    def _launch(self, command: Any, log: Path) -> subprocess.Popen[bytes]:  # Any: as `Popen.args` has it
+        with log.open("ab") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", *program, *arguments, "--kubeconfig", str(kubeconfig)],
+                command,
                 stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
+                stdout=output,
+                stderr=output,
                 cwd=ROOT,
                 start_new_session=True,
             )
         self.processes.append(process)
         return process
 
+    def crashed(self) -> list[str]:
+        """Commands that have failed. One that has lost its Lease is started again, as a kubelet does.
+
+        It loses it on a machine that is busy with other things for as long as the Lease lasts.
+        """
+        failed = []
+        for log, process in self._latest.items():
+            if (code := process.poll()) is not None and log.read_bytes().endswith(LOST):
+                self._latest[log] = self._launch(process.args, log)
+            elif code not in (None, 0, -signal.SIGTERM, -signal.SIGKILL):
+                failed.append(f"{process.args!r} ended with {code}\n{log.read_text()[-3000:]}")
+        return failed
+
+    async def may(self, daemon: str, verb: str, resource: str) -> None:
+        """Waits until the API server, which reads roles in the background, permits this to a daemon."""
+
+        async def allowed() -> bool:
+            return self.chart.may(daemon, verb, resource)
+
+        await self.until(f"{daemon} may {verb} {resource}", allowed)
+
     async def make(self, kind: Kind[Any], body: Object, namespace: str = "default") -> None:
-        """Creates the object; one that is there already stays."""
-        with suppress(AlreadyExists):
-            whole = {"apiVersion": kind.api_version, "kind": kind.kind, **body}
-            await self.client.create(kind, namespace if kind.namespaced else "", whole)
+        """Creates the object; one that is there already stays. One that is being deleted is waited for."""
+        whole = {"apiVersion": kind.api_version, "kind": kind.kind, **body}
+        place, name = namespace if kind.namespaced else "", body["metadata"]["name"]
+
+        async def there() -> bool:
+            try:
+                await self.client.create(kind, place, whole)
+            except AlreadyExists:
+                with suppress(NotFound):
+                    found = await self.client.get(kind, place, name)
+                    return found.metadata.deletion_timestamp is None
+                return False
+            return True
+
+        if not await there():
+            await self.until(f"{kind.kind} {name} is there anew", there)
 
     async def make_all(self, kind: Kind[Any], bodies: Iterable[Object]) -> None:
         """Creates these objects, not more of them at a time than there are connections."""
@@ -131,13 +185,13 @@ class Cluster:
 
             async def remove_some(kind: Kind[Any] = kind, items: Iterator[Any] = items) -> None:
                 for each in items:
-                    await self._remove(kind, each)
+                    await self.remove(kind, each)
 
             await asyncio.gather(*(remove_some() for _ in range(50)))  # a request waits for no connection
         nodes = (await self.client.list(NODE, labels=f"{RUNTIME}=none")).items
-        await asyncio.gather(*(self._remove(NODE, each) for each in nodes))
+        await asyncio.gather(*(self.remove(NODE, each) for each in nodes))
 
-    async def _remove(self, kind: Kind[Any], item: Resource) -> None:
+    async def remove(self, kind: Kind[Any], item: Resource) -> None:
         meta = item.metadata
         with suppress(NotFound):
             if meta.finalizers:
@@ -154,6 +208,7 @@ class Cluster:
         """What `look` returns, once that is true."""
         until, last = asyncio.get_running_loop().time() + patience, ""
         while asyncio.get_running_loop().time() < until:
+            assert self.crashed() == []
             try:
                 if found := await look():
                     return found
@@ -175,6 +230,7 @@ async def cluster(plane: ControlPlane, chart: Chart, tmp_path: Path) -> AsyncIte
     before = len(plane.forbidden(chart.accounts))
     try:
         yield made
+        assert made.crashed() == []
     finally:
         for process in made.processes:
             process.send_signal(signal.SIGTERM)

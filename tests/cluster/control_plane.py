@@ -34,8 +34,6 @@ PROGRAMS: Final = {
 HOST: Final = "127.0.0.1"
 #: Seconds until a component must answer.
 PATIENCE: Final = 180.0
-#: Seconds in which an API server that is restarted may refuse what its roles allow.
-STARTS: Final = 30.0
 UNMANAGED: Final = "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"
 GATES: Final = "GenericWorkload=true,WorkloadWithJob=true"
 RUNTIME: Final = "scheduling.k8s.io/v1beta1=true"
@@ -104,7 +102,8 @@ class ControlPlane:
     kubeconfig: Path
     audit: Path
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    restarted: list[float] = field(default_factory=list)
+    #: from when until when an API server started that had been killed, in Unix seconds
+    starts: list[tuple[float, float]] = field(default_factory=list)
 
     def user(self, name: str, token: str) -> Path:
         """The kubeconfig of a token."""
@@ -137,19 +136,17 @@ class ControlPlane:
         for line in lines:
             yield msgspec.json.decode(line)
 
-    def _starts(self, at: float) -> bool:
-        """Whether the API server had just been restarted: it does not know all roles before it is ready."""
-        return any(0 <= at - start < STARTS for start in self.restarted)
-
     def kill(self, name: str) -> None:
         """Ends a component without notice."""
         self.processes[name].kill()
         self.processes[name].wait()
 
-    def restart(self, name: str) -> None:
-        """Starts a component that has been killed, and does not wait until it answers."""
-        self.restarted.append(time.time())
+    def restart_api_server(self) -> None:
+        """Starts an API server that has been killed. While it starts, it refuses what roles allow."""
+        began, name = time.time(), "kube-apiserver"
         _launch(self, name, self.processes[name].args)
+        _await(self, name, f"{self.server}/readyz")
+        self.starts.append((began, time.time()))
 
     def compact(self) -> None:
         """Makes etcd forget all but the newest revisions, so that a watch cannot continue from before."""
@@ -162,9 +159,14 @@ class ControlPlane:
         assert isinstance(arguments, list)
         (url,) = (one.partition("=")[2] for one in map(str, arguments) if "advertise-client-urls" in one)
         request = urllib.request.Request(f"{url}/v3/kv/{call}", msgspec.json.encode(body))
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30) as answer:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
+            request, timeout=PATIENCE
+        ) as answer:
             found: dict[str, Any] = msgspec.json.decode(answer.read())
             return found
+
+    def _started(self, at: float) -> bool:
+        return any(began <= at <= ready for began, ready in self.starts)
 
     def forbidden(self, users: Container[str]) -> list[str]:
         """What these users' roles do not allow, as `USER VERB PATH`. (Admission has reasons of its own.)"""
@@ -172,7 +174,7 @@ class ControlPlane:
             f"{entry['user']['username']} {entry['verb']} {entry['requestURI']}"
             for entry in self.entries()
             if entry["user"]["username"] in users
-            and not self._starts(datetime.fromisoformat(entry["stageTimestamp"]).timestamp())
+            and not self._started(datetime.fromisoformat(entry["stageTimestamp"]).timestamp())
             and entry.get("annotations", {}).get("authorization.k8s.io/decision") == "forbid"
         ]
 

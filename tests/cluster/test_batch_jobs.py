@@ -70,6 +70,14 @@ async def platform(cluster: Cluster) -> AsyncIterator[Cluster]:
         await cluster.make(CRD, open_definition(kind))
         await cluster.until(f"{kind.plural} are served", partial(served, cluster.client, kind))
     await cluster.make(NAMESPACE, {"metadata": {"name": "ml"}})
+    for kind in (
+        JOB,
+        POD,
+        SERVICE_ACCOUNT,
+        CONFIG_MAP,
+    ):  # of former jobs, which the cluster has yet to collect
+        for each in await made(cluster, kind):
+            await cluster.remove(kind, each)
     await cluster.make(QUEUE, {"metadata": {"name": "ml-training"}, "spec": {}})
     try:
         yield cluster
@@ -83,10 +91,14 @@ async def status(cluster: Cluster) -> BatchJobStatus:
     return (await cluster.client.get(BATCH_JOB, "ml", NAME)).status
 
 
-async def count(cluster: Cluster, kind: Kind[Any]) -> int:
+async def made(cluster: Cluster, kind: Kind[Any]) -> list[Any]:
     """Objects in the job's namespace, but for those that every namespace has."""
     own = {"default", "kube-root-ca.crt"}
-    return sum(each.metadata.name not in own for each in (await cluster.client.list(kind, "ml")).items)
+    return [each for each in (await cluster.client.list(kind, "ml")).items if each.metadata.name not in own]
+
+
+async def count(cluster: Cluster, kind: Kind[Any]) -> int:
+    return len(await made(cluster, kind))
 
 
 async def test_an_image_has_to_be_signed_and_runs_by_its_digest(platform: Cluster) -> None:
@@ -236,6 +248,7 @@ async def test_the_chapters_job_as_it_is_printed_has_a_batch_job_that_follows_it
     own = "controllers.config.batchJobs.latticeJobs=true"
     install(cluster.kubeconfig, cluster.chart.home, *asleep, own)
     await cluster.until("LatticeJobs are served", partial(served, cluster.client, LATTICE_JOB))
+    await cluster.may("controllers", "list", "latticejobs.lattice.dev")
     cluster.daemon("controllers")
     await cluster.make(LATTICE_JOB, yaml.safe_load(EXAMPLE.read_text()), "ml")
 

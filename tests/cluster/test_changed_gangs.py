@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import pytest
 
 from muster.api.base import Object
@@ -54,8 +55,12 @@ class Gangs:
         await self.cluster.client.delete(POD, "default", pod, grace_period=0)
 
     async def create(self, pod: str, cpu: str = "1") -> None:
-        name, _, index = pod.rpartition("-")
-        await self.cluster.make(POD, member(name, int(index), cpu, name))
+        await self.cluster.make(POD, _pod(pod, cpu))
+
+    def replace(self, pods: list[str]) -> None:
+        """Deletes the pods and creates them again. The scheduler, in this process, stands still meanwhile."""
+        body = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": [_pod(pod) for pod in pods]})
+        self.cluster.chart.kubectl("replace", "--force", "--grace-period=0", "-f", "-", stdin=body.decode())
 
     async def record(self, name: str) -> Object:
         return await self.cluster.client.get_json(GANG, "default", f"podgroup-{name}")
@@ -96,6 +101,11 @@ class Gangs:
         )
 
 
+def _pod(pod: str, cpu: str = "1") -> Object:
+    name, _, index = pod.rpartition("-")
+    return {"apiVersion": "v1", "kind": "Pod", **member(name, int(index), cpu, name)}
+
+
 @asynccontextmanager
 async def gangs(cluster: Cluster, plane: ControlPlane, test: str) -> AsyncIterator[Gangs]:
     if not plane.audit.is_file():
@@ -121,10 +131,12 @@ async def test_a_gang_that_shrinks_to_its_minimum_starts_or_goes_on(
     cluster: Cluster, plane: ControlPlane
 ) -> None:
     async with gangs(cluster, plane, "shrunk") as made:
+        runs, starts, waits = made.names
         deleted = [pod for name in made.names for pod in (await made.pods(name))[:2]]
+        await made.minimum(starts, 2)  # first: it would be given back while it is below its minimum
         for pod in deleted:
             await made.delete(pod)
-        for name in made.names:
+        for name in (runs, waits):
             await made.minimum(name, 2)
         await made.others_start()
         stands = ("Standing", "", 2)
@@ -162,9 +174,9 @@ async def test_a_gang_that_grows_gets_more_places_or_says_why_not(
     """The one that ran goes on as it is. The one that has never stood is not left in part."""
     async with gangs(cluster, plane, f"grown-{fits}".lower()) as made:
         for name in made.names:
-            await made.minimum(name, SIZE + 2)
             for index in (SIZE, SIZE + 1):
                 await made.create(f"{name}-{index}", "1" if fits else "99")
+            await made.minimum(name, SIZE + 2)  # last: without its members, it would be given back
         await made.others_start()
         if fits:
             stands = ("Standing", "", SIZE + 2)
@@ -183,9 +195,7 @@ async def test_members_that_are_created_again_under_their_names_are_bound_as_wha
     """The binds that were under way are of pods that no longer exist, whether the scheduler knows or not."""
     async with gangs(cluster, plane, f"again-{seen}".lower()) as made:
         again = [pod for name in made.names for pod in (await made.pods(name))[:: SIZE - 1]]
-        for pod in again:
-            await made.delete(pod)
-            await made.create(pod)
+        made.replace(again)
         if seen:
             await made.others_start()
         stands = ("Standing", "", SIZE)

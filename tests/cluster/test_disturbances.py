@@ -1,10 +1,10 @@
 """What happens around a leader: it stands still, the API server is gone, clocks differ, a node flaps."""
 
-import os
 import signal
 import subprocess
 import time
 from collections import Counter
+from datetime import UTC, datetime
 
 import pytest
 
@@ -14,8 +14,11 @@ from muster.runtime.election import Timing
 from tests.cluster.conftest import Cluster
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.gangs import POD_GROUP_LABEL, binds, bound, bound_at, gang, given_back_at, member, times
+from tests.cluster.goals import note
 
 SIZE, NODES = 400, 8
+#: Pods that a leader binds at most that is to be stopped or killed before its gang is whole.
+MOST = SIZE - 50
 
 
 @pytest.fixture(autouse=True)
@@ -27,18 +30,23 @@ def seen(plane: ControlPlane) -> None:
 async def test_a_leader_that_is_stopped_across_its_lease_and_continued_does_no_harm(
     cluster: Cluster, plane: ControlPlane
 ) -> None:
-    replicas = await begin(cluster, plane, "paused")
+    replicas = await begin(cluster, "paused", f"paused={MOST}")
     stopped, since = replicas[await leader(cluster, replicas)], plane.audit.stat().st_size
     await cluster.make(POD, member("paused", SIZE - 1, test="paused"))
-    await begun(cluster, plane)
+    await begun(cluster, plane, since)
     stopped.send_signal(signal.SIGSTOP)
+    early = 0
     try:
 
         async def taken_over() -> bool:
-            return await leader(cluster, replicas) != stopped.pid
+            nonlocal early
+            counted = binds(plane, since)
+            if await leader(cluster, replicas) != stopped.pid:
+                return True
+            early = counted  # by the first leader, as it still has the Lease
+            return False
 
         await cluster.until("another leader is elected", taken_over)
-        early = binds(plane, since)
         assert early < SIZE
 
         async def goes_on() -> bool:
@@ -61,12 +69,13 @@ async def test_the_api_server_is_killed_and_its_history_compacted_in_the_middle_
 ) -> None:
     if not plane.processes:
         pytest.skip("this cluster is not this test's to kill")
-    await begin(cluster, plane, "cut")
+    await begin(cluster, "cut")
+    since = plane.audit.stat().st_size
     await cluster.make(POD, member("cut", SIZE - 1, test="cut"))
-    await begun(cluster, plane)
+    await begun(cluster, plane, since)
     plane.kill("kube-apiserver")
     plane.compact()
-    plane.restart("kube-apiserver")
+    plane.restart_api_server()
     await ends_whole(cluster, plane, "cut")
 
 
@@ -76,36 +85,35 @@ async def test_replicas_whose_clocks_differ_by_two_hours_follow_each_other(
 ) -> None:
     """Each waits by its own monotonic clock, and no date that another has written ends anything early."""
     name = "ahead" if ahead > 0 else "behind"
-    first = cluster.daemon("scheduler", ahead=ahead)
-
-    async def leads(process: subprocess.Popen[bytes]) -> bool:
-        return bool(await leader(cluster, {process.pid: process}))
-
-    await cluster.until("the first leads", lambda: leads(first))
+    first = cluster.daemon("scheduler", ahead=ahead, holds=f"{name}={MOST}")
+    await cluster.until("the first leads", lambda: leads(cluster, first))
     terms = (await cluster.client.get(LEASE, "muster-system", "muster-scheduler")).spec.lease_transitions
     second = cluster.daemon("scheduler", ahead=-ahead)
     await fill(cluster, name)
+    since = plane.audit.stat().st_size
     await cluster.make(POD, member(name, SIZE - 1, test=name))
-    await begun(cluster, plane)
-    assert await leads(first)
+    await begun(cluster, plane, since)
+    assert await leads(cluster, first)
     first.kill()
     killed = time.time()
     await ends_whole(cluster, plane, name)
-    assert await leads(second)
+    assert await leads(cluster, second)
     lease = await cluster.client.get(LEASE, "muster-system", "muster-scheduler")
     assert lease.spec.lease_transitions == terms + 1
     assert given_back_at(plane, f"{name}-") == []
     took = max(at for _, at in bound_at(plane, f"{name}-")) - killed
-    print(f"the leader killed, and all bound {took:.1f} s later")
-    busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
-    assert took < Timing().duration + 5 * busy
+    note(
+        f"the leader of {SIZE} is killed, its clock {ahead:+.0f} s; all are bound",
+        took,
+        Timing().duration + 5,
+    )
 
 
 async def test_a_node_that_flaps_delays_no_other_gang_and_is_used_once_it_stays(
     cluster: Cluster, plane: ControlPlane
 ) -> None:
     cluster.muster("fake-nodes", "1 x name=calm,cpu=8,memory=8Gi,label:test=calm")
-    scheduler = cluster.daemon("scheduler")
+    cluster.daemon("scheduler")
     cluster.daemon("controllers")
     await cluster.make(
         NODE, {"metadata": {"name": "flapping", "labels": {"test": "flapping", RUNTIME: "none"}}}
@@ -115,8 +123,16 @@ async def test_a_node_that_flaps_delays_no_other_gang_and_is_used_once_it_stays(
     async def flip() -> None:
         nonlocal flips
         flips += 1
+        await report()
+
+    async def report() -> None:
+        """The node's condition. One that is not repeated becomes Unknown after some seconds."""
         room = {"cpu": "4", "memory": "8Gi", "pods": "110"}
-        ready = {"type": "Ready", "status": "True" if flips % 2 else "False"}
+        ready = {
+            "type": "Ready",
+            "status": "True" if flips % 2 else "False",
+            "lastHeartbeatTime": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
         status = {"capacity": room, "allocatable": room, "conditions": [ready]}
         await cluster.client.patch(NODE, "", "flapping", {"status": status}, subresource="status")
 
@@ -131,20 +147,21 @@ async def test_a_node_that_flaps_delays_no_other_gang_and_is_used_once_it_stays(
         return all([await bound(cluster, f"calm-{number}") == 2 for number in range(4)])
 
     await cluster.until("the others start while it flaps", calm_ones_are_bound)
-    while flips < 61:  # the last one is that it is ready
+    while flips < 61 or flips % 2 == 0:  # the last one is that it is ready
         await flip()
 
     async def late_one_is_bound() -> bool:
+        await report()
         return await bound(cluster, "delayed") == 4
 
     await cluster.until("the gang for it starts", late_one_is_bound)
 
     async def told() -> bool:
+        await report()
         record = await cluster.client.get(GANG, "default", "podgroup-never")
         return record.status.phase == "Waiting" and "InsufficientCapacity" in str(record.status)
 
     await cluster.until("the other is told why it waits", told)
-    assert scheduler.poll() is None
     names = [pod for pod, _ in bound_at(plane, "delayed-")]
     returned = [
         pod for pod, _ in given_back_at(plane, "delayed-")
@@ -155,16 +172,13 @@ async def test_a_node_that_flaps_delays_no_other_gang_and_is_used_once_it_stays(
     assert writes < flips
 
 
-async def begin(cluster: Cluster, plane: ControlPlane, name: str) -> dict[int, subprocess.Popen[bytes]]:
-    """A gang that lacks its last pod; the replicas of the scheduler, one of which leads, by process id."""
-    replicas = {process.pid: process for process in [cluster.daemon("scheduler") for _ in range(2)]}
+async def begin(cluster: Cluster, name: str, holds: str = "") -> dict[int, subprocess.Popen[bytes]]:
+    """A gang that lacks its last pod; two replicas of the scheduler, by process id. The first one leads."""
+    first = cluster.daemon("scheduler", holds=holds)
+    await cluster.until("the first leads", lambda: leads(cluster, first))
+    second = cluster.daemon("scheduler")
     await fill(cluster, name)
-
-    async def led() -> bool:
-        return bool(await leader(cluster, replicas))
-
-    await cluster.until("a leader", led)
-    return replicas
+    return {process.pid: process for process in (first, second)}
 
 
 async def fill(cluster: Cluster, name: str) -> None:
@@ -176,9 +190,7 @@ async def fill(cluster: Cluster, name: str) -> None:
         await cluster.make(POD, member(name, index, test=name))
 
 
-async def begun(cluster: Cluster, plane: ControlPlane) -> None:
-    since = plane.audit.stat().st_size
-
+async def begun(cluster: Cluster, plane: ControlPlane, since: int) -> None:
     async def some() -> bool:
         return binds(plane, since) >= 50
 
@@ -188,6 +200,10 @@ async def begun(cluster: Cluster, plane: ControlPlane) -> None:
 async def leader(cluster: Cluster, replicas: dict[int, subprocess.Popen[bytes]]) -> int:
     lease = await cluster.client.get(LEASE, "muster-system", "muster-scheduler")
     return next((pid for pid in replicas if f"_{pid}_" in lease.spec.holder_identity), 0)
+
+
+async def leads(cluster: Cluster, process: subprocess.Popen[bytes]) -> bool:
+    return bool(await leader(cluster, {process.pid: process}))
 
 
 async def ends_whole(cluster: Cluster, plane: ControlPlane, name: str) -> None:

@@ -18,6 +18,7 @@ async def watched(cluster: Cluster, chart: Chart) -> AsyncIterator[Cluster]:
     """The cluster with the controller `gpuhealth` switched on, and two nodes with GPUs."""
     only = "controllers.config.only={gang,podgroup,gpuhealth}"
     install(cluster.kubeconfig, chart.home, *ASLEEP, only)
+    await cluster.may("controllers", "patch", "nodes")
     cluster.muster("fake-nodes", "2 x name=gpus,cpu=8,memory=8Gi,nvidia.com/gpu=8,label:test=gpus")
     cluster.daemon("scheduler")
     cluster.daemon("controllers")

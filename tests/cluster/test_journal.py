@@ -47,21 +47,23 @@ async def test_a_journal_without_its_beginning_is_replayed_after_rotations_and_a
         return rotations >= 3 and path.stat().st_size > 0
 
     await cluster.until("the journal was rotated three times", rotated_again, 0.0)
-    replayed(path)
     scheduler.kill()
     scheduler.wait()
-    cluster.daemon("scheduler", 0, *options)
+    replayed(path)
+    scheduler = cluster.daemon("scheduler", 0, *options)
     await gang(cluster, "after", 2, "10m", test="noted")
 
     async def starts() -> bool:
         return await bound(cluster, "after") == 2
 
     await cluster.until("the next scheduler starts gangs", starts)
+    scheduler.kill()
+    scheduler.wait()
     replayed(path)
 
 
 def replayed(path: Path) -> None:
-    """Each file is replayed alone by a process of its own, and both together."""
+    """Each file is replayed alone by a process of its own, and both together. Nothing may write to them."""
     copies = []
     for number, file in enumerate((previous(path), path)):
         assert file.stat().st_size <= LIMIT

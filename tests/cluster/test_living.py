@@ -3,7 +3,7 @@
 import json
 
 from muster.api.base import Object, condition
-from muster.api.kinds import EVENT, GANG, NODE, POD, POD_GROUP_SIGS
+from muster.api.kinds import EVENT, GANG, NODE, POD, POD_GROUP_SIGS, POD_GROUP_X
 from tests.cluster.conftest import CRD, Cluster, open_definition
 from tests.cluster.gangs import POD_GROUP_LABEL, bound, gang, member
 
@@ -87,8 +87,9 @@ async def test_pods_of_a_gang_are_unschedulable_for_autoscalers_and_a_new_node_i
     await nodes_are(cluster, "scaled", 1)
     cluster.daemon("scheduler")
     await gang(cluster, "grows", 6, test="scaled")
-    await gang(cluster, "lacks", 3, test="scaled")
-    await cluster.client.delete(POD, "default", "lacks-2", grace_period=0)
+    await cluster.make(POD_GROUP_X, {"metadata": {"name": "lacks"}, "spec": {"minMember": 3}})
+    for index in range(2):
+        await cluster.make(POD, member("lacks", index, test="scaled"))
 
     async def asks() -> bool:
         return await reasons(cluster, "grows") == ["Unschedulable"] * 6

@@ -11,6 +11,7 @@ from muster.kube.errors import Forbidden, Invalid, NotFound
 from tests.cluster.conftest import Cluster
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.gangs import bound, bound_at, gang, given_back_at, refused_at, times
+from tests.cluster.goals import note
 
 GROUP: Final = "admissionregistration.k8s.io"
 POLICY: Final = Kind(GROUP, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", False, Resource)
@@ -78,9 +79,8 @@ async def test_the_others_are_given_back_at_once_and_all_start_when_the_policy_i
     assert sum(at < last for _, at in binds) == 9, "the others were bound in vain once"
     (removed,) = times(plane, "delete", "validatingadmissionpolicies", "approval")
     returned, started = last - refusals[0], max(at for _, at in binds) - removed
-    print(f"nine given back {returned:.2f} s after the first refusal; whole {started:.1f} s after the policy")
-    assert returned < GIVEN_BACK
-    assert started < WHOLE
+    note("one of ten is refused; nine are given back", returned, GIVEN_BACK)
+    note("the policy is deleted; all ten are bound", started, WHOLE)
 
 
 async def _refuses(cluster: Cluster) -> bool:

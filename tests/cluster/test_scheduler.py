@@ -1,6 +1,5 @@
 """`muster scheduler` on a real API server: processes of muster, nodes that `muster fake-nodes` plays."""
 
-import os
 import time
 from contextlib import suppress
 
@@ -12,6 +11,7 @@ from muster.runtime.election import Timing
 from tests.cluster.conftest import Cluster
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.gangs import POD_GROUP_LABEL, bound, bound_at, gang, member
+from tests.cluster.goals import note
 
 
 async def test_of_two_gangs_that_fit_singly_one_starts_whole_and_the_other_says_why_not(
@@ -54,23 +54,24 @@ async def test_of_two_gangs_that_fit_singly_one_starts_whole_and_the_other_says_
 async def test_a_leader_that_is_killed_in_the_middle_of_a_gang_is_followed_by_one_that_completes_it(
     cluster: Cluster, plane: ControlPlane
 ) -> None:
-    """Judged by the audit log: no pod is bound twice, and how long it takes. (A bind may have no answer.)"""
+    """Judged by the audit log: no pod is bound twice. (A bind may have no answer.)"""
     if not plane.audit.is_file():
         pytest.skip("this cluster shows no audit log")
     sizes = {"large": 500, "small": 20}
     cluster.muster("fake-nodes", "5 x name=big,cpu=64,memory=64Gi,pods=110")
-    schedulers = {process.pid: process for process in [cluster.daemon("scheduler") for _ in range(2)]}
+    first = cluster.daemon("scheduler", holds="large=450")
     cluster.daemon("controllers")
     for name, size in sizes.items():  # each waits for its last pod
         await cluster.make(POD_GROUP_X, {"metadata": {"name": name}, "spec": {"minMember": size}})
         for index in range(size - 1):
             await cluster.make(POD, member(name, index, "100m"))
 
-    async def leader() -> int:
+    async def leads(pid: int) -> bool:
         lease = await cluster.client.get(LEASE, "muster-system", "muster-scheduler")
-        return next((pid for pid in schedulers if f"_{pid}_" in lease.spec.holder_identity), 0)
+        return f"_{pid}_" in lease.spec.holder_identity
 
-    leads = await cluster.until("a leader", leader)
+    await cluster.until("a leader", lambda: leads(first.pid))
+    second = cluster.daemon("scheduler")
     read = plane.audit.stat().st_size  # what other tests did takes longer to read than a gang to be bound
     for name, size in sizes.items():
         await cluster.make(POD, member(name, size - 1, "100m"))
@@ -79,22 +80,20 @@ async def test_a_leader_that_is_killed_in_the_middle_of_a_gang_is_followed_by_on
         return len(bound_at(plane, "large-", read)) >= 20  # a local file: quicker than the scheduler
 
     await cluster.until("the first pods are bound", begun, 0.005)
-    schedulers[leads].kill()
-    killed, first = time.time(), len(bound_at(plane, "large-"))
+    first.kill()
+    killed, early = time.time(), len(bound_at(plane, "large-"))
 
     async def whole() -> bool:
         return all([await bound(cluster, name) == size for name, size in sizes.items()])
 
-    await cluster.until(f"all are bound ({first} were when the leader was killed)", whole, 0.5)
-    assert await leader() not in (0, leads)
+    await cluster.until(f"all are bound ({early} were when the leader was killed)", whole, 0.5)
+    assert await leads(second.pid)
     for name in sizes:
         names = [pod for pod, _ in bound_at(plane, f"{name}-")]
         assert len(names) == len(set(names))
     took = max(at for name in sizes for _, at in bound_at(plane, f"{name}-")) - killed
-    print(f"{first} of 500 bound, the leader killed, and all bound {took:.1f} s later")
-    assert first < sizes["large"]
-    busy = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))  # the 5 s are those of an idle machine
-    assert took < Timing().duration + 5 * busy
+    assert early < sizes["large"]
+    note(f"the leader is killed at {early} of 500; all are bound", took, Timing().duration + 5)
 
 
 async def test_a_namespace_goes_away_with_the_gang_in_it(cluster: Cluster) -> None:

@@ -5,7 +5,6 @@ none of their controllers runs. The API server also checks who may write owner r
 """
 
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
@@ -26,7 +25,6 @@ from muster.api.kinds import (
     SERVICE,
     VOLCANO_JOB,
 )
-from tests.cluster.chart import NAMESPACE as MUSTERS
 from tests.cluster.chart import install
 from tests.cluster.conftest import CRD, Cluster, open_definition, served
 from tests.compiler.test_golden import JOB, NAMED
@@ -76,14 +74,7 @@ async def test_the_controllers_may_create_share_and_delete_what_a_target_needs(
     chosen = {"target": target, "network": network, "mesh": "istio"}
     values = (f"controllers.config.batchJobs.{key}={value}" for key, value in chosen.items())
     install(cluster.kubeconfig, cluster.chart.home, *ASLEEP, *values)
-
-    async def allowed() -> bool:
-        user = f"--as=system:serviceaccount:{MUSTERS}:muster-controllers"
-        with suppress(AssertionError):
-            return "yes" in cluster.chart.kubectl("auth", "can-i", "create", RIGHTS[target], user)
-        return False
-
-    await cluster.until("the API server knows the roles", allowed)
+    await cluster.may("controllers", "create", RIGHTS[target])
     cluster.daemon("controllers")
     permits = {"spec": {"policies": "permit (principal, action, resource);"}}
     await cluster.make(CEDAR_POLICY, {"metadata": {"name": "all"}, **permits})
