@@ -33,10 +33,12 @@ class Difference(NamedTuple):
         if self.given is not None:
             kubectl.step(Run("create --validate=false -f -", ("created",), stdin=_written(self.given)))
         stdin = _written(self.stdin) if self.stdin is not None else ""
-        kubectl.step(Run(self.command, (said.prints,), code=said.code, stdin=stdin, again=True))
-        if self.last:
-            # by force: else a pod of a node that does not exist would stay until pods are collected
-            kubectl.step(Run(f"delete --ignore-not-found --force --grace-period=0 {self.last}"))
+        try:
+            kubectl.step(Run(self.command, (said.prints,), code=said.code, stdin=stdin, again=True))
+        finally:
+            if self.last:
+                # by force: else a pod of a node that does not exist would stay until pods are collected
+                kubectl.step(Run(f"delete --ignore-not-found --force --grace-period=0 {self.last}"))
 
 
 def _written(body: Object) -> str:
