@@ -8,11 +8,12 @@ import json
 import os
 import shutil
 import subprocess
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from tests.cluster.control_plane import Missing, built
+from tests.cluster.control_plane import PATIENCE, Missing, built
 
 CHART: Final = Path(__file__).parents[2] / "charts/muster"
 NAMESPACE: Final = "muster-system"
@@ -35,6 +36,14 @@ class Chart:
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
         return run("kubectl", *arguments, kubeconfig=self.admin, home=self.home, stdin=stdin)
+
+    def await_roles(self) -> None:
+        """Waits until the API server, which reads roles in the background, knows those of the chart."""
+        until = time.monotonic() + PATIENCE
+        for daemon in ("scheduler", "controllers"):
+            for right in (("list", "pods"), ("create", "leases.coordination.k8s.io")):  # ClusterRole and Role
+                while not self.may(daemon, *right):
+                    assert time.monotonic() < until, f"{daemon} may not {' '.join(right)}"
 
     def may(self, daemon: str, verb: str, resource: str) -> bool:
         """Whether the API server permits this to the Deployment's ServiceAccount, in its namespace."""

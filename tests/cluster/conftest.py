@@ -10,7 +10,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -63,12 +62,10 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 @pytest.fixture(scope="session")
 def chart(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Chart:
     """muster's chart, installed; its Deployments have no replicas, since no kubelet would run them."""
-    home, asleep = tmp_path_factory.mktemp("chart"), ("controllers.replicas=0", "scheduler.replicas=0")
-    made, until = install(plane.kubeconfig, home, *asleep), time.monotonic() + PATIENCE
-    for daemon in ("scheduler", "controllers"):
-        for right in (("list", "pods"), ("create", "leases.coordination.k8s.io")):  # a ClusterRole and a Role
-            while not made.may(daemon, *right):  # the API server reads roles in the background
-                assert time.monotonic() < until
+    made = install(
+        plane.kubeconfig, tmp_path_factory.mktemp("chart"), "controllers.replicas=0", "scheduler.replicas=0"
+    )
+    made.await_roles()
     return made
 
 

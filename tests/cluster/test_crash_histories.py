@@ -240,6 +240,7 @@ async def test_a_leader_dies_after_any_write_of_its_own(cluster: Cluster, plane:
 
     await cluster.until("all nodes", nodes)
     counts = await asyncio.gather(*(_histories(History(cluster, case)) for case in CASES))
+    print(f"histories of each case: {counts}")
     assert sum(counts) > 45
     written = accepted(plane)
     for case, count in zip(CASES, counts, strict=True):

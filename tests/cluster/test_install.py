@@ -21,7 +21,7 @@ import pytest
 
 from tests.cli.console import commands, comparable, run
 from tests.cluster.chart import NAMESPACE, Chart, found
-from tests.cluster.control_plane import running
+from tests.cluster.control_plane import PATIENCE, running
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs/install.md"
@@ -47,7 +47,10 @@ class Kubelet:
         }
         for key in self.replicas.keys() - wanted.keys():
             self.end(key)
-        for key in wanted.keys() - self.replicas.keys():
+        started = wanted.keys() - self.replicas.keys()
+        if started:
+            self.chart.await_roles()
+        for key in started:
             spec, daemon = wanted[key]["spec"], wanted[key]["metadata"]["name"].removeprefix("muster-")
             arguments = [*self.chart.arguments(daemon), "--kubeconfig", str(self.chart.kubeconfig(daemon))]
             with (self.chart.home / f"{daemon}.log").open("ab") as log:
@@ -67,7 +70,7 @@ class Kubelet:
         for process in processes:
             process.send_signal(signal.SIGTERM)
         for process in processes:
-            process.wait(30)
+            process.wait(PATIENCE)
 
 
 @contextmanager
@@ -95,7 +98,7 @@ def nodes(kubeconfig: Path, home: Path) -> Iterator[None]:
         yield
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        process.wait(PATIENCE)
 
 
 @pytest.mark.skipif("KUBECONFIG" in os.environ, reason="the page begins with an empty cluster")

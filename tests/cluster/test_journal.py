@@ -32,7 +32,7 @@ async def test_a_journal_without_its_beginning_is_replayed_after_rotations_and_a
     async def rotated_again() -> bool:
         """Starts a gang, and changes each node: every change is an event of some kilobytes."""
         nonlocal number, rotations
-        before = path.stat().st_ino if path.exists() else 0
+        before, _ = of(path)
         number += 1
         if number % 8 == 0:
             await gang(cluster, f"starts-{number}", 2, "10m", test="noted")
@@ -43,8 +43,9 @@ async def test_a_journal_without_its_beginning_is_replayed_after_rotations_and_a
                 for i in range(8)
             )
         )
-        rotations += path.stat().st_ino != before if before else 0
-        return rotations >= 3 and path.stat().st_size > 0
+        after, size = of(path)
+        rotations += before > 0 and after > 0 and after != before
+        return rotations >= 3 and size > 0
 
     await cluster.until("the journal was rotated three times", rotated_again, 0.0)
     scheduler.kill()
@@ -60,6 +61,15 @@ async def test_a_journal_without_its_beginning_is_replayed_after_rotations_and_a
     scheduler.kill()
     scheduler.wait()
     replayed(path)
+
+
+def of(path: Path) -> tuple[int, int]:
+    """Inode and bytes of the file; 0 if there is none, as between its renaming and the next one."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return 0, 0
+    return found.st_ino, found.st_size
 
 
 def replayed(path: Path) -> None:

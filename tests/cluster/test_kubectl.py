@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from muster.api.crd import definitions
-from tests.cluster.control_plane import ControlPlane
+from tests.cluster.control_plane import PATIENCE, ControlPlane
 from tests.kubectl import CASES
 from tests.kubectl.cases import Case, Kubectl, Run, absent
 from tests.kubectl.differences import DIFFERENCES, Difference
@@ -42,7 +42,7 @@ def kubectl(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> It
         kubectl.step(Run("delete node node-0 node-1"))
     finally:
         nodes.send_signal(signal.SIGTERM)
-        nodes.wait(30)
+        nodes.wait(PATIENCE)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "-"))

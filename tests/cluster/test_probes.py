@@ -24,7 +24,7 @@ async def test_the_probes_succeed_and_the_metrics_of_the_dashboard_are_served(
             try:
                 async with http.get(f"http://127.0.0.1:{port}{path}") as response:
                     return await response.text() if response.status == 200 else None
-            except aiohttp.ClientConnectorError:
+            except aiohttp.ClientError:
                 return None
 
         for daemon, port in ports.items():
@@ -42,8 +42,7 @@ async def test_the_probes_succeed_and_the_metrics_of_the_dashboard_are_served(
             return await bound(cluster, "probed") == 2
 
         await cluster.until("the gang is bound", whole)
-        served = await answer(ports["scheduler"], "/metrics")
-    assert served is not None
+        served = await cluster.until("metrics", partial(answer, ports["scheduler"], "/metrics"))
     names = set(re.findall(r"^# TYPE (\w+) ", served, re.MULTILINE))
     dashboard = json.loads((CHART / "files/dashboard.json").read_text())
     asked = " ".join(target["expr"] for panel in dashboard["panels"] for target in panel["targets"])
