@@ -28,6 +28,8 @@ class Faulty:
         self.fault: Callable[[str, bool], None] = lambda verb, before: None
         #: no request is answered any more
         self.hangs = False
+        #: seconds until a request has its effect
+        self.delay = 0.0
 
     async def get(self, kind: Kind[Any], namespace: str, name: str) -> Any:
         return await self._with("get", lambda: self._client.get(kind, namespace, name))
@@ -40,6 +42,7 @@ class Faulty:
 
     async def _with(self, verb: str, request: Callable[[], Any]) -> Any:
         self.fault(verb, True)
+        await asyncio.sleep(self.delay)
         if self.hangs:
             await asyncio.Event().wait()
         answer = await request()
@@ -213,6 +216,25 @@ async def test_a_request_that_fails_once_changes_nothing(verb: str, before: bool
     assert not keeping.done()
     assert (await lease(cluster)).spec.lease_transitions == term.epoch
     keeping.cancel()
+
+
+@pytest.mark.parametrize("delay", [1.9, 3.0, 4.9])
+async def test_a_leader_keeps_its_lease_though_each_answer_takes_seconds(delay: float) -> None:
+    """And another takes it in time once it is free. client-go waits for half of the deadline, too."""
+    cluster = ready()
+    one, first = candidate(cluster, "one")
+    term = await one.win()
+    keeping = asyncio.create_task(one.keep())
+    two, second = candidate(cluster, "two")
+    first.delay = second.delay = delay
+    winning = asyncio.create_task(two.win())
+    for _ in range(1200):
+        await asyncio.sleep(0.1)
+        assert term.fresh()
+    assert not keeping.done()
+    assert not winning.done()
+    keeping.cancel()
+    await asyncio.wait_for(winning, TIMING.duration + 2 * (delay + TIMING.retry))
 
 
 async def test_an_attempt_that_hangs_is_given_up() -> None:

@@ -53,8 +53,13 @@ class Timing:
     duration: float = 15.0
     #: without a renewal, after which the leader stops
     deadline: float = 10.0
-    #: between two attempts to take or to renew the Lease; no attempt may take longer
+    #: between two attempts to take or to renew the Lease
     retry: float = 2.0
+
+    @property
+    def answer(self) -> float:
+        """Until a request counts as not answered (client-go's `resourcelock.NewFromKubeconfig`)."""
+        return max(self.retry, self.deadline / 2)
 
 
 class Election:
@@ -103,11 +108,17 @@ class Election:
         return Term(epoch, seen=self._pods_seen, fresh=lambda: self.fresh)
 
     async def keep(self) -> None:
-        """Renew the Lease until it is lost. Ends when the deadline has passed, whatever is under way."""
+        """Renew the Lease until it is lost. Ends when the deadline has passed, whatever is under way.
+
+        The next attempt follows at once if one has taken longer than what is between two of them.
+        """
+        pause = self.timing.retry
         while (left := self._left) > 0:
-            await self._clock.sleep(min(self.timing.retry, left))
-            if left <= self.timing.retry or await self._try(self._renew(), self._left) is False:
+            await self._clock.sleep(min(pause, left))
+            asked = self._clock.monotonic()
+            if left <= pause or await self._try(self._within(self._renew(), self._left)) is False:
                 break
+            pause = max(0.0, asked + self.timing.retry - self._clock.monotonic())
         self._renewed_at = float("-inf")
         log.warning("%s no longer leads", self._identity)
 
@@ -121,26 +132,37 @@ class Election:
             note = f"{self._seen.spec.lease_transitions}/{pods_seen}" if pods_seen else None
             await self._try(self._renew({"holderIdentity": "", "leaseDurationSeconds": 1}, note))
 
-    async def _try(self, attempt: Coroutine[Any, Any, T], most: float = LONGEST) -> T | None:
-        """The result of the attempt; None if it failed or took too long: `most` seconds."""
-        task = asyncio.ensure_future(attempt)
-        timer = asyncio.ensure_future(self._clock.sleep(min(self.timing.retry, most)))
+    async def _try(self, attempt: Coroutine[Any, Any, T]) -> T | None:
+        """The result of the attempt; None if it failed."""
+        try:
+            return await attempt
+        except (ApiError, Unanswered, Unreachable) as error:
+            self._tell(str(error))
+        return None
+
+    async def _get(self) -> Lease:
+        return await self._answer(self._client.get(LEASE, self._namespace, self._name))
+
+    async def _answer(self, request: Coroutine[Any, Any, T]) -> T:
+        return await self._within(request, self.timing.answer)
+
+    async def _within(self, request: Coroutine[Any, Any, T], most: float) -> T:
+        """What the request returns. Raises `Unanswered` if it takes longer than `most` seconds."""
+        task = asyncio.ensure_future(request)
+        timer = asyncio.ensure_future(self._clock.sleep(most))
         try:
             await asyncio.wait({task, timer}, return_when=asyncio.FIRST_COMPLETED)
             if task.done():
                 return task.result()
-            self._tell("the API server does not answer")
-        except (ApiError, Unanswered, Unreachable) as error:
-            self._tell(str(error))
+            raise Unanswered("the API server does not answer")
         finally:
             task.cancel()
             timer.cancel()
-        return None
 
     async def _take(self) -> bool:
         """Take the Lease if it is free. Return whether this candidate holds it."""
         try:
-            lease = await self._client.get(LEASE, self._namespace, self._name)
+            lease = await self._get()
         except NotFound:
             return await self._create()
         if self._seen is None or lease.metadata.resource_version != self._seen.metadata.resource_version:
@@ -164,7 +186,7 @@ class Election:
         count = max(1, int((self._clock.now() - BEGIN).total_seconds()))
         body = {"metadata": {"name": self._name}, "spec": {**self._held(), **self._new(count)}}
         with suppress(AlreadyExists):
-            await self._client.create(LEASE, self._namespace, body)
+            await self._answer(self._client.create(LEASE, self._namespace, body))
             self._not_before = self._clock.monotonic() + self.timing.deadline
         return False
 
@@ -174,7 +196,7 @@ class Election:
         more = more or {}
         if await self._write(self._seen, more, note):
             return True
-        lease = await self._client.get(LEASE, self._namespace, self._name)
+        lease = await self._get()
         if lease.spec.holder_identity != self._identity:
             return False
         self._seen = lease
@@ -188,7 +210,8 @@ class Election:
             metadata["annotations"] = {PODS_SEEN: note}
         patch = {"metadata": metadata, "spec": {**self._held(), **more}}
         try:
-            written = await self._client.patch(LEASE, self._namespace, self._name, patch)
+            asking = self._client.patch(LEASE, self._namespace, self._name, patch)
+            written = await self._answer(asking)
         except (Conflict, NotFound):
             return False
         self._seen, self._seen_at = written, self._clock.monotonic()
