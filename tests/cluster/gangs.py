@@ -1,10 +1,11 @@
 """Gangs for these tests, and what the audit log says of them."""
 
+import subprocess
 from collections.abc import Container, Iterator
 from datetime import datetime
 
 from muster.api.base import Object
-from muster.api.kinds import POD, POD_GROUP_X
+from muster.api.kinds import LEASE, POD, POD_GROUP_X
 from muster.names import SCHEDULER
 from tests.cluster.conftest import Cluster
 from tests.cluster.control_plane import ControlPlane
@@ -34,6 +35,12 @@ async def gang(cluster: Cluster, name: str, size: int, cpu: str = "1", test: str
     await cluster.make(POD_GROUP_X, {"metadata": {"name": name}, "spec": {"minMember": size}})
     for index in range(size):
         await cluster.make(POD, member(name, index, cpu, test))
+
+
+async def leads(cluster: Cluster, replica: subprocess.Popen[bytes]) -> bool:
+    """Whether this replica of the scheduler has the Lease."""
+    lease = await cluster.client.get(LEASE, "muster-system", "muster-scheduler")
+    return f"_{replica.pid}_" in lease.spec.holder_identity
 
 
 async def bound(cluster: Cluster, name: str) -> int:

@@ -13,7 +13,17 @@ from muster.local.node.node_object import RUNTIME
 from muster.runtime.election import Timing
 from tests.cluster.conftest import Cluster
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.gangs import POD_GROUP_LABEL, binds, bound, bound_at, gang, given_back_at, member, times
+from tests.cluster.gangs import (
+    POD_GROUP_LABEL,
+    binds,
+    bound,
+    bound_at,
+    gang,
+    given_back_at,
+    leads,
+    member,
+    times,
+)
 from tests.cluster.goals import note
 
 SIZE, NODES = 400, 8
@@ -30,8 +40,8 @@ def seen(plane: ControlPlane) -> None:
 async def test_a_leader_that_is_stopped_across_its_lease_and_continued_does_no_harm(
     cluster: Cluster, plane: ControlPlane
 ) -> None:
-    replicas = await begin(cluster, "paused", f"paused={MOST}")
-    stopped, since = replicas[await leader(cluster, replicas)], plane.audit.stat().st_size
+    stopped = await begin(cluster, "paused", f"paused={MOST}")
+    since = plane.audit.stat().st_size
     await cluster.make(POD, member("paused", SIZE - 1, test="paused"))
     await begun(cluster, plane, since)
     stopped.send_signal(signal.SIGSTOP)
@@ -41,10 +51,10 @@ async def test_a_leader_that_is_stopped_across_its_lease_and_continued_does_no_h
         async def taken_over() -> bool:
             nonlocal early
             counted = binds(plane, since)
-            if await leader(cluster, replicas) != stopped.pid:
-                return True
-            early = counted  # by the first leader, as it still has the Lease
-            return False
+            if await leads(cluster, stopped):
+                early = counted
+                return False
+            return True
 
         await cluster.until("another leader is elected", taken_over)
         assert early < SIZE
@@ -61,7 +71,7 @@ async def test_a_leader_that_is_stopped_across_its_lease_and_continued_does_no_h
         return stopped.poll() is not None
 
     await cluster.until("the first leader ends", given_up)
-    assert await leader(cluster, replicas) != stopped.pid
+    assert not await leads(cluster, stopped)
 
 
 async def test_the_api_server_is_killed_and_its_history_compacted_in_the_middle_of_a_gang(
@@ -172,13 +182,13 @@ async def test_a_node_that_flaps_delays_no_other_gang_and_is_used_once_it_stays(
     assert writes < flips
 
 
-async def begin(cluster: Cluster, name: str, holds: str = "") -> dict[int, subprocess.Popen[bytes]]:
-    """A gang that lacks its last pod; two replicas of the scheduler, by process id. The first one leads."""
+async def begin(cluster: Cluster, name: str, holds: str = "") -> subprocess.Popen[bytes]:
+    """A gang that lacks its last pod, and two replicas of the scheduler; returns the one that leads."""
     first = cluster.daemon("scheduler", holds=holds)
     await cluster.until("the first leads", lambda: leads(cluster, first))
-    second = cluster.daemon("scheduler")
+    cluster.daemon("scheduler")
     await fill(cluster, name)
-    return {process.pid: process for process in (first, second)}
+    return first
 
 
 async def fill(cluster: Cluster, name: str) -> None:
@@ -195,15 +205,6 @@ async def begun(cluster: Cluster, plane: ControlPlane, since: int) -> None:
         return binds(plane, since) >= 50
 
     await cluster.until("50 pods are bound", some, 0.002)
-
-
-async def leader(cluster: Cluster, replicas: dict[int, subprocess.Popen[bytes]]) -> int:
-    lease = await cluster.client.get(LEASE, "muster-system", "muster-scheduler")
-    return next((pid for pid in replicas if f"_{pid}_" in lease.spec.holder_identity), 0)
-
-
-async def leads(cluster: Cluster, process: subprocess.Popen[bytes]) -> bool:
-    return bool(await leader(cluster, {process.pid: process}))
 
 
 async def ends_whole(cluster: Cluster, plane: ControlPlane, name: str) -> None:

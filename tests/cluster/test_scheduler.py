@@ -10,7 +10,7 @@ from muster.kube.errors import NotFound
 from muster.runtime.election import Timing
 from tests.cluster.conftest import Cluster
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.gangs import POD_GROUP_LABEL, bound, bound_at, gang, member
+from tests.cluster.gangs import POD_GROUP_LABEL, bound, bound_at, gang, leads, member
 from tests.cluster.goals import note
 
 
@@ -66,11 +66,7 @@ async def test_a_leader_that_is_killed_in_the_middle_of_a_gang_is_followed_by_on
         for index in range(size - 1):
             await cluster.make(POD, member(name, index, "100m"))
 
-    async def leads(pid: int) -> bool:
-        lease = await cluster.client.get(LEASE, "muster-system", "muster-scheduler")
-        return f"_{pid}_" in lease.spec.holder_identity
-
-    await cluster.until("a leader", lambda: leads(first.pid))
+    await cluster.until("a leader", lambda: leads(cluster, first))
     second = cluster.daemon("scheduler")
     read = plane.audit.stat().st_size  # what other tests did takes longer to read than a gang to be bound
     for name, size in sizes.items():
@@ -87,7 +83,7 @@ async def test_a_leader_that_is_killed_in_the_middle_of_a_gang_is_followed_by_on
         return all([await bound(cluster, name) == size for name, size in sizes.items()])
 
     await cluster.until(f"all are bound ({early} were when the leader was killed)", whole, 0.5)
-    assert await leads(second.pid)
+    assert await leads(cluster, second)
     for name in sizes:
         names = [pod for pod, _ in bound_at(plane, f"{name}-")]
         assert len(names) == len(set(names))
