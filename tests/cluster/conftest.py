@@ -19,7 +19,17 @@ from typing import Any, Final, TypeVar
 import pytest
 
 from muster.api.base import Kind, Object, Resource
-from muster.api.kinds import BATCH_JOB, CEDAR_POLICY, GANG, GANG_PLAN, NODE, POD, POD_GROUP_X, TRUST_POLICY
+from muster.api.kinds import (
+    BATCH_JOB,
+    CEDAR_POLICY,
+    GANG,
+    GANG_PLAN,
+    JOB,
+    NODE,
+    POD,
+    POD_GROUP_X,
+    TRUST_POLICY,
+)
 from muster.kube import config
 from muster.kube.errors import AlreadyExists, ApiError, NotFound, Unanswered, Unreachable
 from muster.kube.http import HttpClient
@@ -172,6 +182,7 @@ class Cluster:
             CEDAR_POLICY,
             TRUST_POLICY,
             BATCH_JOB,
+            JOB,  # before its pods, which it would make anew
             POD_GROUP_X,
             POD,
             GANG_PLAN,
