@@ -20,10 +20,13 @@ from muster.core.words.gang import (
     Spread,
     Toleration,
 )
+from muster.translate import dialects
+from muster.translate.claims import claims_of
 from muster.translate.dialects import keys_touched
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.podgroup.pod_sets import pod_set_name
 from muster.translate.pods import asked, pod_bound
+from muster.translate.world import World
 from tests.translate.cluster import job as job_of
 from tests.translate.cluster import jobset as jobset_of
 from tests.translate.cluster import pod, pod_group, pod_spec, read, template, world
@@ -304,6 +307,36 @@ def test_claims_and_volumes_are_evaluated_again_when_they_change() -> None:
     assert key in keys_touched(PERSISTENT_VOLUME, None, volume(), seen)
     assert not keys_touched(PERSISTENT_VOLUME_CLAIM, claim("v"), claim("v"), seen)
     assert not keys_touched(PERSISTENT_VOLUME_CLAIM, None, claim("v", name="e"), seen)
+
+
+def test_a_change_of_a_claim_visits_its_users_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = {"spec": WITH_CLAIM}
+    others = [make(f"other-{i}") for i in range(3) for make in (pod, job_of)]
+    jobset = jobset_of(jobs={"w": {"template": made}})
+    objects = [pod("a", spec=WITH_CLAIM), job_of(gang="true", template=made), jobset, *others]
+    seen, visited = world(*objects), list[str]()
+    read = dialects._touched_by
+
+    def visits(kind: Any, obj: Resource, world: World) -> Any:  # Any: as of the original
+        visited.append(obj.metadata.name)
+        return read(kind, obj, world)
+
+    def reads(templates: object) -> Any:
+        raise AssertionError("templates are read again")
+
+    monkeypatch.setattr(dialects, "_touched_by", visits)
+    monkeypatch.setattr(dialects, "_specs", reads)
+    users = {GroupKey(Dialect.POD, "ns", "a"), GroupKey(Dialect.JOB, "ns", "j")}
+    users |= {GroupKey(Dialect.JOBSET, "ns", "s")}
+    for kind, obj in ((PERSISTENT_VOLUME_CLAIM, claim()), (PERSISTENT_VOLUME, volume())):
+        visited.clear()
+        assert keys_touched(kind, None, obj, seen) == users
+        assert sorted(visited) == sorted([obj.metadata.name, "a", "j", "s"])
+
+
+@pytest.mark.parametrize("volumes", [None, "x", {}, [None, "x", {}], [{"persistentVolumeClaim": 1}]])
+def test_the_claims_of_a_template_that_nothing_can_read_are_none(volumes: object) -> None:
+    assert claims_of(job_of(template={"spec": {"volumes": volumes}})) == set()
 
 
 def test_specs_without_any_of_this_look_at_nothing() -> None:

@@ -4,20 +4,28 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from muster.api.base import controller_of
+from muster.api.base import Object, controller_of
 from muster.api.core_v1 import Pod
-from muster.api.kinds import JOB, POD, POD_GROUP_SIGS, POD_GROUP_X
+from muster.api.kinds import JOB, JOBSET, POD, POD_GROUP_SIGS, POD_GROUP_X
 from muster.api.membership import pod_groups
 from muster.api.scheduling import POD_GROUP_LABEL
 from muster.translate.world import World
-from tests.translate.cluster import child, job, jobset, pod
+from tests.translate.cluster import child, job, jobset, pod, pod_spec
+
+
+def volume(claim: str) -> Object:
+    return {"name": claim, "persistentVolumeClaim": {"claimName": claim}}
+
 
 OWNERS = [None, job("one"), job("two")]
 pods = st.builds(
-    lambda name, owner, groups: pod(name, owner=OWNERS[owner], labels=groups),
+    lambda name, owner, groups, claims: pod(
+        name, owner=OWNERS[owner], labels=groups, spec=pod_spec(volumes=[*map(volume, claims)])
+    ),
     name=st.sampled_from("abcd"),
     owner=st.integers(0, 2),
     groups=st.dictionaries(st.sampled_from(sorted(POD_GROUP_LABEL.values())), st.sampled_from("gh")),
+    claims=st.lists(st.sampled_from("cd"), max_size=2),
 )
 
 
@@ -47,6 +55,21 @@ def test_indexes_equal_a_scan(changes: list[tuple[bool, Pod]]) -> None:
             assert [found[name] for name in sorted(found)] == [
                 one for one in everything if pod_groups(one.metadata.labels, {})[:1] == [(kind.group, group)]
             ]
+    for claim in "cd":
+        users = sorted((user for user, _ in world.users_of(("ns", claim))), key=lambda one: one.metadata.name)
+        assert users == [one for one in everything if volume(claim) in one.spec.volumes]
+
+
+def test_jobs_and_jobsets_use_the_claims_of_their_templates() -> None:
+    made = {"spec": pod_spec(volumes=[volume("c"), volume("c")])}
+    world, one, two = World(), job("one", template=made), jobset("one", {"a": {"template": made}, "b": {}})
+    for _ in range(2):
+        world.put(JOB, one)
+        world.put(JOBSET, two)
+    assert [*world.users_of(("ns", "c"))] == [(one, JOB), (two, JOBSET)]
+    world.put(JOBSET, jobset("one", {"a": {}}))
+    world.drop(JOB, "ns", "one")
+    assert not [*world.users_of(("ns", "c"))]
 
 
 def test_jobs_by_their_jobset() -> None:

@@ -167,6 +167,16 @@ def controls(kind: Kind[Any], owner: Resource, obj: Resource) -> bool:  # Any: a
     )
 
 
+def at(obj: Object, *path: str) -> Object:
+    """Returns the object at this path; an empty one if there is none."""
+    for step in path:
+        found = obj.get(step)
+        if not isinstance(found, dict):
+            return {}
+        obj = found
+    return obj
+
+
 def mark(meta: ObjectMeta, key: str) -> str | None:
     """The value that users set as the label or annotation `key`; a label wins; None without either."""
     return meta.labels.get(key, meta.annotations.get(key))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from muster import names
-from muster.api.base import Object, ObjectMeta
+from muster.api.base import Object, ObjectMeta, at
 from muster.api.batch_v1 import JobSpec
 from muster.api.core_v1 import PodTemplate
 from muster.api.fields import InvalidObject, convert
@@ -127,16 +127,6 @@ def asks_for_gang(meta: ObjectMeta, templates: Sequence[Object], world: World) -
         return False
     metas = [at(template, "metadata") for template in templates]
     return not any(name for meta in metas for name in pod_groups(at(meta, "labels"), at(meta, "annotations")))
-
-
-def at(obj: Object, *path: str) -> Object:
-    """Returns the object at this path; an empty one if there is none."""
-    for step in path:
-        found = obj.get(step)
-        if not isinstance(found, dict):
-            return {}
-        obj = found
-    return obj
 
 
 def _scheduler(template: Object) -> str:

@@ -12,7 +12,7 @@ nothing to wait for.)
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -54,12 +54,13 @@ from muster.api.scheduling import PodGroup
 from muster.api.storage_v1 import SELECTED_NODE, StorageClass
 from muster.core.words.gang import Code, Gang, GangId, Gate, PodId
 from muster.translate import bare, described, ganggroup, job, jobset, marks, podgroup
+from muster.translate.claims import claim_names, templates
 from muster.translate.demand import ours
 from muster.translate.group import NONE_MOVED, Group, Members, ReadGroup, Touched
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.podgroup.reading import KINDS
 from muster.translate.pods import of_its_node
-from muster.translate.surroundings import claim_names, selects_namespaces
+from muster.translate.surroundings import selects_namespaces
 from muster.translate.world import World
 
 
@@ -221,11 +222,14 @@ def keys_touched(kind: Kind[Any], old: Resource | None, new: Resource | None, wo
         if regrouped(kind, old, new, world):
             keys.update(_of_namespace((new or old).metadata.name, world))  # type: ignore[union-attr]
         if relabelled(old, new):
-            keys.update(_looking(world, lambda spec, namespace: selects_namespaces(spec)))
+            keys.update(_looking(world, selects_namespaces))
     elif kind in (PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS):
-        claims = [name for obj in (old, new) for name in _claims(obj)]
         if old is None or new is None or volume_facts(old) != volume_facts(new):
-            keys.update(_looking(world, lambda spec, namespace: _claims_any(spec, namespace, claims)))
+            if kind is STORAGE_CLASS:
+                keys.update(_looking(world, lambda spec: any(claim_names(spec))))
+            for claim in {name for obj in (old, new) for name in _claims(obj)}:
+                for user, of in world.users_of(claim):
+                    keys.update(_touched_by(of, user, world))
     elif kind is RESOURCE_QUOTA:
         if _quota_spec(old) != _quota_spec(new):
             keys.update(_of_namespace((new or old).metadata.namespace, world))  # type: ignore[union-attr]
@@ -234,7 +238,7 @@ def keys_touched(kind: Kind[Any], old: Resource | None, new: Resource | None, wo
             keys.update(_of_namespace((new or old).metadata.namespace, world))  # type: ignore[union-attr]
     elif kind is RUNTIME_CLASS:
         name = (new or old).metadata.name  # type: ignore[union-attr]
-        keys.update(_looking(world, lambda spec, namespace: spec.runtime_class_name == name))
+        keys.update(_looking(world, lambda spec: spec.runtime_class_name == name))
     elif kind is PRIORITY_CLASS or (kind is CLUSTER_NETWORK_TOPOLOGY and _layers(old) != _layers(new)):
         keys.update(_everything(world))
     return keys.union(*(_namesakes(key, _BELOW, world) for key in keys))
@@ -270,29 +274,23 @@ def volume_facts(obj: Resource) -> object:
 
 
 def _claims(obj: Resource | None) -> Iterator[tuple[str, str]]:
-    """Yields namespace and name of the claims that an object affects; "" for any name."""
+    """Yields namespace and name of the claim that an object is or belongs to."""
     if isinstance(obj, PersistentVolumeClaim):
         yield obj.metadata.namespace, obj.metadata.name
     elif isinstance(obj, PersistentVolume) and obj.spec.claim_ref is not None:
         yield obj.spec.claim_ref.namespace, obj.spec.claim_ref.name
-    elif isinstance(obj, StorageClass):
-        yield "", ""
 
 
-def _claims_any(spec: PodSpec, namespace: str, claims: Collection[tuple[str, str]]) -> bool:
-    return any((namespace, name) in claims or ("", "") in claims for name in claim_names(spec))
-
-
-def _looking(world: World, look: Callable[[PodSpec, str], bool]) -> Iterator[GroupKey]:
+def _looking(world: World, look: Callable[[PodSpec], bool]) -> Iterator[GroupKey]:
     """Yields groups of pods and templates whose specs `look` accepts. A scan: these objects rarely change."""
     for pod in world.pods.values():
-        if look(pod.spec, pod.metadata.namespace):
+        if look(pod.spec):
             yield from _touched_by(POD, pod, world)
     for one in world.jobs.values():
-        if any(look(spec, one.metadata.namespace) for spec in _specs([one.spec.template])):
+        if any(map(look, _specs([one.spec.template]))):
             yield from _touched_by(JOB, one, world)
     for owner in world.jobsets.values():
-        if any(look(spec, owner.metadata.namespace) for spec in _specs(jobset.templates(owner))):
+        if any(map(look, _specs(templates(owner)))):
             yield from _touched_by(JOBSET, owner, world)
 
 

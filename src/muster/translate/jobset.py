@@ -13,7 +13,7 @@ from typing import Final
 
 from muster import names
 from muster.api import duration
-from muster.api.base import Object, controls, is_true, mark
+from muster.api.base import controls, is_true, mark
 from muster.api.batch_v1 import (
     COMPLETION_INDEX,
     CONTROLLER_UID,
@@ -46,7 +46,8 @@ from muster.api.jobset_v1alpha2 import (
 from muster.api.kinds import JOBSET
 from muster.api.natural import natural
 from muster.core.words.gang import MOST_PLACES, Code, Gate, Shape
-from muster.translate.demand import Demand, Part, asks_for_gang, at, demand, job_spec
+from muster.translate.claims import templates
+from muster.translate.demand import Demand, Part, asks_for_gang, demand, job_spec
 from muster.translate.filling import NOWHERE, Block, Filled
 from muster.translate.group import NONE_MOVED, ReadGroup, Touched
 from muster.translate.identity import Dialect, GroupKey
@@ -159,11 +160,6 @@ def jobset_finished(jobset: JobSet) -> bool:
     return bool(jobset.status.terminal_state) or any(
         is_true(jobset.status.conditions, type_) for type_ in ("Completed", "Failed")
     )
-
-
-def templates(jobset: JobSet) -> list[Object]:
-    """Returns the pod templates, as JSON."""
-    return [at(replicated.template, "spec", "template") for replicated in jobset.spec.replicated_jobs]
 
 
 def _left(jobset: JobSet, filled: Filled) -> float | None:

@@ -9,7 +9,7 @@ that was looked up changes, the groups that depend on it are read again (`dialec
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from muster.api.base import LabelSelector, Object
+from muster.api.base import LabelSelector
 from muster.api.batch_v1 import COMPLETION_INDEX
 from muster.api.core_v1 import (
     NodeSelectorTerm,
@@ -22,6 +22,7 @@ from muster.api.core_v1 import (
 from muster.api.storage_v1 import NO_PROVISIONER, WAIT_FOR_FIRST_CONSUMER, StorageClass, TopologyTerm
 from muster.core.words.gang import Code, Gate, NodeTerm, Operator, Requirement
 from muster.core.world.labels import satisfied
+from muster.translate.claims import claim_names
 from muster.translate.world import World
 
 
@@ -87,19 +88,6 @@ def pod_terms(spec: PodSpec) -> Iterator[PodAffinityTerm]:
         if side is not None:
             yield from side.required
             yield from (weighted.pod_affinity_term for weighted in side.preferred)
-
-
-def claim_names(spec: PodSpec) -> Iterator[str]:
-    """Yields the names of the PersistentVolumeClaims that its volumes use."""
-    for volume in spec.volumes:
-        if name := claim_name(volume):
-            yield name
-
-
-def claim_name(volume: Object) -> str:
-    """Returns the claim that a volume uses; "" for other kinds of volume."""
-    source = volume.get("persistentVolumeClaim")
-    return str(source.get("claimName", "")) if isinstance(source, dict) else ""
 
 
 def selects_namespaces(spec: PodSpec) -> bool:

@@ -44,6 +44,7 @@ from muster.api.membership import pod_groups, same_membership
 from muster.api.scheduling import PodGroup, PriorityClass
 from muster.api.storage_v1 import StorageClass
 from muster.translate import described, ganggroup
+from muster.translate.claims import claims_of
 from muster.translate.described import Described
 from muster.translate.identity import GroupKey
 from muster.translate.layers import Layers, layers
@@ -97,6 +98,8 @@ class World:
         self._jobs_of: dict[tuple[str, str], dict[Name, Job]] = {}
         self._pods_of: dict[tuple[str, str], dict[Name, Pod]] = {}
         self._pods_in: dict[tuple[str, str, str], dict[Name, Pod]] = {}
+        #: by kind: objects whose pods use a claim
+        self._using: dict[Kind[Any], dict[Name, dict[Name, Any]]] = {kind: {} for kind in (POD, JOB, JOBSET)}
         self._naming: dict[tuple[str, str, str], dict[Name, PodGroup]] = {}
         #: for each gang that pods describe, these pods, the oldest first: creation time and name
         self._describing: dict[Name, list[tuple[float, str]]] = {}
@@ -177,6 +180,12 @@ class World:
     def pods_in(self, kind: Kind[PodGroup], namespace: str, name: str) -> Mapping[Name, Pod]:
         """Returns pods that name this PodGroup, whether or not it exists."""
         return self._pods_in.get((kind.group, namespace, name), {})
+
+    def users_of(self, claim: Name) -> Iterator[tuple[Resource, Kind[Any]]]:
+        """Yields the pods, and the Jobs and JobSets whose pods use this claim, with their kinds."""
+        for kind, using in self._using.items():
+            for user in using.get(claim, {}).values():
+                yield user, kind
 
     def naming(self, kind: Kind[PodGroup], namespace: str, name: str) -> list[PodGroup]:
         """Returns PodGroups whose GangGroup includes this one, by name; also itself, if it exists."""
@@ -263,6 +272,9 @@ class World:
                     (self._jobs_of if kind is JOB else self._pods_of),
                     (obj.metadata.namespace, controller.uid),
                 )
+        if kind in self._using:
+            for claim in claims_of(obj):
+                yield self._using[kind], (obj.metadata.namespace, claim)
         if isinstance(obj, PodGroup):
             for namespace, member in ganggroup.named(obj):
                 yield self._naming, (kind.group, namespace, member)
@@ -281,6 +293,7 @@ def _at_home(before: Resource, now: Resource) -> bool:
         and same_membership(old, new)
         and old.creation_timestamp == new.creation_timestamp
         and before.spec.scheduler_name == now.spec.scheduler_name
+        and before.spec.volumes == now.spec.volumes
     )
 
 

@@ -15,7 +15,7 @@ from muster.api.storage_v1 import SELECTED_NODE
 from muster.core.words.gang import NodeName
 from muster.effects import Patch
 from muster.runtime.commit.view import RetryState
-from muster.translate.surroundings import claim_names
+from muster.translate.claims import claim_names
 
 
 def pending(find: Callable[[str], PersistentVolumeClaim | None], pod: Pod) -> list[PersistentVolumeClaim]:
