@@ -203,6 +203,14 @@ FAULTS: Final = (
         ("tests/core/queueing/test_pending.py",),
     ),
     Fault(
+        "a fair queue forgets what its namespaces have started in this cycle",
+        "fairness",
+        "core/queueing/pending.py",
+        "                heappush(self._order, (share, name))",
+        "                pass",
+        ("tests/core/queueing/test_pending.py",),
+    ),
+    Fault(
         "gangs of a closed queue request entitlement",
         "fairness",
         "core/world/queues/__init__.py",

@@ -201,7 +201,8 @@ class Cursor:
     """A cursor over the gangs of one queue, merged from its classes: next is the first of their heads.
 
     In a fair queue the heads of each namespace are compared among themselves, and the next namespace is the
-    one with the least share.
+    one with the least share. A heap of namespaces says which: what changes the use of one namespace costs one
+    entry.
     """
 
     def __init__(
@@ -224,6 +225,13 @@ class Cursor:
             heapify(heap)
         #: the only heap, if it is not empty
         self._only = heap if len(self._heaps) == 1 else []
+        #: namespaces with heads by share; those whose share has changed since are in it again
+        self._order: list[tuple[float, str]] = []
+        self._shares: dict[str, float] = {}
+        #: what `_shares` was computed from, and how many of these moves it includes
+        self._moves: list[str] | None = None
+        self._entitled: Mapping[str, int] = {}
+        self._included = 0
 
     def head(self) -> Head | None:
         """The gang that is next; None: no gang is left."""
@@ -273,10 +281,29 @@ class Cursor:
         """The heap of heads whose first is next; empty if no gang is left."""
         if len(self._heaps) == 1:
             return self._only
-        used, share = self.account.by_namespace, self.account.share
-        waiting = ((share(used.get(name, {})), name) for name, heap in self._heaps.items() if heap)
-        _, least = min(waiting, default=(0.0, None))
-        return self._heaps[least] if least is not None else []
+        self._update_shares()
+        while order := self._order:
+            share, name = order[0]
+            if self._shares[name] == share and (heap := self._heaps[name]):
+                return heap
+            heappop(order)  # out of date, or no head is left: heads never come back
+        return []
+
+    def _update_shares(self) -> None:
+        """Take in the namespaces whose use has changed; all of them after a change of the entitlement."""
+        account = self.account
+        used, moves = account.by_namespace, account.moves
+        if moves is not self._moves or account.entitled is not self._entitled:
+            self._moves, self._entitled, self._included = moves, account.entitled, len(moves)
+            waiting = [name for name, heap in self._heaps.items() if heap]
+            self._shares = {name: account.share(used.get(name, {})) for name in waiting}
+            self._order = [(share, name) for name, share in self._shares.items()]
+            heapify(self._order)
+        for name in moves[self._included :] if self._included < len(moves) else ():
+            if name in self._shares:
+                self._shares[name] = share = account.share(used.get(name, {}))
+                heappush(self._order, (share, name))
+        self._included = len(moves)
 
 
 class FairOrder:

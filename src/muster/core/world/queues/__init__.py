@@ -177,8 +177,8 @@ class Queues:
                 above.standing += sign * stands
                 above.used.add(used, sign)
             self.root.used.add(used, sign)
-            if account is not None and account.rules.order is QueueOrder.FAIR:
-                account.by_namespace.setdefault(namespace, Usage()).add(used, sign)
+            if used and account is not None and account.rules.order is QueueOrder.FAIR:
+                account.charge_namespace(namespace, used, sign)
         self.usage_version += 1
         self._entitled = False
 

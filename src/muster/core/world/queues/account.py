@@ -17,6 +17,8 @@ from muster.core.words.gang import Queue
 
 ROOT: Final = "root"
 DEFAULT: Final = "default"
+#: How long a list of moves may get in any case; after that, as long as the number of namespaces.
+_MOVES: Final = 1000
 
 
 @dataclass(slots=True, eq=False)
@@ -44,6 +46,8 @@ class Account:
     terminating_gangs: int = 0
     #: what its gangs use, by namespace; filled only if its order is fair
     by_namespace: dict[str, Usage] = field(default_factory=dict)
+    #: the namespaces whose use has changed, in order; another list begins before this one gets long
+    moves: list[str] = field(default_factory=list)
     #: it has the cluster to itself, and no limits: it is entitled to whatever it asks for
     free: bool = False
     #: it, or a queue above it, is closed to new gangs: the name of that queue
@@ -89,6 +93,16 @@ class Account:
                 whole = self.entitled.get(resource, 0)
                 share = max(share, amount / whole if whole else float("inf"))
         return share
+
+    def charge_namespace(self, namespace: str, used: Usage, sign: int) -> None:
+        """Charge a namespace of a fair queue. A namespace that uses nothing is not kept."""
+        mine = self.by_namespace.setdefault(namespace, Usage())
+        mine.add(used, sign)
+        if not mine:
+            del self.by_namespace[namespace]
+        if len(self.moves) >= max(len(self.by_namespace), _MOVES):
+            self.moves = []
+        self.moves.append(namespace)
 
     # Entitlement, of this one queue
 
