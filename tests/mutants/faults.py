@@ -806,8 +806,8 @@ FAULTS: Final = (
         "budgets are not asked",
         "preemption",
         "core/preemption/eviction_units.py",
-        "        if needs.any():",
-        "        if False:",
+        "    if world.budgets and (selected := _selected(table, world)):",
+        "    if False and (selected := _selected(table, world)):",
         ("tests/core/preemption/test_preemption.py",),
     ),
     Fault(

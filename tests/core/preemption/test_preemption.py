@@ -1,6 +1,7 @@
 """Preemption: which gangs are victims of which, and the decisions about it."""
 
 import random
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -42,6 +43,8 @@ from muster.core.words.gang import (
     Requirement,
     Strategy,
 )
+from muster.core.world import budgets
+from muster.core.world.labels import satisfied as labels_satisfied
 from muster.names import GPU_SHARE
 from tests.core.words import (
     GPU,
@@ -495,6 +498,23 @@ def test_a_budget_counts_the_whole_set_and_departing_pods() -> None:
     assert ended(made.decide(4.0)) == []
     budgeted(made, 8)
     assert len(ended(made.decide(5.0))) == 1
+
+
+def test_only_the_budgets_of_its_namespace_are_compared_with_a_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, compared = scheduler([node("a", gpu=4)]), list[object]()
+
+    def satisfied(wanted: tuple[Requirement, ...], labels: Mapping[str, str]) -> bool:
+        compared.append(labels)
+        return labels_satisfied(wanted, labels)
+
+    monkeypatch.setattr(budgets, "satisfied", satisfied)
+    labelled(made, gang("low", count=4))
+    budgeted(made, 9)
+    for i in range(50):
+        made.apply(BudgetChanged("elsewhere", f"budget-{i}", (), 0))
+    made.apply(GangSubmitted(gang("high", count=4, priority=1)))
+    assert ended(made.decide(2.0)) == ["low"]
+    assert 4 <= len(compared) < 50
 
 
 def test_surplus_goes_as_far_as_the_budget_allows() -> None:

@@ -15,6 +15,7 @@ A set that keeps these limits still does when victims are spared. The opposite h
 victims free below the hard caps of the preemptor's queues, which must be enough.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, combinations
@@ -281,13 +282,13 @@ class Quota:
 def limits(table: UnitTable, queue: str, asked: Usage, world: World) -> Limits:
     """The limits for a preemptor of this queue, which takes at least `asked`."""
     checks: list[Limits] = []
-    if world.budgets:
-        left = world.budgets.left(world.pods, world.pending_evictions.leaving)
-        names = sorted(left)
-        needs = _needs(table, names, world)
-        if needs.any():
-            most = np.array([left[name] for name in names], np.int64)
-            checks.append(lambda taken: bool((needs[taken].sum(axis=0) <= np.maximum(most, 0)).all()))
+    if world.budgets and (selected := _selected(table, world)):
+        names, needs = sorted(selected), np.zeros((len(table), len(selected)), np.int64)
+        for column, name in enumerate(names):
+            needs[[*selected[name]], column] = [*selected[name].values()]
+        left = world.budgets.left(names, world.pods, world.pending_evictions.leaving)
+        most = np.array([left[name] for name in names], np.int64)
+        checks.append(lambda taken: bool((needs[taken].sum(axis=0) <= np.maximum(most, 0)).all()))
     others = np.array([candidate.gang.queue != queue for candidate in table.candidates], np.bool_)
     if others.any():
         foreign: Bools = others[table.gang]
@@ -311,15 +312,14 @@ def caps(table: UnitTable, queue: str, asked: Usage, new: bool, queues: Queues) 
     return Quota(np.array([amount for *_, amount in over], np.int64), freed)
 
 
-def _needs(table: UnitTable, names: Sequence[tuple[str, str]], world: World) -> Longs:
-    """Units × budgets: how many pods of the unit the budget selects."""
-    needs = np.zeros((len(table), len(names)), np.int64)
-    number = {name: i for i, name in enumerate(names)}
+def _selected(table: UnitTable, world: World) -> dict[tuple[str, str], Counter[int]]:
+    """Returns how many pods of each unit a budget selects, for the budgets that select any."""
+    found: dict[tuple[str, str], Counter[int]] = {}
     for unit, one in enumerate(table.units):
         for pod in one.pods:
             for name in world.budgets.of(world.pods[pod]):
-                needs[unit, number[name]] += 1
-    return needs
+                found.setdefault(name, Counter())[unit] += 1
+    return found
 
 
 def _may_reclaim(table: UnitTable, taken: Bools, queue: str, asked: Usage, world: World) -> bool:

@@ -18,39 +18,40 @@ from muster.core.world.labels import satisfied
 
 class Budgets:
     def __init__(self) -> None:
-        self._budgets: dict[tuple[str, str], BudgetChanged] = {}
+        self._budgets: dict[str, dict[tuple[str, str], BudgetChanged]] = {}  # by namespace
         #: how often a budget changed
         self.changes = 0
 
     def change(self, namespace: str, name: str, budget: BudgetChanged | None) -> None:
         """Record a budget; None: it is removed."""
-        key = (namespace, name)
-        self.changes += self._budgets.get(key) != budget
+        key, mine = (namespace, name), self._budgets.setdefault(namespace, {})
+        self.changes += mine.get(key) != budget
         if budget is None:
-            self._budgets.pop(key, None)
+            mine.pop(key, None)
         else:
-            self._budgets[key] = budget
+            mine[key] = budget
+        if not mine:
+            del self._budgets[namespace]
 
     def __bool__(self) -> bool:
         return bool(self._budgets)
 
     def of(self, pod: PodsBound) -> list[tuple[str, str]]:
-        """The budgets that select this pod."""
+        """The budgets that select this pod, all of its namespace."""
         footprint = pod.footprint
-        if not self._budgets or not footprint.namespace:
+        mine = self._budgets.get(footprint.namespace) if footprint.namespace else None
+        if mine is None:
             return []
         labels = dict(footprint.labels)
-        return [
-            key
-            for key, budget in self._budgets.items()
-            if budget.namespace == footprint.namespace and satisfied(budget.labels, labels)
-        ]
+        return [key for key, budget in mine.items() if satisfied(budget.labels, labels)]
 
-    def left(self, pods: Mapping[PodId, PodsBound], leaving: Iterable[PodId]) -> dict[tuple[str, str], int]:
-        """How many more pods each budget allows to be evicted, besides those that are leaving already."""
-        left = {key: budget.allowed for key, budget in self._budgets.items()}
-        if left:
-            for pod in leaving:
-                for key in self.of(pods[pod]):
+    def left(
+        self, keys: Iterable[tuple[str, str]], pods: Mapping[PodId, PodsBound], leaving: Iterable[PodId]
+    ) -> dict[tuple[str, str], int]:
+        """How many more pods each of these budgets allows to be evicted, besides those that leave already."""
+        left = {key: self._budgets[key[0]][key].allowed for key in keys}
+        for pod in leaving:
+            for key in self.of(pods[pod]):
+                if key in left:
                     left[key] -= 1
         return left
