@@ -21,7 +21,8 @@ from muster.kube.errors import (
     Unanswered,
     Unreachable,
 )
-from muster.runtime.commit.view import Limits
+from muster.runtime.commit.outcomes import commit_failed
+from muster.runtime.commit.view import NEVER, Limits, RetryState
 from muster.runtime.loop import PACE
 from muster.runtime.plan import PlacementPlan, encode
 from tests.runtime.model import Cluster, Running
@@ -228,3 +229,14 @@ def test_a_plan_whose_gang_is_changed_is_deleted_once() -> None:
     play(cluster, leader, SPAN)
     assert client.asked.total() == made
     leader.stop()
+
+
+@pytest.mark.parametrize("attempts", [5, 10_000], ids=["waits for a change", "tries for ever"])
+def test_a_gang_may_fail_any_number_of_times(attempts: int) -> None:
+    """Each change of a node or of the gang ends its back-off, and so allows one more failure."""
+    limits, state = Limits(attempts=attempts), RetryState()
+    for failures in range(1, 3_000):
+        state, _ = commit_failed(GangId("default/main"), state, "refused", 100.0, limits)
+        assert state.failures == failures
+        pause = limits.back_off[1] if failures > 10 else state.until - 100.0
+        assert state.until == (NEVER if failures >= attempts else 100.0 + pause)

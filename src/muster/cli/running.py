@@ -4,7 +4,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal, Never
 
 from muster.api.core_v1 import Pod
 from muster.app.commands.cancel import PATIENCE, cancel, cancel_unfinished, creator, gone, of_file
@@ -20,6 +20,7 @@ from muster.cli import jobfile, show
 from muster.cli.errors import INTERRUPTED, UNREACHABLE, Failure
 from muster.cli.screen import Screen
 from muster.kube.client import Client
+from muster.kube.clock import first
 from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.workloads.jobfile import JobFile
 
@@ -92,19 +93,10 @@ class Runner:
         async with Screen() as screen:
             names = ", ".join(job.name for job in self._jobs)
             screen.say(f"{names} · {jobfile.header(self._job)}")
-            following = asyncio.create_task(self._show(client, screen))
-            cancelling = asyncio.create_task(self._cancel_when_interrupted(client, screen))
-            watching = asyncio.create_task(self._watch_disk(screen))
-            tasks = {following, cancelling, watching}
+            cancelling = self._cancel_when_interrupted(client, screen)
             try:
-                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                ended = done.pop().result()
-                assert ended is not None, "a disk is watched until something else ends"
-                return ended
+                return await first(self._show(client, screen), cancelling, self._watch_disk(screen))
             finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
                 if screen.missing:
                     screen.say(f"the lines that were not shown are in the logs: {self._logs()}")
 
@@ -123,7 +115,7 @@ class Runner:
             await screen.show(news)
         raise AssertionError("following a job ends with Ended")
 
-    async def _watch_disk(self, screen: Screen) -> None:
+    async def _watch_disk(self, screen: Screen) -> Never:
         """Reports that the disk is full, which a host with a full disk cannot even record."""
         was = None
         while True:
@@ -152,17 +144,12 @@ class Runner:
                 raise Failure(f"{names}: no longer waiting; its pods are being stopped", INTERRUPTED)
             if self._interrupts == 1:
                 screen.say("cancelling: pods get their grace period; Ctrl-C again kills them at once")
-            cancelling = asyncio.create_task(self._cancel(client, at_once=self._interrupts > 1))
-            again = asyncio.create_task(self._interrupted.wait())
-            try:
-                await asyncio.wait({cancelling, again}, return_when=asyncio.FIRST_COMPLETED)
-                if cancelling.done() and len(finished := cancelling.result()) == len(self._jobs):
-                    screen.say(f"{names} has finished and is kept; its output is in the logs: {self._logs()}")
-                    self._pods |= {pod.metadata.uid: pod for view in finished for pod in view.pods}
-                    return Ended(tuple(finished), tuple(self._pods.values()))
-            finally:
-                cancelling.cancel()
-                again.cancel()
+            cancelling = self._cancel(client, at_once=self._interrupts > 1)
+            finished: list[JobView] | Literal[True] = await first(cancelling, self._interrupted.wait())
+            if finished is not True and len(finished) == len(self._jobs):
+                screen.say(f"{names} has finished and is kept; its output is in the logs: {self._logs()}")
+                self._pods |= {pod.metadata.uid: pod for view in finished for pod in view.pods}
+                return Ended(tuple(finished), tuple(self._pods.values()))
 
     async def _cancel(self, client: Client, *, at_once: bool) -> list[JobView]:
         """Cancels the unfinished jobs; returns the jobs that have finished."""

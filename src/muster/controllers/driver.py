@@ -36,7 +36,7 @@ from muster.controllers.workqueue import WorkQueue
 from muster.effects import Absent, Create, Effect, Patch, Requeue
 from muster.effects.execute import Outcome, attempt, execute_all
 from muster.kube.client import Client
-from muster.kube.clock import Clock
+from muster.kube.clock import Clock, back_off
 from muster.kube.errors import ApiError, Conflict, Unanswered, Unreachable
 from muster.kube.informers import Informers
 
@@ -224,7 +224,7 @@ class _Driver:
                 delay = (min(again) - self._clock.now()).total_seconds()
         except Exception as error:  # one object's error must not affect other objects
             state.failures += 1
-            delay = min(BACK_OFF[1], BACK_OFF[0] * 2 ** min(state.failures - 1, 16))
+            delay = back_off(BACK_OFF, state.failures - 1)
             delay = max(delay, min(BACK_OFF[1], getattr(error, "retry_after", None) or 0.0))
             self._report(controller, key, error, delay)
         state.awaited = self._revisions(outcomes)

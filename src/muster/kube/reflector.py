@@ -16,7 +16,7 @@ from typing import Final, Generic, TypeVar
 from muster.api.base import Kind, Resource
 from muster.api.fields import UNREADABLE
 from muster.kube.client import Client, EventType, WatchEvent, ends_initial
-from muster.kube.clock import Clock, SystemClock
+from muster.kube.clock import Clock, SystemClock, back_off
 from muster.kube.errors import ApiError, BadRequest, Expired, Invalid, Unanswered, Unreachable
 from muster.kube.listing import list_all
 
@@ -125,7 +125,7 @@ class Reflector(Generic[R]):
                 failures = 0
                 continue
             failures += 1
-            delay = max(asked, min(BACK_OFF[1], BACK_OFF[0] * 2 ** min(failures - 1, 10)))
+            delay = max(asked, back_off(BACK_OFF, failures - 1))
             if self._off:
                 delay = max(asked, min(delay, LOOK_AGAIN))
             else:

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from muster.api.base import Object
+from muster.kube.clock import first
 from muster.kube.errors import ApiError
 from muster.local.request import Receive
 
@@ -63,15 +64,8 @@ async def send_stream(stream: Stream, receive: Receive, send: Send) -> None:
     A client that does not read within `stream.patience` seconds is disconnected.
     """
     head = {"type": "http.response.start", "status": 200, "headers": [(b"content-type", stream.media)]}
-    pump = asyncio.create_task(_pump(stream, head, send))
-    gone = asyncio.create_task(_disconnect(receive))
-    try:
-        await asyncio.wait({pump, gone}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in (pump, gone):
-            task.cancel()
-            with suppress(asyncio.CancelledError, TimeoutError):
-                await task
+    with suppress(TimeoutError):
+        await first(_pump(stream, head, send), _disconnect(receive))
 
 
 async def _pump(stream: Stream, head: MutableMapping[str, Any], send: Send) -> None:

@@ -6,7 +6,6 @@ Each message is binary. Its first byte is the channel: 0 stdin, 1 stdout, 2 stde
 Source: kubernetes/apimachinery, pkg/util/remotecommand; KEP-4006.
 """
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
@@ -15,6 +14,7 @@ import msgspec
 
 from muster.api import kinds
 from muster.api.base import Object
+from muster.kube.clock import first
 from muster.kube.errors import ApiError, BadRequest
 from muster.local.answer import Answer, Send
 from muster.local.containers import meant
@@ -94,15 +94,8 @@ async def _started(registry: Registry, executor: Executor, target: Target, reque
 
 
 async def _converse(running: Running, request: Request, receive: Receive, send: Send) -> None:
-    printing = asyncio.create_task(_print(running, request, send))
-    listening = asyncio.create_task(_listen(running, receive))
-    try:
-        await asyncio.wait({printing, listening}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in (printing, listening):
-            task.cancel()
-            with suppress(asyncio.CancelledError, OSError):
-                await task
+    with suppress(OSError):
+        await first(_print(running, request, send), _listen(running, receive))
 
 
 async def _print(running: Running, request: Request, send: Send) -> None:

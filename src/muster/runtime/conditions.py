@@ -17,6 +17,7 @@ from muster.api import kinds
 from muster.core.cycle import Scheduler
 from muster.core.words.gang import Code, GangId
 from muster.effects import Patch
+from muster.kube.clock import back_off
 from muster.translate.group import Group
 from muster.translate.status import member_waits
 
@@ -58,7 +59,7 @@ class ConditionReports:
             self._flying.add(key)
             patch, code = self._due.pop(key)
             times, _ = self._tried.get((key, code), (0, 0.0))
-            pause = min(LONGEST_PAUSE, PACE * 2 ** min(times, 16))
+            pause = back_off((PACE, LONGEST_PAUSE), times)
             self._tried[key, code] = times + 1, now.timestamp() + pause
             yield patch
 

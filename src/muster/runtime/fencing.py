@@ -25,6 +25,7 @@ from muster.api.base import AnyKind, Resource, revision
 from muster.api.core_v1 import Pod
 from muster.api.kinds import POD
 from muster.core.words.gang import GangId
+from muster.kube.clock import back_off
 from muster.kube.errors import ApiError, Conflict, NotFound, TooManyRequests, Unreachable
 from muster.names import EPOCH
 from muster.runtime.commit.view import Unfenced
@@ -124,7 +125,7 @@ class Fencing:
         tried = self._tried.get((fence.kind, key))
         if tried is None or isinstance(error, NotFound):
             return
-        tried.due = now + min(RETRY[1], RETRY[0] * 2 ** min(tried.tries, 16))
+        tried.due = now + back_off(RETRY, tried.tries)
         if isinstance(error, Unreachable):
             return  # says nothing about the object
         tried.tries += 1

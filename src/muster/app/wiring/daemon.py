@@ -33,7 +33,7 @@ from muster.controllers.job import CONTROLLER as JOB
 from muster.core.saved import saved
 from muster.journal import Journal, Recorder, Tee
 from muster.kube.client import Client, Patch
-from muster.kube.clock import SystemClock
+from muster.kube.clock import SystemClock, first
 from muster.kube.credentials import in_thread
 from muster.kube.http import Connection, HttpClient
 from muster.kube.informers import Informers
@@ -148,7 +148,7 @@ async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> No
             mirror=mirror,
             reports=[ConditionReports(core, mirror)],
         )
-        return _together(scheduling, events.run(part.client, SystemClock()))
+        return first(scheduling, events.run(part.client, SystemClock()))
 
     try:
         await _daemon(
@@ -192,7 +192,7 @@ async def controllers(connection: Connection, live: Live[ControllersSettings]) -
         if "batchjob" in live.now.only:
             await site.look(part.client)
             parts.append(site.run(part.client))
-        await _together(*parts)
+        await first(*parts)
 
     priced = f"{settings.place(live.now)[0]}/{rates.NAME}"
     kinds_ = tuple(dict.fromkeys([*watched, *indexed]))
@@ -211,15 +211,9 @@ async def fake_nodes(connection: Connection, nodes: list[NodeSpec], tell: Callab
         tell(f"{len(nodes)} nodes are ready, until this command ends")
         await asyncio.Event().wait()
 
-    tasks = [asyncio.create_task(part) for part in (informers.run(), playing.run(), announce(), stop.wait())]
     try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
+        await first(informers.run(), playing.run(), announce(), stop.wait())
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
         await client.close()
 
 
@@ -269,17 +263,6 @@ async def _daemon(
             for task in (leading, lost, stopped):
                 task.cancel()
             await asyncio.gather(leading, lost, stopped, return_exceptions=True)
-
-
-async def _together(*parts: Coroutine[Any, Any, None]) -> None:
-    """Runs parts that do not end, until one of them fails."""
-    tasks = [asyncio.create_task(part) for part in parts]
-    try:
-        await _first(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _first(*tasks: asyncio.Task[Any]) -> None:  # Any: results of any type

@@ -26,7 +26,7 @@ from muster.controllers.driver import Signal
 from muster.controllers.policy import Judged
 from muster.kube import proxies
 from muster.kube.client import Client
-from muster.kube.clock import Clock
+from muster.kube.clock import Clock, first
 from muster.kube.errors import ApiError, Forbidden, NotFound, Unanswered, Unreachable
 from muster.security.images import credentials, reference, trust
 from muster.security.images.connections import Connections
@@ -190,7 +190,7 @@ class Secrets:
             self.looked.set()
             if self._known != before:
                 self._changed.send()
-            await self._pause()
+            await first(self._clock.sleep(LOOK), self._more.wait())
 
     async def _look(self, client: Client, name: str) -> None:
         try:
@@ -202,15 +202,6 @@ class Secrets:
             self._known[name] = None
         except (ApiError, Unanswered, Unreachable) as error:
             log.warning("secret %s/%s cannot be read: %s", self.namespace, name, error)
-
-    async def _pause(self) -> None:
-        sleeping = asyncio.ensure_future(self._clock.sleep(LOOK))
-        more = asyncio.ensure_future(self._more.wait())
-        try:
-            await asyncio.wait({sleeping, more}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            sleeping.cancel()
-            more.cancel()
 
 
 class Registries:

@@ -10,18 +10,17 @@ from typing import Final
 
 from muster.api.base import condition
 from muster.api.core_v1 import Pod
+from muster.kube.clock import back_off
 
-FIRST: Final = timedelta(seconds=10)
-LONGEST: Final = timedelta(minutes=6)
+#: Seconds: the first delay and the longest.
+BACK_OFF: Final = (10.0, 360.0)
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def delay(failures: int) -> timedelta:
     """Returns the delay after this many failures in a row."""
-    if failures <= 0:
-        return timedelta(0)
-    return min(LONGEST, FIRST * (1 << min(failures - 1, 10)))
+    return timedelta(seconds=back_off(BACK_OFF, failures - 1) if failures > 0 else 0)
 
 
 def finish_time(pod: Pod) -> datetime:

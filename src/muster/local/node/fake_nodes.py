@@ -7,6 +7,7 @@ node controller calls a node lost, so stopping this program is a power failure.
 """
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Sequence
 from typing import Final
@@ -17,7 +18,7 @@ from muster.api.core_v1 import Node, Pod
 from muster.api.kinds import LEASE, NODE, POD
 from muster.kube.apply import apply
 from muster.kube.client import Client
-from muster.kube.clock import Clock
+from muster.kube.clock import Clock, back_off
 from muster.kube.errors import AlreadyExists, ApiError, NotFound, Unanswered, Unreachable
 from muster.kube.informers import Informers
 from muster.local.node.fake_runtime import FakeRuntime
@@ -118,16 +119,14 @@ class FakeNodes:
 
     async def _register(self, spec: NodeSpec) -> None:
         """Creates the node, or brings it up to date. Refusals are retried: controllers write nodes, too."""
-        pause = RETRY[0]
-        while True:
+        for failures in itertools.count():
             async with self._slots:
                 try:
                     await self._write(spec)
                     return
                 except (ApiError, Unanswered, Unreachable) as error:
                     log.warning("node %s is not ready yet: %s", spec.name, error)
-            await self._clock.sleep(pause)
-            pause = min(2 * pause, RETRY[1])
+            await self._clock.sleep(back_off(RETRY, failures))
 
     async def _write(self, spec: NodeSpec) -> None:
         body = node_object(spec, self._clock.now())

@@ -27,7 +27,7 @@ from muster import names
 from muster.api.core_v1 import ContainerState, Pod, Running
 from muster.api.kinds import POD
 from muster.kube.client import Client
-from muster.kube.clock import Clock
+from muster.kube.clock import Clock, back_off
 from muster.kube.errors import ApiError, Conflict, NotFound, Unanswered, Unreachable
 from muster.local.node import status
 from muster.local.node.status import TOO_LONG, Observed, Override
@@ -169,10 +169,10 @@ class FakeRuntime:
             except (NotFound, Conflict):
                 pass  # the watch will deliver a newer version
             except (ApiError, Unanswered, Unreachable) as error:
-                failures += 1
                 self._enqueue(uid)
                 log.warning("pretending: %s", error)
-                await self._clock.sleep(min(_RETRY[1], _RETRY[0] * 2 ** min(failures, 10)))
+                await self._clock.sleep(back_off(_RETRY, failures))
+                failures += 1
 
     async def _step(self, uid: str) -> None:
         pod = self._pods.get(uid)

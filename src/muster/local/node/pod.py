@@ -11,15 +11,15 @@ a start that is running, has ended, is lost, or has not been made.
 """
 
 import asyncio
-import contextlib
 import logging
 import shutil
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from muster.api.base import Object
 from muster.api.core_v1 import ContainerState, Pod, Running, Waiting
+from muster.kube.clock import back_off, first
 from muster.local.node import processes, starts, status, volumes
 from muster.local.node.environment import Unavailable
 from muster.local.node.execution import Execution
@@ -95,16 +95,16 @@ class PodWorker:
             self._place, self.pod, found, start.process, command, stdin=stdin, tty=tty
         )
 
-    async def ending(self) -> None:
+    async def ending(self) -> Literal[True]:
         """Waits until the pod has to end."""
-        await self._ending.wait()
+        return await self._ending.wait()
 
     async def run(self) -> None:
         """Returns when the pod is terminal or gone. Cancelled or failed, it leaves `starts` running."""
         async with asyncio.TaskGroup() as tasks:
             writing = tasks.create_task(self._status.run())
             deadline = tasks.create_task(self._watch_deadline())
-            await self._until_ending(self._live())
+            await first(self._live(), self._ending.wait())
             if self._ending.is_set():
                 await self._end()
             deadline.cancel()
@@ -156,19 +156,6 @@ class PodWorker:
             codes = [c.exit_code for c in self._containers if not c.init]
             self._override = Override(failed=any(code != 0 for code in codes))
 
-    async def _until_ending(self, life: Coroutine[Any, Any, None]) -> None:
-        living, ending = asyncio.create_task(life), asyncio.create_task(self._ending.wait())
-        try:
-            await asyncio.wait({living, ending}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            ending.cancel()
-            if not living.done():
-                living.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await living
-        if not living.cancelled():
-            living.result()
-
     async def _watch_deadline(self) -> None:
         deadline = status.deadline(self.pod, self._start_time)
         if deadline is None:
@@ -191,15 +178,16 @@ class PodWorker:
 
     async def _supervise(self, container: Observed, sources: dict[str, Path]) -> None:
         """Runs a container until it does not have to be restarted any more."""
-        delay = 0.0
+        failures = 0
         while True:
             started = self._place.clock.monotonic()
             await self._run_once(container, sources)
             if not self._restarts(container):
                 return
             if self._place.clock.monotonic() - started >= BACK_OFF_RESET:
-                delay = 0.0
-            if delay:
+                failures = 0
+            if failures:
+                delay = back_off(BACK_OFF, failures - 1)
                 container.last_state = container.state
                 message = f"back-off {delay:.0f} s restarting failed container {container.spec.name}"
                 container.state = ContainerState(waiting=Waiting("CrashLoopBackOff", message))
@@ -207,7 +195,7 @@ class PodWorker:
                 await self._place.clock.sleep(delay)
             else:
                 container.last_state = container.state
-            delay = min(BACK_OFF[1], delay * 2 or BACK_OFF[0])
+            failures += 1
             container.restart_count += 1
 
     def _restarts(self, container: Observed) -> bool:
@@ -236,16 +224,10 @@ class PodWorker:
         )
         self._report()
         async with probes:
-            liveness = asyncio.create_task(probes.failed())
-            ended = asyncio.create_task(start.process.wait())
-            try:
-                await asyncio.wait({liveness, ended}, return_when=asyncio.FIRST_COMPLETED)
-                if not ended.done():
-                    log.info("%s: container %s: %s", self.pod.key, container.spec.name, liveness.result())
-                    await start.process.terminate(self._grace())
-            finally:
-                liveness.cancel()
-                ended.cancel()
+            ended: int | str | None = await first(start.process.wait(), probes.failed())
+            if isinstance(ended, str):
+                log.info("%s: container %s: %s", self.pod.key, container.spec.name, ended)
+                await start.process.terminate(self._grace())
         await self._finish(container, await start.process.wait())
 
     async def _start(self, container: Observed, sources: dict[str, Path]) -> Start | None:

@@ -6,7 +6,6 @@ continue, and a new worker takes over their processes and outputs, with a growin
 If the pod is to end anyway, the supervisor kills its processes without a worker.
 """
 
-import asyncio
 import contextlib
 import logging
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from typing import Final
 
 from muster.api.core_v1 import Pod
 from muster.api.kinds import POD
+from muster.kube.clock import back_off, first
 from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.local.node import processes
 from muster.local.node.execution import Execution
@@ -64,9 +64,9 @@ class PodSupervisor:
                 except Exception as error:
                     log.exception("%s: its worker failed", self.pod.key)
                     await self._tell(_first(error))
-                delay = min(BACK_OFF[1], BACK_OFF[0] * 2 ** min(failures, 10))
+                delay = back_off(BACK_OFF, failures)
                 failures += 1
-                if await self._told_to_end(delay):
+                if await first(self._worker.ending(), self._place.clock.sleep(delay)):
                     return await self._end()
                 self._worker = PodWorker(self._place, self.pod, self._wrappers, self._worker.starts)
         finally:
@@ -78,17 +78,6 @@ class PodSupervisor:
         patch = {"metadata": {"uid": meta.uid}, "status": {"reason": REASON, "message": message}}
         with contextlib.suppress(ApiError, Unanswered, Unreachable):  # the error has been logged
             await self._place.client.patch(POD, meta.namespace, meta.name, patch, subresource="status")
-
-    async def _told_to_end(self, seconds: float) -> bool:
-        """Whether the pod has to end, now or within `seconds`."""
-        sleep = asyncio.create_task(self._place.clock.sleep(seconds))
-        ending = asyncio.create_task(self._worker.ending())
-        try:
-            await asyncio.wait({sleep, ending}, return_when=asyncio.FIRST_COMPLETED)
-            return ending.done()
-        finally:
-            sleep.cancel()
-            ending.cancel()
 
     async def _end(self) -> None:
         for start in self._worker.starts.values():

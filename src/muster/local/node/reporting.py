@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from muster.api.base import Object
 from muster.api.core_v1 import Pod
 from muster.api.kinds import POD
+from muster.kube.clock import back_off
 from muster.kube.errors import ApiError, Conflict, NotFound, Unanswered, Unreachable
 from muster.local.node.place import Place
 
@@ -68,9 +69,9 @@ class StatusWriter:
                 await self._look_again()
             except (ApiError, Unanswered, Unreachable) as error:
                 self._wanted.set()
-                failures += 1
                 log.warning("%s: status not written: %s", self._worker.pod.key, error)
-                await self._place.clock.sleep(min(WRITE_RETRY[1], WRITE_RETRY[0] * 2 ** min(failures, 10)))
+                await self._place.clock.sleep(back_off(WRITE_RETRY, failures))
+                failures += 1
             if not self._wanted.is_set():
                 self._idle.set()
 
@@ -104,6 +105,6 @@ async def confirm_deletion(place: Place, pod: Pod) -> None:
         except (NotFound, Conflict):
             return
         except (ApiError, Unanswered, Unreachable) as error:
-            failures += 1
             log.warning("%s: deletion not confirmed: %s", pod.key, error)
-            await place.clock.sleep(min(WRITE_RETRY[1], WRITE_RETRY[0] * 2 ** min(failures, 10)))
+            await place.clock.sleep(back_off(WRITE_RETRY, failures))
+            failures += 1

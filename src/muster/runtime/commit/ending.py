@@ -13,6 +13,7 @@ from muster.core.words.decisions import Explanation
 from muster.core.words.events import CommitFailed, Event
 from muster.core.words.gang import Code
 from muster.effects import Create, Evict
+from muster.kube.clock import back_off
 from muster.names import PREEMPTED
 from muster.runtime.commit.attempts import record_pods
 from muster.runtime.commit.context import Context
@@ -109,9 +110,8 @@ def replace_rejected(context: Context, why: str) -> Step | None:
     state, now = context.state, context.now
     if now < state.recreate_at:
         return None
-    first, longest = REJECTED
-    pause = min(longest, first * 2 ** min(state.rejections, 16))
-    state = replace(state, rejections=state.rejections + 1, recreate_at=now + pause, giving_up=why)
+    again = now + back_off(REJECTED, state.rejections)
+    state = replace(state, rejections=state.rejections + 1, recreate_at=again, giving_up=why)
     return record_pods(replace(context, state=state), context.group.rejected, alone=True)
 
 

@@ -7,6 +7,7 @@ from muster.api import kinds
 from muster.core.words.events import CommitFailed, Event, PlacesLost
 from muster.core.words.gang import GangId
 from muster.effects import Bind, Create, Patch
+from muster.kube.clock import back_off
 from muster.kube.errors import (
     AlreadyExists,
     ApiError,
@@ -99,15 +100,12 @@ def repeated(state: RetryState, repeats: int, now: float, limits: Limits) -> Ret
     """
     if repeats < 2:
         return state
-    first, longest = limits.retry
-    delay = min(longest, first * 2 ** min(repeats - 2, 16))
-    return replace(state, retry_at=max(state.retry_at, now + delay))
+    return replace(state, retry_at=max(state.retry_at, now + back_off(limits.retry, repeats - 2)))
 
 
 def _pause(state: RetryState, error: Exception, now: float, limits: Limits) -> RetryState:
     asked = getattr(error, "retry_after", None) or 0.0
-    first, longest = limits.retry
-    delay = max(asked, min(longest, first * 2 ** min(state.retries, 16)))
+    delay = max(asked, back_off(limits.retry, state.retries))
     return replace(state, retries=state.retries + 1, retry_at=now + delay, trouble=str(error))
 
 
@@ -117,8 +115,7 @@ def commit_failed(
     """Records a failed commit: the gang backs off; after `limits.attempts` failures it waits for a change."""
     state = replace(state, failures=state.failures + 1)
     if until is None:
-        first, longest = limits.back_off
-        delay = min(longest, first * 2 ** (state.failures - 1))
+        delay = back_off(limits.back_off, state.failures - 1)
         until = NEVER if state.failures >= limits.attempts else now + delay
     state = replace(state, until=until)
     return state, (CommitFailed(gang, until, message),)

@@ -20,6 +20,7 @@ from muster.api.core_v1 import Pod
 from muster.core.words.events import CommitFailed, Event, PlacesLost
 from muster.core.words.gang import GangId, Place
 from muster.effects import Bind, Patch
+from muster.kube.clock import back_off
 from muster.runtime.commit.claims import pending
 from muster.runtime.commit.context import Context
 from muster.runtime.commit.view import Limits, Refusal, RetryState
@@ -49,8 +50,7 @@ def refused(
     key = member(bind.place, bind.pod)
     before = state.refusals.get(key)
     times = max(before.times, 0) + 1 if before else 1
-    first, longest = limits.refused
-    until = now + min(longest, first * 2 ** min(max(times - 2, 0), 16))
+    until = now + back_off(limits.refused, times - 2)
     told = _told(bind, message)
     state = replace(state, refusals={**state.refusals, key: Refusal(told, times, until, judged(bind.pod))})
     lost = PlacesLost(gang, frozenset({bind.place}), frozenset({bind.node}), until)
@@ -84,8 +84,7 @@ def claim_refused(state: RetryState, write: Patch, message: str, now: float, lim
     key = of_claim(write.namespace, write.name)
     before = state.refusals.get(key)
     times = before.times + 1 if before else 2
-    first, longest = limits.refused
-    until = now + min(longest, first * 2 ** min(times - 2, 16))
+    until = now + back_off(limits.refused, times - 2)
     told = f"claim {write.name} is refused by the API server: {message}"
     return replace(state, refusals={**state.refusals, key: Refusal(told, times, until, None)})
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, Protocol, TypeVar
 
 from muster.compiler.facts import Image
-from muster.kube.clock import Clock
+from muster.kube.clock import Clock, back_off
 from muster.security.images import reference
 from muster.security.images.reference import InvalidReference, Reference
 from muster.security.images.registry import RegistryError
@@ -182,12 +182,12 @@ class Lookups:
     ) -> None:
         """Looks one image up until there is a result, or no caller of the namespace asks any more."""
         try:
-            before, pause = entry.result, BACK_OFF[0]
+            before, failures = entry.result, 0
             while not await self._attempt(entry, image, namespace, look):
                 askers, entry.askers[namespace] = entry.askers[namespace], set()
                 self._tell(sorted(askers))
-                await self._clock.sleep(pause)
-                pause = min(2 * pause, BACK_OFF[1])
+                await self._clock.sleep(back_off(BACK_OFF, failures))
+                failures += 1
                 if not entry.askers[namespace]:
                     return
             if entry.result != before:
