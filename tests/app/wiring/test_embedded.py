@@ -1,6 +1,7 @@
 """What keeps the embedded cluster up."""
 
 import asyncio
+import errno
 import shutil
 from pathlib import Path
 
@@ -32,20 +33,54 @@ async def test_jobs_that_muster_does_not_run_do_not_keep_the_host_up() -> None:
 
 async def test_a_host_whose_home_is_removed_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded, "LOOK", 0)
-    home, stop = StateDirectory(tmp_path / "home"), asyncio.Event()
+    home = StateDirectory(tmp_path / "home")
     home.make()
     store = Store(":memory:")
     client = LocalClient(Registry(store))
     template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
     await client.create(kinds.JOB, "default", {"metadata": {"name": "j"}, "spec": {"template": template}})
-    leaving = asyncio.create_task(embedded._when_nobody_needs_it(home, client, stop))
+    leaving = asyncio.create_task(embedded._until_unneeded(home, client))
     for _ in range(20):
         await asyncio.sleep(0)
-    assert not stop.is_set(), "a job is unfinished"
+    assert not leaving.done(), "a job is unfinished"
     shutil.rmtree(home.root)
     async with asyncio.timeout(PATIENCE):
         await leaving
-    assert stop.is_set()
+    store.close()
+
+
+async def test_a_host_that_cannot_look_looks_again_and_says_so_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(embedded, "LOOK", 0)
+    many, denied = OSError(errno.EMFILE, "too many files"), PermissionError(errno.EACCES, "denied")
+    trouble = [many, many, ValueError("odd"), ValueError("odd"), denied, None, many]
+    count = embedded.unfinished
+
+    async def troubled(client: LocalClient) -> tuple[str, ...]:
+        if trouble and (error := trouble.pop(0)) is not None:
+            raise error
+        return ("j",) if trouble else await count(client)
+
+    monkeypatch.setattr(embedded, "unfinished", troubled)
+    home = StateDirectory(tmp_path / "home")
+    home.make()
+    store = Store(":memory:")
+    client = LocalClient(Registry(store))
+    leaving = asyncio.create_task(embedded._until_unneeded(home, client))
+    async with asyncio.timeout(PATIENCE):
+        while trouble[1:] or not trouble:
+            assert not leaving.done()
+            await asyncio.sleep(0)
+        await client.create(kinds.NODE, "", {"metadata": {"name": "a"}})  # a change: look again
+        await leaving
+    said = [record.getMessage() for record in caplog.records]
+    assert [text.rpartition(": ")[2] for text in said] == [
+        "[Errno 24] too many files",
+        "odd",
+        "[Errno 13] denied",
+        "[Errno 24] too many files",
+    ]
     store.close()
 
 
@@ -60,16 +95,16 @@ async def test_a_host_in_which_nothing_changes_counts_its_jobs_once(
         return ("j",)
 
     monkeypatch.setattr(embedded, "unfinished", one_unfinished)
-    home, stop = StateDirectory(tmp_path / "home"), asyncio.Event()
+    home = StateDirectory(tmp_path / "home")
     home.make()
     store = Store(":memory:")
     client = LocalClient(Registry(store))
-    host = asyncio.create_task(embedded._when_nobody_needs_it(home, client, stop))
+    host = asyncio.create_task(embedded._until_unneeded(home, client))
     for name in ("a", "b"):
         await client.create(kinds.NODE, "", {"metadata": {"name": name}})
         for _ in range(50):
             await asyncio.sleep(0)
     assert len(counted) == len(set(counted)) == 2
-    stop.set()
-    await host
+    host.cancel()
+    await asyncio.wait([host])
     store.close()

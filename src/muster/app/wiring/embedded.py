@@ -29,7 +29,7 @@ from muster.controllers.job import CONTROLLER as JOB_CONTROLLER
 from muster.core.cycle import Scheduler
 from muster.core.saved import saved
 from muster.journal import Journal
-from muster.kube.clock import Clock, SystemClock
+from muster.kube.clock import Clock, SystemClock, first
 from muster.kube.informers import Informers
 from muster.local import credentials, machine, nodespec
 from muster.local.client import LocalClient
@@ -81,12 +81,11 @@ async def _until_told(home: StateDirectory, nodes: str, stays: bool, tell: Calla
             )
             home.announce(endpoint)
             tell(endpoint)
-            if not stays:
-                leaving = asyncio.create_task(_when_nobody_needs_it(home, cluster.client, stop))
-            await stop.wait()
+            if stays:
+                await stop.wait()
+            else:
+                await first(stop.wait(), _until_unneeded(home, cluster.client))
             home.withdraw()
-            if not stays:
-                leaving.cancel()
     except (StoreError, ServingError, nodespec.InvalidNodes) as error:
         raise StartError(str(error)) from error
 
@@ -173,10 +172,14 @@ async def unfinished(client: LocalClient) -> tuple[str, ...]:
     return tuple(view.name for view in open_ if view.kind is not kinds.BATCH_JOB)
 
 
-async def _when_nobody_needs_it(home: StateDirectory, client: LocalClient, stop: asyncio.Event) -> None:
-    """Sets `stop` once no client is attached and no job is unfinished, or the state directory is deleted."""
+async def _until_unneeded(home: StateDirectory, client: LocalClient) -> None:
+    """Returns once no client is attached and no job is unfinished, or the state directory is deleted.
+
+    Any other error (say, too many open files) is logged and the host stays: ending would stop running jobs.
+    """
     needed_at = -1  # the last revision at which the host was needed: it still is needed while nothing changes
-    while not stop.is_set():
+    trouble = ""  # the last error: it is logged once, not twice a second
+    while True:
         await asyncio.sleep(LOOK)
         try:
             with home.nobody_attached() as alone:
@@ -184,13 +187,16 @@ async def _when_nobody_needs_it(home: StateDirectory, client: LocalClient, stop:
                 revision = client.registry.store.revision
                 if not alone or revision == needed_at:
                     continue
-                needed_at = revision
                 if not await unfinished(client) and not await _pods_left(client):
                     home.withdraw()
-                    stop.set()
+                    return
+                needed_at, trouble = revision, ""
         except FileNotFoundError:
             log.warning("%s has been removed, so this cluster cannot be reached any more", home.root)
-            stop.set()
+            return
+        except Exception as error:
+            if trouble != (trouble := repr(error)):
+                log.exception("cannot tell whether this cluster is still needed, so it stays: %s", error)
 
 
 async def _pods_left(client: LocalClient) -> bool:
