@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 
 from muster.core.words.decisions import Assign, Evict, Explanation, Release, Victim, Wait
-from muster.core.words.events import CommitFailed, GangRemoved, GangSubmitted, PlacesLost, PodsBound
+from muster.core.words.events import (
+    CommitFailed,
+    Footprint,
+    GangRemoved,
+    GangSubmitted,
+    PlacesLost,
+    PodsBound,
+)
 from muster.core.words.gang import Code, Gang, GangId, NodeName, Place, PodId, PodSet, Shape
 from muster.journal import Began
 from muster.runtime.decisions import COMMITTED, Decisions, InDecision, Outcome, Start
@@ -54,6 +61,52 @@ def test_a_start_ends_once_its_places_are_filled_or_given_up(then: list[Any], en
     )
     assert all(later.waited is None for later in begun[1:] if ends[0] is Outcome.BOUND)
     assert [start.id for start in begun] == [f"7-{number}" for number in range(1, len(begun) + 1)]
+
+
+WHOLE = [bound(A), bound(B)]
+LEAVING = PodsBound({PodId("pa"): A}, NODE, (), G, Footprint(leaving=True))
+PREEMPTED = Evict((Victim(G),), H)
+
+
+@pytest.mark.parametrize(
+    ("before", "waited"),
+    [
+        # submitted at 5; these happen at 10, 11 and so on; the assignment is at 100
+        ([SUBMITTED], 95.0),
+        ([SUBMITTED, SUBMITTED], 95.0),
+        ([], None),
+        # another leader started it
+        ([SUBMITTED, *WHOLE], None),
+        ([*WHOLE, SUBMITTED], None),
+        ([SUBMITTED, *WHOLE, SUBMITTED], None),
+        # it runs, and a pod of it is replaced
+        ([SUBMITTED, ASSIGNED, *WHOLE], None),
+        ([SUBMITTED, ASSIGNED, *WHOLE, ASSIGNED, CommitFailed(G, 0.0, "no")], None),
+        # preempted, by this leader, when it was started by this one or the last
+        ([SUBMITTED, ASSIGNED, *WHOLE, PREEMPTED], 86.0),
+        ([SUBMITTED, *WHOLE, PREEMPTED, LEAVING], 87.0),
+        ([SUBMITTED, *WHOLE, PREEMPTED, SUBMITTED], 87.0),
+        ([SUBMITTED, *WHOLE, Evict((Victim(G, frozenset({PodId("p")})),), H)], None),
+        # a start that came to nothing: it still waits
+        ([SUBMITTED, ASSIGNED, CommitFailed(G, 0.0, "no")], 95.0),
+        ([SUBMITTED, ASSIGNED, bound(A), CommitFailed(G, 0.0, "no"), LEAVING], 95.0),
+        ([SUBMITTED, ASSIGNED, Release(G, frozenset({A, B}))], 95.0),
+        # a namesake, submitted at 5 as well
+        ([SUBMITTED, *WHOLE, GangRemoved(G), SUBMITTED], 95.0),
+    ],
+)
+def test_a_gang_waits_from_its_submission_or_preemption_until_it_runs(
+    before: list[Any], waited: float | None
+) -> None:
+    decisions, begun = Decisions(), list[Start]()
+    decisions.on_start.append(begun.append)
+    for at, what in enumerate(before, 10):
+        decisions.write(float(at), what)
+    decisions.write(100.0, ASSIGNED)
+    assert begun[-1].waited == waited
+    for gang in (G, H):
+        decisions.write(101.0, GangRemoved(gang))
+    assert not [kept for kept in vars(decisions).values() if isinstance(kept, dict | set) and kept]
 
 
 def test_the_last_reason_is_kept_until_the_gang_starts_and_a_new_one_is_logged(

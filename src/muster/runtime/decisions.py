@@ -63,9 +63,9 @@ class Decisions:
     def __init__(self) -> None:
         self.open: dict[GangId, Start] = {}
         self.reasons: dict[GangId, Code] = {}
-        #: gangs by their queue and the time at which they were submitted
-        self._gangs: dict[GangId, tuple[str, float]] = {}
-        self._started: set[GangId] = set()
+        self._queues: dict[GangId, str] = {}
+        #: since when each gang waits to start: submitted, or preempted; None = it does not, or not known
+        self._waiting_since: dict[GangId, float | None] = {}
         self._victims: dict[GangId, tuple[GangId, ...]] = {}
         self._epoch = self._number = 0
         self.on_start: list[Callable[[Start], None]] = []
@@ -78,15 +78,19 @@ class Decisions:
 
     def write(self, at: float, what: Event | Decision | Mark) -> None:
         match what:
-            case PodsBound(pods=pods, gang=gang) if gang is not None:
+            case PodsBound(pods=pods, gang=gang, footprint=footprint) if gang is not None:
+                if not footprint.leaving:  # a victim's pods say nothing about its next start
+                    self._waiting_since[gang] = None
                 self._bound(at, gang, pods)
             case GangSubmitted(gang):
-                self._gangs[gang.id] = gang.queue, gang.submitted
+                self._queues[gang.id] = gang.queue
+                self._waiting_since.setdefault(gang.id, gang.submitted or None)
             case GangRemoved(gang):
                 self._end(at, gang, Outcome.REMOVED)
-                self._gangs.pop(gang, None)
+                self._queues.pop(gang, None)
                 self.reasons.pop(gang, None)
-                self._started.discard(gang)
+                self._waiting_since.pop(gang, None)
+                self._victims.pop(gang, None)
             case Assign(gang, nodes):
                 self._assigned(at, gang, nodes)
             case Evict(victims, beneficiary):
@@ -94,12 +98,15 @@ class Decisions:
                 for victim in victims:
                     if not victim.pods:
                         self._end(at, victim.gang, Outcome.PREEMPTED)
-                        self._started.discard(victim.gang)
+                        self._waiting_since[victim.gang] = at
             case Release(gang, places):
                 self._released(at, gang, places)
             case CommitFailed(gang, message=message):
+                if (start := self.open.get(gang)) is not None and start.waited is not None:
+                    self._waiting_since[gang] = (
+                        start.at - start.waited
+                    )  # it never ran, even if pods were bound
                 self._end(at, gang, Outcome.FAILED, message)
-                self._started.discard(gang)
             case PlacesLost(gang, places):
                 if (start := self.open.get(gang)) is not None:
                     start.pending |= places
@@ -119,12 +126,12 @@ class Decisions:
             start.pending |= nodes.keys()
             start.pods = max(start.pods, len(start.pending))
             return
-        queue, submitted = self._gangs.get(gang, ("", at))
-        waited = max(at - submitted, 0.0) if gang not in self._started and submitted else None
-        self._started.add(gang)
+        since = self._waiting_since.get(gang)
+        waited = max(at - since, 0.0) if since is not None else None
         self._number += 1
         identity = f"{self._epoch}-{self._number}"
         distinct = len({*nodes.values()})
+        queue = self._queues.get(gang, "")
         start = Start(identity, gang, queue, at, waited, len(nodes), distinct, victims, {*nodes})
         self.open[gang] = start
         self._say(gang, "starts: %d pods on %d nodes, %d gangs evicted", len(nodes), distinct, len(victims))
@@ -161,8 +168,7 @@ class Decisions:
 
     def _say(self, gang: GangId, message: str, *arguments: object, level: int = logging.INFO) -> None:
         if log.isEnabledFor(level):
-            queue = self._gangs.get(gang, ("", 0.0))[0]
-            extra = {"gang": gang, "queue": queue, "decision": self.decision_of(gang)}
+            extra = {"gang": gang, "queue": self._queues.get(gang, ""), "decision": self.decision_of(gang)}
             log.log(level, f"gang %s {message}", gang, *arguments, extra=extra)
 
 

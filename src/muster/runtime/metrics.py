@@ -85,7 +85,7 @@ class Metrics:
             self._starts.labels(outcome.value)
         self._waits = prometheus.Histogram(
             "muster_wait_seconds",
-            "Time from the submission of a gang to the decision to start it.",
+            "Time from the submission or last preemption of a gang to the decision to start it.",
             ["queue"],
             buckets=WAITS,
             registry=registry,
