@@ -14,7 +14,7 @@ from muster.api.core_v1 import Pod
 from muster.controllers import driver
 from muster.controllers.job import CONTROLLER as JOBS
 from muster.controllers.jobset import controller as jobset_controller
-from muster.kube.errors import Forbidden, ServerError, Unanswered
+from muster.kube.errors import Forbidden, ServerError, Unanswered, Unreachable
 from muster.local.client import LocalClient
 from muster.local.registry import Registry
 from muster.local.store import Store
@@ -517,6 +517,26 @@ async def test_queues_share_and_say_how_they_stand(cluster: Cluster) -> None:
     assert (queues["b"].waiting, queues["b"].standing) == (0, 1)
     (condition,) = queues["c"].conditions
     assert (condition.status, condition.message) == ("False", "its parent nowhere does not exist")
+
+
+async def test_a_queues_status_is_written_though_the_server_failed_at_first(cluster: Cluster) -> None:
+    """And then nothing changes any more: what is written last must be what is so."""
+    cluster.node("node-0")
+    cluster.registry.create(kinds.QUEUE, "", {"metadata": {"name": "a"}, "spec": {}})
+    failures = [Unreachable("no server"), ServerError("not now"), Unanswered("no answer")]
+    patch = cluster.client.patch
+
+    async def fails(kind: Any, *arguments: Any, **options: Any) -> Any:
+        if kind is kinds.QUEUE and failures:
+            raise failures.pop()
+        return await patch(kind, *arguments, **options)
+
+    cluster.client.patch = fails  # type: ignore[method-assign]
+    async with scheduler(cluster):
+        await asyncio.sleep(30)
+    (queue,) = await cluster.all(kinds.QUEUE)
+    assert not failures
+    assert queue.status.entitled["cpu"] == "0"
 
 
 async def test_a_namespaces_quota_holds_a_gang_back_whole(cluster: Cluster) -> None:

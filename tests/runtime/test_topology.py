@@ -9,6 +9,7 @@ from muster.api.kinds import CLUSTER_NETWORK_TOPOLOGY
 from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology, ClusterNetworkTopologyStatus
 from muster.core.cycle import Scheduler
 from muster.core.words.events import LayersChanged
+from muster.kube.errors import Unreachable
 from muster.runtime.topology import TopologyReports
 from muster.translate.world import World
 from tests.core.words import node
@@ -92,3 +93,16 @@ def test_a_topology_that_is_not_a_tree_is_invalid_and_its_status_says_why() -> N
     cluster.core.decide(1.0)
     cluster.turn()
     assert cluster.obj.status.conditions[0].last_transition_time == since
+
+
+def test_a_status_that_could_not_be_written_is_written_after_a_pause_though_nothing_changes() -> None:
+    cluster = Cluster(topology(("SpineLayer", "spine")))
+    for pause in (1, 2, 4):
+        (write,) = cluster.reports.due(cluster.now)
+        cluster.reports.written(write, Unreachable("no server"))
+        assert cluster.reports.wait(cluster.now.timestamp()) == pause
+        assert not list(cluster.reports.due(cluster.now))
+        cluster.now += timedelta(seconds=pause)
+    assert cluster.turn()
+    assert not cluster.turn()
+    assert cluster.reports.wait(cluster.now.timestamp()) == float("inf")

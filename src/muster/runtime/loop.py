@@ -115,7 +115,10 @@ async def _commit(leader: Leader, gang: GangId, writes: Sequence[Write]) -> None
 
 
 async def _report(leader: Leader, reports: Reports, report: Patch) -> None:
-    reports.written(report, (await leader.write(report, reports=True)).error)
+    error = (await leader.write(report, reports=True)).error
+    reports.written(report, error)
+    if error is not None:
+        leader.mirror.changed.set()  # the loop may be asleep, and has to write it again
 
 
 async def _sleep(leader: Leader, seconds: float) -> None:

@@ -15,10 +15,13 @@ from muster.api.base import AnyKind, Object, Resource
 from muster.api.muster_v1alpha1 import Queue, QueueStatus
 from muster.core.world.queues import Queues
 from muster.effects import Patch
+from muster.kube.clock import back_off
 from muster.translate.queues import conditions, status_of
 
 #: Seconds between two reports.
 PACE: Final = 1.0
+#: Longest pause, in seconds, before a status that could not be written is written again; the first is `PACE`.
+LONGEST_PAUSE: Final = 30.0
 
 
 class Observed(Protocol):
@@ -32,13 +35,17 @@ class QueueReports:
         self._written: dict[str, tuple[str, Object]] = {}
         self._reported = (-1, -1, -1)
         self._next = 0.0
+        #: whether a write of the last report has failed, and how many reports in a row have failed before it
+        self._failed, self._failures = False, 0
 
     def due(self, now: datetime) -> Iterator[Patch]:
         """Yields the statuses to write now."""
         queues = self._queues
-        if now.timestamp() < self._next or self._reported == queues.version:
+        if now.timestamp() < self._next or self._settled():
             return
-        self._reported, self._next = queues.version, now.timestamp() + PACE
+        self._failures = self._failures + 1 if self._failed else 0
+        self._reported, self._failed = queues.version, False
+        self._next = now.timestamp() + back_off((PACE, LONGEST_PAUSE), self._failures)
         for name, account in sorted(queues.accounts.items()):
             found = self._observed.find(kinds.QUEUE, name)
             if not isinstance(found, Queue):
@@ -60,12 +67,14 @@ class QueueReports:
             yield Patch(kinds.QUEUE, "", name, body, "status", missing_ok=False)
 
     def written(self, report: Patch, error: Exception | None) -> None:
-        """Takes the outcome: a status that was not written is retried at the next change."""
+        """Takes the outcome: a status that was not written is written again after a pause."""
         if error is not None:
             self._written.pop(report.name, None)
+            self._failed = True
 
     def wait(self, now: float) -> float:
         """Returns the seconds until there is something to write; infinite if there is nothing."""
-        if self._reported == self._queues.version:
-            return float("inf")
-        return max(self._next - now, 0.0)
+        return float("inf") if self._settled() else max(self._next - now, 0.0)
+
+    def _settled(self) -> bool:
+        return self._reported == self._queues.version and not self._failed

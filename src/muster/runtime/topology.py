@@ -15,11 +15,14 @@ from muster.api.base import AnyKind, Condition, Object, Resource, condition
 from muster.api.koordinator_v1alpha1 import DEFAULT, ClusterNetworkTopology, ClusterNetworkTopologyStatus
 from muster.core.cycle import Scheduler
 from muster.effects import Patch
+from muster.kube.clock import back_off
 from muster.translate.layers import detail
 from muster.translate.world import World
 
 #: Seconds between two reports.
 PACE: Final = 1.0
+#: Longest pause, in seconds, before a status that could not be written is written again; the first is `PACE`.
+LONGEST_PAUSE: Final = 30.0
 
 
 class Observed(Protocol):
@@ -36,12 +39,16 @@ class TopologyReports:
         self._written: tuple[str, Object] | None = None
         self._reported: object = None
         self._next = 0.0
+        #: whether a write of the last report has failed, and how many reports in a row have failed before it
+        self._failed, self._failures = False, 0
 
     def due(self, now: datetime) -> Iterator[Patch]:
         """Yields the status to write now, if there is one."""
-        if now.timestamp() < self._next or self._reported == self._now():
+        if now.timestamp() < self._next or self._settled():
             return
-        self._reported, self._next = self._now(), now.timestamp() + PACE
+        self._failures = self._failures + 1 if self._failed else 0
+        self._reported, self._failed = self._now(), False
+        self._next = now.timestamp() + back_off((PACE, LONGEST_PAUSE), self._failures)
         found = self._observed.find(kinds.CLUSTER_NETWORK_TOPOLOGY, DEFAULT)
         if not isinstance(found, ClusterNetworkTopology):
             return
@@ -70,13 +77,16 @@ class TopologyReports:
         yield Patch(kinds.CLUSTER_NETWORK_TOPOLOGY, "", DEFAULT, body, "status", missing_ok=False)
 
     def written(self, report: Patch, error: Exception | None) -> None:
-        """Takes the outcome: a status that was not written is retried at the next change."""
+        """Takes the outcome: a status that was not written is written again after a pause."""
         if error is not None:
-            self._written = None
+            self._written, self._failed = None, True
 
     def wait(self, now: float) -> float:
         """Returns the seconds until there is something to write; infinite if there is nothing."""
-        return float("inf") if self._reported == self._now() else max(self._next - now, 0.0)
+        return float("inf") if self._settled() else max(self._next - now, 0.0)
+
+    def _settled(self) -> bool:
+        return self._reported == self._now() and not self._failed
 
     def _now(self) -> object:
         """Returns a value that changes whenever the status may have changed."""

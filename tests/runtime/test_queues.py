@@ -1,0 +1,72 @@
+"""The status of Queue objects: what is written, and written again after an error."""
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+
+from muster.api import kinds
+from muster.api.base import AnyKind, ObjectMeta, Resource
+from muster.api.muster_v1alpha1 import Queue, QueueStatus
+from muster.core.cycle import Scheduler
+from muster.effects import Patch
+from muster.kube.errors import NotFound, Unreachable
+from muster.runtime.queues import LONGEST_PAUSE, QueueReports
+from muster.translate.queues import queue_changed
+from tests.runtime.brief import status_in
+
+
+class Cluster:
+    """What a mirror shows of two queues, and the core beside it."""
+
+    def __init__(self) -> None:
+        self.core, self.now = Scheduler(), datetime(2026, 1, 1, tzinfo=UTC)
+        self.queues = {name: Queue(metadata=ObjectMeta(name=name, uid=name)) for name in ("a", "b")}
+        for queue in self.queues.values():
+            self.core.apply(queue_changed(queue))
+        self.core.decide(0.0)
+        self.reports = QueueReports(self.core.queues, self)
+
+    def find(self, kind: AnyKind, key: str) -> Resource | None:
+        return self.queues.get(key) if kind is kinds.QUEUE else None
+
+    def due(self) -> list[str]:
+        self.writes = {write.name: write for write in self.reports.due(self.now)}
+        return sorted(self.writes)
+
+    def answer(self, name: str, error: Exception | None = None) -> None:
+        write: Patch = self.writes[name]
+        if error is None:
+            status = msgspec.convert(status_in(write), QueueStatus)
+            self.queues[name] = msgspec.structs.replace(self.queues[name], status=status)
+        self.reports.written(write, error)
+
+    def wait(self) -> float:
+        return self.reports.wait(self.now.timestamp())
+
+
+def test_a_status_that_could_not_be_written_is_written_after_a_pause_though_nothing_changes() -> None:
+    cluster, pauses = Cluster(), []
+    assert cluster.due() == ["a", "b"]
+    cluster.answer("a")
+    for _ in range(9):
+        cluster.answer("b", Unreachable("no server"))
+        pauses.append(cluster.wait())
+        cluster.now += timedelta(seconds=pauses[-1] - 0.001)
+        assert cluster.due() == []
+        cluster.now += timedelta(seconds=0.001)
+        assert cluster.due() == ["b"], "and only that"
+    assert pauses == pytest.approx([1, 2, 4, 8, 16, *[LONGEST_PAUSE] * 4])
+    cluster.answer("b")
+    cluster.now += timedelta(seconds=100)
+    assert (cluster.due(), cluster.wait()) == ([], float("inf"))
+
+
+def test_a_queue_that_is_gone_is_not_written_again() -> None:
+    cluster = Cluster()
+    assert cluster.due() == ["a", "b"]
+    cluster.answer("a")
+    cluster.answer("b", NotFound("gone"))
+    del cluster.queues["b"]
+    cluster.now += timedelta(seconds=100)
+    assert (cluster.due(), cluster.wait()) == ([], float("inf"))
