@@ -324,6 +324,7 @@ def test_in_a_pod_the_namespace_is_that_of_the_service_account(
         "users: [{name: u, user: 7}]",
         "a: *b",
         "? [a]\n: b",
+        "# no kubeconfig\n" * (1 << 19),
     ],
 )
 def test_a_file_that_cannot_be_read_is_one_clear_error(write: Write, tmp_path: Path, content: str) -> None:

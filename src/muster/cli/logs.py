@@ -138,6 +138,8 @@ async def _recorded(target: "Target", job: str, selection: "Selection", how: "Lo
         found = True
     if how.previous and not found:
         print(f"{record.name} has no output from before a restart", file=sys.stderr)
+    elif not record.runs:
+        _say_never_started(record.name)
 
 
 async def _now(target: "Target", job: str, selection: "Selection", how: "LogOptions") -> None:
@@ -154,6 +156,12 @@ async def _now(target: "Target", job: str, selection: "Selection", how: "LogOpti
         width = max((len(label(pod)) for pod in pods), default=0)
         async for line in read(client, pods, how):
             _print(line, width)
+        if not view.pods:
+            _say_never_started(view.name)
+
+
+def _say_never_started(job: str) -> None:
+    print(f"{job} has had no pods, so there is no output; `muster why {job}` says more", file=sys.stderr)
 
 
 def _since(text: str | None) -> "datetime | timedelta | None":

@@ -80,6 +80,8 @@ _CHANGING: Final = ("exec", "auth-provider", "tokenFile")
 #: Seconds after which a file is looked at again: the program that writes it replaces it in time.
 _FILE_SECONDS: Final = 60.0
 _NEVER: Final = float("inf")
+#: Most bytes of a kubeconfig.
+_MOST: Final = 4 << 20
 #: Where a pod finds its service account.
 _ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 
@@ -283,7 +285,11 @@ def _check(path: str, context: str | None) -> None:
             continue  # some files of several may be missing
         where = "" if name == path else f"{name}: "
         try:
-            content = yaml.safe_load(Path(name).read_bytes())
+            with open(name, "rb") as file:
+                text = file.read(_MOST + 1)
+            if len(text) > _MOST:
+                raise ValueError(f"{where}is larger than {_MOST >> 20} MiB; is this a kubeconfig?")
+            content = yaml.safe_load(text)
             found = msgspec.convert({} if content is None else content, _KubeConfig)
         except yaml.YAMLError as error:
             raise ValueError(f"{where}not YAML: {_line(error)}") from None

@@ -1,5 +1,7 @@
 """Jobs as people see them."""
 
+import re
+
 import msgspec
 import pytest
 
@@ -276,6 +278,30 @@ def test_a_job_is_found_by_its_name_or_the_beginning_of_it() -> None:
         SeveralJobs, match=r"12 jobs begin with t; there are: 2 older and train-02, .*, train-11;"
     ):
         find("t", many)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("trian-1", "no job named trian-1; did you mean train-1?; there are: other"),
+        ("Train-2", "no job named Train-2; did you mean train-2?; there are"),
+        ("zzz", "no job named zzz; there are"),
+    ],
+)
+def test_a_job_that_is_not_there_is_told_with_the_nearest_name(name: str, told: str) -> None:
+    with pytest.raises(UnknownJob, match=re.escape(told)):
+        find(name, three())
+
+
+def test_jobs_of_one_name_are_distinguished_by_their_kinds() -> None:
+    same = views(Objects(jobsets=[JobSet(metadata=meta("j", "a"))], jobs=[job("j"), job("k")]))
+    told = "2 jobs begin with j; there are: jobset/j, job/j; name one of them in full"
+    with pytest.raises(SeveralJobs, match=told):
+        find("j", same)
+    assert [find(each, same).kind for each in ("job/j", "JobSet/j")] == [kinds.JOB, kinds.JOBSET]
+    assert (scoped("jobset/j", "ml"), scoped("JobSet/j", "")) == (("jobset/j", "ml"), ("JobSet/j", ""))
+    with pytest.raises(UnknownJob, match="no job named k"):
+        find("jobset/k", same)
 
 
 def test_jobs_of_several_namespaces_are_distinguished() -> None:

@@ -1,15 +1,19 @@
 """Finds the job that a user names: by its name, by namespace and name, or by a prefix."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from muster.api.kinds import BATCH_JOB
+from muster.api.kinds import BATCH_JOB, JOB, JOBSET, POD, POD_GROUP_X
 from muster.app.views.jobs import JobView, views
 from muster.app.views.objects import fetch
 from muster.kube.client import Client
+from muster.workloads.findings import similar
 
 #: Jobs that a message lists at most.
 MOST_NAMED: Final = 10
+#: What may be written before a name, if jobs of several kinds have it: `jobset/train`.
+_KINDS: Final = frozenset(each.kind.lower() for each in (JOBSET, JOB, POD, POD_GROUP_X, BATCH_JOB))
 
 
 class UnknownJob(LookupError):
@@ -56,23 +60,42 @@ def _without_run(view: JobView) -> str:
 
 
 def scoped(name: str, scope: str) -> tuple[str, str]:
-    """A job's name and its namespace: that of `namespace/name` if written so, else `scope` ("": any)."""
+    """A job's name and its namespace: that of `namespace/name` if written so, else `scope` ("": any).
+
+    The name in `kind/name` keeps its kind.
+    """
     namespace, slash, own = name.partition("/")
-    return (own, namespace) if slash else (name, scope)
+    return (own, namespace) if slash and namespace.lower() not in _KINDS else (name, scope)
 
 
 def find(name: str, among: Sequence[JobView]) -> JobView:
     """The job of that name, or the only one whose name has that prefix. Raises UnknownJob."""
+    kind, slash, own = name.partition("/")
+    if slash and kind.lower() in _KINDS:
+        name, among = own, [view for view in among if view.kind.kind.lower() == kind.lower()]
     exact = [view for view in among if name in (view.name, f"{view.namespace}/{view.name}")]
     found = exact or [view for view in among if name and view.name.startswith(name)]
     if len(found) == 1:
         return found[0]
-    listed = [(view.namespace, view.name) for view in found or among]
-    raise SeveralJobs(name, listed) if found else UnknownJob(f"{_no_job(name)}; {_listed(listed)}")
+    same = Counter((view.namespace, view.name) for view in found)
+    if found:
+        raise SeveralJobs(
+            name,
+            [
+                (view.namespace, f"{view.kind.kind.lower()}/{view.name}" if same[at] > 1 else view.name)
+                for view in found
+                for at in [(view.namespace, view.name)]
+            ],
+        )
+    there = [(view.namespace, view.name) for view in among]
+    raise UnknownJob(f"{_no_job(name, [each for _, each in there])}; {_listed(there)}")
 
 
-def _no_job(name: str) -> str:
-    return f"no job named {name}" if name else "the name of the job is empty"
+def _no_job(name: str, there: Sequence[str]) -> str:
+    if not name:
+        return "the name of the job is empty"
+    meant = similar(name, there)
+    return f"no job named {name}; did you mean {meant}?" if meant else f"no job named {name}"
 
 
 def _listed(jobs: Sequence[tuple[str, str]]) -> str:
@@ -82,5 +105,8 @@ def _listed(jobs: Sequence[tuple[str, str]]) -> str:
     shown = jobs[-MOST_NAMED:]
     more = f"{len(jobs) - len(shown)} older and " if len(jobs) > len(shown) else ""
     several = len({namespace for namespace, _ in jobs}) > 1
-    names = ", ".join(f"{namespace}/{name}" if several else name for namespace, name in shown)
+    # a kind is written instead of the namespace, which -n names
+    names = ", ".join(
+        f"{namespace}/{name}" if several and "/" not in name else name for namespace, name in shown
+    )
     return f"there are: {more}{names}"
