@@ -7,12 +7,13 @@ _INTERRUPTED = 130
 
 
 def main() -> None:
-    """Runs the command line. Ctrl-C prints no traceback, not even while the modules are being loaded."""
+    """Runs the command line. Ctrl-C prints no traceback, not even while modules load or an error is told."""
     try:
         from muster.cli.main import main as run
+
+        run()
     except KeyboardInterrupt:
         os._exit(_INTERRUPTED)
-    run()
 
 
 if __name__ == "__main__":

@@ -167,18 +167,22 @@ def test_a_mistake_of_muster_is_not_hidden() -> None:
     assert failure(KeyError("x")) is None
 
 
-def test_an_interrupt_while_modules_load_is_quiet() -> None:
-    code = """if True:
+@pytest.mark.parametrize("module", ["muster.cli.main", "muster.kube.config"], ids=["begin", "error"])
+def test_an_interrupt_while_modules_load_is_quiet(module: str, tmp_path: Path) -> None:
+    """An error's message needs modules, too."""
+    code = f"""if True:
         import sys
         class Interrupt:
             def find_spec(self, name, *others):
-                if name == "muster.cli.main":
+                if name == "{module}":
                     raise KeyboardInterrupt
         from muster.__main__ import main
         sys.meta_path.insert(0, Interrupt())
+        sys.argv = ["muster", "get", "nosuch"]
         main()
     """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    home = {**os.environ, "MUSTER_HOME": str(tmp_path / "home")}
+    done = subprocess.run([sys.executable, "-c", code], env=home, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (INTERRUPTED, "", "")
 
 
@@ -321,3 +325,14 @@ def test_check_names_the_file_with_invalid_prices(
     Path("job.yaml").write_text(small())
     got, err = run("check", "job.yaml", "--policies", str(tmp_path))
     assert (got, said in err) == (code, True), err
+
+
+def test_logs_of_a_job_that_had_no_pods_say_so(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    store = Store(tmp_path / "home" / "store.sqlite")
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
+    never = {"metadata": {"name": "never"}, "spec": {"suspend": True, "template": template}}
+    Registry(store).create(kinds.JOB, "default", never)
+    store.close()
+    told = "never has had no pods, so there is no output; `muster why never` says more\n"
+    assert run("logs", "never") == (0, told)

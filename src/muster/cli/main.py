@@ -108,6 +108,7 @@ def options(
 def main() -> None:
     """Runs the command line; the console script calls it."""
     _be_quick()
+    _open_what_is_closed()
     _be_written_anywhere()
     try:
         try:
@@ -161,6 +162,19 @@ def _to_nowhere(*streams: TextIO | None) -> None:
     for stream in streams:
         if stream is not None:
             os.dup2(nowhere, stream.fileno())
+
+
+def _open_what_is_closed() -> None:
+    """Opens /dev/null for each standard stream that the caller has closed (`>&-`).
+
+    Otherwise the next files to be opened, such as the pipe to a host, would take these streams' places.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            mode = "w" if number else "r"
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  # takes the lowest free number: this
 
 
 def _be_written_anywhere() -> None:

@@ -1,5 +1,6 @@
 """A command and the host of another command that is just leaving."""
 
+import os
 import select
 import subprocess
 import sys
@@ -75,3 +76,11 @@ def test_a_host_that_is_stopping_is_waited_for(home: StateDirectory, monkeypatch
         monkeypatch.setattr(time, "sleep", lambda seconds: stopping.close())
         host.let_go(home)
         assert not home.hosted()
+
+
+def test_a_host_whose_starter_is_gone_goes_on_to_leave_by_itself() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    host._tell(writer, {"busy": True})
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(writer)

@@ -177,5 +177,7 @@ def run(home: StateDirectory, nodes: str, stays: bool, tell: Callable[[object], 
 
 
 def _tell(writer: int, said: object) -> None:
-    os.write(writer, msgspec.json.encode(said))
+    # If the command that started the host was interrupted, the host leaves like any that has no clients.
+    with suppress(BrokenPipeError):
+        os.write(writer, msgspec.json.encode(said))
     os.close(writer)
