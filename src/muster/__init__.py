@@ -46,10 +46,11 @@ def compile(
 
     Raises `muster.workloads.findings.JobFileError`, a ValueError, with file, line and field of each error.
     """
+    from muster.workloads.jobfile import Options
     from muster.workloads.load import load
 
     home = os.environ.get("MUSTER_HOME") or os.path.expanduser("~/.local/share/muster")
-    return load(path, suffix=suffix, mode=mode, volumes=volumes, home=home).objects
+    return load(path, Options(suffix=suffix or "", mode=mode, volumes=volumes or {}, home=home)).objects
 
 
 def plan(

@@ -5,6 +5,7 @@ import pytest
 from muster.api.base import ObjectMeta
 from muster.api.muster_v1alpha1 import Queue, QueueSpec
 from muster.cli.jobfile import header, unusable
+from muster.workloads.jobfile import Options
 from muster.workloads.load import load
 
 JOBSET = """
@@ -36,7 +37,7 @@ STAGES = "gang of 1: prepare 1, then gang of 4: work 4 × 2 GPU"
     ],
 )
 def test_each_stage_of_an_order_is_a_gang(text: str, mode: str, said: str) -> None:
-    job = load("f.yaml", text=text, suffix="0" * 8, mode="gang" if mode == "gang" else "independent")
+    job = load("f.yaml", Options(suffix="0" * 8, mode="gang" if mode == "gang" else "independent"), text=text)
     assert header(job) == said
 
 
@@ -117,7 +118,7 @@ spec:
     ],
 )
 def test_a_topology_that_no_job_can_use_gets_a_warning(name: str, parent: str, said: list[str]) -> None:
-    job = load("f.yaml", text=TOPOLOGY % (name, parent), suffix="0" * 8, jobs=False)
+    job = load("f.yaml", Options(suffix="0" * 8, jobs=False), text=TOPOLOGY % (name, parent))
     assert [str(finding) for finding in unusable(job)] == said
 
 
@@ -150,7 +151,7 @@ C = Queue(metadata=ObjectMeta(name="c"), spec=QueueSpec(parent="a"))
 def test_queues_that_no_job_can_use_get_a_warning(
     parent: str, there: list[Queue] | None, said: dict[int, str]
 ) -> None:
-    job = load("f.yaml", text=QUEUES % parent, suffix="0" * 8, jobs=False)
+    job = load("f.yaml", Options(suffix="0" * 8, jobs=False), text=QUEUES % parent)
     found = {finding.line: str(finding) for finding in unusable(job, there)}
     assert found.keys() == said.keys()
     for line, why in said.items():

@@ -18,6 +18,7 @@ from muster.kube.errors import ServerError
 from muster.local.client import LocalClient
 from muster.local.registry import Registry
 from muster.local.store import Store
+from muster.workloads.jobfile import Options
 from muster.workloads.load import load
 from tests.patience import PATIENCE
 
@@ -116,7 +117,9 @@ def of(client: LocalClient, monkeypatch: pytest.MonkeyPatch) -> running.Runner:
         yield client
 
     monkeypatch.setattr(running, "acting", acting)
-    return running.Runner(load("f.yaml", text=POD, suffix="0" * 8), Target("of-a-real-cluster"), None)
+    return running.Runner(
+        load("f.yaml", Options(suffix="0" * 8), text=POD), Target("of-a-real-cluster"), None
+    )
 
 
 async def test_a_job_that_cannot_be_cancelled_is_not_waited_for(

@@ -14,7 +14,7 @@ from muster.api.fields import convert
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.workloads.demand import demand
 from muster.workloads.findings import JobFileError, Severity
-from muster.workloads.jobfile import Caller, JobFile
+from muster.workloads.jobfile import Caller, JobFile, Options
 from muster.workloads.load import load
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -40,7 +40,7 @@ TOTALS = {"04": (9, 9), "05": (17, 5), "07": (13, 13), "08": (100, 4), "09": (32
 def test_the_pages_manifests_give_its_jobs_pods_and_waves(
     file: str, types: dict[str, tuple[int, int, int]], mode: Any
 ) -> None:
-    job = load(EXAMPLES / f"{file}.yaml", suffix="3f9a1c20", mode=mode)
+    job = load(EXAMPLES / f"{file}.yaml", Options(suffix="3f9a1c20", mode=mode))
     (jobset,) = job.objects
     assert job.name == jobset["metadata"]["name"] == "experiment-3f9a1c20"
     replicated = jobset["spec"]["replicatedJobs"]
@@ -66,7 +66,7 @@ def test_the_pages_manifests_give_its_jobs_pods_and_waves(
     [("13-coordinator", ["coordinator-0", "worker-0", "worker-1", "worker-2"]), ("14-peers", ["worker-0"])],
 )
 def test_the_manifests_of_the_pages_scripts_are_gangs(file: str, peers: list[str]) -> None:
-    job = load(EXAMPLES / f"{file}.yaml", suffix="0" * 8)
+    job = load(EXAMPLES / f"{file}.yaml", Options(suffix="0" * 8))
     script = pod_spec(job)["containers"][0]["command"][2].split()[-1]
     assert (EXAMPLES.parent / script).is_file()
     assert job.gang
@@ -77,7 +77,7 @@ def test_the_manifests_of_the_pages_scripts_are_gangs(file: str, peers: list[str
 
 
 def test_names_of_pods_are_those_the_page_lists() -> None:
-    env = variables(load(EXAMPLES / "04-two-groups-concurrent-pods.yaml", suffix="0" * 8), 0)
+    env = variables(load(EXAMPLES / "04-two-groups-concurrent-pods.yaml", Options(suffix="0" * 8)), 0)
     pods = [
         peer.split(".")[0].removeprefix("experiment-00000000-") for peer in env["MUSTER_PEERS"].split(",")
     ]
@@ -86,7 +86,7 @@ def test_names_of_pods_are_those_the_page_lists() -> None:
 
 
 def test_peers_are_the_first_wave_and_the_coordinator_is_its_first() -> None:
-    env = variables(load(EXAMPLES / "05-two-groups-sequential-pods.yaml", suffix="0" * 8), 1)
+    env = variables(load(EXAMPLES / "05-two-groups-sequential-pods.yaml", Options(suffix="0" * 8)), 1)
     js = "experiment-00000000"
     hosts = [f"{js}-{h}.{js}" for h in ("master-0-0", *(f"worker-{i}-0" for i in range(4)))]
     assert env["MUSTER_PEERS"].split(",") == hosts
@@ -111,6 +111,7 @@ def test_the_variables_are_read_from_jobsets_labels() -> None:
 def test_resources_selectors_and_volumes() -> None:
     job = load(
         "f.yaml",
+        Options(suffix="01234567", volumes={"data": "/srv/data"}, home="/home/ada/.muster"),
         text=manifest(
             """
       resources:
@@ -131,9 +132,6 @@ def test_resources_selectors_and_volumes() -> None:
     attachExistingPVCs: [{name: data, mountPoint: /data}]
 """,
         ),
-        suffix="01234567",
-        volumes={"data": "/srv/data"},
-        home="/home/ada/.muster",
     )
     pod = pod_spec(job)
     (container,) = pod["containers"]
@@ -168,7 +166,7 @@ def test_memory_is_gib() -> None:
 
 def test_a_gang_restarts_as_a_whole() -> None:
     text = manifest("", spec="  restartPolicy: {backoffLimit: 5}")
-    (jobset,) = load("f.yaml", text=text, mode="gang").objects
+    (jobset,) = load("f.yaml", Options(mode="gang"), text=text).objects
     assert jobset["spec"]["suspend"] is True
     assert jobset["metadata"]["labels"] == {names.GANG: "true", names.ADMISSION: "gang"}
     assert jobset["spec"]["failurePolicy"] == {"maxRestarts": 5}
@@ -179,7 +177,7 @@ def test_a_gang_restarts_as_a_whole() -> None:
 @pytest.mark.parametrize("mode", ["independent", None])
 def test_independent_jobs_retry_the_failed_index_within_one_budget(mode: Any) -> None:
     text = manifest("", spec="  restartPolicy: {backoffLimit: 5}")
-    (jobset,) = load("f.yaml", text=text, mode=mode).objects
+    (jobset,) = load("f.yaml", Options(mode=mode), text=text).objects
     assert "suspend" not in jobset["spec"]
     assert jobset["metadata"].get("labels", {}) == ({names.GANG: "false"} if mode else {})
     assert jobset["spec"]["failurePolicy"] == {"maxRestarts": 0}
@@ -189,7 +187,7 @@ def test_independent_jobs_retry_the_failed_index_within_one_budget(mode: Any) ->
 
 @pytest.mark.parametrize("mode", ["gang", "independent"])
 def test_evicted_pods_never_count_as_failures(mode: Any) -> None:
-    (jobset,) = load("f.yaml", text=manifest(""), mode=mode).objects
+    (jobset,) = load("f.yaml", Options(mode=mode), text=manifest("")).objects
     rule = {"action": "Ignore", "onPodConditions": [{"type": "muster.dev/Preempted", "status": "True"}]}
     assert job_spec(jobset)["podFailurePolicy"] == {"rules": [rule]}
 
@@ -223,7 +221,7 @@ def test_the_mode_of_the_file_yields_to_the_command_line() -> None:
     job = load("f.yaml", text=text)
     assert job.gang
     assert pod_spec(job)["priorityClassName"] == "high"
-    assert not load("f.yaml", text=text, mode="independent").gang
+    assert not load("f.yaml", Options(mode="independent"), text=text).gang
 
 
 def test_the_topology_of_a_gang_is_written_as_koordinator_has_it() -> None:
@@ -241,7 +239,9 @@ def test_the_topology_of_a_gang_is_written_as_koordinator_has_it() -> None:
 
 def test_the_caller_is_noted_on_the_pod_template() -> None:
     job = load(
-        "f.yaml", text=manifest(""), caller=Caller("/home/ada/x", path="/bin", home="/home/ada", lang="C")
+        "f.yaml",
+        Options(caller=Caller("/home/ada/x", path="/bin", home="/home/ada", lang="C")),
+        text=manifest(""),
     )
     template = job_spec(job.objects[0])["template"]
     assert json.loads(template["metadata"]["annotations"][names.CALLER]) == {
@@ -465,12 +465,12 @@ def test_all_errors_are_reported_together_in_the_order_of_the_file() -> None:
 def test_a_manifest_for_a_real_cluster_needs_an_image_and_pvcs(what: str) -> None:
     text = manifest("", spec="  storage: {sharedVolume: {mountPoint: /s}}")
     with pytest.raises(JobFileError, match=what):
-        load("f.yaml", text=text, local=False)
+        load("f.yaml", Options(local=False), text=text)
 
 
 def test_existing_volumes_stay_claims_on_a_real_cluster() -> None:
     text = manifest("", spec="  image: x\n  storage: {attachExistingPVCs: [{name: data, mountPoint: /data}]}")
-    (volume,) = pod_spec(load("f.yaml", text=text, local=False))["volumes"]
+    (volume,) = pod_spec(load("f.yaml", Options(local=False), text=text))["volumes"]
     assert volume["persistentVolumeClaim"] == {"claimName": "data"}
 
 
@@ -481,8 +481,8 @@ def test_existing_volumes_stay_claims_on_a_real_cluster() -> None:
 def test_a_hint_when_pods_may_wait_for_each_other(file: str, hinted: bool) -> None:
     (path,) = EXAMPLES.glob(f"{file}-*.yaml")
     assert any(n.severity is Severity.HINT for n in load(path).notes) is hinted
-    assert not any(n.severity is Severity.HINT for n in load(path, mode="gang").notes)
-    assert not any(n.severity is Severity.HINT for n in load(path, mode="independent").notes)
+    assert not any(n.severity is Severity.HINT for n in load(path, Options(mode="gang")).notes)
+    assert not any(n.severity is Severity.HINT for n in load(path, Options(mode="independent")).notes)
 
 
 @pytest.mark.parametrize(
@@ -496,7 +496,9 @@ def test_a_rendezvous_in_the_command_is_a_hint(command: str) -> None:
 
 def test_a_list_of_peers_that_is_too_long_for_a_variable_is_omitted_with_a_note() -> None:
     job = load(
-        "f.yaml", text="spec: {operator: jobset, command: x, types: {w: {count: 10000}}}", suffix="0" * 8
+        "f.yaml",
+        Options(suffix="0" * 8),
+        text="spec: {operator: jobset, command: x, types: {w: {count: 10000}}}",
     )
     env = variables(job, 0)
     assert "MUSTER_PEERS" not in env

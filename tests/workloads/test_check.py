@@ -9,6 +9,7 @@ from muster import names
 from muster.workloads.check import check
 from muster.workloads.demand import demand
 from muster.workloads.findings import Severity
+from muster.workloads.jobfile import Options
 from muster.workloads.load import load
 from tests.workloads.lattice.jobs import TRAINING, changed
 
@@ -121,7 +122,7 @@ RULE = "failurePolicy: {maxRestarts: 1, rules: [{name: r, action: RestartJob}]}"
 def test_lints(text: str, mode: Any, severity: str | None, line: int, words: str) -> None:
     found = [
         f
-        for f in check(load("f.yaml", text=text, mode=mode))
+        for f in check(load("f.yaml", Options(mode=mode), text=text))
         if f.severity in (Severity.ERROR, Severity.WARNING)
     ]
     if severity is None:
@@ -151,7 +152,7 @@ def test_findings_are_in_the_order_of_the_file_and_include_the_notes_of_load() -
 
 def test_demand_counts_places_and_pods() -> None:
     text = manifest("", "count: 3, completions: 4, parallelisms: 2")
-    (pod_set,) = demand(load("f.yaml", text=text, suffix="0" * 8))
+    (pod_set,) = demand(load("f.yaml", Options(suffix="0" * 8), text=text))
     assert (pod_set.owner, pod_set.name) == (("JobSet", "experiment-00000000"), "w")
     assert (pod_set.count, pod_set.pods, pod_set.gpus) == (6, 12, 0)
     assert pod_set.template["spec"]["containers"][0]["name"] == "w"
@@ -275,7 +276,7 @@ spec: {%s: {%s: 1}}
     ],
 )
 def test_resources_of_queues_that_no_pod_asks_for(field: str, resource: str, said: str) -> None:
-    found = check(load("f.yaml", text=QUEUE % (field, resource), jobs=False))
+    found = check(load("f.yaml", Options(jobs=False), text=QUEUE % (field, resource)))
     assert [(each.line, each.field, each.message.startswith(said)) for each in found] == [
         (4, f"spec.{field}.{resource}", True)
     ] * bool(said)
@@ -283,7 +284,7 @@ def test_resources_of_queues_that_no_pod_asks_for(field: str, resource: str, sai
 
 def test_advice_about_a_batch_job_is_written_as_in_its_file_and_what_it_says_helps() -> None:
     def told(change: dict[str, Any]) -> list[str]:
-        found = check(load("job.yaml", text=changed(TRAINING, change), local=False))
+        found = check(load("job.yaml", Options(local=False), text=changed(TRAINING, change)))
         return [each.message.partition("; ")[2] for each in found if each.severity is Severity.WARNING]
 
     chooses, restarts = (

@@ -10,6 +10,7 @@ import pytest
 import muster
 from muster.workloads.check import check
 from muster.workloads.findings import JobFileError
+from muster.workloads.jobfile import Options
 from muster.workloads.load import load
 
 PAGE = Path(__file__).parents[2] / "docs" / "job-files.md"
@@ -36,7 +37,7 @@ def test_the_page_has_examples_of_each_sort() -> None:
 @pytest.mark.parametrize(("name", "text"), list(errors()))
 def test_errors_are_as_shown(name: str, text: str) -> None:
     with pytest.raises(JobFileError) as caught:
-        load(name, text=files()[name], suffix="3f9a1c20")
+        load(name, Options(suffix="3f9a1c20"), text=files()[name])
     assert str(caught.value) == text.strip()
 
 
@@ -51,7 +52,7 @@ def test_files_of_other_pages_are_read(page: str) -> None:
     whole = [block for block in blocks if block.startswith("apiVersion: ")]
     assert whole
     for block in whole:
-        load(page, text=block, jobs=False)
+        load(page, Options(jobs=False), text=block)
 
 
 def test_gangs_are_gangs() -> None:

@@ -11,7 +11,7 @@ from muster import names
 from muster.api.base import Object
 from muster.workloads.demand import demand
 from muster.workloads.findings import JobFileError, Severity
-from muster.workloads.jobfile import Caller, JobFile
+from muster.workloads.jobfile import Caller, JobFile, Options
 from muster.workloads.kubernetes.templates import OFFERED
 from muster.workloads.load import load
 
@@ -61,7 +61,7 @@ def jobset(more: str = "", metadata: str = "name: a") -> str:
     ],
 )
 def test_the_examples(file: str, name: str, kinds: list[str], sets: list[Any], gang: bool) -> None:
-    loaded = load(EXAMPLES / f"{file}.yaml", suffix="3f9a1c20")
+    loaded = load(EXAMPLES / f"{file}.yaml", Options(suffix="3f9a1c20"))
     assert loaded.name == name
     assert [o["kind"] for o in loaded.objects] == kinds
     assert [(s.name, s.count, s.pods) for s in demand(loaded)] == sets
@@ -99,7 +99,7 @@ def test_objects_that_others_need_are_created_first() -> None:
             pod("z"),
         ]
     )
-    loaded = load("f.yaml", text=text, namespace="ml")
+    loaded = load("f.yaml", Options(namespace="ml"), text=text)
     assert [o["kind"] for o in loaded.objects] == [
         "Namespace",
         "PriorityClass",
@@ -125,7 +125,7 @@ def test_a_jobset_may_have_no_jobs(spec: str) -> None:
 
 def test_generated_names_end_in_the_suffix_and_are_unique() -> None:
     text = "---\n".join([job(metadata="generateName: x-")] * 3)
-    assert [o["metadata"]["name"] for o in load("f.yaml", text=text, suffix="s").objects] == [
+    assert [o["metadata"]["name"] for o in load("f.yaml", Options(suffix="s"), text=text).objects] == [
         "x-s",
         "x-s-2",
         "x-s-3",
@@ -135,7 +135,7 @@ def test_generated_names_end_in_the_suffix_and_are_unique() -> None:
 
 @pytest.mark.parametrize("text", [job(), jobset()])
 def test_gang_suspends_and_marks_what_muster_may_start(text: str) -> None:
-    loaded = load("f.yaml", text=text, mode="gang")
+    loaded = load("f.yaml", Options(mode="gang"), text=text)
     (owner,) = loaded.objects
     assert owner["metadata"]["labels"] == {names.GANG: "true", names.ADMISSION: "gang"}
     assert owner["spec"]["suspend"] is True
@@ -147,7 +147,7 @@ def test_the_objects_own_label_is_the_same_as_the_flag(key: str) -> None:
     text = job(metadata=f'name: a, {key}: {{muster.dev/gang: "true"}}')
     (owner,) = load("f.yaml", text=text).objects
     assert owner["spec"]["suspend"] is True
-    (owner,) = load("f.yaml", text=text, mode="independent").objects
+    (owner,) = load("f.yaml", Options(mode="independent"), text=text).objects
     assert owner["metadata"]["labels"][names.GANG] == "false"
     assert "suspend" not in owner["spec"]
 
@@ -155,20 +155,20 @@ def test_the_objects_own_label_is_the_same_as_the_flag(key: str) -> None:
 def test_pods_with_scheduling_gates_are_created_so_that_the_gates_can_be_removed() -> None:
     gated = yaml.safe_load(job())
     gated["spec"]["template"]["spec"]["schedulingGates"] = [{"name": "x/y"}]
-    (owner,) = load("f.yaml", text=json.dumps(gated), mode="gang").objects
+    (owner,) = load("f.yaml", Options(mode="gang"), text=json.dumps(gated)).objects
     assert owner["metadata"]["labels"] == {names.GANG: "true"}
     assert "suspend" not in owner["spec"]
 
 
 def test_a_job_that_its_author_suspended_stays_the_authors_to_resume() -> None:
-    loaded = load("f.yaml", text=job("  suspend: true\n"), mode="gang")
+    loaded = load("f.yaml", Options(mode="gang"), text=job("  suspend: true\n"))
     (owner,) = loaded.objects
     assert owner["metadata"]["labels"] == {names.GANG: "true"}
     assert loaded.gang is True
 
 
 def test_independent_is_written_down_since_the_namespace_may_say_otherwise() -> None:
-    (owner,) = load("f.yaml", text=jobset(), mode="independent").objects
+    (owner,) = load("f.yaml", Options(mode="independent"), text=jobset()).objects
     assert owner["metadata"]["labels"] == {names.GANG: "false"}
     assert "suspend" not in owner["spec"]
 
@@ -177,7 +177,7 @@ def test_bare_pods_become_a_gang_in_a_group_of_their_own() -> None:
     text = "---\n".join(
         [pod("a"), pod("b"), pod("c", ", namespace: other"), pod("d", f", labels: {{{LABEL}: g}}")]
     )
-    loaded = load("f.yaml", text=text, suffix="s", mode="gang")
+    loaded = load("f.yaml", Options(suffix="s", mode="gang"), text=text)
     group, *pods = loaded.objects
     assert group == {
         "apiVersion": "scheduling.x-k8s.io/v1alpha1",
@@ -194,13 +194,13 @@ def test_a_job_in_a_pod_group_is_a_gang_already() -> None:
         f"    spec: {POD_SPEC}\n---\n{POD_GROUP}"
     )
     for mode in ("gang", None):
-        loaded = load("f.yaml", text=text, mode=mode)
+        loaded = load("f.yaml", Options(mode=mode), text=text)
         assert "suspend" not in loaded.objects[1]["spec"]
         assert loaded.gang is True
     with pytest.raises(JobFileError, match=r"f\.yaml:7: .*names a PodGroup"):
-        load("f.yaml", text=text, mode="independent")
+        load("f.yaml", Options(mode="independent"), text=text)
     with pytest.raises(JobFileError, match="names a PodGroup"):
-        load("f.yaml", text=pod("d", f", labels: {{{LABEL}: g}}"), mode="independent")
+        load("f.yaml", Options(mode="independent"), text=pod("d", f", labels: {{{LABEL}: g}}"))
 
 
 def test_a_file_with_gangs_and_independent_jobs_has_no_single_mode() -> None:
@@ -210,8 +210,8 @@ def test_a_file_with_gangs_and_independent_jobs_has_no_single_mode() -> None:
 
 @pytest.mark.parametrize("text", [pod("a"), job(), jobset()])
 def test_the_caller_is_noted_on_every_pod_template(text: str) -> None:
-    (owner,) = load("f.yaml", text=text, caller=Caller("/w", path="/bin")).objects
-    (pod_set,) = demand(load("f.yaml", text=text, caller=Caller("/w", path="/bin")))
+    (owner,) = load("f.yaml", Options(caller=Caller("/w", path="/bin")), text=text).objects
+    (pod_set,) = demand(load("f.yaml", Options(caller=Caller("/w", path="/bin")), text=text))
     annotation = pod_set.template["metadata"]["annotations"][names.CALLER]
     assert json.loads(annotation) == {"cwd": "/w", "PATH": "/bin", "HOME": "", "LANG": ""}
     assert names.CALLER not in owner["metadata"].get("annotations", {}) or owner["kind"] == "Pod"
@@ -222,12 +222,12 @@ def test_a_directory_stands_for_a_claim() -> None:
         "{restartPolicy: Never, containers: [{name: c, command: [a]}], "
         "volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]}"
     )
-    (loaded,) = load("f.yaml", text=pod("a", spec=spec), volumes={"data": "/srv"}).objects
+    (loaded,) = load("f.yaml", Options(volumes={"data": "/srv"}), text=pod("a", spec=spec)).objects
     assert loaded["spec"]["volumes"] == [{"name": "v", "hostPath": {"path": "/srv", "type": "Directory"}}]
     with pytest.raises(JobFileError, match="--volume data=DIR"):
         load("f.yaml", text=pod("a", spec=spec))
     (loaded,) = load(
-        "f.yaml", text=pod("a", spec=spec.replace("command", "image: x, command")), local=False
+        "f.yaml", Options(local=False), text=pod("a", spec=spec.replace("command", "image: x, command"))
     ).objects
     assert loaded["spec"]["volumes"][0]["persistentVolumeClaim"] == {"claimName": "data"}
 
@@ -262,9 +262,9 @@ def test_volumes_that_the_embedded_cluster_cannot_make_are_refused_there() -> No
         ),
     ]
     text = VOLUMES.replace(", {serviceAccountToken: {path: t}}", "")
-    (pod,) = load("f.yaml", text=text, volumes={"data": "/mnt"}).objects
+    (pod,) = load("f.yaml", Options(volumes={"data": "/mnt"}), text=text).objects
     assert pod["spec"]["volumes"][0] == {"name": "data", "hostPath": {"path": "/mnt", "type": "Directory"}}
-    assert load("f.yaml", text=VOLUMES, local=False).objects[0]["spec"]["volumes"][0]["nfs"]
+    assert load("f.yaml", Options(local=False), text=VOLUMES).objects[0]["spec"]["volumes"][0]["nfs"]
 
 
 @pytest.mark.parametrize(
@@ -355,7 +355,7 @@ def test_an_error_within_a_list_is_placed_in_it() -> None:
 def test_an_image_is_needed_on_a_real_cluster_only() -> None:
     load("f.yaml", text=job())
     with pytest.raises(JobFileError, match="name an image"):
-        load("f.yaml", text=job(), local=False)
+        load("f.yaml", Options(local=False), text=job())
 
 
 @pytest.mark.parametrize(
@@ -385,7 +385,7 @@ def test_slips_of_the_pen_are_warned_of(text: str, field: str, meant: str) -> No
 )
 def test_of_our_own_kinds_every_field_is_known(spec: str, said: str) -> None:
     text = f"apiVersion: muster.dev/v1alpha1\nkind: Queue\nmetadata: {{name: q}}\nspec: {{{spec}}}\n"
-    (warning,) = load("f.yaml", text=text, jobs=False).notes
+    (warning,) = load("f.yaml", Options(jobs=False), text=text).notes
     assert f"f.yaml:4: spec.{spec.partition(':')[0]}: {said}" in str(warning)
 
 
@@ -397,10 +397,10 @@ def test_real_fields_that_look_alike_are_no_slips() -> None:
 
 
 def test_the_queue_of_the_command_line_beats_that_of_the_file() -> None:
-    (made,) = load("f.yaml", text=job(), queue="research").objects
+    (made,) = load("f.yaml", Options(queue="research"), text=job()).objects
     assert made["metadata"]["labels"][names.QUEUE] == "research"
     text = job(metadata=f"name: a, annotations: {{{names.QUEUE}: old}}")
-    (made,) = load("f.yaml", text=text, queue="research").objects
+    (made,) = load("f.yaml", Options(queue="research"), text=text).objects
     assert made["metadata"]["annotations"].get(names.QUEUE) is None
     assert made["metadata"]["labels"][names.QUEUE] == "research"
 

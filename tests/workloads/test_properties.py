@@ -14,7 +14,7 @@ from muster.api.rules import jobset as rules
 from muster.workloads.check import check
 from muster.workloads.demand import demand
 from muster.workloads.findings import JobFileError
-from muster.workloads.jobfile import JobFile
+from muster.workloads.jobfile import JobFile, Options
 from muster.workloads.load import load
 
 
@@ -225,7 +225,7 @@ def test_no_text_ends_in_anything_but_an_error(text: str | bytes) -> None:
 
 def loaded(text: str | bytes, mode: Any, *, local: bool = True) -> JobFile | JobFileError:
     try:
-        return load("f.yaml", text=text, mode=mode, local=local)
+        return load("f.yaml", Options(mode=mode, local=local), text=text)
     except JobFileError as error:
         return error
 

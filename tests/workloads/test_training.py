@@ -5,6 +5,7 @@ import yaml
 
 from muster.api.base import Object
 from muster.workloads.findings import JobFileError
+from muster.workloads.jobfile import Options
 from muster.workloads.load import load
 
 RANK = "jobset.sigs.k8s.io/job-global-index"
@@ -45,7 +46,9 @@ def jobset(groups: Object, training: str = "PyTorch", env: list[Object] | None =
 
 def env(text: str, group: int = 0) -> dict[str, str]:
     """The variables of a group's first container; of one from a label, the label."""
-    [made] = [each for each in load("f.yaml", text=text, suffix="0").objects if each["kind"] == "JobSet"]
+    [made] = [
+        each for each in load("f.yaml", Options(suffix="0"), text=text).objects if each["kind"] == "JobSet"
+    ]
     pod = made["spec"]["replicatedJobs"][group]["template"]["spec"]["template"]["spec"]
     found = {}
     for each in pod["containers"][0]["env"]:
@@ -100,7 +103,7 @@ REFUSED = {
 @pytest.mark.parametrize(("text", "told"), REFUSED.values(), ids=REFUSED)
 def test_a_training_environment_without_definite_ranks_is_refused(text: str, told: str) -> None:
     with pytest.raises(JobFileError, match=told):
-        load("f.yaml", text=text, suffix="0")
+        load("f.yaml", Options(suffix="0"), text=text)
 
 
 def test_without_the_annotation_nothing_is_added() -> None:

@@ -25,7 +25,7 @@ from muster.workloads import secret_files, source
 from muster.workloads.annotate import mode_of
 from muster.workloads.demand import PodSet, demand
 from muster.workloads.findings import Finding, Severity
-from muster.workloads.jobfile import Caller, JobFile
+from muster.workloads.jobfile import Caller, JobFile, Options
 from muster.workloads.kubernetes.gangs import group_of
 from muster.workloads.platform import EMBEDDED_PLATFORM, Platform
 
@@ -52,8 +52,7 @@ def load(
     """The compiled file, with a random suffix unless `suffix` is given.
 
     Raises JobFileError with every error in the file. `content`: the file's content if it has been read
-    already. `runs`: False if only placement is requested. `jobs`: False if the file may have no jobs.
-    `platform`: what the platform adds to batch jobs.
+    already. `runs`, `jobs` and `platform`: as in `Options`.
     """
     pairs = {}
     for volume in volumes or ():
@@ -68,9 +67,7 @@ def load(
         platform = replace(platform, stores=lambda: secret_files.read(home.root / "secrets"))
     if content is None and file == "-":
         content = stdin()
-    return loading.load(
-        called(file),
-        text=content,
+    options = Options(
         suffix=secrets.token_hex(4) if suffix is None else suffix,
         mode=None if gang is None else "gang" if gang else "independent",
         queue=queue,
@@ -84,6 +81,7 @@ def load(
         jobs=jobs,
         platform=platform,
     )
+    return loading.load(called(file), options, text=content)
 
 
 def called(file: str) -> str:

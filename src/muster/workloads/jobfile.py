@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -32,28 +32,32 @@ class Caller(msgspec.Struct, frozen=True):
 class Options:
     """What the command line adds to a file."""
 
-    #: suffix that makes names unique: eight hexadecimal digits
-    suffix: str
+    #: ends generated names, so that they are unique; "" = the first eight digits of the text's SHA-256
+    suffix: str = ""
     #: namespace of objects that do not name one
     namespace: str = "default"
     #: --namespace: objects must not name another namespace
     confined: bool = False
     #: --gang or --independent; None: the file decides
     mode: Mode | None = None
+    #: --queue: takes precedence over the file
     queue: str | None = None
     #: --volume name=DIR
     volumes: Mapping[str, str] = field(default_factory=dict)
     #: for the embedded cluster: a missing image means the local environment
     local: bool = True
-    #: where the embedded cluster keeps its state (`$MUSTER_HOME`)
+    #: where the embedded cluster keeps its state (`$MUSTER_HOME`), and shared volumes
     home: str = ""
     caller: Caller | None = None
-    #: False: the file may hold no jobs, only supporting objects
+    #: False: the file may have no jobs, as queues and the like may be submitted alone
     jobs: bool = True
-    #: False: only placement is requested, so what pods need only to run may be missing
+    #: False: only placement is requested; images, commands and volumes may be missing
     runs: bool = True
-    #: what the platform adds to batch jobs
+    #: what the platform adds to batch jobs: facts, policies, the submitting user
     platform: Platform = EMBEDDED_PLATFORM
+
+
+PLAIN: Final = Options()
 
 
 class Role(Enum):

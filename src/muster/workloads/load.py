@@ -1,16 +1,15 @@
 """Reads a job file of any format into objects for a cluster.
 
-    job = load("train.yaml", suffix="3f9a1c20", mode="gang")
+    job = load("train.yaml", Options(suffix="3f9a1c20", mode="gang"))
     job.objects      # what to create, in order
     job.notes        # what to tell the user
 
-The first document decides the format. Nothing here connects to a cluster, and the same file, suffix and
-options always give the same objects.
+The first document decides the format. Nothing here connects to a cluster, and the same file and options
+always give the same objects.
 """
 
 import hashlib
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -19,43 +18,16 @@ from muster.api.kinds import JOBSET
 from muster.workloads import aichor, annotate, hints, kubernetes, lattice, source, training
 from muster.workloads.findings import JobFileError, Severity
 from muster.workloads.formats import Format
-from muster.workloads.jobfile import Caller, JobFile, Mode, Options
-from muster.workloads.platform import EMBEDDED_PLATFORM, Platform
+from muster.workloads.jobfile import PLAIN, JobFile, Options
 
 #: The first format that recognises a file reads it.
 FORMATS: Final[tuple[Format, ...]] = (aichor.FORMAT, lattice.FORMAT, kubernetes.FORMAT)
 
 
 def load(
-    file: str | os.PathLike[str],
-    *,
-    text: str | bytes | None = None,
-    suffix: str | None = None,
-    namespace: str = "default",
-    confined: bool = False,
-    mode: Mode | None = None,
-    queue: str | None = None,
-    volumes: Mapping[str, str] | None = None,
-    local: bool = True,
-    home: str = "",
-    caller: Caller | None = None,
-    runs: bool = True,
-    jobs: bool = True,
-    platform: Platform = EMBEDDED_PLATFORM,
+    file: str | os.PathLike[str], options: Options = PLAIN, *, text: str | bytes | None = None
 ) -> JobFile:
     """The job file `file`, or `text` from elsewhere (at most `source.MAX_BYTES`), called `file` in errors.
-
-    suffix     makes names unique; by default the first digits of the text's SHA-256
-    mode       --gang or --independent
-    namespace  of objects that do not name one
-    confined   objects must not name another namespace than `namespace`
-    queue      --queue: takes precedence over the file
-    volumes    --volume name=DIR
-    local      for the embedded cluster
-    home       its state directory ($MUSTER_HOME), which holds shared volumes
-    jobs       False: the file may have no jobs; queues and the like may be submitted alone
-    platform   what the platform adds to batch jobs: facts, policies, the submitting user
-    runs       False: only placement is requested; images, commands and volumes may be missing
 
     Raises `JobFileError` with every error that was found.
     """
@@ -63,25 +35,13 @@ def load(
     content = source.read(Path(file)) if text is None else text
     if isinstance(content, bytes):
         content = source.decode(content, called)
-    options = Options(
-        suffix=suffix or hashlib.sha256(content.encode()).hexdigest()[:8],
-        namespace=namespace,
-        confined=confined,
-        mode=mode,
-        queue=queue,
-        volumes=volumes or {},
-        local=local,
-        home=home,
-        caller=caller,
-        runs=runs,
-        jobs=jobs,
-        platform=platform,
-    )
+    if not options.suffix:
+        options = replace(options, suffix=hashlib.sha256(content.encode()).hexdigest()[:8])
     documents = source.parse(content, called)
     job = _format(documents[0]).load(documents, options)
-    if queue is not None:
+    if options.queue is not None:
         for item in job.items:
-            annotate.in_queue(item.object, queue)
+            annotate.in_queue(item.object, options.queue)
     unprepared = [
         item.report(("metadata", "annotations"), why, Severity.ERROR)
         for item in job.items
@@ -89,7 +49,7 @@ def load(
     ]
     if unprepared:
         raise JobFileError(unprepared)
-    hint = hints.rendezvous(job) if mode is None else None
+    hint = hints.rendezvous(job) if options.mode is None else None
     return job if hint is None else replace(job, notes=(*job.notes, hint))
 
 

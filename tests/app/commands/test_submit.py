@@ -1,6 +1,7 @@
 """A file is submitted whole or not at all, and what can never start is known beforehand."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, cast
 
 import msgspec
@@ -20,7 +21,7 @@ from muster.local.client import LocalClient
 from muster.local.registry import Registry
 from muster.local.store import Store
 from muster.runtime.mirror import WATCHED
-from muster.workloads.jobfile import Caller, JobFile
+from muster.workloads.jobfile import Caller, JobFile, Options
 from muster.workloads.kubernetes.objects import SUPPORTED
 from muster.workloads.load import load
 from muster.workloads.snapshot import typed
@@ -61,7 +62,7 @@ spec: {containers: [{name: main, command: ["true"]}]}
 
 
 def read(text: str, **options: object) -> JobFile:
-    return load("job.yaml", text=text, suffix="0123abcd", **options)  # type: ignore[arg-type]  # a test's own
+    return load("job.yaml", replace(Options(suffix="0123abcd"), **options), text=text)  # type: ignore[arg-type]
 
 
 def manifest(resources: str, count: int = 2, mode: str = "independent") -> JobFile:
@@ -163,10 +164,12 @@ async def test_what_a_batch_job_needs_is_deleted_with_it_and_not_what_was_there_
 async def test_a_gang_that_runs_runs_on_though_it_is_submitted_again(client: LocalClient) -> None:
     """From another directory, and with a label less: its suspension was muster's, and is not stated."""
     job = gang_job("j", labels={"team": "a", names_.GANG: "true"})
-    await submit(client, load("j.yaml", text=job, caller=Caller("/one")))
+    await submit(client, load("j.yaml", Options(caller=Caller("/one")), text=job))
     await client.patch(kinds.JOB, "default", "j", {"spec": {"suspend": False}})
     job = gang_job("j", labels={names_.GANG: "true"})
-    (_, outcome), *_ = (await submit(client, load("j.yaml", text=job, caller=Caller("/two")))).outcomes
+    (_, outcome), *_ = (
+        await submit(client, load("j.yaml", Options(caller=Caller("/two")), text=job))
+    ).outcomes
     found = await client.get(kinds.JOB, "default", "j")
     assert outcome.value == "changed"
     assert not found.spec.suspend
@@ -238,7 +241,7 @@ async def test_a_field_that_the_file_no_longer_has_is_removed_and_plan_knows_it(
     def file(content: Object) -> JobFile:
         whole = {"apiVersion": kind.api_version, "kind": kind.kind, **content}
         whole["metadata"] = {**content.get("metadata", {}), "name": "default" if topology else "x"}
-        return load("x.yaml", text=yaml.safe_dump(whole), jobs=False)
+        return load("x.yaml", Options(jobs=False), text=yaml.safe_dump(whole))
 
     topology = kind is kinds.CLUSTER_NETWORK_TOPOLOGY
     first, then = (file(content) for content in EDITS[kind])

@@ -4,6 +4,7 @@ import pytest
 
 from muster.app.plan.fit import SURROUNDINGS, advice, as_nodes, invalid, misfits
 from muster.local.nodespec import read
+from muster.workloads.jobfile import Options
 from muster.workloads.load import load
 from muster.workloads.snapshot import typed
 
@@ -40,13 +41,13 @@ def test_stages_that_run_at_the_same_time_have_to_fit_together(
     policy: str, depends: str, width: int, mode: str, said: list[str]
 ) -> None:
     text = JOBSET % (policy, depends, width)
-    job = load("f.yaml", text=text, suffix="0" * 8, mode="gang" if mode == "gang" else "independent")
+    job = load("f.yaml", Options(suffix="0" * 8, mode="gang" if mode == "gang" else "independent"), text=text)
     assert [why.partition(". ")[0] for why in misfits(job, NODES)] == said
 
 
 def test_a_stage_without_pods_fits_anywhere() -> None:
     text = JOBSET.replace("work, %s", "work, replicas: 0, %s") % (IN_ORDER, "", 100)
-    assert not list(misfits(load("f.yaml", text=text, suffix="0" * 8, mode="gang"), NODES))
+    assert not list(misfits(load("f.yaml", Options(suffix="0" * 8, mode="gang"), text=text), NODES))
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def test_a_stage_without_pods_fits_anywhere() -> None:
 )
 def test_gpus_are_hinted_at_only_where_they_are_what_is_missing(nodes: str, asks: str, hinted: bool) -> None:
     text = JOBSET.replace("{requests: {cpu: 1}}", f"{{requests: {{{asks}}}, limits: {{{asks}}}}}")
-    job = load("f.yaml", text=text % ("", "", 1), suffix="0" * 8, mode="gang")
+    job = load("f.yaml", Options(suffix="0" * 8, mode="gang"), text=text % ("", "", 1))
     told = list(misfits(job, as_nodes(read(nodes))))
     assert "can never start here" in told[0]
     assert any("there are no GPUs here" in why for why in told) is hinted
@@ -174,7 +175,7 @@ def test_advice_would_start_the_job(more: str, pods: int, cpu: str, wanted: str 
 
 
 def test_pods_that_start_alone_are_tried_once_a_shape() -> None:
-    job = load("f.yaml", text=JOB % ("", 30_000, 30_000, "", 9), mode="independent")
+    job = load("f.yaml", Options(mode="independent"), text=JOB % ("", 30_000, 30_000, "", 9))
     (said,) = misfits(job, NODES)
     assert said.startswith("j/main-0 can never start here: NothingMatches. a pod asks 9 CPUs")
 

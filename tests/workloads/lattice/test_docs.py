@@ -9,6 +9,7 @@ from muster.compiler import Facts
 from muster.security.policies import Policies
 from muster.workloads import policy_cases, source
 from muster.workloads.findings import JobFileError
+from muster.workloads.jobfile import Options
 from muster.workloads.load import load
 from muster.workloads.platform import Platform
 from tests.security.test_requests import OVERRIDES
@@ -23,13 +24,13 @@ def test_the_example_is_denied_as_shown() -> None:
     [shown] = [text for kind, text in BLOCKS if kind == "text"]
     platform = Platform(facts=Facts(), policies=Policies({"ml": POLICIES[0]}))
     with pytest.raises(JobFileError) as caught:
-        load("report.yaml", text=JOB, local=False, platform=platform)
+        load("report.yaml", Options(local=False, platform=platform), text=JOB)
     assert "\n".join(f"error: {each.whole()}" for each in caught.value.findings) == shown.strip()
 
 
 def test_the_example_is_compiled_to_what_the_page_says() -> None:
     platform = Platform(facts=Facts(), policies=Policies({"ml": POLICIES[0], "ml-data": POLICIES[1]}))
-    made = load("report.yaml", text=JOB, local=False, platform=platform)
+    made = load("report.yaml", Options(local=False, platform=platform), text=JOB)
     kinds = ["CiliumNetworkPolicy", "ConfigMap", "ExternalSecret", "JobSet", "ServiceAccount"]
     assert sorted(each["kind"] for each in made.objects) == [*kinds, "TracingPolicyNamespaced"]
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.workloads.findings import JobFileError
-from muster.workloads.jobfile import Caller
+from muster.workloads.jobfile import Caller, Options
 from muster.workloads.load import load
 from tests.workloads.lattice.jobs import TRAINING, changed, good, parsed, small
 
@@ -244,7 +244,7 @@ def test_a_small_job_has_no_findings() -> None:
 
 
 def test_its_programs_run_where_it_was_submitted() -> None:
-    job = load("f.yaml", text=small(), caller=Caller("/w", path="/bin"))
+    job = load("f.yaml", Options(caller=Caller("/w", path="/bin")), text=small())
     [jobset] = [each for each in job.objects if each["kind"] == "JobSet"]
     template = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
     assert json.loads(template["metadata"]["annotations"]["muster.dev/caller"])["cwd"] == "/w"

@@ -6,6 +6,7 @@ import pytest
 
 from muster.compiler import Facts
 from muster.workloads.findings import Severity
+from muster.workloads.jobfile import Options
 from muster.workloads.lattice.job import ACTIONS, EVENTS
 from muster.workloads.load import load
 from muster.workloads.platform import Platform, TargetName
@@ -156,7 +157,7 @@ def test_a_schedule_for_volcano_is_its_cron_job() -> None:
 @pytest.mark.parametrize("target", ["muster", "native", "volcano"])
 def test_one_run_of_a_schedule_is_called_that(target: TargetName) -> None:
     text = changed(TRAINING, {"spec/schedule": "0 2 * * *", "spec/queue": None})
-    job = load("job.yaml", text=text, platform=Platform(target=target, facts=Facts()))
+    job = load("job.yaml", Options(platform=Platform(target=target, facts=Facts())), text=text)
     told = [each for each in job.notes if each.path == ("spec", "schedule")]
     assert [each.severity for each in told] == ([] if target == "volcano" else [Severity.NOTE])
     assert all("one run, without the schedule" in each.message for each in told)

@@ -28,7 +28,7 @@ from muster.local.client import LocalClient
 from muster.security.policies import Policies
 from muster.workloads import load as loading
 from muster.workloads.findings import Finding, JobFileError, Severity
-from muster.workloads.jobfile import Caller, JobFile
+from muster.workloads.jobfile import Caller, JobFile, Options
 from muster.workloads.platform import Platform, Stores, Submitter
 
 JOB: Final = Path(__file__).with_name("scripts") / "training.yaml"
@@ -76,7 +76,7 @@ class Workplace:
         """Returns all errors and warnings about the job, for a cluster that enforces everything."""
         platform = Platform(facts=Facts(), policies=self.policies, submitter=Submitter("ml/alice"))
         try:
-            found = loading.load(JOB.name, text=self.text, platform=platform).notes
+            found = loading.load(JOB.name, Options(platform=platform), text=self.text).notes
         except JobFileError as error:
             found = tuple(error.findings)
         return [each for each in found if each.severity in (Severity.ERROR, Severity.WARNING)]
@@ -116,7 +116,7 @@ def runnable(workplace: Workplace) -> JobFile:
     platform = Platform(policies=workplace.policies, stores=lambda: Stores(values, "secrets/{store}.yaml"))
     environ = os.environ
     caller = Caller(os.getcwd(), environ.get("PATH", ""), environ.get("HOME", ""), environ.get("LANG", ""))
-    return loading.load(JOB.name, text=workplace.text, caller=caller, platform=platform)
+    return loading.load(JOB.name, Options(caller=caller, platform=platform), text=workplace.text)
 
 
 async def run(client: LocalClient) -> Outcome:

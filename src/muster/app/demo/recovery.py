@@ -21,7 +21,7 @@ from muster.app.views.lines import Printed
 from muster.app.views.logs import Line
 from muster.local.client import LocalClient
 from muster.workloads import load as loading
-from muster.workloads.jobfile import Caller
+from muster.workloads.jobfile import Caller, Options
 from muster.workloads.pod_run import PodRun
 
 WORK: Final = 4.0  # seconds
@@ -62,7 +62,7 @@ async def run(client: LocalClient) -> Outcome:
     caller = Caller(
         os.getcwd(), os.environ.get("PATH", ""), os.environ.get("HOME", ""), os.environ.get("LANG", "")
     )
-    job = loading.load("pattern.yaml", text=manifest(), caller=caller)
+    job = loading.load("pattern.yaml", Options(caller=caller), text=manifest())
     (followed,) = (await submit(client, job)).jobs
     lines = []
     killed = 0
