@@ -24,7 +24,7 @@ from muster.api.koordinator_v1alpha1 import GROUPS
 from muster.api.scheduling import POD_GROUP_LABEL
 from muster.core.cycle import Scheduler
 from muster.core.words.decisions import Assign
-from muster.core.words.events import GangSubmitted, NodeChanged, NodeRemoved, PodsBound
+from muster.core.words.events import GangRemoved, GangSubmitted, NodeChanged, NodeRemoved, PodsBound
 from muster.core.words.gang import Code, GangId, PodId
 from muster.runtime.mirror import Mirror
 from tests.translate import cluster
@@ -424,6 +424,20 @@ def test_a_podgroup_without_pods_follows_what_it_names(
     mirror.change(kind, named, None)
     mirror.drain(0.0)
     assert mirror.groups[GangId("ns/g")] == refused
+
+
+def test_a_gang_that_takes_the_id_of_another_has_none_of_its_retired_places() -> None:
+    """The pod of the one has ended, so its place is retired. The other is there from the next drain on."""
+    mirror = Mirror()
+    ended = cluster.grouped("p", api=POD_GROUP_SIGS, node="n", phase="Succeeded")
+    mirror.change(POD_GROUP_SIGS, None, cluster.pod_group())
+    mirror.change(POD, None, ended)
+    mirror.drain(0.0)
+    assert mirror.groups[GangId("ns/g")].retired
+    mirror.change(POD_GROUP_X, None, cluster.pod_group())
+    events = mirror.drain(0.0).events
+    submitted = GangSubmitted(mirror.groups[GangId("ns/g")].gang)
+    assert events.index(GangRemoved(GangId("ns/g"))) < events.index(submitted)
 
 
 def test_the_record_of_a_gang_that_is_gone_does_not_stand_for_its_namesake() -> None:

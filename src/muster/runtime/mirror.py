@@ -334,6 +334,8 @@ class Mirror:
         before = old if old is not None and old.gang.id == gang and not old.finished else None
         if before is not None and before.gang == new.gang:
             new = replace(new, gang=before.gang)  # the object that the core has: not kept twice
+        if (other := self.groups.get(gang)) is not None and other is not old and not other.finished:
+            changes.events.append(GangRemoved(gang))  # of a namesake that has not been read again yet
         self._by_key[key] = self.groups[gang] = new
         self._ids[new.namespace, new.record] = gang
         if new.owner is not None:
