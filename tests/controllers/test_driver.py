@@ -14,6 +14,7 @@ from muster.api.base import AnyKind, owner
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 from muster.api.kinds import EVENT, JOB, POD
+from muster.controllers import driver
 from muster.controllers.caches import Caches
 from muster.controllers.driver import Controller, Signal, Watch, controlled_by, itself, run
 from muster.effects import Create, Delete, Effect, Patch, RecordEvent, Requeue
@@ -150,6 +151,25 @@ async def test_after_a_long_lag_it_goes_on_and_says_so(caplog: pytest.LogCapture
         await asyncio.sleep(20)
         assert len(world.runs) == 2
     assert "pods were not seen to change" in caplog.text
+
+
+async def test_a_key_waits_once_however_often_its_objects_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    drivers: list[Any] = []
+
+    class Watched(driver._Driver):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            drivers.append(self)
+
+    monkeypatch.setattr(driver, "_Driver", Watched)
+    async with running(to_parallelism) as world:
+        world.client.blind = POD
+        world.job("a", parallelism=1)
+        for number in range(20):
+            await asyncio.sleep(1)
+            world.memory.patch(JOB, "ns", "a", {"metadata": {"labels": {"x": str(number)}}})
+        assert len(world.runs) == 1
+        assert [len(parked) for parked in drivers[0]._parked.values()] == [0, 1]
 
 
 async def test_a_key_does_not_wait_to_see_a_write_that_its_cache_never_shows() -> None:

@@ -158,6 +158,8 @@ class _KeyState:
     #: when the key may be reconciled again after a change
     rested: float = 0.0
     timer: asyncio.Task[None] | None = None
+    #: where the key is set aside, and until which revision
+    parked: tuple[AnyKind, int] | None = None
 
 
 class _Driver:
@@ -272,7 +274,10 @@ class _Driver:
             name = self._controllers[key.controller].name
             log.warning("%s %s: %s were not seen to change; continuing", name, key.key, behind.plural)
             return False
-        heapq.heappush(self._parked[behind], (state.awaited[behind], key))
+        revision = state.awaited[behind]
+        if state.parked != (behind, revision):  # it may be here once more, because an object changed
+            state.parked = behind, revision
+            heapq.heappush(self._parked[behind], (revision, key))
         self._set_timer(key, state, remaining)
         return True
 
@@ -294,7 +299,10 @@ class _Driver:
         def on_progress(resource_version: str) -> None:
             cache.progress(resource_version)
             while parked and parked[0][0] <= cache.version:
-                self._queue.add(heapq.heappop(parked)[1])
+                _, key = heapq.heappop(parked)
+                if (state := self._states.get(key)) is not None:
+                    state.parked = None
+                self._queue.add(key)
 
         return on_progress
 

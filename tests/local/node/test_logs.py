@@ -139,6 +139,37 @@ async def test_a_start_that_writes_nothing_makes_the_one_before_it_the_previous_
     writer.close()
 
 
+async def test_readers_that_have_left_leave_nothing_behind(logs: Logs, tmp_path: Path) -> None:
+    writer, end = begin(logs, tmp_path)
+    os.write(end, b"a line\n")
+    await asyncio.sleep(0.01)
+    assert await read(logs) == b"a line\n"
+    assert not logs._changed
+    staying, leaving = (asyncio.create_task(read(logs, follow=True)) for _ in range(2))
+    await asyncio.sleep(0.01)
+    leaving.cancel()
+    await asyncio.wait([leaving])
+    os.write(end, b"another\n")
+    await asyncio.sleep(0.01)
+    os.close(end)
+    writer.close()
+    logs.pod_ended("ns", "pod", "uid")
+    assert await staying == b"a line\nanother\n"
+    assert not logs._changed
+    assert not logs._gone, "its directory says so"
+
+
+async def test_a_pod_that_ended_before_it_wrote_is_known_until_it_is_removed(logs: Logs) -> None:
+    follower = asyncio.create_task(read(logs, follow=True))
+    await asyncio.sleep(0)
+    logs.pod_ended("ns", "pod", "uid")
+    logs.prune(0.0, {"uid"})
+    assert await follower == b""
+    assert await read(logs, follow=True) == b""
+    logs.prune(0.0, set())
+    assert not logs._gone
+
+
 async def test_no_log_is_an_empty_log(logs: Logs) -> None:
     assert await read(logs) == b""
     assert await read(logs, previous=True) == b""

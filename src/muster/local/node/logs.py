@@ -162,8 +162,8 @@ class Logs:
     def __init__(self, directory: Path, clock: Clock | None = None) -> None:
         self._directory = directory
         self._clock = clock or SystemClock()
-        self._changed: dict[Path, asyncio.Event] = {}  # by directory of a container that runs or is followed
-        self._gone: set[Path] = set()  # pods that ended while they were followed
+        self._changed: dict[Path, asyncio.Event] = {}  # by directory of a container that is followed
+        self._gone: set[Path] = set()  # pods that have ended and whose directory cannot say so, until removed
 
     def writer(
         self, namespace: str, pod: str, uid: str, container: str, restart: int, files: "Files"
@@ -178,10 +178,11 @@ class Logs:
     def pod_ended(self, namespace: str, pod: str, uid: str) -> None:
         """Ends the followers of a pod. Call it once no container of the pod will start any more."""
         directory = self._of(namespace, pod, uid)
-        with contextlib.suppress(OSError):
+        try:
             (directory / _ENDED).touch()
-        for container in [key for key in self._changed if key.parent == directory]:
+        except OSError:  # nothing was written, or the disk is full
             self._gone.add(directory)
+        for container in [key for key in self._changed if key.parent == directory]:
             self._wake(container)
 
     async def read(
@@ -206,14 +207,17 @@ class Logs:
                 return  # the container has started only once
         restart = restarts[-1] if restarts else 0
         position = _Position(directory / f"{restart}.log", how)
+        follows = how.follow and not how.previous
+        changed = asyncio.Event()
         try:
             while True:
                 ended = self._has_ended(directory.parent)  # before the last look, not after it
-                changed = self._changed.setdefault(directory, asyncio.Event())
+                if follows:
+                    changed = self._changed.setdefault(directory, asyncio.Event())
                 for chunk in position.chunks():
                     yield chunk
                     await asyncio.sleep(0)  # a large log must not starve other tasks
-                if not how.follow or how.previous:
+                if not follows:
                     return
                 newest = _restarts(directory)
                 if newest and newest[-1] > restart:
@@ -226,6 +230,8 @@ class Logs:
                     await changed.wait()
         finally:
             position.close()
+            if follows:
+                self._wake(directory)  # other followers look once for nothing, and wait again
 
     def _has_ended(self, directory: Path) -> bool:
         return directory in self._gone or (directory / _ENDED).exists()
@@ -248,6 +254,7 @@ class Logs:
 
         `now` is in seconds since the epoch. `living` has the uids of the pods that exist.
         """
+        self._gone = {directory for directory in self._gone if directory.name.rpartition("_")[2] in living}
         found = []
         for directory in self._directory.glob("*_*_*"):
             if directory.name.rpartition("_")[2] not in living:
