@@ -14,12 +14,14 @@ from muster.api.base import Object
 from muster.api.kinds import BATCH_JOB, SECRET, TRUST_POLICY
 from muster.app.wiring import image_trust
 from muster.app.wiring.batch_jobs import Found
-from muster.app.wiring.image_trust import ImageTrust
+from muster.app.wiring.image_trust import ImageTrust, Secrets
 from muster.app.wiring.settings import BatchJobs
 from muster.controllers.driver import Signal
 from muster.kube.client import Client
 from muster.kube.clock import SystemClock
+from muster.kube.errors import ServerError, Unanswered, Unreachable
 from tests.controllers.memory import Memory, MemoryClient
+from tests.local.node.virtual import VirtualClock
 from tests.patience import PATIENCE
 from tests.security.images import fakes
 from tests.security.images.fakes import Store
@@ -245,3 +247,34 @@ async def test_credentials_are_sent_to_their_registry_only() -> None:
         await at.undecided(f"{hosts[1]}/app:v1", why="asks for credentials")
         assert len(seen[hosts[0]]) == 2
         assert seen[hosts[1]] == {""}
+
+
+async def test_no_registry_is_asked_before_the_credentials_have_been_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The API server fails at first; a Secret that does not exist is known not to."""
+    failures: list[Exception] = [Unreachable("no server"), ServerError("not now"), Unanswered("lost")]
+    clock = VirtualClock()
+    at = World(BatchJobs(registry_secrets=("login", "absent")))
+    at.secret("login", _dockerconfigjson=json.dumps({"auths": {"r.io": {"auth": "cm9ib3Q6c2VjcmV0"}}}))
+    get = at.client.get
+
+    async def fails(kind: Any, namespace: str, name: str) -> Any:
+        if name == "login" and failures:
+            raise failures.pop()
+        return await get(kind, namespace, name)
+
+    monkeypatch.setattr(at.client, "get", fails)
+    secrets = Secrets(OURS, ("login", "absent"), clock, Signal())
+    reading = asyncio.create_task(secrets.run(cast(Client, at.client)))
+    pauses = []
+    async with asyncio.timeout(PATIENCE):
+        while not secrets.looked.is_set():  # it moves the clock
+            await asyncio.sleep(0)
+            if len(clock.slept) > len(pauses):
+                pauses = [*clock.slept]
+                clock.advance(pauses[-1])
+    assert secrets.logins() == {"r.io": ("robot", "secret")}
+    assert pauses[:3] == [1, 2, 4]
+    reading.cancel()
+    await asyncio.wait([reading])

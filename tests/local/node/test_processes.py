@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import pytest
 
 from muster.local.node import marks, processes
 from muster.local.node.isolation import WRAPPER, Files
-from muster.local.node.marks import Tag
+from muster.local.node.marks import MARK, Tag
 from tests.cli.binary import until
 from tests.patience import PATIENCE
 from tests.processes import started
@@ -119,6 +119,53 @@ async def _began(script: str, directory: Path) -> AsyncIterator[processes.Proces
     finally:
         await process.kill()
         os.close(reader)
+
+
+KERNELS = pytest.mark.parametrize("flag", [processes._PROCESS_GROUP, 1 << 20], ids=["of today", "before 6.9"])
+
+
+@contextmanager
+def _adopted(directory: Path, other: str) -> Iterator[tuple[processes.Process, "subprocess.Popen[bytes]"]]:
+    """A process that something else started, and `other` in its group; its output ends with both."""
+    script = f"{other} sleep 1000 & echo; exec sleep 1000"
+    environ = {**os.environ, MARK: str(directory)}
+    with subprocess.Popen(
+        ["sh", "-c", script], env=environ, stdout=subprocess.PIPE, start_new_session=True
+    ) as leader:
+        try:
+            assert leader.stdout is not None
+            leader.stdout.readline()
+            process = processes.adopt(leader.pid, Files(directory), namespaces=False)
+            assert process is not None
+            yield process, leader
+            leader.stdout.read()
+        finally:
+            if leader.poll() is None:
+                os.killpg(leader.pid, 9)
+
+
+@KERNELS
+async def test_all_of_a_group_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flag: int) -> None:
+    monkeypatch.setattr(processes, "_PROCESS_GROUP", flag)
+    with _adopted(tmp_path, other=f"env -u {MARK}") as (process, _):
+        async with asyncio.timeout(PATIENCE):
+            await process.kill()
+    assert not process.running
+
+
+@KERNELS
+async def test_an_adopted_process_that_has_just_gone_is_not_killed_by_its_pid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flag: int
+) -> None:
+    monkeypatch.setattr(processes, "_PROCESS_GROUP", flag)
+    with _adopted(tmp_path, other="") as (process, leader):
+        leader.kill()
+        leader.wait(PATIENCE)  # nothing holds its pid any more, and the event loop has not heard of it
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "killpg", None)
+            async with asyncio.timeout(PATIENCE):
+                await process.kill()
+    assert not process.running
 
 
 def test_no_end_is_recorded_before_it_came(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from muster.controllers.driver import Signal
 from muster.controllers.policy import Judged
 from muster.kube import proxies
 from muster.kube.client import Client
-from muster.kube.clock import Clock, first
+from muster.kube.clock import Clock, back_off, first
 from muster.kube.errors import ApiError, Forbidden, NotFound, Unanswered, Unreachable
 from muster.security.images import credentials, reference, trust
 from muster.security.images.connections import Connections
@@ -42,6 +42,8 @@ log = logging.getLogger(__name__)
 _PLATFORM: Final = ("linux", "amd64")
 #: Seconds between two reads of the Secrets.
 LOOK: Final = 30.0
+#: The same while one could not be read yet: the first pause, doubled each time, and the longest.
+RETRY: Final = (1.0, LOOK)
 #: Most Secrets that TrustPolicies may refer to.
 _SECRETS: Final = 1_000
 _DOCKER: Final = ".dockerconfigjson"
@@ -144,7 +146,7 @@ class Secrets:
 
     def __init__(self, namespace: str, logins: Sequence[str], clock: Clock, changed: Signal) -> None:
         self.namespace, self._logins, self._clock, self._changed = namespace, logins, clock, changed
-        #: set once each Secret that was wanted at first has been read, or found missing
+        #: set once each Secret of credentials has been read, or found missing
         self.looked = asyncio.Event()
         self._wanted = dict.fromkeys(logins)
         self._more = asyncio.Event()
@@ -181,16 +183,24 @@ class Secrets:
         return found
 
     async def run(self, client: Client) -> None:
-        """Reads what is wanted, at once and then every `LOOK` seconds, until cancelled."""
+        """Reads what is wanted, at once and then every `LOOK` seconds, until cancelled.
+
+        What the API server fails to answer is asked for again earlier: look-ups wait for credentials.
+        """
+        failures = 0
         while True:
             self._more.clear()
             before = dict(self._known)
             for name in list(self._wanted):
                 await self._look(client, name)
-            self.looked.set()
             if self._known != before:
                 self._changed.send()
-            await first(self._clock.sleep(LOOK), self._more.wait())
+            pause = LOOK
+            if any(map(self.pending, self._wanted)):
+                pause, failures = back_off(RETRY, failures), failures + 1
+            if not any(map(self.pending, self._logins)):
+                self.looked.set()
+            await first(self._clock.sleep(pause), self._more.wait())
 
     async def _look(self, client: Client, name: str) -> None:
         try:

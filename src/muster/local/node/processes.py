@@ -10,6 +10,7 @@ processes are all processes with its mark, daemons included.
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import signal
@@ -27,6 +28,8 @@ COARSE: Final = 0.01
 
 log = logging.getLogger(__name__)
 
+#: PIDFD_SIGNAL_PROCESS_GROUP: signals the group that the process leads. Linux knows it from 6.9 on.
+_PROCESS_GROUP: Final = 1 << 2
 #: Rounds of finding and killing processes that fork while they are being killed: some 10 s at least.
 _ROUNDS: Final = 250
 _POLL_SECONDS: Final = 0.02
@@ -83,8 +86,8 @@ class Process:
             init = self.init() if self._namespaces else None
             if init is not None:
                 await _end_namespace(init, self.pid)
-            elif os.getpgid(self.pid) == self.pid:  # all at once: one by one, a fork bomb would outrun it
-                os.killpg(self.pid, signal.SIGKILL)
+            else:
+                _kill_group(self._pidfd, self.pid)
             if self.running:
                 signal_pidfd(self._pidfd, signal.SIGKILL)
             await self.wait()
@@ -237,6 +240,22 @@ async def start_beside(
 def signal_pidfd(pidfd: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         signal.pidfd_send_signal(pidfd, number)
+
+
+def _kill_group(pidfd: int, pid: int) -> None:
+    """Kills all processes of the group that this process leads, if it leads one.
+
+    All at once, as a fork bomb would outrun a search for one after the other.
+    """
+    with contextlib.suppress(ProcessLookupError):
+        try:
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL, None, _PROCESS_GROUP)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            signal.pidfd_send_signal(pidfd, 0)  # fails if the process is gone: its pid may be another's
+            if os.getpgid(pid) == pid:
+                os.killpg(pid, signal.SIGKILL)
 
 
 async def _end_namespace(init: int, parent: int) -> None:
