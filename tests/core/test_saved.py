@@ -85,13 +85,8 @@ def test_constants_are_themselves_again() -> None:
         assert restored(saved(scheduler)).served[0] is constant
 
 
-def test_what_a_subclass_adds_is_left_out() -> None:
-    class Timed(Scheduler):
-        def __init__(self) -> None:
-            super().__init__(Config(hold=7.0))
-            self.clock = lambda: 0.0
-
-    again = restored(saved(Timed()))
+def test_the_configuration_is_saved() -> None:
+    again = restored(saved(Scheduler(Config(hold=7.0))))
     assert type(again) is Scheduler
     assert again.config == Config(hold=7.0)
 

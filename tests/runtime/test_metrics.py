@@ -7,6 +7,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from muster.api import kinds
+from muster.core.cycle import Scheduler
 from muster.core.words.decisions import Evict, Victim
 from muster.core.words.gang import GangId
 from muster.journal import Tee
@@ -14,7 +15,7 @@ from muster.kube.informers import Informers
 from muster.runtime.decisions import Decisions, Outcome, Start
 from muster.runtime.leader import Term
 from muster.runtime.loop import run
-from muster.runtime.metrics import MOST, ClusterState, Metrics, TimedScheduler
+from muster.runtime.metrics import MOST, ClusterState, Metrics
 from muster.runtime.watched import WatchedMirror
 from tests.runtime.test_loop import Cluster, pod
 
@@ -44,7 +45,7 @@ async def test_gangs_queues_and_nodes_are_as_they_are_at_the_moment_of_the_scrap
     informers, registry, decisions = Informers(cluster.client), CollectorRegistry(), Decisions()
     mirror = WatchedMirror(informers)
     metrics = Metrics(registry, decisions, informers)
-    core = TimedScheduler(metrics.cycles)
+    core = Scheduler()
     registry.register(ClusterState(mirror, core, decisions, informers))
     recorder = Tee((decisions, metrics))
     parts = (
@@ -56,6 +57,7 @@ async def test_gangs_queues_and_nodes_are_as_they_are_at_the_moment_of_the_scrap
             Term(1, sole=True),
             scheduler=core,
             journal=recorder,
+            timed=metrics.cycles.observe,
             mirror=mirror,
         ),
     )

@@ -239,7 +239,7 @@ def _run(
 ) -> None:
     """Runs a daemon until it is told to stop."""
     from muster.app.wiring import event_loop, logs
-    from muster.app.wiring.daemon import Lost, OthersNode
+    from muster.app.wiring.daemon import OthersNode
     from muster.kube import config
     from muster.runtime.leader import Deposed
 
@@ -247,7 +247,7 @@ def _run(
     connection = config.load(kubeconfig, context)
     try:
         event_loop.run(daemon(connection))
-    except (Deposed, Lost) as error:
+    except Deposed as error:
         raise Failure(str(error)) from error
     except OthersNode as error:
         raise Failure(str(error), BAD_INPUT) from error

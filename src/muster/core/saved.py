@@ -83,9 +83,8 @@ def restored(data: bytes) -> Scheduler:
 
 class _Saver(pickle.Pickler):
     def reducer_override(self, value: object) -> Any:  # Any: as pickle has it
-        if isinstance(value, Scheduler):  # of a subclass, only what the core knows
-            known = vars(Scheduler(value.config))
-            return _empty, (), {name: getattr(value, name) for name in known}
+        if type(value) is Scheduler:
+            return _empty, (), vars(value)
         if any(value is constant for constant in _CONSTANTS):
             return _constant, (_CONSTANTS.index(value),)
         if type(value) is np.ndarray:

@@ -44,10 +44,7 @@ REPORTS: Final = 16
 
 
 class Deposed(Exception):
-    """Raised when the leader cannot prove its term any more; nothing more may be written."""
-
-    def __init__(self, epoch: int) -> None:
-        super().__init__(f"the term of epoch {epoch} cannot be proven any more; another leader may act")
+    """Raised when the lease is lost or cannot be proven any more: another leader may act now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +56,9 @@ class Term:
     seen: float = float("inf")
     #: whether the lease is provably held now
     fresh: Callable[[], bool] = lambda: True
+
+    def lost(self) -> Deposed:
+        return Deposed(f"the term of epoch {self.epoch} cannot be proven any more; another leader may act")
 
 
 class Core(Protocol):
@@ -83,10 +83,12 @@ class Leader:
         core: Core,
         limits: Limits | None = None,
         journal: Recorder | None = None,
+        timed: Callable[[float], None] | None = None,
     ) -> None:
+        """`timed` takes the seconds that each cycle of the core took."""
         self.term, self.mirror, self.clock = term, mirror, clock
         self.committer = Committer(mirror, term.epoch, limits)
-        self._client, self._core, self._journal = client, core, journal
+        self._client, self._core, self._journal, self._timed = client, core, journal, timed
         if journal is not None:
             journal.write(self._now(), Began(term.epoch))
         self.fencing = Fencing(mirror, term.epoch, term.seen)
@@ -164,7 +166,7 @@ class Leader:
     def _check(self) -> None:
         """Raises `Deposed` if the leader has been deposed, or cannot prove that it has not."""
         if not self.term.fresh():
-            raise Deposed(self.term.epoch)
+            raise self.term.lost()
 
     def _look(self) -> None:
         changes = self.mirror.drain(self._now())
@@ -182,7 +184,11 @@ class Leader:
         now = self._now()
         if self._journal is not None:
             self._journal.write(now, Cycle())
-        for decision in self._core.decide(now):
+        began = self.clock.monotonic()
+        decisions = self._core.decide(now)
+        if self._timed is not None:
+            self._timed(self.clock.monotonic() - began)
+        for decision in decisions:
             if self._journal is not None:
                 self._journal.write(now, decision)
             self.committer.decided(decision)

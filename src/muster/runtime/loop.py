@@ -8,7 +8,7 @@ or the next timer is due.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Protocol
@@ -57,18 +57,20 @@ async def run(
     scheduler: Scheduler | None = None,
     limits: Limits | None = None,
     journal: Recorder | None = None,
+    timed: Callable[[float], None] | None = None,
     leading: asyncio.Event | None = None,
     mirror: WatchedMirror | None = None,
     reports: Sequence[Reports] = (),
 ) -> None:
     """Runs the scheduler until cancelled, or until `Deposed` is raised; the caller runs the informers.
 
-    `leading` is set once this leader has recovered and decides. `mirror`: what it sees of the cluster, if the
+    `leading` is set once this leader has recovered and decides. `timed` takes the seconds that each cycle of
+    the core took. `mirror`: what it sees of the cluster, if the
     caller looks at it, too; by default all pods are muster's. `reports`: more than of queues and topology.
     """
     mirror = mirror or WatchedMirror(informers)
     core = scheduler or Scheduler()
-    leader = Leader(client, clock, term, mirror, core, limits, journal)
+    leader = Leader(client, clock, term, mirror, core, limits, journal, timed)
     every: list[Reports] = [QueueReports(core.queues, mirror), TopologyReports(core, mirror), *reports]
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -77,7 +79,7 @@ async def run(
         deposed, others = errors.split(Deposed)
         if deposed is None or others is not None:
             raise
-        raise Deposed(term.epoch) from None
+        raise term.lost() from None
 
 
 async def _lead(

@@ -46,21 +46,6 @@ WAITS: Final = (0.1, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 43_20
 _WRITTEN: Final[tuple[AnyKind, ...]] = (GANG, POD)
 
 
-class TimedScheduler(Scheduler):
-    """A scheduler whose cycles are timed."""
-
-    def __init__(self, seconds: prometheus.Histogram) -> None:
-        super().__init__()
-        self._seconds = seconds
-
-    def decide(self, now: float) -> list[Decision]:
-        began = time.perf_counter()
-        try:
-            return super().decide(now)
-        finally:
-            self._seconds.observe(time.perf_counter() - began)
-
-
 class Metrics:
     """Counts what is recorded: give it, and `decisions` before it, the scheduler's records."""
 

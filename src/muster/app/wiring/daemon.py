@@ -30,6 +30,7 @@ from muster.app.wiring.probes import State, serving
 from muster.app.wiring.settings import Common, ControllersSettings, LeaderElection, Live, SchedulerSettings
 from muster.controllers import cron, driver, gang, garbage, gpu_health, jobset, podgroup, preemptions
 from muster.controllers.job import CONTROLLER as JOB
+from muster.core.cycle import Scheduler
 from muster.core.saved import saved
 from muster.journal import Journal, Recorder, Tee
 from muster.kube.client import Client, Patch
@@ -45,8 +46,8 @@ from muster.runtime.conditions import ConditionReports
 from muster.runtime.decisions import Decisions, InDecision
 from muster.runtime.election import Election, Timing
 from muster.runtime.events import GroupEvents
-from muster.runtime.leader import Term
-from muster.runtime.metrics import ClusterState, Metrics, TimedScheduler
+from muster.runtime.leader import Deposed, Term
+from muster.runtime.metrics import ClusterState, Metrics
 from muster.runtime.mirror import WATCHED
 from muster.runtime.watched import WatchedMirror
 from muster.workloads.findings import nearest
@@ -54,7 +55,7 @@ from muster.workloads.findings import nearest
 if TYPE_CHECKING:
     from muster.runtime.tracing import Spans
 
-__all__ = ["CONTROLLERS", "Lost", "OthersNode", "controllers", "fake_nodes", "known_controllers", "scheduler"]
+__all__ = ["CONTROLLERS", "OthersNode", "controllers", "fake_nodes", "known_controllers", "scheduler"]
 
 #: Every controller, by the name that `--only` takes.
 CONTROLLERS: Final[dict[str, Callable[[ClusterSite], list[driver.Controller[Any]]]]] = {  # Any: observations
@@ -72,10 +73,6 @@ CONTROLLERS: Final[dict[str, Callable[[ClusterSite], list[driver.Controller[Any]
 }
 #: Seconds that the release of the Lease may take.
 RELEASE: Final = 5.0
-
-
-class Lost(Exception):
-    """The Lease has been lost: another replica may lead."""
 
 
 def known_controllers(chosen: ControllersSettings) -> list[FieldError]:
@@ -116,7 +113,7 @@ class Part:
 
 
 async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> None:
-    """Runs the scheduler until SIGTERM or SIGINT. Raises `Lost`, `Deposed`, `InvalidSettings`."""
+    """Runs the scheduler until SIGTERM or SIGINT. Raises `Deposed`, `InvalidSettings`."""
     trace, closing = _tracing(live), list[Callable[[], None]]()
     priced = f"{settings.place(live.now)[0]}/{rates.NAME}"
 
@@ -127,7 +124,7 @@ async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> No
         live.changed.append(lambda now: mirror.use(selectors.parse(now.node_selector)))
         decisions = Decisions()
         metrics = Metrics(part.state.registry, decisions, part.informers)
-        core = TimedScheduler(metrics.cycles)
+        core = Scheduler()
         part.state.registry.register(ClusterState(mirror, core, decisions, part.informers))
         part.client.wrote = metrics.wrote
         logs.add(InDecision(decisions))
@@ -145,6 +142,7 @@ async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> No
             term,
             scheduler=core,
             journal=Tee(recorders),
+            timed=metrics.cycles.observe,
             mirror=mirror,
             reports=[ConditionReports(core, mirror)],
         )
@@ -180,7 +178,7 @@ def _tracing(live: Live[SchedulerSettings]) -> "Callable[[str, Decisions], Spans
 
 
 async def controllers(connection: Connection, live: Live[ControllersSettings]) -> None:
-    """Runs these of `CONTROLLERS` until SIGTERM or SIGINT. Raises `Lost`."""
+    """Runs these of `CONTROLLERS` until SIGTERM or SIGINT. Raises `Deposed`."""
     site = ClusterSite(live.now.batch_jobs, settings.place(live.now)[0], SystemClock())
     chosen = [controller for name in live.now.only for controller in CONTROLLERS[name](site)]
     watched = [watch.kind for controller in chosen for watch in controller.watches]
@@ -258,7 +256,7 @@ async def _daemon(
         try:
             await _first(leading, lost, stopped, *beside)
             if lost.done():
-                raise Lost(f"lease {live.now.lease} has been lost; another replica may lead")
+                raise Deposed(f"lease {live.now.lease} has been lost; another replica may lead")
         finally:
             for task in (leading, lost, stopped):
                 task.cancel()
