@@ -267,7 +267,7 @@ async def test_no_registry_is_asked_before_the_credentials_have_been_read(
     monkeypatch.setattr(at.client, "get", fails)
     secrets = Secrets(OURS, ("login", "absent"), clock, Signal())
     reading = asyncio.create_task(secrets.run(cast(Client, at.client)))
-    pauses = []
+    pauses: list[float] = []
     async with asyncio.timeout(PATIENCE):
         while not secrets.looked.is_set():  # it moves the clock
             await asyncio.sleep(0)
