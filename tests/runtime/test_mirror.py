@@ -19,8 +19,10 @@ from muster.api.kinds import (
     POD_GROUP_SIGS,
     POD_GROUP_X,
     PRIORITY_CLASS,
+    RUNTIME_CLASS,
 )
 from muster.api.koordinator_v1alpha1 import GROUPS
+from muster.api.node_v1 import RuntimeClass
 from muster.api.scheduling import POD_GROUP_LABEL
 from muster.core.cycle import Scheduler
 from muster.core.words.decisions import Assign
@@ -471,3 +473,23 @@ def test_a_pod_of_another_scheduler_does_not_rename_a_gang_by_naming_its_namesak
     mirror.change(POD_GROUP_SIGS, None, group)
     mirror.drain(0.0)
     assert [*mirror.groups] == ["ns/g"]
+
+
+def test_groups_that_one_change_touches_are_read_in_the_same_order_in_every_process() -> None:
+    """A journal is the same for the same changes: hashes of strings and of enums differ between processes."""
+    spec: Object = {"containers": [{"name": "c"}], "runtimeClassName": "kata"}
+    made: list[tuple[AnyKind, Resource]] = [
+        *((JOB, cluster.job(f"j{number}", gang="true", template={"spec": spec})) for number in range(10, 40)),
+        *(
+            (JOBSET, cluster.jobset(f"s{number}", {"w": {"template": {"spec": spec}}}))
+            for number in range(10, 20)
+        ),
+    ]
+    mirror = Mirror()
+    for kind, obj in made:
+        mirror.change(kind, None, obj)
+    mirror.drain(0.0)
+    body = {"metadata": {"name": "kata"}, "overhead": {"podFixed": {"cpu": "250m"}}}
+    mirror.change(RUNTIME_CLASS, None, msgspec.convert(body, RuntimeClass))
+    again = [event.gang.id for event in mirror.drain(1.0).events if isinstance(event, GangSubmitted)]
+    assert again == [f"ns/{obj.metadata.name}" for _, obj in made]

@@ -54,7 +54,7 @@ from muster.translate.dialects import (
     relabelled,
 )
 from muster.translate.group import Group, Touched
-from muster.translate.identity import GroupKey
+from muster.translate.identity import GroupKey, in_order
 from muster.translate.nodes import node_changed, says_as_before
 from muster.translate.pods import bound_at, occupies, pod_bound, says_the_same
 from muster.translate.queues import queue_changed
@@ -191,7 +191,7 @@ class Mirror:
                 self._pods[PodId(latest.metadata.uid)] = new if isinstance(new, Pod) else None
             anew = self.world.rehomed or regrouped(kind, old, new, self.world)
             self.world.rehomed = False
-            for key in keys_touched(kind, old, new, self.world):
+            for key in in_order(keys_touched(kind, old, new, self.world)):
                 touched = self._stale.setdefault(key, Touched())
                 touched.add(kind, latest.metadata.name)
                 touched.anew |= anew

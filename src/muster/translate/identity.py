@@ -1,6 +1,7 @@
 """Names groups and gangs: the key by which a group is read, the core's id, the record's name."""
 
 import hashlib
+from collections.abc import Iterable, Set
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -42,3 +43,8 @@ class GroupKey(NamedTuple):
             return name
         digest = hashlib.sha256(name.encode()).hexdigest()[:10]
         return f"{name[: _LONGEST_RECORD - 11]}-{digest}"
+
+
+def in_order(keys: Set[GroupKey]) -> Iterable[GroupKey]:
+    """Returns these keys in an order that does not depend on hashes, which differ between processes."""
+    return sorted(keys, key=lambda key: (key.dialect.value, *key[1:])) if len(keys) > 1 else keys
