@@ -140,7 +140,8 @@ def test_a_second_ctrl_c_does_not_wait(muster: Muster) -> None:
 
 def test_kill_9_of_the_host_loses_nothing(muster: Muster) -> None:
     """Its containers go on; the next host takes them over and learns their exit codes."""
-    command = "echo up; while ! test -e release; do sleep 0.05; done; echo end; exit $JOB_INDEX"
+    wait = "while ! test -e release-$JOB_INDEX; do sleep 0.05; done"
+    command = f"echo up; {wait}; echo end; exit $JOB_INDEX"
     muster.file("job.yaml", manifest(command, count=2, spec=GANG))
     run = muster.start("run", "job.yaml")
     assert run.stdout is not None
@@ -159,7 +160,10 @@ def test_kill_9_of_the_host_loses_nothing(muster: Muster) -> None:
     assert "the embedded cluster is not running; `muster up` continues" in muster.run("list").err
     up = muster.run("up", "--detach")
     assert up.err.endswith(f"continuing unfinished jobs: {job['name']}\n")
-    (muster.cwd / "release").touch()
+    (muster.cwd / "release-0").touch()
+    # the failure of the other would end it
+    until(lambda: muster.json("list")[0]["succeeded"] == 1, "the first to succeed")
+    (muster.cwd / "release-1").touch()
     assert "worker-1-0 │ end" in muster.run("logs", "-f", "job").lines
     (job,) = muster.json("list")
     assert (job["state"], job["failed"]) == ("failed", 1)
