@@ -55,7 +55,11 @@ def test_the_two_patterns_run_unmodified_side_by_side(examples: Muster, isolatio
 
 
 def test_a_run_and_what_can_be_asked_afterwards(muster: Muster) -> None:
-    muster.file("job.yaml", manifest("echo hello; exit 7", count=2, spec="restartPolicy: {backoffLimit: 0}"))
+    both = (
+        "touch said-$JOB_INDEX; until test -e said-0 -a -e said-1; do sleep 0.05; done"  # one ends the other
+    )
+    command = f"echo hello; {both}; exit 7"
+    muster.file("job.yaml", manifest(command, count=2, spec="restartPolicy: {backoffLimit: 0}"))
     done = muster.run("run", "job.yaml", code=7)
     assert " · 2 independent pods: worker 2" in done.lines[0]
     assert "worker-0-0 │ hello" in done.lines
