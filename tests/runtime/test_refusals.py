@@ -19,10 +19,11 @@ GIVEN_BACK, RETRIED = 2.0, 31.0
 
 @dataclass
 class Refused:
-    """A gang of ten, one of which a policy refuses until it ends."""
+    """A gang of ten, one of which (or `everyone`) a policy refuses until it ends."""
 
     kind: Kind
     nodes: int = 2
+    everyone: bool = False
     cluster: Cluster = field(default_factory=Cluster)
     refuses: bool = True
     error: Exception = field(default_factory=lambda: Forbidden("denied: pods need the label approved"))
@@ -45,7 +46,7 @@ class Refused:
             return None
         self.binds.append(key)
         pod = self.cluster.server.objects[kinds.POD, key]
-        if self.refuses and _index(pod) == "3" and "approved" not in pod["metadata"].get("labels", {}):
+        if self.refuses and (self.everyone or _index(pod) == "3") and "approved" not in pod["metadata"].get("labels", {}):
             return self.error, False
         return None
 
@@ -82,6 +83,18 @@ def test_a_bind_that_always_fails_in_the_server_counts_as_refused_within_seconds
     others = [key for key in refused.binds if key.split("-")[1] != "3"]
     assert len(others) == SIZE - 1, "no other is bound in vain again"
     assert len(refused.binds) - len(others) < 20
+    refused.refuses = False
+    play(refused.cluster, refused.leader, RETRIED)
+    assert refused.cluster.outcome("main", SIZE) == "whole"
+
+
+@pytest.mark.parametrize("kind", ["job", "free job", "remade"])
+def test_so_do_the_binds_of_all_members_as_soon(kind: Kind) -> None:
+    refused = Refused(kind, everyone=True, error=ServerError("Internal error occurred: failed calling webhook"))
+    play(refused.cluster, refused.leader, 5.0)
+    assert "failed calling webhook" in refused.told()
+    play(refused.cluster, refused.leader, 85.0)
+    assert len(refused.binds) < 15 * SIZE
     refused.refuses = False
     play(refused.cluster, refused.leader, RETRIED)
     assert refused.cluster.outcome("main", SIZE) == "whole"

@@ -42,16 +42,18 @@ def learn(
                     state = claim_accepted(chosen(state, write), write)
                 case _ if records_plan(write):
                     state = replace(state, unshown=state.unshown + 1)
-            return (replace(state, retries=0, trouble="") if state.retries else state), ()
+            passed = state.retries and state.retry_at <= now  # no other write of this round has failed
+            return (replace(state, retries=0, trouble="") if passed else state), ()
         case Conflict() | AlreadyExists() | NotFound():
             return state, ()  # another writer was first: the mirror will show the result
         case Unanswered() | Unreachable() | TooManyRequests() | Unauthorized():
             return _pause(state, error, now, limits), ()
         case ApiError(status=status) if status >= 500:
-            events: tuple[Event, ...] = ()
             if isinstance(write, Bind) and status == ServerError.status:
                 state, events = failed(gang, state, write, str(error), now, limits)
-            return _pause(state, error, now, limits), events
+                if events:  # a refusal, which has a pause of its own
+                    return state, events
+            return _pause(state, error, now, limits), ()
     message = str(error)
     if isinstance(write, Bind):
         return refused(gang, state, write, message, now, limits)
@@ -104,9 +106,12 @@ def repeated(state: RetryState, repeats: int, now: float, limits: Limits) -> Ret
 
 
 def _pause(state: RetryState, error: Exception, now: float, limits: Limits) -> RetryState:
+    """Delays the next round of writes; several failures in one round delay it once."""
     asked = getattr(error, "retry_after", None) or 0.0
-    delay = max(asked, back_off(limits.retry, state.retries))
-    return replace(state, retries=state.retries + 1, retry_at=now + delay, trouble=str(error))
+    retries = state.retries if state.retry_at > now else state.retries + 1
+    delay = max(asked, back_off(limits.retry, retries - 1))
+    retry_at = max(state.retry_at, now + delay)
+    return replace(state, retries=retries, retry_at=retry_at, trouble=str(error))
 
 
 def commit_failed(

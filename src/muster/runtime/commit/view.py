@@ -121,7 +121,7 @@ class RetryState:
     refusals: Mapping[str, Refusal] = field(default_factory=dict)
     #: nodes for which this leader has had the volumes of claims made, by `namespace/name`
     volumes: Mapping[str, str] = field(default_factory=dict)
-    retries: int = 0
+    retries: int = 0  # rounds of writes in a row of which one failed and is only retried
     retry_at: float = 0.0
     trouble: str = ""  # the last error that was only retried
     reported_at: float = 0.0
