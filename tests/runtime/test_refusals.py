@@ -27,7 +27,10 @@ class Refused:
     cluster: Cluster = field(default_factory=Cluster)
     refuses: bool = True
     error: Exception = field(default_factory=lambda: Forbidden("denied: pods need the label approved"))
+    #: what each write of a Gang is answered
+    unrecorded: Exception | None = None
     binds: list[str] = field(default_factory=list)
+    asked: int = 0
 
     def __post_init__(self) -> None:
         for node in range(self.nodes):
@@ -42,11 +45,18 @@ class Refused:
         return ServerClient(client.server, self._fault)
 
     def _fault(self, verb: str, kind: AnyKind, key: str) -> tuple[Exception, bool] | None:
+        if kind is kinds.GANG and self.unrecorded is not None and verb in ("create", "patch"):
+            self.asked += 1
+            return self.unrecorded, False
         if verb != "bind":
             return None
         self.binds.append(key)
         pod = self.cluster.server.objects[kinds.POD, key]
-        if self.refuses and (self.everyone or _index(pod) == "3") and "approved" not in pod["metadata"].get("labels", {}):
+        if (
+            self.refuses
+            and (self.everyone or _index(pod) == "3")
+            and "approved" not in pod["metadata"].get("labels", {})
+        ):
             return self.error, False
         return None
 
@@ -90,7 +100,9 @@ def test_a_bind_that_always_fails_in_the_server_counts_as_refused_within_seconds
 
 @pytest.mark.parametrize("kind", ["job", "free job", "remade"])
 def test_so_do_the_binds_of_all_members_as_soon(kind: Kind) -> None:
-    refused = Refused(kind, everyone=True, error=ServerError("Internal error occurred: failed calling webhook"))
+    refused = Refused(
+        kind, everyone=True, error=ServerError("Internal error occurred: failed calling webhook")
+    )
     play(refused.cluster, refused.leader, 5.0)
     assert "failed calling webhook" in refused.told()
     play(refused.cluster, refused.leader, 85.0)
@@ -110,14 +122,44 @@ def test_a_server_error_that_passes_is_only_retried(kind: Kind) -> None:
     assert len(set(refused.binds)) == SIZE, "no pod was made anew"
 
 
+def late() -> ServerError:
+    error = ServerError("the server was unable to return a response in the time allotted")
+    error.status = 504
+    return error
+
+
 def test_a_server_that_has_no_time_refuses_nobody() -> None:
-    late = ServerError("the server was unable to return a response in the time allotted")
-    late.status = 504
-    refused = Refused("job", error=late)
+    refused = Refused("job", error=late())
     play(refused.cluster, refused.leader, 30.0)
     assert refused.cluster.bound("main") == SIZE - 1, "the others stay bound"
     refused.refuses = False
     play(refused.cluster, refused.leader, 11.0)
+    assert refused.cluster.outcome("main", SIZE) == "whole"
+
+
+@pytest.mark.parametrize("everyone", [False, True])
+@pytest.mark.parametrize("kind", ["job", "free job", "remade"])
+def test_a_server_that_has_no_time_for_a_minute_has_the_gang_given_back(kind: Kind, everyone: bool) -> None:
+    refused = Refused(kind, everyone=everyone, error=late())
+    play(refused.cluster, refused.leader, 65.0)
+    assert refused.cluster.bound("main") == 0
+    assert "within 60 s; the last error: the server was unable to return a response" in refused.told()
+    play(refused.cluster, refused.leader, 900.0)
+    refused.refuses = False
+    play(refused.cluster, refused.leader, 301.0)
+    assert refused.cluster.outcome("main", SIZE) == "whole"
+
+
+@pytest.mark.parametrize("error", [Forbidden("denied: no Gangs"), ServerError("failed calling webhook")])
+@pytest.mark.parametrize("kind", ["job", "free job", "remade"])
+def test_a_gang_whose_record_is_refused_however_long_starts_soon_after(kind: Kind, error: Exception) -> None:
+    refused = Refused(kind, unrecorded=error)
+    play(refused.cluster, refused.leader, 900.0)
+    assert not refused.binds
+    assert 30 < refused.asked < 60
+    refused.unrecorded = None
+    refused.refuses = False
+    play(refused.cluster, refused.leader, RETRIED)
     assert refused.cluster.outcome("main", SIZE) == "whole"
 
 

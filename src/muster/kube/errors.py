@@ -123,11 +123,25 @@ _BY_REASON: Final = {cls.reason: cls for cls in _CLASSES}
 _BY_STATUS: Final = {cls.status: cls for cls in reversed(_CLASSES)} | {409: Conflict}
 
 
+#: Most characters of a server's message that are kept. An admission webhook may put anything into it, and it
+#: goes into logs, Events and the statuses of Gangs.
+LONGEST: Final = 2_000
+
+
 def from_status(body: dict[str, Any], status: int, retry_after: float | None = None) -> ApiError:
     """The exception for a `Status` body; the HTTP status decides if the reason is unknown."""
     cls = _BY_REASON.get(str(body.get("reason", ""))) or _BY_STATUS.get(status, ServerError)
-    error = cls(
-        str(body.get("message") or f"HTTP {status}"), details=body.get("details"), retry_after=retry_after
-    )
+    message = _legible(str(body.get("message") or f"HTTP {status}"))
+    error = cls(message, details=body.get("details"), retry_after=retry_after)
     error.status = status
     return error
+
+
+def _legible(message: str) -> str:
+    """Returns what is kept of a message: its beginning, without characters that control a terminal."""
+    kept = message[:LONGEST]
+    if not kept.isprintable():
+        kept = "".join(
+            each if each.isprintable() or each in "\n\t" else "\N{REPLACEMENT CHARACTER}" for each in kept
+        )
+    return kept if len(message) <= LONGEST else f"{kept} …"

@@ -228,10 +228,11 @@ class Committer:
                 expected = expectation(outcome.effect)
                 commit.expected += [expected] if expected is not None else []
         commit.expected_until = now + LONGEST_WAIT
-        aims = tuple(aim(outcome.effect) for outcome in outcomes)
-        commit.repeats = commit.repeats + 1 if any(one in commit.tried for one in aims[:1]) else 0
-        commit.tried = aims
-        commit.state = repeated(commit.state, commit.repeats, now, self.limits)
+        if commit.state.retry_at <= now:  # else a write has failed, and has a pause of its own
+            aims = tuple(aim(outcome.effect) for outcome in outcomes)
+            commit.repeats = commit.repeats + 1 if any(one in commit.tried for one in aims[:1]) else 0
+            commit.tried = aims
+            commit.state = repeated(commit.state, commit.repeats, now, self.limits)
         commit.take_back(events)
         self.changed(gang)
         return events

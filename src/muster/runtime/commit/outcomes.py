@@ -21,7 +21,7 @@ from muster.kube.errors import (
 )
 from muster.runtime.commit.claims import chosen
 from muster.runtime.commit.context import Context
-from muster.runtime.commit.refusals import accepted, claim_accepted, claim_refused, failed, refused
+from muster.runtime.commit.refusals import PATIENT, accepted, claim_accepted, claim_refused, failed, refused
 from muster.runtime.commit.view import NEVER, Limits, RetryState
 from muster.runtime.writes import RecordPods, Write
 
@@ -53,6 +53,8 @@ def learn(
                 state, events = failed(gang, state, write, str(error), now, limits)
                 if events:  # a refusal, which has a pause of its own
                     return state, events
+            if _records(write) and status == ServerError.status and state.retries >= PATIENT:
+                return _unrecorded(gang, state, error, now, limits)
             return _pause(state, error, now, limits), ()
     message = str(error)
     if isinstance(write, Bind):
@@ -64,8 +66,20 @@ def learn(
         state = replace(state, giving_up=why, recordable=False)
         return state, (CommitFailed(gang, state.until, why),)
     if _records(write):
-        return commit_failed(gang, state, f"the plan cannot be recorded: {message}", now, limits)
+        return _unrecorded(gang, state, error, now, limits)
     return _pause(state, error, now, limits), ()
+
+
+def _unrecorded(
+    gang: GangId, state: RetryState, error: Exception, now: float, limits: Limits
+) -> tuple[RetryState, tuple[Event, ...]]:
+    """Fails a start whose record the server refuses. It is retried as binds are: policies are not watched.
+
+    Until then nothing of the gang is written: its status would go into the same object.
+    """
+    until = now + back_off(limits.refused, state.retries)
+    state = replace(state, retries=state.retries + 1, until=until, retry_at=until)
+    return state, (CommitFailed(gang, until, f"the plan cannot be recorded: {error}"),)
 
 
 def _records(write: Write) -> bool:
@@ -117,11 +131,14 @@ def _pause(state: RetryState, error: Exception, now: float, limits: Limits) -> R
 def commit_failed(
     gang: GangId, state: RetryState, message: str, now: float, limits: Limits, until: float | None = None
 ) -> tuple[RetryState, tuple[Event, ...]]:
-    """Records a failed commit: the gang backs off; after `limits.attempts` failures it waits for a change."""
+    """Records a failed commit: the gang backs off; after `limits.attempts` failures it waits for a change.
+
+    Not if the last error was the server's: no change would tell that it has passed.
+    """
     state = replace(state, failures=state.failures + 1)
     if until is None:
         delay = back_off(limits.back_off, state.failures - 1)
-        until = NEVER if state.failures >= limits.attempts else now + delay
+        until = NEVER if state.failures >= limits.attempts and not state.trouble else now + delay
     state = replace(state, until=until)
     return state, (CommitFailed(gang, until, message),)
 

@@ -149,7 +149,13 @@ def _continue(context: Context, plan: PlacementPlan) -> Step:
 
     # 4. Bind the pods once they can reach the minimum. Since 1, the plan and the core agree on their nodes.
     binding = bindable(context)
-    if binding.possible and minimum_met(group.gang, places.settled | binding.possible):
+    stuck = view.explanation is not None and not minimum_met(
+        group.gang, places.settled | places.missing.keys()
+    )
+    patience = limits.victim_timeout if binding.unprovisioned else limits.progress_timeout
+    due = state.since + (limits.unplaced if stuck else patience)
+    possible = binding.possible if now < due else ()
+    if possible and minimum_met(group.gang, places.settled | possible):
         if any(binding.unprovisioned.values()):
             return _provision(context, binding)
         if binding.places and minimum_met(group.gang, places.settled | binding.places.keys()):
@@ -158,11 +164,6 @@ def _continue(context: Context, plan: PlacementPlan) -> Step:
         return Step(state, events=(failed,))
 
     # 5. The plan ends: closed or given up.
-    stuck = view.explanation is not None and not minimum_met(
-        group.gang, places.settled | places.missing.keys()
-    )
-    patience = limits.victim_timeout if binding.unprovisioned else limits.progress_timeout
-    due = state.since + (limits.unplaced if stuck else patience)
     if whole and (now >= due or places.missing.keys().isdisjoint(plan.nodes)):
         return close(replace(context, state=replace(state, failures=0)), plan, Phase.STANDING, None)
     if now >= due:
