@@ -148,7 +148,7 @@ FAULTS: Final = (
     _fault(
         "a failed commit never waits for a change",
         "commit/outcomes.py",
-        "        until = NEVER if state.failures >= limits.attempts else now + delay",
+        "        until = NEVER if state.failures >= limits.attempts and not state.trouble else now + delay",
         "        until = now + delay",
         _STEP,
     ),

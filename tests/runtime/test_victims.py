@@ -10,12 +10,15 @@ from muster.api.base import Object
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang as GangRecord
 from muster.core.words.gang import GangId, PodId
+from muster.effects import Evict
+from muster.kube.errors import Forbidden
+from muster.runtime.commit.outcomes import learn
 from muster.runtime.commit.step import step
 from muster.runtime.commit.victims import begun, end_victims
 from muster.runtime.commit.view import RetryState, Victim
 from muster.runtime.consent import entry
 from muster.runtime.plan import PodRef, VictimRef
-from muster.runtime.writes import delete_plan
+from muster.runtime.writes import delete_plan, without_nulls
 from muster.translate.group import Owner
 from tests.runtime.brief import brief, status_in
 from tests.runtime.test_commit import LIMITS, TWO, G, group, pod, view
@@ -142,6 +145,21 @@ def test_victims_that_stay_are_given_up() -> None:
     assert not step(seen, state, LIMITS.victim_timeout - 1.0, LIMITS).events
     (failed,) = step(seen, state, LIMITS.victim_timeout, LIMITS).events
     assert "victims did not leave" in str(failed)
+
+
+def test_evictions_that_are_refused_are_told_with_the_servers_words_and_given_up() -> None:
+    waiting = Victim(LEAVING, None, BOUND, (), NOTED)
+    seen = view(MAIN, TWO, PLAN, victims=(waiting,), record=record())
+    state = step(seen, RetryState(), 0.0, LIMITS).state
+    evicted = Evict(BOUND[0])
+    state, _ = learn(G, state, evicted, Forbidden("no right to delete pods"), 0.0, LIMITS)
+    told = step(seen, state, 10.0, LIMITS)
+    assert "no right to delete pods" in status_in(told.writes[0])["reason"]["message"]
+    status = without_nulls(status_in(told.writes[0]))
+    shown = replace(seen, record=msgspec.convert({"status": status}, GangRecord))
+    assert [brief(write) for write in step(shown, told.state, 10.0, LIMITS).writes] == ["evict", "evict"]
+    (failed, *_) = step(shown, told.state, LIMITS.victim_timeout, LIMITS).events
+    assert "victims did not leave; the last error: no right to delete pods" in str(failed)
 
 
 GRACE = {

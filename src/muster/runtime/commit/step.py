@@ -133,12 +133,14 @@ def _continue(context: Context, plan: PlacementPlan) -> Step:
 
     # 2. Victims leave first.
     if any(victim.pods for victim in view.victims):
-        if writes := tuple(end_victims(view.victims, view.id, view.lost, now)):
-            return Step(state, writes)
         saving = max(map(saves_until, view.victims))
         due = max(state.since, saving) + limits.victim_timeout
         if now >= due:
-            return give_up(context, plan, "victims did not leave")
+            last = f"; the last error: {state.trouble}" if state.trouble else ""
+            return give_up(context, plan, f"victims did not leave{last}")
+        if writes := tuple(end_victims(view.victims, view.id, view.lost, now)):
+            told = write_status(context) if state.trouble else Step(state)
+            return told if told.writes else Step(state, writes)
         return _woken(write_status(context), saving if now < saving else due)
 
     # 3. The owner may create the pods.
