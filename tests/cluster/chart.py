@@ -82,6 +82,10 @@ class Chart:
             path.chmod(0o600)
         return self._users[account]
 
+    def forget(self) -> None:
+        """Forgets the tokens: the accounts have been deleted."""
+        self._users.clear()
+
     def _pod(self, daemon: str) -> Any:  # Any: JSON
         return self._get("deployment", f"muster-{daemon}")["spec"]["template"]["spec"]
 

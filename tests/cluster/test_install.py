@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -124,6 +125,32 @@ def test_the_page_is_true(tmp_path: Path) -> None:
                 has_roles = has_roles and "uninstall" not in command.text
                 assert not (has_roles and plane.forbidden(chart.accounts))
                 plays.follow()
+            kustomize(tmp_path, environ, chart, plays)
+
+
+def kustomize(home: Path, environ: dict[str, str], chart: Chart, plays: Kubelet) -> None:
+    """The page's last section, on the cluster that Helm has left, with the job that still runs there."""
+    section = PAGE.read_text().partition("\n## Kustomize\n")[2]
+    shown = [line.strip() for line in section.splitlines() if line.startswith("    ")]
+    overlay = home / "overlay"
+    overlay.mkdir()
+    (overlay / "kustomization.yaml").write_text("".join(f"{line}\n" for line in shown[:2]))
+    shutil.copytree(ROOT / "kustomize", home / "kustomize")
+    chart.forget()
+    install, *uninstall = shown[2:]
+    whole = "kubectl wait --for=jsonpath={.status.phase}=Standing gang/job-first --timeout=60s"
+    for command in (
+        install,
+        f"kubectl wait --for=create gang/job-first --timeout=60s && {whole}",
+        *uninstall,
+    ):
+        output = run(command, home, environ)
+        assert "[exit" not in output, f"docs/install.md: {command}\n{output}"
+        plays.follow()
+    assert chart.kubectl("get", "crd", "--output=name") == ""
+    assert "muster" not in chart.kubectl("get", "namespaces,clusterroles", "--output=name")
+    running = chart.kubectl("get", "pods", "--selector=job-name=first", "--output=name")
+    assert len(running.split()) == 3
 
 
 def test_the_pages_commands_are_found() -> None:
