@@ -195,7 +195,32 @@ def test_down_uses_up_no_restarts(muster: Muster) -> None:
     muster.run("logs", "-f", name)
     jobs = {job["name"]: job for job in muster.json("list")}
     assert (jobs[name]["state"], jobs[name]["restarts"], jobs[name]["failed"]) == ("succeeded", 0, 0)
-    assert "preempted" in muster.run("timeline", name).out
+    rows = muster.run("timeline", name).lines
+    assert sum(row.endswith("ended with the cluster") for row in rows) == 2, rows
+    gone(muster)
+
+
+def test_a_job_that_no_longer_fits_after_down_waits_and_says_what_would_help(muster: Muster) -> None:
+    muster.file("stuck.yaml", manifest("sleep 600", count=2, cpus=999, spec=GANG, name="stuck"))
+    muster.run("up", "-d", "--nodes", "2 x cpu=1000,memory=64Gi")
+    name = muster.run("submit", "stuck.yaml").out.strip()
+    until(lambda: muster.json("list")[0]["running"] == 2, "both pods")
+    muster.run("down")
+    assert muster.json("list")[0]["state"] == "waiting"
+    assert "exit code" not in muster.run("why", name).out, "it has not failed"
+    other = muster.file("other.yaml", manifest("true", name="other"))
+    err = muster.run("run", other).err
+    assert f"note: the cluster stays up for {name}; `muster cancel {name}` or `muster down` ends that" in err
+    until(lambda: muster.json("why", name)["reason"], "the reason")
+    job = muster.json("why", name)
+    assert (job["state"], job["running"], job["reason"]["code"]) == ("waiting", 0, "NothingMatches")
+    said = muster.run("why", name).lines
+    assert any(line.endswith(f"with muster cancel {name}") for line in said), said
+    (nodes,) = (line.partition("--nodes ")[2] for line in said if "would start" in line)
+    muster.run("down")
+    muster.run("up", "-d", "--nodes", nodes.strip('"'))
+    until(lambda: muster.json("list")[0]["state"] == "running", "the remedy to help")
+    muster.run("down")
     gone(muster)
 
 

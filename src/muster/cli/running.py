@@ -61,6 +61,7 @@ class Runner:
             self._jobs = (await submit(client, self._job, new=True)).jobs
             try:
                 ended = await self._follow(client)
+                others = await self._others(client)
             except Unreachable as error:
                 names = ", ".join(job.name for job in self._jobs)
                 raise Failure(
@@ -72,7 +73,18 @@ class Runner:
             asyncio.get_running_loop().remove_signal_handler(number)
         show.cut(ended.cut, [job.name for job in self._jobs])
         self._tell_the_end(ended)
+        show.stays(others)
         return self._exit_code(ended)
+
+    async def _others(self, client: Client) -> list[str]:
+        """The names of other jobs for which a host stays that would end with this run."""
+        if self._endpoint is None or self._endpoint.stays:
+            return []
+        return [
+            view.name
+            for view in views(await fetch(client))
+            if view.needs_cluster and Followed(view.kind, view.namespace, view.name) not in self._jobs
+        ]
 
     async def _replace(self, client: Client) -> None:
         """Cancels the jobs that the file created before, and waits until their pods are gone."""

@@ -158,6 +158,18 @@ def started(endpoint: "Endpoint | None") -> None:
         print(f"continuing unfinished jobs: {', '.join(endpoint.continues)}", file=sys.stderr)
 
 
+#: jobs that a line names at most
+_NAMED: Final = 5
+
+
+def stays(jobs: Sequence[str]) -> None:
+    """Prints on stderr for which other jobs the embedded cluster stays up after a run."""
+    if jobs:
+        named = ", ".join(jobs[:_NAMED]) + (f" and {len(jobs) - _NAMED} more" if len(jobs) > _NAMED else "")
+        ends = f"`muster cancel {' '.join(jobs[:_NAMED])}` or `muster down` ends that"
+        print(f"note: the cluster stays up for {named}; {ends}", file=sys.stderr)
+
+
 def cut(pods: Sequence[str], jobs: Sequence[str]) -> None:
     """Warns on stderr about pods whose output was not awaited to its end."""
     if pods:

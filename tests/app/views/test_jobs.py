@@ -28,6 +28,7 @@ from muster.app.views.jobs import JobView, State, views
 from muster.app.views.objects import Objects
 from muster.app.views.pods import failure_message, first_failure, label, pod_order, pod_reason
 from muster.app.views.summary import summary
+from muster.names import PREEMPTED
 from muster.workloads.pod_run import told_to_end
 from tests.app.objects import T0, at, labels, pod
 
@@ -105,6 +106,25 @@ def test_a_job_is_as_its_pods_are(pods: list[tuple[str, str]], state: State, run
     made = [pod(f"p{i}", phase, node=node, owner="j") for i, (phase, node) in enumerate(pods)]
     view = only(Objects(jobs=[job()], pods=made))
     assert (view.state, view.running, view.wanted) == (state, running, 2)
+
+
+def test_a_job_whose_pods_muster_ended_waits() -> None:
+    failed = pod("p", "Failed", node="n", owner="j", code=143, ended=5)
+    status = msgspec.structs.replace(failed.status, conditions=[Condition(PREEMPTED, "True")])
+    ended = msgspec.structs.replace(failed, status=status)
+    assert only(Objects(jobs=[job()], pods=[ended])).state is State.WAITING
+    assert first_failure([failed]) is not None
+    assert first_failure([ended]) is None
+
+
+def test_a_job_whose_gang_waits_again_after_pods_have_succeeded_waits() -> None:
+    waits = GangStatus(phase="Waiting", reason=Reason("NothingMatches", "no node"))
+    gang = Gang(
+        metadata=meta("job-j"), spec=GangSpec(source=Source("batch/v1", "Job", "j", "j")), status=waits
+    )
+    done = [pod("p", "Succeeded", node="n", owner="j")]
+    view = only(Objects(jobs=[job()], pods=done, gangs=[gang]))
+    assert (view.state, view.reason) == (State.WAITING, ("NothingMatches", "no node"))
 
 
 def test_a_job_suspended_by_its_user_is_suspended_and_one_suspended_by_muster_waits() -> None:

@@ -64,6 +64,8 @@ def test_notes() -> None:
         ([ran(**failed)], "exit 3 on node-0"),
         ([ran(phase="Failed", exit_code=None, reason="DeadlineExceeded", node="")], "DeadlineExceeded"),
         ([ran(**failed, preempted=True)], "preempted"),
+        ([ran(**failed, preempted=True, reason="Terminated")], "ended with the cluster"),
+        ([ran(**failed, preempted=True, reason="NodeLost")], "its node was removed"),
         ([ran(**failed, deleted=True)], ""),
         (
             [ran(str(i), created=i * 10.0, ended=i * 10.0 + 5, **failed) for i in range(4)],

@@ -43,6 +43,21 @@ def test_a_gang_far_behind_gets_as_full_an_explanation_as_the_first() -> None:
     assert [remedy["change"] for remedy in told["remedies"]] == ["with 3 GPUs (1 × 3)"]
 
 
+def test_a_gang_that_the_nodes_can_never_hold_is_told_which_nodes_could() -> None:
+    cluster = objects(node("n0"), made("big", 50, 0))
+    view, _ = answered(waiting("big", "NothingMatches"), cluster, 1e9, None)
+    told = view.gangs[0].status.explanation
+    assert told is not None
+    (nodes, cancel) = told["remedies"]
+    assert nodes["effect"] == "would start"
+    assert '--nodes "2 x nvidia.com/gpu=50"' in nodes["change"]
+    assert cancel["effect"] == "would end"
+    view, _ = answered(waiting("big", "NothingMatches"), cluster, 1e9, frozenset({""}))
+    told = view.gangs[0].status.explanation
+    assert told is not None
+    assert told["remedies"] == [], "other nodes may come to a real cluster"
+
+
 def test_the_expected_start_considers_the_gangs_in_front() -> None:
     jobs = [made(f"j{i}", 2, i, **{RUN_TIME: "1h"}) for i in range(6)]
     view, _ = answered(waiting("j5", "InsufficientCapacity"), objects(node("n0"), *jobs), 1e9, None)

@@ -73,8 +73,22 @@ def advice(job: JobFile, cluster: Objects = _EMPTY) -> str | None:
     """
     rest = Objects({name: each for name, each in cluster.items.items() if name[0] is not kinds.NODE})
     gangs, events = _gangs(job, rest, None)
-    if any(_invalid(gangs)):
+    return None if any(_invalid(gangs)) else _advice(gangs, events)
+
+
+def other_nodes(gang: Gang, events: Iterable[Event]) -> str | None:
+    """A `--nodes` value on which a gang would start that never can on the nodes of a cluster's `events`.
+
+    None if the gang could start on these nodes, were they empty, or if no value is found.
+    """
+    found = [_usable(event) for event in events if isinstance(event, NodeChanged | LayersChanged)]
+    if not any(_too_large([gang], found)):
         return None
+    return _advice([gang], [event for event in found if not isinstance(event, NodeChanged)])
+
+
+def _advice(gangs: Sequence[Gang], events: Sequence[Event]) -> str | None:
+    """A `--nodes` value on which all of the gangs would start. `events`: those that are not about nodes."""
     large: str | None = None
     for apart in (False, True):
         text = _nodes_for(gangs, apart=apart)
@@ -115,14 +129,16 @@ def _gangs(
     _, refusals = propose(snapshot, proposed, 0.0, [], samples=True)
     events: list[Event] = []
     for event in snapshot.events(0.0):
-        match event:
-            case NodeChanged():
-                events.append(replace(event, cordoned=False, ready=True))
-            case LayersChanged():
-                events.append(event)
+        if isinstance(event, NodeChanged | LayersChanged):
+            events.append(_usable(event))
     found = [group.gang for _, group in sorted(snapshot.mirror.groups.items())]
     found += [Gang(gang, (), 0, 0.0, gate=gate) for gang, gate in sorted(refusals.items())]
     return list({replace(each, id=GangId("")): each for each in reversed(found)}.values())[::-1], events
+
+
+def _usable(event: Event) -> Event:
+    """The event of a node as if the node were ready and not cordoned; any other event as it is."""
+    return replace(event, cordoned=False, ready=True) if isinstance(event, NodeChanged) else event
 
 
 def _invalid(gangs: Iterable[Gang]) -> Iterator[str]:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from muster.api import kinds
-from muster.api.base import Condition, Kind, ObjectMeta, Resource, condition, mark
+from muster.api.base import Condition, Kind, ObjectMeta, Resource, condition, is_true, mark
 from muster.api.batch_v1 import CONTROLLER as JOB_CONTROLLER
 from muster.api.batch_v1 import Job, JobSpec
 from muster.api.core_v1 import Pod
@@ -36,7 +36,7 @@ from muster.app.views.objects import (
 )
 from muster.app.views.pods import failed
 from muster.app.views.waiting import waits_for
-from muster.names import ADMISSION, PRIORITY, QUEUE
+from muster.names import ADMISSION, PREEMPTED, PRIORITY, QUEUE
 
 R = TypeVar("R", bound=Resource)
 
@@ -100,6 +100,14 @@ class JobView:
             return self.gangs[0].spec.queue
         named = self.resource.spec.get("queue") if isinstance(self.resource, BatchJob) else None
         return (named if isinstance(named, str) else mark(self.resource.metadata, QUEUE)) or "default"
+
+    @property
+    def needs_cluster(self) -> bool:
+        """Whether muster still has work to do for the job.
+
+        A BatchJob without a run is no such job: it may wait for a permit, or for its schedule, for ever.
+        """
+        return not (self.state.finished or self.managed_by) and self.kind is not kinds.BATCH_JOB
 
     @property
     def findings(self) -> Sequence[BatchJobFinding]:
@@ -259,7 +267,7 @@ def _view(
     elif suspended and mark(resource.metadata, ADMISSION) != "gang":
         state, reason = State.SUSPENDED, ("Gated", "suspended by its owner (spec.suspend)")
     else:
-        state = _live_state(pods, phases)
+        state = _live_state(pods, phases, gangs)
         if managed_by and not (pods and reason):
             reason = ("Gated", f"left to another controller (spec.managedBy: {managed_by})")
     return JobView(
@@ -298,7 +306,7 @@ def _pod_group(
     if states and all(each.finished for each in states):
         state = State.FAILED if State.FAILED in states else State.SUCCEEDED
     else:
-        state = _live_state(pods, phases)
+        state = _live_state(pods, phases, gangs)
     return JobView(
         kind,
         group,
@@ -400,14 +408,18 @@ def _batch_job(job: BatchJob) -> JobView:
     )
 
 
-def _live_state(pods: Sequence[Pod], phases: Counter[str]) -> State:
+def _live_state(pods: Sequence[Pod], phases: Counter[str], gangs: Sequence[Gang] = ()) -> State:
     """The state of a job that has not ended.
 
-    A job whose next pod has not started yet is running: only first pods count as STARTING.
+    A job whose next pod has not started yet is running: only first pods count as STARTING. A pod that muster
+    itself ended is no such pod, and a job whose gangs all wait again is waiting: it starts as a new one does.
     """
-    bound = [pod for pod in pods if pod.spec.node_name]
-    if phases["Running"] or any(pod.terminal for pod in bound):
+    bound = [pod for pod in pods if pod.spec.node_name and not is_true(pod.status.conditions, PREEMPTED)]
+    if phases["Running"]:
         return State.RUNNING
+    if any(pod.terminal for pod in bound):
+        waits = gangs and all(gang.status.phase == "Waiting" and gang.status.reason for gang in gangs)
+        return State.WAITING if waits else State.RUNNING
     return State.STARTING if bound else State.WAITING
 
 

@@ -5,11 +5,12 @@ All of them are derived from labels and statuses, those of the embedded cluster 
 
 from collections.abc import Iterable
 
-from muster.api.base import condition
+from muster.api.base import condition, is_true
 from muster.api.batch_v1 import COMPLETION_INDEX, JOB_NAME
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JOB_GLOBAL_INDEX, JOB_INDEX, REPLICATED_JOB_NAME
 from muster.api.natural import natural
+from muster.names import PREEMPTED
 from muster.workloads.pod_run import run_of, told_to_end
 
 
@@ -58,11 +59,13 @@ def pod_reason(pod: Pod) -> str:
 def first_failure(pods: Iterable[Pod]) -> tuple[Pod, int] | None:
     """The pod whose container failed first, and that container's exit code.
 
-    A container that was stopped with its pod has not failed, whatever its exit code.
+    A container that was stopped with its pod, or whose pod muster ended, has not failed, whatever its exit
+    code.
     """
     failures = [
         (status.state.terminated.finished_at, pod.metadata.name, pod, status.state.terminated.exit_code)
         for pod in pods
+        if not is_true(pod.status.conditions, PREEMPTED)
         for status in [*pod.status.init_container_statuses, *pod.status.container_statuses]
         if status.state.terminated
         and status.state.terminated.exit_code

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
+from typing import Final
 
 import msgspec
 
@@ -51,6 +52,10 @@ class Timeline:
     def failures(self) -> int:
         """Pods that failed, as marked in the rows."""
         return sum(span.failed for row in self.rows for span in row.spans)
+
+
+#: How pods ended that muster ended for another reason than to preempt them, by the reason in their status.
+_ENDED: Final = {"Terminated": "ended with the cluster", "NodeLost": "its node was removed"}
 
 
 class Now(Enum):
@@ -158,7 +163,8 @@ def _note(lane: Sequence[PodRun]) -> str:
     """`restarted once: exit 137 on node-1`"""
     failures = [run for run in lane if run.failed_by_itself]
     if not failures:
-        return "preempted" if any(run.preempted for run in lane) else ""
+        ends = [_ENDED.get(run.reason, "preempted") for run in lane if run.preempted]
+        return ", ".join(sorted(set(ends)))
     first = failures[0]
     why = f"exit {first.exit_code}" if first.exit_code else first.reason or "failed"
     where = f" on {first.node}" if first.node else ""

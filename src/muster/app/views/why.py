@@ -12,6 +12,7 @@ import msgspec
 
 from muster.api.base import Object
 from muster.api.muster_v1alpha1 import Gang
+from muster.app.plan import fit
 from muster.app.plan.snapshot import SnapshotMirror
 from muster.app.views.jobs import JobView
 from muster.app.views.observe import observe
@@ -46,16 +47,18 @@ def answered(
     snapshot = SnapshotMirror(schedulers)
     snapshot.put_all(objects)
     core = Scheduler(Config(remedies=0))
-    for event in snapshot.events(now):
+    events = list(snapshot.events(now))
+    for event in events:
         core.apply(event)
     core.decide(now)
     groups = snapshot.mirror.groups
     if view.gangs:
         ids = {(group.namespace, group.record): gang for gang, group in groups.items()}
-        gangs = [
-            _answered(gang, ids.get((gang.metadata.namespace, gang.metadata.name)), core)
-            for gang in view.gangs
-        ]
+        gangs = []
+        for gang in view.gangs:
+            name = ids.get((gang.metadata.namespace, gang.metadata.name))
+            nodes = fit.other_nodes(groups[name].gang, events) if name and schedulers is None else None
+            gangs.append(_answered(gang, name, core, _outside(view, nodes) if nodes else []))
         return replace(view, gangs=tuple(gangs)), None
     mine = {pod.metadata.uid for pod in view.pods if not pod.spec.node_name}
     waiting = (gang for gang, group in sorted(groups.items()) if not mine.isdisjoint(group.members))
@@ -64,11 +67,24 @@ def answered(
     return view, explained(told) if told is not None and agrees else None
 
 
-def _answered(gang: Gang, name: GangId | None, core: Scheduler) -> Gang:
+def _outside(view: JobView, nodes: str) -> list[Object]:
+    """The remedies for a gang that no change within the embedded cluster could start."""
+    other = f"on other nodes: muster down, then muster up --detach {nodes}"
+    return [
+        {"change": other, "effect": "would start"},
+        {"change": f"with muster cancel {view.name}", "effect": "would end"},
+    ]
+
+
+def _answered(gang: Gang, name: GangId | None, core: Scheduler, more: list[Object]) -> Gang:
+    """The gang with its whole explanation, if that agrees with the recorded one.
+
+    `more`: remedies for an explanation that has none.
+    """
     told = gang.status.explanation
     explanation = core.asked(name) if name is not None else None
     if told is None or explanation is None or explanation.code.value != told["code"]:
         return gang
-    return msgspec.structs.replace(
-        gang, status=msgspec.structs.replace(gang.status, explanation=explained(explanation))
-    )
+    whole = explained(explanation)
+    whole["remedies"] = whole["remedies"] or more
+    return msgspec.structs.replace(gang, status=msgspec.structs.replace(gang.status, explanation=whole))

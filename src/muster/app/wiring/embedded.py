@@ -163,13 +163,8 @@ def controllers(
 
 
 async def unfinished(client: LocalClient) -> tuple[str, ...]:
-    """The names of jobs for which this cluster still has work to do.
-
-    A BatchJob without a run is none of them: it may wait for a permit, or for its schedule, for ever.
-    """
-    views = jobs.views(await objects.fetch(client))
-    open_ = (view for view in views if not (view.state.finished or view.managed_by))
-    return tuple(view.name for view in open_ if view.kind is not kinds.BATCH_JOB)
+    """The names of jobs for which this cluster still has work to do."""
+    return tuple(view.name for view in jobs.views(await objects.fetch(client)) if view.needs_cluster)
 
 
 async def _until_unneeded(home: StateDirectory, client: LocalClient) -> None:
