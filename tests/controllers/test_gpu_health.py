@@ -25,6 +25,7 @@ from muster.controllers.gpu_health import (
 from muster.controllers.progress import PROGRESSING
 from muster.effects import Effect, Patch, Requeue
 from tests.controllers.memory import START, Memory
+from tests.unwalked import Unwalked
 
 XID = "XID 79: GPU has fallen off the bus"
 
@@ -277,15 +278,6 @@ def test_only_a_change_of_the_signal_concerns_the_pods() -> None:
         (before, None, False),
     ):
         assert list(of_node(Change(caches, old, new))) == ["ml/train-0"] * concerned
-
-
-class Unwalked(dict[str, Any]):
-    """Objects of which a change may look up some, and may not visit all."""
-
-    def _walk(self, *_: object) -> Any:
-        raise AssertionError("every object of the kind is visited")
-
-    __iter__ = keys = values = items = _walk
 
 
 # -- progress

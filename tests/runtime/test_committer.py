@@ -9,13 +9,16 @@ import pytest
 from muster.api.base import AnyKind, Resource
 from muster.api.core_v1 import Pod
 from muster.api.rates import Rates
-from muster.core.words.gang import GangId
+from muster.core.words.decisions import Assign
+from muster.core.words.events import NodeRemoved
+from muster.core.words.gang import GangId, NodeName, Place
 from muster.effects import Evict
 from muster.effects.execute import Outcome
 from muster.kube.errors import Conflict
 from muster.runtime.committer import LONGEST_WAIT, Committer
 from muster.runtime.plan import Plan
 from muster.translate.group import Group
+from tests.unwalked import Unwalked
 
 GANG, OTHER = GangId("ns/g"), GangId("ns/other")
 
@@ -62,3 +65,21 @@ def test_a_change_that_decides_nothing_may_be_the_one_that_a_write_waits_for(err
     assert committer.due(1.0) == [GANG]
     committer.renewed(GANG)
     assert committer.due(LONGEST_WAIT - 1) == [], "nothing waits for it any more"
+
+
+def test_a_removed_node_concerns_the_gangs_that_are_assigned_to_it() -> None:
+    committer = Committer(Seen(pod("1")), epoch=1)
+    for gang, node in ((GANG, "n"), (OTHER, "m")):
+        committer.decided(Assign(gang, {Place("main", 0): NodeName(node)}))
+    assert committer.due(0.0) == [GANG, OTHER]
+    for node in ("n", "elsewhere"):
+        committer.observe(NodeRemoved(NodeName(node)))
+    assert committer.due(0.0) == [GANG]
+    assert committer.due(0.0) == []
+
+
+def test_the_step_of_one_gang_visits_no_victims_of_others() -> None:
+    committer = Committer(Seen(pod("1")), epoch=1)
+    committer._awaited_by = Unwalked({OTHER: {GangId("ns/beneficiary")}})
+    committer._ending = Unwalked({OTHER: GangId("ns/beneficiary")})
+    assert committer.work(GANG, 0.0) == ((), ())

@@ -18,7 +18,7 @@ from muster.api.muster_v1alpha1 import Gang as GangRecord
 from muster.api.rates import Rates
 from muster.core.words.decisions import Assign, Decision, Evict, Explanation, Release, Wait
 from muster.core.words.decisions import Victim as ChosenVictim
-from muster.core.words.events import CommitFailed, Event, PlacesLost, PodsBound
+from muster.core.words.events import CommitFailed, Event, NodeRemoved, PlacesLost, PodsBound
 from muster.core.words.gang import GangId, NodeName, Place, PodId
 from muster.effects.execute import Outcome
 from muster.kube.errors import Conflict
@@ -72,6 +72,9 @@ class _Commit:
     named: tuple[ChosenVictim, ...] = ()
     #: the same victims with their pods and owners looked up, until they are gone
     chosen: tuple[VictimRef, ...] = ()
+    #: gangs of which pods are to leave for this one, and those that leave as a whole and still have live pods
+    awaited: set[GangId] = field(default_factory=set)
+    ending: set[GangId] = field(default_factory=set)
     explanation: Explanation | None = None
     working: bool = False
     #: what the last writes were for, and how often they have been repeated in a row
@@ -112,6 +115,8 @@ class Committer:
         self._unfenced: Mapping[GangId, Unfenced] = {}
         #: gangs that wait for pods of this one to leave
         self._awaited_by: dict[GangId, set[GangId]] = {}
+        #: nodes removed since the last step; gangs that were assigned to them are to be stepped
+        self._removed: set[NodeName] = set()
 
     def adopt(self, now: float) -> None:
         """Takes over the plans that are open now, of any epoch; called once, when recovery starts."""
@@ -155,8 +160,10 @@ class Committer:
                 commit.explanation = None
                 self.changed(gang)
             case Evict(victims, beneficiary):
-                self._commit(beneficiary).named += victims
+                commit = self._commit(beneficiary)
+                commit.named += victims
                 for victim in victims:
+                    commit.awaited.add(victim.gang)
                     self._awaited_by.setdefault(victim.gang, set()).add(beneficiary)
                     if not victim.pods:
                         self._commit(victim.gang).assigned.clear()
@@ -173,8 +180,13 @@ class Committer:
                 self.changed(gang)
 
     def observe(self, event: Event) -> None:
-        """Takes an event that the core receives, too: an assigned place that is filled needs no more work."""
-        if isinstance(event, PodsBound) and event.gang is not None:
+        """Takes an event that the core receives, too.
+
+        An assigned place that is filled needs no more work, and one on a removed node is lost.
+        """
+        if isinstance(event, NodeRemoved):
+            self._removed.add(event.name)
+        elif isinstance(event, PodsBound) and event.gang is not None:
             for place in event.pods.values():
                 if place is not None:
                     self._commit(event.gang).assigned.pop(place, None)
@@ -193,6 +205,11 @@ class Committer:
             self.changed(gang)
             if commit := self._commits.get(gang):
                 commit.timer = NEVER
+        if removed := self._removed:
+            for gang, commit in self._commits.items():
+                if not removed.isdisjoint(commit.assigned.values()):
+                    self.changed(gang)
+            removed.clear()
         due, self._changed = self._changed, {}
         return [gang for gang in due if self._is_free(gang, now)]
 
@@ -372,20 +389,22 @@ class Committer:
 
     def _note_endings(self, gang: GangId, victims: Sequence[Victim]) -> None:
         """Pauses the commits of victims while their pods live; afterwards each is a gang like any other."""
+        commit = self._commit(gang)
         staying = {victim.recorded.gang for victim in victims if victim.pods}
-        for victim, waiting in [*self._awaited_by.items()]:
-            if gang in waiting and victim not in staying:
-                waiting.discard(gang)
-                if not waiting:
-                    del self._awaited_by[victim]
+        for victim in commit.awaited - staying:
+            waiting = self._awaited_by[victim]
+            waiting.discard(gang)
+            if not waiting:
+                del self._awaited_by[victim]
         for victim in staying:
             self._awaited_by.setdefault(victim, set()).add(gang)
         ending = {v.recorded.gang for v in victims if v.recorded.whole and any(map(live, v.pods))}
-        for victim in [v for v, beneficiary in self._ending.items() if beneficiary == gang]:
-            if victim not in ending:
+        for victim in sorted(commit.ending - ending):
+            if self._ending.get(victim) == gang:
                 del self._ending[victim]
                 self._changed[victim] = None
         self._ending.update(dict.fromkeys(ending, gang))
+        commit.awaited, commit.ending = staying, ending
 
     def _is_shared(self, group: Group) -> bool:
         """Whether suspending the owner would also end pods of another gang (of another stage)."""

@@ -247,7 +247,6 @@ class Mirror:
         elif old is not None and old.metadata.name in self.nodes:
             self.nodes.discard(old.metadata.name)
             self._pending.events.append(NodeRemoved(NodeName(old.metadata.name)))
-            self._pending.gangs.update(dict.fromkeys(self.groups))  # their places may be on it
 
     def _queue(self, old: Resource | None, new: Resource | None) -> None:
         if isinstance(new, Queue):

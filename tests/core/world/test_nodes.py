@@ -1,13 +1,24 @@
+from collections.abc import Iterable
+
 import numpy as np
+import pytest
 
 from muster.core.cycle import Scheduler
 from muster.core.words.amounts import PODS
 from muster.core.words.decisions import Evict
-from muster.core.words.events import GangRemoved, GangSubmitted, NodeChanged, PodsBound, PodsEnded
+from muster.core.words.events import (
+    GangRemoved,
+    GangSubmitted,
+    NodeChanged,
+    NodeRemoved,
+    PodsBound,
+    PodsEnded,
+)
 from muster.core.words.gang import Gang, GangId, NodeName, Place, PodId, PodSet, Shape
+from muster.core.world.gangs import Gangs, GangState
 from muster.core.world.ledger import Charged, Ledger
 from muster.core.world.nodes import LARGEST, UNLIMITED, Log, Nodes
-from tests.core.words import GPU, amounts, node
+from tests.core.words import GPU, amounts, assigns, bind, gang, node
 
 
 def made(*facts: NodeChanged) -> tuple[Nodes, Ledger]:
@@ -160,3 +171,25 @@ def test_less_than_nothing_may_be_in_use_on_several_nodes_at_once() -> None:
     ledger.take_at(np.array([0, 1]), nodes.row_amounts(amounts({GPU: 1})), np.array([-2, -1]))
     assert free(nodes, PODS) == [UNLIMITED, UNLIMITED]
     assert free(nodes, GPU) == [10, 9]
+
+
+def test_removed_nodes_cost_one_visit_to_the_gangs_per_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, visits = Scheduler(), list[int]()
+    for name in "abc":
+        made.apply(node(name, gpu=1))
+        made.apply(GangSubmitted(gang(name, count=1)))
+    for assign in assigns(made.decide(0.0)):
+        bind(made, assign)
+    gangs = type(made.gangs)
+    values = gangs.values
+
+    def counted(self: Gangs) -> Iterable[GangState]:
+        visits.append(len(self))
+        return values(self)
+
+    monkeypatch.setattr(gangs, "values", counted, raising=False)
+    for name in "abc":
+        made.apply(NodeRemoved(NodeName(name)))
+    assert visits == []
+    made.decide(1.0)
+    assert visits.count(3) == 1

@@ -67,6 +67,10 @@ class World(State):
         accounts have changed.
         """
         self.nodes.settle()
+        if removed := self._handlers.removed:
+            some = (state.id for state in self.gangs.values() if not state.nodes.keys().isdisjoint(removed))
+            self.gangs.touched.update(some)
+            removed.clear()
         lapsed, releases = self._release(now)
         if self.pending_evictions.deleted:
             self.pending_evictions.settle_deleted(now)

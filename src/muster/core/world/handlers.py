@@ -42,6 +42,8 @@ class Handlers:
         #: nodes that may have less room than is promised there: they changed, or unplanned pods were bound
         #: there
         self.unexpected: set[NodeName] = set()
+        #: nodes that were removed since the last cycle
+        self.removed: set[NodeName] = set()
 
     def apply(self, event: Event) -> None:
         """Record one event. A repeated event changes nothing."""
@@ -60,7 +62,7 @@ class Handlers:
                     self._end_endless_back_offs()
             case events.NodeRemoved():
                 if self._nodes.remove(event.name):
-                    self._gangs.touched |= {s.id for s in self._gangs.values() if event.name in s.nodes}
+                    self.removed.add(event.name)
             case events.PlacesRetired():
                 self._places_retired(event)
             case events.PlanFound():
