@@ -1,14 +1,20 @@
 """Disruption budgets on their way from the cluster to the core."""
 
-import msgspec
+from collections.abc import Iterable
+from typing import Any
 
-from muster.api.base import Object
-from muster.api.core_v1 import Pod
-from muster.api.kinds import PDB, POD
+import msgspec
+import pytest
+
+from muster.api.base import Kind, Object, Resource
+from muster.api.core_v1 import Pod, ResourceQuota
+from muster.api.kinds import PDB, POD, RESOURCE_QUOTA
 from muster.api.scheduling import PodDisruptionBudget
-from muster.core.words.events import BudgetChanged, BudgetRemoved
+from muster.core.words.events import BudgetChanged, BudgetRemoved, QuotaChanged
 from muster.runtime.mirror import Mirror
+from muster.translate.world import World
 from tests.translate.cluster import pod
+from tests.unwalked import Unwalked
 
 READY = {"type": "Ready", "status": "True"}
 
@@ -31,6 +37,35 @@ def told(mirror: Mirror) -> list[int | str]:
 
 def ready(name: str) -> Pod:
     return pod(name, node="n", labels={"app": "x"}, conditions=[READY])
+
+
+def test_the_status_of_a_quota_or_a_budget_costs_no_visit_to_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    mirror, asked = Mirror(), list[str]()
+    for name in "ab":
+        mirror.change(POD, None, ready(name))
+    mirror.drain(0.0)
+    of_namespace = World.in_namespace
+
+    def pods(self: World) -> Unwalked:
+        return Unwalked(self._objects[POD])
+
+    def counted(self: World, kind: Kind[Any], namespace: str) -> Iterable[Resource]:
+        asked.append(f"{kind.plural} of {namespace}")
+        return of_namespace(self, kind, namespace)
+
+    monkeypatch.setattr(World, "pods", property(pods))
+    monkeypatch.setattr(World, "in_namespace", counted)
+    old = None
+    for used in ("0", "1"):
+        body = {"metadata": {"name": "q", "namespace": "ns"}, "spec": {"hard": {"pods": "4"}}}
+        quota = msgspec.convert({**body, "status": {"used": {"pods": used}}}, ResourceQuota)
+        mirror.change(RESOURCE_QUOTA, old, quota)
+        assert isinstance(mirror.drain(0.0).events[-1], QuotaChanged)
+        old = quota
+    assert asked == ["jobsets of ns", "jobs of ns", "pods of ns"]
+    mirror.change(PDB, None, budget(1))
+    assert told(mirror) == [1]
+    assert asked[3:] == ["pods of ns"], "pods are counted where no controller counts them"
 
 
 def test_a_budget_follows_its_pods() -> None:

@@ -378,11 +378,9 @@ class Mirror:
         for key in [key for key in self._rooms if key[0] == namespace and key[1] not in quotas]:
             del self._rooms[key]
             changes.events.append(QuotaRemoved(*key))
-        pods = [
-            pod
-            for name, pod in (self.world.pods.items() if quotas else ())
-            if name[0] == namespace and pod.metadata.uid not in self.world.uncreated
-        ]
+        itself = all(map(counts_itself, quotas.values()))
+        mine = () if itself else self.world.in_namespace(kinds.POD, namespace)
+        pods = [pod for pod in mine if pod.metadata.uid not in self.world.uncreated]
         for name, quota in quotas.items():
             left = room(quota, pods)
             if self._rooms.get((namespace, name)) != left:
@@ -392,7 +390,7 @@ class Mirror:
     def _allow(self, namespace: str, changes: Changes) -> None:
         """Reports to the core what the disruption budgets of a namespace allow, if that has changed."""
         budgets = self._budgets.get(namespace, {})
-        pods = [pod for name, pod in self.world.pods.items() if name[0] == namespace] if budgets else []
+        pods = self.world.in_namespace(kinds.POD, namespace) if budgets else ()
         told = {name: event for name, one in budgets.items() if (event := budget_changed(one, pods))}
         for key in [key for key in self._allowed if key[0] == namespace and key[1] not in told]:
             del self._allowed[key]

@@ -396,9 +396,11 @@ def _layers(topology: Resource | None) -> object:
 
 
 def _of_namespace(namespace: str, world: World) -> Iterator[GroupKey]:
-    for key in _everything(world):
-        if key.namespace == namespace:
-            yield key
+    """Yields every possible key of objects in this namespace."""
+    kinds: tuple[Kind[Any], ...] = (JOBSET, JOB, POD)
+    for kind in kinds:
+        for obj in world.in_namespace(kind, namespace):
+            yield from _touched_by(kind, obj, world)
 
 
 def _everything(world: World) -> Iterator[GroupKey]:

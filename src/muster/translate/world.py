@@ -7,7 +7,7 @@ without a PodGroup nevertheless has one here (`described.py`).
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from muster.api.admitted import admitted
@@ -98,8 +98,9 @@ class World:
         self._jobs_of: dict[tuple[str, str], dict[Name, Job]] = {}
         self._pods_of: dict[tuple[str, str], dict[Name, Pod]] = {}
         self._pods_in: dict[tuple[str, str, str], dict[Name, Pod]] = {}
-        #: by kind: objects whose pods use a claim
+        #: by kind: objects whose pods use a claim, and the objects of a namespace
         self._using: dict[Kind[Any], dict[Name, dict[Name, Any]]] = {kind: {} for kind in (POD, JOB, JOBSET)}
+        self._in_namespace: dict[Kind[Any], dict[str, dict[Name, Any]]] = {kind: {} for kind in self._using}
         self._naming: dict[tuple[str, str, str], dict[Name, PodGroup]] = {}
         #: for each gang that pods describe, these pods, the oldest first: creation time and name
         self._describing: dict[Name, list[tuple[float, str]]] = {}
@@ -187,6 +188,10 @@ class World:
             for user in using.get(claim, {}).values():
                 yield user, kind
 
+    def in_namespace(self, kind: Kind[R], namespace: str) -> Iterable[R]:
+        """Returns all JobSets, Jobs or pods of a namespace."""
+        return self._in_namespace[kind].get(namespace, {}).values()
+
     def naming(self, kind: Kind[PodGroup], namespace: str, name: str) -> list[PodGroup]:
         """Returns PodGroups whose GangGroup includes this one, by name; also itself, if it exists."""
         return _by_name(self._naming.get((kind.group, namespace, name)))
@@ -273,6 +278,7 @@ class World:
                     (obj.metadata.namespace, controller.uid),
                 )
         if kind in self._using:
+            yield self._in_namespace[kind], obj.metadata.namespace
             for claim in claims_of(obj):
                 yield self._using[kind], (obj.metadata.namespace, claim)
         if isinstance(obj, PodGroup):
