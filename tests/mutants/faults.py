@@ -1054,8 +1054,8 @@ FAULTS: Final = (
         "pods that are only proposed have used a quota",
         "quota",
         "runtime/mirror.py",
-        "if name[0] == namespace and pod.metadata.uid not in self.world.uncreated",
-        "if name[0] == namespace",
+        "for pod in mine if pod.metadata.uid not in self.world.uncreated",
+        "for pod in mine",
         ("tests/app/plan/test_plan.py",),
     ),
     Fault(
