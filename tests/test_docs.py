@@ -21,6 +21,28 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert not missing
 
 
+def test_every_file_and_module_that_is_named_is_there() -> None:
+    """In pages, docstrings and comments. Decisions and the changelog may name what is gone."""
+    python = {path for each in ("src", "tests", "bench") for path in (ROOT / each).rglob("*.py")}
+    paths = {f"/{path.relative_to(ROOT)}": path.read_text() for path in python}
+    modules = {re.sub(r"^/(src/)?|(/__init__)?\.py$", "", path): text for path, text in paths.items()}
+    told = [page for page in PAGES if "decisions" not in page.parts and page.name != "CHANGELOG.md"]
+
+    def there(name: str) -> bool:
+        if name.endswith(".py"):
+            return any(path.endswith(f"/{name}") for path in paths)
+        words = name.split(".")
+        if len(words) == 1 or words[0] not in ("muster", "tests", "bench") or name.startswith("muster.dev"):
+            return True
+        size = max(size for size in range(len(words) + 1) if not size or "/".join(words[:size]) in modules)
+        return size == len(words) or words[size] in modules.get("/".join(words[:size]), "")
+
+    named = {
+        (file, each) for file in [*told, *python] for each in re.findall(r"`([\w./]+)`", file.read_text())
+    }
+    assert {f"{file.relative_to(ROOT)}: {each}" for file, each in named if not there(each)} == set()
+
+
 def test_every_page_is_reached_from_the_index() -> None:
     index = (ROOT / "docs/index.md").read_text()
     pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}

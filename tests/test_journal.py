@@ -250,9 +250,10 @@ def test_fields_are_read_by_the_names_that_earlier_versions_gave_them() -> None:
     pod_footprint = Footprint("ns", (), (), (PodTerm("zone", (), None),))
     event = PodsBound({PodId("p"): None}, NodeName("n"), (), None, pod_footprint)
     line = encode(0.0, event)
-    for name, earlier in ((b'"footprint"', b'"footprint"'), (b'"pod_anti_affinity"', b'"apart"')):
+    for name, earlier in ((b'"footprint"', b'"presence"'), (b'"pod_anti_affinity"', b'"apart"')):
         line = line.replace(name, earlier)
     assert b'"apart"' in line
+    assert b'"presence"' in line
     assert decode(line) == Entry(0.0, event)
 
 

@@ -229,7 +229,7 @@ def _plain(value: Any) -> Any:  # Any: JSON
 _ATOMS: Final = frozenset({str, int, bool, NoneType})
 #: Fields by their names in journals of earlier versions.
 _RENAMED: Final = {
-    "footprint": "footprint",
+    "presence": "footprint",
     "near": "pod_affinity",
     "apart": "pod_anti_affinity",
     "drawn": "preferred_pod_affinity",

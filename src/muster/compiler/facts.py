@@ -73,7 +73,6 @@ class Facts:
     network: Literal["cilium", "plain", "none"] = "cilium"
     tetragon: bool = True
     istio: bool = False
-    external_secrets: bool = True
     #: SPIFFE trust domain of the mesh
     trust_domain: str = "cluster.local"
 

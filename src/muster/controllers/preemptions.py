@@ -47,7 +47,7 @@ def controller() -> Controller[Observed]:
         Index(GANG, NAMESPACE, lambda gang: [gang.metadata.namespace] if gang.status.preemptions else []),
         Index(PREEMPTION, NAMESPACE, lambda record: [record.metadata.namespace]),
     )
-    watches = (Watch(GANG, _preempted), Watch(PREEMPTION, _gone))
+    watches = (Watch(GANG, _preempted), Watch(PREEMPTION, _namespace))
     return Controller("preemption", watches, observe, reconcile, indexes)
 
 
@@ -114,5 +114,5 @@ def _preempted(change: Change) -> list[str]:
     return [change.new.metadata.namespace] if new and new != old else []
 
 
-def _gone(change: Change) -> list[str]:
+def _namespace(change: Change) -> list[str]:
     return [change.objects[-1].metadata.namespace]

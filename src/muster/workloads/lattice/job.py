@@ -5,7 +5,7 @@ The schema is that of chapter 16's LatticeJob; muster's own kind is `BatchJob` o
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from muster.compiler import Workload
 
@@ -100,7 +100,6 @@ class BatchJob:
     schedule: Schedule | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
-    observability: Any = None  # Any: JSON, kept for the report
 
     @property
     def pods(self) -> int:

@@ -88,7 +88,6 @@ def read(document: Job, namespace: str, source: Read = nothing) -> tuple[BatchJo
         schedule=_schedule(spec),
         labels=labels,
         annotations=_on_anomaly(spec, annotations) | _progress(spec),
-        observability=spec.raw("observability"),
     )
     if job.min_available is not None and job.min_available > job.pods:
         spec.error("minAvailable", f"is {job.min_available}, but all tasks together have {job.pods} pods")
