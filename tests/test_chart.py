@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import yaml
 
-from muster.app.wiring.daemon import CONTROLLERS
+from muster.app.wiring.controllers import CONTROLLERS
 from muster.app.wiring.settings import Common, ControllersSettings, SchedulerSettings, load
 from muster.version import VERSION
 

@@ -24,12 +24,12 @@ from muster.api.base import AnyKind, Kind, Object, R, revision
 from muster.api.fields import FieldError
 from muster.api.kinds import POD
 from muster.api.scheduled_pod import SCHEDULED_POD
-from muster.app.wiring import batch_jobs, logs, settings
+from muster.app.wiring import logs, settings
 from muster.app.wiring.batch_site import ClusterSite
+from muster.app.wiring.controllers import CONTROLLERS
 from muster.app.wiring.probes import State, serving
 from muster.app.wiring.settings import Common, ControllersSettings, LeaderElection, Live, SchedulerSettings
-from muster.controllers import cron, driver, gang, garbage, gpu_health, jobset, podgroup, preemptions
-from muster.controllers.job import CONTROLLER as JOB
+from muster.controllers import driver
 from muster.core.cycle import Scheduler
 from muster.core.saved import saved
 from muster.journal import Journal, Recorder, Tee
@@ -55,22 +55,8 @@ from muster.workloads.findings import nearest
 if TYPE_CHECKING:
     from muster.runtime.tracing import Spans
 
-__all__ = ["CONTROLLERS", "OthersNode", "controllers", "fake_nodes", "known_controllers", "scheduler"]
+__all__ = ["OthersNode", "controllers", "fake_nodes", "known_controllers", "scheduler"]
 
-#: Every controller, by the name that `--only` takes.
-CONTROLLERS: Final[dict[str, Callable[[ClusterSite], list[driver.Controller[Any]]]]] = {  # Any: observations
-    "gang": lambda _: [gang.controller(), preemptions.controller()],
-    "gpuhealth": lambda _: [gpu_health.quarantine(), gpu_health.moves(gang.POD_INDEX)],
-    "podgroup": lambda _: [
-        podgroup.controller(kinds.POD_GROUP_X),
-        podgroup.controller(kinds.POD_GROUP_SIGS),
-    ],
-    "batchjob": lambda site: batch_jobs.controllers(site.site),
-    "job": lambda _: [JOB],
-    "jobset": lambda _: [jobset.controller()],
-    "cronjob": lambda _: [cron.cron_jobs()],
-    "garbage": lambda _: [garbage.controller()],
-}
 #: Seconds that the release of the Lease may take.
 RELEASE: Final = 5.0
 
@@ -180,7 +166,7 @@ def _tracing(live: Live[SchedulerSettings]) -> "Callable[[str, Decisions], Spans
 async def controllers(connection: Connection, live: Live[ControllersSettings]) -> None:
     """Runs these of `CONTROLLERS` until SIGTERM or SIGINT. Raises `Deposed`."""
     site = ClusterSite(live.now.batch_jobs, settings.place(live.now)[0], SystemClock())
-    chosen = [controller for name in live.now.only for controller in CONTROLLERS[name](site)]
+    chosen = [controller for name in live.now.only for controller in CONTROLLERS[name](site.site)]
     watched = [watch.kind for controller in chosen for watch in controller.watches]
     indexed = [index.kind for controller in chosen for index in controller.indexes]
 

@@ -20,12 +20,12 @@ from typing import Any, Final
 
 from muster.api import kinds
 from muster.app.views import jobs, objects
-from muster.app.wiring import batch_jobs, event_loop
+from muster.app.wiring import event_loop
 from muster.app.wiring.batch_jobs import Site
+from muster.app.wiring.controllers import CONTROLLERS
 from muster.app.wiring.state_directory import Endpoint, StateDirectory
 from muster.compiler.facts import EMBEDDED_FACTS
-from muster.controllers import cron, driver, gang, garbage, gpu_health, jobset, podgroup, preemptions
-from muster.controllers.job import CONTROLLER as JOB_CONTROLLER
+from muster.controllers import driver
 from muster.core.cycle import Scheduler
 from muster.core.saved import saved
 from muster.journal import Journal
@@ -104,6 +104,8 @@ async def running(home: StateDirectory, nodes: list[NodeSpec], clock: Clock) -> 
     """Runs the cluster while the context lasts. Raises StoreError, ServingError."""
     credentials.ensure(home.root, clock.now())
     store = Store(home.store)
+    embedded = site(home, clock)
+    controllers = [each for make in CONTROLLERS.values() for each in make(embedded)]
     scheduler = Scheduler()
     journal = Journal(home.journal, state=partial(saved, scheduler))
     try:
@@ -118,7 +120,7 @@ async def running(home: StateDirectory, nodes: list[NodeSpec], clock: Clock) -> 
             serving(http_api(registry, logs, token, agent), home.root, home.last_port()) as server,
             _together(
                 informers.run(),
-                driver.run(client, informers, controllers(home, clock), clock),
+                driver.run(client, informers, controllers, clock),
                 loop.run(client, informers, clock, term, scheduler=scheduler, journal=journal),
                 agent.run(),
             ),
@@ -135,31 +137,15 @@ async def running(home: StateDirectory, nodes: list[NodeSpec], clock: Clock) -> 
         store.close()
 
 
-def controllers(
-    home: StateDirectory, clock: Clock
-) -> list[driver.Controller[Any]]:  # Any: of their observations
-    """All controllers of muster. `home` has the files that play stores of secrets."""
-    return [
-        JOB_CONTROLLER,
-        jobset.controller(),
-        garbage.controller(),
-        gang.controller(),
-        preemptions.controller(),
-        gpu_health.quarantine(),
-        gpu_health.moves(gang.POD_INDEX),
-        podgroup.controller(kinds.POD_GROUP_X),
-        podgroup.controller(kinds.POD_GROUP_SIGS),
-        cron.cron_jobs(),
-        *batch_jobs.controllers(
-            Site(
-                lambda: EMBEDDED_FACTS,
-                now=clock.now,
-                strict=False,
-                stores=lambda: secret_files.read(home.root / "secrets"),
-                lattice_jobs=True,
-            )
-        ),
-    ]
+def site(home: StateDirectory, clock: Clock) -> Site:
+    """The cluster as BatchJobs are compiled for it. `home` has the files that play stores of secrets."""
+    return Site(
+        lambda: EMBEDDED_FACTS,
+        now=clock.now,
+        strict=False,
+        stores=lambda: secret_files.read(home.root / "secrets"),
+        lattice_jobs=True,
+    )
 
 
 async def unfinished(client: LocalClient) -> tuple[str, ...]:
