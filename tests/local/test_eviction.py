@@ -63,6 +63,7 @@ def test_an_unbound_pod_goes_at_once_and_its_last_state_says_why(registry: Regis
         ({"maxUnavailable": 1}, 3, 1, 0),
         ({"maxUnavailable": "100%"}, 3, 0, 3),
         ({"minAvailable": 0}, 2, 0, 2),
+        ({"minAvailable": "²%"}, 2, 0, 0),  # a digit to Unicode, but no number
     ],
 )
 def test_evictions_stop_at_what_a_budget_allows(

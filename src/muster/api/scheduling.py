@@ -9,6 +9,7 @@ from typing import Final
 
 from muster.api.base import Int32, Int64, LabelSelector, Resource, Struct, Time
 from muster.api.core_v1 import Quantities
+from muster.api.natural import natural
 
 #: Pod label that names the PodGroup, per API group of the PodGroup.
 POD_GROUP_LABEL: Final = {
@@ -76,6 +77,25 @@ class PodDisruptionBudgetStatus(Struct, frozen=True):
 class PodDisruptionBudget(Resource, frozen=True):
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
+
+
+def healthy_required(spec: PodDisruptionBudgetSpec, total: int) -> int:
+    """Returns how many of the `total` pods that a budget selects must stay healthy. Raises ValueError.
+
+    A percentage is of `total`, rounded up. Source: kubernetes, pkg/controller/disruption/disruption.go.
+    """
+    if spec.max_unavailable is not None:
+        return max(total - _amount(spec.max_unavailable, total), 0)
+    return _amount(1 if spec.min_available is None else spec.min_available, total)
+
+
+def _amount(value: int | str, total: int) -> int:
+    if isinstance(value, int):
+        return value
+    percentage = natural(value.removesuffix("%")) if value.endswith("%") else None
+    if percentage is None:
+        raise ValueError(f"{value!r} is neither a number nor a percentage")
+    return -(-percentage * total // 100)
 
 
 class LeaseSpec(Struct, frozen=True):

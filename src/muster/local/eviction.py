@@ -6,13 +6,13 @@ no controller has to keep its status up to date. A percentage is of the pods tha
 Source: kubernetes, pkg/registry/core/pod/storage/eviction.go and pkg/controller/disruption/disruption.go.
 """
 
-import math
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
 from muster.api.base import LabelSelector, Object, ObjectMeta, Struct
 from muster.api.fields import InvalidObject, convert
+from muster.api.scheduling import PodDisruptionBudgetSpec, healthy_required
 from muster.api.selectors import matches
 from muster.kube.errors import BadRequest, ServerError, TooManyRequests
 from muster.local.deletion import DeleteOptions
@@ -68,7 +68,10 @@ def check(pod: Object, budgets: Iterable[Object], pods: Iterable[Object]) -> Non
     ]
     healthy = sum(_healthy(other) for other in counted)
     spec = budget.get("spec") or {}
-    wanted = _wanted(spec, len(counted))
+    try:
+        wanted = healthy_required(convert(spec, PodDisruptionBudgetSpec), len(counted))
+    except ValueError:  # as in a real cluster, a budget that cannot be computed allows no disruption
+        wanted = len(counted) + 1
     always = spec.get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
     if not _healthy(pod) and (always or healthy >= wanted):
         return
@@ -112,15 +115,3 @@ def _healthy(pod: Object) -> bool:
     return "deletionTimestamp" not in pod["metadata"] and any(
         c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions") or ()
     )
-
-
-def _wanted(spec: Object, total: int) -> int:
-    """How many healthy pods the budget requires."""
-    if "maxUnavailable" in spec:
-        return max(0, total - _amount(spec["maxUnavailable"], total))
-    return _amount(spec.get("minAvailable", 1), total)
-
-
-def _amount(value: int | str, total: int) -> int:
-    """`value` as a number; a percentage is of `total`, rounded up."""
-    return math.ceil(int(value[:-1]) * total / 100) if isinstance(value, str) else value

@@ -2,8 +2,7 @@
 
 The disruption controller's own number is used if it exists. If no controller keeps the status up to date
 (the embedded cluster has none), muster counts the existing pods by the same rules: of the pods that the
-selector matches so many must stay healthy. A percentage is rounded up. A budget that cannot be read allows
-nothing.
+selector matches so many must stay healthy. A budget that cannot be read allows nothing.
 
 Source: kubernetes, pkg/controller/disruption/disruption.go.
 """
@@ -12,8 +11,7 @@ from collections.abc import Iterable
 
 from muster.api.base import is_true
 from muster.api.core_v1 import Pod
-from muster.api.natural import natural
-from muster.api.scheduling import PodDisruptionBudget
+from muster.api.scheduling import PodDisruptionBudget, healthy_required
 from muster.core.words.events import BudgetChanged
 from muster.core.words.gang import Requirement
 from muster.core.world.labels import satisfied
@@ -45,17 +43,4 @@ def _allowed(budget: PodDisruptionBudget, where: tuple[Requirement, ...], pods: 
     healthy = sum(
         pod.metadata.deletion_timestamp is None and is_true(pod.status.conditions, "Ready") for pod in counted
     )
-    spec, total = budget.spec, len(counted)
-    if spec.max_unavailable is not None:
-        return healthy - max(total - _amount(spec.max_unavailable, total), 0)
-    return healthy - _amount(1 if spec.min_available is None else spec.min_available, total)
-
-
-def _amount(value: int | str, total: int) -> int:
-    """Returns a number, or a percentage of `total` rounded up. Raises ValueError."""
-    if isinstance(value, int):
-        return value
-    percentage = natural(value.removesuffix("%")) if value.endswith("%") else None
-    if percentage is None:
-        raise ValueError(f"{value!r} is neither a number nor a percentage")
-    return -(-percentage * total // 100)
+    return healthy - healthy_required(budget.spec, len(counted))
