@@ -6,12 +6,11 @@ after the run are skipped, to be decided on again.
 """
 
 import asyncio
-import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -19,7 +18,7 @@ import msgspec
 from muster.api import kinds
 from muster.api.base import AnyKind, Condition, Object, Resource, controller_of, is_true, revision
 from muster.api.core_v1 import Pod
-from muster.effects import Absent, Bind, Create, Delete, Effect, Evict, Patch, RecordEvent, Requeue
+from muster.effects import Absent, Bind, Create, Delete, Effect, Evict, Patch, RecordEvent, Requeue, events
 from muster.kube.client import Client
 from muster.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound, Unanswered, Unreachable
 from muster.names import GPU_DEVICE, PLAN, PREEMPTED
@@ -292,24 +291,8 @@ async def _record(client: Client, event: RecordEvent, component: str, now: datet
     """Records an Event. Nothing depends on an Event, so a refusal is only logged."""
     about = event.about
     identity = f"{about.get('uid')}/{event.reason}/{event.message}/{event.once or now.isoformat()}"
-    name = f"{about['name']}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
-    time = now.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-    body: Object = {
-        "apiVersion": kinds.EVENT.api_version,
-        "kind": kinds.EVENT.kind,
-        "metadata": {"name": name, "namespace": about.get("namespace") or "default"},
-        "involvedObject": about,
-        "type": event.type,
-        "reason": event.reason,
-        "message": event.message[:1024],  # the API server's own limit
-        "action": "Reconciling",
-        "reportingComponent": component,
-        "reportingInstance": component,
-        "eventTime": time,
-        "firstTimestamp": time,
-        "lastTimestamp": time,
-        "count": 1,
-    }
+    body = events.first(about, event.type, event.reason, event.message, component, now, identity)
+    body |= {"action": "Reconciling", "eventTime": events.stamp(now)}
     try:
         await client.create(kinds.EVENT, body["metadata"]["namespace"], body)
     except AlreadyExists:

@@ -6,11 +6,10 @@ raises that one's count. At most `RATE` Events are written a second; if more hap
 each gang counts. Nothing depends on an Event: if the server refuses one, that is only logged.
 """
 
-import hashlib
 import logging
 from collections import OrderedDict
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final, Literal, Protocol
 
 from muster.api import kinds
@@ -18,6 +17,7 @@ from muster.api.base import Object, involved
 from muster.core.words.decisions import Decision, Evict, Wait
 from muster.core.words.events import CommitFailed, Event
 from muster.core.words.gang import Code, GangId
+from muster.effects import events
 from muster.journal import Mark
 from muster.kube.client import Client
 from muster.kube.clock import Clock
@@ -36,8 +36,6 @@ RATE: Final = 20
 SERIES: Final = 600.0
 #: Events that are remembered for that, and changes that wait to be reported.
 MOST: Final = 4096
-#: The API server's own limit of a message.
-LONGEST: Final = 1024
 #: Reasons that the user or an administrator has to do something about.
 _WARNINGS: Final = frozenset({Code.INVALID, Code.NOTHING_MATCHES, Code.COMMIT_FAILED, Code.QUEUE_CLOSED})
 
@@ -156,34 +154,15 @@ class GroupEvents:
 
     async def _first(self, client: Client, about: Object, said: Said, now: datetime) -> _Written:
         identity = f"{about['uid']}/{said.type}/{said.reason}/{now.isoformat()}"
-        name = f"{about['name'][:200]}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
-        time = _time(now)
-        body: Object = {
-            "apiVersion": kinds.EVENT.api_version,
-            "kind": kinds.EVENT.kind,
-            "metadata": {"name": name, "namespace": about["namespace"]},
-            "involvedObject": about,
-            "type": said.type,
-            "reason": said.reason,
-            "message": said.message[:LONGEST],
-            "source": {"component": SCHEDULER},
-            "reportingComponent": SCHEDULER,
-            "reportingInstance": SCHEDULER,
-            "firstTimestamp": time,
-            "lastTimestamp": time,
-            "count": 1,
-        }
+        body = events.first(about, said.type, said.reason, said.message, SCHEDULER, now, identity)
+        body["source"] = {"component": SCHEDULER}
         await client.create(kinds.EVENT, about["namespace"], body)
-        return _Written(name, 1, now.timestamp())
+        return _Written(body["metadata"]["name"], 1, now.timestamp())
 
     async def _again(
         self, client: Client, known: _Written, about: Object, said: Said, now: datetime
     ) -> _Written:
-        body: Object = {
-            "message": said.message[:LONGEST],
-            "lastTimestamp": _time(now),
-            "count": known.count + 1,
-        }
+        body = events.latest(said.message, now, known.count + 1)
         try:
             await client.patch(kinds.EVENT, about["namespace"], known.name, body)
         except NotFound:  # the API server keeps Events for an hour
@@ -206,7 +185,3 @@ def _about(group: Group) -> Object | None:
     if pod is None:
         return None
     return involved(pod, kinds.POD)
-
-
-def _time(now: datetime) -> str:
-    return now.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
