@@ -128,6 +128,50 @@ def test_ctrl_c_ends_the_job_with_its_grace_and_leaves_nothing(muster: Muster) -
     assert muster.run("list").out == "no jobs\n"
 
 
+PAIR = """
+apiVersion: scheduling.x-k8s.io/v1alpha1
+kind: PodGroup
+metadata: {name: pair}
+spec: {minMember: 4}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: left, labels: {scheduling.x-k8s.io/pod-group: pair}}
+spec: {containers: [{name: c, command: [sleep, "600"]}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: right, labels: {scheduling.x-k8s.io/pod-group: pairr}}
+spec: {containers: [{name: c, command: [sleep, "600"]}]}
+"""
+
+
+def test_the_gangs_of_a_file_are_kept_apart_and_so_are_its_runs(muster: Muster) -> None:
+    muster.file("pair.yaml", PAIR)
+    for _ in range(2):
+        run = muster.start("run", "pair.yaml")
+        assert run.stdout is not None
+        assert run.stdout.readline() == "pair, pairr · gang of at least 4: left 1; gang of 1: right 1\n"
+        seen = ""
+        while seen.count("MembersMissing") < 2:
+            seen += (line := run.stdout.readline())
+            assert line, seen
+        run.send_signal(signal.SIGINT)
+        out, err = run.communicate(timeout=PATIENCE)
+        assert run.returncode == 130
+        assert "is 4, but the file has 1 pod of this group" in err
+        assert "there is no PodGroup pairr in this file" in err
+        states, _, ends = (seen + out).partition("pair · cancelled")
+        for line in states.splitlines():
+            assert line.startswith(("pair · ", "pairr · ", "cancelling: ")), states
+        first, _, second = ends.partition("pairr · cancelled")
+        assert ("left" in first, "right" in first) == (True, False), first
+        assert ("left" in second, "right" in second) == (False, True), second
+        assert second.count("right") == 1, "the pod of the first run is not of the second"
+    assert len(muster.json("timeline", "pair")) == 1
+    gone(muster)
+
+
 def test_a_second_ctrl_c_does_not_wait(muster: Muster) -> None:
     """The pod has an hour to end, and would take it."""
     muster.file("pod.yaml", STUBBORN)

@@ -76,6 +76,10 @@ LABEL = "scheduling.x-k8s.io/pod-group: "
             + MEMBER % ("c", LABEL + "g"),
             "gang of 2: a 1, c 1; gang of 1: b 1",
         ),
+        (
+            (GROUP % "g").replace("minMember: 1", "minMember: 4") + MEMBER % ("a", LABEL + "g"),
+            "gang of at least 4: a 1",
+        ),
         (MEMBER % ("a", "") + MEMBER % ("b", LABEL + "g"), "1 independent pod: a 1; gang of 1: b 1"),
         (WAVES % ("w", "false"), "10 independent pods: w 10 (2 at a time)"),
         (WAVES % ("w", "true"), "gang of 2: w 2 (10 in all)"),

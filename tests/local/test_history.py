@@ -162,10 +162,11 @@ def test_history_can_be_read_when_no_process_hosts_the_cluster(tmp_path: Any) ->
 def test_a_history_of_an_earlier_muster_is_read_and_written_on(tmp_path: Any) -> None:
     registry = Registry(Store(tmp_path / "s"))
     registry.create(kinds.POD, "default", pod("before", labels=LABELS))
-    registry.store.execute("ALTER TABLE pod_runs DROP COLUMN job_global_index")
+    for column in ("job_global_index", "pod_group"):
+        registry.store.execute(f"ALTER TABLE pod_runs DROP COLUMN {column}")
     registry.store.close()
     reader = Registry(Store.open_read_only(tmp_path / "s"))
-    assert [r.name for r in reader.history.runs()] == ["before"]
+    assert [(r.name, r.pod_group) for r in reader.history.runs(job="before")] == [("before", "")]
     reader.store.close()
     registry = Registry(Store(tmp_path / "s"))
     registry.create(kinds.POD, "default", pod("since", labels=LABELS))

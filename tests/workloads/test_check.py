@@ -99,6 +99,7 @@ RULE = "failurePolicy: {maxRestarts: 1, rules: [{name: r, action: RestartJob}]}"
         ),
         (job("a", spec="scheduling: {}, "), None, "warning", 4, "label the Job or JobSet muster.dev/gang"),
         (group(3, 2), None, "warning", 4, "is 3, but the file has 2 pods"),
+        (group(4, 1), None, "warning", 4, "is 4, but the file has 1 pod of this group at a time"),
         (group(2, 2), None, None, 0, ""),
         (group(0, 1, label="h"), None, "warning", 8, "there is no PodGroup h in this file"),
         (described("2", 2), None, None, 0, ""),

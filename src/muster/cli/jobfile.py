@@ -23,6 +23,7 @@ from muster.kube.client import Client
 from muster.workloads import load as loading
 from muster.workloads import secret_files, source
 from muster.workloads.annotate import mode_of
+from muster.workloads.check import members_of_groups
 from muster.workloads.demand import PodSet, demand
 from muster.workloads.findings import Finding, Severity
 from muster.workloads.jobfile import Caller, JobFile, Options
@@ -103,22 +104,32 @@ def header(job: JobFile) -> str:
 
     With stages: `gang of 1: prepare 1, then gang of 4: worker 4`.
     """
-    modes = {(each["kind"], each["metadata"]["name"]): mode_of(each) for each in job.primary}
+    owners = {(each["kind"], each["metadata"]["name"]): each for each in job.primary}
     together: dict[object, list[PodSet]] = {}
     for each in demand(job):
-        metadata = each.template.get("metadata") or {}
-        gang: object = each.owner if modes[each.owner] == "gang" else None
+        owner = owners[each.owner]
+        gang: object = each.owner if mode_of(owner) == "gang" else None
         if group := group_of(each.template):
-            gang = (metadata.get("namespace", ""), group)
+            gang = (owner["metadata"].get("namespace", ""), group)
         together.setdefault(gang, []).append(each)
-    return "; ".join(_alone(sets) if gang is None else _gangs(sets) for gang, sets in together.items())
+    least: dict[object, int] = {
+        (each["metadata"].get("namespace", ""), each["metadata"]["name"]): each["spec"].get("minMember", 0)
+        for each in job.objects
+        if each["kind"] == "PodGroup" and each.get("spec")
+    }
+    return "; ".join(
+        _alone(sets) if gang is None else _gangs(sets, least.get(gang, 0)) for gang, sets in together.items()
+    )
 
 
-def _gangs(sets: Iterable[PodSet]) -> str:
-    """The text for one gang, or for one gang per stage if the replicated jobs start in an order."""
+def _gangs(sets: Iterable[PodSet], least: int) -> str:
+    """The text for one gang, or for one gang per stage if the replicated jobs start in an order.
+
+    `least`: the `minMember` of its PodGroup. If the file has fewer pods, others have to come from elsewhere.
+    """
     stages = [list(members) for _, members in groupby(sets, key=lambda pod_set: pod_set.stage)]
     return ", then ".join(
-        f"gang of {sum(member.count for member in members)}: "
+        f"gang of {f'at least {least}' if (count := sum(m.count for m in members)) < least else count}: "
         + _parts((member, member.count, f"{member.pods} in all") for member in members)
         for members in stages
     )
@@ -142,8 +153,8 @@ def _parts(sets: Iterable[tuple[PodSet, int, str]]) -> str:
 
 
 def print_notes(job: JobFile) -> None:
-    """Prints the notes about the file on stderr."""
-    for note in job.notes:
+    """Prints on stderr the notes about the file, and which of its gangs lack pods or their PodGroup in it."""
+    for note in [*job.notes, *members_of_groups(job)]:
         print_finding(note)
 
 

@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import signal
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime
 from typing import Final, Literal, Never
 
 from muster.api.core_v1 import Pod
@@ -42,7 +43,8 @@ class Runner:
         self._replaced = replaced
         self._job, self._target, self._endpoint, self._queue = job, target, endpoint, queue
         self._jobs: list[Followed] = []
-        self._pods: dict[str, Pod] = {}  # all pods seen, by uid
+        self._pods: dict[Followed, dict[str, Pod]] = {}  # all pods seen of each job, by uid
+        self._created: dict[Followed, datetime] = {}
         self._interrupts = 0
         self._interrupted = asyncio.Event()
 
@@ -102,7 +104,7 @@ class Runner:
 
     async def _follow(self, client: Client) -> Ended:
         """Follows the jobs until they have ended, or until a requested cancellation fails."""
-        async with Screen() as screen:
+        async with Screen(several=len(self._jobs) > 1) as screen:
             names = ", ".join(job.name for job in self._jobs)
             screen.say(f"{names} · {jobfile.header(self._job)}")
             cancelling = self._cancel_when_interrupted(client, screen)
@@ -123,9 +125,16 @@ class Runner:
             if isinstance(news, Ended):
                 return news
             if isinstance(news, StatusChanged):
-                self._pods |= {pod.metadata.uid: pod for view in news.views for pod in view.pods}
+                self._remember(news.views)
             await screen.show(news)
         raise AssertionError("following a job ends with Ended")
+
+    def _remember(self, seen: Iterable[JobView]) -> None:
+        for view in seen:
+            job = Followed(view.kind, view.namespace, view.name)
+            self._pods.setdefault(job, {}).update((pod.metadata.uid, pod) for pod in view.pods)
+            if view.created is not None:
+                self._created.setdefault(job, view.created)
 
     async def _watch_disk(self, screen: Screen) -> Never:
         """Reports that the disk is full, which a host with a full disk cannot even record."""
@@ -160,15 +169,15 @@ class Runner:
             finished: list[JobView] | Literal[True] = await first(cancelling, self._interrupted.wait())
             if finished is not True and len(finished) == len(self._jobs):
                 screen.say(f"{names} has finished and is kept; its output is in the logs: {self._logs()}")
-                self._pods |= {pod.metadata.uid: pod for view in finished for pod in view.pods}
-                return Ended(tuple(finished), tuple(self._pods.values()))
+                self._remember(finished)
+                return Ended(tuple(finished), tuple(pod for job in self._jobs for pod in self._seen(job)))
 
     async def _cancel(self, client: Client, *, at_once: bool) -> list[JobView]:
         """Cancels the unfinished jobs; returns the jobs that have finished."""
         finished = []
         for job in self._jobs:
             try:
-                view = await cancel_unfinished(client, job, self._pods.values(), at_once=at_once)
+                view = await cancel_unfinished(client, job, self._seen(job), at_once=at_once)
             except (ApiError, Unanswered) as error:
                 raise Failure(
                     f"{job.name} could not be cancelled: {error}. It may still run; "
@@ -178,6 +187,9 @@ class Runner:
                 finished.append(view)
         return finished
 
+    def _seen(self, job: Followed) -> Collection[Pod]:
+        return self._pods.get(job, {}).values()
+
     def _logs(self) -> str:
         return ", ".join(f"muster logs {job.name}" for job in self._jobs)
 
@@ -186,13 +198,8 @@ class Runner:
         views = {(view.kind, view.name): view for view in ended.views}
         for job in self._jobs:
             view = views.get((job.kind, job.name))
-            record = runs.record(
-                self._target,
-                job.name,
-                job.namespace,
-                view.pods if view else ended.pods,
-                view.created if view else None,
-            )
+            created = view.created if view else self._created.get(job)
+            record = runs.record(self._target, job.name, job.namespace, self._seen(job), created)
             show.end(job.name if len(self._jobs) > 1 else "", view, record, ended.pods)
 
     def _exit_code(self, ended: Ended) -> int:

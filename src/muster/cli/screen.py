@@ -33,11 +33,16 @@ _OTHERS: Final = 4
 
 
 class Screen:
-    def __init__(self, writer: Writer | None = None, *, width: int = 0, stands: bool = True) -> None:
-        """`width`: that of the longest label, if known. Without `stands` nothing is printed about jobs."""
+    def __init__(
+        self, writer: Writer | None = None, *, width: int = 0, stands: bool = True, several: bool = False
+    ) -> None:
+        """`width`: that of the longest label, if known. Without `stands` nothing is printed about jobs.
+
+        `several`: whether there are several jobs, so that each state is printed with the name of its job.
+        """
         self._writer = writer or Writer()
         self.terminal = self._writer.terminal
-        self._width, self._stands = width, stands
+        self._width, self._stands, self._several = width, stands, several
         self._colours = itertools.cycle(_PALETTE)
         self._colour: dict[str, int] = {}
         self._stand = StatusChanged(())
@@ -140,7 +145,7 @@ class Screen:
         standing = plain(clean(show.standing(view, now)))
         if self._stand.unread:
             standing += f" · output of {self._stand.unread} containers is not shown yet"
-        return standing if len(self._stand.views) == 1 else f"{view.name} · {standing}"
+        return f"{view.name} · {standing}" if self._several else standing
 
 
 def frame(scrolled: Sequence[str], before: Sequence[str], below: Sequence[str]) -> str:

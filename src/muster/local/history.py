@@ -27,6 +27,8 @@ _COLUMNS: Final = PodRun.__struct_fields__
 #: Columns that change in a pod's life; of times the first counts.
 _TIMES: Final = ("bound", "started", "ended")
 _CHANGING: Final = tuple(name for name in Progress.__struct_fields__ if name not in _TIMES)
+#: Columns that name the job of a run.
+_JOB: Final = ("jobset", "jobset_uid", "job", "pod_group", "name")
 _changing: Final = attrgetter(*_CHANGING)
 _INSERT: Final = (
     f"INSERT OR REPLACE INTO pod_runs({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
@@ -49,7 +51,7 @@ class History:
                 store.execute(f"ALTER TABLE pod_runs ADD COLUMN {name}")  # a table of an earlier version
 
     def runs(self, *, namespace: str = "", job: str = "") -> list[PodRun]:
-        """Runs in order of creation. `job` is the name or uid of a JobSet, or the name of a Job or a pod."""
+        """Runs in order of creation. `job`: a JobSet's name or uid, or the name of a Job, PodGroup or pod."""
         columns = self._columns()
         if not columns:
             return []
@@ -58,15 +60,18 @@ class History:
             where.append("namespace = ?")
             values.append(namespace)
         if job:
-            where.append("? IN (jobset, jobset_uid, job, name)")
+            where.append(f"? IN ({', '.join(name for name in _JOB if name in columns)})")
             values.append(job)
         rows = self._store.execute(
             f"SELECT {', '.join(columns)} FROM pod_runs WHERE {' AND '.join(where)} ORDER BY created, name",
             values,
         )
         runs = [dict(zip(columns, row, strict=True)) for row in rows]
+        flags = ("preempted", "deleted")
         return [
-            PodRun(**run | {"preempted": bool(run["preempted"]), "deleted": bool(run["deleted"])})
+            PodRun(
+                **run | {name: bool(run[name]) for name in flags} | {"pod_group": run.get("pod_group") or ""}
+            )
             for run in runs
         ]
 

@@ -130,7 +130,7 @@ def _what_upstream_cannot_keep(job: JobFile) -> Iterator[Finding]:
                 )
 
 
-def _members_of_groups(job: JobFile) -> Iterator[Finding]:
+def members_of_groups(job: JobFile) -> Iterator[Finding]:
     """Findings about PodGroups and pods that do not match within the file; the rest may be elsewhere."""
     members: Counter[tuple[str, str, str]] = Counter()
     first: dict[tuple[str, str, str], tuple[Item, Path]] = {}
@@ -144,7 +144,7 @@ def _members_of_groups(job: JobFile) -> Iterator[Finding]:
     for key, item in groups.items():
         wanted = item.object.get("spec", {}).get("minMember", 0)
         if members[key] < wanted:
-            message = f"is {wanted}, but the file has {members[key]} pods of this group at a time"
+            message = f"is {wanted}, but the file has {_pods(members[key])} of this group at a time"
             yield item.report(("spec", "minMember"), message, Severity.WARNING)
     for key, (item, path) in first.items():
         if key in groups:
@@ -159,8 +159,12 @@ def _members_of_groups(job: JobFile) -> Iterator[Finding]:
             message = f"a gang without a PodGroup needs {MIN_AVAILABLE[-1]}: how many pods must run together"
             yield item.report((*path[:-3], *at) if at else path, message, Severity.WARNING)
         elif members[key] < int(least):
-            message = f"is {least}, but the file has {members[key]} pods of this gang at a time"
+            message = f"is {least}, but the file has {_pods(members[key])} of this gang at a time"
             yield item.report((*path[:-3], *at), message, Severity.WARNING)
+
+
+def _pods(count: int) -> str:
+    return f"{count} pod{'s' * (count != 1)}"
 
 
 def _said(meta: Object, *keys: str) -> tuple[str, ...]:
@@ -228,7 +232,7 @@ _LINTS: Final[tuple[Callable[[JobFile], Iterator[Finding]], ...]] = (
     _pods_that_ask_for_nothing,
     _restarts_in_a_gang,
     _what_upstream_cannot_keep,
-    _members_of_groups,
+    members_of_groups,
     _groups_of_kubernetes,
     _deadlines,
     marks,

@@ -20,6 +20,7 @@ from muster.api.jobset_v1alpha2 import (
     REPLICATED_JOB_NAME,
     RESTART_ATTEMPT,
 )
+from muster.api.membership import pod_groups
 from muster.api.natural import natural
 from muster.names import PREEMPTED
 
@@ -66,6 +67,8 @@ class PodRun(Progress, frozen=True, gc=False, kw_only=True):
     created: float
     #: index of the pod's job among all jobs of the JobSet, in the order of the file
     job_global_index: int | None = None
+    #: the PodGroup that the pod names; "" if it names none
+    pod_group: str = ""
 
 
 def run_of(pod: Pod, now: float | None = None) -> PodRun:
@@ -86,6 +89,7 @@ def run_of(pod: Pod, now: float | None = None) -> PodRun:
         attempt=natural(labels.get(RESTART_ATTEMPT)) or 0,
         created=created if created is not None else now or 0.0,
         job_global_index=natural(labels.get(JOB_GLOBAL_INDEX)),
+        pod_group=next((name for _, name in pod_groups(labels, meta.annotations)), ""),
         **asdict(progress_of(pod, now)),
     )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from muster.api import kinds
+from muster.api.scheduling import POD_GROUP_LABEL
 from muster.app.records import runs
 from muster.app.wiring.cluster import Target
 from muster.app.wiring.state_directory import StateDirectory
@@ -64,6 +65,21 @@ async def test_a_deleted_job_has_no_runs_of_an_earlier_job_of_its_name(client: L
     assert [run.name for run in found.runs] == ["second"]
     assert found.submitted is not None
     assert found.timeline(found.submitted).failures == 0
+
+
+async def test_the_pods_of_a_group_are_its_runs_and_no_others_of_their_names(client: LocalClient) -> None:
+    for group in ("pair", "pairr"):  # the second time, the same pod is of another group
+        for name in ("left", f"of-{group}"):
+            meta = {"name": name, "labels": {POD_GROUP_LABEL[kinds.POD_GROUP_X.group]: group}}
+            pod = await client.create(kinds.POD, "default", {"metadata": meta, "spec": POD})
+            await client.delete(kinds.POD, "default", name)
+    assert [run.name for run in runs.record(Target(), "pair", "default", (), None).runs] == [
+        "left",
+        "of-pair",
+    ]
+    last = runs.record(Target(), "pairr", "default", (), pod.metadata.creation_timestamp)
+    assert [run.name for run in last.runs] == ["of-pairr"]
+    assert (await runs.recorded(Target(), "pairr")).name == "pairr", "also if there has been no PodGroup"
 
 
 async def test_a_job_that_was_deleted_before_it_had_pods_has_no_runs(client: LocalClient) -> None:

@@ -59,9 +59,9 @@ def _present(view: jobs.JobView) -> Now:
 def record(
     target: Target, name: str, namespace: str, pods: Iterable[Pod], created: datetime | None
 ) -> Record:
-    """The recorded runs of a job whose last known pods are `pods`.
+    """The recorded runs of a job that was created at that time; its last known pods are `pods`.
 
-    `created`: None if the job has been deleted. Its runs are then those of the last job of that name.
+    `created`: None if that is not known. Its runs are then those of the last job of that name.
     """
     if created is None:
         named = (view for view in deleted(target, namespace, name) if view.name == name)
@@ -69,12 +69,8 @@ def record(
     submitted = created.timestamp() if created else None
     if not target.embedded:
         return Record(name, tuple(run_of(pod) for pod in pods if pod.metadata.creation_timestamp), submitted)
-    found = {run.uid: run for run in _history(namespace, name)}
-    for pod in pods:  # pods of a group are recorded under their own names
-        if pod.metadata.uid not in found:
-            found.update((run.uid, run) for run in _history(namespace, pod.metadata.name))
-    since = [run for run in found.values() if submitted is None or run.created >= submitted]
-    return Record(name, tuple(sorted(since, key=lambda run: run.created)), submitted)
+    runs = (run for run in _history(namespace, name) if submitted is None or run.created >= submitted)
+    return Record(name, tuple(runs), submitted)
 
 
 def _gone(target: Target, name: str, namespace: str) -> Record | None:
@@ -90,7 +86,7 @@ def _gone(target: Target, name: str, namespace: str) -> Record | None:
 
 def job_of(run: PodRun) -> str:
     """The name of the job that a pod belonged to."""
-    return run.jobset or run.job or run.name
+    return run.jobset or run.job or run.pod_group or run.name
 
 
 def _history(namespace: str, job: str = "") -> list[PodRun]:
