@@ -229,6 +229,16 @@ def test_warnings_are_errors_where_that_is_asked_for(run: Run, tmp_path: Path) -
     assert run("check", "clean.yaml", "--strict")[0] == 0
 
 
+def test_a_gang_that_is_too_large_for_any_cluster_is_an_error_of_check(run: Run) -> None:
+    text = "spec: {operator: jobset, command: x, scheduling: {mode: gang}, types: {w: {count: %d}}}"
+    Path("large.yaml").write_text(text % 50_001)
+    Path("fits.yaml").write_text(text % 50_000)
+    code, err = run("check", "large.yaml")
+    assert code == 2
+    assert "50001 pods at once; muster plans at most 50000 for one gang\n" in err
+    assert run("check", "fits.yaml")[0] == 0
+
+
 def test_check_says_what_the_file_alone_does_not_have(run: Run) -> None:
     pod = (
         "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n"

@@ -292,7 +292,13 @@ WRONG: list[tuple[str, int, str, str]] = [
     ("spec:\n  operator: pytorch", 2, "spec.operator", "not supported yet: pytorch; supported: jobset"),
     ("spec:\n  operator: jobste\n  command: x", 2, "spec.operator", "supported: jobset"),
     ("spec:\n  operator: jobset\n  comand: x", 3, "spec.comand", "did you mean command?"),
-    ("spec:\n  operator: jobset\n  command: [a, b]", 3, "spec.command", "takes text, not a list"),
+    (
+        "spec:\n  operator: jobset\n  command: [a, b c, 1, true]",
+        3,
+        "spec.command",
+        "takes one shell line, not a list; write \"a 'b c' 1 true\"",
+    ),
+    ("spec:\n  operator: jobset\n  command: []", 3, "spec.command", 'write "python3 main.py"'),
     ("spec:\n  operator: jobset\n  command: x\n  types: {}", 4, "spec.types", "name at least one"),
     ("spec:\n  operator: jobset\n  command: x\n  types: [w]", 4, "spec.types", "takes a mapping, not a list"),
 ]
@@ -334,6 +340,16 @@ WRONG_TYPE: list[tuple[str, int, str, str]] = [
     ("      count: '2'", 6, "count", 'takes a whole number, not the text "2"'),
     ("      completions: 0", 6, "completions", "is 0; the least is 1"),
     ("      parallelisms: true", 6, "parallelisms", "takes a whole number, not true"),
+    ("      resources: {memory: 16Gi}", 6, "resources.memory", "write 16 (GiB)"),
+    ("      resources: {memory: 512Mi}", 6, "resources.memory", "write 0.5 (GiB)"),
+    ("      resources: {memory: '16'}", 6, "resources.memory", 'not the text "16"'),
+    ("      resources: {memory: 1, shmSizeGB: 8Gi}", 6, "resources.shmSizeGB", "write 8 (GiB)"),
+    (
+        "      resources: {memory: 1, accelerators: {gpu: 8}}",
+        6,
+        "resources.accelerators.gpu",
+        "not the number 8; write gpu: {count: 8}",
+    ),
     ("      cout: 2", 6, "cout", "did you mean count?"),
     ("      scheduling: {topology: [{layer: rack}]}", 6, "scheduling.topology", "no topology of its own"),
     ("      resources: {ramRatio: 2, memory: 3}", 6, "resources.memory", "keep one"),
@@ -459,6 +475,39 @@ def test_all_errors_are_reported_together_in_the_order_of_the_file() -> None:
             text="spec:\n  operator: jobset\n  comand: x\n  types:\n    W: {count: -1}\n    v: {cout: 1}\n",
         )
     assert [f.line for f in caught.value.findings] == [1, 3, 5, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "  command: [python3, train.py]\n  types: {worker: {count: 1}}\n",
+            'f.yaml:3: spec.command: takes one shell line, not a list; write "python3 train.py"',
+        ),
+        (
+            "  command: 5\n  types: {worker: {count: 1}}\n",
+            'f.yaml:3: spec.command: takes text, not the number 5; put it in quotes: "5"',
+        ),
+        (
+            "  command: x\n  types:\n    worker:\n    count: 4\n    resources: {cpus: 1, memory: 1}\n",
+            "f.yaml:5: spec.types.worker: is empty; are count and resources meant to be indented below it?",
+        ),
+        (
+            "  command: x\n  types:\n    worker:\n    count: 4\n",
+            "f.yaml:5: spec.types.worker: is empty; is count meant to be indented below it?",
+        ),
+    ],
+)
+def test_one_slip_is_one_error(text: str, told: str) -> None:
+    with pytest.raises(JobFileError) as caught:
+        load("f.yaml", text=f"spec:\n  operator: jobset\n{text}")
+    assert str(caught.value) == told
+
+
+def test_a_type_may_have_the_name_of_a_field() -> None:
+    text = "spec:\n  operator: jobset\n  command: x\n  types: {worker: , count: {count: 2}, resources: }\n"
+    (jobset,) = load("f.yaml", text=text).objects
+    assert [each["name"] for each in jobset["spec"]["replicatedJobs"]] == ["worker", "count", "resources"]
 
 
 @pytest.mark.parametrize("what", ["image", "sharedVolume"])

@@ -132,7 +132,9 @@ def _findings(job: "JobFile", *, alone: bool) -> "Iterator[Finding]":
     """The findings about a job. `alone`: without nodes, so omit what only a cluster could tell."""
     from muster.app.plan import fit
     from muster.cli import jobfile
+    from muster.core.words.gang import MOST_PLACES
     from muster.workloads.check import check
+    from muster.workloads.demand import pod_sets
     from muster.workloads.findings import Severity
     from muster.workloads.jobfile import Role
 
@@ -143,5 +145,8 @@ def _findings(job: "JobFile", *, alone: bool) -> "Iterator[Finding]":
     refused = fit.invalid(job)
     for item in job.items:
         if item.role is Role.PRIMARY and (why := refused.get(item.object["metadata"]["name"])):
+            if sum(pod_set.count for pod_set in pod_sets(item.object)) > MOST_PLACES:  # wherever it runs
+                yield item.report(("metadata", "name"), why, Severity.ERROR)
+                continue
             told = f"{why} (only this file is considered)"
             yield item.report(("metadata", "name"), told, Severity.WARNING)

@@ -72,7 +72,8 @@ class Section:
         value = self._get(name)
         if isinstance(value, str) or value is None:
             return value or default
-        self.error(name, f'takes text, not {_kind(value)}; put it in quotes: "{_plain(value)}"')
+        advice = "" if isinstance(value, list | dict) else f'; put it in quotes: "{_plain(value)}"'
+        self.error(name, f"takes text, not {_kind(value)}{advice}")
         return default
 
     def texts(self, name: str) -> dict[str, str]:
@@ -110,14 +111,25 @@ class Section:
         return default
 
     def number(
-        self, name: str, default: Fraction, *, above: int = 0, least: int | None = None, maximum: int = 10**6
+        self,
+        name: str,
+        default: Fraction,
+        *,
+        above: int = 0,
+        least: int | None = None,
+        maximum: int = 10**6,
+        gib: bool = False,
     ) -> Fraction:
-        """A number with or without fraction, exactly as written: more than `above`, or at least `least`."""
+        """A number with or without fraction, exactly as written: more than `above`, or at least `least`.
+
+        `gib`: it counts GiB, so the error about a quantity such as 16Gi says what number to write.
+        """
         value = self._get(name)
         if value is None:
             return default
         if isinstance(value, bool) or not isinstance(value, int | float):
-            self.error(name, f"takes a number, not {_kind(value)}")
+            advice = _in_gib(value) if gib and isinstance(value, str) else ""
+            self.error(name, f"takes a number, not {_kind(value)}{advice}")
             return default
         exact = Fraction(str(value))
         if least is not None and exact < least:
@@ -175,6 +187,16 @@ def _quantity(value: str | int | float) -> str:
     return str(value)
 
 
+def _in_gib(value: str) -> str:
+    """What to write for a quantity in the place of a number of GiB; "" if the text is none."""
+    if value[-1:].isdecimal():  # no unit: it may be meant as GiB
+        return ""
+    try:
+        return f"; write {float(Fraction(quantity.parse(value)) / 2**30):g} (GiB)"
+    except (ValueError, OverflowError):
+        return ""
+
+
 def _seconds(value: str | int) -> int | None:
     return duration.parse(value)
 
@@ -196,4 +218,5 @@ def _kind(value: object) -> str:
 
 
 def _plain(value: object) -> str:
+    """The value as text in YAML, at most 40 characters."""
     return str(value).lower() if isinstance(value, bool) else str(value)[:40]

@@ -20,7 +20,8 @@ from muster.api.base import Object
 from muster.api.koordinator_v1alpha1 import TOPOLOGY_SPEC, NetworkTopologySpec
 from muster.workloads import annotate
 from muster.workloads.aichor import variables
-from muster.workloads.aichor.manifest import Manifest, Resources, Type
+from muster.workloads.aichor.manifest import Manifest
+from muster.workloads.aichor.types import Resources, Type
 from muster.workloads.jobfile import Mode, Options
 
 _SHARED: Final = "shared"

@@ -7,18 +7,17 @@ once. `spec.scheduling` is muster's one extension.
 Source: docs.aichor.ai, manifest overview and reference; facts in docs/job-files.md.
 """
 
+import json
 import re
-from dataclasses import dataclass, field
+import shlex
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, NamedTuple
 
-from muster.api import quantity
-from muster.api.base import Object
 from muster.api.fields import Path
 from muster.api.koordinator_v1alpha1 import GatherRule
-from muster.names import GPU_PRODUCT
 from muster.workloads.aichor import variables
-from muster.workloads.demand import MAX_PLACES, MAX_PODS
+from muster.workloads.aichor.types import Type, read_types
 from muster.workloads.findings import Finding
 from muster.workloads.jobfile import Mode
 from muster.workloads.section import Section
@@ -39,41 +38,7 @@ OPERATORS: Final = (
 )
 
 _API_VERSION: Final = re.compile(r"0\.2\.\d{1,3}")
-#: AIchor's rule; in addition, the last character must be one that may end a container's name
-_TYPE_NAME: Final = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 _ENV_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-
-
-@dataclass(frozen=True, slots=True)
-class Resources:
-    """The resource requests of one pod of a type. CPUs in cores, memory in GiB."""
-
-    cpus: Fraction = Fraction(1)
-    memory: Fraction = Fraction(2)
-    cpu_limit_ratio: Fraction = Fraction(2)
-    shm_gb: Fraction = Fraction(0)
-    gpus: int = 0
-    gpu_product: str = ""
-    ephemeral_request: str = ""
-    ephemeral_limit: str = ""
-    selectors: dict[str, str] = field(default_factory=dict)
-    tolerations: list[Object] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Type:
-    """One group of jobs: `count` jobs of `completions` pods each, `parallelisms` of them at a time."""
-
-    name: str
-    count: int
-    completions: int
-    parallelisms: int
-    resources: Resources
-
-    @property
-    def width(self) -> int:
-        """Pods of one job that run at the same time."""
-        return min(self.parallelisms, self.completions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +104,7 @@ def parse(document: Document) -> tuple[Manifest, list[Finding]]:
     if _of_another_operator(spec):
         # another operator's types differ, so further findings would mislead
         return _nothing(name), findings
-    command = spec.text("command")
-    if spec and not command.strip():
-        spec.error(
-            "command", 'is missing; write the shell line that each pod runs, such as "python3 main.py"'
-        )
+    command = _command(spec)
     image = spec.text("image")
     deadline = spec.seconds("timeout")
     active_deadline = spec.integer("activeDeadlineSeconds", 0, minimum=1)
@@ -154,7 +115,7 @@ def parse(document: Document) -> tuple[Manifest, list[Finding]]:
     shared, existing = _storage(spec, ignored)
     _without_meaning(spec, ignored)
     env = _env(spec)
-    types, without_resources = _types(spec, ignored)
+    types, without_resources = read_types(spec, ignored)
     spec.close()
     top.close()
     manifest = Manifest(
@@ -193,6 +154,21 @@ def _of_another_operator(spec: Section) -> bool:
     elif operator and operator != "jobset":
         spec.error("operator", f"{operator!r} is not an operator; supported: jobset")
     return False
+
+
+def _command(spec: Section) -> str:
+    given = spec.raw("command")
+    if isinstance(given, list):
+        line = shlex.join(str(each).lower() if isinstance(each, bool) else str(each) for each in given[:100])
+        example = line if given and len(line) <= 200 else "python3 main.py"
+        spec.error("command", f"takes one shell line, not a list; write {json.dumps(example)}")
+        return ""
+    command = spec.text("command")
+    if spec and not command.strip() and (given is None or isinstance(given, str)):
+        spec.error(
+            "command", 'is missing; write the shell line that each pod runs, such as "python3 main.py"'
+        )
+    return command
 
 
 def _builder(top: Section, ignored: list[Path]) -> None:
@@ -278,7 +254,9 @@ def _storage(spec: Section, ignored: list[Path]) -> tuple[SharedVolume | None, l
     shared_volume = None
     if "sharedVolume" in storage:
         section = storage.section("sharedVolume")
-        shared_volume = SharedVolume(_mount_point(section), section.number("sizeGB", Fraction(0), least=0))
+        shared_volume = SharedVolume(
+            _mount_point(section), section.number("sizeGB", Fraction(0), least=0, gib=True)
+        )
         for name in ("sizeGB", "storageClass", "accessMode"):
             if name in section:
                 ignored.append((*section.path, name))
@@ -314,109 +292,3 @@ def _env(spec: Section) -> dict[str, str]:
             section.error(name, "is not a name for a variable; use letters, digits and _")
         env[name] = section.text(name)
     return env
-
-
-def _types(spec: Section, ignored: list[Path]) -> tuple[list[Type], list[str]]:
-    section = spec.section("types")
-    names = section.names()
-    if spec and not names:
-        spec.error(
-            "types", "is missing or empty; name at least one group of jobs, such as worker: {count: 2}"
-        )
-    types: list[Type] = []
-    without_resources: list[str] = []
-    for name in names:
-        if not _TYPE_NAME.fullmatch(name):
-            section.error(
-                name,
-                f"{name!r} cannot name a type: use lowercase letters, digits and hyphens, "
-                f"begin with a letter and do not end with a hyphen",
-            )
-        entry = section.section(name)
-        count = entry.integer("count", 1)
-        completions = entry.integer("completions", 1, minimum=1)
-        parallelisms = entry.integer("parallelisms", 1, minimum=1)
-        scheduling = entry.section("scheduling")
-        if "topology" in scheduling:
-            scheduling.error("topology", "a type has no topology of its own; write it in spec.scheduling")
-        scheduling.close()
-        demand = entry.section("resources")
-        if not demand:
-            without_resources.append(name)
-        resources = _resources(demand, ignored)
-        entry.close()
-        types.append(Type(name, count, completions, parallelisms, resources))
-    if sum(t.count * t.completions for t in types) > MAX_PODS:
-        spec.error("types", f"has more than {MAX_PODS:,} pods in all; lower count or completions")
-    elif sum(t.count * t.width for t in types) > MAX_PLACES:
-        spec.error("types", f"has more than {MAX_PLACES:,} pods at a time; lower count or parallelisms")
-    return types, without_resources
-
-
-def _resources(section: Section, ignored: list[Path]) -> Resources:
-    cpus = section.number("cpus", Fraction(1))
-    ratio = section.number("ramRatio", Fraction(2))
-    memory = section.number("memory", cpus * ratio)
-    if section and ("ramRatio" in section) == ("memory" in section):
-        section.error(
-            "memory" if "memory" in section else (),
-            "ramRatio and memory are both given; keep one"
-            if "memory" in section
-            else "has neither ramRatio (GiB per CPU) nor memory (GiB); write one of them",
-        )
-    gpus, product = _accelerators(section.section("accelerators"))
-    rdma = section.section("rdma")
-    rdma.raw("devices")
-    rdma.close()
-    if rdma:
-        ignored.append(rdma.path)
-    request, limit = section.quantity("ephemeralStorageRequest"), section.quantity("ephemeralStorageLimit")
-    if request and limit and quantity.parse(limit) < quantity.parse(request):
-        section.error("ephemeralStorageLimit", f"is {limit}, less than the request of {request}")
-    selectors = section.texts("extraSelectors")
-    if product and selectors.get(GPU_PRODUCT, product) != product:
-        section.section("extraSelectors").error(GPU_PRODUCT, f"contradicts the GPU's product, {product}")
-    resources = Resources(
-        cpus=cpus,
-        memory=memory,
-        cpu_limit_ratio=section.number("cpuLimitRatio", Fraction(2), least=1),
-        shm_gb=section.number("shmSizeGB", Fraction(0), least=0),
-        gpus=gpus,
-        gpu_product=product,
-        ephemeral_request=request,
-        ephemeral_limit=limit,
-        selectors=selectors,
-        tolerations=[_toleration(each) for each in section.sections("extraTolerations")],
-    )
-    section.close()
-    return resources
-
-
-def _accelerators(section: Section) -> tuple[int, str]:
-    gpu = section.section("gpu")
-    count = gpu.integer("count", 0, maximum=1_000)
-    gpu.choice("type", ("gpu",), "gpu")
-    product = gpu.text("product")
-    gpu.close()
-    if "tpu" in section:
-        section.error("tpu", "TPUs belong to the operator kuberay, which is not supported yet")
-    section.close()
-    return count, product
-
-
-def _toleration(section: Section) -> Object:
-    toleration: Object = {}
-    for name in ("key", "value"):
-        if text := section.text(name):
-            toleration[name] = text
-    toleration["operator"] = section.choice("operator", ("Equal", "Exists"), "Equal")
-    if effect := section.choice("effect", ("NoSchedule", "PreferNoSchedule", "NoExecute"), ""):
-        toleration["effect"] = effect
-    if "tolerationSeconds" in section:
-        toleration["tolerationSeconds"] = section.integer("tolerationSeconds", 0)
-    if toleration["operator"] == "Exists" and "value" in toleration:
-        section.error("value", "has no meaning with operator: Exists; remove it")
-    if toleration["operator"] == "Equal" and "key" not in toleration:
-        section.error("key", "is missing; name the taint's key, or write operator: Exists")
-    section.close()
-    return toleration

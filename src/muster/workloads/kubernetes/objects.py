@@ -13,6 +13,7 @@ from muster.api.base import Kind, Object, without_nulls
 from muster.api.batch_v1 import JobSpec
 from muster.api.core_v1 import PodTemplate
 from muster.api.fields import FieldError, InvalidObject, Path, convert
+from muster.names import TRAINING
 from muster.workloads import dns
 from muster.workloads.findings import Finding, Severity, nearest
 from muster.workloads.jobfile import Options
@@ -38,6 +39,22 @@ SUPPORTED: Final[tuple[Kind[Any], ...]] = (
 )
 _BY_KIND: Final = {kind.kind: kind for kind in reversed(SUPPORTED)}
 _BY_NAME: Final = {(kind.api_version, kind.kind): kind for kind in SUPPORTED}
+#: Kinds that have a format of their own; they come here if their apiVersion is wrong.
+_BATCH: Final = {kind.kind: kind for kind in (kinds.BATCH_JOB, kinds.LATTICE_JOB)}
+_TRAINING: Final = (
+    "write a manifest (docs/job-files.md) or a JobSet: `scheduling: {{training: {0}}}` in spec, or the "
+    "annotation `{1}: {0}`, sets the framework's variables"
+)
+#: What to write instead of the kinds of training operators.
+_OF_FRAMEWORKS: Final = {
+    "PyTorchJob": _TRAINING.format("PyTorch", TRAINING),
+    "JAXJob": _TRAINING.format("Jax", TRAINING),
+    **dict.fromkeys(
+        ("TFJob", "MPIJob", "RayJob", "RayCluster", "PaddleJob", "XGBoostJob"),
+        "write a manifest (docs/job-files.md) or a JobSet, with one group of jobs for each role of its pods; "
+        "MUSTER_PEERS of a manifest lists their hosts",
+    ),
+}
 _INT32: Final = 2**31 - 1
 
 
@@ -105,14 +122,22 @@ def _kind(document: Document, value: Any, at: Path) -> Kind[Any] | Finding:  # A
         return document.finding(at, "is not an object: a mapping with apiVersion and kind is needed")
     name, version = value.get("kind"), value.get("apiVersion")
     if not isinstance(name, str) or not name:
-        return document.finding((*at, "kind"), f"is missing; one of {', '.join(sorted(_BY_KIND))}")
-    if name not in _BY_KIND:
         return document.finding(
-            (*at, "kind"), f"{name} is not supported in a job file{nearest(name, _BY_KIND)}"
+            (*at, "kind"), f"is missing; one of {', '.join(sorted([*_BY_KIND, *_BATCH]))}"
         )
+    if name in _OF_FRAMEWORKS:
+        told = f"{name} is not supported in a job file; {_OF_FRAMEWORKS[name]}"
+        return document.finding((*at, "kind"), told)
+    if name not in _BY_KIND and name not in _BATCH:
+        told = f"{name} is not supported in a job file{nearest(name, [*_BY_KIND, *_BATCH])}"
+        return document.finding((*at, "kind"), told)
     found = _BY_NAME.get((str(version), name))
     if found is None:
-        versions = " or ".join(kind.api_version for kind in SUPPORTED if kind.kind == name)
+        versions = " or ".join(
+            kind.api_version for kind in (*SUPPORTED, *_BATCH.values()) if kind.kind == name
+        )
+        if version == versions:
+            return document.finding(at, f"a {name} must be the only document of its file")
         said = "is missing" if version is None else f"is {version!r}"
         return document.finding((*at, "apiVersion"), f"{said}; {name} is known as {versions}")
     return found
@@ -185,7 +210,11 @@ def _mistyped(entry: Entry) -> list[Finding]:
     errors = _type_errors(entry.object, entry.kind.type, ())
     for path, value, type_ in _templates(entry):
         errors += _type_errors(value, type_, path)
-    found = [entry.report(_within(entry.object, each), _plainly(each.message)) for each in errors]
+    found = [
+        entry.report(at, _plainly(each.message) + _quoted(entry.object, at, each.message))
+        for each in errors
+        for at in (_within(entry.object, each),)
+    ]
     return found or list(_numbers(entry))
 
 
@@ -278,6 +307,15 @@ def _within(value: Object, error: FieldError) -> Path:
             break
         path.append(step)
     return tuple(path)
+
+
+def _quoted(value: Any, at: Path, message: str) -> str:  # Any: a user's YAML
+    """What to write for a number or flag in the place of text, such as the 1 of `[sleep, 1]`."""
+    for step in at:
+        value = value[step]
+    if not message.startswith("Expected `str") or not isinstance(value, bool | int | float):
+        return ""
+    return f'; put it in quotes: "{str(value).lower() if isinstance(value, bool) else value}"'
 
 
 _WORDS: Final = {
