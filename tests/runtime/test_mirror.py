@@ -21,7 +21,7 @@ from muster.api.kinds import (
     PRIORITY_CLASS,
     RUNTIME_CLASS,
 )
-from muster.api.koordinator_v1alpha1 import GROUPS
+from muster.api.koordinator_v1alpha1 import BY_NAME, GROUPS
 from muster.api.node_v1 import RuntimeClass
 from muster.api.scheduling import POD_GROUP_LABEL
 from muster.core.cycle import Scheduler
@@ -473,6 +473,43 @@ def test_a_pod_of_another_scheduler_does_not_rename_a_gang_by_naming_its_namesak
     mirror.change(POD_GROUP_SIGS, None, group)
     mirror.drain(0.0)
     assert [*mirror.groups] == ["ns/g"]
+
+
+@pytest.mark.parametrize("of", ["", *POD_GROUP_LABEL.values(), BY_NAME[0], "job"])
+@pytest.mark.parametrize("first", ["the group", "the pod"])
+def test_a_pod_that_its_node_has_started_is_of_no_gang(of: str, first: str) -> None:
+    """A mirror pod, whatever it names, even if every pod is muster's: whether it comes bound or is bound."""
+    owner = cluster.job(gang="true")
+    labels = {of: "g"} if of not in ("", "job") else {}
+    waiting, bound_later, bound_at_once = (
+        cluster.pod(
+            name,
+            node=node,
+            labels=labels,
+            annotations={"kubernetes.io/config.mirror": "x"},
+            owner=owner if of == "job" else None,
+        )
+        for name, node in (("j-0", ""), ("j-0", "n"), ("j-1", "n"))
+    )
+    groups: list[tuple[AnyKind, Resource]] = [
+        (JOB, owner),
+        *((kind, cluster.pod_group()) for kind in (POD_GROUP_X, POD_GROUP_SIGS)),
+    ]
+    pods: list[tuple[AnyKind, Resource]] = [(POD, waiting), (POD, bound_at_once)]
+    mirror = Mirror()
+    for kind, obj in groups + pods if first == "the group" else pods + groups:
+        mirror.change(kind, None, obj)
+    mirror.drain(0.0)
+    (name,) = (uid for group in mirror.groups.values() for uid in group.members)
+    assert name == waiting.metadata.uid
+    mirror.change(POD, waiting, bound_later)
+    events = mirror.drain(0.0).events
+    assert not any(group.members for group in mirror.groups.values())
+    assert [event.gang for event in events if isinstance(event, PodsBound)] == [None]
+    for kind, obj in groups:
+        mirror.change(kind, obj, None)
+    mirror.drain(0.0)
+    assert not mirror.groups
 
 
 def test_groups_that_one_change_touches_are_read_in_the_same_order_in_every_process() -> None:

@@ -1,5 +1,7 @@
 """The core group: pods, nodes, and the objects that pods refer to."""
 
+from typing import Final
+
 import msgspec
 
 from muster.api.base import (
@@ -13,6 +15,7 @@ from muster.api.base import (
     Resource,
     Struct,
     Time,
+    controller_of,
 )
 
 #: A resource list as written: quantities may be strings or numbers.
@@ -219,6 +222,10 @@ class PodStatus(Struct, frozen=True):
     resources: ResourceRequirements | None = None
 
 
+#: An annotation of the API server's image of a static pod, which only its kubelet can end.
+_MIRROR: Final = "kubernetes.io/config.mirror"
+
+
 class Pod(Resource, frozen=True):
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
@@ -227,6 +234,13 @@ class Pod(Resource, frozen=True):
     def terminal(self) -> bool:
         """Whether all containers have ended and none will restart: the phase is Succeeded or Failed."""
         return self.status.phase in ("Succeeded", "Failed")
+
+    @property
+    def of_its_node(self) -> bool:
+        """Whether it belongs to one node, where it would be re-created: a DaemonSet's, or a mirror pod."""
+        controller = controller_of(self)
+        kind = controller.kind if controller is not None else ""
+        return kind in ("DaemonSet", "Node") or _MIRROR in self.metadata.annotations
 
 
 class Taint(Struct, frozen=True):

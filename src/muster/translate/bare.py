@@ -13,7 +13,7 @@ from muster.translate import marks, network, quotas
 from muster.translate.group import NONE_MOVED, Group, Members, ReadGroup, Touched
 from muster.translate.identity import GroupKey
 from muster.translate.job import MAIN
-from muster.translate.pods import asked, labels_of, live, occupies, of_its_node, scheduling_gates
+from muster.translate.pods import asked, labels_of, live, occupies, scheduling_gates
 from muster.translate.priority import chosen, may_preempt, priority
 from muster.translate.running import marked, pod_limit, run
 from muster.translate.world import World
@@ -74,7 +74,7 @@ def _read(key: GroupKey, world: World) -> Group | None:
         gate=gate,
         namespace=key.namespace,
         preempts=may_preempt(pod.spec, world),
-        preemptible=not of_its_node(pod),
+        preemptible=not pod.of_its_node,
         limit=pod_limit(pod),
     )
     return Group(

@@ -61,7 +61,7 @@ def demand(spec: JobSpec, world: World, made: Made) -> Demand:
     number = priority(template.spec, world)
     if isinstance(number, Gate):
         refusal, number = refusal or number, 0
-    if not ours(template.spec.scheduler_name, world):
+    if not world.ours(template.spec.scheduler_name):
         refusal = Gate(
             Code.INVALID, f"its pods are scheduled by {template.spec.scheduler_name or 'default-scheduler'}"
         )
@@ -118,7 +118,7 @@ def asks_for_gang(meta: ObjectMeta, templates: Sequence[Object], world: World) -
     A namespace's mark does not apply if the pods name a PodGroup: they belong to that group instead.
     `templates` are pod templates as JSON, since this function runs for every change of every pod.
     """
-    if world.schedulers is not None and not any(ours(_scheduler(one), world) for one in templates):
+    if world.schedulers is not None and not any(world.ours(_scheduler(one)) for one in templates):
         return False
     own = marks.own_gang(meta)
     if own is not None:
@@ -131,7 +131,3 @@ def asks_for_gang(meta: ObjectMeta, templates: Sequence[Object], world: World) -
 
 def _scheduler(template: Object) -> str:
     return str(at(template, "spec").get("schedulerName", ""))
-
-
-def ours(scheduler: str, world: World) -> bool:
-    return world.schedulers is None or scheduler in world.schedulers

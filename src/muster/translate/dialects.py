@@ -55,11 +55,9 @@ from muster.api.storage_v1 import SELECTED_NODE, StorageClass
 from muster.core.words.gang import Code, Gang, GangId, Gate, PodId
 from muster.translate import bare, described, ganggroup, job, jobset, marks, podgroup
 from muster.translate.claims import claim_names, templates
-from muster.translate.demand import ours
 from muster.translate.group import NONE_MOVED, Group, Members, ReadGroup, Touched
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.podgroup.reading import KINDS
-from muster.translate.pods import of_its_node
 from muster.translate.surroundings import selects_namespaces
 from muster.translate.world import World
 
@@ -181,9 +179,7 @@ def _unreadable(key: GroupKey, why: str) -> Group:
 def group_of(pod: Pod, world: World) -> GroupKey | None:
     """Returns the group of a pod; None = not muster's to place, or its owner has not been seen yet."""
     meta = pod.metadata
-    if not ours(pod.spec.scheduler_name, world):
-        return None
-    if _of_another(pod, world):
+    if not world.schedules(pod):
         return None
     for api_group, name in pod_groups(meta.labels, meta.annotations):
         return podgroup.key_of(_POD_GROUP_DIALECTS[api_group], meta.namespace, name, world)
@@ -198,11 +194,6 @@ def group_of(pod: Pod, world: World) -> GroupKey | None:
         world.groups_of_jobs[its_name] = _group_of_job(parent, world)
     known, group = world.groups_of_jobs[its_name]
     return (group or alone) if known else None
-
-
-def _of_another(pod: Pod, world: World) -> bool:
-    """Whether a pod belongs to another scheduler even if muster schedules every pod."""
-    return world.schedulers is None and bool(pod.spec.node_name) and of_its_node(pod)
 
 
 def keys_touched(kind: Kind[Any], old: Resource | None, new: Resource | None, world: World) -> set[GroupKey]:
@@ -356,8 +347,7 @@ def _in_same_group(old: Resource, new: Pod, world: World) -> bool:
     return (
         before.owner_references == now.owner_references
         and same_membership(before, now)
-        and old.spec.scheduler_name == new.spec.scheduler_name
-        and _of_another(old, world) == _of_another(new, world)
+        and world.schedules(old) == world.schedules(new)
     )
 
 
@@ -435,4 +425,4 @@ def _exists(dialect: Dialect, key: GroupKey, world: World) -> bool:
     if any(ganggroup.home(group) == name for group in world.naming(kind, *name)):
         return True  # also a GangGroup that has no PodGroup of this name yet
     pods = world.pods_in(kind, *name).values()
-    return name not in world.pod_groups(kind) and any(ours(pod.spec.scheduler_name, world) for pod in pods)
+    return name not in world.pod_groups(kind) and any(map(world.schedules, pods))

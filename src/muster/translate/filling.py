@@ -17,7 +17,6 @@ from muster.api.indexes import Indexes
 from muster.api.kinds import JOB
 from muster.api.membership import pod_groups
 from muster.core.words.gang import Place, PodId
-from muster.translate.demand import ours
 from muster.translate.group import Members
 from muster.translate.places import Claim, Filling, planned
 from muster.translate.pods import bound_at, completion_index, live, occupies, scheduling_gates
@@ -148,9 +147,8 @@ class Filled:
 
     def _is_member(self, pod: Pod) -> bool:
         """Whether a pod of one of the Jobs is of this gang: not of a PodGroup, nor another scheduler's."""
-        if pod_groups(pod.metadata.labels, pod.metadata.annotations):
-            return False
-        return ours(pod.spec.scheduler_name, self._world)
+        named = pod_groups(pod.metadata.labels, pod.metadata.annotations)
+        return not named and self._world.schedules(pod)
 
     def _put(self, known: _Filled, pod: Pod, last: int | None = None) -> None:
         uid, block = PodId(pod.metadata.uid), known.block

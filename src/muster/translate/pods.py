@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from muster.api.base import condition, controller_of
+from muster.api.base import condition
 from muster.api.batch_v1 import COMPLETION_INDEX
 from muster.api.core_v1 import Container, ContainerStatus, Pod, PodSpec, PodTemplate
 from muster.api.core_v1 import Toleration as PodToleration
@@ -72,17 +72,6 @@ def asked(pod: Pod | PodTemplate, world: World | None = None, made: Made | None 
 def occupies(pod: Pod) -> bool:
     """Whether a pod uses resources of its node: bound, and not ended. A pod being deleted still does."""
     return bool(pod.spec.node_name) and not pod.terminal
-
-
-def of_its_node(pod: Pod) -> bool:
-    """Whether a pod belongs to one node, where it would be re-created: a DaemonSet's, or a mirror pod."""
-    controller = controller_of(pod)
-    kind = controller.kind if controller is not None else ""
-    return kind in ("DaemonSet", "Node") or _MIRROR in pod.metadata.annotations
-
-
-#: An annotation of the API server's image of a static pod, which only its kubelet can end.
-_MIRROR: Final = "kubernetes.io/config.mirror"
 
 
 def live(pod: Pod) -> bool:

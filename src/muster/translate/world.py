@@ -105,6 +105,19 @@ class World:
         #: for each gang that pods describe, these pods, the oldest first: creation time and name
         self._describing: dict[Name, list[tuple[float, str]]] = {}
 
+    def ours(self, scheduler: str) -> bool:
+        """Whether this value of `spec.schedulerName` makes a pod muster's."""
+        return self.schedulers is None or scheduler in self.schedulers
+
+    def schedules(self, pod: Pod) -> bool:
+        """Whether a pod is muster's, and so may be a member of a gang.
+
+        If muster schedules all pods, those are not that their nodes have started or would start again: bound
+        pods of DaemonSets, and mirror pods.
+        """
+        of_node = self.schedulers is None and bool(pod.spec.node_name) and pod.of_its_node
+        return self.ours(pod.spec.scheduler_name) and not of_node
+
     def put(self, kind: Kind[R], obj: R) -> R | None:
         """Takes in an object in its current state; returns its previous state, None if it is new."""
         return self._replace(kind, (obj.metadata.namespace, obj.metadata.name), obj)
@@ -216,7 +229,7 @@ class World:
         before: R | None = self._objects[kind].pop(name, None)
         if kind in (POD_GROUP_X, POD_GROUP_SIGS) and _home(before, name) != _home(obj, name):
             self.rehomed = True
-        moved = before is None or obj is None or kind is not POD or not _at_home(before, obj)
+        moved = before is None or obj is None or kind is not POD or not self._at_home(before, obj)
         if before is not None and moved:
             self._unindex(kind, name, before)
         if obj is not None:
@@ -232,11 +245,22 @@ class World:
                 self._describe(gang)
         return before
 
+    def _at_home(self, before: Resource, now: Resource) -> bool:
+        """Whether two states of a pod have the same keys in each index."""
+        assert isinstance(before, Pod)
+        assert isinstance(now, Pod)
+        old, new = before.metadata, now.metadata
+        return (
+            old.owner_references == new.owner_references
+            and same_membership(old, new)
+            and old.creation_timestamp == new.creation_timestamp
+            and self.schedules(before) == self.schedules(now)
+            and before.spec.volumes == now.spec.volumes
+        )
+
     def _note(self, pod: Resource | None, *, there: bool) -> set[Name]:
         """Notes which gang the pod describes, and returns that gang."""
-        if not isinstance(pod, Pod) or not (gang := described.gang_of(pod)):
-            return set()
-        if self.schedulers is not None and pod.spec.scheduler_name not in self.schedulers:
+        if not isinstance(pod, Pod) or not (gang := described.gang_of(pod)) or not self.schedules(pod):
             return set()
         name, created = (pod.metadata.namespace, gang), pod.metadata.creation_timestamp
         entry = (created.timestamp() if created is not None else 0.0, pod.metadata.name)
@@ -287,20 +311,6 @@ class World:
         if kind is POD:
             for group, name in pod_groups(obj.metadata.labels, obj.metadata.annotations)[:1]:
                 yield self._pods_in, (group, obj.metadata.namespace, name)
-
-
-def _at_home(before: Resource, now: Resource) -> bool:
-    """Whether two states of a pod have the same keys in each index."""
-    assert isinstance(before, Pod)
-    assert isinstance(now, Pod)
-    old, new = before.metadata, now.metadata
-    return (
-        old.owner_references == new.owner_references
-        and same_membership(old, new)
-        and old.creation_timestamp == new.creation_timestamp
-        and before.spec.scheduler_name == now.spec.scheduler_name
-        and before.spec.volumes == now.spec.volumes
-    )
 
 
 def _home(group: Resource | None, name: Name) -> Name:

@@ -18,7 +18,6 @@ from muster.api.kinds import JOB, POD_GROUP_SIGS, POD_GROUP_X
 from muster.api.scheduling import PodGroup
 from muster.core.words.gang import Labels, Place, PodId, PodSet, Shape
 from muster.translate import ganggroup
-from muster.translate.demand import ours
 from muster.translate.filling import job_finished
 from muster.translate.group import Members
 from muster.translate.identity import Dialect
@@ -123,7 +122,7 @@ class Reading:
     def note(self, name: str) -> None:
         """Looks at the pod of this name again."""
         pod = self._pod(name)
-        new = self._look(pod) if pod is not None and ours(pod.spec.scheduler_name, self._world) else None
+        new = self._look(pod) if pod is not None and self._world.schedules(pod) else None
         old = self._noted.pop(name, None)
         if old is not None:
             self._uncount(old)
