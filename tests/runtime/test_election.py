@@ -1,17 +1,19 @@
 """Elections on the embedded store, in virtual time."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from muster.api import kinds
-from muster.api.base import Kind, Object
+from muster.api.base import Kind, Object, revision
 from muster.api.scheduling import Lease
 from muster.kube.errors import ServerError, Unanswered, Unreachable
 from muster.local.client import LocalClient
 from muster.runtime.election import Election, Timing
+from muster.runtime.leader import Deposed
 from tests.runtime.test_loop import Cluster
 
 pytestmark = pytest.mark.looptime
@@ -23,7 +25,8 @@ class Faulty:
     """A client of the Lease alone, whose requests can fail before or after they have their effect."""
 
     def __init__(self, client: LocalClient) -> None:
-        self._client = client
+        #: the server, which can be another one from some moment on
+        self.client = client
         #: called with "get", "create", "patch" before (True) and after (False) the request
         self.fault: Callable[[str, bool], None] = lambda verb, before: None
         #: no request is answered any more
@@ -32,13 +35,13 @@ class Faulty:
         self.delay = 0.0
 
     async def get(self, kind: Kind[Any], namespace: str, name: str) -> Any:
-        return await self._with("get", lambda: self._client.get(kind, namespace, name))
+        return await self._with("get", lambda: self.client.get(kind, namespace, name))
 
     async def create(self, kind: Kind[Any], namespace: str, obj: Object) -> Any:
-        return await self._with("create", lambda: self._client.create(kind, namespace, obj))
+        return await self._with("create", lambda: self.client.create(kind, namespace, obj))
 
     async def patch(self, kind: Kind[Any], namespace: str, name: str, patch: Any) -> Any:
-        return await self._with("patch", lambda: self._client.patch(kind, namespace, name, patch))
+        return await self._with("patch", lambda: self.client.patch(kind, namespace, name, patch))
 
     async def _with(self, verb: str, request: Callable[[], Any]) -> Any:
         self.fault(verb, True)
@@ -191,7 +194,84 @@ async def test_a_leader_whose_lease_is_deleted_stops_before_another_leads() -> N
         await asyncio.sleep(0.1)
         assert not (one.fresh and two.fresh), "two leaders"
     assert (await winning).epoch > first.epoch + 3600 - 60
-    await keeping
+    with pytest.raises(Deposed, match="or the lease deleted"):
+        await keeping
+
+
+async def emptied(cluster: Cluster, path: Path) -> Cluster:
+    """Another store, without the Lease."""
+    return ready()
+
+
+async def emptied_and_led(cluster: Cluster, path: Path) -> Cluster:
+    """Another store, in which the Lease has been made anew, and has been written more often than before."""
+    other = ready()
+    three, _ = candidate(other, "three")
+    await three.win()
+    while revision((await lease(other)).metadata.resource_version) < 100:
+        await other.client.patch(kinds.LEASE, *WHERE, {"spec": {"holderIdentity": ""}})
+        await other.client.patch(kinds.LEASE, *WHERE, {"spec": {"holderIdentity": "three"}})
+    return other
+
+
+async def restored(cluster: Cluster, path: Path) -> Cluster:
+    """The store as it is now, restored after a while in which the Lease has been renewed."""
+    cluster.store.execute("VACUUM INTO ?", [str(path)])
+    await asyncio.sleep(60)
+    return Cluster(path)
+
+
+@pytest.mark.parametrize("replace", [emptied, emptied_and_led, restored])
+async def test_a_candidate_does_not_lead_in_a_store_that_is_not_the_one_it_has_watched(
+    replace: Callable[[Cluster, Path], Awaitable[Cluster]], tmp_path: Path
+) -> None:
+    """Its copy of the objects is another store's, and no watch says so (kubernetes/kubernetes#107457)."""
+    cluster = ready()
+    one, _ = candidate(cluster, "one")
+    await one.win()
+    keeping = asyncio.create_task(one.keep())
+    two, client = candidate(cluster, "two")
+    winning = asyncio.create_task(two.win())
+    await asyncio.sleep(3)
+    other = await replace(cluster, tmp_path / "backup")
+    client.client = other.client
+    with pytest.raises(Deposed, match="emptied or restored"):
+        await asyncio.wait_for(winning, 2 * TIMING.retry)
+    assert not two.fresh
+    keeping.cancel()
+    other.store.close()
+
+
+@pytest.mark.parametrize("replace", [emptied, emptied_and_led, restored])
+async def test_a_leader_does_not_go_on_in_a_store_that_is_not_the_one_it_has_watched(
+    replace: Callable[[Cluster, Path], Awaitable[Cluster]], tmp_path: Path
+) -> None:
+    """A restored Lease names the leader, which would renew it, and decide by a copy from the future."""
+    cluster = ready()
+    one, client = candidate(cluster, "one")
+    term = await one.win()
+    keeping = asyncio.create_task(one.keep())
+    other = await replace(cluster, tmp_path / "backup")
+    client.client = other.client
+    await asyncio.wait({keeping}, timeout=TIMING.deadline + 0.1)
+    assert keeping.done()
+    assert not term.fresh()
+    assert (keeping.exception() is None) == (replace is emptied), "without a Lease it only cannot renew"
+    before = other.store.revision
+    await one.release(42)
+    assert other.store.revision == before
+    other.store.close()
+
+
+async def test_a_leader_that_stops_as_the_store_is_replaced_stops_without_a_failure(tmp_path: Path) -> None:
+    cluster = ready()
+    one, client = candidate(cluster, "one")
+    await one.win()
+    other = await emptied_and_led(cluster, tmp_path)
+    client.client = other.client
+    await one.release(42)
+    assert (await lease(other)).spec.holder_identity == "three"
+    other.store.close()
 
 
 @pytest.mark.parametrize("verb", ["get", "create", "patch"])

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -44,9 +45,9 @@ class LoopClock:
 
 
 class Cluster:
-    def __init__(self) -> None:
+    def __init__(self, path: Path | str = ":memory:") -> None:
         self.clock = LoopClock()
-        self.store = Store(":memory:")
+        self.store = Store(path)
         self.registry = Registry(self.store, clock=self.clock)
         self.client = LocalClient(self.registry)
 

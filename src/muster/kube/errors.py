@@ -71,7 +71,7 @@ class Conflict(ApiError):
 
 
 class Expired(ApiError):
-    """The requested revision is no longer kept; list again."""
+    """The requested revision is not kept any more, or the server does not know it yet; list again."""
 
     status, reason = 410, "Expired"
 
@@ -123,6 +123,9 @@ _BY_REASON: Final = {cls.reason: cls for cls in _CLASSES}
 _BY_STATUS: Final = {cls.status: cls for cls in reversed(_CLASSES)} | {409: Conflict}
 
 
+#: What a server says of a revision that it has not reached within seconds; the reason is Timeout, as of much
+#: else (`NewTooLargeResourceVersionError` in k8s.io/apiserver/pkg/storage).
+AHEAD: Final = "Too large resource version"
 #: Most characters of a server's message that are kept. An admission webhook may put anything into it, and it
 #: goes into logs, Events and the statuses of Gangs.
 LONGEST: Final = 2_000
@@ -132,6 +135,8 @@ def from_status(body: dict[str, Any], status: int, retry_after: float | None = N
     """The exception for a `Status` body; the HTTP status decides if the reason is unknown."""
     cls = _BY_REASON.get(str(body.get("reason", ""))) or _BY_STATUS.get(status, ServerError)
     message = _legible(str(body.get("message") or f"HTTP {status}"))
+    if cls is ServerError and AHEAD in message:
+        cls = Expired
     error = cls(message, details=body.get("details"), retry_after=retry_after)
     error.status = status
     return error

@@ -15,6 +15,12 @@ A leader that is shut down releases the Lease, and records in it up to which res
 for the fencing of the next leader. The record carries the epoch, because it does not cover a later term.
 
 All writes carry the resourceVersion that was read. A write whose answer is lost is resolved by reading.
+
+A Lease that has another uid than before, or an older resourceVersion, shows that the API server's store has
+been emptied or restored from a backup. The watches do not show that: the server takes a watch from a revision
+of its future, and sends nothing until its own revision is newer (kubernetes/kubernetes#107457). What the
+process knows of the cluster may then be wrong as a whole, so it must end, whether it leads or waits. Only
+resourceVersions of the Lease are compared, because other resources may be kept in other stores.
 """
 
 import asyncio
@@ -32,7 +38,7 @@ from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unanswered, Unreachable
 from muster.names import PODS_SEEN
-from muster.runtime.leader import Term
+from muster.runtime.leader import Deposed, Term
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +104,7 @@ class Election:
         return self._renewed_at + self.timing.deadline - self._clock.monotonic()
 
     async def win(self) -> Term:
-        """Wait until this candidate leads. Return its term."""
+        """Wait until this candidate leads. Return its term. Raises `Deposed` if the store is another one."""
         while not await self._try(self._take()):
             left = self._free_at - self._clock.monotonic()
             await self._clock.sleep(left if 0 < left < self.timing.retry else self.timing.retry)
@@ -110,7 +116,8 @@ class Election:
     async def keep(self) -> None:
         """Renew the Lease until it is lost. Ends when the deadline has passed, whatever is under way.
 
-        The next attempt follows at once if one has taken longer than what is between two of them.
+        The next attempt follows at once if one has taken longer than what is between two of them. Raises
+        `Deposed` if the API server's store is another one.
         """
         pause = self.timing.retry
         while (left := self._left) > 0:
@@ -130,7 +137,8 @@ class Election:
         if self.fresh and self._seen is not None:
             self._renewed_at = float("-inf")
             note = f"{self._seen.spec.lease_transitions}/{pods_seen}" if pods_seen else None
-            await self._try(self._renew({"holderIdentity": "", "leaseDurationSeconds": 1}, note))
+            with suppress(Deposed):
+                await self._try(self._renew({"holderIdentity": "", "leaseDurationSeconds": 1}, note))
 
     async def _try(self, attempt: Coroutine[Any, Any, T]) -> T | None:
         """The result of the attempt; None if it failed."""
@@ -141,7 +149,18 @@ class Election:
         return None
 
     async def _get(self) -> Lease:
-        return await self._answer(self._client.get(LEASE, self._namespace, self._name))
+        return self._of_same_store(await self._answer(self._client.get(LEASE, self._namespace, self._name)))
+
+    def _of_same_store(self, lease: Lease) -> Lease:
+        """Return the Lease. Raises `Deposed` if it cannot follow on the one that was seen before."""
+        new, old = lease.metadata, (self._seen or lease).metadata
+        if new.uid == old.uid and revision(new.resource_version) >= revision(old.resource_version):
+            return lease
+        self._renewed_at = float("-inf")
+        raise Deposed(
+            f"lease {self._namespace}/{self._name} is not the one seen before, or older: the API server's "
+            "store has been emptied or restored, or the lease deleted; start again to read everything"
+        )
 
     async def _answer(self, request: Coroutine[Any, Any, T]) -> T:
         return await self._within(request, self.timing.answer)
@@ -186,7 +205,7 @@ class Election:
         count = max(1, int((self._clock.now() - BEGIN).total_seconds()))
         body = {"metadata": {"name": self._name}, "spec": {**self._held(), **self._new(count)}}
         with suppress(AlreadyExists):
-            await self._answer(self._client.create(LEASE, self._namespace, body))
+            self._of_same_store(await self._answer(self._client.create(LEASE, self._namespace, body)))
             self._not_before = self._clock.monotonic() + self.timing.deadline
         return False
 

@@ -44,7 +44,10 @@ REPORTS: Final = 16
 
 
 class Deposed(Exception):
-    """Raised when the lease is lost or cannot be proven any more: another leader may act now."""
+    """Raised when the lease is lost or cannot be proven any more: another leader may act now.
+
+    Also raised when what is known of the cluster is no longer true, because its store has been replaced.
+    """
 
 
 @dataclass(frozen=True, slots=True)
