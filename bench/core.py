@@ -118,7 +118,7 @@ def cluster(nodes: int = NODES, labels: bool = False, config: Config | None = No
 
 def bare_numpy(scheduler: Scheduler) -> float:
     """Slots of one shape over all nodes, and the best `GROUP` nodes by argpartition."""
-    nodes = scheduler.nodes
+    nodes = scheduler.world.nodes
     row_amounts = [
         (nodes.free(nodes.resources[resource]).copy(), amount) for resource, amount in SHAPE.requests
     ]
@@ -137,23 +137,23 @@ def bare_numpy(scheduler: Scheduler) -> float:
 
 def selection(scheduler: Scheduler, pods: int) -> float:
     """From the shape to node indices and counts, after 64 nodes have changed."""
-    columns = np.arange(0, len(scheduler.nodes), len(scheduler.nodes) // 64)
-    row_amounts = scheduler.nodes.row_amounts(SHAPE.requests)
+    columns = np.arange(0, len(scheduler.world.nodes), len(scheduler.world.nodes) // 64)
+    row_amounts = scheduler.world.nodes.row_amounts(SHAPE.requests)
 
     def change() -> None:
         times = np.zeros(len(columns), np.int64)
-        scheduler.ledger.take_at(columns, row_amounts, times)
+        scheduler.world.ledger.take_at(columns, row_amounts, times)
 
-    return median(lambda: tightest_group(scheduler.slots.of(SHAPE), pods), before=change)
+    return median(lambda: tightest_group(scheduler.fit.slots.of(SHAPE), pods), before=change)
 
 
 def whole_placement(scheduler: Scheduler) -> float:
     demand = Demand((Part("main", SHAPE, GROUP, GROUP),), GROUP)
     times = []
     for _ in range(200):
-        tried = scheduler.ledger.log.trial()
+        tried = scheduler.world.ledger.log.trial()
         started = time.perf_counter()
-        placed = place(Request(demand, [range(GROUP)]), scheduler.ledger, scheduler.slots)
+        placed = place(Request(demand, [range(GROUP)]), scheduler.world.ledger, scheduler.fit.slots)
         times.append(time.perf_counter() - started)
         assert placed is not None
         tried.undo()
@@ -199,7 +199,7 @@ def domain_choice(scheduler: Scheduler, request: Request) -> float:
         )
         times.append(time.perf_counter() - started)
         assert found
-        tried = scheduler.ledger.log.trial()
+        tried = scheduler.world.ledger.log.trial()
         scheduler.fit.fit(request)
         tried.undo()
     return 1e6 * statistics.median(times)
@@ -209,7 +209,7 @@ def whole_fit(scheduler: Scheduler, request: Request) -> float:
     """From a request to places and columns, charged; all nodes that it used have changed since the last."""
     times = []
     for _ in range(200):
-        tried = scheduler.ledger.log.trial()
+        tried = scheduler.world.ledger.log.trial()
         started = time.perf_counter()
         placed = scheduler.fit.fit(request)
         times.append(time.perf_counter() - started)
@@ -241,7 +241,7 @@ def cold_shape(scheduler: Scheduler) -> float:
     times = []
     for shape in fresh:
         started = time.perf_counter()
-        scheduler.slots.of(shape)
+        scheduler.fit.slots.of(shape)
         times.append(time.perf_counter() - started)
     return 1e6 * statistics.median(times)
 
@@ -251,7 +251,7 @@ def refusal(scheduler: Scheduler) -> float:
     request = Request(demand, [range(NODES * 8)])
 
     def once() -> None:
-        assert place(request, scheduler.ledger, scheduler.slots) is None
+        assert place(request, scheduler.world.ledger, scheduler.fit.slots) is None
 
     return median(once)
 
@@ -259,10 +259,10 @@ def refusal(scheduler: Scheduler) -> float:
 def one_by_one(scheduler: Scheduler) -> float:
     """Gangs of one, each placed and charged before the next."""
     demand = Demand((Part("main", SHAPE, 1, 1),), 1)
-    tried = scheduler.ledger.log.trial()
+    tried = scheduler.world.ledger.log.trial()
     started = time.perf_counter()
     for _ in range(GANGS):
-        assert place(Request(demand, [range(1)]), scheduler.ledger, scheduler.slots)
+        assert place(Request(demand, [range(1)]), scheduler.world.ledger, scheduler.fit.slots)
     took = time.perf_counter() - started
     tried.undo()
     return GANGS / took

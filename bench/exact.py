@@ -103,7 +103,7 @@ def planted(room: Room) -> list[int]:
 def subtle(scheduler: Scheduler, counts: Sequence[int]) -> list[int]:
     """The gang with pairs of its one-GPU pods made into pods of two, until only the relaxation says no."""
     fewer, more, *rest = counts
-    step = len(scheduler.nodes) // 500
+    step = len(scheduler.world.nodes) // 500
     while fewer >= 2 * step:
         fewer, more = fewer - 2 * step, more + step
         answer, _ = answered(fresh(scheduler), scheduler, wanted([fewer, more, *rest]))
@@ -128,11 +128,11 @@ def measured(name: str, scheduler: Scheduler, demand: Demand) -> dict[str, float
 
     figures |= {f"{name}: cold, ms": median(cold), f"{name}: cached, ms": median(cached)}
     if not answer:
-        column = int(np.flatnonzero(scheduler.nodes.free(scheduler.nodes.resources[GPU]))[0])
+        column = int(np.flatnonzero(scheduler.world.nodes.free(scheduler.world.nodes.resources[GPU]))[0])
 
         def kept() -> float:
             for times in (1, -1):
-                scheduler.ledger.take_at(column, ((0, 1),), times)
+                scheduler.world.ledger.take_at(column, ((0, 1),), times)
             started = time.process_time()
             known.budget.next_cycle()
             assert known.refutes(demand) is not None
@@ -144,7 +144,7 @@ def measured(name: str, scheduler: Scheduler, demand: Demand) -> dict[str, float
 
 def answered(exact: Exact, scheduler: Scheduler, demand: Demand) -> tuple[Placed | Infeasible, float]:
     """The answer and its seconds; the ledger is as before."""
-    tried = scheduler.ledger.log.trial()
+    tried = scheduler.world.ledger.log.trial()
     started = time.process_time()
     answer = exact.place(Request(demand, [range(part.count) for part in demand.parts]))
     took = time.process_time() - started
@@ -153,16 +153,20 @@ def answered(exact: Exact, scheduler: Scheduler, demand: Demand) -> tuple[Placed
 
 
 def greedy(scheduler: Scheduler, demand: Demand) -> float:
-    tried = scheduler.ledger.log.trial()
+    tried = scheduler.world.ledger.log.trial()
     started = time.process_time()
-    place(Request(demand, [range(part.count) for part in demand.parts]), scheduler.ledger, scheduler.slots)
+    place(
+        Request(demand, [range(part.count) for part in demand.parts]),
+        scheduler.world.ledger,
+        scheduler.fit.slots,
+    )
     took = time.process_time() - started
     tried.undo()
     return took
 
 
 def fresh(scheduler: Scheduler) -> Exact:
-    exact = Exact(scheduler.ledger, scheduler.slots)
+    exact = Exact(scheduler.world.ledger, scheduler.fit.slots)
     exact.budget.next_cycle()
     return exact
 

@@ -230,7 +230,7 @@ def stories(seed: int) -> Iterator[tuple[Case, list[Pod]]]:
             there |= new
         if there and rng.random() < 0.7:
             lost = rng.choice(sorted(there))
-            pod_id = next(p for p, event in made.pods.items() if event.pods[p] == lost and event.gang)
+            pod_id = next(p for p, event in made.world.pods.items() if event.pods[p] == lost and event.gang)
             made.apply(PodsEnded((pod_id,), now))
             del there[lost]
 

@@ -298,7 +298,7 @@ def test_pods_above_the_minimum_that_wait_get_a_reason() -> None:
     (assign,) = assigns(core.decide(3.0))
     bind(core, assign)
     assert not core.decide(4.0)
-    assert core.gangs[GangId("g")].explanation is None
+    assert core.world.gangs[GangId("g")].explanation is None
 
 
 def test_of_several_the_numbers_are_those_of_one() -> None:
@@ -338,7 +338,7 @@ def test_a_gate_keeps_them_too_and_says_nothing_to_a_gang_that_is_whole() -> Non
     assert (wait.explanation.code, wait.explanation.message) == (gate.code, gate.message)
     core.apply(GangSubmitted(replace(elastic(count=3), gate=gate)))
     assert not core.decide(3.0)
-    assert core.gangs[GangId("g")].explanation is None
+    assert core.world.gangs[GangId("g")].explanation is None
 
 
 def test_waiting_gangs_come_first_with_what_would_start_them() -> None:

@@ -521,8 +521,8 @@ class Machine(RuleBasedStateMachine):
 
     @rule(data=st.data(), late=st.integers(0, 30), then=THEN)
     def pods_end(self, data: st.DataObject, late: int, then: float | None) -> None:
-        if self.muster.pods:
-            pods = st.lists(st.sampled_from(sorted(self.muster.pods)), unique=True, max_size=4)
+        if self.muster.world.pods:
+            pods = st.lists(st.sampled_from(sorted(self.muster.world.pods)), unique=True, max_size=4)
             for pod in data.draw(pods):
                 self.tell(PodsEnded((pod,), self.now - late))
             self.cycle(then)
@@ -543,9 +543,9 @@ class Machine(RuleBasedStateMachine):
     @rule(data=st.data())
     def attempt_ends(self, data: st.DataObject) -> None:
         """Pods of an earlier attempt are still there, but fill no place."""
-        if members := sorted(p for p, bound in self.muster.pods.items() if bound.pods[p] is not None):
+        if members := sorted(p for p, bound in self.muster.world.pods.items() if bound.pods[p] is not None):
             for pod in data.draw(st.lists(st.sampled_from(members), unique=True, max_size=4)):
-                bound = self.muster.pods[pod]
+                bound = self.muster.world.pods[pod]
                 self.tell(
                     PodsBound({pod: None}, bound.node, bound.requests, bound.gang, footprint=bound.footprint)
                 )
@@ -614,7 +614,7 @@ class Machine(RuleBasedStateMachine):
     @property
     def clear(self) -> bool:
         """All that the core reckons with is what it has told: nothing held, planned, put off or leaving."""
-        states = self.muster.gangs.values()
+        states = self.muster.world.gangs.values()
         if any(s.back_off or s.avoided or s.planned or s.lapsed for s in states):
             return False
         if any(not promise.announced for state in states for promise in state.holds.values()):
@@ -631,13 +631,13 @@ class Machine(RuleBasedStateMachine):
 
     def state(self) -> dict[str, object]:
         """Places of pods and holds, usage of nodes, and usage and entitlement of queues."""
-        nodes, queues = self.muster.nodes, self.muster.queues
+        nodes, queues = self.muster.world.nodes, self.muster.world.queues
         resources = sorted(nodes.resources.items())
         return {
-            "filled": sorted((p, b.gang, b.pods[p], b.node) for p, b in self.muster.pods.items()),
+            "filled": sorted((p, b.gang, b.pods[p], b.node) for p, b in self.muster.world.pods.items()),
             "held": sorted(
                 (gang, place, promise.node)
-                for gang, state in self.muster.gangs.items()
+                for gang, state in self.muster.world.gangs.items()
                 for place, promise in state.holds.items()
             ),
             "used": {
@@ -683,25 +683,25 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def ledger_equals_pods_and_holds(self) -> None:
-        assert self.muster.ledger.log.depth == 0  # every trial has ended
+        assert self.muster.world.ledger.log.depth == 0  # every trial has ended
         expected: Counter[tuple[str, str]] = Counter()
         devices: Counter[tuple[str, int | None]] = Counter()
-        taken = [(pod.node, pod.requests, pod.footprint.device) for pod in self.muster.pods.values()]
-        for state in self.muster.gangs.values():
+        taken = [(pod.node, pod.requests, pod.footprint.device) for pod in self.muster.world.pods.values()]
+        for state in self.muster.world.gangs.values():
             taken += [(promise.node, promise.requests, promise.device) for promise in state.holds.values()]
         departures = self.muster.world.pending_evictions.values()
         taken += [charged[:3] for departure in departures for charged in departure.promised]
         for departure in departures:
             for name, common in departure.shared.items():
                 for row, amount in common:
-                    expected[name, self.muster.nodes.resource(row)] -= amount
+                    expected[name, self.muster.world.nodes.resource(row)] -= amount
         for name, requests, device in taken:
             for resource, amount in (*requests, ("pods", 1)):
                 expected[name, resource] += amount
                 if resource == GPU_SHARE:
                     expected[name, GPU] += not devices[name, device]
                     devices[name, device] += amount
-        nodes = self.muster.nodes
+        nodes = self.muster.world.nodes
         for name in nodes.column:
             shared = {(name, i): amount for i, amount in enumerate(nodes.devices.used(name)) if amount}
             assert shared == {key: amount for key, amount in devices.items() if key[0] == name}
@@ -716,19 +716,19 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def caches_equal_a_fresh_computation(self) -> None:
-        if self.muster.nodes.facts.keys() - self.muster.nodes.column.keys():  # not settled
+        if self.muster.world.nodes.facts.keys() - self.muster.world.nodes.column.keys():  # not settled
             return
-        eligibility = Eligibility(self.muster.nodes)
-        order = Pack(self.muster.nodes, eligibility)
-        gangs = self.muster.gangs
+        eligibility = Eligibility(self.muster.world.nodes)
+        order = Pack(self.muster.world.nodes, eligibility)
+        gangs = self.muster.world.gangs
         order.gangs_changed(gangs.values())
         order.settle()
         fresh = Slots(order)
         # The next cycle would tell it of these; of all other gangs it has been told.
-        self.muster.slots.order.gangs_changed([gangs[gang] for gang in gangs.touched | gangs.kept])
-        self.muster.slots.order.settle()
+        self.muster.fit.slots.order.gangs_changed([gangs[gang] for gang in gangs.touched | gangs.kept])
+        self.muster.fit.slots.order.settle()
         for of in SHAPES:
-            cached, computed = self.muster.slots.of(of), fresh.of(of)
+            cached, computed = self.muster.fit.slots.of(of), fresh.of(of)
             assert cached.slots.tolist() == computed.slots.tolist()
             assert cached.key.tolist() == computed.key.tolist()
             assert cached.total == computed.total
@@ -737,9 +737,9 @@ class Machine(RuleBasedStateMachine):
         """What a queue uses is what the gangs of its own and of all queues below it use."""
         if self.muster.world.pending_evictions.leaving:
             return  # departing pods are charged to their beneficiary
-        for name, account in self.muster.queues.accounts.items():
+        for name, account in self.muster.world.queues.accounts.items():
             used: Counter[str] = Counter()
-            for state in self.muster.gangs.values():
+            for state in self.muster.world.gangs.values():
                 if state.gang and name in self.checker.tree.path(state.gang.queue):
                     used.update(state.usage)
             used[GPU_SHARE] += 1000 * used.pop(GPU, 0)  # queues count GPUs in thousandths

@@ -211,7 +211,7 @@ def test_a_gang_that_lacks_a_pod_does_not_wait_for_its_own_end(
     two = {PodId("other-0"): Place("main", 0)}
     made.apply(PodsBound(two, NodeName("n1"), amounts({GPU: 4}), other.id, at=2.0))
     behind = submit(made, gang("behind", of=shape(gpu=4), submitted=3.0), 5.0)
-    known = made.gangs[part.id].explanation
+    known = made.world.gangs[part.id].explanation
     assert known is not None
     if estimate is None:
         assert known.expected_start == ExpectedStart(None, "other gives no run time")
@@ -268,7 +268,7 @@ def test_fewer_pods_is_true_and_for_one_shape_the_most(gpus: list[int], sizes: l
     decided = waits(made.decide(0.0))
     if not decided:
         return
-    assert not made.nodes.used.any()
+    assert not made.world.nodes.used.any()
     for remedy in decided[0].explanation.remedies:
         if "(" in remedy.change:
             count = int(remedy.change.split("(")[1].split(" ")[0])
@@ -447,7 +447,7 @@ def test_a_gang_over_its_share_learns_which_gangs_have_the_rest() -> None:
         made.apply(QueueChanged(Queue(name, weight=weight)))
     made.apply(GangSubmitted(replace(gang("x", count=16), queue="a")))
     runs(made, replace(gang("small", count=4), queue="b"))
-    explanation = made.gangs[GangId("x")].explanation
+    explanation = made.world.gangs[GangId("x")].explanation
     assert explanation is not None
     assert explanation.code is Code.OVER_SHARE
     (told,) = explanation.pod_sets
@@ -473,10 +473,10 @@ def test_a_gang_that_is_being_deleted_is_not_called_protected(protected: bool) -
     made = scheduler(free(4, 4) if protected else free(4))
     old = gang("old", of=shape(gpu=4), priority=-1)
     runs(made, old)
-    (pod,) = made.gangs[old.id].pods
+    (pod,) = made.world.gangs[old.id].pods
     if protected:
         runs(made, replace(gang("kept", of=shape(gpu=4), priority=-1, submitted=1.0), preemptible=False))
-    left = made.pods[pod]
+    left = made.world.pods[pod]
     gone = replace(left, pods={pod: None}, footprint=replace(left.footprint, leaving=True))
     made.apply(GangSubmitted(replace(old, gate=Gate(Code.GATED, "is being deleted"))))
     made.apply(gone)

@@ -113,7 +113,7 @@ def pod(gang: str, place: Place) -> PodId:
 
 
 def _gang(scheduler: Scheduler, name: GangId) -> Gang:
-    found = scheduler.gangs[name].gang
+    found = scheduler.world.gangs[name].gang
     assert found is not None
     return found
 

@@ -224,7 +224,7 @@ def test_an_unexpected_error_of_a_reader_harms_its_own_gang_only(
     [wait] = [d for d in decisions if isinstance(d, Wait) and d.gang == "ns/job"]
     assert wait.explanation.code is Code.INVALID
     assert wait.explanation.message == "cannot be read: OverflowError: int too large"
-    assert watched.core.nodes.used.sum() > 0, "its pod on n0 is charged"
+    assert watched.core.world.nodes.used.sum() > 0, "its pod on n0 is charged"
     assert "job ns/job cannot be read" in caplog.messages
 
 
@@ -242,4 +242,4 @@ def test_a_pod_that_cannot_be_charged_is_set_aside_alone(
         watched.put(kind, body)
     assert "elsewhere/good" in [d.gang for d in watched.cycle() if isinstance(d, Assign)]
     assert "uid-job-0 cannot be read, and is set aside" in caplog.messages
-    assert watched.core.nodes.used.sum() > 0, "another pod of the same node is charged"
+    assert watched.core.world.nodes.used.sum() > 0, "another pod of the same node is charged"

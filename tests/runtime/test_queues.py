@@ -25,7 +25,7 @@ class Cluster:
         for queue in self.queues.values():
             self.core.apply(queue_changed(queue))
         self.core.decide(0.0)
-        self.reports = QueueReports(self.core.queues, self)
+        self.reports = QueueReports(self.core.world.queues, self)
 
     def find(self, kind: AnyKind, key: str) -> Resource | None:
         return self.queues.get(key) if kind is kinds.QUEUE else None

@@ -137,7 +137,7 @@ class SearchedAgain(Scheduler):
     def decide(self, now: float) -> list[Decision]:
         decisions = super().decide(now)
         for head in self.reservations.made:
-            empty = Calendar(self.ledger, self.completions)
+            empty = Calendar(self.world.ledger, self.world.completions)
             search = StartSearch(self.world, self.fit, empty)
             request = Request(head.demand, [range(part.count) for part in head.demand.parts])
             found = search.find(head.gang, request, inf, now)
@@ -148,9 +148,10 @@ class SearchedAgain(Scheduler):
 
     def left_beside(self, head: Reservation) -> Longs:
         """By resource and node of the head's: what is left once it has begun, counted from nothing."""
-        tried = self.ledger.log.trial()
-        self.completions.give(state for end, state in self.completions.after(-inf) if end <= head.at)
-        left: Longs = self.nodes.capacities(head.columns) - self.nodes.used[:, head.columns] - head.use
+        world = self.world
+        tried = world.ledger.log.trial()
+        world.completions.give(state for end, state in world.completions.after(-inf) if end <= head.at)
+        left: Longs = world.nodes.capacities(head.columns) - world.nodes.used[:, head.columns] - head.use
         tried.undo()
         return left
 

@@ -72,9 +72,9 @@ def test_status() -> None:
     muster.apply(queue_changed(queue()))
     muster.apply(GangSubmitted(gang("g", PodSet("main", shape(gpu=2, cpu=500), 4, 4), minimum=4)))
     muster.decide(0.0)
-    account = muster.queues.find("default")
+    account = muster.world.queues.find("default")
     assert account is not None
-    assert status_of(account, muster.queues) == {
+    assert status_of(account, muster.world.queues) == {
         "used": {"cpu": "2", GPU: "8", "pods": "4"},
         "entitled": {"cpu": "2", GPU: "8", "memory": "0", "pods": "4"},
         "borrowed": {},
@@ -89,20 +89,20 @@ def test_parts_of_gpus_are_written_as_parts_of_cpus_are() -> None:
     shared = PodSet("main", shape(share=250, cpu=250), 5, 5)
     muster.apply(GangSubmitted(gang("g", shared, minimum=5)))
     muster.decide(0.0)
-    account = muster.queues.find("default")
+    account = muster.world.queues.find("default")
     assert account is not None
-    assert status_of(account, muster.queues)["used"] == {"cpu": "1.25", GPU: "1.25", "pods": "5"}
+    assert status_of(account, muster.world.queues)["used"] == {"cpu": "1.25", GPU: "1.25", "pods": "5"}
 
 
 def test_a_condition_keeps_its_time() -> None:
     muster = Scheduler()
     muster.apply(queue_changed(queue(parent="nowhere")))
-    account = muster.queues.find("a")
+    account = muster.world.queues.find("a")
     assert account is not None
     (told,) = conditions(account, [], NOW)
     assert told == Condition("Ready", "False", "Invalid", "its parent nowhere does not exist", NOW)
     assert conditions(account, [told], datetime(2027, 1, 1, tzinfo=UTC)) == [told]
     muster.apply(queue_changed(queue()))
-    account = muster.queues.find("a")
+    account = muster.world.queues.find("a")
     assert account is not None
     assert conditions(account, [told], NOW)[0].status == "True"

@@ -71,7 +71,7 @@ async def run(
     mirror = mirror or WatchedMirror(informers)
     core = scheduler or Scheduler()
     leader = Leader(client, clock, term, mirror, core, limits, journal, timed)
-    every: list[Reports] = [QueueReports(core.queues, mirror), TopologyReports(core, mirror), *reports]
+    every: list[Reports] = [QueueReports(core.world.queues, mirror), TopologyReports(core, mirror), *reports]
     try:
         async with asyncio.TaskGroup() as tasks:
             await _lead(leader, every, tasks, leading)

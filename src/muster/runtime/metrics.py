@@ -157,7 +157,7 @@ class ClusterState(Collector):
     def _gangs(self) -> Iterator[Metric]:
         gangs: Counter[tuple[str, str, str]] = Counter()
         pods: Counter[tuple[str, str, str]] = Counter()
-        queues = self._bounded(self._core.queues.accounts)
+        queues = self._bounded(self._core.world.queues.accounts)
         for group in self._mirror.groups.values():
             phase, reason = self._phase(group)
             queue = group.gang.queue
@@ -198,7 +198,7 @@ class ClusterState(Collector):
         labels = ["queue", "resource"]
         used = GaugeMetricFamily("muster_queue_used", "What a queue's gangs use.", labels=labels)
         entitled = GaugeMetricFamily("muster_queue_entitled", "What a queue is entitled to.", labels=labels)
-        accounts = self._core.queues.accounts
+        accounts = self._core.world.queues.accounts
         for name in self._bounded(accounts):
             for family, amounts in ((used, accounts[name].used), (entitled, accounts[name].entitled)):
                 for resource in self._bounded(amounts):
@@ -209,7 +209,7 @@ class ClusterState(Collector):
         yield entitled
 
     def _nodes(self) -> Iterator[Metric]:
-        facts = self._core.nodes.facts.values()
+        facts = self._core.world.nodes.facts.values()
         states = Counter(
             "NotReady" if not fact.ready else "Cordoned" if fact.cordoned else "Ready" for fact in facts
         )
@@ -242,7 +242,7 @@ class ClusterState(Collector):
 
     def _totals(self) -> dict[str, tuple[int, int]]:
         """Returns for each resource what the usable nodes have, and what of it is used."""
-        nodes = self._core.nodes
+        nodes = self._core.world.nodes
         usable = np.array(
             [
                 (fact := nodes.facts.get(name)) is not None and fact.ready and not fact.cordoned
@@ -264,7 +264,7 @@ class ClusterState(Collector):
         """Returns the resources that some waiting gang asks for though enough is free in total."""
         demands: dict[Demand, None] = {
             state.demand: None
-            for state in self._core.gangs.values()
+            for state in self._core.world.gangs.values()
             if state.demand is not None and state.waits
         }
         found: set[str] = set()

@@ -63,7 +63,7 @@ class TopologyReports:
         same = before is not None and before.status == said.status
         since = before.last_transition_time if before is not None and same else now
         status: Object = {
-            "detailStatus": [] if error else detail(self._core.topology),
+            "detailStatus": [] if error else detail(self._core.world.topology),
             "conditions": [
                 msgspec.to_builtins(msgspec.structs.replace(said, last_transition_time=since)),
                 *(msgspec.to_builtins(one) for one in found.status.conditions if one.type != said.type),
@@ -93,6 +93,6 @@ class TopologyReports:
         found = self._observed.find(kinds.CLUSTER_NETWORK_TOPOLOGY, DEFAULT)
         if not isinstance(found, ClusterNetworkTopology):
             return None
-        self._core.topology.refresh()
-        layers = self._observed.world.layers
-        return found.metadata.uid, layers, self._core.topology.version, len(self._core.nodes.facts)
+        known = self._core.world
+        known.topology.refresh()
+        return found.metadata.uid, self._observed.world.layers, known.topology.version, len(known.nodes.facts)

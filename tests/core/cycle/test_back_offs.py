@@ -39,7 +39,7 @@ def test_places_that_are_lost_do_not_end_a_back_off(until: float, cycle_between:
         made.decide(1.0)
     made.apply(lost(0, until, "a"))
     made.decide(1.0)
-    told = made.gangs[X].explanation
+    told = made.world.gangs[X].explanation
     assert told is not None
     assert (told.code, told.message) == (Code.COMMIT_FAILED, "binding x-1 was refused")
     assert started(made.decide(19.9)) == []

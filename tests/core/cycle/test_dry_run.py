@@ -80,14 +80,14 @@ class Story:
                 self.core.apply(replace(event, at=self.now + 1))
 
     def end(self, gang: GangId) -> None:
-        state = self.core.gangs.get(gang)
+        state = self.core.world.gangs.get(gang)
         if state is not None:
             for pod in sorted(state.pods):
                 self.core.apply(PodsEnded((pod,), self.now))
             self.core.apply(GangRemoved(gang))
 
     def gang(self, name: GangId) -> Gang:
-        found = self.core.gangs[name].gang
+        found = self.core.world.gangs[name].gang
         assert found is not None
         return found
 
@@ -272,7 +272,7 @@ def test_every_remedy_starts_its_gang(drawn: tuple[Config, list[Event], list[Ste
     story = Story(*drawn)
     held_back = {d.gang for d in story.decisions if isinstance(d, Wait)}
     for name in sorted(held_back):
-        state = story.core.gangs.get(name)
+        state = story.core.world.gangs.get(name)
         explanation = state.explanation if state is not None else None
         for remedy in explanation.remedies if explanation is not None else ():
             again = Story(*drawn)
@@ -293,10 +293,10 @@ def test_asking_changes_nothing(drawn: tuple[Config, list[Event], list[Step]]) -
     asked, silent = Story(config, facts, steps), Story(replace(config, explain=False), facts, steps)
     untold = [decision for decision in asked.decisions if not isinstance(decision, Wait)]
     assert untold == [decision for decision in silent.decisions if not isinstance(decision, Wait)]
-    for name, account in asked.core.queues.accounts.items():
-        same = silent.core.queues.accounts[name]
+    for name, account in asked.core.world.queues.accounts.items():
+        same = silent.core.world.queues.accounts[name]
         assert (account.used, account.last_borrowed) == (same.used, same.last_borrowed)
-    assert (asked.core.nodes.used == silent.core.nodes.used).all()
+    assert (asked.core.world.nodes.used == silent.core.world.nodes.used).all()
 
 
 def reserved_at_once() -> tuple[Config, list[Event], list[Step]]:
@@ -371,11 +371,11 @@ def test_a_dry_run_of_several_gangs_answers_each_as_if_it_were_alone(
     for first in range(len(asked)):
         for beyond in (False, True):
             for name, outlook in dry_run.outlooks(asked[first:], 10_000, beyond=beyond).items():
-                alone = dry_run.outlooks([core.gangs[name]], 10_000, beyond=beyond)
+                alone = dry_run.outlooks([core.world.gangs[name]], 10_000, beyond=beyond)
                 assert alone == {name: outlook}
-        for other in [state for state in core.gangs.values() if state.pods]:
+        for other in [state for state in core.world.gangs.values() if state.pods]:
             for name, starts in dry_run.starts_without(other, asked[first:], 10_000).items():
-                assert dry_run.starts_without(other, [core.gangs[name]], 10_000) == {name: starts}
+                assert dry_run.starts_without(other, [core.world.gangs[name]], 10_000) == {name: starts}
 
 
 def test_a_dry_run_restores_the_account_of_a_gang_that_gives_up_held_places() -> None:
@@ -388,8 +388,8 @@ def test_a_dry_run_restores_the_account_of_a_gang_that_gives_up_held_places() ->
     core.decide(2.0)
     dry_run = core._explainer._remedies._dry_run
     waiting = [state for state in core.served if state.waits]
-    starting = dry_run.starts_without(core.gangs[other.id], waiting, 10_000)
+    starting = dry_run.starts_without(core.world.gangs[other.id], waiting, 10_000)
     assert starting == {"lost": True, "behind": True}
-    account = core.queues.find("default")
+    account = core.world.queues.find("default")
     assert account is not None
     assert account.used == {PODS: 2, GPU_SHARE: 6000}

@@ -177,7 +177,7 @@ def acts(decisions: list[Decision]) -> list[Decision]:
 
 
 def bound(core: Scheduler, assign: Assign, at: float) -> list[PodsBound]:
-    gang = core.gangs[assign.gang].gang
+    gang = core.world.gangs[assign.gang].gang
     assert gang is not None
     requests = {each.name: each.shape.requests for each in gang.pod_sets}
     return [

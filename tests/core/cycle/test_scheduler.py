@@ -137,7 +137,7 @@ def test_pods_bound_before_their_gang_and_node_are_known_count() -> None:
     made.apply(node("a", gpu=2))
     (assign,) = assigns(made.decide(0.0))
     assert set(assign.nodes) == places(1)
-    assert made.nodes.free(made.nodes.resources[GPU]).tolist() == [0]
+    assert made.world.nodes.free(made.world.nodes.resources[GPU]).tolist() == [0]
 
 
 def test_a_pod_counts_where_it_really_is() -> None:
@@ -145,14 +145,14 @@ def test_a_pod_counts_where_it_really_is() -> None:
     (assign,) = assigns(made.decide(0.0))
     assert where(assign) == ["a"]
     made.apply(PodsBound({PodId("p"): Place("main", 0)}, NodeName("b"), amounts({GPU: 1}), X))
-    assert made.nodes.free(made.nodes.resources[GPU]).tolist() == [2, 1]
+    assert made.world.nodes.free(made.world.nodes.resources[GPU]).tolist() == [2, 1]
     assert made.decide(0.0) == []
 
 
 def test_a_pod_that_is_reported_on_another_node_moves() -> None:
     made = standing("a", "b", count=1)
     made.apply(PodsBound({pod("x", Place("main", 0)): Place("main", 0)}, NodeName("b"), amounts({GPU: 1}), X))
-    assert made.nodes.free(made.nodes.resources[GPU]).tolist() == [4, 3]
+    assert made.world.nodes.free(made.world.nodes.resources[GPU]).tolist() == [4, 3]
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_pods_that_are_reported_together_count_as_if_reported_one_by_one(
         for made in (together, singly):
             if pod_ is not None:
                 made.apply(PodsEnded((pod_,), 2.0))
-        one, other = together.gangs[X], singly.gangs[X]
+        one, other = together.world.gangs[X], singly.world.gangs[X]
         assert (one.pods, one.filled, one.holds, one.bound) == (
             other.pods,
             other.filled,
@@ -193,10 +193,12 @@ def test_pods_that_are_reported_together_count_as_if_reported_one_by_one(
             other.bound,
         )
         assert (one.usage, one.nodes) == (other.usage, other.nodes)
-        assert together.nodes.used.tolist() == singly.nodes.used.tolist()
-        assert together.nodes.devices.used(NodeName(on)) == singly.nodes.devices.used(NodeName(on))
-        assert {p: (b.node, b.footprint) for p, b in together.pods.items()} == {
-            p: (b.node, b.footprint) for p, b in singly.pods.items()
+        assert together.world.nodes.used.tolist() == singly.world.nodes.used.tolist()
+        assert together.world.nodes.devices.used(NodeName(on)) == singly.world.nodes.devices.used(
+            NodeName(on)
+        )
+        assert {p: (b.node, b.footprint) for p, b in together.world.pods.items()} == {
+            p: (b.node, b.footprint) for p, b in singly.world.pods.items()
         }
         assert together.decide(3.0) == singly.decide(3.0)
 
@@ -212,7 +214,7 @@ def test_a_removed_gang_gives_everything_back() -> None:
     assert started(made.decide(0.0)) == ["x"]
     made.apply(GangRemoved(X))
     assert started(made.decide(0.0)) == ["y"]
-    assert X not in made.gangs
+    assert X not in made.world.gangs
 
 
 def test_pods_of_a_removed_gang_count_until_they_end() -> None:
@@ -267,7 +269,7 @@ def test_pods_that_end_after_a_failed_start_hold_nothing(seen_leaving: bool) -> 
     made.apply(CommitFailed(X, 10.0, "binding x-1 was refused"))
     if seen_leaving:
         first = pod("x", Place("main", 0))
-        made.apply(replace(made.pods[first], pods={first: None}))
+        made.apply(replace(made.world.pods[first], pods={first: None}))
     end(made, 0, at=1.0)
     assert started(made.decide(1.0)) == ["y"]
 
@@ -343,7 +345,7 @@ def test_a_replacement_goes_elsewhere_if_its_node_is_cordoned() -> None:
     made.apply(node("a", gpu=4, cordoned=True))
     (assign,) = assigns(made.decide(1.0))
     assert where(assign) == ["b"]
-    assert made.nodes.free(made.nodes.resources[GPU]).tolist() == [1, 3]
+    assert made.world.nodes.free(made.world.nodes.resources[GPU]).tolist() == [1, 3]
 
 
 def test_a_place_is_vacant_only_when_its_last_pod_is_gone() -> None:
@@ -407,7 +409,7 @@ def of_an_earlier_attempt(made: Scheduler, *indices: int) -> None:
     """The controllers restart the gang: these pods are still there, but fill no place."""
     for index in indices:
         former = pod("x", Place("main", index))
-        bound = made.pods[former]
+        bound = made.world.pods[former]
         made.apply(PodsBound({former: None}, bound.node, bound.requests, X))
 
 
@@ -575,14 +577,14 @@ def test_a_node_that_shrinks_under_promises_keeps_what_it_has_room_for_of_the_fi
 def test_a_promise_that_is_kept_changes_nothing_on_the_ledger() -> None:
     made = scheduler([node("a", gpu=2)], gang("x", count=2))
     (assign,) = assigns(made.decide(0.0))
-    before = made.nodes.revision
+    before = made.world.nodes.revision
     bind(made, assign)
-    assert made.nodes.revision == before
-    assert made.gangs[X].holds == {}
-    assert made.gangs[X].usage[GPU] == 2
+    assert made.world.nodes.revision == before
+    assert made.world.gangs[X].holds == {}
+    assert made.world.gangs[X].usage[GPU] == 2
     end(made, 0, 1, at=1.0)
     made.apply(GangRemoved(X))
-    assert made.nodes.used.sum() == 0
+    assert made.world.nodes.used.sum() == 0
 
 
 def test_a_gang_that_did_not_fit_is_tried_again_when_capacity_is_freed() -> None:

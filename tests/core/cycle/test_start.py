@@ -15,12 +15,12 @@ def test_a_step_in_a_trial_takes_back_evictions_and_what_it_has_noted() -> None:
     made.settle()
 
     def facts() -> list[str]:
-        states, pending = made.gangs.values(), made.world.pending_evictions
+        states, pending = made.world.gangs.values(), made.world.pending_evictions
         found = [repr((each.holds, each.usage, each.nodes, each.demand)) for each in states]
-        found += [repr((each.used, each.terminating)) for each in made.queues.accounts.values()]
-        found += map(repr, (pending, pending.whole, pending.leaving, sorted(made.gangs.touched)))
+        found += [repr((each.used, each.terminating)) for each in made.world.queues.accounts.values()]
+        found += map(repr, (pending, pending.whole, pending.leaving, sorted(made.world.gangs.touched)))
         known = [each.demand is not None and made._infeasible.known(each.demand) for each in states]
-        return [*found, repr(known), repr(made.nodes.used.tolist())]
+        return [*found, repr(known), repr(made.world.nodes.used.tolist())]
 
     before = facts()
     with made.world.trial():

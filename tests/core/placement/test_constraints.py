@@ -86,7 +86,7 @@ def told(cluster: list[NodeChanged], *gangs: Gang) -> Scheduler:
 
 
 def there(made: Scheduler, node: str, app: str, namespace: str = "ns", **seen: object) -> PodId:
-    pod = PodId(f"{node}-{app}-{len(made.pods)}")
+    pod = PodId(f"{node}-{app}-{len(made.world.pods)}")
     footprint = Footprint(namespace, (("app", app),), **seen)  # type: ignore[arg-type]  # any field of Footprint
     made.apply(PodsBound({pod: None}, NodeName(node), (), footprint=footprint))
     return pod
@@ -262,7 +262,7 @@ def test_a_volume_binds_to_its_nodes() -> None:
 def test_equal_gangs_with_different_labels_share_an_answer_unless_a_rule_selects_by_label() -> None:
     made = told(nodes("a"), gang(pods("p", 9)), gang(pods("p", 9, "b"), name="h"))
     made.decide(0.0)
-    states = [made.gangs[GangId(name)] for name in "gh"]
+    states = [made.world.gangs[GangId(name)] for name in "gh"]
     assert states[0].demand is states[1].demand
     there(made, "n0", "x", pod_anti_affinity=(term(HOST),))
     made.decide(1.0)
@@ -306,13 +306,13 @@ def test_undone_trials_leave_the_affinity_counts_of_a_fresh_scheduler(seed: int)
     fresh = Scheduler()
     for fact in case.nodes:
         fresh.apply(fact)
-    for event in tried.pods.values():
+    for event in tried.world.pods.values():
         fresh.apply(event)
-    for place, promise in tried.gangs[GangId("g")].holds.items():
+    for place, promise in tried.world.gangs[GangId("g")].holds.items():
         fresh.apply(PodsBound({PodId(str(place)): None}, promise.node, (), footprint=promise.footprint))
     fresh.decide(0.0)
-    for question in list(tried.ledger.footprints._answers):
-        mine, theirs = (s.ledger.footprints.count(question).tolist() for s in (tried, fresh))
+    for question in list(tried.world.ledger.footprints._answers):
+        mine, theirs = (s.world.ledger.footprints.count(question).tolist() for s in (tried, fresh))
         assert mine == theirs
 
 
@@ -375,7 +375,7 @@ def test_a_victim_gives_its_port_free() -> None:
     assert [d.gang for d in told_now if isinstance(d, Assign)] == ["high"]
     made.apply(PodsEnded((PodId("l"),), 3.0))
     made.decide(3.0)
-    using = made.ledger.footprints.count(Using((PORT,))).tolist()
+    using = made.world.ledger.footprints.count(Using((PORT,))).tolist()
     assert using == [1], "that of the newcomer"
 
 
@@ -384,7 +384,7 @@ def test_a_pod_set_in_another_namespace_than_its_gang() -> None:
     made = told(nodes("a", "b"), gang(pods("p", 1), elsewhere))
     there(made, "n0", "x", pod_anti_affinity=(term(HOST, "a", ("other",)),))
     assert where(made) == {"n0": 1, "n1": 1}
-    assert made.gangs[GangId("g")].holds[Place("q", 0)].node == "n1"
+    assert made.world.gangs[GangId("g")].holds[Place("q", 0)].node == "n1"
 
 
 @settings(max_examples=15, deadline=None)
@@ -410,24 +410,24 @@ def test_footprints_always_count_exactly_the_pods_that_are_there(seed: int) -> N
                 made.apply(GangSubmitted(replace(one, priority=rng.randint(0, 2))))
             case "pod":
                 there(made, f"n{rng.randint(0, 4)}", rng.choice("ab"))
-            case "end" if made.pods:
-                made.apply(PodsEnded((rng.choice(sorted(made.pods)),), now))
+            case "end" if made.world.pods:
+                made.apply(PodsEnded((rng.choice(sorted(made.world.pods)),), now))
             case "go":
                 made.apply(GangRemoved(GangId(f"g{rng.randint(0, 5)}")))
             case "node":
                 name = NodeName(f"n{rng.randint(0, 3)}")
-                if name in made.nodes.facts:
+                if name in made.world.nodes.facts:
                     made.apply(NodeRemoved(name))
                 else:
                     made.apply(nodes(*"aabb", cpu=3)[int(name[1])])
-            case "label" if made.pods:
-                bound = made.pods[rng.choice(sorted(made.pods))]
+            case "label" if made.world.pods:
+                bound = made.world.pods[rng.choice(sorted(made.world.pods))]
                 changed = replace(bound.footprint, labels=(("app", rng.choice("ab")),))
                 made.apply(replace(bound, footprint=changed))
         for decision in made.decide(now):
             if isinstance(decision, Assign) and rng.random() < 0.7:
                 for place, node in decision.nodes.items():
-                    promise = made.gangs[decision.gang].holds[place]
+                    promise = made.world.gangs[decision.gang].holds[place]
                     labels = (*promise.footprint.labels, ("index", str(place.index)))
                     made.apply(
                         PodsBound(
@@ -442,13 +442,13 @@ def test_footprints_always_count_exactly_the_pods_that_are_there(seed: int) -> N
         leaving = {
             charged for departure in made.world.pending_evictions.values() for charged in departure.promised
         }
-        seen = [(pod.node, pod.footprint) for pod in made.pods.values()]
-        seen += [(hold.node, hold.footprint) for s in made.gangs.values() for hold in s.holds.values()]
+        seen = [(pod.node, pod.footprint) for pod in made.world.pods.values()]
+        seen += [(hold.node, hold.footprint) for s in made.world.gangs.values() for hold in s.holds.values()]
         seen += [(node, footprint) for node, _, _, footprint in leaving]
         for question in questions:
             expected = Counter(node for node, footprint in seen if question.answers(footprint))
-            counted = made.ledger.footprints.count(question).tolist()
-            assert counted == [expected[name] for name in made.nodes.names]
+            counted = made.world.ledger.footprints.count(question).tolist()
+            assert counted == [expected[name] for name in made.world.nodes.names]
 
 
 @pytest.mark.parametrize("names", [("p", "q"), ("q", "p")])
@@ -469,5 +469,5 @@ def test_labels_that_no_rule_selects_do_not_tell_gangs_apart() -> None:
     other = replace(lonely, labels=(*lonely.labels, ("job", "2")))
     made = told(nodes("a"), gang(lonely), gang(other, name="h"))
     made.decide(0.0)
-    states = [made.gangs[GangId(name)] for name in "gh"]
+    states = [made.world.gangs[GangId(name)] for name in "gh"]
     assert states[0].demand is states[1].demand

@@ -132,7 +132,7 @@ def test_where_all_pods_may_use_the_same_nodes_keys_are_as_without_gangs() -> No
     for i, of in enumerate([*shapes, shape(share=300, selector=T4)]):
         muster.apply(GangSubmitted(gang(f"ns/{i}", of=of)))
         muster.decide(float(i))
-    eligibility = Eligibility(muster.nodes)
-    fresh = Slots(Pack(muster.nodes, eligibility))
+    eligibility = Eligibility(muster.world.nodes)
+    fresh = Slots(Pack(muster.world.nodes, eligibility))
     for of in shapes:
-        assert muster.slots.of(of).key.tolist() == fresh.of(of).key.tolist()
+        assert muster.fit.slots.of(of).key.tolist() == fresh.of(of).key.tolist()

@@ -187,7 +187,7 @@ def test_beyond_the_bounds_the_answer_stays_open(monkeypatch: pytest.MonkeyPatch
     (wait,) = waits(muster.decide(0.0))
     assert wait.explanation.code is Code.FRAGMENTED
     assert wait.explanation.message.endswith("; none was found within the search budget")
-    assert not (muster.nodes.used > 0).any()
+    assert not (muster.world.nodes.used > 0).any()
 
 
 def test_too_little_of_a_resource_needs_no_solver(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,10 +298,10 @@ def test_in_a_cluster_at_rest_each_want_is_searched_once(monkeypatch: pytest.Mon
 def test_room_that_is_left_behind_in_a_cycle_ends_a_proof() -> None:
     muster = two_of_four("x")
     muster.decide(0.0)
-    demand = muster.gangs[GangId("x")].demand
+    demand = muster.world.gangs[GangId("x")].demand
     assert demand is not None
     assert muster.fit.exact.refutes(demand) is not None
-    muster.nodes.change(node("n0", gpu=5))
+    muster.world.nodes.change(node("n0", gpu=5))
     assert muster.fit.exact.refutes(demand) is None
 
 

@@ -90,18 +90,18 @@ def test_a_share_goes_where_it_fits_best() -> None:
 def test_modest_pods_cost_no_look_at_what_is_stranded() -> None:
     muster = muster_of(("a", 8, 64))
     muster.decide(0.0)
-    assert not muster.slots.of(shape(gpu=1, cpu=6_400)).may_strand
-    assert muster.slots.of(shape(gpu=1, cpu=6_401)).may_strand
-    assert muster.slots.of(shape(cpu=1)).may_strand
-    assert not muster.slots.of(shape(gpu=1)).may_strand
+    assert not muster.fit.slots.of(shape(gpu=1, cpu=6_400)).may_strand
+    assert muster.fit.slots.of(shape(gpu=1, cpu=6_401)).may_strand
+    assert muster.fit.slots.of(shape(cpu=1)).may_strand
+    assert not muster.fit.slots.of(shape(gpu=1)).may_strand
 
 
 def test_one_node_with_little_cpu_makes_all_keys_new() -> None:
     muster = muster_of(("a", 8, 64), ("b", 8, 64), ("c", 8, 64))
     muster.decide(0.0)
     of = shape(gpu=1, cpu=6_000)
-    assert not muster.slots.of(of).may_strand
+    assert not muster.fit.slots.of(of).may_strand
     muster.apply(node("c", gpu=8, cpu=8_000))
-    fresh = Slots(Pack(muster.nodes, Eligibility(muster.nodes)))
-    assert muster.slots.of(of).may_strand
-    assert muster.slots.of(of).key.tolist() == fresh.of(of).key.tolist()
+    fresh = Slots(Pack(muster.world.nodes, Eligibility(muster.world.nodes)))
+    assert muster.fit.slots.of(of).may_strand
+    assert muster.fit.slots.of(of).key.tolist() == fresh.of(of).key.tolist()

@@ -91,9 +91,9 @@ def test_sums_and_products_of_the_largest_amounts_do_not_overflow() -> None:
     made = Scheduler(Config(explain=False))
     for i in range(200):
         made.apply(NodeChanged(NodeName(f"n{i:03}"), largest))
-    made.nodes.settle()
-    row = made.nodes.row("memory")
-    assert made.nodes.all_free(row) == 200 * LARGEST
+    made.world.nodes.settle()
+    row = made.world.nodes.row("memory")
+    assert made.world.nodes.all_free(row) == 200 * LARGEST
     assert 100_000 * LARGEST < 2**63
     whole = PodSet("whole", shape(cpu=LARGEST, memory=LARGEST), 100, 100)
     small = PodSet("small", shape(cpu=1, memory=1), 1000, 1000)

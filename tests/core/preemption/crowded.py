@@ -98,7 +98,7 @@ def draw(seed: int, *about: str) -> Case:
                 made.apply(replace(event, at=at, footprint=labelled))
         made.decide(0.0)
     if EXCLUSIVE in about:  # some beside others, as they came to ask for it later
-        for one in [state.gang for state in made.gangs.values() if state.gang and rng.random() < 0.4]:
+        for one in [state.gang for state in made.world.gangs.values() if state.gang and rng.random() < 0.4]:
             made.apply(GangSubmitted(replace(one, exclusive=rng.choice(LAYERS))))
         made.decide(0.0)
     if QUEUES in about and rng.random() < 0.7:
@@ -140,7 +140,7 @@ def _shape(rng: random.Random, about: Sequence[str], sizes: Sequence[int]) -> Sh
 
 def _capped(rng: random.Random, made: Scheduler, rules: Queue) -> Queue:
     """With a hard cap that leaves little, or nothing."""
-    account = made.queues.accounts[rules.name]
+    account = made.world.queues.accounts[rules.name]
     if rng.random() < 0.3:
         return replace(rules, max_gangs=max(account.standing, 1))
     used = account.used.get(GPU_SHARE, 0) // 1000
@@ -205,7 +205,7 @@ def searched(made: Scheduler, decisions: Sequence[object]) -> Best | None:
     if not evicts:
         return None
     (evict,) = evicts
-    gangs = [made.gangs[victim.gang].gang for victim in evict.victims]
+    gangs = [made.world.gangs[victim.gang].gang for victim in evict.victims]
     priorities = [gang.priority for gang in gangs if gang is not None]
     return Best(max(priorities), all(v.pods for v in evict.victims), evict.work_lost)
 
@@ -231,7 +231,7 @@ def oracle(case: Case) -> Best | None:
 
 def _candidates(case: Case) -> list[Candidate]:
     made = case.made
-    return Candidates(made.nodes, made.gangs, made.pods).of(NOW, lambda gang: True)[0]
+    return Candidates(made.world.nodes, made.world.gangs, made.world.pods).of(NOW, lambda gang: True)[0]
 
 
 def sets_of(case: Case) -> int:
@@ -265,7 +265,7 @@ def _whole(candidate: Candidate, some: _Some) -> bool:
 
 def _allowed(case: Case, chosen: _Chosen) -> bool:
     made = case.made
-    pods = [made.pods[pod] for c, some in chosen for n in some for pod in c.units[n].pods]
+    pods = [made.world.pods[pod] for c, some in chosen for n in some for pod in c.units[n].pods]
     if case.budget is not None and sum(("app", "a") in pod.footprint.labels for pod in pods) > case.budget:
         return False
     row_amounts = Counter({"pods": case.preemptor.min_count})
@@ -279,7 +279,7 @@ def _allowed(case: Case, chosen: _Chosen) -> bool:
             for n in some:
                 freed[name].update(Counter(candidate.units[n].freed))
     for name in ("p", "q"):
-        account = made.queues.accounts[name]
+        account = made.world.queues.accounts[name]
         cap = dict(account.rules.capability).get(GPU)
         used = account.used.get(GPU_SHARE, 0)
         if cap is not None and used - freed[name][GPU_SHARE] + row_amounts[GPU_SHARE] > 1000 * cap:
@@ -294,9 +294,9 @@ def _reclaimable(made: Scheduler, foreign: _Chosen, row_amounts: Counter[str]) -
     """Each with those before it gone, the smallest first."""
     if not foreign:
         return True
-    mine, theirs = made.queues.accounts["q"], made.queues.accounts["r"]
-    limited = {r for r, n in made.queues.root.entitled.items() if n}
-    everything = made.queues.root.entitled
+    mine, theirs = made.world.queues.accounts["q"], made.world.queues.accounts["r"]
+    limited = {r for r, n in made.world.queues.root.entitled.items() if n}
+    everything = made.world.queues.root.entitled
 
     def over(account_used: int, entitled: int, resource: str) -> bool:
         return account_used > entitled < everything[resource]
@@ -330,14 +330,16 @@ def _steps(candidate: Candidate, some: _Some) -> Iterator[Counter[str]]:
 
 
 def _fits(case: Case, chosen: _Chosen) -> bool:
-    made, state = case.made, case.made.gangs[case.preemptor.id]
+    made, state = case.made, case.made.world.gangs[case.preemptor.id]
     assert state.demand is not None
-    tried = made.ledger.log.trial()
+    tried = made.world.ledger.log.trial()
     for candidate, some in chosen:
         pods = frozenset(pod for n in some for pod in candidate.units[n].pods)
         made.world.pending_evictions.lift_victims([Victim(candidate.gang.id, pods)])
     made.fit.exact.budget.next_cycle()
-    made.fit.exclusive_domains.leave(map(Victim, made.gangs))  # what keeps it off is computed here once more
+    made.fit.exclusive_domains.leave(
+        map(Victim, made.world.gangs)
+    )  # what keeps it off is computed here once more
     placed = made.fit.fit(
         Request(state.demand, state.vacant, footprints=state.footprints, excluded=_kept_off(case, chosen))
     )
@@ -349,23 +351,27 @@ def _kept_off(case: Case, chosen: _Chosen) -> Columns | None:
     """Nodes in exclusive domains of gangs that stay; and, for an exclusive gang, domains with other pods."""
     made = case.made
     gone = {pod for candidate, some in chosen for n in some for pod in candidate.units[n].pods}
-    left = [bound for pod, bound in made.pods.items() if pod not in gone]
+    left = [bound for pod, bound in made.world.pods.items() if pod not in gone]
     kept = set[int]()
     for bound in left:
-        asked = made.gangs[bound.gang].gang if bound.gang is not None else None
+        asked = made.world.gangs[bound.gang].gang if bound.gang is not None else None
         for layer in {asked.exclusive if asked is not None else "", case.preemptor.exclusive} - {""}:
             domain = _domain(made, bound.node, layer)
             kept |= {
-                c for name, c in made.nodes.column.items() if domain and _domain(made, name, layer) == domain
+                c
+                for name, c in made.world.nodes.column.items()
+                if domain and _domain(made, name, layer) == domain
             }
     if case.preemptor.exclusive:
         kept |= {
-            c for name, c in made.nodes.column.items() if not _domain(made, name, case.preemptor.exclusive)
+            c
+            for name, c in made.world.nodes.column.items()
+            if not _domain(made, name, case.preemptor.exclusive)
         }
     return np.array(sorted(kept), np.intp) if kept else None
 
 
 def _domain(made: Scheduler, node: NodeName, layer: str) -> tuple[str, ...]:
-    labels = dict(made.nodes.facts[node].labels)
+    labels = dict(made.world.nodes.facts[node].labels)
     path = (labels.get("block", ""), labels.get("rack", ""), node)[: 3 - LAYERS.index(layer)]
     return path if path[-1] else ()

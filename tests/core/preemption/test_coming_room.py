@@ -17,7 +17,7 @@ PODS = [pod("deleted", Place("main", index)) for index in range(8)]
 def leaving(made: Scheduler, pods: int) -> None:
     """So many pods of the job are being deleted."""
     for name in PODS[:pods]:
-        known = made.pods[name]
+        known = made.world.pods[name]
         there = replace(known, pods={name: None}, footprint=replace(known.footprint, leaving=True))
         made.apply(there)
 

@@ -90,7 +90,7 @@ class Machine(RuleBasedStateMachine):
         traits=st.sampled_from(["", "", "", "precious", "patient", "long"]),
     )
     def submitted(self, pods: int, gpu: int, surplus: int, priority: int, queue: str, traits: str) -> None:
-        there = {*self.gangs, *(bound.gang for bound in self.muster.pods.values())}
+        there = {*self.gangs, *(bound.gang for bound in self.muster.world.pods.values())}
         name = next((name for name in GANGS if name not in there), None)
         if name is not None:
             self.submit(name, pods, gpu, surplus, priority, queue, traits)
@@ -119,7 +119,7 @@ class Machine(RuleBasedStateMachine):
         if self.gangs.pop(name, None) is not None:
             self.muster.apply(GangRemoved(name))
             self.give_up(name)
-            for pod, bound in [*self.muster.pods.items()]:
+            for pod, bound in [*self.muster.world.pods.items()]:
                 if bound.gang == name:
                     self.end(pod)
 
@@ -158,7 +158,7 @@ class Machine(RuleBasedStateMachine):
     # Helpers
 
     def bound(self, name: GangId) -> int:
-        return sum(bound.gang == name for bound in self.muster.pods.values())
+        return sum(bound.gang == name for bound in self.muster.world.pods.values())
 
     def bind(self, gang: GangId, place: Place) -> None:
         target = self.assigned.pop((gang, place))
@@ -190,14 +190,14 @@ class Machine(RuleBasedStateMachine):
         self.assigned = {
             (gang, place): at
             for (gang, place), at in self.assigned.items()
-            if place in self.muster.gangs[gang].holds
+            if place in self.muster.world.gangs[gang].holds
         }
 
     def evict(self, evict: Evict) -> None:
         self.evictions += 1
         self.pending.add(evict.beneficiary)
         for victim in evict.victims:
-            pods = victim.pods or {p for p, b in self.muster.pods.items() if b.gang == victim.gang}
+            pods = victim.pods or {p for p, b in self.muster.world.pods.items() if b.gang == victim.gang}
             assert not any(pods & others for others in self.awaited.values()), "chosen twice"
             self.awaited.setdefault(evict.beneficiary, set()).update(pods)
 
@@ -210,7 +210,7 @@ class Machine(RuleBasedStateMachine):
             assert gang.preemptible
             assert victim.reclaimed == (gang.queue != mine.queue)
             assert victim.reclaimed or gang.priority < mine.priority
-            pods = {p: b for p, b in self.muster.pods.items() if b.gang == gang.id}
+            pods = {p: b for p, b in self.muster.world.pods.items() if b.gang == gang.id}
             since = min(b.at for b in pods.values() if b.at is not None)
             assert self.now - since >= gang.min_run_time
             leaving = victim.pods or pods.keys()
@@ -222,7 +222,7 @@ class Machine(RuleBasedStateMachine):
             self.gangs[b.gang].queue == "a"
             for pods in self.awaited.values()
             for pod in pods
-            if (b := self.muster.pods.get(pod)) is not None and b.gang in self.gangs
+            if (b := self.muster.world.pods.get(pod)) is not None and b.gang in self.gangs
         )
         if self.budget is not None and selected:
             assert selected + before <= self.budget
@@ -232,20 +232,20 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def no_node_is_overfull(self) -> None:
         used: Counter[NodeName] = Counter()
-        for bound in self.muster.pods.values():
+        for bound in self.muster.world.pods.values():
             used[bound.node] += dict(bound.requests)[GPU]
         assert all(amount <= ROOM for amount in used.values()), used
 
     @invariant()
     def no_queue_has_more_than_it_may(self) -> None:
-        bound = self.muster.pods.values()
+        bound = self.muster.world.pods.values()
         assert sum(dict(pod.requests)[GPU] for pod in bound) <= self.cap
         assert len({pod.gang for pod in bound}) <= self.most
 
     @invariant()
     def who_has_started_waits_for_nobody(self) -> None:
         for name in [*self.pending]:
-            if stands(self.muster.gangs[name]):
+            if stands(self.muster.world.gangs[name]):
                 self.pending.discard(name)
 
     def teardown(self) -> None:

@@ -107,19 +107,19 @@ def test_room_of_victims_is_neither_free_for_others_nor_counted_twice() -> None:
     running(made, gang("low", count=8))
     made.apply(GangSubmitted(gang("high", count=4, priority=1)))
     (assign,) = assigns(made.decide(1.0))
-    assert made.nodes.used[made.nodes.resources[GPU], 0] == 8
+    assert made.world.nodes.used[made.world.nodes.resources[GPU], 0] == 8
     made.apply(GangSubmitted(gang("other", count=1)))
     assert started(made.decide(2.0)) == []
     end(made, "low", 3)  # 5 are there still, and 4 are to come: 3 are left over whatever happens
     assert started(made.decide(3.0)) == ["other"]
-    assert made.nodes.used[made.nodes.resources[GPU], 0] == 6
+    assert made.world.nodes.used[made.world.nodes.resources[GPU], 0] == 6
     end(made, "low", 7)
     made.decide(4.0)
-    assert made.nodes.used[made.nodes.resources[GPU], 0] == 5
+    assert made.world.nodes.used[made.world.nodes.resources[GPU], 0] == 5
     end(made, "low", 8)
     bind(made, assign)
     made.decide(5.0)
-    assert made.nodes.used[made.nodes.resources[GPU], 0] == 5
+    assert made.world.nodes.used[made.world.nodes.resources[GPU], 0] == 5
 
 
 def test_a_victim_waits_again_with_its_age_and_without_a_held_place() -> None:
@@ -310,8 +310,8 @@ def test_if_the_preemptor_gives_up_its_victims_stay(how: str) -> None:
     else:
         made.apply(CommitFailed(GangId("high"), 100.0, "refused"))
     made.decide(2.0)
-    assert made.nodes.used[made.nodes.resources[GPU], 0] == 8
-    assert made.gangs[GangId("low")].demand is None
+    assert made.world.nodes.used[made.world.nodes.resources[GPU], 0] == 8
+    assert made.world.gangs[GangId("low")].demand is None
     if how == "failed":
         assert ended(made.decide(100.0)) == ["low"]
 
@@ -336,7 +336,7 @@ def test_victims_of_an_open_plan_leave_still() -> None:
     decisions = made.decide(1.0)
     assert ended(decisions) == []
     assert started(decisions) == ["high"]
-    assert made.nodes.used[made.nodes.resources[GPU], 0] == 8
+    assert made.world.nodes.used[made.world.nodes.resources[GPU], 0] == 8
 
 
 def test_several_shapes() -> None:
@@ -351,7 +351,7 @@ def test_several_shapes() -> None:
 def test_a_gang_spares_possible_victims_that_its_affinity_needs() -> None:
     made = scheduler([node("a", gpu=4, labels={"host": "a"})])
     running(made, gang("friend", of=shape(gpu=1)), gang("other", of=shape(gpu=3)))
-    there = made.pods[pod("friend", Place("main", 0))]
+    there = made.world.pods[pod("friend", Place("main", 0))]
     made.apply(replace(there, footprint=replace(there.footprint, namespace="ns", labels=(("app", "x"),))))
     near = (PodTerm("host", (Requirement("app", Operator.IN, ("x",)),), None),)
     high = gang("high", count=1, of=replace(shape(gpu=2), pod_affinity=near), priority=1)
@@ -388,7 +388,7 @@ def with_affinity(name: str, app: str, gpu: int, where: str = "host") -> PodSet:
 
 
 def tagged(made: Scheduler, name: str, app: str) -> None:
-    there = made.pods[pod(name, Place("main", 0))]
+    there = made.world.pods[pod(name, Place("main", 0))]
     made.apply(replace(there, footprint=Footprint(namespace="ns", labels=(("app", app),))))
 
 
@@ -439,7 +439,7 @@ def test_surplus_that_may_stay_counts_for_its_queue_again() -> None:
     (assign,) = assigns(made.decide(2.0))
     bind(made, assign)  # before anybody has left
     made.decide(3.0)
-    assert made.queues.accounts["default"].used[GPU_SHARE] == 6000
+    assert made.world.queues.accounts["default"].used[GPU_SHARE] == 6000
 
 
 def test_searches_take_turns() -> None:
@@ -632,7 +632,7 @@ def test_two_queues_do_not_take_from_each_other_in_turn() -> None:
         for assign in assigns(decisions):
             bind(made, assign)
     assert evictions <= 4
-    running_now = sorted(str(state.id) for state in made.gangs.values() if state.pods)
+    running_now = sorted(str(state.id) for state in made.world.gangs.values() if state.pods)
     assert sum(name.startswith("b") for name in running_now) >= 1
     assert sum(name.startswith("a") for name in running_now) >= 2
 
@@ -664,7 +664,7 @@ def test_a_full_queue_is_preempted_in_though_nodes_are_free(rules: Queue) -> Non
     decisions = made.decide(10.0)
     assert ended(decisions) == ["young"]
     assert started(decisions) == ["high"]
-    account = made.queues.accounts["q"]
+    account = made.world.queues.accounts["q"]
     assert (account.used[GPU_SHARE], account.standing) == (8000, 2)
     assert made.decide(11.0) == []
 
@@ -788,7 +788,7 @@ def test_a_queue_above_its_cap_shrinks_and_gets_nothing_more(rules: Queue) -> No
     made.apply(GangSubmitted(in_queue("q", gang("high", count=4, priority=1))))
     decisions = made.decide(2.0)
     assert (sorted(ended(decisions)), started(decisions)) == (["low", "lower"], ["high"])
-    account = made.queues.accounts["p"]
+    account = made.world.queues.accounts["p"]
     assert (account.used_below_cap(GPU_SHARE), account.gangs) == (8000, 2)  # both are there still: as before
     end(made, "low", 4)
     end(made, "lower", 4)
@@ -859,7 +859,7 @@ def test_of_many_domains_the_cheapest_is_cleared_of_those_that_can_be() -> None:
     made = racks(*[1] * 30)
     for i in range(30):
         fills(made, f"gang-{i}", 10.0 + i, **{f"r{i}_0": 1})
-    youngest = made.gangs[GangId("gang-29")].gang
+    youngest = made.world.gangs[GangId("gang-29")].gang
     assert youngest is not None
     made.apply(GangSubmitted(replace(youngest, preemptible=False)))
     made.apply(GangSubmitted(replace(gang("high", priority=1), exclusive="rack")))
@@ -907,7 +907,9 @@ def test_gangs_of_higher_priority_than_needed_can_be_left_out_as_victims(seed: i
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(candidates, "AMPLE", ample)
             decisions = made.decide(100.0)
-        priority = {state.id: state.gang.priority for state in made.gangs.values() if state.gang is not None}
+        priority = {
+            state.id: state.gang.priority for state in made.world.gangs.values() if state.gang is not None
+        }
         for evict in evicts(decisions):
             highest = max(priority[victim.gang] for victim in evict.victims)
             outcomes.append((highest, evict.work_lost, bool(assigns(decisions))))

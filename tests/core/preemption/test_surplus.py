@@ -84,7 +84,7 @@ def test_neither_gang_nor_pod_set_gives_up_more_than_it_can_spare(
     one, two = PodSet("one", shape(gpu=1), 2, 1), PodSet("two", shape(gpu=1), 2, 1)
     running(made, gang("elastic", one, two, minimum=minimum))
     pods = [PodId(f"elastic:{pod}") for pod in wanted]
-    hosts = [made.pods[pod].node for pod in pods]
+    hosts = [made.world.pods[pod].node for pod in pods]
     assert victims(made, *on(*hosts)) == (pods if surplus else [])
 
 
@@ -107,9 +107,9 @@ def test_of_a_large_gang_a_bounded_number_of_pods_is_considered(
 ) -> None:
     """Empty: the gang is evicted as a whole."""
     made = spread(OTHERS + 2, OTHERS + 2 - spare)
-    [elastic], _ = Candidates(made.nodes, made.gangs, made.pods).of(10.0, lambda _: True)
+    [elastic], _ = Candidates(made.world.nodes, made.world.gangs, made.world.pods).of(10.0, lambda _: True)
     assert sum(not unit.core for unit in elastic.units) == spare + OTHERS
-    host = made.pods[PodId(f"elastic:main/{index}")].node
+    host = made.world.pods[PodId(f"elastic:main/{index}")].node
     assert victims(made, *on(host)) == [f"elastic:main/{i}" for i in expected]
 
 
@@ -118,7 +118,7 @@ def test_a_pod_set_gives_up_its_highest_indices_beside_a_large_one() -> None:
     made = scheduler(node(f"n{i}", gpu=1, labels={"host": f"n{i}"}) for i in range(OTHERS + 12))
     large, small = PodSet("large", shape(gpu=1), OTHERS + 10, OTHERS + 9), PodSet("small", shape(gpu=1), 2, 1)
     running(made, gang("elastic", large, small, minimum=OTHERS + 10))
-    host = made.pods[PodId("elastic:small/1")].node
+    host = made.world.pods[PodId("elastic:small/1")].node
     assert victims(made, *on(host)) == ["elastic:small/1"]
 
 
@@ -159,14 +159,19 @@ def test_capacity_that_some_set_of_victims_frees_counts_as_attainable(about: tup
         made = case.made
         made.apply(GangSubmitted(replace(case.preemptor, preempts=False)))
         made.decide(NOW)
-        demand = made.gangs[case.preemptor.id].demand
-        candidates, _ = Candidates(made.nodes, made.gangs, made.pods).of(NOW, lambda _: True)
+        demand = made.world.gangs[case.preemptor.id].demand
+        candidates, _ = Candidates(made.world.nodes, made.world.gangs, made.world.pods).of(
+            NOW, lambda _: True
+        )
         if demand is None or not candidates:
             continue
-        request, table = Request(demand, [()] * len(demand.parts)), UnitTable(candidates, len(made.nodes))
+        request, table = (
+            Request(demand, [()] * len(demand.parts)),
+            UnitTable(candidates, len(made.world.nodes)),
+        )
         quota = Quota(np.zeros(0, np.int64), np.zeros((0, len(table)), np.int64))
         count = SlotBounds(
-            request, made.nodes, made.eligibility, table, quota, made.fit.grounds(request), None
+            request, made.world.nodes, made.world.eligibility, table, quota, made.fit.grounds(request), None
         )
         for usable in (~table.core, table.priority <= 1, table.lost < 2_000):
             sets = table.sets(usable, 300)
@@ -179,8 +184,8 @@ def test_capacity_that_some_set_of_victims_frees_counts_as_attainable(about: tup
 def test_all_sets_of_units_are_in_the_order_of_their_cost() -> None:
     made = scheduler(node(f"n{i}", gpu=1) for i in range(8))
     running(made, gang("one", count=4, minimum=2), gang("two", count=4, minimum=2))
-    candidates, _ = Candidates(made.nodes, made.gangs, made.pods).of(10.0, lambda _: True)
-    table = UnitTable(candidates, len(made.nodes))
+    candidates, _ = Candidates(made.world.nodes, made.world.gangs, made.world.pods).of(10.0, lambda _: True)
+    table = UnitTable(candidates, len(made.world.nodes))
     sets = table.sets(np.ones(len(table), np.bool_), 1_000)
     assert sets is not None
     costs = [table.cost(chosen) for chosen in sets]

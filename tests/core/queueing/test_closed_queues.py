@@ -10,7 +10,7 @@ from tests.core.queueing.test_queues import cluster, code, queue, started, submi
 
 def entitled(made: Scheduler) -> dict[str, int]:
     made.settle()
-    return {name: account.entitled[GPU_SHARE] // 1000 for name, account in made.queues.accounts.items()}
+    return {name: account.entitled[GPU_SHARE] // 1000 for name, account in made.world.queues.accounts.items()}
 
 
 @pytest.mark.parametrize("above", [False, True])
@@ -25,7 +25,7 @@ def test_gangs_of_a_closed_queue_are_entitled_to_nothing(above: bool) -> None:
     assert entitled(made) == {"default": 0, "p": 0, "a": 0, "b": 16}
     assert started(made) == {"big": 16}
     assert code(made, "shut out") is Code.QUEUE_CLOSED
-    assert made.queues.accounts["a"].waiting == 1, "it waits all the same"
+    assert made.world.queues.accounts["a"].waiting == 1, "it waits all the same"
 
 
 def test_a_started_gang_still_requests_its_missing_pods() -> None:

@@ -68,7 +68,7 @@ class Saturated:
 
     def ends(self, leaf: str) -> None:
         name = self.running[leaf].pop(0)
-        self.muster.apply(PodsEnded(tuple(self.muster.gangs[name].pods), self.now))
+        self.muster.apply(PodsEnded(tuple(self.muster.world.gangs[name].pods), self.now))
         self.muster.apply(GangRemoved(name))
         self.fill()
 
@@ -85,7 +85,7 @@ class Saturated:
         """As many gangs as stay within the entitlement of the queue; of a leaf, those that it wants."""
         self.muster.settle()
         asked = Usage.of((of or self.wanted[queue]).requests)
-        account = self.muster.queues.accounts[queue]
+        account = self.muster.world.queues.accounts[queue]
         return min(account.entitled[resource] // amount for resource, amount in asked.items())
 
 

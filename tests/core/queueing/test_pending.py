@@ -33,7 +33,7 @@ def test_a_gang_behind_one_that_can_no_longer_fit_starts(explain: bool, parents:
     ]:
         made.apply(GangSubmitted(replace(gang(name, count=count, priority=priority), queue=queue)))
     assert started(made.decide(0.0)) == ["first", "behind"]
-    assert made.gangs[GangId("huge")].demand is not None
+    assert made.world.gangs[GangId("huge")].demand is not None
 
 
 @settings(max_examples=60, deadline=None)
@@ -82,10 +82,10 @@ def test_the_next_namespace_of_a_fair_queue_is_the_one_with_the_least_share(
                 bind(made, assign)
                 running.append(assign.gang)
             for gang_id in running[:ended]:
-                made.apply(PodsEnded(tuple(made.gangs[gang_id].pods), float(now)))
+                made.apply(PodsEnded(tuple(made.world.gangs[gang_id].pods), float(now)))
                 made.apply(GangRemoved(gang_id))
             del running[:ended]
-            fair = made.queues.find("fair")
+            fair = made.world.queues.find("fair")
             assert fair is not None
             assert all(fair.by_namespace.values()), "a namespace that uses nothing is kept"
 

@@ -66,7 +66,7 @@ class Play:
         (evict,) = [decision for decision in decisions if isinstance(decision, Evict)]
         (ended,) = evict.victims
         assert ended.gang == victim
-        for pod in sorted(ended.pods or self.muster.gangs[ended.gang].pods):
+        for pod in sorted(ended.pods or self.muster.world.gangs[ended.gang].pods):
             self.muster.apply(PodsEnded((pod,), self.now))
         (assign,) = assigns(decisions)
         assert f"{assign.gang}={len(assign.nodes)}" == beneficiary
@@ -75,7 +75,7 @@ class Play:
     def waits(self, text: str) -> None:
         name, code = text.split()
         assert name not in self.decide()
-        explanation = self.muster.gangs[GangId(name)].explanation
+        explanation = self.muster.world.gangs[GangId(name)].explanation
         assert explanation is not None
         assert explanation.code.value == code
 
@@ -83,21 +83,21 @@ class Play:
         """Of a gang that was told why it waits: when it starts."""
         match = re.fullmatch(r"(\w+) in (\d+)h", text)
         assert match is not None, text
-        explanation = self.muster.gangs[GangId(match[1])].explanation
+        explanation = self.muster.world.gangs[GangId(match[1])].explanation
         assert explanation is not None
         assert explanation.expected_start is not None
         assert explanation.expected_start.at == self.now + 3600.0 * int(match[2])
 
     def entitled(self, text: str) -> None:
         self.muster.settle()
-        accounts = self.muster.queues.accounts
+        accounts = self.muster.world.queues.accounts
         said = dict(pair.split("=") for pair in text.split())
         assert {name: accounts[name].entitled[GPU_SHARE] for name in said} == {
             name: 1000 * int(gpus) for name, gpus in said.items()
         }
 
     def ends(self, name: str) -> None:
-        for pod in list(self.muster.gangs[GangId(name)].pods):
+        for pod in list(self.muster.world.gangs[GangId(name)].pods):
             self.muster.apply(PodsEnded((pod,), self.now))
         self.muster.apply(GangRemoved(GangId(name)))
 

@@ -54,7 +54,7 @@ class Life:
     def step(self) -> None:
         rng = self.rng
         kind = rng.random()
-        gangs = sorted(self.muster.gangs)
+        gangs = sorted(self.muster.world.gangs)
         if kind < 0.6:
             count = rng.randint(1, 6)
             least = rng.choice([count, rng.randint(0, count)])
@@ -72,7 +72,7 @@ class Life:
             self.muster.apply(GangSubmitted(asked))
         elif kind < 0.85 and gangs:
             name = rng.choice(gangs)
-            for pod in sorted(self.muster.gangs[name].pods):
+            for pod in sorted(self.muster.world.gangs[name].pods):
                 self.muster.apply(PodsEnded((pod,), self.now))
             self.muster.apply(GangRemoved(name))
         elif kind < 0.93:
@@ -85,7 +85,7 @@ class Life:
     def decide(self) -> list[str]:
         self.now += 1.0
         self.muster.settle()
-        before = {name: dict(account.used) for name, account in self.muster.queues.accounts.items()}
+        before = {name: dict(account.used) for name, account in self.muster.world.queues.accounts.items()}
         begun: list[str] = []
         for assign in assigns(self.muster.decide(self.now)):
             begun.append(assign.gang)
@@ -95,7 +95,7 @@ class Life:
         return begun
 
     def check(self, before: dict[str, dict[str, int]]) -> None:
-        queues = self.muster.queues
+        queues = self.muster.world.queues
         for parent in (queues.root, *queues.accounts.values()):
             for resource, entitled in parent.entitled.items():
                 given_away = sum(child.entitled[resource] for child in parent.children)
@@ -108,20 +108,20 @@ class Life:
         self.check_work_conservation()
 
     def check_sums(self) -> None:
-        used: dict[str, Counter[str]] = {name: Counter() for name in self.muster.queues.accounts}
-        for state in self.muster.gangs.values():
-            account = self.muster.queues.find(state.gang.queue) if state.gang is not None else None
+        used: dict[str, Counter[str]] = {name: Counter() for name in self.muster.world.queues.accounts}
+        for state in self.muster.world.gangs.values():
+            account = self.muster.world.queues.find(state.gang.queue) if state.gang is not None else None
             for above in account.path if account is not None else ():
                 for resource, amount in Usage.of(state.usage.items()).items():
                     used[above.name][resource] += amount
-        for name, account in self.muster.queues.accounts.items():
+        for name, account in self.muster.world.queues.accounts.items():
             assert account.used == {resource: n for resource, n in used[name].items() if n}
 
     def check_work_conservation(self) -> None:
         """A gang that waits and that no rule refused does not fit: nothing idles for the sake of shares."""
         muster = self.muster
-        fresh = Slots(Pack(muster.nodes, Eligibility(muster.nodes)))
-        for state in muster.gangs.values():
+        fresh = Slots(Pack(muster.world.nodes, Eligibility(muster.world.nodes)))
+        for state in muster.world.gangs.values():
             if state.demand is None or not state.waits or state.back_off or state.holds:
                 continue
             assert state.explanation is not None
@@ -165,9 +165,9 @@ def test_within_goes_before_over(seed: int) -> None:
         one = gang(f"g{i}", PodSet("main", shape(gpu=1), 1, 1), minimum=1, priority=rng.randint(0, 2))
         muster.apply(GangSubmitted(replace(one, queue=rng.choice("abc"))))
     muster.settle()
-    accounts = {name: muster.queues.accounts[name] for name in "abc"}
+    accounts = {name: muster.world.queues.accounts[name] for name in "abc"}
     for assign in assigns(muster.decide(0.0)):
-        state = muster.gangs[GangId(assign.gang)]
+        state = muster.world.gangs[GangId(assign.gang)]
         assert state.gang is not None
         account = accounts[state.gang.queue]
         others = [other for other in accounts.values() if other is not account and other.waiting]

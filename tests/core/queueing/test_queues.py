@@ -88,13 +88,13 @@ def started(muster: Scheduler, now: float = 0.0) -> dict[str, int]:
 
 
 def finish(muster: Scheduler, name: str) -> None:
-    for pod in list(muster.gangs[GangId(name)].pods):
+    for pod in list(muster.world.gangs[GangId(name)].pods):
         muster.apply(PodsEnded((pod,), 0.0))
     muster.apply(GangRemoved(GangId(name)))
 
 
 def code(muster: Scheduler, name: str) -> Code:
-    explanation = muster.gangs[GangId(name)].explanation
+    explanation = muster.world.gangs[GangId(name)].explanation
     assert explanation is not None
     return explanation.code
 
@@ -108,12 +108,12 @@ class TestTwoTeams:
     def test_the_one_that_stays_within_starts(self) -> None:
         muster = cluster(*TEAMS, submit("big", "a", 16), submit("small", "b", 4))
         assert started(muster) == {"small": 4}
-        a, b = muster.queues.find("a"), muster.queues.find("b")
+        a, b = muster.world.queues.find("a"), muster.world.queues.find("b")
         assert a is not None
         assert b is not None
         assert (a.entitled[GPU_SHARE], b.entitled[GPU_SHARE]) == (12_000, 4_000)
         assert code(muster, "big") is Code.OVER_SHARE
-        explanation = muster.gangs[GangId("big")].explanation
+        explanation = muster.world.gangs[GangId("big")].explanation
         assert explanation is not None
         assert explanation.message == ("queue a is entitled to 12 of 16 GPUs and uses 0; 16 more would be 16")
 
@@ -122,7 +122,7 @@ class TestTwoTeams:
         assert started(muster) == {"big": 16}
         muster.apply(patient("small", "b", 4))
         muster.decide(1.0)
-        a = muster.queues.find("a")
+        a = muster.world.queues.find("a")
         assert a is not None
         assert a.entitled[GPU_SHARE] == 12_000
         assert a.surplus()[GPU_SHARE] == 4_000
@@ -260,7 +260,7 @@ class TestShares:
             "part3",
             "part4",
         ]
-        b = muster.queues.find("b")
+        b = muster.world.queues.find("b")
         assert b is not None
         assert (b.used[GPU_SHARE], b.entitled[GPU_SHARE]) == (4_250, 4_000)
         assert b.surplus() == {GPU_SHARE: 250}
@@ -308,7 +308,7 @@ class TestRefusals:
             assert begun == {"g": 4}
             return
         assert not begun
-        explanation = muster.gangs[GangId("g")].explanation
+        explanation = muster.world.gangs[GangId("g")].explanation
         assert explanation is not None
         assert (explanation.code, explanation.message) == (expected, message)
 
@@ -332,7 +332,7 @@ class TestRefusals:
     def test_an_unknown_queue(self) -> None:
         muster = cluster(*TEAMS, submit("g", "c", 1))
         assert not started(muster)
-        explanation = muster.gangs[GangId("g")].explanation
+        explanation = muster.world.gangs[GangId("g")].explanation
         assert explanation is not None
         assert (explanation.code, explanation.message) == (
             Code.INVALID,
@@ -344,7 +344,7 @@ class TestRefusals:
     def test_a_queue_with_queues_below(self) -> None:
         muster = cluster(queue("a"), queue("a1", parent="a"), queue("a2", parent="a"), submit("g", "a", 1))
         assert not started(muster)
-        explanation = muster.gangs[GangId("g")].explanation
+        explanation = muster.world.gangs[GangId("g")].explanation
         assert explanation is not None
         assert explanation.message == "queue a has queues below it; name one of them: a1, a2"
 
@@ -352,7 +352,7 @@ class TestRefusals:
         rules = [queue("a", capability=gpus(6)), queue("a1", parent="a"), queue("a2", parent="a")]
         muster = cluster(*rules, submit("g1", "a1", 4), submit("g2", "a2", 4))
         assert started(muster) == {"g1": 4}
-        explanation = muster.gangs[GangId("g2")].explanation
+        explanation = muster.world.gangs[GangId("g2")].explanation
         assert explanation is not None
         assert explanation.message == "queue a uses 4 of its 6 GPUs; 4 more would be 8"
 
@@ -386,7 +386,7 @@ class TestRefusals:
         assert [start.gang for start in assigns(muster.decide(1.0))] == ["g0"], "for its replacement"
         muster.apply(QueueChanged(Queue("a", **rules)))  # type: ignore[arg-type]
         assert [start.gang for start in assigns(muster.decide(301.0))] == started_
-        explanation = muster.gangs[GangId("g0")].explanation
+        explanation = muster.world.gangs[GangId("g0")].explanation
         assert (explanation and explanation.code) is why
 
     def test_a_gang_that_can_never_fit_is_not_over_its_share(self) -> None:
@@ -408,14 +408,14 @@ class TestRefusals:
         muster.apply(submit("g2", "a", 4))
         assert not started(muster)
         assert code(muster, "g2") is Code.INVALID
-        assert muster.queues.root.used[GPU_SHARE] == 4_000
+        assert muster.world.queues.root.used[GPU_SHARE] == 4_000
 
 
 class TestRemedies:
     """What would start a gang is true of its queue, too."""
 
     def remedies(self, muster: Scheduler, name: str) -> list[str]:
-        explanation = muster.gangs[GangId(name)].explanation
+        explanation = muster.world.gangs[GangId(name)].explanation
         assert explanation is not None
         return [f"{remedy.change}: {remedy.effect}" for remedy in explanation.remedies]
 
@@ -489,8 +489,8 @@ class TestFaults:
         for name in faulty:
             muster.apply(submit(f"g-{name}", name, 1))
         assert started(muster) == {"fine": 1}
-        assert {name for name, account in muster.queues.accounts.items() if account.fault} == faulty
-        account = muster.queues.find(min(faulty))
+        assert {name for name, account in muster.world.queues.accounts.items() if account.fault} == faulty
+        account = muster.world.queues.find(min(faulty))
         assert account is not None
         assert account.fault == message
         assert all(code(muster, f"g-{name}") is Code.INVALID for name in faulty)
@@ -514,7 +514,7 @@ class TestReclaim:
         return muster
 
     def test_from_a_queue_over_its_share(self) -> None:
-        queues = self.two().queues
+        queues = self.two().world.queues
         assert queues.may_reclaim("b", uses(4), "a", uses(16))
         assert not queues.may_reclaim("b", uses(5), "a", uses(16)), "5 are more than b's own"
         assert not queues.may_reclaim("a", uses(1), "b", uses(1))
@@ -523,10 +523,10 @@ class TestReclaim:
         assert not queues.may_reclaim("b", uses(4), "a", uses(1)), "a is not over any more"
 
     def test_not_from_a_queue_that_is_not_reclaimable(self) -> None:
-        assert not self.two(reclaimable=False).queues.may_reclaim("b", uses(4), "a", uses(16))
+        assert not self.two(reclaimable=False).world.queues.may_reclaim("b", uses(4), "a", uses(16))
 
     def test_not_below_a_guarantee(self) -> None:
-        queues = self.two(guarantee=gpus(8)).queues
+        queues = self.two(guarantee=gpus(8)).world.queues
         assert not queues.may_reclaim("b", uses(2), "a", uses(16)), "guaranteed 8, entitled to 14"
         assert queues.may_reclaim("b", uses(2), "a", uses(8))
 
@@ -561,7 +561,7 @@ def test_ended_gangs_do_not_count_against_a_hard_cap() -> None:
         assert started(muster) == {name: 2}
         finish(muster, name)
     muster.decide(1.0)
-    assert not any(account.used for account in muster.queues.accounts.values())
+    assert not any(account.used for account in muster.world.queues.accounts.values())
 
 
 class TestOpenPlans:
@@ -585,8 +585,8 @@ def test_a_gang_that_replaces_pods_in_their_places_asks_for_no_more_than_before(
     muster = cluster(queue("a"), queue("b"), submit("one", "a", 4))
     assert started(muster) == {"one": 4}
     muster.apply(submit("two", "b", 16))
-    for pod in list(muster.gangs[GangId("one")].pods):
+    for pod in list(muster.world.gangs[GangId("one")].pods):
         muster.apply(PodsEnded((pod,), 0.0))  # their places are held for others in their stead
     muster.settle()
-    entitled = {name: account.entitled[GPU_SHARE] for name, account in muster.queues.accounts.items()}
+    entitled = {name: account.entitled[GPU_SHARE] for name, account in muster.world.queues.accounts.items()}
     assert entitled == {"default": 0, "a": 4000, "b": 12000}

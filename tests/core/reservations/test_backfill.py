@@ -72,7 +72,7 @@ def reserves(decisions: list[Decision]) -> list[tuple[str, float, set[str]]]:
 
 
 def told(cluster: Cluster, name: str) -> tuple[Code, str] | None:
-    explanation = cluster.core.gangs[GangId(name)].explanation
+    explanation = cluster.core.world.gangs[GangId(name)].explanation
     return None if explanation is None else (explanation.code, explanation.message)
 
 
@@ -107,7 +107,7 @@ def test_a_gang_that_would_delay_a_reservation_names_its_gang() -> None:
         Code.HELD_FOR_RESERVATION,
         "would fit, but wide waits for longer and is expected to start at 1970-01-01 00:00:50 UTC",
     )
-    explanation = cluster.core.gangs[GangId("lengthy")].explanation
+    explanation = cluster.core.world.gangs[GangId("lengthy")].explanation
     assert explanation is not None
     assert explanation.blockers == ("wide",)
     cluster.submit(lasting("brief", 1, 49.0, at=3.0))
@@ -365,7 +365,7 @@ def test_shares_that_are_kept_for_a_reservation_are_charged_to_no_device_once_ot
     cluster.submit(gang("beside", of=shape(share=300), submitted=2.0))
     (assign,) = assigns(cluster.decide(2.0))
     assert where(assign) == ["b"]
-    devices = cluster.core.nodes.devices
+    devices = cluster.core.world.nodes.devices
     assert [devices.used(NodeName(name)) for name in "ab"] == [[600, 600], [300]]
 
 
@@ -482,7 +482,7 @@ def test_shares_keep_no_more_gpus_open_than_a_reservation_spares() -> None:
     cluster.submit(sharing("two", 2, 30.0, share=450, at=3.0))
     assert started(cluster.decide(2.0)) == ["two"]
     # Beside one of `brief` each they would keep two GPUs from `wide`, which can spare one.
-    assert cluster.core.nodes.devices.used(NodeName("a")) == [550, 550, 900]
+    assert cluster.core.world.nodes.devices.used(NodeName("a")) == [550, 550, 900]
 
 
 @pytest.mark.parametrize("backfill", [Backfill.EASY, Backfill.CONSERVATIVE])

@@ -89,15 +89,15 @@ def assert_spare_is_exact(core: Scheduler) -> None:
     """What each reservation can spare is what running and reserved gangs leave at its time."""
     reservations = core.reservations._calendar.values()
     for each in reservations:
-        with core.ledger.log.trial():
-            core.completions.give(
-                [state for end, state in core.completions.after(core.world.now) if end <= each.at]
+        with core.world.ledger.log.trial():
+            core.world.completions.give(
+                [state for end, state in core.world.completions.after(core.world.now) if end <= each.at]
             )
-            used = core.nodes.used.copy()
+            used = core.world.nodes.used.copy()
         for other in reservations:
             if other.at <= each.at < other.until:
                 used[: len(other.use), other.columns] += other.use
-        spare = core.nodes.capacities(each.columns) - used.take(each.columns, axis=1)
+        spare = core.world.nodes.capacities(each.columns) - used.take(each.columns, axis=1)
         assert (each.spare == spare[: len(each.spare)]).all()
 
 
@@ -140,7 +140,7 @@ def test_a_reserved_time_is_kept(backfill: Backfill, kinds: Set[str], seed: int)
         if "shares" not in kinds:
             assert_spare_is_exact(core)
         for assign in assigns(decisions):
-            known = core.gangs[assign.gang].gang
+            known = core.world.gangs[assign.gang].gang
             assert known is not None
             if firm(known) and assign.gang not in before:
                 assert now <= promised.get(assign.gang, inf) + slack
@@ -156,7 +156,7 @@ def test_a_reserved_time_is_kept(backfill: Backfill, kinds: Set[str], seed: int)
                 late = rng.choice([0.001, 0.002, 0.004]) if "late" in kinds else 0.0
                 ends.append((now + lasts + late, assign.gang, started))
         for each in core.reservations.made:
-            known = core.gangs[each.gang].gang
+            known = core.world.gangs[each.gang].gang
             assert known is not None
             assert not firm(known) or each.at <= promised.get(each.gang, inf) + slack
             promised[each.gang] = each.at

@@ -85,7 +85,7 @@ class Line(Cluster):
             assert start <= self.promised.get(GangId(name), inf), f"{name} was to start before {start}"
             self.promised[GangId(name)] = start
         for gang_id, start in self.promised.items():
-            waits = gang_id not in self.runs and gang_id in self.core.gangs
+            waits = gang_id not in self.runs and gang_id in self.core.world.gangs
             assert start > now or not waits, f"{gang_id} was to start at {start}, and waits"
         for at in sorted({each.at for each in self.core.reservations.made}):
             for on in self.gpus:
@@ -203,4 +203,4 @@ def test_a_gang_that_starts_in_reserved_places_takes_the_reserved_devices() -> N
     assert (where(assign), [*assign.devices.values()]) == (["c"], [1])
     cluster.end("first", 10.0)
     assert started(cluster.decide(10.5)) == ["mixed"]
-    assert cluster.core.nodes.devices.used(NodeName("c")) == [1000, 1000, 700]
+    assert cluster.core.world.nodes.devices.used(NodeName("c")) == [1000, 1000, 700]

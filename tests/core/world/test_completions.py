@@ -35,26 +35,26 @@ def running() -> tuple[Scheduler, GangId]:
 
 
 def amounts(made: Scheduler) -> tuple[list[list[int]], list[list[int]]]:
-    devices = [[*made.nodes.devices.used(name)] for name in made.nodes.names]
-    return made.nodes.used.tolist(), devices
+    devices = [[*made.world.nodes.devices.used(name)] for name in made.world.nodes.names]
+    return made.world.nodes.used.tolist(), devices
 
 
 @given(st.sets(st.integers(0, 6)), st.booleans())
 def test_what_is_lifted_is_not_given_back_again(some: set[int], whole: bool) -> None:
     made, runs = running()
-    state, before = made.gangs[runs], amounts(made)
+    state, before = made.world.gangs[runs], amounts(made)
     pods = frozenset(sorted(state.pods)[i] for i in some)
-    outer = made.ledger.log.trial()
+    outer = made.world.ledger.log.trial()
     if whole or pods:
         made.world.pending_evictions.lift_victims([Victim(runs, frozenset() if whole else pods)])
-    inner = made.ledger.log.trial()
-    made.completions.give([state])
-    assert not np.any(made.nodes.used)
-    assert not any(made.nodes.devices.used(name) for name in made.nodes.names)
+    inner = made.world.ledger.log.trial()
+    made.world.completions.give([state])
+    assert not np.any(made.world.nodes.used)
+    assert not any(made.world.nodes.devices.used(name) for name in made.world.nodes.names)
     inner.undo()
-    inner = made.ledger.log.trial()
-    used = made.nodes.used.copy()
-    made.completions.leave(state, used)
+    inner = made.world.ledger.log.trial()
+    used = made.world.nodes.used.copy()
+    made.world.completions.leave(state, used)
     assert not used.any()
     inner.undo()
     outer.undo()
@@ -63,13 +63,13 @@ def test_what_is_lifted_is_not_given_back_again(some: set[int], whole: bool) -> 
 
 def test_a_lift_ends_when_its_trial_is_kept_or_not() -> None:
     made, runs = running()
-    outer = made.ledger.log.trial()
+    outer = made.world.ledger.log.trial()
     for end in (Trial.undo, Trial.keep):
-        inner = made.ledger.log.trial()
+        inner = made.world.ledger.log.trial()
         made.world.pending_evictions.lift_victims([Victim(runs)])
-        assert runs in made.ledger.lifted
+        assert runs in made.world.ledger.lifted
         end(inner)
-        assert runs not in made.ledger.lifted
+        assert runs not in made.world.ledger.lifted
     outer.undo()
 
 
@@ -113,12 +113,12 @@ def test_gangs_leave_no_more_than_is_charged_while_victims_are_leaving(seed: int
         for _ in range(20):
             story.step()
             for core in (story.core, story.watchful, story.telling):
-                trial, used = core.ledger.log.trial(), core.nodes.used.copy()
-                ending = [state for _, state in core.completions.after(story.now)]
+                trial, used = core.world.ledger.log.trial(), core.world.nodes.used.copy()
+                ending = [state for _, state in core.world.completions.after(story.now)]
                 for state in ending:
-                    core.completions.leave(state, used)
+                    core.world.completions.leave(state, used)
                 assert (used >= 0).all()
                 trial.undo()
-                trial = core.ledger.log.trial()
-                core.completions.give(ending)
+                trial = core.world.ledger.log.trial()
+                core.world.completions.give(ending)
                 trial.undo()

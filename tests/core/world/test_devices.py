@@ -179,7 +179,7 @@ def test_a_pod_without_a_record_is_on_the_device_that_its_place_was_promised() -
     }
     for assign in reversed(made.values()):
         bind(muster, assign)
-    assert muster.nodes.devices.used(NodeName("a")) == [900, 500]
+    assert muster.world.nodes.devices.used(NodeName("a")) == [900, 500]
 
 
 def test_a_pod_on_another_device_than_its_place_was_promised_is_charged_where_it_is() -> None:
@@ -190,10 +190,10 @@ def test_a_pod_on_another_device_than_its_place_was_promised_is_charged_where_it
     requests, place = shape(share=600).requests, Place("main", 0)
     bound = PodsBound({PodId("p"): place}, NodeName("a"), requests, GangId("ns/x"), Footprint(device=1))
     muster.apply(bound)
-    assert muster.nodes.devices.used(NodeName("a")) == [0, 600]
+    assert muster.world.nodes.devices.used(NodeName("a")) == [0, 600]
     muster.apply(GangRemoved(GangId("ns/x")))
     muster.apply(PodsEnded((PodId("p"),), 1.0))
-    assert muster.nodes.devices.used(NodeName("a")) == []
+    assert muster.world.nodes.devices.used(NodeName("a")) == []
 
 
 def test_a_replacement_has_the_device_of_its_place() -> None:
@@ -203,7 +203,7 @@ def test_a_replacement_has_the_device_of_its_place() -> None:
     for assign in assigns(muster.decide(0.0)):
         bind(muster, assign)
     muster.apply(PodsEnded((PodId("ns/y:main/0"),), 1.0))
-    assert muster.nodes.devices.used(NodeName("a")) == [600, 600]
+    assert muster.world.nodes.devices.used(NodeName("a")) == [600, 600]
     [assign] = assigns(muster.decide(1.0))
     assert (assign.gang, assign.devices) == ("ns/y", {Place("main", 0): 1})
 
@@ -233,7 +233,7 @@ def test_a_node_that_comes_back_has_its_shares() -> None:
     muster.apply(node("a", gpu=1))
     muster.apply(GangSubmitted(gang("ns/y", of=shape(share=600))))
     assert not assigns(muster.decide(2.0))
-    devices, free = muster.nodes.devices, muster.nodes.free
+    devices, free = muster.world.nodes.devices, muster.world.nodes.free
     assert devices.slots(400, free(devices.row)).tolist() == [1, 0]
 
 

@@ -196,12 +196,12 @@ def test_trials_that_take_it_away_see_its_domain_free() -> None:
     submit(made, alone("one"))
     made.apply(GangSubmitted(alone("two")))
     made.decide(1.0)
-    state = made.gangs[GangId("two")]
+    state = made.world.gangs[GangId("two")]
     assert state.demand is not None
     request = Request(state.demand, state.vacant)
-    tried = made.ledger.log.trial()
-    for promise in made.gangs[GangId("one")].holds.values():
-        made.ledger.give(Charged(promise.node, promise.requests))
+    tried = made.world.ledger.log.trial()
+    for promise in made.world.gangs[GangId("one")].holds.values():
+        made.world.ledger.give(Charged(promise.node, promise.requests))
     assert made.fit.fit(request) == Placed({Place("main", 0): 0})
     tried.undo()
     assert not made.fit.fit(request)

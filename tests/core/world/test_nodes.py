@@ -162,7 +162,7 @@ def test_between_two_events_less_than_nothing_may_be_in_use() -> None:
     for event in (GangRemoved(GangId("low")), PodsEnded((PodId("p"),), 3.0), GangRemoved(GangId("high"))):
         core.apply(event)
     core.decide(3.0)
-    assert {core.nodes.used.item(row, 0) for row in core.nodes.resources.values()} == {0}
+    assert {core.world.nodes.used.item(row, 0) for row in core.world.nodes.resources.values()} == {0}
 
 
 def test_less_than_nothing_may_be_in_use_on_several_nodes_at_once() -> None:
@@ -180,7 +180,7 @@ def test_removed_nodes_cost_one_visit_to_the_gangs_per_cycle(monkeypatch: pytest
         made.apply(GangSubmitted(gang(name, count=1)))
     for assign in assigns(made.decide(0.0)):
         bind(made, assign)
-    gangs = type(made.gangs)
+    gangs = type(made.world.gangs)
     values = gangs.values
 
     def counted(self: Gangs) -> Iterable[GangState]:

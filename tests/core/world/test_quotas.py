@@ -58,7 +58,7 @@ def submit(
 
 
 def refused(muster: Scheduler, name: str) -> str:
-    explanation = muster.gangs[GangId(name)].explanation
+    explanation = muster.world.gangs[GangId(name)].explanation
     assert explanation is not None
     assert explanation.code is Code.QUOTA_EXCEEDED
     return explanation.message

@@ -221,7 +221,7 @@ def test_a_gang_is_spread_or_scored_pod_by_pod() -> None:
     muster.apply(GangSubmitted(Gang(GangId("g"), (PodSet("main", SHAPES[3], 3, 3),), 3, 0.0)))
     [assign] = assigns(muster.decide(0.0))
     assert sorted(assign.nodes.values()) == ["a", "c", "c"]
-    keys = muster.slots.of(SHAPES[4]).key.tolist()
+    keys = muster.fit.slots.of(SHAPES[4]).key.tolist()
     assert [key == NO_SLOT for key in keys] == [True, False, True]
 
 

@@ -119,7 +119,7 @@ async def known_queue(client: Client, queue: str, namespace: str) -> None:
     core = Scheduler()
     for found in (await list_all(client, kinds.QUEUE, missing_ok=True)).items:
         core.apply(queue_changed(found))
-    why = core.queues.barred(Gang(GangId(""), (), 0, 0.0, queue=queue, namespace=namespace))
+    why = core.world.queues.barred(Gang(GangId(""), (), 0, 0.0, queue=queue, namespace=namespace))
     if why is not None:
         raise Refused(f"--queue {queue}: {why}")
 

@@ -133,8 +133,8 @@ def _compare(found: Plan, waiting: set[GangId], then: Mapping[GangId, float], co
     decided, _ = _decide(core, found.now)
     told = Told(decided)
     found.before = {
-        str(gang): outcome_of(told, gang, core.gangs[gang].explanation)
-        for gang in waiting & core.gangs.keys()
+        str(gang): outcome_of(told, gang, core.world.gangs[gang].explanation)
+        for gang in waiting & core.world.gangs.keys()
     }
     before = starts(core, decided, found.now, waiting)
     delays = [
@@ -186,7 +186,7 @@ def _faults(resources: Iterable[Resource], core: Scheduler) -> Iterator[str]:
     """Notes about faults of queues and layers; decisions that depend on these faults mention them as well."""
     for resource in resources:
         match resource:
-            case Queue() if (account := core.queues.find(resource.metadata.name)) and account.fault:
+            case Queue() if (account := core.world.queues.find(resource.metadata.name)) and account.fault:
                 yield f"Queue {resource.metadata.name} cannot be used: {account.fault}"
             case ClusterNetworkTopology() if error := layers(resource).error:
                 yield f"ClusterNetworkTopology {resource.metadata.name} cannot be used: {error}"

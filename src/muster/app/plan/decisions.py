@@ -66,7 +66,7 @@ def decisions(
 ) -> tuple[list[Decision], int]:
     """The decisions, proposed gangs first, and how many of them are about proposed gangs."""
     told = Told(decided)
-    states = core.gangs
+    states = core.world.gangs
     # Gangs that lack nothing are last.
     order = dict.fromkeys([*(gang for gang in served if gang in groups), *sorted(groups)])
     ours = {gang for gang in order if _is_of(groups[gang], own)}

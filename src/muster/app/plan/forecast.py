@@ -51,7 +51,7 @@ def starts(
                 case Evict():
                     _leave(core, decision, now)
         core.settle()
-        now, ending = next(groupby(core.completions.after(now), key=itemgetter(0)), (inf, ()))
+        now, ending = next(groupby(core.world.completions.after(now), key=itemgetter(0)), (inf, ()))
         if now == inf or not left:
             break
         for gang in [state.id for _, state in ending]:
@@ -61,7 +61,7 @@ def starts(
 
 
 def _end(core: Scheduler, gang: GangId, now: float) -> None:
-    pods = tuple(core.gangs[gang].pods)
+    pods = tuple(core.world.gangs[gang].pods)
     core.apply(GangRemoved(gang))
     core.apply(PodsEnded(pods, now))
 
@@ -69,7 +69,7 @@ def _end(core: Scheduler, gang: GangId, now: float) -> None:
 def _leave(core: Scheduler, evict: Evict, now: float) -> None:
     """Removes victims immediately; whole gangs are requeued."""
     for victim in evict.victims:
-        state = core.gangs.get(victim.gang)
+        state = core.world.gangs.get(victim.gang)
         if state is None or state.gang is None:
             continue
         if victim.pods:

@@ -56,7 +56,7 @@ def views(objects: Objects, schedulers: frozenset[str] | None) -> list[QueueView
     for event in snapshot.events(0.0):
         core.apply(event)
     core.settle()
-    return [*_below(core.queues.root, core.queues, 0), *_faulty(core.queues)]
+    return [*_below(core.world.queues.root, core.world.queues, 0), *_faulty(core.world.queues)]
 
 
 def _below(parent: Account, queues: Queues, depth: int) -> Iterator[QueueView]:

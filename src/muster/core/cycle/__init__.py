@@ -22,8 +22,9 @@ from muster.core.cycle.config import Config
 from muster.core.cycle.dry_run import DryRun
 from muster.core.cycle.incremental import IncrementalCycle
 from muster.core.cycle.start import PlacementStep
-from muster.core.explain import Explainer, Parts, Remedies
+from muster.core.explain import Explainer, Remedies
 from muster.core.infeasible import InfeasibleDemands
+from muster.core.parts import Parts
 from muster.core.placement import Fit
 from muster.core.preemption import Preemption
 from muster.core.queueing import Admission, Attempt, Attempts
@@ -58,23 +59,19 @@ class Scheduler:
         duration = promised if backfill is Backfill.CONSERVATIVE else expected
         world = World(hold, nodes, eligibility, order.device, duration)
         fit = Fit(world, order)
-        self.world = world
-        self.nodes, self.ledger, self.eligibility = world.nodes, world.ledger, world.eligibility
-        self.slots, self.topology, self.fit = fit.slots, world.topology, fit
-        self.gangs, self.pods, self.completions = world.gangs, world.pods, world.completions
-        self.queues, self.quotas = world.queues, world.quotas
+        self.world, self.fit = world, fit
         # What a cycle asks about that state
         self._infeasible = InfeasibleDemands(world, fit)
         self.preemption = Preemption(world, fit, self._infeasible)
         self.reservations = Reservations(backfill, config.depth, config.drain_after, world, fit)
-        self._admission = Admission(self.queues, self.quotas, world.demands)
-        self._pending = PendingQueues(self.queues, self.completions.duration if backfill.reserves else None)
+        self._admission = Admission(world.queues, world.quotas, world.demands)
+        self._pending = PendingQueues(world.queues, world.completions.duration if backfill.reserves else None)
         own = self._infeasible, self._admission, self._pending, self.preemption, self.reservations
         parts = Parts(world, fit, *own)
         self._incremental = IncrementalCycle(parts)
         self._placement = step = PlacementStep(hold, parts, self.preemption)
         self._attempts = Attempts(
-            self._pending, self.queues, self._admission, step.cannot_start, self._infeasible.may_fit
+            self._pending, world.queues, self._admission, step.cannot_start, self._infeasible.may_fit
         )
         dry_run = DryRun(hold, parts, self._in_order)
         remedies = Remedies(config.remedies, config.trials, step.request, parts, dry_run)
@@ -109,15 +106,15 @@ class Scheduler:
     def settle(self) -> None:
         """Update what follows from the events (what gangs lack, what queues use). Decide nothing."""
         self._follow(self.world.account())
-        self.slots.order.settle()
-        self.queues.entitle()
+        self.fit.slots.order.settle()
+        self.world.queues.entitle()
 
     def asked(self, gang: GangId) -> Explanation | None:
         """Why a gang waits, as of the last cycle, and all that would start it; None: it does not wait.
 
         This is for single requests: a cycle spends less on remedies, for the first gangs of each queue only.
         """
-        state = self.gangs.get(gang)
+        state = self.world.gangs.get(gang)
         return None if state is None else self._explainer.asked(state)
 
     @property
@@ -133,7 +130,7 @@ class Scheduler:
         At that time a hold, a back-off or a minimum run time ends, a reservation begins, a postponed search
         is due, or gangs may fit thanks to the affinity of a gang that has just started.
         """
-        times = [time for time in self.gangs.timed.values() if time != inf]
+        times = [time for time in self.world.gangs.timed.values() if time != inf]
         if self.behind or self._explainer.behind:
             times.append(self.world.now + self.config.turn)
         times += [self.preemption.due, self.reservations.due_at]
@@ -141,9 +138,9 @@ class Scheduler:
 
     def _begin(self, now: float, lapsed: set[GangId]) -> Attempts:
         """Begin a cycle in all parts. Return its attempts. `lapsed`: gangs that have just lost a hold."""
-        self.slots.order.settle()
-        if self.config.explain or (self._pending and not self.queues.undivided):
-            self.queues.entitle()
+        self.fit.slots.order.settle()
+        if self.config.explain or (self._pending and not self.world.queues.undivided):
+            self.world.queues.entitle()
         self._infeasible.begin()
         self.fit.exact.budget.next_cycle()
         self.preemption.next_cycle(now, changed=self._infeasible.changed)
@@ -182,11 +179,11 @@ class Scheduler:
             return
         self._pending.update(changed)
         self.preemption.update(changed)
-        self.slots.order.gangs_changed(changed)
+        self.fit.slots.order.gangs_changed(changed)
 
     def _in_order(self, attempts: Attempts) -> Iterable[Attempt]:
         if not self.config.shortest_first:
             return attempts
         return shortest_first(
-            attempts, self.reservations, self.queues, self._admission, self.completions.duration
+            attempts, self.reservations, self.world.queues, self._admission, self.world.completions.duration
         )

@@ -19,7 +19,8 @@ import numpy as np
 
 from muster.core.cycle.start import PlacementStep
 from muster.core.demand import Demand, Request
-from muster.core.explain.question import Outlook, Parts
+from muster.core.explain.question import Outlook
+from muster.core.parts import Parts
 from muster.core.placement import Infeasible, Placed
 from muster.core.preemption import Victims
 from muster.core.queueing import Attempt, Attempts, Tier

@@ -16,7 +16,7 @@ not explained: replays of traces.
 
 from collections.abc import Collection, Iterable
 
-from muster.core.explain import Parts
+from muster.core.parts import Parts
 from muster.core.queueing.pending import PendingQueue
 from muster.core.reservations.answer import Reservation
 from muster.core.words.gang import GangId, QueueOrder

@@ -16,7 +16,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from muster.core.demand import Demand, Request
-from muster.core.explain import Parts
+from muster.core.parts import Parts
 from muster.core.placement import Infeasible, Placed
 from muster.core.preemption import Victims
 from muster.core.queueing import Attempt, Tier

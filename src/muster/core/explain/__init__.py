@@ -23,14 +23,14 @@ from typing import Final
 
 from muster.core.demand import Demand
 from muster.core.explain.case import Case
-from muster.core.explain.question import Parts
 from muster.core.explain.reasons import NEVER, NOW, Reasons, kept_by_queue
 from muster.core.explain.remedies import Remedies
+from muster.core.parts import Parts
 from muster.core.words.decisions import Explanation, Wait
 from muster.core.words.gang import Code
 from muster.core.world.gangs import GangState, stands, whole
 
-__all__ = ["Explainer", "Parts", "Remedies"]
+__all__ = ["Explainer", "Remedies"]
 
 #: Exact problems per cycle that may be solved to find out whether something besides room keeps gangs off.
 PROBLEMS: Final = 4

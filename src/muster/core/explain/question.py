@@ -8,19 +8,14 @@ largest number of pods by bisection, and to pass over gangs whose end is not eno
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import dropwhile
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from muster.core.demand import Demand, Part, Request
 from muster.core.explain.case import Case
-from muster.core.infeasible import InfeasibleDemands
-from muster.core.placement import Fit
-from muster.core.preemption import Preemption, Victims
-from muster.core.queueing import Admission
-from muster.core.queueing.pending import PendingQueues
-from muster.core.reservations import Reservations
+from muster.core.parts import Parts
+from muster.core.preemption import Victims
 from muster.core.words.decisions import Explanation, PodSetExplanation
 from muster.core.words.gang import Gang, GangId, NodeName
-from muster.core.world import World
 from muster.core.world.gangs import GangState
 
 NOW: Final = "would start now"
@@ -47,18 +42,6 @@ class Outlook:
     nodes: frozenset[NodeName] = frozenset()
     #: the gangs whose end is unknown
     endless: tuple[GangId, ...] = ()
-
-
-class Parts(NamedTuple):
-    """The world, and the parts of a scheduler that answer questions about it."""
-
-    world: World
-    fit: Fit
-    infeasible: InfeasibleDemands
-    admission: Admission
-    pending: PendingQueues
-    preemption: Preemption
-    reservations: Reservations
 
 
 class DryRun(Protocol):

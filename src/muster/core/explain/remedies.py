@@ -22,7 +22,8 @@ from muster.core.demand import Demand, Request
 from muster.core.explain.case import Case
 from muster.core.explain.changes import HELPING
 from muster.core.explain.expected_start import expected_start
-from muster.core.explain.question import DryRun, Foresight, Parts, Question
+from muster.core.explain.question import DryRun, Foresight, Question
+from muster.core.parts import Parts
 from muster.core.words.decisions import ExpectedStart, Explanation, Remedy
 from muster.core.words.gang import Code, GangId
 from muster.core.world.gangs import GangState

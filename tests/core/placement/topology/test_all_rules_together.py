@@ -96,11 +96,11 @@ def asked(case: Case) -> tuple[Scheduler, Request]:
 def check(case: Case) -> str:
     """Whether the answer is right: "placed", "refused", or "missed" if it admits not to know."""
     made, wanted = asked(case)
-    used = made.nodes.used.copy()
+    used = made.world.nodes.used.copy()
     found = made.fit.fit(wanted)
     problem = case.free
     if not found:
-        assert (made.nodes.used == used).all()
+        assert (made.world.nodes.used == used).all()
         exists = any(obeyed(problem, problem.rules, _all(some)) for some in placements(problem))
         assert not (exists and found.proven), "a placement exists"
         return "missed" if exists else "refused"

@@ -192,7 +192,9 @@ def test_the_minimum_gathers_first_and_the_rest_joins() -> None:
 def test_replacements_stay_in_their_domain() -> None:
     made = tree(s1_b1_1=2, s1_b1_2=1, s1_b2_1=8, s2_b1_1=8, s2_b2_1=8)
     assert ask(made, gang("x", count=3), must("Block")) == ["s1_b2_1"] * 3
-    assign = Assign(GangId("x"), {place: hold.node for place, hold in made.gangs[GangId("x")].holds.items()})
+    assign = Assign(
+        GangId("x"), {place: hold.node for place, hold in made.world.gangs[GangId("x")].holds.items()}
+    )
     bind(made, assign)
     foreign(made, on="s1_b2_1", gpu=5)
     made.apply(node("s1_b2_2", gpu=1, labels={"spine": "s1", "block": "b2"}))
@@ -233,7 +235,7 @@ def test_multiples_that_are_spread() -> None:
         "TopologyUnsatisfied: 4 pods must be in multiples of 2 per Block; no such placement was found; "
         "without that they fit"
     )
-    assert made.ledger.log.depth == 0
+    assert made.world.ledger.log.depth == 0
 
 
 # Against an oracle that tries everything
@@ -343,7 +345,7 @@ def cluster(problem: Problem) -> Scheduler:
         labels = {key: value for key, value in (("spine", spine), ("block", block)) if value}
         made.apply(node(f"n{i}", gpu=gpus, cpu=cpus * 1000, labels=labels))
     made.decide(0.0)
-    made.topology.refresh()
+    made.world.topology.refresh()
     return made
 
 
@@ -363,7 +365,7 @@ def answer(problem: Problem) -> tuple[Placed | Infeasible, Scheduler]:
     made = cluster(problem)
     found = made.fit.fit(request(problem))
     if not found:
-        assert not made.nodes.used.any()
+        assert not made.world.nodes.used.any()
     return found, made
 
 
@@ -386,7 +388,7 @@ def check(problem: Problem) -> str:
     assert sum(by_set.values()) >= problem.minimum
     for p, (_, _, count, least) in enumerate(problem.sets):
         assert least <= by_set[f"p{p}"] <= count
-    assert (made.nodes.used <= made.nodes.capacities(np.arange(len(problem.nodes)))).all()
+    assert (made.world.nodes.used <= made.world.nodes.capacities(np.arange(len(problem.nodes)))).all()
     return "placed"
 
 
