@@ -108,6 +108,28 @@ def test_a_job_is_as_its_pods_are(pods: list[tuple[str, str]], state: State, run
     assert (view.state, view.running, view.wanted) == (state, running, 2)
 
 
+@pytest.mark.parametrize(
+    ("condition", "failed", "ended"),
+    [
+        (Condition("Complete", "True", "", "", at(78)), 0, 45),
+        (Condition("Failed", "True", "BackoffLimitExceeded", "", at(78)), 1, 45),
+        (Condition("Failed", "True", "BackoffLimitExceeded", "", at(40)), 1, 40),  # others ended after it
+        (Condition("Failed", "True", "BackoffLimitExceeded", "", at(78)), 2, 78),  # one that failed is gone
+        (Condition("Failed", "True", "DeadlineExceeded", "", at(78)), 0, 78),
+    ],
+)
+def test_a_job_ends_with_its_last_container_however_late_that_is_noticed(
+    condition: Condition, failed: int, ended: int
+) -> None:
+    pods = [
+        pod("p0", "Succeeded", node="n", owner="j", code=0, ended=30),
+        pod("p1", "Failed" if failed else "Succeeded", node="n", owner="j", code=failed, ended=45),
+    ]
+    status = JobStatus(succeeded=1 if failed else 2, failed=failed, conditions=[condition])
+    view = only(Objects(jobs=[msgspec.structs.replace(job(), status=status)], pods=pods))
+    assert view.finished == at(ended)
+
+
 def test_a_job_whose_pods_muster_ended_waits() -> None:
     failed = pod("p", "Failed", node="n", owner="j", code=143, ended=5)
     status = msgspec.structs.replace(failed.status, conditions=[Condition(PREEMPTED, "True")])

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -37,6 +37,9 @@ from muster.app.views.objects import (
 from muster.app.views.pods import failed
 from muster.app.views.waiting import waits_for
 from muster.names import ADMISSION, PREEMPTED, PRIORITY, QUEUE
+
+#: The reason of a Job or JobSet that has exceeded its time.
+DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
 
 R = TypeVar("R", bound=Resource)
 
@@ -69,6 +72,7 @@ class JobView:
     wanted: int
     running: int
     succeeded: int
+    #: pods that failed in the current attempt: those of earlier attempts are counted by `restarts`
     failed: int
     restarts: int = 0
     #: why the job failed, or why it waits: (code, message)
@@ -280,11 +284,23 @@ def _view(
         max(failures, sum(map(failed, pods))),  # the status of a job that has ended stops counting
         restarts,
         reason,
-        ended.last_transition_time if ended else None,
+        _end(ended, pods, done + failures) if ended else None,
         tuple(gangs),
         pods,
         managed_by,
     )
+
+
+def _end(ended: Condition, pods: Sequence[Pod], counted: int) -> datetime | None:
+    """When a job ended: with its last container, if the pods that it has counted still exist.
+
+    Its condition is as late as the controller that wrote it, which may have been down. A limit that is
+    exceeded is the exception: it ends the job at a time of its own.
+    """
+    last, written = _last_end(pods), ended.last_transition_time
+    if last is None or written is None or ended.reason == DEADLINE_EXCEEDED:
+        return written
+    return min(last, written) if sum(pod.terminal for pod in pods) >= counted else written
 
 
 def _other(managed_by: str, ours: str) -> str:
