@@ -4,6 +4,7 @@ import asyncio
 import logging
 import signal
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Final, Literal, Never
 
@@ -63,7 +64,7 @@ class Runner:
             self._jobs = (await submit(client, self._job, new=True)).jobs
             try:
                 ended = await self._follow(client)
-                others = await self._others(client)
+                ended, others = await self._after(client, ended)
             except Unreachable as error:
                 names = ", ".join(job.name for job in self._jobs)
                 raise Failure(
@@ -78,15 +79,25 @@ class Runner:
         show.stays(others)
         return self._exit_code(ended)
 
-    async def _others(self, client: Client) -> list[str]:
-        """The names of other jobs for which a host stays that would end with this run."""
+    async def _after(self, client: Client, ended: Ended) -> tuple[Ended, list[str]]:
+        """How the jobs ended, with the pods that failed after their job did; and who needs the host still.
+
+        The names are those of other jobs, for which a host stays that would end with this run.
+        """
+        try:
+            namespace = "" if self._target.embedded else self._jobs[0].namespace
+            there = {
+                Followed(view.kind, view.namespace, view.name): view
+                for view in views(await fetch(client, namespace))
+            }
+        except (ApiError, Unanswered, Unreachable):  # the jobs have ended all the same
+            return ended, []
+        last = (there.get(Followed(view.kind, view.namespace, view.name), view) for view in ended.views)
+        final = tuple(new if new.state.finished else old for old, new in zip(ended.views, last, strict=True))
         if self._endpoint is None or self._endpoint.stays:
-            return []
-        return [
-            view.name
-            for view in views(await fetch(client))
-            if view.needs_cluster and Followed(view.kind, view.namespace, view.name) not in self._jobs
-        ]
+            return replace(ended, views=final), []
+        others = (view.name for job, view in there.items() if job not in self._jobs and view.needs_cluster)
+        return replace(ended, views=final), list(others)
 
     async def _replace(self, client: Client) -> None:
         """Cancels the jobs that the file created before, and waits until their pods are gone."""

@@ -3,7 +3,6 @@
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -135,8 +134,6 @@ def end(name: str, view: JobView | None, record: "Record", seen: Sequence[Pod] =
     job's pods.
     """
     drawn = record.timeline(time.time())
-    if view and view.state is State.FAILED and drawn.rows:
-        view = replace(view, failed=drawn.failures)  # the status misses pods that failed after the job did
     words = standing(view, None).split(" · ") if view else ["cancelled"]
     if drawn.waited is not None:
         words[0] += f" (waited {clock(drawn.waited)})"

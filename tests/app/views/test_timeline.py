@@ -122,14 +122,15 @@ def test_a_job_without_pods_waits_as_a_whole() -> None:
     assert drawn.rows == (Row("job", [Span(W, 3.0, 20.0)]),)
 
 
-def test_failures_are_the_marks() -> None:
+def test_each_failure_is_marked() -> None:
     failed: dict[str, Any] = {"phase": "Failed", "exit_code": 3}
     runs = [
         ran("a", **failed),
         ran("b", created=11.0, started=12.0, ended=13.0, **failed),
         ran("c", job_index=1, **failed, deleted=True),
     ]
-    assert timeline(runs, 0.0, 20.0).failures == 2
+    rows = timeline(runs, 0.0, 20.0).rows
+    assert [sum(span.failed for span in row.spans) for row in rows] == [2, 0]
 
 
 def test_nothing_has_run() -> None:

@@ -48,11 +48,6 @@ class Timeline:
     #: seconds until the first pod ran; None if none has
     waited: float | None = None
 
-    @property
-    def failures(self) -> int:
-        """Pods that failed, as marked in the rows."""
-        return sum(span.failed for row in self.rows for span in row.spans)
-
 
 #: How pods ended that muster ended for another reason than to preempt them, by the reason in their status.
 _ENDED: Final = {"Terminated": "ended with the cluster", "NodeLost": "its node was removed"}
