@@ -83,7 +83,8 @@ def test_a_run_and_what_can_be_asked_afterwards(muster: Muster) -> None:
     assert muster.run("logs", "job", "--since", "2099-01-01T00:00:00Z").out == ""
     assert {run["exit_code"] for run in muster.json("timeline", "job")} <= {7, 143, None}
     assert muster.run("nodes").lines[0].startswith("NAME")
-    assert "its pods: worker-0-0" in muster.run("logs", "job", "-g", "nosuch", code=2).err
+    assert "has no type workr; did you mean worker?" in muster.run("logs", "job", "-g", "workr", code=2).err
+    assert "its pods: worker-0-0" in muster.run("logs", "job", "nosuch", code=2).err
 
     assert muster.run("cancel", "job").out == f"{name} cancelled\n"
     gone(muster)
@@ -321,6 +322,13 @@ def test_up_in_the_foreground_until_ctrl_c(muster: Muster) -> None:
     assert up.returncode == 0
     assert muster.run("down").out == "the embedded cluster was not running\n"
     gone(muster)
+
+
+def test_logs_say_why_a_job_that_failed_has_printed_nothing(muster: Muster) -> None:
+    muster.file("job.yaml", manifest("exit 4"))
+    name = muster.run("run", "job.yaml", code=4).lines[0].partition(" ")[0]
+    logs = muster.run("logs", "job")
+    assert (logs.out, logs.err) == ("", f"{name} has printed nothing: worker-0-0 failed with exit code 4\n")
 
 
 def test_in_a_terminal_one_status_line_stays_and_ctrl_c_is_a_key(muster: Muster) -> None:

@@ -804,7 +804,20 @@ class TestRestartBudget:
         world.settle()
         world.status("js-w-0", failed=1)
         world.settle()
-        assert world.found("Failed").message.startswith("1 failures over all jobs")
+        assert world.found("Failed").message.startswith(
+            "1 failure over all jobs, muster.dev/restart-budget allows none"
+        )
+
+    @pytest.mark.parametrize(("limits", "named"), [([0, 0], "backoffLimit"), ([0, 6], names.RESTART_BUDGET)])
+    def test_the_limit_has_the_name_that_a_manifest_gives_it(
+        self, world: World, limits: list[int], named: str
+    ) -> None:
+        groups = [group(f"w{number}", job={"backoffLimit": each}) for number, each in enumerate(limits)]
+        world.submit(*groups, annotations={names.RESTART_BUDGET: "0"})
+        world.settle()
+        world.status("js-w0-0", failed=1)
+        world.settle()
+        assert world.found("Failed").message.startswith(f"1 failure over all jobs, {named} allows none")
 
     def test_a_failure_counts_before_the_job_has_added_it_up(self, world: World) -> None:
         world.submit(annotations={names.RESTART_BUDGET: "1"}, failurePolicy={"maxRestarts": 0})

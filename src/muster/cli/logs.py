@@ -11,6 +11,7 @@ from muster.cli.options import Context, JobName, Kubeconfig, Namespace
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
+    from muster.app.views.jobs import JobView
     from muster.app.views.logs import Line, Selection
     from muster.app.wiring.cluster import Target
     from muster.app.wiring.state_directory import Endpoint
@@ -94,6 +95,7 @@ async def _follow(
 ) -> None:
     from muster.app.commands.follow import Ended, Followed, follow
     from muster.app.views import find
+    from muster.app.views.lines import Printed
     from muster.app.views.pods import label
     from muster.app.wiring.cluster import acting, alive, archive
     from muster.cli import show
@@ -103,6 +105,8 @@ async def _follow(
         view = await find.with_run(client, job, target.scope)
         width = max((len(label(pod)) for pod in view.pods if selection.holds(pod)), default=0)
         cut: tuple[str, ...] = ()
+        ended: tuple[JobView, ...] = ()
+        found = False
         async with Screen(width=width, stands=False) as screen:
             async for news in follow(
                 client,
@@ -114,21 +118,26 @@ async def _follow(
                 terminal=screen.terminal,
             ):
                 if isinstance(news, Ended):
-                    cut = news.cut
+                    cut, ended = news.cut, news.views
                 else:
+                    found = found or isinstance(news, Printed)
                     await screen.show(news)
         show.cut(cut, [view.name])
+        for each in () if found or how.partial else ended:
+            _say_why_silent(each)
 
 
 async def _recorded(target: "Target", job: str, selection: "Selection", how: "LogOptions") -> None:
+    from muster.app.records import past
     from muster.app.records.runs import recorded
     from muster.app.views.logs import labelled, read_archive
-    from muster.app.wiring.cluster import archive
+    from muster.app.wiring.cluster import archive, reading
 
     record = await recorded(target, job)
     meant = [run for run in record.runs if selection.holds_run(run)]
     if record.runs and not meant:
-        raise _no_pod(record.name, [name for name, _ in labelled(record.runs)])
+        groups = {run.replicated_job for run in record.runs}
+        raise _no_pod(record.name, selection, [name for name, _ in labelled(record.runs)], groups)
     logs = archive(target)
     assert logs is not None, "the embedded cluster keeps its logs here"
     width = max((len(name) for name, _ in labelled(meant)), default=0)
@@ -140,28 +149,46 @@ async def _recorded(target: "Target", job: str, selection: "Selection", how: "Lo
         print(f"{record.name} has no output from before a restart", file=sys.stderr)
     elif not record.runs:
         _say_never_started(record.name)
+    elif not found and not how.partial:
+        async with reading(target) as client:
+            _say_why_silent(await past.named(client, job, target))
 
 
 async def _now(target: "Target", job: str, selection: "Selection", how: "LogOptions") -> None:
     from muster.app.views import find
     from muster.app.views.logs import read
-    from muster.app.views.pods import label
+    from muster.app.views.pods import group_of, label
     from muster.app.wiring.cluster import reading
 
     async with reading(target) as client:
         view = await find.with_run(client, job, target.scope)
         pods = [pod for pod in view.pods if selection.holds(pod)]
         if view.pods and not pods:
-            raise _no_pod(view.name, [label(pod) for pod in view.pods])
+            groups = {group_of(pod) for pod in view.pods}
+            raise _no_pod(view.name, selection, [label(pod) for pod in view.pods], groups)
         width = max((len(label(pod)) for pod in pods), default=0)
+        found = False
         async for line in read(client, pods, how):
             _print(line, width)
+            found = True
         if not view.pods:
             _say_never_started(view.name)
+        elif not found and not how.partial:
+            _say_why_silent(view)
 
 
 def _say_never_started(job: str) -> None:
     print(f"{job} has had no pods, so there is no output; `muster why {job}` says more", file=sys.stderr)
+
+
+def _say_why_silent(view: "JobView") -> None:
+    """Says why a job has printed nothing, as `muster why` does, unless it runs or has succeeded."""
+    from muster.app.views.jobs import State
+    from muster.cli import show
+
+    if view.state not in (State.RUNNING, State.SUCCEEDED):
+        why = next(iter(show.failure(view)), show.reason(view))
+        print(f"{view.name} has printed nothing: {why}", file=sys.stderr)
 
 
 def _since(text: str | None) -> "datetime | timedelta | None":
@@ -184,7 +211,12 @@ def _since(text: str | None) -> "datetime | timedelta | None":
     raise Failure(f"--since {text}: write for example 90s, 10m, 2h or 2026-01-31T08:00:00Z", BAD_INPUT)
 
 
-def _no_pod(job: str, labels: list[str]) -> Failure:
+def _no_pod(job: str, selection: "Selection", labels: list[str], groups: set[str]) -> Failure:
+    from muster.workloads.findings import nearest
+
+    if selection.group is not None and selection.group not in groups:
+        known = nearest(selection.group, groups - {""}) or "; it has no types"
+        return Failure(f"{job} has no type {selection.group}{known}", BAD_INPUT)
     names = ", ".join(sorted(set(labels))[:20])
     return Failure(f"{job} has no such pod; its pods: {names}", BAD_INPUT)
 

@@ -24,6 +24,7 @@ from muster.cli.screen import Screen
 from muster.kube.client import Client
 from muster.kube.clock import first
 from muster.kube.errors import ApiError, Unanswered, Unreachable
+from muster.local.node.logs import LEAST_BYTES
 from muster.workloads.jobfile import JobFile
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -123,7 +124,7 @@ class Runner:
                 return await first(self._show(client, screen), cancelling, self._watch_disk(screen))
             finally:
                 if screen.missing:
-                    screen.say(f"the lines that were not shown are in the logs: {self._logs()}")
+                    screen.say(f"lines that were not shown: {self._logs()}{self._kept()}")
 
     async def _show(self, client: Client, screen: Screen) -> Ended:
         async for news in follow(
@@ -203,6 +204,9 @@ class Runner:
 
     def _logs(self) -> str:
         return ", ".join(f"muster logs {job.name}" for job in self._jobs)
+
+    def _kept(self) -> str:
+        return f" (the last {LEAST_BYTES // 2**20} MiB of each container)" if self._target.embedded else ""
 
     def _tell_the_end(self, ended: Ended) -> None:
         """Prints how each job ended, and its timeline."""

@@ -67,6 +67,11 @@ class LogOptions:
     #: whether each line begins with its time (RFC 3339) and a blank
     timestamps: bool = False
 
+    @property
+    def partial(self) -> bool:
+        """Whether output may be left out."""
+        return self.tail is not None or self.since is not None
+
     def at(self, now: datetime) -> "LogOptions":
         """These options with `since` as a time; `now` is the current time."""
         return replace(self, since=now - self.since) if isinstance(self.since, timedelta) else self

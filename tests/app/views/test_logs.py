@@ -11,7 +11,7 @@ from muster.app.views.logs import Selection, chunks, labelled, read, read_archiv
 from muster.kube.client import EVERYTHING, LogOptions
 from muster.kube.errors import NotFound
 from muster.local.client import LocalClient
-from muster.local.node.logs import Logs
+from muster.local.node.logs import CUT, Logs
 from muster.local.registry import Registry
 from muster.local.store import Store
 from tests.app.objects import labels, pod, ran
@@ -67,6 +67,16 @@ async def test_recorded_runs_are_read_in_the_order_of_attempts(tmp_path: Path) -
         ("worker-0-0 (2)", "second"),
     ]
     assert os.listdir(tmp_path), "reading leaves the files"
+
+
+async def test_a_log_whose_oldest_output_was_dropped_begins_with_a_line_that_says_so(tmp_path: Path) -> None:
+    kept = archive(tmp_path, "p", "orn\nwhole\n")
+    (tmp_path / "default_p_uid-p/main/0.log.cut").touch()
+    assert [line.text async for line in read_archive(kept, [ran("p")])] == [CUT, "whole"]
+    assert [line.text async for line in read_archive(kept, [ran("p")], LogOptions(tail=1))] == ["whole"]
+    found = [chunk async for chunk in chunks(Spoken(b"whole\n"), pod(), "main", archive=kept)]
+    assert found == [CUT.encode() + b"\n", b"whole\n"]
+    assert b"".join([chunk async for chunk in kept.read("default", "p", "uid-p", "main")]) == b"whole\n"
 
 
 async def test_previous_output_is_that_before_the_last_restart(tmp_path: Path) -> None:

@@ -116,6 +116,33 @@ async def test_a_tail_reaches_into_older_files(logs: Logs, tmp_path: Path) -> No
     assert await read(logs) == b"a\nb\nc\n"
 
 
+async def test_a_log_of_which_the_oldest_output_was_dropped_begins_with_a_whole_line(
+    logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FILE_BYTES", 1000)
+    monkeypatch.setattr(module, "KEEP", 2)
+    monkeypatch.setattr(module, "CHUNK", 100)  # ends within a line, as a pipe's content does
+    writer, end = begin(logs, tmp_path)
+    at = ("ns", "pod", "uid", "main")
+    for first in (0, 120):
+        os.write(end, b"".join(b"line %04d\n" % number for number in range(first, first + 120)))
+        while writer._read():
+            pass
+        if not first:
+            assert not logs.is_cut(*at)
+    os.write(end, b"".join(b"line %04d\n" % number for number in range(240, 500)))
+    os.close(end)
+    writer.close()
+    lines = (await read(logs)).splitlines()
+    assert lines == [b"line %04d" % number for number in range(500 - len(lines), 500)]
+    assert 200 <= len(lines) < 310
+    assert logs.is_cut(*at)
+    assert logs.is_cut(*at, LogOptions(tail=400))
+    assert not logs.is_cut(*at, LogOptions(tail=3))
+    assert not logs.is_cut(*at, LogOptions(previous=True))
+    assert (await read(logs, tail=3)).splitlines() == [b"line %04d" % number for number in range(497, 500)]
+
+
 async def test_before_the_first_start_there_is_nothing(logs: Logs, tmp_path: Path) -> None:
     for restart, expected in ((0, b""), (1, b"start 0\n")):
         writer, end = begin(logs, tmp_path, restart)

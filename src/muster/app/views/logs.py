@@ -16,7 +16,7 @@ from muster.app.views.lines import Splitter, shown
 from muster.app.views.pods import group_of, label, pod_order
 from muster.kube.client import EVERYTHING, Client, LogOptions
 from muster.kube.errors import BadRequest, NotFound
-from muster.local.node.logs import Logs
+from muster.local.node.logs import CUT, Logs
 from muster.workloads.pod_run import PodRun
 
 
@@ -80,8 +80,11 @@ async def read_archive(
         containers = archive.containers(run.namespace, run.name, run.uid)
         for container in containers:
             start = replace(how, previous=again)
-            written = archive.read(run.namespace, run.name, run.uid, container, start)
-            async for line in _split(name if len(containers) == 1 else f"{name}/{container}", written, how):
+            source = name if len(containers) == 1 else f"{name}/{container}"
+            log = (run.namespace, run.name, run.uid, container)
+            if archive.is_cut(*log, start):
+                yield Line(source, CUT)
+            async for line in _split(source, archive.read(*log, start), how):
                 yield line
 
 
@@ -110,8 +113,13 @@ async def chunks(
     *,
     archive: Logs | None = None,
 ) -> AsyncIterator[bytes]:
-    """The output of one container, up to its end if followed; from the archive if the pod is gone."""
+    """The output of one container, up to its end if followed; from the archive if the pod is gone.
+
+    It begins with a line that says so if the archive has dropped older output.
+    """
     meta = pod.metadata
+    if archive is not None and archive.is_cut(meta.namespace, meta.name, meta.uid, container, how):
+        yield CUT.encode() + b"\n"
     try:
         async for chunk in client.log(meta.namespace, meta.name, container=container, how=how):
             yield chunk

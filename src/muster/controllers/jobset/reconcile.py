@@ -101,7 +101,12 @@ def _expiry(draft: Draft, now: datetime) -> list[Effect]:
 
 def _over_budget(failures: int, budget: int, observed: Observed, jobs: attempts.Jobs) -> str:
     first = first_failure(observed.pods)
-    text = f"{failures} failures over all jobs, {names.RESTART_BUDGET} allows {budget}"
+    replicated = observed.jobset.spec.replicated_jobs
+    of_jobs = [each.template.get("spec", {}).get("backoffLimit") for each in replicated]
+    # A manifest has one number, the backoffLimit, which its JobSet says of each Job and of all together.
+    limit = "backoffLimit" if all(each == budget for each in of_jobs) else names.RESTART_BUDGET
+    said = "1 failure" if failures == 1 else f"{failures} failures"
+    text = f"{said} over all jobs, {limit} allows {budget or 'none'}"
     text += f": {first}" if first else ""
     failing = jobs.failed or [job for job in jobs.current if job.status.failed]
     return f"{text} (first failed job: {failing[0].metadata.name})" if failing else text

@@ -18,13 +18,14 @@ import logging
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from muster.kube.client import EVERYTHING, LogOptions
 from muster.kube.clock import Clock, SystemClock
-from muster.local.node.logtimes import Recorder, Times, beside
+from muster.local.node.logparts import Part, begins_line, cut_mark, first_line, numbered, since, tail
+from muster.local.node.logtimes import Recorder, beside
 
 if TYPE_CHECKING:
     from muster.local.node.isolation import Files
@@ -33,16 +34,19 @@ log = logging.getLogger(__name__)
 
 FILE_BYTES: Final = 10 * 2**20
 KEEP: Final = 9  # older files beside the newest: 100 MB per start of a container
+#: Output of one start that is kept at least.
+LEAST_BYTES: Final = KEEP * FILE_BYTES
 TOTAL_BYTES: Final = 2 * 2**30  # logs of all removed pods; the oldest are removed first
 TOTAL_SECONDS: Final = 30 * 24 * 3600.0
 #: Bytes that logs leave free, so that the cluster's store can still be written; on a small disk, half of it.
 RESERVE: Final = 32 * 2**20
 _LOOK: Final = 2**20  # bytes of output between two checks of the free space
 CHUNK: Final = 2**16  # what a pipe holds
-_TAIL_BLOCK: Final = 2**16
 _LOST: Final = b"\n[muster: %d bytes of output lost: the disk was full]\n"
 #: Text that a reader gets in place of output that was removed before it was read.
 LATE: Final = b"\n[muster: output may be missing here: it was written faster than it was read]\n"
+#: Text with which a log begins for readers who ask, if older output was dropped.
+CUT: Final = f"[muster: older output was dropped; a log keeps the last {LEAST_BYTES // 2**20} MiB]"
 _ENDED: Final = "ended"  # a file in a pod's directory
 
 
@@ -127,8 +131,10 @@ class LogWriter:
 
     def _rotate(self) -> None:
         self._close_file()
+        if numbered(self._target, KEEP).exists():
+            cut_mark(self._target).touch(0o600)
         for number in range(KEEP - 1, -1, -1):
-            old, new = _numbered(self._target, number), _numbered(self._target, number + 1)
+            old, new = numbered(self._target, number), numbered(self._target, number + 1)
             if old.exists():
                 if beside(old).exists():  # first: a crash in between leaves a log without times
                     beside(old).replace(beside(new))
@@ -150,10 +156,6 @@ def room(where: int | Path) -> int:
     disk = os.statvfs(where)
     reserve = min(RESERVE, disk.f_blocks * disk.f_frsize // 2)
     return min(_LOOK, disk.f_bavail * disk.f_frsize - reserve)
-
-
-def _numbered(path: Path, number: int) -> Path:
-    return path.with_name(f"{path.name}.{number}") if number else path
 
 
 class Logs:
@@ -233,6 +235,20 @@ class Logs:
             if follows:
                 self._wake(directory)  # other followers look once for nothing, and wait again
 
+    def is_cut(
+        self, namespace: str, pod: str, uid: str, container: str, how: LogOptions = EVERYTHING
+    ) -> bool:
+        """Whether `read` would give more if older output had not been dropped."""
+        directory = self._of(namespace, pod, uid) / container
+        restarts = _restarts(directory)[: -1 if how.previous else None]
+        if not restarts:
+            return False
+        position = _Position(directory / f"{restarts[-1]}.log", how)
+        try:
+            return position.is_cut()
+        finally:
+            position.close()
+
     def _has_ended(self, directory: Path) -> bool:
         return directory in self._gone or (directory / _ENDED).exists()
 
@@ -291,19 +307,6 @@ def _restarts(directory: Path) -> list[int]:
     return sorted(int(path.name.removesuffix(".log")) for path in directory.glob("*.log"))
 
 
-class _Part:
-    """One file of a log. It stays readable when it is rotated or removed."""
-
-    def __init__(self, path: Path, times: bool) -> None:
-        self.file = path.open("rb")
-        self.times = Times(self.file, path) if times else None
-
-    def close(self) -> None:
-        self.file.close()
-        if self.times is not None:
-            self.times.close()
-
-
 class _Position:
     """The position of a reader in a log that may be rotated while it reads.
 
@@ -313,16 +316,21 @@ class _Position:
     def __init__(self, path: Path, how: LogOptions) -> None:
         assert not isinstance(how.since, timedelta), "a clock has made a time of it"
         self._path = path
-        self._part: _Part | None = None
-        self._next: _Part | None = None
+        self._part: Part | None = None
+        self._next: Part | None = None
         self._tail, self._since, self._timestamps = how.tail, how.since, how.timestamps
         self._within_line = False  # the last bytes read do not end a line
         self._skips = False  # the rest of a line that began earlier
+        self._after_dropped = False  # it began where output was dropped
 
     def close(self) -> None:
         for part in (self._part, self._next):
             if part is not None:
                 part.close()
+
+    def is_cut(self) -> bool:
+        """Whether the position is where the output begins that is left of a longer one."""
+        return self._begin() and self._after_dropped
 
     def chunks(self) -> Iterator[bytes]:
         """The output written since the last call."""
@@ -345,15 +353,18 @@ class _Position:
         files = self._files()
         if not files:
             return False
-        index, offset = (0, 0) if self._tail is None else _tail(files, self._tail)
-        if self._since is not None and (later := _since(files, self._since)) > (index, offset):
+        index, offset = (0, 0) if self._tail is None else tail(files, self._tail)
+        if self._since is not None and (later := since(files, self._since)) > (index, offset):
             index, offset = later
-            self._skips = not _begins_line(files, index, offset)
+            self._skips = not begins_line(files, index, offset)
+        self._after_dropped = (index, offset) == (0, 0) and cut_mark(self._path).exists()
+        if self._after_dropped:  # the end of a line whose beginning is gone is no line
+            offset = first_line(files[0])
         self._part = self._open(files[index])
         self._part.file.seek(offset)
         return True
 
-    def _rest(self, part: _Part) -> Iterator[bytes]:
+    def _rest(self, part: Part) -> Iterator[bytes]:
         while chunk := part.file.read(CHUNK):
             offset = part.file.tell() - len(chunk)
             if self._skips:
@@ -382,60 +393,9 @@ class _Position:
             self._next = self._open(following[0])
         return late
 
-    def _open(self, path: Path) -> _Part:
-        return _Part(path, self._timestamps)
+    def _open(self, path: Path) -> Part:
+        return Part(path, self._timestamps)
 
     def _files(self) -> list[Path]:
         """The files of the log, oldest first."""
-        return [path for number in range(KEEP, -1, -1) if (path := _numbered(self._path, number)).exists()]
-
-
-def _since(files: list[Path], begin: datetime) -> tuple[int, int]:
-    """The file and the offset at which output written since `begin` starts; the end if there is none."""
-    end = (0, 0)
-    for index, path in enumerate(files):
-        part = _Part(path, times=True)
-        try:
-            assert part.times is not None, "as asked"
-            if (offset := part.times.since(begin.timestamp())) is not None:
-                return index, offset
-            end = index, os.fstat(part.file.fileno()).st_size
-        finally:
-            part.close()
-    return end
-
-
-def _begins_line(files: list[Path], index: int, offset: int) -> bool:
-    while not offset:  # a file may be empty
-        if not index:
-            return True
-        index -= 1
-        offset = files[index].stat().st_size
-    with files[index].open("rb") as file:
-        file.seek(offset - 1)
-        return file.read(1) in (b"\n", b"")
-
-
-def _tail(files: list[Path], lines: int) -> tuple[int, int]:
-    """The file and the offset at which the last `lines` lines begin."""
-    wanted = lines
-    for index in range(len(files) - 1, -1, -1):
-        with files[index].open("rb") as file:
-            end = os.fstat(file.fileno()).st_size
-            first = index == len(files) - 1
-            while end > 0:
-                begin = max(0, end - _TAIL_BLOCK)
-                file.seek(begin)
-                block = file.read(end - begin)
-                position = len(block)
-                if first and block.endswith(b"\n"):  # ends the last line, does not begin another
-                    position -= 1
-                first = False
-                while (position := block.rfind(b"\n", 0, position)) >= 0:
-                    wanted -= 1
-                    if wanted == 0:
-                        return index, begin + position + 1
-                end = begin
-            if lines == 0:
-                return index, os.fstat(file.fileno()).st_size
-    return 0, 0
+        return [path for number in range(KEEP, -1, -1) if (path := numbered(self._path, number)).exists()]
