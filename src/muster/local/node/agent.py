@@ -38,8 +38,8 @@ from muster.local.node.fake_runtime import FakeRuntime
 from muster.local.node.gpus import Gpus
 from muster.local.node.isolation import Files, Isolation
 from muster.local.node.logs import Logs
+from muster.local.node.machine import Machine
 from muster.local.node.node_object import RUNTIME, node_object
-from muster.local.node.place import Place
 from muster.local.node.pod_supervisor import PodSupervisor
 from muster.local.node.reporting import confirm_deletion
 from muster.local.node.volumes import Links
@@ -87,8 +87,8 @@ class NodeAgent:
         self.isolation = isolation or isolations.detect()
         self._names = Names(base / "hosts", self._clock.monotonic)
         real = [index for node in nodes for index in node.gpus]
-        self._gpus = Gpus(real, {n.name for n in nodes if n.gpus}, lambda uid: self._place.directory(uid))
-        self._place = Place(
+        self._gpus = Gpus(real, {n.name for n in nodes if n.gpus}, lambda uid: self._machine.directory(uid))
+        self._machine = Machine(
             client=client,
             clock=self._clock,
             root=base,
@@ -218,10 +218,10 @@ class NodeAgent:
         elif not new.terminal:
             self._begin(new)
         elif new.metadata.deletion_timestamp is not None and uid not in self._tasks:
-            self._spawn(uid, confirm_deletion(self._place, new))
+            self._spawn(uid, confirm_deletion(self._machine, new))
 
     def _begin(self, pod: Pod) -> None:
-        worker = PodSupervisor(self._place, pod, self._wrappers)
+        worker = PodSupervisor(self._machine, pod, self._wrappers)
         self._workers[pod.metadata.uid] = worker
         self._spawn(pod.metadata.uid, worker.run())
 
@@ -246,14 +246,14 @@ class NodeAgent:
     async def _settle(self) -> None:
         """Takes over the containers found at the start: adopts those of known pods, ends the others."""
         self._names.settle()
-        self._wrappers = processes.wrappers(self._place.root)
+        self._wrappers = processes.wrappers(self._machine.root)
         known = {
             pod.metadata.uid
             for pod in self._pods.items.values()
             if not pod.terminal and pod.spec.node_name in self._nodes
         }
-        pods = self._place.root / "pods"
-        for directory in processes.marked_directories(self._place.root):
+        pods = self._machine.root / "pods"
+        for directory in processes.marked_directories(self._machine.root):
             uid = directory.relative_to(pods).parts[0]
             stray = uid not in known or directory not in self._wrappers
             if stray:
@@ -271,7 +271,7 @@ class NodeAgent:
         for directory in self._wrappers:
             with contextlib.suppress(OSError):
                 self._held.append(os.open(Files(directory).output, _READ))
-        self._held.append(await _locked(self._place.lock))
+        self._held.append(await _locked(self._machine.lock))
         nodes = {node.metadata.name for node in (await self._client.list(NODE)).items}
         self._fake_runtime.lost = {pod.spec.node_name for pod in self._pods.items.values()} - nodes - {""}
         self._live = True

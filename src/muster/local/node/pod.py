@@ -24,7 +24,7 @@ from muster.local.node import processes, starts, status, volumes
 from muster.local.node.environment import Unavailable
 from muster.local.node.execution import Execution
 from muster.local.node.isolation import SETUP_FAILED, Files
-from muster.local.node.place import Place
+from muster.local.node.machine import Machine
 from muster.local.node.probes import Probes
 from muster.local.node.reporting import StatusWriter, confirm_deletion
 from muster.local.node.starts import CannotStart, Start
@@ -44,26 +44,26 @@ class PodWorker:
     """Runs one pod. Call `run` once, and `update` with each newer version of the pod."""
 
     def __init__(
-        self, place: Place, pod: Pod, wrappers: dict[Path, int], starts: dict[str, Start] | None = None
+        self, machine: Machine, pod: Pod, wrappers: dict[Path, int], starts: dict[str, Start] | None = None
     ) -> None:
         """`wrappers` are wrapper processes of an earlier muster process, by directory.
 
         `starts` are those of an earlier worker, whose place this one takes.
         """
         self.pod = pod
-        self._place = place
+        self._machine = machine
         self._wrappers = wrappers
-        self._directory = place.directory(pod.metadata.uid)
+        self._directory = machine.directory(pod.metadata.uid)
         self._containers = status.restored(pod)
         #: starts that have not been seen to end, by container
         self.starts = starts or {}
         self._override = Override()
-        self._start_time = pod.status.start_time or place.clock.now()
+        self._start_time = pod.status.start_time or machine.clock.now()
         self._ending = asyncio.Event()
         self._cut = asyncio.Event()  # the grace period is over or cut short
         self._gone = False
         self._over = False  # nothing of the pod is left on this machine
-        self._status = StatusWriter(place, self)
+        self._status = StatusWriter(machine, self)
         self.update(pod)
 
     def update(self, pod: Pod) -> None:
@@ -92,7 +92,7 @@ class PodWorker:
         if found is None or start is None:
             raise Unavailable(f"container {container} is not running")
         return await starts.execute(
-            self._place, self.pod, found, start.process, command, stdin=stdin, tty=tty
+            self._machine, self.pod, found, start.process, command, stdin=stdin, tty=tty
         )
 
     async def ending(self) -> Literal[True]:
@@ -114,9 +114,9 @@ class PodWorker:
             await self._status.settled()
             writing.cancel()
         meta = self.pod.metadata
-        self._place.logs.pod_ended(meta.namespace, meta.name, meta.uid)
+        self._machine.logs.pod_ended(meta.namespace, meta.name, meta.uid)
         if self.pod.metadata.deletion_timestamp is not None and not self._gone:
-            await confirm_deletion(self._place, self.pod)
+            await confirm_deletion(self._machine, self.pod)
 
     # the life of a pod
 
@@ -160,8 +160,8 @@ class PodWorker:
         deadline = status.deadline(self.pod, self._start_time)
         if deadline is None:
             return
-        left = deadline - self._place.clock.now()
-        await self._place.clock.sleep(max(0.0, left.total_seconds()))
+        left = deadline - self._machine.clock.now()
+        await self._machine.clock.sleep(max(0.0, left.total_seconds()))
         self._override = TOO_LONG
         self._ending.set()
 
@@ -180,11 +180,11 @@ class PodWorker:
         """Runs a container until it does not have to be restarted any more."""
         failures = 0
         while True:
-            started = self._place.clock.monotonic()
+            started = self._machine.clock.monotonic()
             await self._run_once(container, sources)
             if not self._restarts(container):
                 return
-            if self._place.clock.monotonic() - started >= BACK_OFF_RESET:
+            if self._machine.clock.monotonic() - started >= BACK_OFF_RESET:
                 failures = 0
             if failures:
                 delay = back_off(BACK_OFF, failures - 1)
@@ -192,7 +192,7 @@ class PodWorker:
                 message = f"back-off {delay:.0f} s restarting failed container {container.spec.name}"
                 container.state = ContainerState(waiting=Waiting("CrashLoopBackOff", message))
                 self._report()
-                await self._place.clock.sleep(delay)
+                await self._machine.clock.sleep(delay)
             else:
                 container.last_state = container.state
             failures += 1
@@ -215,9 +215,9 @@ class PodWorker:
         container.state = ContainerState(running=Running(start.started))
         probes = Probes(
             container,
-            self._place,
+            self._machine,
             start.process,
-            starts.environment_of(self._place, self.pod, container),
+            starts.environment_of(self._machine, self.pod, container),
             starts.working_dir_of(self.pod, container),
             self.pod.status.pod_ip or "127.0.0.1",
             self._report,
@@ -243,16 +243,16 @@ class PodWorker:
             shutil.rmtree(files.directory, ignore_errors=True)  # muster was killed before the process began
         if files.directory.exists() or (container.state.running is not None and not made):
             pid = self._wrappers.get(files.directory)
-            start = starts.adopt(self._place, self.pod, container, files, sources, pid)
+            start = starts.adopt(self._machine, self.pod, container, files, sources, pid)
             if start is None:
                 self._found_ended(container, files)
             return start
         # one start per turn of the event loop, so that all of 500 pods are bound before most are started
-        async with self._place.turnstile:
+        async with self._machine.turnstile:
             await asyncio.sleep(0)
         try:
             made_now: Start = await self._when_available(
-                lambda: starts.start(self._place, self.pod, container, files, sources), container
+                lambda: starts.start(self._machine, self.pod, container, files, sources), container
             )
         except CannotStart as error:
             self._start_error(container, str(error))
@@ -263,9 +263,9 @@ class PodWorker:
         """Records a start whose processes are gone: it ended while muster was down, or with the machine."""
         if files.output.exists():
             # reads the last output; the agent has kept its file open
-            starts.writer_of(self._place, self.pod, container, files).close()
+            starts.writer_of(self._machine, self.pod, container, files).close()
         code = processes.recorded_exit(files)
-        started, now = starts.started_at(files), starts.ended_at(self._place, files)
+        started, now = starts.started_at(files), starts.ended_at(self._machine, files)
         if code is None:
             message = "the container was gone when muster restarted; its exit code is unknown"
             container.state = status.ended(LOST, "ContainerStatusUnknown", message, started, now)
@@ -276,7 +276,7 @@ class PodWorker:
         self._report()
 
     def _start_error(self, container: Observed, message: str) -> None:
-        now = self._place.clock.now()
+        now = self._machine.clock.now()
         container.state = status.ended(START_ERROR, "StartError", message, None, now)
         container.ready = container.started = False
         self._report()
@@ -284,19 +284,21 @@ class PodWorker:
     async def _finish(self, container: Observed, code: int | None) -> None:
         """Records the end of a start, of which no process and no output is left."""
         start = self.starts[container.spec.name]
-        if not self._place.isolation.namespaces:
+        if not self._machine.isolation.namespaces:
             await start.process.kill()
         del self.starts[container.spec.name]
         start.writer.close()
         container.ready = container.started = False
-        now = starts.ended_at(self._place, start.process.files)
+        now = starts.ended_at(self._machine, start.process.files)
         told = _read(start.process.files.started) if code == SETUP_FAILED else ""
         if told:
             self._start_error(container, told)
             return
         if code is None:
             code = LOST
-        message = starts.PORT_IN_USE if code and starts.says_in_use(self._place, self.pod, container) else ""
+        message = (
+            starts.PORT_IN_USE if code and starts.says_in_use(self._machine, self.pod, container) else ""
+        )
         if message and self.pod.spec.restart_policy == "Never":
             self._override = Override(message=f"container {container.spec.name}: {message}")
         reason = "Completed" if code == 0 else "Error"
@@ -338,19 +340,19 @@ class PodWorker:
             for each in [container] if container else self._containers:
                 each.state = waiting
             self._report()
-            await self._place.clock.sleep(CONFIG_RETRY)
+            await self._machine.clock.sleep(CONFIG_RETRY)
 
     def _volumes(self) -> dict[str, Path]:
         try:
             directory = self._directory / "volumes"
-            return volumes.prepare(self.pod, directory, self._place.lookup(self.pod))
+            return volumes.prepare(self.pod, directory, self._machine.lookup(self.pod))
         except OSError as error:
             raise Unavailable(f"volumes: {error}") from None
 
     # reporting
 
     def document(self) -> Object:
-        now = self._place.clock.now()
+        now = self._machine.clock.now()
         return status.document(
             self.pod, self._containers, now, self._start_time, self._override, over=self._over
         )
@@ -360,9 +362,9 @@ class PodWorker:
 
     def clean_up(self) -> None:
         """Removes everything of the pod from this machine, except its logs."""
-        self._place.links.release(self.pod.metadata.uid)
+        self._machine.links.release(self.pod.metadata.uid)
         volumes.remove(self.pod.metadata.uid, self._directory)
-        self._place.devices.give_back(self.pod.metadata.uid)
+        self._machine.devices.give_back(self.pod.metadata.uid)
 
 
 async def _all(steps: Iterable[Coroutine[Any, Any, None]]) -> None:

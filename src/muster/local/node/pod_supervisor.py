@@ -18,7 +18,7 @@ from muster.kube.clock import back_off, first
 from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.local.node import processes
 from muster.local.node.execution import Execution
-from muster.local.node.place import Place
+from muster.local.node.machine import Machine
 from muster.local.node.pod import PodWorker
 from muster.local.node.reporting import confirm_deletion
 
@@ -32,10 +32,10 @@ REASON: Final = "AgentError"
 class PodSupervisor:
     """Supervises one pod. Call `run` once, and `update` with each newer version of the pod."""
 
-    def __init__(self, place: Place, pod: Pod, wrappers: dict[Path, int]) -> None:
+    def __init__(self, machine: Machine, pod: Pod, wrappers: dict[Path, int]) -> None:
         """`wrappers` are wrapper processes of an earlier muster process, by directory."""
-        self._place, self._wrappers = place, wrappers
-        self._worker = PodWorker(place, pod, wrappers)
+        self._machine, self._wrappers = machine, wrappers
+        self._worker = PodWorker(machine, pod, wrappers)
 
     @property
     def pod(self) -> Pod:
@@ -66,9 +66,9 @@ class PodSupervisor:
                     await self._tell(_first(error))
                 delay = back_off(BACK_OFF, failures)
                 failures += 1
-                if await first(self._worker.ending(), self._place.clock.sleep(delay)):
+                if await first(self._worker.ending(), self._machine.clock.sleep(delay)):
                     return await self._end()
-                self._worker = PodWorker(self._place, self.pod, self._wrappers, self._worker.starts)
+                self._worker = PodWorker(self._machine, self.pod, self._wrappers, self._worker.starts)
         finally:
             self._release()
 
@@ -77,21 +77,21 @@ class PodSupervisor:
         message = f"the node agent failed and tries again: {type(error).__name__}: {error}"
         patch = {"metadata": {"uid": meta.uid}, "status": {"reason": REASON, "message": message}}
         with contextlib.suppress(ApiError, Unanswered, Unreachable):  # the error has been logged
-            await self._place.client.patch(POD, meta.namespace, meta.name, patch, subresource="status")
+            await self._machine.client.patch(POD, meta.namespace, meta.name, patch, subresource="status")
 
     async def _end(self) -> None:
         for start in self._worker.starts.values():
             await start.process.kill()
-        directory = self._place.directory(self.pod.metadata.uid)
-        for marked in processes.marked_directories(self._place.root):
+        directory = self._machine.directory(self.pod.metadata.uid)
+        for marked in processes.marked_directories(self._machine.root):
             if directory in marked.parents:
                 await processes.end_marked(str(marked))
         self._release()
         self._worker.clean_up()
         meta = self.pod.metadata
-        self._place.logs.pod_ended(meta.namespace, meta.name, meta.uid)
+        self._machine.logs.pod_ended(meta.namespace, meta.name, meta.uid)
         if meta.deletion_timestamp is not None:
-            await confirm_deletion(self._place, self.pod)
+            await confirm_deletion(self._machine, self.pod)
 
     def _release(self) -> None:
         for start in self._worker.starts.values():

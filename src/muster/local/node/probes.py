@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Final
 
 from muster.api.base import Object
-from muster.local.node.place import Place
+from muster.local.node.machine import Machine
 from muster.local.node.processes import Process, end_marked, start_beside
 from muster.local.node.status import Observed
 
@@ -29,14 +29,14 @@ class Probes:
     def __init__(
         self,
         container: Observed,
-        place: Place,
+        machine: Machine,
         process: Process,
         environ: dict[str, str],
         working_dir: str,
         address: str,
         report: Callable[[], None],
     ) -> None:
-        self._container, self._place, self._process = container, place, process
+        self._container, self._machine, self._process = container, machine, process
         self._environ, self._working_dir, self._address = environ, working_dir, address
         self._report = report
         self._failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -79,7 +79,7 @@ class Probes:
 
     async def _until(self, probe: Object, which: str, *, once: bool) -> None:
         """Probes until the first success (with `once`), or until too many consecutive failures."""
-        await self._place.clock.sleep(probe.get("initialDelaySeconds", 0))
+        await self._machine.clock.sleep(probe.get("initialDelaySeconds", 0))
         failures = 0
         while not self._failed.done():
             said = await self._probe(probe, which)
@@ -89,10 +89,10 @@ class Probes:
             if failures >= _number(probe, "failureThreshold", 3):
                 self._failed.set_result(f"{which} probe failed {failures} times: {said}")
                 return
-            await self._place.clock.sleep(_number(probe, "periodSeconds", 10))
+            await self._machine.clock.sleep(_number(probe, "periodSeconds", 10))
 
     async def _readiness(self, probe: Object) -> None:
-        await self._place.clock.sleep(probe.get("initialDelaySeconds", 0))
+        await self._machine.clock.sleep(probe.get("initialDelaySeconds", 0))
         failures = successes = 0
         while True:
             if await self._probe(probe, "readiness") is None:
@@ -107,7 +107,7 @@ class Probes:
             if ready != self._container.ready:
                 self._container.ready = ready
                 self._report()
-            await self._place.clock.sleep(_number(probe, "periodSeconds", 10))
+            await self._machine.clock.sleep(_number(probe, "periodSeconds", 10))
 
     async def _probe(self, probe: Object, which: str) -> str | None:
         """Probes once; returns None for a success, else the probe's message."""
@@ -132,7 +132,7 @@ class Probes:
         init = self._process.init()
         if init is None:
             return "the container has ended"
-        argv = self._place.isolation.inside(init, self._working_dir, command)
+        argv = self._machine.isolation.inside(init, self._working_dir, command)
         mark = str(self._process.files.directory / which)
         with _Output() as output:
             streams = (asyncio.subprocess.DEVNULL, output.sink, output.sink)

@@ -13,7 +13,7 @@ from muster.api.core_v1 import Pod
 from muster.api.kinds import POD
 from muster.kube.clock import back_off
 from muster.kube.errors import ApiError, Conflict, NotFound, Unanswered, Unreachable
-from muster.local.node.place import Place
+from muster.local.node.machine import Machine
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +34,8 @@ class Worker(Protocol):
 class StatusWriter:
     """Writes the newest status of one pod, and retries until the API server has it."""
 
-    def __init__(self, place: Place, worker: Worker) -> None:
-        self._place, self._worker = place, worker
+    def __init__(self, machine: Machine, worker: Worker) -> None:
+        self._machine, self._worker = machine, worker
         self._wanted = asyncio.Event()
         self._idle = asyncio.Event()
         self._changed = asyncio.Event()
@@ -70,7 +70,7 @@ class StatusWriter:
             except (ApiError, Unanswered, Unreachable) as error:
                 self._wanted.set()
                 log.warning("%s: status not written: %s", self._worker.pod.key, error)
-                await self._place.clock.sleep(back_off(WRITE_RETRY, failures))
+                await self._machine.clock.sleep(back_off(WRITE_RETRY, failures))
                 failures += 1
             if not self._wanted.is_set():
                 self._idle.set()
@@ -81,7 +81,7 @@ class StatusWriter:
             return
         meta = {"uid": pod.metadata.uid, "resourceVersion": pod.metadata.resource_version}
         patch = {"metadata": meta, "status": body}
-        written = await self._place.client.patch(
+        written = await self._machine.client.patch(
             POD, pod.metadata.namespace, pod.metadata.name, patch, subresource="status"
         )
         self._written = body
@@ -90,21 +90,21 @@ class StatusWriter:
     async def _look_again(self) -> None:
         pod = self._worker.pod
         with contextlib.suppress(ApiError, Unanswered, Unreachable):
-            newest = await self._place.client.get(POD, pod.metadata.namespace, pod.metadata.name)
+            newest = await self._machine.client.get(POD, pod.metadata.namespace, pod.metadata.name)
             if newest.metadata.uid == pod.metadata.uid:
                 self._worker.update(newest)
 
 
-async def confirm_deletion(place: Place, pod: Pod) -> None:
+async def confirm_deletion(machine: Machine, pod: Pod) -> None:
     """Tells the API server that nothing of a deleted pod is left on this machine."""
     meta, failures = pod.metadata, 0
     while True:
         try:
-            await place.client.delete(POD, meta.namespace, meta.name, uid=meta.uid, grace_period=0)
+            await machine.client.delete(POD, meta.namespace, meta.name, uid=meta.uid, grace_period=0)
             return
         except (NotFound, Conflict):
             return
         except (ApiError, Unanswered, Unreachable) as error:
             log.warning("%s: deletion not confirmed: %s", pod.key, error)
-            await place.clock.sleep(back_off(WRITE_RETRY, failures))
+            await machine.clock.sleep(back_off(WRITE_RETRY, failures))
             failures += 1

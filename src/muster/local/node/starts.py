@@ -27,8 +27,8 @@ from muster.local.node.environment import (
 from muster.local.node.execution import Execution
 from muster.local.node.isolation import Files, Setup
 from muster.local.node.logs import LogWriter
+from muster.local.node.machine import Machine
 from muster.local.node.mounts import Bind
-from muster.local.node.place import Place
 from muster.local.node.status import Observed
 from muster.names import GPU_SHARE
 from muster.translate.marks import gpu_device
@@ -53,55 +53,64 @@ class Start:
     started: datetime
 
 
-def start(place: Place, pod: Pod, container: Observed, files: Files, sources: Mapping[str, Path]) -> Start:
+def start(
+    machine: Machine, pod: Pod, container: Observed, files: Files, sources: Mapping[str, Path]
+) -> Start:
     """Starts the container. `sources` are the volumes by name. Raises Unavailable, CannotStart."""
-    env = environment_of(place, pod, container)
+    env = environment_of(machine, pod, container)
     argv = command_line(container.spec, env)
     wanted = volumes.binds(container.spec, sources, env)
     working_dir = working_dir_of(pod, container)
     if refusal := cannot_start(argv, env, working_dir, wanted):
         raise CannotStart(refusal)
-    env |= _isolation_env(place, pod, env) | _gpu_env(place, pod, container)
-    hosts = Bind(str(place.hosts(pod.metadata.namespace)), "/etc/hosts")
+    env |= _isolation_env(machine, pod, env) | _gpu_env(machine, pod, container)
+    hosts = Bind(str(machine.hosts(pod.metadata.namespace)), "/etc/hosts")
     caller = caller_of(pod)
     own = (caller.cwd, caller.home, "/tmp")
-    setup = Setup(hostname_of(pod), working_dir, [hosts, *wanted], own, str(place.stage), place.open_files)
+    setup = Setup(
+        hostname_of(pod), working_dir, [hosts, *wanted], own, str(machine.stage), machine.open_files
+    )
     writer = None
     try:
-        if not place.isolation.namespaces:
-            place.links.hold(pod.metadata.uid, wanted)
+        if not machine.isolation.namespaces:
+            machine.links.hold(pod.metadata.uid, wanted)
         files.directory.mkdir(parents=True)
-        writer = writer_of(place, pod, container, files)
-        command = place.isolation.command(setup, files, place.lock, argv)
-        process = processes.start(command, env, files, namespaces=place.isolation.namespaces)
+        writer = writer_of(machine, pod, container, files)
+        command = machine.isolation.command(setup, files, machine.lock, argv)
+        process = processes.start(command, env, files, namespaces=machine.isolation.namespaces)
     except (OSError, ValueError, Unavailable) as error:  # ValueError: a NUL, for instance from a ConfigMap
         if writer is not None:
             writer.close()
         shutil.rmtree(files.directory, ignore_errors=True)
         raise CannotStart(f"cannot be started: {error}") from None
-    return Start(process, writer, place.clock.now())
+    return Start(process, writer, machine.clock.now())
 
 
 def adopt(
-    place: Place, pod: Pod, container: Observed, files: Files, sources: Mapping[str, Path], pid: int | None
+    machine: Machine,
+    pod: Pod,
+    container: Observed,
+    files: Files,
+    sources: Mapping[str, Path],
+    pid: int | None,
 ) -> Start | None:
     """Returns the start that an earlier muster made; None if its wrapper process `pid` is gone.
 
     If the wrapper recorded no time, the container counts as running since the pod's own start.
     """
-    namespaces = place.isolation.namespaces
+    namespaces = machine.isolation.namespaces
     process = None if pid is None else processes.adopt(pid, files, namespaces=namespaces)
     if process is None:
         return None
     if not namespaces:
         with contextlib.suppress(Unavailable):
-            place.links.hold(pod.metadata.uid, volumes.binds(container.spec, sources, {}))
-    started = started_at(files) or pod.status.start_time or place.clock.now()
-    return Start(process, writer_of(place, pod, container, files), started)
+            machine.links.hold(pod.metadata.uid, volumes.binds(container.spec, sources, {}))
+    started = started_at(files) or pod.status.start_time or machine.clock.now()
+    return Start(process, writer_of(machine, pod, container, files), started)
 
 
 async def execute(
-    place: Place,
+    machine: Machine,
     pod: Pod,
     container: Observed,
     process: processes.Process,
@@ -114,31 +123,31 @@ async def execute(
     init = process.init() if process.files.ready.exists() else None
     if init is None:
         raise Unavailable(f"container {container.spec.name} is not running")
-    env = environment_of(place, pod, container)
-    env |= _isolation_env(place, pod, env) | _gpu_env(place, pod, container)
-    argv = place.isolation.inside(init, working_dir_of(pod, container), command)
+    env = environment_of(machine, pod, container)
+    env |= _isolation_env(machine, pod, env) | _gpu_env(machine, pod, container)
+    argv = machine.isolation.inside(init, working_dir_of(pod, container), command)
     return await execution.start(argv, env, str(process.files.directory / "exec"), stdin=stdin, tty=tty)
 
 
-def environment_of(place: Place, pod: Pod, container: Observed) -> dict[str, str]:
+def environment_of(machine: Machine, pod: Pod, container: Observed) -> dict[str, str]:
     """The environment that the pod describes. Raises Unavailable."""
-    return environment(pod, container.spec, caller_of(pod), place.lookup(pod))
+    return environment(pod, container.spec, caller_of(pod), machine.lookup(pod))
 
 
 def working_dir_of(pod: Pod, container: Observed) -> str:
     return container.spec.working_dir or caller_of(pod).cwd
 
 
-def writer_of(place: Place, pod: Pod, container: Observed, files: Files) -> LogWriter:
+def writer_of(machine: Machine, pod: Pod, container: Observed, files: Files) -> LogWriter:
     """The writer of this start's output to the log."""
     meta, name = pod.metadata, container.spec.name
-    return place.logs.writer(meta.namespace, meta.name, meta.uid, name, container.restart_count, files)
+    return machine.logs.writer(meta.namespace, meta.name, meta.uid, name, container.restart_count, files)
 
 
-def says_in_use(place: Place, pod: Pod, container: Observed) -> bool:
+def says_in_use(machine: Machine, pod: Pod, container: Observed) -> bool:
     """Whether the last lines of the log contain the error that a port is in use."""
     meta, name = pod.metadata, container.spec.name
-    end = place.logs.last_lines(meta.namespace, meta.name, meta.uid, name, container.restart_count)
+    end = machine.logs.last_lines(meta.namespace, meta.name, meta.uid, name, container.restart_count)
     return _IN_USE.search(end) is not None
 
 
@@ -150,9 +159,9 @@ def started_at(files: Files) -> datetime | None:
         return None
 
 
-def ended_at(place: Place, files: Files) -> datetime:
+def ended_at(machine: Machine, files: Files) -> datetime:
     """When the wrapper recorded the exit of its command, possibly long before muster learns of it."""
-    now = place.clock.now()
+    now = machine.clock.now()
     return min(now, processes.recorded_end(files) or now)
 
 
@@ -179,14 +188,14 @@ def cannot_start(argv: list[str], env: dict[str, str], working_dir: str, binds: 
     return f"command {argv[0]!r}: {'not executable' if os.path.exists(program) else 'no such file'}"
 
 
-def _isolation_env(place: Place, pod: Pod, env: dict[str, str]) -> dict[str, str]:
-    if place.isolation.namespaces:
+def _isolation_env(machine: Machine, pod: Pod, env: dict[str, str]) -> dict[str, str]:
+    if machine.isolation.namespaces:
         return {}
-    return shim.variables(env, place.hosts(pod.metadata.namespace), hostname_of(pod))
+    return shim.variables(env, machine.hosts(pod.metadata.namespace), hostname_of(pod))
 
 
-def _gpu_env(place: Place, pod: Pod, container: Observed) -> dict[str, str]:
-    meta, node, devices = pod.metadata, pod.spec.node_name, place.devices
+def _gpu_env(machine: Machine, pod: Pod, container: Observed) -> dict[str, str]:
+    meta, node, devices = pod.metadata, pod.spec.node_name, machine.devices
     if mark(meta, GPU_SHARE) is not None and devices.has(node):
         device = gpu_device(meta)  # None: muster did not bind the pod, so it sees no GPU at all
         return {"CUDA_VISIBLE_DEVICES": "" if device is None else devices.share(meta.uid, node, device)}

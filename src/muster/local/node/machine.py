@@ -1,4 +1,4 @@
-"""The resources and services that all pods on this machine share."""
+"""What all pods on this machine share: the resources and services of its agent."""
 
 import asyncio
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class Devices(Protocol):
 
 
 @dataclass(frozen=True)
-class Place:
+class Machine:
     client: Client
     clock: Clock
     root: Path
