@@ -29,7 +29,7 @@ from muster.controllers.caches import Index
 from muster.controllers.driver import Change, Watch, itself
 from muster.controllers.gpu_health import HEALTHY
 from muster.controllers.progress import PROGRESSING
-from muster.controllers.saving import SAVED
+from muster.controllers.unsaved_work import SAVED
 from muster.core.words.gang import Code
 
 #: Kinds that influence what jobs are compiled to: three by annotations that say what jobs may use, three by

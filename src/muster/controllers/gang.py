@@ -40,7 +40,7 @@ from muster.api.kinds import (
 from muster.api.membership import pod_groups
 from muster.api.muster_v1alpha1 import Gang
 from muster.api.progress import Rules
-from muster.controllers import gpu_health, preemptions, progress, saving
+from muster.controllers import gpu_health, preemptions, progress, unsaved_work
 from muster.controllers.caches import Caches, Index
 from muster.controllers.driver import Change, Controller, Watch, itself
 from muster.effects import Absent, Delete, Effect, Patch, Requeue
@@ -58,7 +58,7 @@ GANG_OF: Final = "gang"
 #: What a group object says that concerns its record, besides its existence.
 _RULES: Final = (names.ON_GPU_ANOMALY, names.PROGRESS_RULES)
 #: Conditions whose every change is written at once.
-_ANOMALIES: Final = (gpu_health.HEALTHY, progress.PROGRESSING, saving.SAVED)
+_ANOMALIES: Final = (gpu_health.HEALTHY, progress.PROGRESSING, unsaved_work.SAVED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +133,10 @@ def observe(caches: Caches, key: str) -> Observed | None:
 
 
 def _evictors(caches: Caches, gang: Gang, found: Resource | None, members: Sequence[Pod]) -> str:
-    if not any(pod.status.phase == "Running" and saving.has_gpus(pod) for pod in members):
+    if not any(pod.status.phase == "Running" and unsaved_work.has_gpus(pod) for pod in members):
         return ""
     metas = (pod.metadata for pod in members)
-    return saving.evictors(caches, gang, (found.metadata, *metas) if found is not None else metas)
+    return unsaved_work.evictors(caches, gang, (found.metadata, *metas) if found is not None else metas)
 
 
 def groups_of(pod: Pod) -> list[str]:
@@ -210,10 +210,10 @@ def _count(observed: Observed, now: datetime) -> list[Effect]:
             answers[progress.PROGRESSING] = (False, why, gpu_health.summary(told))
     if progress.PROGRESSING not in answers and condition(gang.status.conditions, progress.PROGRESSING):
         answers[progress.PROGRESSING] = (True, "NoAnomaly", "")
-    answer, due = saving.judge(gang, observed.evictors, answers["Running"][0], now)
+    answer, due = unsaved_work.judge(gang, observed.evictors, answers["Running"][0], now)
     again += [Requeue(due)] if due is not None else []
     if answer is not None:
-        answers[saving.SAVED] = answer
+        answers[unsaved_work.SAVED] = answer
     conditions = [
         _condition(gang.status.conditions, type_, *answer, now=now) for type_, answer in answers.items()
     ]

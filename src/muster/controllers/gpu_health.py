@@ -33,7 +33,7 @@ from muster.api.natural import natural
 from muster.controllers.caches import Caches, Index
 from muster.controllers.driver import Change, Controller, Watch, itself
 from muster.controllers.progress import PROGRESSING, judge, rules_of
-from muster.controllers.saving import has_gpus
+from muster.controllers.unsaved_work import has_gpus
 from muster.effects import Effect, Patch, RecordEvent, Requeue
 
 #: The condition of a node with unhealthy GPUs, and the taint of a node in quarantine.

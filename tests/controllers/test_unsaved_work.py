@@ -9,7 +9,7 @@ from muster import names
 from muster.api.base import condition
 from muster.api.kinds import GANG, POD, PRIORITY_CLASS, QUEUE
 from muster.controllers.gang import controller
-from muster.controllers.saving import SAVED
+from muster.controllers.unsaved_work import SAVED
 from muster.effects import Requeue
 from tests.controllers.memory import START, Memory
 
