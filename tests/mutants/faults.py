@@ -1229,9 +1229,9 @@ FAULTS: Final = (
     Fault(
         "a file outside of the job file's directory",
         "gates",
-        "workloads/lattice/beside.py",
+        "workloads/lattice/source_files.py",
         "        if not file.is_relative_to(top):",
         "        if False:",
-        ("tests/workloads/lattice/test_beside.py",),
+        ("tests/workloads/lattice/test_source_files.py",),
     ),
 )

@@ -9,8 +9,8 @@ from muster.api.base import Object
 from muster.compiler.workload import Container, File, Mount, Security
 from muster.security.images.reference import InvalidReference, split
 from muster.workloads import dns
-from muster.workloads.lattice.beside import MOST, Read
 from muster.workloads.lattice.resources import strings
+from muster.workloads.lattice.source_files import MOST, Read
 from muster.workloads.section import Section
 
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")

@@ -16,9 +16,9 @@ from muster.workloads import annotate
 from muster.workloads.findings import Finding, JobFileError, Severity
 from muster.workloads.jobfile import Item, JobFile, Options, Role
 from muster.workloads.lattice import reader
-from muster.workloads.lattice.beside import beside
 from muster.workloads.lattice.compiling import Compiled, compile_job
 from muster.workloads.lattice.merging import Merged
+from muster.workloads.lattice.source_files import beside
 from muster.workloads.lattice.targets import TARGETS
 from muster.workloads.source import Document
 

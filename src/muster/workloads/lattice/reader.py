@@ -13,7 +13,6 @@ from muster.workloads import dns
 from muster.workloads.demand import MAX_PLACES
 from muster.workloads.findings import Finding
 from muster.workloads.lattice import containers, resources
-from muster.workloads.lattice.beside import Read, nothing
 from muster.workloads.lattice.job import (
     ACTIONS,
     EVENTS,
@@ -27,6 +26,7 @@ from muster.workloads.lattice.job import (
 )
 from muster.workloads.lattice.merging import Job, Merged
 from muster.workloads.lattice.resources import strings
+from muster.workloads.lattice.source_files import Read, nothing
 from muster.workloads.section import Section
 
 #: Most tasks of a job. Each has a pod template, and an API server stores objects of at most 1.5 MiB.
