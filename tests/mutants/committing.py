@@ -246,7 +246,7 @@ FAULTS: Final = (
     ),
     _fault(
         "a plan is deleted by the name that muster would have given it",
-        "plan.py",
+        "plan_record.py",
         'return self.named or f"{self.record}-{self.attempt}"',
         'return f"{self.record}-{self.attempt}"',
         _REPEATS,

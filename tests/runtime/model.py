@@ -24,7 +24,7 @@ from muster.names import ADMISSION, EPOCH, GANG, ON_PARTIAL
 from muster.runtime.commit.view import Limits
 from muster.runtime.leader import LONGEST_SLEEP, Deposed, Leader, Term
 from muster.runtime.mirror import WATCHED
-from muster.runtime.plan import Plan, RecordedPod, RecreationPlan, VictimRef, found
+from muster.runtime.plan_record import Plan, RecordedPod, RecreationPlan, VictimRef, found
 from muster.runtime.watched import WatchedMirror
 from muster.runtime.writes import Write
 from muster.translate.pods import live

@@ -11,7 +11,7 @@ from muster.core.words.gang import GangId, PodId
 from muster.effects import Create, Patch
 from muster.runtime.commit.step import step
 from muster.runtime.commit.view import GangView, Limits, RetryState, Victim
-from muster.runtime.plan import PlacementPlan, PodRef, VictimRef, found
+from muster.runtime.plan_record import PlacementPlan, PodRef, VictimRef, found
 from muster.runtime.writes import Write, without_nulls
 from tests.runtime.brief import brief
 from tests.runtime.test_commit import LIMITS, A, B, G, group, place, plan, pod, view

@@ -20,7 +20,7 @@ from muster.runtime.commit.outcomes import learn
 from muster.runtime.commit.places import minimum_met
 from muster.runtime.commit.step import step
 from muster.runtime.commit.view import NEVER, GangView, Limits, RetryState
-from muster.runtime.plan import PlacementPlan, Plan, PlanTooLarge, RecordedPod, RecreationPlan
+from muster.runtime.plan_record import PlacementPlan, Plan, PlanTooLarge, RecordedPod, RecreationPlan
 from muster.runtime.writes import delete_plan
 from muster.translate.group import Group, Members, Owner
 from muster.translate.status import gang_record

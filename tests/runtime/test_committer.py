@@ -16,7 +16,7 @@ from muster.effects import Evict
 from muster.effects.execute import Outcome
 from muster.kube.errors import Conflict
 from muster.runtime.committer import LONGEST_WAIT, Committer
-from muster.runtime.plan import Plan
+from muster.runtime.plan_record import Plan
 from muster.translate.group import Group
 from tests.unwalked import Unwalked
 

@@ -13,7 +13,7 @@ from muster.api.batch_v1 import COMPLETION_INDEX
 from muster.core.words.gang import GangId, PodId
 from muster.runtime.consent import agreed, entry
 from muster.runtime.mirror import Mirror
-from muster.runtime.plan import OwnerRef, PlacementPlan, PodRef, VictimRef, encode
+from muster.runtime.plan_record import OwnerRef, PlacementPlan, PodRef, VictimRef, encode
 from tests.runtime.model import Cluster, Running
 
 G, V = GangId("mine/g"), GangId("theirs/v")

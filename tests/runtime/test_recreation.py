@@ -13,7 +13,7 @@ from muster.api.muster_v1alpha1 import GangPlan
 from muster.core.words.gang import GangId, PodId
 from muster.kube.errors import Forbidden
 from muster.names import EPOCH, PLAN
-from muster.runtime.plan import PodRef, RecreationPlan, found
+from muster.runtime.plan_record import PodRef, RecreationPlan, found
 from muster.runtime.recreation import NotRecreatable, has_ended, recording, recreated
 from muster.runtime.writes import RecordPods
 from tests.runtime.server import AnyKind, Server, ServerClient

@@ -24,7 +24,7 @@ from muster.kube.errors import (
 from muster.runtime.commit.outcomes import commit_failed
 from muster.runtime.commit.view import NEVER, Limits, RetryState
 from muster.runtime.loop import PACE
-from muster.runtime.plan import PlacementPlan, encode
+from muster.runtime.plan_record import PlacementPlan, encode
 from tests.runtime.model import Cluster, Running
 from tests.runtime.server import AnyKind, ServerClient
 

@@ -17,7 +17,7 @@ from muster.runtime.commit.step import step
 from muster.runtime.commit.victims import begun, end_victims
 from muster.runtime.commit.view import RetryState, Victim
 from muster.runtime.consent import entry
-from muster.runtime.plan import PodRef, VictimRef
+from muster.runtime.plan_record import PodRef, VictimRef
 from muster.runtime.writes import delete_plan, without_nulls
 from muster.translate.group import Owner
 from tests.runtime.brief import brief, status_in

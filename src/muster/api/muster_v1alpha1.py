@@ -70,7 +70,7 @@ class OpenPlan(Struct, frozen=True):
 
     epoch: Int64 = 0
     attempt: Int64 = 0
-    #: zlib-compressed, base64-encoded JSON; see `muster.runtime.plan`
+    #: zlib-compressed, base64-encoded JSON; see `muster.runtime.plan_record`
     blob: str = ""
 
 

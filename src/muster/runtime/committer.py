@@ -27,7 +27,15 @@ from muster.runtime.commit.outcomes import learn, repeated
 from muster.runtime.commit.step import step
 from muster.runtime.commit.view import NEVER, GangView, Limits, RetryState, Unfenced, Victim
 from muster.runtime.consent import Known, agreed
-from muster.runtime.plan import OwnerRef, PlacementPlan, Plan, PodRef, RecreationPlan, VictimRef, occupying
+from muster.runtime.plan_record import (
+    OwnerRef,
+    PlacementPlan,
+    Plan,
+    PodRef,
+    RecreationPlan,
+    VictimRef,
+    occupying,
+)
 from muster.runtime.writes import Expectation, Write, aim, expectation
 from muster.translate.group import Group, Owner
 from muster.translate.losses import priced, seconds_lost

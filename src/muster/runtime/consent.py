@@ -15,7 +15,7 @@ from muster.api.base import AnyKind, Object, Resource
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang as GangRecord
 from muster.core.words.gang import GangId
-from muster.runtime.plan import PlacementPlan, VictimRef, occupying
+from muster.runtime.plan_record import PlacementPlan, VictimRef, occupying
 from muster.translate.group import Group
 from muster.translate.status import preemption
 

@@ -30,7 +30,7 @@ from muster.kube.errors import ApiError, Conflict, NotFound, TooManyRequests, Un
 from muster.names import EPOCH
 from muster.runtime.commit.view import Unfenced
 from muster.runtime.consent import Known
-from muster.runtime.plan import PlacementPlan, Plan
+from muster.runtime.plan_record import PlacementPlan, Plan
 from muster.runtime.writes import Fence, fence
 
 log = logging.getLogger(__name__)

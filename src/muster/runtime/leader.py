@@ -28,7 +28,7 @@ from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.runtime.commit.view import Limits
 from muster.runtime.committer import Committer
 from muster.runtime.fencing import Fencing
-from muster.runtime.plan import PlanTooLarge, plan_found
+from muster.runtime.plan_record import PlanTooLarge, plan_found
 from muster.runtime.recreation import Gather, NotRecreatable, gathered, recording
 from muster.runtime.watched import WatchedMirror
 from muster.runtime.writes import Fence, RecordPods, Write

@@ -41,7 +41,7 @@ from muster.core.words.events import (
     QuotaRemoved,
 )
 from muster.core.words.gang import Amounts, GangId, NodeName, Place, PodId
-from muster.runtime.plan import PlacementPlan, Plan, found
+from muster.runtime.plan_record import PlacementPlan, Plan, found
 from muster.translate.budgets import budget_changed
 from muster.translate.budgets import counts_itself as counted
 from muster.translate.dialects import (

@@ -23,7 +23,7 @@ from muster.effects import Create
 from muster.kube.client import Client
 from muster.kube.errors import BadRequest, Forbidden, Invalid, NotFound
 from muster.names import EPOCH, GPU_DEVICE, PLAN
-from muster.runtime.plan import PodRef, RecordedPod
+from muster.runtime.plan_record import PodRef, RecordedPod
 from muster.runtime.writes import RecordPods, create_plan
 
 T = TypeVar("T")

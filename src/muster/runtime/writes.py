@@ -14,7 +14,7 @@ from muster.api.base import AnyKind, Object, Resource
 from muster.api.muster_v1alpha1 import Gang as GangRecord
 from muster.effects import Bind, Create, Delete, Effect, Evict, Patch
 from muster.names import EPOCH
-from muster.runtime.plan import PlacementPlan, Plan, PodRef, RecreationPlan, encode, packed
+from muster.runtime.plan_record import PlacementPlan, Plan, PodRef, RecreationPlan, encode, packed
 from muster.translate.group import Group, Owner
 from muster.translate.status import gang_record
 

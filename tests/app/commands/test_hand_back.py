@@ -15,7 +15,7 @@ from muster.local.client import LocalClient
 from muster.local.registry import Registry
 from muster.local.store import Store
 from muster.names import ADMISSION, GANG_FINALIZER
-from muster.runtime.plan import RecordedPod, RecreationPlan, encode
+from muster.runtime.plan_record import RecordedPod, RecreationPlan, encode
 from tests.runtime.test_loop import LoopClock
 
 LEASE = ("muster-system", "muster-scheduler")

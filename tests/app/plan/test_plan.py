@@ -13,8 +13,8 @@ from muster.core.words.gang import GangId, NodeName, Place
 from muster.kube.errors import Invalid
 from muster.names import GPU
 from muster.runtime.mirror import WATCHED, Mirror
-from muster.runtime.plan import PlacementPlan as Held
-from muster.runtime.plan import encode
+from muster.runtime.plan_record import PlacementPlan as Held
+from muster.runtime.plan_record import encode
 from muster.workloads.snapshot import Objects, typed
 
 GROUP = "scheduling.x-k8s.io/pod-group"

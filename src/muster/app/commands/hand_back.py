@@ -24,7 +24,7 @@ from muster.kube.clock import Clock
 from muster.kube.errors import NotFound
 from muster.kube.listing import list_all
 from muster.runtime.election import LONGEST
-from muster.runtime.plan import RecreationPlan, found
+from muster.runtime.plan_record import RecreationPlan, found
 from muster.translate.status import Phase
 
 Owner = TypeVar("Owner", Job, JobSet)

@@ -3,7 +3,7 @@
 from muster.api.base import AnyKind, Resource
 from muster.core.words.events import Event
 from muster.runtime.mirror import WATCHED, Mirror
-from muster.runtime.plan import plan_found
+from muster.runtime.plan_record import plan_found
 from muster.workloads.snapshot import Name, Objects
 
 

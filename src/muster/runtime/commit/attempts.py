@@ -10,7 +10,7 @@ from muster.runtime.commit.context import Context
 from muster.runtime.commit.outcomes import commit_failed
 from muster.runtime.commit.status import changed_spec
 from muster.runtime.commit.view import NEVER, GangView, RetryState, Step
-from muster.runtime.plan import PlacementPlan, PlanTooLarge, PodRef, RecreationPlan, VictimRef
+from muster.runtime.plan_record import PlacementPlan, PlanTooLarge, PodRef, RecreationPlan, VictimRef
 from muster.runtime.writes import RecordPods, record_plan
 from muster.translate.status import Phase, gang_status
 

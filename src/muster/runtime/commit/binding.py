@@ -11,7 +11,7 @@ from muster.runtime.commit.context import Context
 from muster.runtime.commit.places import minimum_met
 from muster.runtime.commit.refusals import blocking, is_excluded, refusals
 from muster.runtime.commit.view import NEVER
-from muster.runtime.plan import PlacementPlan, mark
+from muster.runtime.plan_record import PlacementPlan, mark
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from muster.runtime.commit.refusals import retry_at
 from muster.runtime.commit.status import NAMED, degraded, status_patch, write_status
 from muster.runtime.commit.victims import begun, end_victims
 from muster.runtime.commit.view import GangView, RetryState, Step
-from muster.runtime.plan import PlacementPlan, Plan, RecreationPlan
+from muster.runtime.plan_record import PlacementPlan, Plan, RecreationPlan
 from muster.runtime.writes import Write, close_plan, delete_plan, suspend
 from muster.translate.pods import live, rejected
 from muster.translate.status import Phase

@@ -17,7 +17,7 @@ from muster.runtime.commit.context import Context
 from muster.runtime.commit.places import minimum_met
 from muster.runtime.commit.refusals import refusals
 from muster.runtime.commit.view import GangView, Step
-from muster.runtime.plan import RecreationPlan
+from muster.runtime.plan_record import RecreationPlan
 from muster.runtime.writes import create_gang, patch_gang, without_nulls
 from muster.translate.group import Group
 from muster.translate.status import Phase, gang_spec, gang_status, unschedulable

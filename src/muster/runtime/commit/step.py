@@ -22,7 +22,7 @@ from muster.runtime.commit.refusals import given_back, reconsidered, refusals
 from muster.runtime.commit.status import write_status
 from muster.runtime.commit.victims import end_victims, saves_until
 from muster.runtime.commit.view import GangView, Limits, RetryState, Step
-from muster.runtime.plan import PlacementPlan, RecreationPlan
+from muster.runtime.plan_record import PlacementPlan, RecreationPlan
 from muster.runtime.writes import delete_plan, resume
 from muster.translate.status import Phase
 

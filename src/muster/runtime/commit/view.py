@@ -10,7 +10,7 @@ from muster.api.muster_v1alpha1 import Gang as GangRecord
 from muster.core.words.decisions import Explanation
 from muster.core.words.events import Event
 from muster.core.words.gang import GangId, NodeName, Place
-from muster.runtime.plan import Plan, VictimRef
+from muster.runtime.plan_record import Plan, VictimRef
 from muster.runtime.writes import Write
 from muster.translate.group import Group, Owner
 

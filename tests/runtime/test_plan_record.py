@@ -20,7 +20,7 @@ from muster.core.words.decisions import Victim
 from muster.core.words.events import PlanFound
 from muster.core.words.gang import GangId, NodeName, Place, PodId
 from muster.runtime.commit.view import Limits
-from muster.runtime.plan import (
+from muster.runtime.plan_record import (
     MAX_BLOB,
     OwnerRef,
     PlacementPlan,
