@@ -12,10 +12,10 @@ from muster.core.words.decisions import Evict, Victim
 from muster.core.words.gang import GangId
 from muster.journal import Tee
 from muster.kube.informers import Informers
-from muster.runtime.decisions import Decisions, Outcome, Start
 from muster.runtime.leader import Term
 from muster.runtime.loop import run
 from muster.runtime.metrics import MOST, ClusterState, Metrics
+from muster.runtime.starts import Decisions, Outcome, Start
 from muster.runtime.watched import WatchedMirror
 from tests.runtime.test_loop import Cluster, pod
 

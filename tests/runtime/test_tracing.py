@@ -6,7 +6,7 @@ from muster.core.words.decisions import Assign
 from muster.core.words.events import CommitFailed, GangSubmitted, PodsBound
 from muster.core.words.gang import Gang, GangId, NodeName, Place, PodId, PodSet, Shape
 from muster.journal import Began
-from muster.runtime.decisions import Decisions
+from muster.runtime.starts import Decisions
 from muster.runtime.tracing import Spans
 
 NODE = NodeName("n")

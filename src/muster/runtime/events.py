@@ -23,7 +23,7 @@ from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.kube.errors import ApiError, NotFound, Unanswered, Unreachable
 from muster.names import SCHEDULER
-from muster.runtime.decisions import Decisions, Outcome, Start
+from muster.runtime.starts import Decisions, Outcome, Start
 from muster.translate.group import Group
 
 log = logging.getLogger(__name__)

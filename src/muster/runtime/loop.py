@@ -22,9 +22,9 @@ from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.kube.informers import Informers
 from muster.runtime.commit.view import Limits
-from muster.runtime.decisions import COMMITTED
 from muster.runtime.leader import Deposed, Leader, Term
 from muster.runtime.queues import QueueReports
+from muster.runtime.starts import COMMITTED
 from muster.runtime.topology import TopologyReports
 from muster.runtime.watched import WatchedMirror
 from muster.runtime.writes import Write, only_reports

@@ -28,7 +28,7 @@ from muster.core.world.nodes import UNLIMITED
 from muster.journal import Mark
 from muster.kube.informers import Informers
 from muster.names import GPU, GPU_SHARE
-from muster.runtime.decisions import Decisions, Outcome, Start
+from muster.runtime.starts import Decisions, Outcome, Start
 from muster.runtime.watched import WatchedMirror
 from muster.translate.group import Group
 from muster.translate.status import Phase

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.trace import Span, Status, StatusCode
 
 from muster.core.words.gang import GangId
-from muster.runtime.decisions import Decisions, Outcome, Start
+from muster.runtime.starts import Decisions, Outcome, Start
 from muster.version import VERSION
 
 #: Milliseconds that one batch may take to be sent, also at the end of the process.

@@ -16,7 +16,7 @@ from muster.core.words.events import (
 )
 from muster.core.words.gang import Code, Gang, GangId, NodeName, Place, PodId, PodSet, Shape
 from muster.journal import Began
-from muster.runtime.decisions import COMMITTED, Decisions, InDecision, Outcome, Start
+from muster.runtime.starts import COMMITTED, Decisions, InDecision, Outcome, Start
 
 G, H = GangId("ns/g"), GangId("ns/h")
 A, B = Place("main", 0), Place("main", 1)
