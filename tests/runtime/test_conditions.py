@@ -18,7 +18,7 @@ from muster.kube.informers import Informers
 from muster.local.client import LocalClient
 from muster.names import QUEUE
 from muster.runtime.conditions import FLYING, ConditionReports
-from muster.runtime.events import GroupEvents
+from muster.runtime.group_events import GroupEvents
 from muster.runtime.leader import Term
 from muster.runtime.loop import run
 from muster.runtime.starts import Decisions

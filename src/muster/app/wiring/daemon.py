@@ -44,7 +44,7 @@ from muster.local.nodespec import NodeSpec
 from muster.runtime import loop
 from muster.runtime.conditions import ConditionReports
 from muster.runtime.election import Election, Timing
-from muster.runtime.events import GroupEvents
+from muster.runtime.group_events import GroupEvents
 from muster.runtime.leader import Deposed, Term
 from muster.runtime.metrics import ClusterState, Metrics
 from muster.runtime.mirror import WATCHED

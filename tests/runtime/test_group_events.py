@@ -11,7 +11,7 @@ from muster.api.muster_v1alpha1 import Source
 from muster.core.words.decisions import Evict, Explanation, Victim, Wait
 from muster.core.words.events import CommitFailed
 from muster.core.words.gang import Code, Gang, GangId, PodId
-from muster.runtime.events import MOST, RATE, GroupEvents
+from muster.runtime.group_events import MOST, RATE, GroupEvents
 from muster.runtime.starts import Decisions, Outcome, Start
 from muster.translate.group import Group, Members
 
