@@ -23,8 +23,8 @@ from muster.local.client import LocalClient
 from muster.local.registry import Registry
 from muster.names import ADMISSION, GANG
 from muster.runtime import loop
-from muster.runtime.conditions import ConditionReports
 from muster.runtime.leader import Term
+from muster.runtime.reports.conditions import ConditionReports
 from muster.runtime.watched import WatchedMirror
 from tests.runtime.test_loop import Cluster
 

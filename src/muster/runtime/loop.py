@@ -8,10 +8,8 @@ or the next timer is due.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
 
 from muster.core.cycle import Scheduler
 from muster.core.words.gang import GangId
@@ -23,26 +21,12 @@ from muster.kube.clock import Clock
 from muster.kube.informers import Informers
 from muster.runtime.commit.view import Limits
 from muster.runtime.leader import Deposed, Leader, Term
-from muster.runtime.queues import QueueReports
+from muster.runtime.reports import Reports
+from muster.runtime.reports.queues import QueueReports
+from muster.runtime.reports.topology import TopologyReports
 from muster.runtime.starts import COMMITTED
-from muster.runtime.topology import TopologyReports
 from muster.runtime.watched import WatchedMirror
 from muster.runtime.writes import Write, only_reports
-
-
-class Reports(Protocol):
-    """Statuses that people or other programs read, and no decision of the scheduler depends on."""
-
-    def due(self, now: datetime) -> Iterator[Patch]:
-        """Yields the patches to write now; `written` takes their outcomes."""
-        ...
-
-    def written(self, report: Patch, error: Exception | None) -> None: ...
-
-    def wait(self, now: float) -> float:
-        """Returns the seconds until there is something to write; infinite if there is nothing."""
-        ...
-
 
 #: Seconds between two turns of the loop, so that it handles a burst of changes at once.
 PACE = 0.005

@@ -42,12 +42,12 @@ from muster.kube.throttle import Bucket
 from muster.local.node.fake_nodes import FakeNodes, OthersNode
 from muster.local.nodespec import NodeSpec
 from muster.runtime import loop
-from muster.runtime.conditions import ConditionReports
 from muster.runtime.election import Election, Timing
 from muster.runtime.group_events import GroupEvents
 from muster.runtime.leader import Deposed, Term
 from muster.runtime.metrics import ClusterState, Metrics
 from muster.runtime.mirror import WATCHED
+from muster.runtime.reports.conditions import ConditionReports
 from muster.runtime.starts import Decisions, InDecision
 from muster.runtime.watched import WatchedMirror
 from muster.workloads.findings import nearest

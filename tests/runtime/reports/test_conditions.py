@@ -17,10 +17,10 @@ from muster.kube.errors import Forbidden
 from muster.kube.informers import Informers
 from muster.local.client import LocalClient
 from muster.names import QUEUE
-from muster.runtime.conditions import FLYING, ConditionReports
 from muster.runtime.group_events import GroupEvents
 from muster.runtime.leader import Term
 from muster.runtime.loop import run
+from muster.runtime.reports.conditions import FLYING, ConditionReports
 from muster.runtime.starts import Decisions
 from muster.runtime.watched import WatchedMirror
 from tests.runtime.test_loop import Cluster, pod

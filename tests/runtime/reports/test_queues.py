@@ -11,7 +11,7 @@ from muster.api.muster_v1alpha1 import Queue, QueueStatus
 from muster.core.cycle import Scheduler
 from muster.effects import Patch
 from muster.kube.errors import NotFound, Unreachable
-from muster.runtime.queues import LONGEST_PAUSE, QueueReports
+from muster.runtime.reports.queues import LONGEST_PAUSE, QueueReports
 from muster.translate.queues import queue_changed
 from tests.runtime.brief import status_in
 

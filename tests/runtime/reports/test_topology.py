@@ -10,7 +10,7 @@ from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology, ClusterNetwo
 from muster.core.cycle import Scheduler
 from muster.core.words.events import LayersChanged
 from muster.kube.errors import Unreachable
-from muster.runtime.topology import TopologyReports
+from muster.runtime.reports.topology import TopologyReports
 from muster.translate.world import World
 from tests.core.words import node
 from tests.runtime.brief import status_in
