@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from muster.local.node import marks, processes
-from muster.local.node.isolation import WRAPPER, Files
+from muster.local.node.isolation import WRAPPER, Files, Setup, detect
 from muster.local.node.marks import MARK, Tag
 from tests.cli.binary import until
 from tests.patience import PATIENCE
@@ -178,3 +178,41 @@ def test_no_end_is_recorded_before_it_came(tmp_path: Path) -> None:
         recorded = processes.recorded_end(files)
         assert recorded is not None
         assert came <= recorded <= datetime.now(UTC) + timedelta(seconds=2 * processes.COARSE)
+
+
+async def test_to_kill_a_container_adds_nothing_to_its_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    isolation = detect()
+    if not isolation.namespaces:
+        pytest.skip(isolation.reason)
+    files = Files(tmp_path / "start")
+    files.directory.mkdir()
+    os.mkfifo(files.output)
+    fifo = os.open(files.output, os.O_RDONLY | os.O_NONBLOCK)
+    command = ["sh", "-c", "trap '' TERM; echo up; while :; do read line <never || exit; done"]
+    os.mkfifo(tmp_path / "never")
+    wrapper = isolation.command(Setup("trial", str(tmp_path), []), files, tmp_path / "lock", command)
+    process = processes.start(wrapper, os.environ, files, namespaces=True)
+    try:
+        until(lambda: _read(fifo) == b"up\n", "the command")
+        send = processes.signal_pidfd
+
+        def slowly(pidfd: int, number: int) -> None:
+            send(pidfd, number)
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it has said what it has to say
+
+        with monkeypatch.context() as patch:
+            patch.setattr(processes, "signal_pidfd", slowly)
+            async with asyncio.timeout(PATIENCE):
+                await process.kill()
+        assert _read(fifo) == b""
+    finally:
+        os.close(fifo)
+
+
+def _read(fifo: int) -> bytes:
+    try:
+        return os.read(fifo, 1000)
+    except BlockingIOError:
+        return b""

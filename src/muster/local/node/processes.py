@@ -85,7 +85,7 @@ class Process:
         if self.running:
             init = self.init() if self._namespaces else None
             if init is not None:
-                await _end_namespace(init, self.pid)
+                await _end_namespace(init, self.pid, self._pidfd)
             else:
                 _kill_group(self._pidfd, self.pid)
             if self.running:
@@ -258,10 +258,11 @@ def _kill_group(pidfd: int, pid: int) -> None:
                 os.killpg(pid, signal.SIGKILL)
 
 
-async def _end_namespace(init: int, parent: int) -> None:
-    """Kills the first process of a PID namespace, if it still is a child of `parent`.
+async def _end_namespace(init: int, parent: int, parent_pidfd: int) -> None:
+    """Kills the first process of a PID namespace, if it still is a child of `parent`, and `parent`.
 
-    The first process ends after all others of the namespace. The wrapper outside may end earlier.
+    The first process ends after all others of the namespace. Its parent (`unshare`) is killed before, or it
+    would report in the container's output that it cannot end by the same signal.
     """
     try:
         pidfd = os.pidfd_open(init)
@@ -271,6 +272,7 @@ async def _end_namespace(init: int, parent: int) -> None:
     try:
         if _parent(init) == parent:
             loop.add_reader(pidfd, ended.set)
+            signal_pidfd(parent_pidfd, signal.SIGKILL)
             signal_pidfd(pidfd, signal.SIGKILL)
             with contextlib.suppress(TimeoutError):  # a process that hangs in the kernel ends later
                 async with asyncio.timeout(_HANGING_SECONDS):
