@@ -419,7 +419,21 @@ def test_two_teams_share_a_cluster_by_weight(muster: Muster) -> None:
     muster.file("lost.yaml", manifest("true", spec=in_none, name="lost"))
     refused = muster.run("submit", "--queue", "nosuch", "small.yaml", code=2).err
     assert "--queue nosuch: there is no queue nosuch" in refused
-    muster.run("submit", "lost.yaml")
+    warning = "there is no queue nosuch; there are a, b, default. The job waits until the queues are changed"
+    assert warning in muster.run("submit", "lost.yaml").err
+    capped = queue.format("prod", 1).replace("weight: 1", "weight: 1, capability: {cpu: 2}")
+    muster.file("prod.yaml", capped)
+    assert muster.run("submit", "prod.yaml").lines == ["Queue prod created"]
+    in_prod = "scheduling: {mode: gang, queue: prod}"
+    muster.file("large.yaml", manifest("true", count=3, cpus=1, spec=in_prod, name="large"))
+    told = muster.run("submit", "large.yaml").err
+    assert (
+        "QuotaExceeded even if nothing else runs: queue prod uses 0 of its 2 CPUs; 3 more would be 3" in told
+    )
+    assert "there is no queue prod" in muster.run("check", "large.yaml").err
+    assert (
+        "there is no queue prod" in muster.run("check", "--nodes", "1 x cpu=9,memory=9Gi", "large.yaml").err
+    )
     until(lambda: "there is no queue nosuch" in muster.run("why", "lost").out, "the reason")
     muster.run("down")
     gone(muster)

@@ -140,7 +140,11 @@ def _findings(job: "JobFile", *, alone: bool) -> "Iterator[Finding]":
 
     found = [*check(job), *jobfile.unusable(job)]
     yield from found
-    if not alone or any(each.severity is Severity.ERROR for each in found):
+    if any(each.severity is Severity.ERROR for each in found):
+        return
+    remark = " (only this file is considered)"
+    yield from jobfile.of_jobs(job, fit.barred(job), remark)
+    if not alone:
         return
     refused = fit.invalid(job)
     for item in job.items:
@@ -148,5 +152,4 @@ def _findings(job: "JobFile", *, alone: bool) -> "Iterator[Finding]":
             if sum(pod_set.count for pod_set in pod_sets(item.object)) > MOST_PLACES:  # wherever it runs
                 yield item.report(("metadata", "name"), why, Severity.ERROR)
                 continue
-            told = f"{why} (only this file is considered)"
-            yield item.report(("metadata", "name"), told, Severity.WARNING)
+            yield item.report(("metadata", "name"), why + remark, Severity.WARNING)

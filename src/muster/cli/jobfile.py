@@ -3,7 +3,7 @@
 import os
 import secrets
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
@@ -14,7 +14,7 @@ from muster.api.fields import convert
 from muster.api.koordinator_v1alpha1 import DEFAULT, ClusterNetworkTopology
 from muster.api.muster_v1alpha1 import Queue
 from muster.app.commands.change import known_queue
-from muster.app.commands.submit import never
+from muster.app.commands.submit import barred, never
 from muster.app.wiring.cluster import Target
 from muster.app.wiring.state_directory import StateDirectory
 from muster.cli.errors import BAD_INPUT, Failure
@@ -26,7 +26,7 @@ from muster.workloads.annotate import mode_of
 from muster.workloads.check import members_of_groups
 from muster.workloads.demand import PodSet, demand
 from muster.workloads.findings import Finding, Severity
-from muster.workloads.jobfile import Caller, JobFile, Options
+from muster.workloads.jobfile import Caller, JobFile, Options, Role
 from muster.workloads.kubernetes.gangs import group_of
 from muster.workloads.platform import EMBEDDED_PLATFORM, Platform
 
@@ -195,6 +195,13 @@ def _unusable_queues(job: JobFile, there: Iterable[Queue] | None) -> Iterator[Fi
             yield item.report(at, f"this queue cannot be used: {fault}", Severity.WARNING)
 
 
+def of_jobs(job: JobFile, why: Mapping[str, str], remark: str = "") -> Iterator[Finding]:
+    """A warning for each of the file's jobs that has a reason in `why`, by name; `remark`: added to each."""
+    for item in job.items:
+        if item.role is Role.PRIMARY and (told := why.get(item.object["metadata"]["name"])):
+            yield item.report(("metadata", "name"), told + remark, Severity.WARNING)
+
+
 def print_finding(finding: Finding) -> None:
     from rich.console import Console
     from rich.text import Text
@@ -226,7 +233,7 @@ def print_error(sentence: str) -> None:
 async def refuse_what_can_never_start(
     client: Client, job: JobFile, queue: str | None, target: Target
 ) -> None:
-    """Refuses a job that would otherwise wait for ever.
+    """Refuses a job that would otherwise wait for ever, and warns of one that waits for a change of queues.
 
     Raises Failure with what the cluster can never start, or Refused with what is wrong with the requested
     queue.
@@ -238,7 +245,12 @@ async def refuse_what_can_never_start(
         raise Failure("\n".join(impossible), BAD_INPUT)
     from muster.app.views.risk import of_cluster  # the scheduler is loaded by now
 
-    print_risks(await of_cluster(client, job.objects))
+    waits = await barred(client, job, target.schedulers)
+    for finding in of_jobs(job, waits):
+        print_finding(finding)
+    print_risks(
+        await of_cluster(client, [each for each in job.objects if each["metadata"]["name"] not in waits])
+    )
 
 
 def print_risks(risks: "Iterable[Risk]") -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.app.plan.fit import SURROUNDINGS, advice, as_nodes, invalid, misfits
+from muster.app.plan.fit import SURROUNDINGS, advice, as_nodes, barred, invalid, misfits
 from muster.local.nodespec import read
 from muster.workloads.jobfile import Options
 from muster.workloads.load import load
@@ -172,6 +172,38 @@ def test_advice_would_start_the_job(more: str, pods: int, cpu: str, wanted: str 
     assert given == (None if wanted is None else f'--nodes "{wanted}"')
     if wanted is not None:
         assert misfits(job, as_nodes(read(wanted))) == []
+
+
+QUEUED = """
+apiVersion: muster.dev/v1alpha1
+kind: Queue
+metadata: {name: prod}
+spec: {capability: {cpu: %d}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: j, labels: {muster.dev/queue: %s, muster.dev/gang: "true"}}
+spec: {parallelism: 6, completions: 6, template: {spec: {restartPolicy: Never, containers: [
+  {name: c, image: i, command: [x], resources: {requests: {cpu: 1}}}]}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("cap", "queue", "why"),
+    [
+        (6, "prod", None),
+        (
+            5,
+            "prod",
+            "QuotaExceeded even if nothing else runs: queue prod uses 0 of its 5 CPUs; 6 more would be 6",
+        ),
+        (6, "nosuch", "Invalid: there is no queue nosuch; there are default, prod"),
+        (6, "default", None),
+    ],
+)
+def test_a_queue_that_never_admits_a_job_is_known_beforehand(cap: int, queue: str, why: str | None) -> None:
+    found = barred(load("f.yaml", text=QUEUED % (cap, queue)))
+    assert found == ({} if why is None else {"j": f"{why}. The job waits until the queues are changed"})
 
 
 def test_pods_that_start_alone_are_tried_once_a_shape() -> None:

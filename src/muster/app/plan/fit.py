@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from muster.api import kinds, quantity
 from muster.api.base import Kind
+from muster.api.fields import convert
+from muster.api.muster_v1alpha1 import Queue
 from muster.app.plan.proposal import propose
 from muster.app.plan.snapshot import SnapshotMirror
 from muster.core.offline import misfit
@@ -22,6 +24,7 @@ from muster.core.world.devices import WHOLE
 from muster.local import nodespec
 from muster.local.nodespec import NodeSpec
 from muster.names import GPU, GPU_PRODUCT, GPU_SHARE
+from muster.translate.queues import queue_changed
 from muster.workloads.jobfile import JobFile
 from muster.workloads.kubernetes.objects import JOBS
 from muster.workloads.snapshot import Objects, typed
@@ -64,6 +67,31 @@ def invalid(
     gangs, _ = _gangs(job, cluster, schedulers)
     refused = (gang for gang in gangs if gang.gate is not None and gang.gate.code is Code.INVALID)
     return {gang.id.split("/")[1]: sentence for gang in refused for sentence in _invalid([gang])}
+
+
+def barred(
+    job: JobFile, cluster: Objects = _EMPTY, schedulers: frozenset[str] | None = None
+) -> dict[str, str]:
+    """Reasons by job name for jobs that their queue never admits, however little of it is in use.
+
+    There is no such queue, or what the job needs exceeds a cap. The queues are those of the file and of
+    `cluster`; they may change, so such a job can be submitted.
+    """
+    queues = {each.metadata.name: each for each in cluster.items.values() if isinstance(each, Queue)}
+    queues |= {
+        each["metadata"]["name"]: convert(each, Queue) for each in job.objects if each["kind"] == "Queue"
+    }
+    events = [queue_changed(queue) for _, queue in sorted(queues.items())]
+    gangs, _ = _gangs(job, cluster, schedulers)
+    found = {}
+    for gang in gangs:
+        if gang.pod_sets and not any(_invalid([gang])):
+            why = misfit(replace(_alone(gang), queue=gang.queue), events)
+            if why is not None and why.code in (Code.INVALID, Code.QUOTA_EXCEEDED):
+                empty = " even if nothing else runs" if why.code is Code.QUOTA_EXCEEDED else ""
+                sentence = f"{why.code.value}{empty}: {why.message}"
+                found[gang.id.split("/")[1]] = f"{sentence}. The job waits until the queues are changed"
+    return found
 
 
 def advice(job: JobFile, cluster: Objects = _EMPTY) -> str | None:
