@@ -87,8 +87,8 @@ def test_a_table_for_people(run: Run) -> None:
         "default/j",
         f"  main: 0 of 3 fit; {GPU} on 2 nodes",
         "  held by default/free/main-0, default/old",
-        "  start not known     no room was found for it even once all others have ended",
-        "  not by preemption   no gang of lower priority runs",
+        "  start time not known   no room was found for it even once all others have ended",
+        "  not by preemption      no gang of lower priority runs",
     ]
 
 

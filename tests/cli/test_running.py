@@ -83,7 +83,7 @@ async def test_a_disk_that_fills_up_is_reported_at_once(
     with closing(Store(":memory:")) as store:
         await asyncio.wait_for(of(LocalClient(Registry(store)), monkeypatch).run(), PATIENCE)
     told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note: ")]
-    assert [line.partition(" is full")[0] for line in told] == [
+    assert [line.partition(" is nearly full")[0] for line in told] == [
         "note: the disk of /h",
         "note: the disk of /h has free space again",
     ]

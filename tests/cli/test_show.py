@@ -100,7 +100,7 @@ def test_a_start_that_cannot_be_estimated_is_shown_as_unknown() -> None:
     # as it is read from a record, which merge patches have written: without nulls
     told = {"podSets": [], "expectedStart": {"basis": "other gives no run time"}}
     assert show.explanation(Gang(status=GangStatus(explanation=told))) == [
-        "start not known   other gives no run time"
+        "start time not known   other gives no run time"
     ]
 
 

@@ -149,14 +149,14 @@ class Runner:
                 self._created.setdefault(job, view.created)
 
     async def _watch_disk(self, screen: Screen) -> Never:
-        """Reports that the disk is full, which a host with a full disk cannot even record."""
+        """Reports that the disk has no room for output, which a host with a full disk cannot even record."""
         was = None
         while True:
             full = full_disk(self._target)
             if full is not None and was is None:
                 screen.say(
-                    f"note: the disk of {full} is full: pods' output is lost, and jobs may make no progress "
-                    "until there is room"
+                    f"note: the disk of {full} is nearly full: pods' output is lost until there is room. The "
+                    "last 32 MiB (of a small disk, half) are kept for the state of the jobs"
                 )
             elif full is None and was is not None:
                 screen.say(f"note: the disk of {was} has free space again")

@@ -243,7 +243,7 @@ def explained(told: Object, now: datetime | None = None) -> list[str]:
     changes = [(remedy["effect"], remedy["change"]) for remedy in told.get("remedies", [])]
     if expected := told.get("expectedStart"):
         if expected.get("at") is None:  # a merge patch removes null fields
-            changes.append(("start not known", expected["basis"]))
+            changes.append(("start time not known", expected["basis"]))
         else:
             changes.append(("would start", f"{_in(expected['at'], now)}, {expected['basis']}"))
     changes.sort(key=lambda change: change[0].startswith("not "))  # what does not help is last

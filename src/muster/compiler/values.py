@@ -110,8 +110,8 @@ def _endpoint(name: str, rest: list[str], endpoints: tuple[Endpoint, ...]) -> st
     if len(rest) == 1 and len(endpoints) == 1:
         rest = [endpoints[0].name, *rest]
     if len(rest) != 2 or rest[0] not in by_name or rest[1] not in ("host", "port", "url"):
-        known = ", ".join(f"{each}.host" for each in by_name) or "none"
-        raise _Unknown(f"{name} has no output {'.'.join(rest)!r}; available: {known}, and .port and .url")
+        known = ", ".join(f"{each}.{part}" for each in by_name for part in ("host", "port", "url")) or "none"
+        raise _Unknown(f"{name} has no output {'.'.join(rest)!r}; available: {known}")
     found = by_name[rest[0]]
     return {"host": found.host, "port": str(found.port), "url": found.url}[rest[1]]
 

@@ -237,7 +237,10 @@ async def test_a_full_disk_loses_output_and_nothing_else(
         release.touch()
         pod = await cluster.ended("full")
         assert terminated(pod).exit_code == 7
-        assert await cluster.output("full") == "\n[muster: 5 bytes of output lost: the disk was full]\nkept\n"
+        assert (
+            await cluster.output("full")
+            == "\n[muster: 5 bytes of output lost: the disk was nearly full]\nkept\n"
+        )
 
 
 async def test_environment_and_references(cluster: Cluster) -> None:

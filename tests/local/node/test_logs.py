@@ -234,7 +234,7 @@ async def test_logs_leave_room_for_others_on_the_disk(
     free += 1000
     os.write(end, b"kept")
     await asyncio.sleep(0.01)
-    assert await read(logs) == b"\n[muster: 4 bytes of output lost: the disk was full]\nkept"
+    assert await read(logs) == b"\n[muster: 4 bytes of output lost: the disk was nearly full]\nkept"
     free -= 1000
     os.write(end, b"y" * 1000)  # what the last look at the disk has granted
     await asyncio.sleep(0.01)

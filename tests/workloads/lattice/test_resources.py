@@ -203,7 +203,7 @@ def test_what_a_placeholder_can_name(resource: dict[str, Any], output: str, valu
 VOLUME: Final = {"volumes": {"/x": {"source": "x"}}}
 WHOLE: Final = {"type": "secret", "params": {"keys": ["a", "b"]}}
 REFUSED: Final[list[tuple[str, dict[str, Any], dict[str, Any], str]]] = [
-    ("another output", {"variables": {"V": "${resources.x.path}"}}, external("http://a.b"), "has no output"),
+    ("another output", {"variables": {"V": "${resources.x.path}"}}, external("http://a.b"), ".host, "),
     ("a volume's output", {"variables": {"V": "${resources.x.id}"}}, {"type": "volume"}, "mount it instead"),
     ("a volume of nobody", VOLUME, {"type": "volume"}, "a volume has a size"),
     (

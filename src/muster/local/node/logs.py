@@ -42,7 +42,7 @@ TOTAL_SECONDS: Final = 30 * 24 * 3600.0
 RESERVE: Final = 32 * 2**20
 _LOOK: Final = 2**20  # bytes of output between two checks of the free space
 CHUNK: Final = 2**16  # what a pipe holds
-_LOST: Final = b"\n[muster: %d bytes of output lost: the disk was full]\n"
+_LOST: Final = b"\n[muster: %d bytes of output lost: the disk was nearly full]\n"
 #: Text that a reader gets in place of output that was removed before it was read.
 LATE: Final = b"\n[muster: output may be missing here: it was written faster than it was read]\n"
 #: Text with which a log begins for readers who ask, if older output was dropped.
@@ -102,7 +102,7 @@ class LogWriter:
         written = self._append(chunk)
         if written < len(chunk):
             if not self._lost:
-                log.warning("%s: output is lost: the disk is full", self._target)
+                log.warning("%s: output is lost: the disk is nearly full", self._target)
             self._lost += len(chunk) - written
 
     def _append(self, chunk: bytes) -> int:

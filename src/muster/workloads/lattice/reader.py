@@ -90,7 +90,8 @@ def read(document: Job, namespace: str, source: Read = nothing) -> tuple[BatchJo
         annotations=_on_anomaly(spec, annotations) | _progress(spec),
     )
     if job.min_available is not None and job.min_available > job.pods:
-        spec.error("minAvailable", f"is {job.min_available}, but all tasks together have {job.pods} pods")
+        pods = "1 pod" if job.pods == 1 else f"{job.pods} pods"
+        spec.error("minAvailable", f"is {job.min_available}, but all tasks together have {pods}")
     if job.pods > MAX_PLACES:
         spec.error("tasks", f"have {job.pods:,} pods; the most is {MAX_PLACES:,}")
     spec.close()
