@@ -5,11 +5,11 @@ any pod exists.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from muster import names
-from muster.api.base import Kind, Resource, controller_of, mark
+from muster.api.base import Kind, controller_of, mark
 from muster.api.batch_v1 import CONTROLLER_UID, JOB_NAME, LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME, Job
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JobSet
@@ -52,18 +52,8 @@ class Reader:
         moved = filled.settle()
         controller = controller_of(job)
         owner = owner_of(job, JOB) if controller is None else None
-        group = assemble(
-            key,
-            job,
-            JOB,
-            {MAIN: Part(asks, 1)},
-            filled,
-            owner,
-            job.spec.suspend,
-            world,
-            finished=job_finished(job),
-        )
-        return group, moved
+        read = GroupObject(key, job, JOB, owner, job_finished(job))
+        return assemble(read, {MAIN: Part(asks, 1)}, filled, world), moved
 
     def renew(self, pod: Pod) -> None:
         self._filled.renew(pod)
@@ -99,17 +89,33 @@ def owner_of(resource: Job | JobSet, kind: Kind[Any]) -> Owner:  # Any: Job or J
     )
 
 
+@dataclass(frozen=True, slots=True)
+class GroupObject:
+    """A Job or a JobSet that is a gang, or of which a stage is one."""
+
+    key: GroupKey
+    resource: Job | JobSet
+    kind: Kind[Any]  # Any: Job or JobSet
+    #: None: a controller above it decides when it starts
+    owner: Owner | None
+    finished: bool
+
+    @property
+    def suspended(self) -> bool:
+        return self.resource.spec.suspend
+
+    @property
+    def admission(self) -> bool:
+        """Whether muster may unsuspend it."""
+        return self.owner is not None and self.owner.admission
+
+
 def assemble(
-    key: GroupKey,
-    source: Resource,
-    kind: Kind[Any],  # Any: Job or JobSet
+    read: GroupObject,
     parts: dict[str, Part],
     filled: Filled,
-    owner: Owner | None,
-    suspended: bool,
     world: World,
     *,
-    finished: bool,
     order: Gate | None = None,
     limit: float | None = None,
 ) -> Group:
@@ -118,44 +124,24 @@ def assemble(
     `order`: the gate if another stage starts first. `limit`: seconds after which the whole gang is ended, if
     its Jobs are not ended before.
     """
-    meta = source.metadata
-    total = sum(part.count for part in parts.values())
+    key, meta = read.key, read.resource.metadata
     topology = network.wish([meta], (network.rules(part.demand.metadata) for part in parts.values()), world)
     queue, quarrel = marks.queue([meta], (marks.own_queue(part.demand.metadata) for part in parts.values()))
     number = chosen([meta], world)
+    uncreated = _uncreated(parts, filled)
     gate = (
         marks.refusal(meta)
         or (number if isinstance(number, Gate) else None)
         or quarrel
         or topology.refusal
-        or _refused(parts, total)
-        or marks.hold(meta)
-        or _suspended(owner, suspended)
-        or _gated(parts, filled, suspended)
-        or order
-        or (None if owner and owner.admission else _missing(total, filled))
+        or _gate(read, parts, filled, uncreated, order)
     )
-    uncreated = _uncreated(parts, filled)
-    forbidden = (parts[name].demand.forbidden for name, count in uncreated.items() if count)
-    gate = gate or next(filter(None, forbidden), None)
-    # a gang that cannot be planned anyway must not cost arrays of that size
-    sets = {name: part for name, part in parts.items() if part.count} if total <= MOST_PLACES else {}
+    pod_sets = _pod_sets(parts, uncreated)
     gang = Gang(
         id=GangId("/".join(filter(None, (key.namespace, key.name, key.stage)))),
-        pod_sets=tuple(
-            PodSet(
-                name,
-                part.demand.shape,
-                part.count,
-                part.count,
-                labels=part.demand.labels,
-                uncreated=uncreated[name] if part.demand.quotas else 0,
-                quotas=part.demand.quotas,
-            )
-            for name, part in sets.items()
-        ),
+        pod_sets=pod_sets,
         # a gang with minimum 0 would get no reason why it waits
-        min_count=sum(part.count for part in sets.values())
+        min_count=sum(pod_set.count for pod_set in pod_sets)
         or int(gate is not None and gate.code is Code.INVALID),
         submitted=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
         # the highest: a gang must not be preempted through its least important member
@@ -166,21 +152,62 @@ def assemble(
         gate=gate,
         namespace=key.namespace,
         preempts=all(part.demand.preempts for part in parts.values()),
-        limit=_sooner(limit, limit_of_all(part.demand.limit for part in sets.values())),
+        limit=_sooner(limit, limit_of_all(parts[pod_set.name].demand.limit for pod_set in pod_sets)),
     )
     gang = marked(topology.of(gang), run(meta), (run(part.demand.metadata) for part in parts.values()))
+    kind = read.kind
     return Group(
         gang=reported(gang, filled.members.saved.values()),
         namespace=key.namespace,
         record=key.record,
         source=Source(api_version=kind.api_version, kind=kind.kind, name=meta.name, uid=meta.uid),
-        owner=owner,
+        owner=read.owner,
         members=filled.members,
         retired=frozenset(filled.retired),
-        finished=finished,
+        finished=read.finished,
         controlled=True,
         leaving=filled.leaving,
         warnings=topology.warnings,
+    )
+
+
+def _pod_sets(parts: dict[str, Part], uncreated: Mapping[str, int]) -> tuple[PodSet, ...]:
+    """Returns none if there are too many pods: a gang that is refused anyway must not cost such arrays."""
+    if sum(part.count for part in parts.values()) > MOST_PLACES:
+        return ()
+    return tuple(
+        PodSet(
+            name,
+            part.demand.shape,
+            part.count,
+            part.count,
+            labels=part.demand.labels,
+            uncreated=uncreated[name] if part.demand.quotas else 0,
+            quotas=part.demand.quotas,
+        )
+        for name, part in parts.items()
+        if part.count
+    )
+
+
+def _gate(
+    read: GroupObject,
+    parts: dict[str, Part],
+    filled: Filled,
+    uncreated: Mapping[str, int],
+    order: Gate | None,
+) -> Gate | None:
+    """Returns the first gate that its pods, its state or the order of stages give."""
+    total = sum(part.count for part in parts.values())
+    forbidden = (parts[name].demand.forbidden for name, count in uncreated.items() if count)
+    return (
+        _refused(parts, total)
+        or marks.hold(read.resource.metadata)
+        or _suspended(read)
+        or _gated(parts, filled, read.suspended)
+        or order
+        or (None if read.admission else _missing(total, filled))
+        or next(filter(None, forbidden), None)
     )
 
 
@@ -194,8 +221,8 @@ def _refused(parts: dict[str, Part], total: int) -> Gate | None:
     return None
 
 
-def _suspended(owner: Owner | None, suspended: bool) -> Gate | None:
-    if suspended and not (owner and owner.admission):
+def _suspended(read: GroupObject) -> Gate | None:
+    if read.suspended and not read.admission:
         return Gate(Code.GATED, "spec.suspend is true; set it to false to let it start")
     return None
 

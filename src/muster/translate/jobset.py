@@ -51,7 +51,7 @@ from muster.translate.demand import Demand, Part, asks_for_gang, demand, job_spe
 from muster.translate.filling import NOWHERE, Block, Filled
 from muster.translate.group import NONE_MOVED, ReadGroup, Touched
 from muster.translate.identity import Dialect, GroupKey
-from muster.translate.job import assemble, owner_of
+from muster.translate.job import GroupObject, assemble, owner_of
 from muster.translate.surroundings import Made
 from muster.translate.world import World
 
@@ -80,15 +80,10 @@ class Reader:
             filled.note(name)
         moved = filled.settle()
         group = assemble(
-            key,
-            jobset,
-            JOBSET,
+            GroupObject(key, jobset, JOBSET, owner_of(jobset, JOBSET), jobset_finished(jobset)),
             parts,
             filled,
-            owner_of(jobset, JOBSET),
-            jobset.spec.suspend,
             world,
-            finished=jobset_finished(jobset),
             order=None if filled.started else _order(jobset, key.stage),
             limit=_left(jobset, filled),
         )
