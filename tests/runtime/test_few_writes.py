@@ -141,13 +141,21 @@ async def start(cluster: Cluster, size: int, *, after: float = 0.2, apart: float
     assert not await cluster.all(kinds.GANG_PLAN)
 
 
-@pytest.mark.parametrize("kind", [kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS], ids=lambda kind: str(kind.group))
 @pytest.mark.parametrize(("after", "more"), RUNNING_AFTER.items())
 @pytest.mark.parametrize(
-    ("size", "apart"), [(1, 0.0), (2, 0.1), (20, 0.0), (20, 0.01), (300, 0.0), (400, 0.0)]
+    ("size", "apart", "kind"),
+    [
+        (1, 0.0, kinds.POD_GROUP_X),
+        (2, 0.1, kinds.POD_GROUP_X),
+        (20, 0.0, kinds.POD_GROUP_X),
+        (20, 0.0, kinds.POD_GROUP_SIGS),
+        (20, 0.01, kinds.POD_GROUP_X),
+        (300, 0.0, kinds.POD_GROUP_X),
+        (400, 0.0, kinds.POD_GROUP_X),
+    ],
 )
 async def test_a_gang_that_starts_at_once_costs_so_many_writes(
-    size: int, apart: float, after: float, more: dict[str, int], kind: AnyKind
+    size: int, apart: float, kind: AnyKind, after: float, more: dict[str, int]
 ) -> None:
     cluster = Cluster()
     async with running(cluster) as written:
