@@ -149,9 +149,9 @@ def _phase(context: Context) -> tuple[Phase, Explanation | None]:
         if leaving:
             few = ", ".join(leaving[:NAMED]) + (f" and {len(leaving) - NAMED} more" * (len(leaving) > NAMED))
             last = f"; the last error: {context.state.trouble}" if context.state.trouble else ""
-            message = (
-                f"its places are promised; {len(leaving)} pods that make room for it are leaving: {few}{last}"
-            )
+            several = f"{len(leaving)} pods that make room for it are"
+            some = "1 pod that makes room for it is" if len(leaving) == 1 else several
+            message = f"its places are promised; {some} leaving: {few}{last}"
             return Phase.HELD, Explanation(Code.WAITING_FOR_VICTIMS, "commit", message)
         if explanation is not None and explanation.code is Code.COMMIT_FAILED and not places.filled:
             return Phase.WAITING, explanation  # it is retried: for people, nothing has changed
