@@ -16,6 +16,7 @@ from muster import names
 from muster.api import duration
 from muster.api.base import Object
 from muster.api.fields import Path
+from muster.api.kinds import VOLCANO_JOB
 from muster.api.koordinator_v1alpha1 import BY_NAME, MIN_AVAILABLE
 from muster.api.membership import pod_groups
 from muster.api.scheduling import POD_GROUP_LABEL
@@ -257,6 +258,8 @@ def _template_path(owner: Object, index: int) -> Path:
     match owner["kind"]:
         case "JobSet":
             return ("spec", "replicatedJobs", index, "template", "spec", "template")
+        case "Job" if owner["apiVersion"] == VOLCANO_JOB.api_version:
+            return ("spec", "tasks", index, "template")
         case "Job":
             return ("spec", "template")
         case _:

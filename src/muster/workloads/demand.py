@@ -8,6 +8,7 @@ from typing import Any, Final
 from muster import names
 from muster.api import quantity
 from muster.api.base import Object
+from muster.api.kinds import VOLCANO_JOB
 from muster.workloads.jobfile import JobFile
 
 #: Limit for the pods of one job file over all their waves, and for those that run at once.
@@ -54,7 +55,7 @@ def demand(job: JobFile) -> list[PodSet]:
 
 
 def pod_sets(owner: Object) -> Iterator[PodSet]:
-    """The pod sets of one JobSet, Job or pod."""
+    """The pod sets of one JobSet, Job (Volcano's, too) or pod."""
     identity = (owner["kind"], owner["metadata"]["name"])
     match owner["kind"]:
         case "JobSet":
@@ -63,6 +64,9 @@ def pod_sets(owner: Object) -> Iterator[PodSet]:
                 name, spec = replicated["name"], replicated["template"]["spec"]
                 pod_set = _of_job(name, identity, spec, _replicas(replicated))
                 yield replace(pod_set, stage=name) if staged else pod_set
+        case "Job" if owner["apiVersion"] == VOLCANO_JOB.api_version:
+            for task in owner["spec"]["tasks"]:
+                yield PodSet(task["name"], identity, task["template"], task["replicas"], task["replicas"])
         case "Job":
             yield _of_job(owner["metadata"]["name"], identity, owner["spec"], 1)
         case _:

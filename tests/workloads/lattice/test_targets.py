@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from muster.compiler import Facts
+from muster.workloads.check import members_of_groups
+from muster.workloads.demand import demand
 from muster.workloads.findings import Severity
 from muster.workloads.jobfile import Options
 from muster.workloads.lattice.job import ACTIONS, EVENTS
@@ -358,3 +360,15 @@ WRONG_PROGRESS: dict[str, tuple[Any, str]] = {
 def test_wrong_rules_of_progress_are_findings(progress: Any, told: str) -> None:
     _, findings = parsed(changed(TRAINING, {"spec/progress": progress}))
     assert any(told in str(each) for each in findings), [str(each) for each in findings]
+
+
+@pytest.mark.parametrize("target", ["volcano", "native"])
+def test_a_job_asks_for_the_same_pods_on_each_target_and_its_gang_lacks_none(target: TargetName) -> None:
+    text = changed(TRAINING, {"spec/queue": None})
+
+    def asked(of: TargetName) -> list[tuple[str, int, int]]:
+        job = load("job.yaml", Options(platform=Platform(target=of, facts=Facts())), text=text)
+        assert not list(members_of_groups(job))
+        return [(each.name, each.count, each.pods) for each in demand(job)]
+
+    assert asked(target) == asked("muster")
