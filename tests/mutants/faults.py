@@ -1051,6 +1051,14 @@ FAULTS: Final = (
         ("tests/translate/test_incremental.py",),
     ),
     Fault(
+        "a pod that is labelled otherwise says nothing new",
+        "heartbeats",
+        "translate/pods.py",
+        "        and now.labels == before.labels\n",
+        "",
+        ("tests/runtime/test_mirror_changes.py",),
+    ),
+    Fault(
         "pods that are only proposed have used a quota",
         "quota",
         "runtime/mirror.py",

@@ -27,7 +27,7 @@ from muster.api.scheduling import POD_GROUP_LABEL
 from muster.core.cycle import Scheduler
 from muster.core.words.decisions import Assign
 from muster.core.words.events import GangRemoved, GangSubmitted, NodeChanged, NodeRemoved, PodsBound
-from muster.core.words.gang import Code, GangId, PodId
+from muster.core.words.gang import Code, GangId, Place, PodId
 from muster.runtime.mirror import Mirror
 from tests.translate import cluster
 
@@ -473,6 +473,16 @@ def test_a_pod_of_another_scheduler_does_not_rename_a_gang_by_naming_its_namesak
     mirror.change(POD_GROUP_SIGS, None, group)
     mirror.drain(0.0)
     assert [*mirror.groups] == ["ns/g"]
+
+
+def test_the_places_of_a_job_that_its_jobset_restarts_are_free_before_its_pods_are_gone() -> None:
+    mirror, jobset = Mirror(), cluster.jobset()
+    first, ending = (cluster.child(jobset, deleting=deleting) for deleting in (False, True))
+    for kind, obj in ((JOBSET, jobset), (JOB, first), (POD, cluster.pod("p", owner=first, node="n"))):
+        mirror.change(kind, None, obj)
+    assert [[*event.pods.values()] for event in bound(mirror)] == [[Place("w", 0)]]
+    mirror.change(JOB, first, ending)
+    assert [(event.gang, *event.pods.values()) for event in bound(mirror)] == [("ns/s", None)]
 
 
 @pytest.mark.parametrize("of", ["", *POD_GROUP_LABEL.values(), BY_NAME[0], "job"])

@@ -451,8 +451,9 @@ def _pods_that_changed(
             yield from group.leaving.items()
         return
     for uid in sorted(moved):
-        if (member := new.members.get(uid)) is not None:
-            yield uid, member.pod
+        member = new.members.get(uid)
+        if pod := member.pod if member is not None else new.leaving.get(uid):
+            yield uid, pod
 
 
 def _told_as(group: Group) -> tuple[GangId, bool]:

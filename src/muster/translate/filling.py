@@ -82,6 +82,7 @@ class Filled:
         self._namespace, self._world = namespace, world
         self._pods: dict[str, tuple[_Filled, PodId]] = {}  # by the pod's name: its Job, its uid
         self._changed: set[str] = set()  # names of Jobs
+        self._left: set[PodId] = set()  # pods that came into `leaving` since the last `settle`
 
     def take(self, job: Job, block: Block) -> None:
         """Takes in a new or changed Job. If its block is another, its pods claim their places again."""
@@ -125,9 +126,11 @@ class Filled:
         self.members.renew(pod)
 
     def settle(self) -> set[PodId]:
-        """Gives the pods their places, and retires places that no pod will fill; returns the pods with
-        another place."""
-        moved: set[PodId] = set()
+        """Gives the pods their places, and retires places that no pod will fill.
+
+        Returns the pods with another place, or none any more.
+        """
+        moved, self._left = self._left, set()
         for name in sorted(self._changed):
             known = self.jobs[name]
             filling, block = known.filling, known.block
@@ -164,6 +167,7 @@ class Filled:
         if block is NOWHERE or not live(pod):
             if occupies(pod):
                 self.leaving[uid] = pod
+                self._left.add(uid)
             return
         self.bound.pop(uid, None)
         if pod.spec.node_name:

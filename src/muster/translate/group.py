@@ -140,6 +140,6 @@ class Group:
     leaving: Mapping[PodId, Pod] = field(default_factory=dict)
 
 
-#: What a reader returns: the group (None: there is no such gang), and members whose place has changed.
+#: What a reader returns: the group (None: there is no such gang), and pods whose place has changed.
 ReadGroup = tuple[Group | None, Set[PodId]]
 NONE_MOVED: Final = frozenset[PodId]()
