@@ -20,18 +20,16 @@ from dataclasses import fields
 from typing import Any, Final
 
 from muster.core.words.decisions import Release
-from muster.core.words.events import Event
 from muster.core.words.gang import Gang, GangId, Place
 from muster.core.world.eligibility import Eligibility
 from muster.core.world.gangs import GangState, give_back, stands, unwanted
 from muster.core.world.handlers import Handlers
 from muster.core.world.ledger import Choose
 from muster.core.world.nodes import Nodes
-from muster.core.world.state import State
 from muster.core.world.trial import Trial
 
 
-class World(State):
+class World(Handlers):
     def __init__(
         self,
         hold: float,
@@ -40,21 +38,12 @@ class World(State):
         device: Choose,
         duration: Callable[[Gang], float],
     ) -> None:
-        """`hold`: as in `Config`; else as in `State`."""
-        super().__init__(nodes, eligibility, device, duration)
-        self._hold, self._handlers = hold, Handlers(hold, self)
-        #: time of the last cycle, or of a dry run
-        self.now = 0.0
-        #: how often a gang was accounted for, ever
-        self.accounted = 0
+        """As `State`."""
+        super().__init__(hold, nodes, eligibility, device, duration)
         #: touched gangs that have been accounted for and have not changed since
         self._accounted: set[GangId] = set()
         #: `AntiAffinity.as_of` up to which gangs know the anti-affinity that keeps them off nodes
         self._carried = 0
-
-    def apply(self, event: Event) -> None:
-        """Record one event. A repeated event changes nothing."""
-        self._handlers.apply(event)
 
     def trial(self) -> Trial:
         """Begin a trial: what is changed in it can be undone (`trial.py`)."""
@@ -67,7 +56,7 @@ class World(State):
         accounts have changed.
         """
         self.nodes.settle()
-        if removed := self._handlers.removed:
+        if removed := self.removed:
             some = (state.id for state in self.gangs.values() if not state.nodes.keys().isdisjoint(removed))
             self.gangs.touched.update(some)
             removed.clear()
@@ -90,7 +79,7 @@ class World(State):
         self.now = now
         lapsed: set[GangId] = set()
         releases = []
-        crowded_out = self._crowded_out() if self._handlers.unexpected else {}
+        crowded_out = self._crowded_out() if self.unexpected else {}
         gangs, timed = self.gangs, self.gangs.timed
         if crowded_out:
             gangs.touched |= crowded_out.keys()
@@ -126,10 +115,7 @@ class World(State):
         checked when the eviction is over, because victims and promises are charged there together.
         """
         evicting = {node for eviction in self.pending_evictions.values() for node in eviction.shared}
-        unexpected, self._handlers.unexpected = (
-            self._handlers.unexpected,
-            evicting & self._handlers.unexpected,
-        )
+        unexpected, self.unexpected = self.unexpected, evicting & self.unexpected
         found: dict[GangId, list[Place]] = {}
         for node in sorted(unexpected - evicting):
             over = self.nodes.overdrawn(node)
@@ -257,7 +243,7 @@ class World(State):
         """End the unlimited holds of a completed start: they last `hold` seconds from now."""
         for place, promise in state.holds.items():
             if promise.announced and promise.until is None:
-                state.holds[place] = promise._replace(until=now + self._hold)
+                state.holds[place] = promise._replace(until=now + self.hold)
 
 
 def _set(state: GangState, values: dict[str, Any]) -> None:  # Any: a state's fields

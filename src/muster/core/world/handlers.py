@@ -14,7 +14,7 @@ from math import inf
 
 from muster.core.words import events
 from muster.core.words.events import Event, PodsBound
-from muster.core.words.gang import Amounts, NodeName, Place, PodId
+from muster.core.words.gang import Amounts, Place, PodId
 from muster.core.world.gangs import (
     BackOff,
     GangState,
@@ -32,19 +32,7 @@ from muster.core.world.ledger import Charged
 from muster.core.world.state import State
 
 
-class Handlers:
-    def __init__(self, hold: float, world: State) -> None:
-        """`hold`: as in `Config`."""
-        self._hold, self._ledger, self._nodes = hold, world.ledger, world.nodes
-        self._gangs, self._pods, self._topology = world.gangs, world.pods, world.topology
-        self._exclusive, self._queues, self._quotas = world.exclusive_domains, world.queues, world.quotas
-        self._budgets, self._pending_evictions = world.budgets, world.pending_evictions
-        #: nodes that may have less room than is promised there: they changed, or unplanned pods were bound
-        #: there
-        self.unexpected: set[NodeName] = set()
-        #: nodes that were removed since the last cycle
-        self.removed: set[NodeName] = set()
-
+class Handlers(State):
     def apply(self, event: Event) -> None:
         """Record one event. A repeated event changes nothing."""
         match event:
@@ -57,11 +45,11 @@ class Handlers:
             case events.GangRemoved():
                 self._gang_removed(event)
             case events.NodeChanged():
-                if self._nodes.change(event):
+                if self.nodes.change(event):
                     self.unexpected.add(event.name)
                     self._end_endless_back_offs()
             case events.NodeRemoved():
-                if self._nodes.remove(event.name):
+                if self.nodes.remove(event.name):
                     self.removed.add(event.name)
             case events.PlacesRetired():
                 self._places_retired(event)
@@ -72,21 +60,21 @@ class Handlers:
             case events.CommitFailed():
                 self._commit_failed(event)
             case events.LayersChanged():
-                self._topology.change(event.layers)
+                self.topology.change(event.layers)
             case events.QueueChanged():
-                if self._queues.change(event.queue):
-                    self._gangs.touched.update(self._gangs)  # their requests may count now, or no longer
+                if self.queues.change(event.queue):
+                    self.gangs.touched.update(self.gangs)  # their requests may count now, or no longer
             case events.BudgetChanged():
-                self._budgets.change(event.namespace, event.name, event)
+                self.budgets.change(event.namespace, event.name, event)
             case events.BudgetRemoved():
-                self._budgets.change(event.namespace, event.name, None)
+                self.budgets.change(event.namespace, event.name, None)
             case events.QueueRemoved():
-                if self._queues.remove(event.name):
-                    self._gangs.touched.update(self._gangs)
+                if self.queues.remove(event.name):
+                    self.gangs.touched.update(self.gangs)
             case events.QuotaChanged():
-                self._quotas.change((event.namespace, event.name), event.room)
+                self.quotas.change((event.namespace, event.name), event.room)
             case events.QuotaRemoved():
-                self._quotas.remove((event.namespace, event.name))
+                self.quotas.remove((event.namespace, event.name))
 
     def _pods_bound(self, event: PodsBound) -> None:
         if self._keep_promise(event):
@@ -98,8 +86,8 @@ class Handlers:
 
     def _keep_promise(self, event: PodsBound) -> bool:
         """Record pods that are all new, promised together and charged already. False: they are not."""
-        state = self._gangs.get(event.gang) if event.gang is not None else None
-        if state is None or not self._pods.keys().isdisjoint(event.pods):
+        state = self.gangs.get(event.gang) if event.gang is not None else None
+        if state is None or not self.pods.keys().isdisjoint(event.pods):
             return False
         places = [place for place in dict.fromkeys(event.pods.values()) if place is not None]
         promises = [state.holds.get(place) for place in places]
@@ -108,22 +96,22 @@ class Handlers:
             return False
         for place in places:
             del state.holds[place]
-        self._ledger.rename(event.node, promise.footprint, event.footprint, len(places))
+        self.ledger.rename(event.node, promise.footprint, event.footprint, len(places))
         if promise.device is not None:
             event = _with_device(event, promise.device)
-        self._pods.update(dict.fromkeys(event.pods, event))
+        self.pods.update(dict.fromkeys(event.pods, event))
         # Lapsed places are wanted again now, a plan may be complete, or a victim may have one more pod.
-        more = state.lapsed or state.planned or self._pending_evictions
-        (self._gangs.touched if more else self._gangs.kept).add(state.id)
+        more = state.lapsed or state.planned or self.pending_evictions
+        (self.gangs.touched if more else self.gangs.kept).add(state.id)
         fill(state, event.pods, event.at)
-        self._pending_evictions.pods_bound(event.pods.keys(), state.id)
+        self.pending_evictions.pods_bound(event.pods.keys(), state.id)
         if event.footprint.leaving:
-            self._pending_evictions.pods_seen(event.pods, deleted=True)
+            self.pending_evictions.pods_seen(event.pods, deleted=True)
         return True
 
     def _pod_bound(self, pod: PodId, event: PodsBound) -> None:
         """Record a single pod that was not promised on this node."""
-        place, known = event.pods[pod], self._pods.get(pod)
+        place, known = event.pods[pod], self.pods.get(pod)
         vacated: list[tuple[PodId, Place]] = []
         if known is not None:
             if event.footprint.device is None and (known.node, known.requests) == (
@@ -134,35 +122,35 @@ class Handlers:
             if _one(known, pod) == event:
                 return
             self._give_back(known, 1)
-            vacated = vacate(self._gangs[known.gang], [pod]) if known.gang is not None else []
-        device = self._ledger.take(event.node, event.requests, event.footprint.device, event.footprint)
+            vacated = vacate(self.gangs[known.gang], [pod]) if known.gang is not None else []
+        device = self.ledger.take(event.node, event.requests, event.footprint.device, event.footprint)
         self.unexpected.add(event.node)
-        self._pods[pod] = _with_device(event, device)
-        self._pending_evictions.pods_seen([pod], deleted=event.footprint.leaving)
+        self.pods[pod] = _with_device(event, device)
+        self.pending_evictions.pods_seen([pod], deleted=event.footprint.leaving)
         if event.gang is None:
-            self._exclusive.foreign(event.node, 1)
+            self.exclusive_domains.foreign(event.node, 1)
         else:
-            state = self._gangs.touch(event.gang)
+            state = self.gangs.touch(event.gang)
             if place is not None:
-                give_back(state, [place], self._ledger)
+                give_back(state, [place], self.ledger)
             fill(state, event.pods, event.at)
-            self._pending_evictions.pods_bound(event.pods.keys(), state.id)
+            self.pending_evictions.pods_bound(event.pods.keys(), state.id)
             if place is None and known is not None and known.gang == event.gang:
                 state.leaving.update(vacated)
             occupy(state, event.node, event.requests, 1)
 
     def _pods_ended(self, event: events.PodsEnded) -> None:
-        for bound, pods in _rows([(pod, self._pods.pop(pod)) for pod in event.pods if pod in self._pods]):
-            self._pending_evictions.pods_seen(pods, deleted=False)
+        for bound, pods in _rows([(pod, self.pods.pop(pod)) for pod in event.pods if pod in self.pods]):
+            self.pending_evictions.pods_seen(pods, deleted=False)
             self._give_back(bound, len(pods))
             self._leave(pods, bound, event.at)
 
     def _leave(self, pods: Sequence[PodId], ended: PodsBound, at: float) -> None:
         """Hold the place of each ended pod for its replacement, unless another pod fills it."""
-        leaving = self._pending_evictions.pods_ended(pods)
+        leaving = self.pending_evictions.pods_ended(pods)
         if ended.gang is None:
             return
-        state = self._gangs[ended.gang]
+        state = self.gangs[ended.gang]
         for pod, vacated in vacate(state, pods):
             if state.gang is None or pod in leaving:
                 continue
@@ -172,36 +160,34 @@ class Handlers:
             requests = pod_set.shape.requests
             if _asks_for_more(requests, ended.requests):
                 continue  # the replacement needs more than the pod used: quotas and caps must admit it first
-            if vacated not in state.holds and ended.node in self._nodes.facts:
+            if vacated not in state.holds and ended.node in self.nodes.facts:
                 pod_footprint = footprint(state.gang, pod_set)
                 device = ended.footprint.device if requests == ended.requests else None
-                device = self._ledger.take(ended.node, requests, device, pod_footprint)
-                until = at + self._hold
+                device = self.ledger.take(ended.node, requests, device, pod_footprint)
+                until = at + self.hold
                 hold(state, vacated, Hold(ended.node, requests, False, until, device, pod_footprint))
 
     def _give_back(self, bound: PodsBound, times: int) -> None:
         """Give back what `times` of these pods took."""
-        self._ledger.give(Charged.of(bound), times)
+        self.ledger.give(Charged.of(bound), times)
         if bound.gang is None:
-            self._exclusive.foreign(bound.node, -times)
+            self.exclusive_domains.foreign(bound.node, -times)
         else:
-            occupy(self._gangs.touch(bound.gang), bound.node, bound.requests, -times)
+            occupy(self.gangs.touch(bound.gang), bound.node, bound.requests, -times)
 
     def _gang_submitted(self, event: events.GangSubmitted) -> None:
-        state = self._gangs.touch(event.gang.id)
+        state = self.gangs.touch(event.gang.id)
         gang = event.gang
         if state.gang is not None:
             gang = replace(gang, submitted=min(gang.submitted, state.gang.submitted))
         if gang == state.gang:
             return
         state.gang = gang
-        self._gangs.arrivals += 1
-        state.arrived = self._gangs.arrivals
+        self.gangs.arrivals += 1
+        state.arrived = self.gangs.arrivals
         for place, promise in state.holds.items():
             if (pod_set := pod_set_of(state, place)) is not None:
-                self._ledger.rename(
-                    promise.node, promise.footprint, pod_footprint := footprint(gang, pod_set)
-                )
+                self.ledger.rename(promise.node, promise.footprint, pod_footprint := footprint(gang, pod_set))
                 state.holds[place] = promise._replace(footprint=pod_footprint)
                 state.stamp += 1
         state.lapsed.clear()
@@ -209,9 +195,9 @@ class Handlers:
             state.back_off = None
 
     def _gang_removed(self, event: events.GangRemoved) -> None:
-        state = self._gangs.touch(event.gang)
-        self._pending_evictions.give_up(event.gang)
-        give_back(state, list(state.holds), self._ledger)
+        state = self.gangs.touch(event.gang)
+        self.pending_evictions.give_up(event.gang)
+        give_back(state, list(state.holds), self.ledger)
         state.gang = state.back_off = state.explanation = None
         state.avoided.clear()
         state.retired = frozenset()
@@ -219,42 +205,42 @@ class Handlers:
         state.leaving.clear()
 
     def _places_retired(self, event: events.PlacesRetired) -> None:
-        state = self._gangs.touch(event.gang)
+        state = self.gangs.touch(event.gang)
         state.retired = event.places
         state.stamp += 1
         for retired in event.places:
             state.planned.pop(retired, None)
 
     def _plan_found(self, event: events.PlanFound) -> None:
-        state = self._gangs.touch(event.gang)
+        state = self.gangs.touch(event.gang)
         for place, node in event.nodes.items():
             if not (place in state.filled or place in state.holds or place in state.retired):
                 state.planned[place] = node
         for victim in event.victims:
-            self._pending_evictions.found(event.gang, victim)
+            self.pending_evictions.found(event.gang, victim)
 
     def _places_lost(self, event: events.PlacesLost) -> None:
-        state = self._gangs.touch(event.gang)
-        give_back(state, event.places, self._ledger)
+        state = self.gangs.touch(event.gang)
+        give_back(state, event.places, self.ledger)
         for lost in event.places:
             state.planned.pop(lost, None)
         for node in event.excluded:
             state.avoided[node] = max(event.until, state.avoided.get(node, event.until))
 
     def _commit_failed(self, event: events.CommitFailed) -> None:
-        state = self._gangs.touch(event.gang)
-        self._pending_evictions.give_up(event.gang)
-        give_back(state, list(state.holds), self._ledger)
+        state = self.gangs.touch(event.gang)
+        self.pending_evictions.give_up(event.gang)
+        give_back(state, list(state.holds), self.ledger)
         state.planned.clear()
         state.back_off = BackOff(event.until, event.message)
 
     def _end_endless_back_offs(self) -> None:
         # A gang that has been touched since the last cycle may not be in `timed` yet.
-        for gang in self._gangs.touched.union(self._gangs.timed):
-            state = self._gangs[gang]
+        for gang in self.gangs.touched.union(self.gangs.timed):
+            state = self.gangs[gang]
             if state.back_off is not None and state.back_off.until == inf:
                 state.back_off = None
-                self._gangs.touched.add(gang)
+                self.gangs.touched.add(gang)
 
 
 def _undone(state: GangState) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from muster.core.words.events import PodsBound
-from muster.core.words.gang import Gang, PodId
+from muster.core.words.gang import Gang, NodeName, PodId
 from muster.core.world.budgets import Budgets
 from muster.core.world.completions import Completions
 from muster.core.world.eligibility import Eligibility
@@ -23,10 +23,17 @@ class State:
     """Nodes and what is charged to them, gangs and their pods, queues and quotas."""
 
     def __init__(
-        self, nodes: Nodes, eligibility: Eligibility, device: Choose, duration: Callable[[Gang], float]
+        self,
+        hold: float,
+        nodes: Nodes,
+        eligibility: Eligibility,
+        device: Choose,
+        duration: Callable[[Gang], float],
     ) -> None:
-        """Empty, but for `nodes`. `device` and `duration`: as in `Ledger` and `Completions`."""
-        self.nodes, self.eligibility = nodes, eligibility
+        """Empty, but for `nodes`. `hold`: as in `Config`; `device` and `duration`: as in `Ledger` and
+        `Completions`.
+        """
+        self.hold, self.nodes, self.eligibility = hold, nodes, eligibility
         self.gangs, self.pods = Gangs(), dict[PodId, PodsBound]()
         self.log = UndoLog()
         self.ledger = Ledger(nodes, device, self.log)
@@ -42,3 +49,12 @@ class State:
         )
         self.completions = Completions(self.pods, self.ledger, self.pending_evictions, duration)
         self.demands = Demands(self.ledger.footprints)
+        #: nodes that may have less room than is promised there: they changed, or unplanned pods were bound
+        #: there
+        self.unexpected: set[NodeName] = set()
+        #: nodes that were removed since the last cycle
+        self.removed: set[NodeName] = set()
+        #: time of the last cycle, or of a dry run
+        self.now = 0.0
+        #: how often a gang was accounted for, ever
+        self.accounted = 0
