@@ -252,8 +252,7 @@ def claim(volume: str = "", storage: str = "", name: str = "d") -> PersistentVol
 def volume(zone: str = "", name: str = "v") -> PersistentVolume:
     terms = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}]
     affinity = {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}} if zone else {}
-    spec = {"claimRef": {"namespace": "ns", "name": "d"}, **affinity}
-    return msgspec.convert({"metadata": {"name": name}, "spec": spec}, PersistentVolume)
+    return msgspec.convert({"metadata": {"name": name}, "spec": affinity}, PersistentVolume)
 
 
 def storage_class(
@@ -304,16 +303,26 @@ def test_claims_and_volumes_are_evaluated_again_when_they_change() -> None:
     key = GroupKey(Dialect.POD, "ns", "a")
     seen = world(pod("a", spec=WITH_CLAIM), pod("b"), claim())
     assert key in keys_touched(PERSISTENT_VOLUME_CLAIM, claim(), claim("v"), seen)
-    assert key in keys_touched(PERSISTENT_VOLUME, None, volume(), seen)
     assert not keys_touched(PERSISTENT_VOLUME_CLAIM, claim("v"), claim("v"), seen)
     assert not keys_touched(PERSISTENT_VOLUME_CLAIM, None, claim("v", name="e"), seen)
+
+
+def test_a_volume_concerns_those_whose_claim_names_it_whichever_claim_it_names_itself() -> None:
+    """A volume's `claimRef` may be of another namespace; the claim is what the pods are read from."""
+    seen = world(pod("a", spec=WITH_CLAIM), pod("b"), claim("v"))
+    assert keys_touched(PERSISTENT_VOLUME, None, volume(), seen) == {GroupKey(Dialect.POD, "ns", "a")}
+    assert not keys_touched(PERSISTENT_VOLUME, None, volume(name="w"), seen)
+    seen.put(PERSISTENT_VOLUME_CLAIM, claim("w"))
+    assert not keys_touched(PERSISTENT_VOLUME, volume(), None, seen)
+    seen.drop(PERSISTENT_VOLUME_CLAIM, "ns", "d")
+    assert not keys_touched(PERSISTENT_VOLUME, None, volume(name="w"), seen)
 
 
 def test_a_change_of_a_claim_visits_its_users_only(monkeypatch: pytest.MonkeyPatch) -> None:
     made = {"spec": WITH_CLAIM}
     others = [make(f"other-{i}") for i in range(3) for make in (pod, job_of)]
     jobset = jobset_of(jobs={"w": {"template": made}})
-    objects = [pod("a", spec=WITH_CLAIM), job_of(gang="true", template=made), jobset, *others]
+    objects = [pod("a", spec=WITH_CLAIM), job_of(gang="true", template=made), jobset, claim("v"), *others]
     seen, visited = world(*objects), list[str]()
     read = dialects._touched_by
 

@@ -324,14 +324,8 @@ class VolumeNodeAffinity(Struct, frozen=True):
     required: NodeSelector | None = None
 
 
-class ClaimReference(Struct, frozen=True):
-    namespace: str = ""
-    name: str = ""
-
-
 class PersistentVolumeSpec(Struct, frozen=True):
     node_affinity: VolumeNodeAffinity | None = None
-    claim_ref: ClaimReference | None = None
 
 
 class PersistentVolume(Resource, frozen=True):

@@ -218,7 +218,7 @@ def keys_touched(kind: Kind[Any], old: Resource | None, new: Resource | None, wo
         if old is None or new is None or volume_facts(old) != volume_facts(new):
             if kind is STORAGE_CLASS:
                 keys.update(_looking(world, lambda spec: any(claim_names(spec))))
-            for claim in {name for obj in (old, new) for name in _claims(obj)}:
+            for claim in {name for obj in (old, new) for name in _claims(obj, world)}:
                 for user, of in world.users_of(claim):
                     keys.update(_touched_by(of, user, world))
     elif kind is RESOURCE_QUOTA:
@@ -264,12 +264,12 @@ def volume_facts(obj: Resource) -> object:
     return deleted, getattr(obj, "spec", None), obj.metadata.annotations.get(SELECTED_NODE)
 
 
-def _claims(obj: Resource | None) -> Iterator[tuple[str, str]]:
-    """Yields namespace and name of the claim that an object is or belongs to."""
+def _claims(obj: Resource | None, world: World) -> Iterator[tuple[str, str]]:
+    """Yields namespace and name of the claim that an object is, or of those that name a volume."""
     if isinstance(obj, PersistentVolumeClaim):
         yield obj.metadata.namespace, obj.metadata.name
-    elif isinstance(obj, PersistentVolume) and obj.spec.claim_ref is not None:
-        yield obj.spec.claim_ref.namespace, obj.spec.claim_ref.name
+    elif isinstance(obj, PersistentVolume):
+        yield from world.claims_on(obj.metadata.name)
 
 
 def _looking(world: World, look: Callable[[PodSpec], bool]) -> Iterator[GroupKey]:

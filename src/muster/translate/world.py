@@ -98,6 +98,8 @@ class World:
         self._jobs_of: dict[tuple[str, str], dict[Name, Job]] = {}
         self._pods_of: dict[tuple[str, str], dict[Name, Pod]] = {}
         self._pods_in: dict[tuple[str, str, str], dict[Name, Pod]] = {}
+        #: by name of a volume, the claims that name it
+        self._claims_on: dict[str, dict[Name, PersistentVolumeClaim]] = {}
         #: by kind: objects whose pods use a claim, and the objects of a namespace
         self._using: dict[Kind[Any], dict[Name, dict[Name, Any]]] = {kind: {} for kind in (POD, JOB, JOBSET)}
         self._in_namespace: dict[Kind[Any], dict[str, dict[Name, Any]]] = {kind: {} for kind in self._using}
@@ -194,6 +196,10 @@ class World:
     def pods_in(self, kind: Kind[PodGroup], namespace: str, name: str) -> Mapping[Name, Pod]:
         """Returns pods that name this PodGroup, whether or not it exists."""
         return self._pods_in.get((kind.group, namespace, name), {})
+
+    def claims_on(self, volume: str) -> Iterable[Name]:
+        """Returns the claims that name this volume, whether or not it exists, and whatever it says itself."""
+        return self._claims_on.get(volume, ())
 
     def users_of(self, claim: Name) -> Iterator[tuple[Resource, Kind[Any]]]:
         """Yields the pods, and the Jobs and JobSets whose pods use this claim, with their kinds."""
@@ -301,6 +307,8 @@ class World:
                     (self._jobs_of if kind is JOB else self._pods_of),
                     (obj.metadata.namespace, controller.uid),
                 )
+        if isinstance(obj, PersistentVolumeClaim) and obj.spec.volume_name:
+            yield self._claims_on, obj.spec.volume_name
         if kind in self._using:
             yield self._in_namespace[kind], obj.metadata.namespace
             for claim in claims_of(obj):
