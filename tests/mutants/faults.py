@@ -62,8 +62,8 @@ FAULTS: Final = (
         "a rollback that does nothing",
         "oversubscription",
         "core/world/ledger.py",
-        "self._charge(where, row_amounts, -times",
-        "self._charge(where, row_amounts, 0 * times",
+        "self.nodes.charge(where, row_amounts, -times",
+        "self.nodes.charge(where, row_amounts, 0 * times",
         ("tests/core/world/test_ledger.py",),
     ),
     Fault(
@@ -126,8 +126,8 @@ FAULTS: Final = (
         "a shared device is not a whole one less",
         "oversubscription",
         "core/world/nodes.py",
-        "opened, row_amounts = self.devices.take(name, share, device),",
-        "opened, row_amounts = 0 * self.devices.take(name, share, device),",
+        "opened = self.devices.take(name, share, device)",
+        "opened = 0 * self.devices.take(name, share, device)",
         _EVENTS,
     ),
     Fault(
@@ -622,8 +622,8 @@ FAULTS: Final = (
         "an array in the log of changes counts as one column",
         "caches",
         "core/world/nodes.py",
-        "self.changes.append(owned(columns), len(columns))",
-        "self.changes.append(owned(columns))",
+        "self.changes.append(owned(where), len(where))",
+        "self.changes.append(owned(where))",
         ("tests/core/world/test_nodes.py",),
     ),
     Fault(
@@ -710,8 +710,8 @@ FAULTS: Final = (
         "cached masks do not follow a node's facts",
         "caches",
         "core/world/eligibility.py",
-        "            changed = nodes.fact_changes.since(mask.position)",
-        "            changed = []",
+        "(changed := nodes.fact_changes.since(mask.position)) is None",
+        "(changed := []) is None",
         _EVENTS,
     ),
     Fault(

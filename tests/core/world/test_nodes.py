@@ -125,9 +125,9 @@ def test_an_array_counts_as_all_of_its_columns() -> None:
     row_amounts, every = nodes.row_amounts((("cpu", 1),)), np.arange(1000)
     begin = nodes.changes.end
     for _ in range(Log.BOUND // 1000):
-        nodes.charge_many(every, row_amounts, np.ones(1000, np.int64))
+        nodes.charge(every, row_amounts, np.ones(1000, np.int64))
     assert nodes.changes.since(begin) is not None
-    nodes.charge_many(every, row_amounts, np.ones(1000, np.int64))
+    nodes.charge(every, row_amounts, np.ones(1000, np.int64))
     assert nodes.changes.since(begin) is None
 
 
@@ -138,7 +138,7 @@ def test_a_log_keeps_no_larger_array_alive_than_it_tells_of() -> None:
     nodes.settle()
     large = np.arange(100_000)
     begin = nodes.changes.end
-    nodes.charge_many(large[:2], nodes.row_amounts((("cpu", 1),)), np.ones(2, np.int64))
+    nodes.charge(large[:2], nodes.row_amounts((("cpu", 1),)), np.ones(2, np.int64))
     (kept,) = nodes.changes.since(begin) or []
     assert not isinstance(kept, int)
     assert kept.tolist() == [0, 1]

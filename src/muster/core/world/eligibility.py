@@ -55,8 +55,7 @@ class Mask:
     #: lower is better; `ranked` if eligible nodes differ in it
     rank: Ints = field(default_factory=lambda: np.zeros(0, np.int32))
     ranked: bool = False
-    layout: int = -1
-    position: int = 0
+    position: int = -1
 
     @property
     def matching(self) -> Bools:
@@ -77,10 +76,7 @@ class Eligibility:
         nodes = self._nodes
         constraint = shape.selector, shape.affinity, shape.tolerations, shape.volumes, shape.preferred
         mask = recent(self._masks, constraint, lambda _: Mask(), _KEPT)
-        changed = None
-        if mask.layout == nodes.layout:
-            changed = nodes.fact_changes.since(mask.position)
-        if changed is None:
+        if (changed := nodes.fact_changes.since(mask.position)) is None:
             mask.rank, mask.ranked = np.zeros(len(nodes), np.int32), False
             mask.obstacles, mask.eligible = mask.rank.astype(np.uint8), mask.rank.astype(np.bool_)
             changed = list(range(len(nodes)))
@@ -93,7 +89,7 @@ class Eligibility:
         if changed:
             ranks = mask.rank[mask.eligible]
             mask.ranked = bool(len(ranks)) and bool((ranks != ranks[0]).any())
-        mask.layout, mask.position = nodes.layout, nodes.fact_changes.end
+        mask.position = nodes.fact_changes.end
         return mask
 
 

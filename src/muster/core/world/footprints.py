@@ -14,13 +14,12 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from muster.core.words.amounts import Sums
-from muster.core.words.events import Footprint
+from muster.core.words.events import NOTHING, Footprint
 from muster.core.words.gang import HostPort, NodeName, Operator, PodTerm, Requirement
 from muster.core.world.labels import Domains, satisfied
-from muster.core.world.nodes import Columns, Ints, Nodes, owned, recent
+from muster.core.world.nodes import Ints, Nodes, Times, Where, owned, recent
 
 #: Columns in the log before it is cleared together with all cached answers. An array counts as all of its
 #: columns.
@@ -94,7 +93,6 @@ class _Answer:
     """How many pods that answer a question each column has."""
 
     count: Ints
-    layout: int = -1
     position: int = -1
     #: by number of the footprint, whether it answers: one byte each, as there may be as many as pods
     known: bytearray = field(default_factory=bytearray)
@@ -102,9 +100,6 @@ class _Answer:
 
 #: Anti-affinity that pods carry.
 Terms = tuple[PodTerm, ...]
-#: One node by column or by name, with a number of pods; or distinct columns, with a number or one for each.
-Where = int | Columns | NodeName
-Times = int | npt.NDArray[np.int64]
 
 
 class Footprints:
@@ -125,10 +120,12 @@ class Footprints:
         self.carried = AntiAffinity()
 
     def note(self, where: Where, times: Times, footprint: Footprint) -> Terms:
-        """Note `times` more (or fewer) of these pods on a node, by column or name, or on distinct columns.
+        """Note `times` more (or fewer) of these pods, unless other pods see nothing of them.
 
         Returns their anti-affinity that was not known before, which a trial has to `forget` when it ends.
         """
+        if footprint is NOTHING:
+            return ()
         if self._names is not self._nodes.names or self._logged >= BOUND:
             self._begin_afresh()
         footprint = seen(footprint)
@@ -137,17 +134,12 @@ class Footprints:
             number = self._numbers[footprint] = len(self._footprints)
             self._footprints.append(footprint)
             self._on.append(Sums())
-        if isinstance(where, np.ndarray):
-            where, times = owned(where), times if isinstance(times, int) else owned(times)
-            self._logged += len(where)
-        else:
-            self._logged += 1
+        if not isinstance(times, int):
+            assert isinstance(where, np.ndarray)
+            where, times = owned(where), owned(times)
+        self._logged += len(where) if isinstance(where, np.ndarray) else 1
         self._log.append((number, where, times))
-        return (
-            tuple([term for term in footprint.pod_anti_affinity if self.carried.add(term)])
-            if footprint.pod_anti_affinity
-            else ()
-        )
+        return tuple([term for term in footprint.pod_anti_affinity if self.carried.add(term)])
 
     def forget(self, terms: Terms) -> None:
         """Forget anti-affinity that only a trial has added, as the last entries are undone."""
@@ -161,13 +153,13 @@ class Footprints:
         answer = recent(self._answers, question, lambda _: _Answer(np.zeros(0, np.int32)), _KEPT)
         for footprint in self._footprints[len(answer.known) :]:
             answer.known.append(question.answers(footprint))
-        if answer.layout != self._nodes.layout or answer.position < self._start:
+        if answer.position < self._start:
             self._recount(answer)
-        elif answer.position < self._start + len(self._log):
+        else:
             for number, where, times in self._log[answer.position - self._start :]:
                 if answer.known[number] and not isinstance(where, str):
                     answer.count[where] += times
-        answer.layout, answer.position = self._nodes.layout, self._start + len(self._log)
+        answer.position = self._start + len(self._log)
         return answer.count
 
     def _recount(self, answer: _Answer) -> None:
@@ -185,8 +177,8 @@ class Footprints:
         for number, where, times in self._log[self._folded :]:
             on = self._on[number]
             if isinstance(where, np.ndarray):
-                each = times.tolist() if isinstance(times, np.ndarray) else [times] * len(where)
-                for column, n in zip(where.tolist(), each, strict=True):
+                assert isinstance(times, np.ndarray)
+                for column, n in zip(where.tolist(), times.tolist(), strict=True):
                     on.count(self._names[column], n)
             else:
                 assert isinstance(times, int)

@@ -66,8 +66,7 @@ class Domain:
     #: every domain is a single node
     single: bool = True
     numbers: dict[str, int] = field(default_factory=dict)
-    layout: int = -1
-    position: int = 0
+    position: int = -1
 
     def sums(self, count: Ints | Longs) -> Longs:
         """The sum over each domain of a number per column, int64."""
@@ -94,10 +93,8 @@ class Domains:
     def of(self, key: str) -> Domain:
         """The domains of this label as of now. Read it, do not keep it."""
         nodes = self._nodes
-        found, changed = recent(self._known, key, Domain, _KEPT), None
-        if found.layout == nodes.layout:
-            changed = nodes.fact_changes.since(found.position)
-        if changed is None:
+        found = recent(self._known, key, Domain, _KEPT)
+        if (changed := nodes.fact_changes.since(found.position)) is None:
             found.index, found.numbers, found.count = np.full(len(nodes), -1, np.int32), {}, 0
             changed = list(range(len(nodes)))
         for column in changed:
@@ -108,5 +105,5 @@ class Domains:
         if changed:
             found.count = len(found.numbers)
             found.single = bool((np.bincount(found.index + 1, minlength=1)[1:] <= 1).all())
-        found.layout, found.position = nodes.layout, nodes.fact_changes.end
+        found.position = nodes.fact_changes.end
         return found

@@ -23,8 +23,8 @@ import numpy as np
 from muster.core.words.events import NOTHING, Footprint, PodsBound
 from muster.core.words.gang import Amounts, GangId, NodeName
 from muster.core.world.devices import Device
-from muster.core.world.footprints import Footprints, Terms, Times, Where, seen
-from muster.core.world.nodes import Columns, Nodes, RowAmounts
+from muster.core.world.footprints import Footprints, Terms, seen
+from muster.core.world.nodes import Columns, Nodes, RowAmounts, Times, Where
 from muster.core.world.trial import Trial, UndoLog
 from muster.names import GPU_SHARE
 
@@ -69,7 +69,6 @@ class Ledger:
         self._reserved: dict[tuple[NodeName, int], list[int]] = {}
         self._room = nodes.room
         self.log = UndoLog() if log is None else log
-        self._uncharge, self._unshare = self._undo_charge, self._undo_share
         #: by gang, what it uses that a trial has lifted. Read-only for callers
         self.lifted: dict[GangId, Counter[Charged]] = {}
 
@@ -117,8 +116,7 @@ class Ledger:
             return
         where = self.nodes.column.get(node, node)
         for sign, footprint in ((-1, old), (1, new)):
-            if footprint is not NOTHING:
-                self.footprints.note(where, sign * times, footprint)
+            self.footprints.note(where, sign * times, footprint)
         self._room.change()
 
     def take_at(
@@ -178,9 +176,11 @@ class Ledger:
         return +taken
 
     def _shares(self, trial: Trial) -> Iterator[Share]:
+        charge_share = self.nodes.charge_share
         for undo, *arguments in self.log.entries[trial.start :]:
-            if undo is self._unshare:
-                yield Share(*arguments)
+            if undo == charge_share:
+                node, share, device = arguments
+                yield Share(node, -share, device)
 
     def _end_lift(self, gang: GangId, charged: Charged) -> None:
         self.lifted[gang][charged] -= 1
@@ -197,18 +197,16 @@ class Ledger:
 
     def _note_share(self, node: NodeName, share: int, device: int) -> None:
         self.nodes.charge_share(node, share, device)
-        if self.log.depth:
-            self.log.entries.append((self._unshare, node, share, device))
+        self.log.push(self.nodes.charge_share, node, -share, device)
 
     def _note(self, where: Where, row_amounts: RowAmounts, times: Times, footprint: Footprint) -> None:
-        carried = self._charge(where, row_amounts, times, footprint)
-        if self.log.depth:
-            entry = self._uncharge, where, row_amounts, times, footprint, carried, self._room.value
-            self.log.entries.append(entry)
+        carried = self.footprints.note(where, times, footprint)
+        self.nodes.charge(where, row_amounts, times)
+        self.log.push(self._undo, where, row_amounts, times, footprint, carried, self._room.value)
         if times < 0 if isinstance(times, int) else (times < 0).any():
             self._room.change()
 
-    def _undo_charge(
+    def _undo(
         self,
         where: Where,
         row_amounts: RowAmounts,
@@ -217,22 +215,7 @@ class Ledger:
         carried: Terms,
         room: int,
     ) -> None:
-        self._charge(where, row_amounts, -times, footprint)
+        self.footprints.note(where, -times, footprint)
+        self.nodes.charge(where, row_amounts, -times)
         self.footprints.forget(carried)
         self._room.value = room
-
-    def _undo_share(self, node: NodeName, share: int, device: int) -> None:
-        self.nodes.charge_share(node, -share, device)
-
-    def _charge(self, where: Where, row_amounts: RowAmounts, times: Times, footprint: Footprint) -> Terms:
-        """Charge, and return anti-affinity that no pod was known to carry before."""
-        carried = self.footprints.note(where, times, footprint) if footprint is not NOTHING else ()
-        if not isinstance(times, int):
-            assert isinstance(where, np.ndarray)
-            self.nodes.charge_many(where, row_amounts, times)
-        elif isinstance(where, int):
-            self.nodes.charge(where, row_amounts, times)
-        else:
-            assert isinstance(where, str)
-            self.nodes.charge_elsewhere(where, row_amounts, times)
-        return carried

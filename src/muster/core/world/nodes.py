@@ -44,6 +44,9 @@ Array = TypeVar("Array", Columns, Longs)
 
 #: What a pod takes, resolved: (row of the resource, amount above zero).
 RowAmounts = tuple[tuple[int, int], ...]
+#: One node by column, or by name if it has none, with a number of pods; or distinct columns, with one each.
+Where = int | NodeName | Columns
+Times = int | Longs
 
 #: The most that an int32 row holds.
 UNLIMITED: Final = 2**31 - 1
@@ -60,7 +63,8 @@ class Nodes:
 
     `layout` changes when columns move. `changes` is a log of columns whose amounts or facts changed, one by
     one or as arrays of distinct columns. `fact_changes` is a log of columns whose facts (labels, taints,
-    cordon, readiness) changed. Caches keep a position in these logs and catch up when they are read.
+    cordon, readiness) changed. Caches keep a position in these logs and catch up when they are read; a
+    position of before columns moved is too far behind.
     `revision` counts every change.
     """
 
@@ -161,44 +165,40 @@ class Nodes:
             row_amounts = self._resolved[requests] = ((self.row(PODS), 1), *sorted(wanted))
         return row_amounts
 
-    def charge(self, column: int, row_amounts: RowAmounts, times: int) -> None:
-        """Use `times` (negative: give back) the demand on one node."""
+    def charge(self, where: Where, row_amounts: RowAmounts, times: Times) -> None:
+        """Use `times` (negative: give back) the demand."""
         all_used, all_free, capacity, mosts = self.used, self._free, self._capacity, self._mosts
-        for row, amount in row_amounts:
-            used = all_used.item(row, column) + times * amount
-            all_used[row, column] = used
-            free = capacity.item(row, column) - used
-            most = mosts[row]
-            # use may be negative between two events: a victim has ended, and then its beneficiary
-            all_free[row][column] = free if 0 <= free <= most else min(max(free, -1), most)
-        self.revision += 1
-        self.changes.append(column)
-
-    def charge_many(self, columns: Columns, row_amounts: RowAmounts, times: npt.NDArray[np.int64]) -> None:
-        """Use `times[i]` (negative: give back) the demand on each of these distinct nodes."""
-        for row, amount in row_amounts:
-            used = self.used[row][columns] + times * amount
-            self.used[row][columns] = used
-            free = np.maximum(self._capacity[row][columns] - used, -1)
-            self._free[row][columns] = np.minimum(free, self._mosts[row], out=free)
-        self.revision += 1
-        self.changes.append(owned(columns), len(columns))
-
-    def charge_elsewhere(self, name: NodeName, row_amounts: RowAmounts, times: int) -> None:
-        """As `charge`, for a node without a column."""
-        used = self._elsewhere.setdefault(name, Sums())
-        for row, amount in row_amounts:
-            used.count(self.resource(row), times * amount)
-        if not used:
-            del self._elsewhere[name]
+        if not isinstance(times, int):
+            assert isinstance(where, np.ndarray)
+            for row, amount in row_amounts:
+                after = all_used[row][where] + times * amount
+                all_used[row][where] = after
+                left = np.maximum(capacity[row][where] - after, -1)
+                all_free[row][where] = np.minimum(left, mosts[row], out=left)
+            self.revision += 1
+            self.changes.append(owned(where), len(where))
+        elif isinstance(where, int):
+            for row, amount in row_amounts:
+                used = all_used.item(row, where) + times * amount
+                all_used[row, where] = used
+                free = capacity.item(row, where) - used
+                most = mosts[row]
+                # use may be negative between two events: a victim has ended, and then its beneficiary
+                all_free[row][where] = free if 0 <= free <= most else min(max(free, -1), most)
+            self.revision += 1
+            self.changes.append(where)
+        else:
+            assert isinstance(where, str)
+            elsewhere = self._elsewhere.setdefault(where, Sums())
+            for row, amount in row_amounts:
+                elsewhere.count(self.resource(row), times * amount)
+            if not elsewhere:
+                del self._elsewhere[where]
 
     def charge_share(self, name: NodeName, share: int, device: int) -> None:
         """Use thousandths of a device (negative: give them back). An open device is charged whole."""
-        opened, row_amounts = self.devices.take(name, share, device), ((self.devices.row, 1),)
-        if (column := self.column.get(name)) is not None:
-            self.charge(column, row_amounts, opened)
-        else:
-            self.charge_elsewhere(name, row_amounts, opened)
+        opened = self.devices.take(name, share, device)
+        self.charge(self.column.get(name, name), ((self.devices.row, 1),), opened)
 
     def changed(self, position: int) -> list[int] | Columns | None:
         """Distinct columns that have changed since a position of the log: few as a list, more as an array.
@@ -383,7 +383,7 @@ class Log(Generic[Entry]):
             self.clear()
 
     def clear(self) -> None:
-        self._start = self.end
+        self.end = self._start = self.end + 1  # no reader is as far as that
         self._entries, self._columns = [], 0
 
     def since(self, position: int) -> list[Entry] | None:

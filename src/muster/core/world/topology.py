@@ -59,8 +59,8 @@ class Topology:
         #: by column: its cell
         self.cells: Columns = np.zeros(0, np.intp)
         self._paths: list[Path] = []
-        self._layout = -1
-        self._log = 0
+        #: how much of the log of changed facts `_paths` has; -1: none
+        self._position = -1
         self._stale = True
         #: how often the domains were renumbered
         self.version = 0
@@ -72,7 +72,7 @@ class Topology:
         layers = tuple(layer for layer in layers if layer.name not in (CLUSTER, NODE))
         if layers != self.layers:
             self.layers = layers
-            self._layout = -1
+            self._position = -1
             self._nodes.revision += 1
             self._nodes.room.change()
 
@@ -84,8 +84,7 @@ class Topology:
     def refresh(self) -> None:
         """Update the tree to the nodes as they are now."""
         nodes = self._nodes
-        changed = nodes.fact_changes.since(self._log) if self._layout == nodes.layout else None
-        if changed is None:
+        if (changed := nodes.fact_changes.since(self._position)) is None:
             self._paths = [self._path(name) for name in nodes.names]
             self._stale = True
         else:
@@ -93,7 +92,7 @@ class Topology:
                 path = self._path(nodes.names[column])
                 self._stale = self._stale or path != self._paths[column]
                 self._paths[column] = path
-        self._layout, self._log = nodes.layout, nodes.fact_changes.end
+        self._position = nodes.fact_changes.end
         if self._stale:
             self._number()
             self._stale = False
