@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from muster.api.base import AnyKind, Resource
+from muster.api.kinds import POD
 from muster.core.words import events
 from muster.core.words.gang import Code, GangId, PodId
 from muster.kube.decode import decode
@@ -174,6 +175,8 @@ def change(draw: st.DrawFn, family: list[str]) -> Change:
     what = draw(st.sampled_from(family))
     meant = draw(st.lists(st.sampled_from(editable(what)), max_size=3))
     edits = [(path, draw(st.sampled_from(values))) for path, values in meant]
+    if BASE[what][0] is POD and draw(st.booleans()):
+        edits.append((("spec", "nodeName"), draw(st.sampled_from(["n0", "n1"]))))
     if draw(st.integers(0, 9)) == 9:
         edits.append((draw(st.sampled_from(everywhere(what))), draw(st.sampled_from(STRANGE))))
     return Change(
