@@ -149,7 +149,6 @@ class Reservations:
         self._as_of = self._state
         if not self.made:
             self._announced.clear()
-            self._completions.forget_usage()
             return []
         before, self._announced = self._announced, {}
         fresh = []

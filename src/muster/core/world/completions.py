@@ -10,7 +10,6 @@ leaving count as used until the end of the gang for which they leave: it may fil
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import groupby
 from math import inf
 from typing import Final, NamedTuple, TypeVar
@@ -46,16 +45,13 @@ class Taken(NamedTuple):
     stamp: int
 
 
-@dataclass(slots=True)
-class Left:
-    """What gangs that end by some time use. Read-only for callers."""
+class Left(NamedTuple):
+    """What gangs that end by some time use."""
 
     #: rows of the ledger × columns
     amounts: Used
     #: by row, on all nodes together: the part of it that gangs which end earlier use
     before: list[int]
-    #: gangs with shares of GPUs: `amounts` does not say what these free
-    sharing: set[GangId] = field(default_factory=set)
 
 
 def expected(gang: Gang) -> float:
@@ -76,6 +72,7 @@ class Completions:
 
     def __init__(
         self,
+        gangs: Mapping[GangId, GangState],
         pods: Mapping[PodId, PodsBound],
         ledger: Ledger,
         pending_evictions: PendingEvictions,
@@ -83,29 +80,17 @@ class Completions:
     ) -> None:
         """`duration`: `expected` or `promised`."""
         self.duration = duration
-        self._pods, self._ledger, self._nodes = pods, ledger, ledger.nodes
+        self._gangs, self._pods, self._ledger, self._nodes = gangs, pods, ledger, ledger.nodes
         self._pending_evictions = pending_evictions
         #: end, start, id; gangs without a known end are last, the oldest first
         self._ordered: list[tuple[float, float, GangId]] = []
         self._known: dict[GangId, tuple[float, float, GangId]] = {}
-        self._states: dict[GangId, GangState] = {}
         self._taken: dict[GangId, Taken] = {}
         #: counts ends that have moved
         self.moved = 0
-        #: the arguments of the last `usage_ending_by`, its answer, the part of each gang in that (and whether
-        #: it ends earlier), and the gangs that have changed since
-        self._asked: tuple[float, int, tuple[int, ...]] | None = None
-        self._left = Left(np.zeros((0, 0), np.int64), [])
-        self._leave: dict[GangId, tuple[Taken, bool]] = {}
-        self._changed: set[GangId] = set()
 
     def note(self, state: GangState) -> None:
         """Update the end of a gang that has changed."""
-        taken = self._taken.get(state.id)
-        if taken is not None and taken.stamp != state.stamp:
-            del self._taken[state.id]
-        if self._asked is not None:
-            self._changed.add(state.id)
         started, key = state.started, None
         if started is not None:
             duration = self.duration(state.gang) if state.gang is not None else inf
@@ -117,64 +102,36 @@ class Completions:
             del self._ordered[bisect_left(self._ordered, known)]
             self.moved += key is not None
         if key is None:
-            self._known.pop(state.id)
-            del self._states[state.id]
+            del self._known[state.id]
+            self._taken.pop(state.id, None)
         else:
             insort(self._ordered, key)
             self._known[state.id] = key
-            self._states[state.id] = state
 
     def after(self, now: float, *, but: GangId | None = None) -> Iterator[tuple[float, GangState]]:
         """When each gang ends, in order; `now` for overdue gangs, infinite for gangs without a known end.
 
         `but`: a gang to leave out, which waits for more places and so not for its own end.
         """
-        states, ordered = self._states, iter(self._ordered)
-        if but in states:
+        gangs, ordered = self._gangs, iter(self._ordered)
+        if but in self._known:
             ordered = (each for each in self._ordered if each[2] != but)
-        return ((end if end > now else now, states[gang]) for end, _, gang in ordered)
+        return ((end if end > now else now, gangs[gang]) for end, _, gang in ordered)
 
     def usage_ending_by(self, at: float) -> Left | None:
-        """What gangs that end by `at` use; cached and updated for the last `at`.
-
-        None: shares of GPUs are among it, or victims are leaving.
-        """
+        """What gangs that end by `at` use. None: shares of GPUs are among it, or victims are leaving."""
         if self._pending_evictions:
             return None
-        asked = at, self._nodes.layout, self._nodes.used.shape
-        if asked != self._asked:
-            self._asked = asked
-            self._left = Left(np.zeros(self._nodes.used.shape, np.int64), [0] * len(self._nodes.used))
-            self._leave.clear()
-            self._changed = {gang for _, _, gang in self._ordered[: bisect_left(self._ordered, (at, inf))]}
-        for gang in self._changed:
-            if (gone := self._leave.pop(gang, None)) is not None:
-                self._count(gang, *gone, -1)
-            key = self._known.get(gang)
-            if key is not None and key[0] <= at:
-                leaves = self._leave[gang] = self._of(self._states[gang]), key[0] < at
-                self._count(gang, *leaves, 1)
-        self._changed.clear()
-        return None if self._left.sharing else self._left
-
-    def _count(self, gang: GangId, taken: Taken, before: bool, sign: int) -> None:
-        """Add a gang to the answer of `usage_ending_by` (`sign` 1), or remove it (-1).
-
-        `before`: it ends earlier.
-        """
-        self._sum(taken, self._left.amounts, sign)
-        if before:
-            for (row_amounts, _), pods, _, _ in taken.alike:
+        left = Left(np.zeros(self._nodes.used.shape, np.int64), [0] * len(self._nodes.used))
+        for end, _, gang in self._ordered[: bisect_left(self._ordered, (at, inf))]:
+            taken = self._of(self._gangs[gang])
+            if taken.shares:
+                return None
+            self._sum(taken, left.amounts, 1)
+            for (row_amounts, _), pods, _, _ in taken.alike if end < at else ():
                 for row, amount in row_amounts:
-                    self._left.before[row] += sign * amount * pods
-        if taken.shares:
-            (self._left.sharing.add if sign > 0 else self._left.sharing.discard)(gang)
-
-    def forget_usage(self) -> None:
-        """Drop the answer of `usage_ending_by`, which is not needed for now."""
-        self._asked = None
-        self._leave.clear()
-        self._changed.clear()
+                    left.before[row] += amount * pods
+        return left
 
     def give(self, states: Iterable[GangState]) -> None:
         """Give back to the ledger what these gangs use, for a trial."""

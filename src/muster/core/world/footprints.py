@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from muster.core.words.amounts import Sums
-from muster.core.words.events import NOTHING, Footprint
+from muster.core.words.events import Footprint
 from muster.core.words.gang import HostPort, NodeName, Operator, PodTerm, Requirement
 from muster.core.world.labels import Domains, satisfied
 from muster.core.world.nodes import Ints, Nodes, Times, Where, owned, recent
@@ -120,12 +120,10 @@ class Footprints:
         self.carried = AntiAffinity()
 
     def note(self, where: Where, times: Times, footprint: Footprint) -> Terms:
-        """Note `times` more (or fewer) of these pods, unless other pods see nothing of them.
+        """Note `times` more (or fewer) of these pods.
 
         Returns their anti-affinity that was not known before, which a trial has to `forget` when it ends.
         """
-        if footprint is NOTHING:
-            return ()
         if self._names is not self._nodes.names or self._logged >= BOUND:
             self._begin_afresh()
         footprint = seen(footprint)

@@ -116,7 +116,8 @@ class Ledger:
             return
         where = self.nodes.column.get(node, node)
         for sign, footprint in ((-1, old), (1, new)):
-            self.footprints.note(where, sign * times, footprint)
+            if footprint is not NOTHING:
+                self.footprints.note(where, sign * times, footprint)
         self._room.change()
 
     def take_at(
@@ -200,7 +201,7 @@ class Ledger:
         self.log.push(self.nodes.charge_share, node, -share, device)
 
     def _note(self, where: Where, row_amounts: RowAmounts, times: Times, footprint: Footprint) -> None:
-        carried = self.footprints.note(where, times, footprint)
+        carried = self.footprints.note(where, times, footprint) if footprint is not NOTHING else ()
         self.nodes.charge(where, row_amounts, times)
         self.log.push(self._undo, where, row_amounts, times, footprint, carried, self._room.value)
         if times < 0 if isinstance(times, int) else (times < 0).any():
@@ -215,7 +216,8 @@ class Ledger:
         carried: Terms,
         room: int,
     ) -> None:
-        self.footprints.note(where, -times, footprint)
+        if footprint is not NOTHING:
+            self.footprints.note(where, -times, footprint)
         self.nodes.charge(where, row_amounts, -times)
         self.footprints.forget(carried)
         self._room.value = room

@@ -47,7 +47,7 @@ class State:
         self.pending_evictions = PendingEvictions(
             self.ledger, self.exclusive_domains, self.pods, self.gangs, self.log
         )
-        self.completions = Completions(self.pods, self.ledger, self.pending_evictions, duration)
+        self.completions = Completions(self.gangs, self.pods, self.ledger, self.pending_evictions, duration)
         self.demands = Demands(self.ledger.footprints)
         #: nodes that may have less room than is promised there: they changed, or unplanned pods were bound
         #: there
