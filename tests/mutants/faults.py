@@ -374,8 +374,8 @@ FAULTS: Final = (
         "victims need not make room below a cap",
         "preemption",
         "core/preemption/eviction_units.py",
-        "        over += account.over_caps(asked)\n",
-        "",
+        "account.over_caps(asked, new=new)",
+        "account.over_caps({}, new=new)",
         ("tests/core/preemption/test_preemption.py", "tests/core/preemption/test_evictions.py"),
     ),
     Fault(

@@ -30,7 +30,6 @@ from muster.core.words.decisions import Victim
 from muster.core.world import World
 from muster.core.world.nodes import Bools, Columns, Longs, RowAmounts
 from muster.core.world.queues import Queues
-from muster.core.world.queues.account import Account
 
 Floats = npt.NDArray[np.float64]
 
@@ -299,10 +298,7 @@ def limits(table: UnitTable, queue: str, asked: Usage, world: World) -> Limits:
 def caps(table: UnitTable, queue: str, asked: Usage, new: bool, queues: Queues) -> Quota:
     """What must be freed for a preemptor of this queue that takes `asked`; `new`: it is one more gang."""
     account = queues.find(queue)
-    over: list[tuple[Account, str, int]] = []
-    if account is not None:
-        over += [(above, "", gangs) for above, gangs in account.over_max_gangs()] if new else []
-        over += account.over_caps(asked)
+    over = [*account.over_caps(asked, new=new)] if account is not None else []
     paths = [queues.path(candidate.gang.queue) for candidate in table.candidates]
     freed = np.zeros((len(over), len(table)), np.int64)
     for i, (above, resource, _) in enumerate(over):

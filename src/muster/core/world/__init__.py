@@ -15,36 +15,18 @@ belongs to the packages above. They read the gangs that `settle` says have chang
 counters.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any, Final
 
 from muster.core.words.decisions import Release
-from muster.core.words.gang import Gang, GangId, Place
-from muster.core.world.eligibility import Eligibility
+from muster.core.words.gang import GangId, Place
 from muster.core.world.gangs import GangState, give_back, stands, unwanted
 from muster.core.world.handlers import Handlers
-from muster.core.world.ledger import Choose
-from muster.core.world.nodes import Nodes
 from muster.core.world.trial import Trial
 
 
 class World(Handlers):
-    def __init__(
-        self,
-        hold: float,
-        nodes: Nodes,
-        eligibility: Eligibility,
-        device: Choose,
-        duration: Callable[[Gang], float],
-    ) -> None:
-        """As `State`."""
-        super().__init__(hold, nodes, eligibility, device, duration)
-        #: touched gangs that have been accounted for and have not changed since
-        self._accounted: set[GangId] = set()
-        #: `AntiAffinity.as_of` up to which gangs know the anti-affinity that keeps them off nodes
-        self._carried = 0
-
     def trial(self) -> Trial:
         """Begin a trial: what is changed in it can be undone (`trial.py`)."""
         return self.log.trial()
@@ -135,8 +117,8 @@ class World(Handlers):
     def _touch_concerned(self) -> None:
         """Touch gangs that new anti-affinity of other pods keeps off nodes: their demands have changed."""
         carried = self.ledger.footprints.carried.as_of
-        if carried != self._carried:
-            self._carried = carried
+        if carried != self.carried:
+            self.carried = carried
             for state in self.gangs.values():
                 if self.demands.newly_concerned(state):
                     self.gangs.touched.add(state.id)
@@ -153,12 +135,11 @@ class World(Handlers):
         changed = [*map(gangs.__getitem__, touched | kept)]
         for state in changed:
             gang = state.id
-            if gang not in touched:  # only promised pods have been bound
-                self.accounted += 1
+            if gang not in touched:  # it has been accounted for, or only promised pods have been bound
                 self.completions.note(state)
                 if self.quotas or gang in self.quotas.kept:
                     self.quotas.settle(state)
-            elif gang not in self._accounted:
+            else:
                 self.account_for(state)
             if state.explanation is not None and not state.lacks:
                 state.explanation = None
@@ -171,22 +152,19 @@ class World(Handlers):
                 gangs.timed.pop(gang, None)
         touched.clear()
         kept.clear()
-        self._accounted.clear()
         self._report_terminating()
         return changed
 
     def started(self, state: GangState, *, whole: bool) -> None:
         """Account for a gang that got places in this cycle; `whole`: all that it lacked."""
-        self.gangs.touched.add(state.id)
         self.account_for(state, satisfied=whole)
-        if state.demand is None and not self.pending_evictions:
-            self._accounted.add(state.id)
+        settled = state.demand is None and not self.pending_evictions
+        (self.gangs.kept if settled else self.gangs.touched).add(state.id)
 
     def evicted(self, gangs: Iterable[GangId]) -> None:
         """Account for gangs that have lost some or all of their places in this cycle."""
         for gang in gangs:
             self.gangs.touched.add(gang)
-            self._accounted.discard(gang)
             self.account_for(self.gangs[gang])
         self._report_terminating()
 
@@ -214,7 +192,7 @@ class World(Handlers):
         if not self.log.depth:
             return
         values = {name: getattr(state, name) for name in _FIELDS}
-        marked = [(gangs, state.id in gangs) for gangs in (self.gangs.touched, self._accounted)]
+        marked = [(gangs, state.id in gangs) for gangs in (self.gangs.touched, self.gangs.kept)]
         self.log.push(self._restore, state, values, marked)
         for name, value in values.items():
             if isinstance(value, dict | set):

@@ -158,7 +158,8 @@ class Gangs(dict[GangId, GangState]):
         self.arrivals = 0
         #: gangs whose state changed since it was last settled
         self.touched: set[GangId] = set()
-        #: gangs that only got promised pods since: what they lack, and what they use, is unchanged
+        #: gangs that only got promised pods since, or all that they lacked: what they lack, and what they
+        #: use, is accounted for
         self.kept: set[GangId] = set()
         #: gangs with a hold or a back-off that ends, and when the first of these ends
         self.timed: dict[GangId, float] = {}

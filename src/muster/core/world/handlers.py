@@ -103,6 +103,7 @@ class Handlers(State):
         # Lapsed places are wanted again now, a plan may be complete, or a victim may have one more pod.
         more = state.lapsed or state.planned or self.pending_evictions
         (self.gangs.touched if more else self.gangs.kept).add(state.id)
+        self.accounted += 1
         fill(state, event.pods, event.at)
         self.pending_evictions.pods_bound(event.pods.keys(), state.id)
         if event.footprint.leaving:

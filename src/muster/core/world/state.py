@@ -54,7 +54,9 @@ class State:
         self.unexpected: set[NodeName] = set()
         #: nodes that were removed since the last cycle
         self.removed: set[NodeName] = set()
+        #: `AntiAffinity.as_of` up to which gangs know the anti-affinity that keeps them off nodes
+        self.carried = 0
         #: time of the last cycle, or of a dry run
         self.now = 0.0
-        #: how often a gang was accounted for, ever
+        #: how often a gang was accounted for, or got promised pods, ever
         self.accounted = 0

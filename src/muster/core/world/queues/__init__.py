@@ -117,9 +117,6 @@ class Queues:
         self.root, self.accounts = tree(rules, faults, last_borrowed)
         for account in self.accounts.values():
             account.free = self.root.children == [account] and account.unlimited
-            account.closed = next((above.name for above in account.path if above.rules.closed), None)
-            some = any(above.rules.namespaces or above.rules.users for above in account.path)
-            account.for_all = not (some or account.fault or account.children)
         self._undivided = any(a.free and a.rules.order is not QueueOrder.FAIR for a in self.accounts.values())
         self._built, self._entitled = True, False
         self.rules_version += 1
@@ -245,8 +242,6 @@ class Queues:
     def barred(self, gang: Gang) -> str | None:
         """Return why a gang can never start in the queue it names under the current rules; None if it can."""
         account = self.find(gang.queue)
-        if account is not None and account.for_all:
-            return None
         if account is None:
             names = [name for name, other in self.accounts.items() if not (other.children or other.fault)]
             return f"there is no queue {gang.queue}; there {_are(names)}"
@@ -265,8 +260,7 @@ class Queues:
 
     def closed(self, name: str) -> str | None:
         """Return the queue, this one or one above it, that is closed to new gangs; None: none is."""
-        account = self.find(name)
-        return account.closed if account is not None else None
+        return next((above.name for above in self.path(name) if above.rules.closed), None)
 
     def borrowed(self, account: Account) -> None:
         """Record that a start carried the queue over its entitlement: next time other queues go first."""

@@ -50,10 +50,6 @@ class Account:
     moves: list[str] = field(default_factory=list)
     #: it has the cluster to itself, and no limits: it is entitled to whatever it asks for
     free: bool = False
-    #: it, or a queue above it, is closed to new gangs: the name of that queue
-    closed: str | None = None
-    #: no rule keeps gangs of some namespaces or users out of it, and it can have gangs
-    for_all: bool = False
     #: number of the last start that carried it over its entitlement; -1: none has
     last_borrowed: int = -1
     #: the rules' amounts; `caps` limit only the resources that they name
@@ -74,13 +70,6 @@ class Account:
     @property
     def name(self) -> str:
         return self.rules.name
-
-    def above(self) -> "Iterator[Account]":
-        """Yield the queues above it, without the root."""
-        parent = self.parent
-        while parent is not None and parent.parent is not None:
-            yield parent
-            parent = parent.parent
 
     def share(self, used: Mapping[str, int]) -> float:
         """Return the maximum over resources of used / entitled; use without entitlement is infinite.
@@ -134,8 +123,17 @@ class Account:
                 room[resource] = min(room.get(resource, amount), amount)
         return room
 
-    def over_caps(self, asked: Mapping[str, int]) -> "Iterator[tuple[Account, str, int]]":
-        """Yield the hard caps that so much more would exceed: the queue, the resource, the excess."""
+    def over_caps(
+        self, asked: Mapping[str, int], *, new: bool = False
+    ) -> "Iterator[tuple[Account, str, int]]":
+        """Yield the hard caps that so much more would exceed: the queue, the resource, the excess.
+
+        If one more gang starts (`new`), those of the number of gangs come first, as the resource "".
+        """
+        for above in self.path if new else ():
+            most = above.rules.max_gangs
+            if most is not None and above.gangs >= most:
+                yield above, "", above.gangs + 1 - most
         for above in self.path:
             for resource, amount in asked.items() if above.caps else ():
                 cap = above.caps.get(resource)
@@ -144,19 +142,12 @@ class Account:
                     if excess > 0:
                         yield above, resource, excess
 
-    def over_max_gangs(self) -> "Iterator[tuple[Account, int]]":
-        """Yield the queues that may have no more gangs, each with its excess if one more started."""
-        for above in self.path:
-            most = above.rules.max_gangs
-            if most is not None and above.gangs >= most:
-                yield above, above.gangs + 1 - most
-
     def cap_exceeded(self, asked: Mapping[str, int], *, new: bool) -> str | None:
         """Say which hard cap so much more, and if `new` one more gang, would exceed; None: none."""
-        for above, _ in self.over_max_gangs() if new else ():
-            most = above.rules.max_gangs
-            return f"queue {above.name} has maxGangs {most}, and {above.gangs} started already"
-        for above, resource, excess in self.over_caps(asked):
+        for above, resource, excess in self.over_caps(asked, new=new):
+            if not resource:
+                most = above.rules.max_gangs
+                return f"queue {above.name} has maxGangs {most}, and {above.gangs} started already"
             cap, used = above.caps[resource], above.used_below_cap(resource)
             return (
                 f"queue {above.name} uses {bare(resource, used)} of its {show(resource, cap)}; "
@@ -206,11 +197,14 @@ def tree(
     }
     for account in accounts.values():
         if not account.fault:
-            parent = account.rules.parent
-            account.parent = root if parent == ROOT else accounts[parent]
+            name = account.rules.parent
+            account.parent = root if name == ROOT else accounts[name]
             account.parent.children.append(account)
     for account in accounts.values():
-        account.path = (account, *account.above())
+        path = [account]
+        while (parent := path[-1].parent) is not None and parent is not root:
+            path.append(parent)
+        account.path = tuple(path)
     return root, accounts
 
 
@@ -221,16 +215,14 @@ def faults_of(rules: Mapping[str, Queue]) -> dict[str, str]:
     """
     faults: dict[str, str] = {}
     for name in sorted(rules):
-        if found := _fault(rules[name]) or _cycle(name, rules):
-            faults[name] = found
-    for name in sorted(rules):
         parent = rules[name].parent
-        if name not in faults and parent != ROOT and parent not in rules:
-            faults[name] = f"its parent {parent} does not exist"
+        missing = f"its parent {parent} does not exist" if parent not in (ROOT, *rules) else ""
+        if found := _fault(rules[name]) or _cycle(name, rules) or missing:
+            faults[name] = found
     promised: dict[str, Usage] = {}
     for name in sorted(rules):
         parent = rules[name].parent
-        if name in faults or parent == ROOT or parent not in rules:
+        if name in faults or parent == ROOT:
             continue
         so_far, own = promised.setdefault(parent, Usage()), Usage.of(rules[name].guarantee)
         guarantee = Usage.of(rules[parent].guarantee)
