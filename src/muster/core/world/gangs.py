@@ -134,8 +134,6 @@ class GangState:
     @property
     def deadline(self) -> float | None:
         """When its first hold, back-off or avoidance of a node ends; None: none ends at a known time."""
-        if not self.holds and self.back_off is None and not self.avoided:
-            return None
         times = [until for until in map(_until, self.holds.values()) if until is not None]
         times += self.avoided.values()
         if self.back_off is not None:
@@ -254,16 +252,10 @@ def footprint(gang: Gang, pod_set: PodSet) -> Footprint:
 
 def unwanted(state: GangState, nodes: Container[NodeName]) -> list[Place]:
     """Held places that the gang in its present form must not or need not hold, or whose node is gone."""
-    gang = state.gang
-    if gang is None or gang.gate is not None:
-        return list(state.holds)
-    sets = {pod_set.name: (pod_set.count, pod_set.shape.requests) for pod_set in gang.pod_sets}
-    none: tuple[int, Amounts] = (0, ())
     found = []
     for place, promise in state.holds.items():
-        count, requests = sets.get(place.pod_set, none)
-        wanted = place.index < count and promise.requests == requests and place not in state.retired
-        if not wanted or promise.node not in nodes:
+        pod_set = pod_set_of(state, place)
+        if pod_set is None or promise.requests != pod_set.shape.requests or promise.node not in nodes:
             found.append(place)
     return found
 

@@ -62,19 +62,19 @@ class Handlers(State):
             case events.LayersChanged():
                 self.topology.change(event.layers)
             case events.QueueChanged():
-                if self.queues.change(event.queue):
+                if self.queues.change(event.queue.name, event.queue):
                     self.gangs.touched.update(self.gangs)  # their requests may count now, or no longer
+            case events.QueueRemoved():
+                if self.queues.change(event.name, None):
+                    self.gangs.touched.update(self.gangs)
             case events.BudgetChanged():
                 self.budgets.change(event.namespace, event.name, event)
             case events.BudgetRemoved():
                 self.budgets.change(event.namespace, event.name, None)
-            case events.QueueRemoved():
-                if self.queues.remove(event.name):
-                    self.gangs.touched.update(self.gangs)
             case events.QuotaChanged():
                 self.quotas.change((event.namespace, event.name), event.room)
             case events.QuotaRemoved():
-                self.quotas.remove((event.namespace, event.name))
+                self.quotas.change((event.namespace, event.name), ())
 
     def _pods_bound(self, event: PodsBound) -> None:
         if self._keep_promise(event):

@@ -213,15 +213,8 @@ class Nodes:
     def _merge(self, entries: list[int | Columns] | None) -> list[int] | Columns | None:
         if entries is None:
             return None
-        if len(entries) == 1 and isinstance(only := entries[0], int):
-            return [only]
-        singly: set[int] = set()
-        together: list[Columns] = []
-        for entry in entries:
-            if isinstance(entry, int):
-                singly.add(entry)
-            else:
-                together.append(entry)
+        singly = {entry for entry in entries if isinstance(entry, int)}
+        together = [entry for entry in entries if not isinstance(entry, int)]
         number = len(singly) + sum(map(len, together))
         if number <= _FEW:
             return list(singly.union(*(columns.tolist() for columns in together)))

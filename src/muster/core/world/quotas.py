@@ -46,18 +46,15 @@ class Quotas(dict[Charged, int]):
         self.version = 0
 
     def change(self, name: Name, room: Amounts) -> None:
-        """Record what the quota has left, as the API server reports."""
-        if (before := self._reported.get(name, ())) == room:
-            return
-        for resource, _ in before:
-            del self[Charged(*name, resource)]
-        self._reported[name] = room
-        self.update({Charged(*name, resource): amount for resource, amount in room})
-        self.version += 1
-
-    def remove(self, name: Name) -> None:
-        self.change(name, ())
-        self._reported.pop(name, None)
+        """Record what the quota has left, as the API server reports; nothing: it is removed."""
+        before = self._reported.pop(name, ())
+        if room:
+            self._reported[name] = room
+        if before != room:
+            for resource, _ in before:
+                del self[Charged(*name, resource)]
+            self.update({Charged(*name, resource): amount for resource, amount in room})
+            self.version += 1
 
     def settle(self, state: GangState) -> None:
         """Update what is kept for a gang's pods that have places and are not created yet."""

@@ -84,17 +84,14 @@ class Queues:
 
     # The tree
 
-    def change(self, rules: Queue) -> bool:
-        """Add or replace a queue's rules. Returns False if nothing changed."""
-        if self._rules.get(rules.name) == rules:
+    def change(self, name: str, rules: Queue | None) -> bool:
+        """Set a queue's rules; None: there is no such queue. Returns False if nothing changed."""
+        if self._rules.get(name) == rules:
             return False
-        self._rules[rules.name] = rules
-        self._built = False
-        return True
-
-    def remove(self, name: str) -> bool:
-        if self._rules.pop(name, None) is None:
-            return False
+        if rules is not None:
+            self._rules[name] = rules
+        else:
+            del self._rules[name]
         self._built = False
         return True
 
