@@ -2,7 +2,7 @@
 
 Without it, a change of the BatchJob would decide about the run of the job before the change. So the run keeps
 that job, compressed, in an annotation, and the controller compiles it again whenever a policy changes. The
-annotation has the trust of the run itself: a user that may change the run may as well change what it runs.
+annotation is as trustworthy as the run itself: a user that may change the run may also change what it runs.
 """
 
 import base64

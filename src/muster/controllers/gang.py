@@ -5,8 +5,8 @@ bound). This controller counts what its existing pods do: running, succeeded, fa
 the counts: `Bound` and `Running` are true if at least the minimum is bound or running, including pods that
 have succeeded. `Members` says whether any pod exists, and since when.
 
-Each count is worth a write only if people would notice: at once if the gang begins or ceases to run, or has
-lost its last member, otherwise `REFRESH` after the last one.
+Changed counts are written at once if the gang starts or stops running, or has lost its last member. Other
+changes are written `REFRESH` after the last write at the earliest.
 
 Garbage collection deletes a record with its group object. A record without an owner (for example because
 its pods name a PodGroup that never existed) is deleted `LINGER` after its last member. Its finalizer keeps a

@@ -1,9 +1,10 @@
-"""The credentials of requests: kept until they expire or the API server refuses them, then read again.
+"""Caches the credentials of requests until they expire or the API server refuses them.
 
 Reading may run a plug-in, which may take long. The credentials are therefore read at most once in `PAUSE`
-seconds, whatever the plug-in answers: a token that is already expired when it is read, or is refused again,
-is sent until then. They are read in a thread beside the requests while they are still valid for `EARLY`
-seconds. A caller that lives in an event loop asks `expired` first, and calls `headers` in a thread if so.
+seconds. In that time a token is sent even if it had already expired when it was read, or is refused again.
+From `EARLY` seconds before they expire, the credentials are read again in a thread, while requests use the
+old ones. A caller in an event loop asks `expired` first; if they have expired, it calls `headers` in a
+thread.
 """
 
 import asyncio

@@ -1,10 +1,10 @@
 """A cache of the objects of one kind, kept up to date by list and watch, for all that read the kind.
 
-The reflector lists once and watches from that revision, or, where the server can do that, lets the watch send
-first what exists: no answer is then as large as the cluster, and the server keeps no copy of it. When the
-watch ends, it resumes from the last revision seen. When that revision has expired, it lists again and reports
-the differences. `items` therefore has every object at a recent revision, and each change is reported exactly
-once, in order.
+The reflector lists once and watches from that revision. If the server supports it, the watch sends the
+existing objects first, and replaces the list: no answer is then as large as the cluster, and the server keeps
+no copy of it. When the watch ends, the reflector resumes from the last revision seen. When that revision has
+expired, it lists again and reports the differences. `items` therefore has every object at a recent revision,
+and each change is reported exactly once, in order.
 """
 
 import asyncio

@@ -4,7 +4,7 @@ Pods of one Job differ in a name, a node and a few times. Their labels, containe
 their memory, and are equal. Objects are frozen and their parts are read only, so sharing is not visible; it
 only saves memory in caches of thousands of pods.
 
-The Jobs of a JobSet have equal templates but for labels, and each says most of its labels four times.
+The templates of the Jobs of a JobSet differ only in labels, and each Job has most of its labels four times.
 
 Parts are compared by value (a text by itself, a list or a template by its encoding), so nothing can become
 stale. Parts that have not been seen for long are forgotten, and are then in memory twice.

@@ -1,4 +1,4 @@
-"""A token bucket in front of requests: so many a second in the long run, and a burst at once."""
+"""Limits requests by a token bucket: a number per second in the long run, and a burst at once."""
 
 from muster.kube.clock import Clock, SystemClock
 

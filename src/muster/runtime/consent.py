@@ -1,10 +1,10 @@
 """Decides which victims of a recorded plan count.
 
-A GangPlan lies in the namespace of its gang, and its blob names the gang's victims. A user who may create
-GangPlans in one namespace must not be able to end pods of another. Therefore a victim of another namespace
-counts only if the victim's own Gang says so as well: its `status.preemptions` has the entry that the leader
-writes there before it ends anything. A leader that dies between the plan and that entry has ended nothing;
-the next leader decides again.
+A plan is in the namespace of its gang, and its blob names the gang's victims. A user who may create GangPlans
+in one namespace must not be able to evict pods of another. Therefore a victim of another namespace counts
+only if the victim's own Gang names the preemption, too: its `status.preemptions` has the entry that the
+leader writes there before it evicts anything. A leader that dies between the plan and that entry has evicted
+nothing; the next leader decides again.
 """
 
 from collections.abc import Mapping

@@ -1,11 +1,11 @@
 """Fencing: makes the API server refuse the late writes of an earlier leader.
 
 A clock cannot stop a write that is already on its way. Therefore a new leader first *fences* every object
-that an earlier leader could still write to: unbound members (a bind carries their resourceVersion), owners
-that muster suspends and resumes (these writes test the owner's), and pods that an open plan may end (so do
-evictions). That is one write for each object, and only where another leader can exist. A fence writes the
-epoch into an annotation, which changes the object's resourceVersion. The annotation does not prove which
-process leads: any user may write one.
+that an earlier leader could still write to: unbound members (a bind carries the pod's resourceVersion),
+owners that muster suspends and resumes (these writes carry the owner's), and pods that an open plan may evict
+(an eviction carries the pod's). That is one write for each object, and only where another leader can exist. A
+fence writes the epoch into an annotation, which changes the object's resourceVersion. The annotation does not
+prove which process leads: any user may write one.
 
 A leader that is shut down writes into the Lease up to which resourceVersion it has seen pods (`election`).
 An unbound pod of a later version needs no fence: any bind that this leader or an earlier one could still make

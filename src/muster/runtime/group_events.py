@@ -1,9 +1,10 @@
 """Events on groups: one for each lasting change of a gang, for `kubectl describe` and `kubectl get events`.
 
 The changes are those that the scheduler records (`journal.Recorder`). A state that lasts less than `SETTLE`
-is not reported. An Event that says again what an earlier one said (of the same object, type and reason)
-raises that one's count. At most `RATE` Events are written a second; if more happens, the latest change of
-each gang counts. Nothing depends on an Event: if the server refuses one, that is only logged.
+is not reported. If an Event would repeat an earlier one (the same object, type and reason), the count of the
+earlier one is raised instead. At most `RATE` Events are written a second; if there are more changes, only the
+latest one of each gang is reported. Nothing depends on an Event: if the server refuses one, that is only
+logged.
 """
 
 import logging

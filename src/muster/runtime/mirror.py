@@ -1,4 +1,4 @@
-"""Shows what the cluster looks like, and what has changed since the last drain.
+"""Keeps a copy of the cluster's objects, and returns what has changed since the last drain.
 
 The mirror puts objects into `translate`'s world as they arrive; a change only notes which groups it touches.
 `drain` then reads each touched group once, however many of its pods have changed meanwhile, compares it
@@ -7,10 +7,10 @@ changed, however large the gang is. A change of a running pod that says nothing 
 group: the pod is replaced where it is kept.
 
 A pod that occupies a node is always charged: to its gang, or as a foreign pod if no gang is left to charge,
-as after its JobSet has finished. The mirror never invents capacity.
+as after its JobSet has finished. So the mirror never reports more free capacity than there is.
 
-A mirror does not know where objects come from: `watched.py` keeps one true by watching an API server, and
-`muster plan` fills one from a file.
+A mirror does not know where objects come from: `watched.py` keeps one up to date by watching an API server,
+and `muster plan` fills one from a file.
 """
 
 import logging

@@ -1,10 +1,11 @@
 """A plan on record: the decision that a commit carries out, written before the commit's first effect.
 
-There are two: a `PlacementPlan` says which node each place of a gang gets, and which victims leave for it; a
-`RecreationPlan` says which pods of a failed start are deleted and re-created. Both are `GangPlan` objects. A
-GangPlan is deleted after the last effect, and never patched, so that a reader always sees all of one
-decision. A small plan is a field of its Gang instead, and set and removed with the Gang's status: two writes
-less for each gang that starts. The precondition of these writes is the Gang's resourceVersion.
+There are two kinds: a `PlacementPlan` says which node each place of a gang gets, and which victims are
+evicted for it; a `RecreationPlan` says which pods of a failed start are deleted and re-created. Both are
+`GangPlan` objects. A GangPlan is deleted after the last effect, and never patched, so that a reader always
+sees all of one decision. A small plan is a field of its Gang instead. It is set and removed together with the
+Gang's status, which saves two writes for each gang that starts. The precondition of these writes is the
+Gang's resourceVersion.
 
 Everything but a plan's gang, epoch and attempt is one compressed string, because a plan may have ten thousand
 places and etcd keeps objects small: nodes are named once and places refer to them by number; consecutive

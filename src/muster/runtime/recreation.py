@@ -1,4 +1,4 @@
-"""Re-creates pods that have no controller: what of a deleted pod makes the next one.
+"""Re-creates pods that have no controller, from a record of the deleted pod.
 
 A bound pod cannot be unbound. A bound pod without a controller, whose gang cannot be completed, is therefore
 deleted and re-created by muster from an earlier record: the object as its user wrote it, with defaults,

@@ -1,8 +1,9 @@
 """PodDisruptionBudgets: how many of the pods that each selects may be disrupted now.
 
-The disruption controller's own number is used if it exists. If no controller keeps the status up to date
-(the embedded cluster has none), muster counts the existing pods by the same rules: of the pods that the
-selector matches so many must stay healthy. A budget that cannot be read allows nothing.
+The number of the disruption controller (`status.disruptionsAllowed`) is used if it exists. If no controller
+keeps the status up to date (the embedded cluster has none), muster counts the existing pods by the same
+rules: a certain number of the pods that the selector matches must stay healthy. A budget that cannot be read
+allows no disruption.
 
 Source: kubernetes, pkg/controller/disruption/disruption.go.
 """

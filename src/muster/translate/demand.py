@@ -1,4 +1,4 @@
-"""Computes a Job's demand from its template: so many places of one shape; and whether the Job is a gang.
+"""Computes a Job's demand (places of one shape) from its template; says whether the Job is a gang.
 
 Used for Jobs that are gangs of their own and for the Jobs of JobSets.
 """

@@ -4,11 +4,10 @@ A dialect is a module with a `Reader`, which keeps what it has read: a change of
 whatever the size of its gang. Adding a dialect adds its file, a member of `Dialect`, and its lines in
 `_READERS`, `group_of` and `keys_touched` here.
 
-A pod belongs to the PodGroup that its label names, or to the gang that it describes itself
-(`described.py`); else to the JobSet or Job that controls it, if that
-is a gang; else it is a gang of one. A pod whose Job or JobSet has not been seen yet belongs to no gang:
-treating it as a gang of one would bind it alone a moment before its gang is known. (A whole world has
-nothing to wait for.)
+A pod belongs to the PodGroup that its label names, or to the gang that it describes itself (`described.py`).
+Otherwise it belongs to the JobSet or Job that controls it, if that is a gang. Otherwise it is a gang of one.
+A pod whose Job or JobSet has not been seen yet belongs to no gang: as a gang of one it would be bound alone a
+moment before its gang is known. (If the world is known to be complete, no object is still to be seen.)
 """
 
 import logging

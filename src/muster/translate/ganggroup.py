@@ -1,9 +1,9 @@
 """GangGroups: several of Koordinator's gangs that form one gang, since each names all of them.
 
-The annotation `…/groups` is a JSON list of `namespace/name`. The first of them in order is the gang's
-*home*: the gang is read, recorded and named there, in that namespace. All PodGroups of one GangGroup must
-state the same list, and all must exist, or the gang does not start: half of a list is no agreement. If a gang
-has no PodGroup, its pods state the list (`described.py`).
+The annotation `…/groups` is a JSON list of `namespace/name`. The first of them in order is the gang's *home*:
+the gang is read, recorded and named there, in that namespace. All PodGroups of one GangGroup must have the
+same list, and all must exist; otherwise the gang does not start. If a gang has no PodGroup, its pods have the
+list (`described.py`).
 
 Source: koordinator, apis/extension/coscheduling.go; docs/proposals/scheduling/20220901-gangGroup.md.
 """

@@ -1,6 +1,6 @@
 """Decides which pod fills which place, and keeps that up to date pod by pod.
 
-A place is worth one running pod, not one particular pod: the second wave of a Job, and the
+A place is for one running pod at a time, not for one particular pod: the pods of a Job's second wave, and the
 replacement of a lost pod, take the places of their predecessors. A pod takes, in this order,
 
 1. the place that its annotation names (it was bound to it);

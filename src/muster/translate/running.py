@@ -1,4 +1,4 @@
-"""Reads marks about the run of a job: how long it takes, what ending it costs, whether it may be preempted.
+"""Reads marks about the run of a job: its length, the cost of its eviction, whether it may be preempted.
 
 The marks of docs/names.md are read from the job object or group, which takes precedence, else from its pods
 or their templates. If pods say different things, the most careful value counts: no gang is preempted

@@ -1,4 +1,4 @@
-"""When gangs would start, as far as the ends of others are known: a simulation with the scheduler itself.
+"""Computes when gangs would start, as far as the ends of others are known, by simulation.
 
 Nothing arrives and nothing fails. Gangs end when they are expected to, by their limit or their estimate; a
 gang that has neither never ends. After the ends of one instant the scheduler decides, and the gangs that it

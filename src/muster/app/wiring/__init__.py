@@ -1,1 +1,1 @@
-"""Puts the other packages together to processes: the embedded cluster, its host, a command's cluster."""
+"""Composes the other packages into processes: the embedded cluster, its host, a command's cluster."""

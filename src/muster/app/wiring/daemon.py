@@ -1,9 +1,9 @@
 """Daemons for a real cluster: the scheduler and the controllers, each led by the holder of a Lease.
 
 The election runs in a thread of its own, with connections of its own: nothing that the leader does, however
-long it takes, delays a renewal. A daemon whose Lease is lost ends, and is to be started again. A daemon that
-is told to stop releases the Lease, so that a replica takes over at once. A replica that waits for the Lease
-keeps its mirror complete meanwhile, so that it can act as soon as it leads.
+long it takes, delays a renewal. A daemon that loses its Lease exits, and its supervisor (the kubelet) starts
+it again. A daemon that is stopped by a signal releases the Lease, so that a replica takes over at once. A
+replica that waits for the Lease keeps its mirror complete meanwhile, so that it can act as soon as it leads.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
-"""The settings of the daemons: what is given on the command line, else in a file, else a default.
+"""The settings of the daemons: the command line overrides the file, and the file the defaults.
 
-The file is YAML. `Live` reads it again when it has changed: `LIVE` settings take effect at once, a change of
-any other is reported, and takes effect at the next start. A file that has become invalid changes nothing.
+The file is YAML. `Live` reads it again when it has changed. Changes of `LIVE` settings take effect at once. A
+change of any other setting is logged, and takes effect at the next start. A file that has become invalid
+changes nothing.
 """
 
 import asyncio

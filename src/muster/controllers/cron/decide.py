@@ -1,10 +1,10 @@
-"""What is to be done about a schedule now: which run begins, which runs go, and when to look again.
+"""Decides what to do about a schedule now: which run starts, which runs are deleted, when to look again.
 
 As Kubernetes' CronJob controller (v2) decides:
 
-- After a downtime only the latest of the missed times is made up for, if its deadline has not passed.
-- `Forbid` waits for the run before: the missed time begins when that ends, if its deadline permits it.
-- `Replace` deletes the run before.
+- After a downtime only the latest missed run is started, if its deadline has not passed.
+- `Forbid` waits for the previous run: the missed run starts when that has ended, if its deadline permits.
+- `Replace` deletes the previous run.
 - Finished runs beyond the history limits are deleted, the oldest first.
 
 Source: kubernetes, pkg/controller/cronjob/cronjob_controllerv2.go, syncCronJob.

@@ -8,7 +8,7 @@ something changes that admission may have checked.
 An internal error (500) is the server's own, or that of a webhook that fails. It counts as a refusal only if
 it is the answer to more than `PATIENT` binds of a member in a row. An overloaded server says 429, 503 or 504.
 
-A refused write of a claim counts against all pods that use the claim, at once: its node matters to no policy.
+A refused write of a claim counts against all pods that use the claim, at once: another node would not help.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Ends victims: a whole gang in one write if its owner can be suspended, otherwise pods one by one."""
+"""Evicts victims: a whole gang in one write if its owner can be suspended, otherwise pods one by one."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final

@@ -1,8 +1,8 @@
 """Reads PodGroups, of scheduler-plugins and of Koordinator: gangs of all pods that name them.
 
-Only the pods state the demand, so the gang waits until `minMember` of them exist. Pods of
-equal shape form a pod set (`pod_sets.py`), and each pod has a place in it (`places.py`). Several PodGroups of
-one GangGroup form one gang; each PodGroup's minimum holds separately.
+Only the pods state the demand, so the gang waits until `minMember` of them exist. Pods of equal shape form a
+pod set (`pod_sets.py`), and each pod has a place in it (`places.py`). Several PodGroups of one GangGroup form
+one gang; the minimum of each PodGroup holds by itself.
 
 A gang that pods describe, without a PodGroup, is read as if a PodGroup with the same content existed
 (`translate/described.py`). If a pod names by label a PodGroup that does not exist (the object may be
