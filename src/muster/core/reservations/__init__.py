@@ -208,18 +208,18 @@ class Reservations:
         anywhere: _Answer = WouldDelay(first)
         by_slots = state.plain and request.demand.fits_by_slots
         if not by_slots or self._fit.refutes(request.demand) is not None:
-            anywhere = self._try(state, request)
+            anywhere = self._try(state, request, until)
         match anywhere:
             case Placed() | Infeasible():
                 return anywhere
-        answer = self._try(state, request, beside=True)
+        answer = self._try(state, request, until, beside=True)
         match answer:
             case WouldDelay(delayed) if self._guard.concerns(delayed, request):
                 off = request.keeping_off(delayed.columns)
-                answer = self._try(state, off, beside=True)
+                answer = self._try(state, off, until, beside=True)
         if answer:
             return answer
-        if taken := self._in_its_places(state, request) or self._overrule(state, request):
+        if taken := self._in_its_places(state, request) or self._overrule(state, request, until):
             return taken
         minded = any(self._guard.concerns(each, request) for each in self._calendar.values())
         if state.id not in self._calendar and not minded:
@@ -278,8 +278,8 @@ class Reservations:
             return placed
         return self._in_its_places(state, request) or placed
 
-    def _try(self, state: GangState, request: Request, *, beside: bool = False) -> _Answer:
-        """Place it, and charge the calendar, unless that delays a reservation.
+    def _try(self, state: GangState, request: Request, until: float, *, beside: bool = False) -> _Answer:
+        """Place it until then, and charge the calendar, unless that delays a reservation.
 
         `beside`: only on what reservations leave.
         """
@@ -294,16 +294,18 @@ class Reservations:
             before = self._nodes.used.copy()
             charged: list[Withheld] = []
             if beside:
-                standing = self._calendar.standing(self._now, self._until(state))
+                standing = self._calendar.standing(self._now, until)
                 charged = self._calendar.withhold(standing, self._now, sharing=request.demand.sharing)
             placed = self._fit.fit(request)
             if not placed:
                 return placed
             self._calendar.give_back(charged)
-            until = self._until(state)
             shares = self._ledger.shared(trial) if request.demand.sharing else NO_SHARES
             columns = np.flatnonzero((self._nodes.used[: len(before)] > before).any(axis=0))
-            delayed = self._calendar.start_unless(before, shares, until)
+            use = self._nodes.used[: len(before)].take(columns, axis=1) - before.take(columns, axis=1)
+            for column in self._nodes.devices.opened(shares):  # counted where they are closed otherwise
+                use[self._nodes.devices.row, columns.searchsorted(column)] -= 1
+            delayed = self._calendar.start(columns, use, shares, until, late=False)
             if delayed is None and guarded:
                 delayed = self._spoiled(guarded, request, columns, until)
             if delayed is not None:
@@ -342,7 +344,7 @@ class Reservations:
                 return None
             trial.keep()
         self._calendar.drop(state.id)
-        self._calendar.start(own.columns, own.use, own.shares, self._until(state))
+        self._calendar.start(own.columns, own.use, own.shares, self._until(state), late=True)
         return placed
 
     def _over(self, own: Reservation, trial: Trial) -> bool:
@@ -352,7 +354,7 @@ class Reservations:
             return True
         return any(self._nodes.free_at(gpus, column) < 0 for column in own.columns.tolist())
 
-    def _overrule(self, state: GangState, request: Request) -> Placed | None:
+    def _overrule(self, state: GangState, request: Request, until: float) -> Placed | None:
         """Place a gang without a reservation ahead of reservations of earlier cycles that it outranks."""
         later = self._later(state)
         if not later:
@@ -360,10 +362,10 @@ class Reservations:
         with self._log.trial() as trial:
             for gang in later:
                 self._calendar.drop(gang)
-            answer = self._try(state, request)
+            answer = self._try(state, request, until)
             match answer:
                 case WouldDelay():
-                    answer = self._try(state, request, beside=True)
+                    answer = self._try(state, request, until, beside=True)
             if answer:
                 trial.keep()
                 return answer

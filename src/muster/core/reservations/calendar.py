@@ -92,40 +92,23 @@ class Calendar(dict[GangId, Reservation]):
             if old.at <= other.at < old.until:
                 self._take(other, old.columns, -old.use, shares)
 
-    def start(self, columns: Columns, use: Amounts, shares: Mapping[Device, int], until: float) -> None:
-        """Take off what a gang uses that starts now and stays until then."""
-        for other in self.values():
-            if other.at < until:
-                self._take(other, columns, use, shares)
+    def start(
+        self, columns: Columns, use: Amounts, shares: Mapping[Device, int], until: float, *, late: bool
+    ) -> Reservation | None:
+        """Take off what a gang uses that starts now and stays until then.
 
-    def start_unless(self, before: Amounts, shares: Mapping[Device, int], until: float) -> Reservation | None:
-        """Take off what a gang uses that has just been placed and stays until then, unless that delays one.
-
-        `before` is what was in use before (rows × columns), `shares` what the gang uses of each shared GPU.
-        Returns the first reservation found that it would delay; None: it delays none, and has been charged.
+        Returns the first reservation found that this delays, for the caller to undo all; None: it delays
+        none. `late`: it starts even so.
         """
-        gpus = self._nodes.devices.row
-        for column in self._nodes.devices.opened(shares):
-            before[gpus, column] += 1  # whether it is open anyway is checked at each time
-        starting = []
         for other in self.values():
             if other.at < until:
-                use = self._nodes.used[: len(before)].take(other.columns, axis=1)
-                use -= before.take(other.columns, axis=1)
-                spare = self._spare(other).copy()
-                there = self._on(other.columns, shares)
-                for at, device, _ in there:
-                    use[gpus, at] += device not in other.shared
-                over = [device for _, device, more in there if other.shared.get(device, 0) + more > WHOLE]
-                if over or (use > np.maximum(spare[: len(use)], 0)).any():
+                before = self._spare(other)
+                self._take(other, columns, use, shares)
+                if late or other.spare is before:
+                    continue
+                over = any(other.shared.get(device, 0) > WHOLE for device in shares)
+                if over or (other.spare < np.minimum(before, 0)).any():
                     return other
-                starting.append((other, spare, use, there))
-        for other, spare, use, there in starting:
-            spare[: len(use)] -= use
-            shared = {**other.shared}
-            for _, device, share in there:
-                shared[device] = shared.get(device, 0) + share
-            self._set_spare(other, spare, shared)
         return None
 
     def beside(self, other: Reservation, vector: Vector) -> int:
@@ -353,7 +336,8 @@ class Calendar(dict[GangId, Reservation]):
         if not len(mine):
             return False
         instant.spare[: len(use), theirs] -= use.take(mine, axis=1)
-        self._subtract_shares(instant, shares)
+        if shares:
+            self._subtract_shares(instant, shares)
         return True
 
     def _subtract_shares(self, instant: Instant, shares: Mapping[Device, int]) -> None:
@@ -366,7 +350,7 @@ class Calendar(dict[GangId, Reservation]):
 
     def _on(self, columns: Columns, shares: Mapping[Device, int]) -> list[tuple[int, Device, int]]:
         """Those of the shares that are on these nodes, and the position of the node."""
-        position = {column: at for at, column in enumerate(columns.tolist())} if shares else {}
+        position = {column: at for at, column in enumerate(columns.tolist())}
         at = {device: position.get(self._nodes.column.get(device[0], -1)) for device in shares}
         return [(there, device, shares[device]) for device, there in at.items() if there is not None]
 
