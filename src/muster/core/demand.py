@@ -109,8 +109,10 @@ class Demand:
     sharing: bool = field(init=False, repr=False)
     #: a pod that starts can help it to fit: by affinity, or by evening out a required spread
     helped_by_arrivals: bool = field(init=False, repr=False)
-    _least: Usage | None = field(init=False, repr=False, default=None)
-    _most: Usage | None = field(init=False, repr=False, default=None)
+    #: what the minimum uses at least of each resource, whichever places make it up; by name
+    least: Usage = field(init=False, repr=False)
+    #: what all of it uses of each resource, by name
+    most: Usage = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         parts, rules, put = self.parts, self.rules, object.__setattr__
@@ -124,28 +126,13 @@ class Demand:
             shape.pod_affinity or any(spread.required for spread in shape.spread) for shape in shapes
         )
         put(self, "helped_by_arrivals", helped)
-
-    @property
-    def least(self) -> Usage:
-        """What the minimum uses at least of each resource, whichever places make it up; by name."""
-        if (least := self._least) is None:
-            each = [part.usage for part in self.parts]
-            names = sorted({PODS}.union(*each))
-            sums = {name: self.at_least([usage.get(name, 0) for usage in each]) for name in names}
-            least = Usage({name: amount for name, amount in sums.items() if amount})
-            object.__setattr__(self, "_least", least)
-        return least
-
-    @property
-    def most(self) -> Usage:
-        """What all of it uses of each resource, by name."""
-        if (most := self._most) is None:
-            sums = Usage()
-            for part in self.parts:
-                sums.add(part.usage, part.count)
-            most = Usage(sorted(sums.items()))
-            object.__setattr__(self, "_most", most)
-        return most
+        each, most = [part.usage for part in parts], Usage()
+        names = sorted({PODS}.union(*each))
+        least = {name: self.at_least([usage.get(name, 0) for usage in each]) for name in names}
+        put(self, "least", Usage({name: amount for name, amount in least.items() if amount}))
+        for part, usage in zip(parts, each, strict=True):
+            most.add(usage, part.count)
+        put(self, "most", Usage(sorted(most.items())))
 
     def at_least(self, worth: Sequence[int]) -> int:
         """Return what the minimum is worth at least if a place of each part is worth so much."""

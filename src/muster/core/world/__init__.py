@@ -70,7 +70,10 @@ class World(Handlers):
             state = gangs[gang]
             if state.holds:
                 if stands(state):
-                    self._limit_holds(state, now)
+                    # Unlimited holds of a completed start last `hold` seconds from now.
+                    for place, promise in state.holds.items():
+                        if promise.announced and promise.until is None:
+                            state.holds[place] = promise._replace(until=now + self.hold)
                 run_out = [p for p, h in state.holds.items() if h.until is not None and h.until <= now]
                 if run_out:
                     lapsed.add(gang)
@@ -216,12 +219,6 @@ class World(Handlers):
         """Report to the queues what leaving pods still use."""
         if self.pending_evictions or self.queues.terminating:
             self.queues.terminate(tuple(self.pending_evictions.usage()))
-
-    def _limit_holds(self, state: GangState, now: float) -> None:
-        """End the unlimited holds of a completed start: they last `hold` seconds from now."""
-        for place, promise in state.holds.items():
-            if promise.announced and promise.until is None:
-                state.holds[place] = promise._replace(until=now + self.hold)
 
 
 def _set(state: GangState, values: dict[str, Any]) -> None:  # Any: a state's fields

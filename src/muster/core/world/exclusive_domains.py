@@ -96,7 +96,6 @@ class ExclusiveDomains:
         exclusive = demand.rules.exclusive if demand.rules is not None else ""
         if not (self.holders or exclusive):
             return None
-        self._topology.refresh()
         own = demand.rules.started if demand.rules is not None else None
         crowd = self._crowd()
         barred = np.zeros(len(self._nodes), np.bool_)
@@ -123,7 +122,6 @@ class ExclusiveDomains:
         level = self._level(demand.rules.exclusive)
         if level is None:
             return None
-        self._topology.refresh()
         return self._topology.levels[level].domains, self._crowd(demand.rules.started)
 
     def domains(self, demand: Demand, columns: Columns) -> Columns:
@@ -132,7 +130,6 @@ class ExclusiveDomains:
         level = self._level(demand.rules.exclusive)
         if level is None:
             return columns
-        self._topology.refresh()
         there = np.zeros(len(self._nodes), np.bool_)
         there[columns] = True
         return np.flatnonzero(self._in_domains(level, there))
@@ -154,6 +151,8 @@ class ExclusiveDomains:
         return [node for node, pods in gone.items() if pods == there[node]]
 
     def _level(self, layer: str) -> int | None:
+        """Return the level of this layer in the topology as it is now; None: there is no such layer."""
+        self._topology.refresh()
         names = self._topology.names
         found = named(layer, names)
         return None if found is None else names.index(found)
