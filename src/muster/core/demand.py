@@ -1,8 +1,9 @@
 """What a gang still lacks: the places to be filled, its minimum, and what it requires of the topology.
 
 A `Demand` says nothing of nodes. Equal ones are one object (`world/lacking.py`), so that an answer about one
-holds for all gangs that lack the same. A `Request` is one with all that its placement needs to know of the
-gang. A `SearchBudget` says which demands are served, where a cycle does some work for a few demands only.
+holds for all gangs that lack the same: ten thousand identical pods are tried once per cycle. A `Request` is
+one with all that its placement needs to know of the gang. A `SearchBudget` says which demands are served,
+where a cycle does some work for a few demands only.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -89,11 +90,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Demand:
-    """What a gang still lacks; `need` is its minimum over all parts, at least the sum of theirs.
-
-    Equal demands are one object (ensured by `lacking.py`), so that a result for one holds for all: ten
-    thousand identical pods are tried once per cycle.
-    """
+    """What a gang still lacks; `need` is its minimum over all parts, at least the sum of theirs."""
 
     parts: tuple[Part, ...]
     need: int

@@ -1,11 +1,10 @@
-"""The world: everything that is known of the cluster, each fact with one owner (`state.py`).
+"""The world: everything that is known of the cluster, each fact with one owner (listed in `handlers.py`).
 
-`apply` records an event (`handlers.py`). `settle` begins a cycle: for each gang that was touched, it updates
-what the gang lacks, what its queue and its quotas are charged, when it ends, and when it needs attention
-again. A cycle then reads the world and charges its decisions to it (`started`, `evicted`, `account`). A gang
-that starts is accounted for at once, because the next gang's turn depends on what its queue uses then. A gang
-whose only news are pods that were promised lacks and uses the same as before; only its end and its quotas are
-updated.
+`apply` records an event. `settle` begins a cycle: for each gang that was touched, it updates what the gang
+lacks, what its queue and its quotas are charged, when it ends, and when it needs attention again. A cycle
+then reads the world and charges its decisions to it (`started`, `evicted`, `account`). A gang that starts is
+accounted for at once, because the next gang's turn depends on what its queue uses then. A gang whose only
+news are pods that were promised lacks and uses the same as before; only its end and its quotas are updated.
 
 Holds end here, too. A place that a pod has left is held for its replacement for a while. A place that was
 promised with the start and not filled is held as long, counted from when its gang stands.

@@ -8,15 +8,20 @@ When a pod ends, its place is held for its replacement if its gang goes on. When
 place, on whatever node it is. If it is what was promised there, the charge of the promise becomes the pod's.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import inf
 
 from muster.core.words import events
 from muster.core.words.events import Event, PodsBound
-from muster.core.words.gang import Amounts, Place, PodId
+from muster.core.words.gang import Amounts, Gang, NodeName, Place, PodId
+from muster.core.world.budgets import Budgets
+from muster.core.world.completions import Completions
+from muster.core.world.eligibility import Eligibility
+from muster.core.world.exclusive_domains import ExclusiveDomains
 from muster.core.world.gangs import (
     BackOff,
+    Gangs,
     GangState,
     Hold,
     fill,
@@ -28,11 +33,55 @@ from muster.core.world.gangs import (
     stands,
     vacate,
 )
-from muster.core.world.ledger import Charged
-from muster.core.world.state import State
+from muster.core.world.lacking import Demands
+from muster.core.world.ledger import Charged, Choose, Ledger
+from muster.core.world.nodes import Nodes
+from muster.core.world.pending_evictions import PendingEvictions
+from muster.core.world.queues import Queues
+from muster.core.world.quotas import Quotas
+from muster.core.world.topology import Topology
+from muster.core.world.trial import UndoLog
 
 
-class Handlers(State):
+class Handlers:
+    """What is known of the cluster: each fact has one owner, listed here. Events are applied to these."""
+
+    def __init__(
+        self,
+        hold: float,
+        nodes: Nodes,
+        eligibility: Eligibility,
+        device: Choose,
+        duration: Callable[[Gang], float],
+    ) -> None:
+        """Empty, but for `nodes`. `hold`: as in `Config`; `device` and `duration`: as in `Ledger` and
+        `Completions`.
+        """
+        self.hold, self.nodes, self.eligibility = hold, nodes, eligibility
+        self.gangs, self.pods = Gangs(), dict[PodId, PodsBound]()
+        self.log = UndoLog()
+        self.ledger = Ledger(nodes, device, self.log)
+        self.topology = Topology(nodes)
+        self.exclusive_domains = ExclusiveDomains(nodes, self.topology, self.gangs, self.pods, self.log)
+        self.queues = Queues(nodes, eligibility, self.log)
+        self.quotas, self.budgets = Quotas(self.log), Budgets()
+        self.pending_evictions = PendingEvictions(
+            self.ledger, self.exclusive_domains, self.pods, self.gangs, self.log
+        )
+        self.completions = Completions(self.gangs, self.pods, self.ledger, self.pending_evictions, duration)
+        self.demands = Demands(self.ledger.footprints)
+        #: nodes that may have less room than is promised there: they changed, or unplanned pods were bound
+        #: there
+        self.unexpected: set[NodeName] = set()
+        #: nodes that were removed since the last cycle
+        self.removed: set[NodeName] = set()
+        #: `AntiAffinity.as_of` up to which gangs know the anti-affinity that keeps them off nodes
+        self.carried = 0
+        #: time of the last cycle, or of a dry run
+        self.now = 0.0
+        #: how often a gang was accounted for, or got promised pods, ever
+        self.accounted = 0
+
     def apply(self, event: Event) -> None:
         """Record one event. A repeated event changes nothing."""
         match event:
