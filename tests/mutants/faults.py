@@ -1061,8 +1061,8 @@ FAULTS: Final = (
     Fault(
         "pods that are only proposed have used a quota",
         "quota",
-        "runtime/mirror.py",
-        "for pod in mine if pod.metadata.uid not in self.world.uncreated",
+        "runtime/allowances.py",
+        "for pod in mine if pod.metadata.uid not in self._world.uncreated",
         "for pod in mine",
         ("tests/app/plan/test_plan.py",),
     ),

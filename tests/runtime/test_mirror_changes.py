@@ -332,7 +332,7 @@ def test_what_a_mirror_shows_does_not_depend_on_what_has_been(
         seen.mirror.change(kind, item, None)
     seen.drain()
     assert [*seen.told] in ([], [("layers",)])
-    for part in (seen.mirror, seen.mirror.world):
+    for part in (seen.mirror, seen.mirror.world, seen.mirror._allowances):
         for name, value in vars(part).items():
             kept = [one for one in value.values() if one] if name in BY_KIND else value
             assert not isinstance(value, dict | set) or not kept, name

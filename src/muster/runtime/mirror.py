@@ -24,10 +24,7 @@ from muster.api.core_v1 import Node, Pod
 from muster.api.fields import UNREADABLE
 from muster.api.muster_v1alpha1 import Gang, GangPlan, Queue
 from muster.api.rates import Rates
-from muster.api.scheduling import PodDisruptionBudget
 from muster.core.words.events import (
-    BudgetChanged,
-    BudgetRemoved,
     Event,
     GangRemoved,
     GangSubmitted,
@@ -37,13 +34,10 @@ from muster.core.words.events import (
     PodsBound,
     PodsEnded,
     QueueRemoved,
-    QuotaChanged,
-    QuotaRemoved,
 )
-from muster.core.words.gang import Amounts, GangId, NodeName, Place, PodId
+from muster.core.words.gang import GangId, NodeName, Place, PodId
+from muster.runtime.allowances import Allowances
 from muster.runtime.plan_record import PlacementPlan, Plan, found
-from muster.translate.budgets import budget_changed
-from muster.translate.budgets import counts_itself as counted
 from muster.translate.dialects import (
     Reader,
     group_of,
@@ -58,7 +52,6 @@ from muster.translate.identity import GroupKey, in_order
 from muster.translate.nodes import node_changed, says_as_before
 from muster.translate.pods import bound_at, occupies, pod_bound, says_the_same
 from muster.translate.queues import queue_changed
-from muster.translate.quotas import counts_itself, room
 from muster.translate.requests import as_it_runs
 from muster.translate.world import KINDS, World
 
@@ -111,13 +104,7 @@ class Mirror:
         self._readers: dict[GroupKey, Reader] = {}
         #: groups to read again, with the objects that have changed since
         self._stale: dict[GroupKey, Touched] = {}
-        #: namespaces whose quotas may have more or less left; and the room last reported for each quota
-        self._metered: dict[str, None] = {}
-        self._rooms: dict[tuple[str, str], Amounts] = {}
-        #: budgets by namespace and name, namespaces whose budgets may allow more or less, last reports
-        self._budgets: dict[str, dict[str, PodDisruptionBudget]] = {}
-        self._disrupted: dict[str, None] = {}
-        self._allowed: dict[tuple[str, str], BudgetChanged] = {}
+        self._allowances = Allowances(self.world)
         self._pods: dict[PodId, Pod | None] = {}  # changed since the last drain; None = gone
         self._pending = Changes()
         #: names of the nodes that muster uses
@@ -158,10 +145,9 @@ class Mirror:
         ended = _one_by_one(pods, lambda uid: self._charge(uid, pods[uid], changes))
         if ended:
             changes.events.append(PodsEnded(tuple(ended), now))
-        metered, self._metered = self._metered, {}
-        _one_by_one(metered, lambda namespace: self._meter(namespace, changes))
-        disrupted, self._disrupted = self._disrupted, {}
-        _one_by_one(disrupted, lambda namespace: self._allow(namespace, changes))
+        metered, disrupted = self._allowances.due()
+        _one_by_one(metered, lambda where: changes.events.extend(self._allowances.of_quotas(where)))
+        _one_by_one(disrupted, lambda where: changes.events.extend(self._allowances.of_budgets(where)))
         return changes
 
     def change(self, kind: AnyKind, old: Resource | None, new: Resource | None) -> None:
@@ -173,7 +159,7 @@ class Mirror:
         elif kind is kinds.QUEUE:
             self._queue(old, new)
         elif kind is kinds.PDB:
-            self._budget(latest, gone=new is None)
+            self._allowances.budget(latest, gone=new is None)
         elif kind is kinds.GANG:
             self._plan(old, new)
             self._record(latest)
@@ -185,7 +171,7 @@ class Mirror:
             else:
                 self.world.drop(kind, latest.metadata.namespace, latest.metadata.name)
             if kind is kinds.POD:
-                self._counted(latest.metadata.namespace)
+                self._allowances.pod(latest.metadata.namespace)
                 if isinstance(old, Pod) and isinstance(new, Pod) and self._renew(old, new):
                     return
                 self._pods[PodId(latest.metadata.uid)] = new if isinstance(new, Pod) else None
@@ -198,20 +184,13 @@ class Mirror:
             if kind is kinds.CLUSTER_NETWORK_TOPOLOGY:
                 self._pending.events.append(LayersChanged(self.world.layers.chain))
             elif kind is kinds.RESOURCE_QUOTA:
-                self._metered[latest.metadata.namespace] = None
+                self._allowances.quota(latest.metadata.namespace)
             elif kind in (kinds.JOB, kinds.JOBSET) and (old is None or new is None):
                 # a Job of the same name may take its gang's id before the next drain, but not its pods
                 self._pods.update((PodId(pod.metadata.uid), pod) for pod in pods_below(latest, self.world))
             elif kind is kinds.NAMESPACE and relabelled(old, new):
                 looking = pods_looking_at_namespaces(self.world)
                 self._pods.update((PodId(pod.metadata.uid), pod) for pod in looking)
-
-    def _counted(self, namespace: str) -> None:
-        """Notes that quotas and budgets whose pods muster itself counts may have more or less left."""
-        if not all(map(counts_itself, self.world.quotas_in(namespace))):
-            self._metered[namespace] = None
-        if not all(map(counted, self._budgets.get(namespace, {}).values())):
-            self._disrupted[namespace] = None
 
     def _renew(self, old: Pod, new: Pod) -> bool:
         """Takes in a change of a running pod that says nothing new, as most do; False: it may say more."""
@@ -255,18 +234,6 @@ class Mirror:
                 self._pending.events.append(event)
         elif old is not None:
             self._pending.events.append(QueueRemoved(old.metadata.name))
-
-    def _budget(self, latest: Resource, *, gone: bool) -> None:
-        assert isinstance(latest, PodDisruptionBudget)
-        namespace, name = latest.metadata.namespace, latest.metadata.name
-        budgets = self._budgets.setdefault(namespace, {})
-        if gone:
-            budgets.pop(name, None)
-        else:
-            budgets[name] = latest
-        if not budgets:
-            del self._budgets[namespace]
-        self._disrupted[namespace] = None
 
     def _record(self, record: Resource) -> None:
         if gang := self._ids.get((record.metadata.namespace, record.metadata.name)):
@@ -371,34 +338,6 @@ class Mirror:
                 changes.events.append(bound)
         self._charged[uid] = before, settled
         return False
-
-    def _meter(self, namespace: str, changes: Changes) -> None:
-        """Reports to the core what the quotas of a namespace have left, if that has changed."""
-        quotas = {quota.metadata.name: quota for quota in self.world.quotas_in(namespace)}
-        for key in [key for key in self._rooms if key[0] == namespace and key[1] not in quotas]:
-            del self._rooms[key]
-            changes.events.append(QuotaRemoved(*key))
-        itself = all(map(counts_itself, quotas.values()))
-        mine = () if itself else self.world.in_namespace(kinds.POD, namespace)
-        pods = [pod for pod in mine if pod.metadata.uid not in self.world.uncreated]
-        for name, quota in quotas.items():
-            left = room(quota, pods)
-            if self._rooms.get((namespace, name)) != left:
-                self._rooms[namespace, name] = left
-                changes.events.append(QuotaChanged(namespace, name, left))
-
-    def _allow(self, namespace: str, changes: Changes) -> None:
-        """Reports to the core what the disruption budgets of a namespace allow, if that has changed."""
-        budgets = self._budgets.get(namespace, {})
-        pods = self.world.in_namespace(kinds.POD, namespace) if budgets else ()
-        told = {name: event for name, one in budgets.items() if (event := budget_changed(one, pods))}
-        for key in [key for key in self._allowed if key[0] == namespace and key[1] not in told]:
-            del self._allowed[key]
-            changes.events.append(BudgetRemoved(*key))
-        for name, event in sorted(told.items()):
-            if self._allowed.get((namespace, name)) != event:
-                self._allowed[namespace, name] = event
-                changes.events.append(event)
 
     def _whose(self, uid: PodId, pod: Pod) -> tuple[GangId | None, Place | None]:
         key = group_of(pod, self.world)
