@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from muster.app.commands.follow import StatusChanged
-from muster.app.views.jobs import State
+from muster.app.views.job import State
 from muster.app.views.lines import Lines, Printed
 from muster.cli.screen import Screen, frame
 from muster.cli.writer import Writer

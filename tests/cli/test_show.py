@@ -9,7 +9,7 @@ from muster.api.base import Object, ObjectMeta
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import BatchJob, BatchJobFinding, BatchJobStatus, Gang, GangStatus
 from muster.app.records.runs import Record
-from muster.app.views.jobs import JobView, State
+from muster.app.views.job import JobView, State
 from muster.cli import show
 from muster.cli.options import Output
 

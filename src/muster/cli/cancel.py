@@ -9,7 +9,7 @@ from muster.cli.errors import BAD_INPUT, Failure
 from muster.cli.options import Context, Kubeconfig, Namespace
 
 if TYPE_CHECKING:
-    from muster.app.views.jobs import JobView
+    from muster.app.views.job import JobView
     from muster.app.wiring.cluster import Target
 
 Jobs = Annotated[

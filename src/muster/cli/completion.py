@@ -17,9 +17,10 @@ def job_names(context: typer.Context, incomplete: str) -> list[str]:
     import asyncio
 
     from muster.app.views import jobs, objects
+    from muster.app.views.job import JobView
     from muster.app.wiring.cluster import Target, reading
 
-    async def views() -> list[jobs.JobView]:
+    async def views() -> list[JobView]:
         given = context.params
         target = Target(given.get("kubeconfig"), given.get("context"), given.get("namespace"))
         async with asyncio.timeout(PATIENCE), reading(target) as client:

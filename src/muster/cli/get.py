@@ -16,12 +16,13 @@ def command(
 
     from muster.api.base import Object
     from muster.app.records import past
-    from muster.app.views import jobs, pods
+    from muster.app.views import pods
+    from muster.app.views.job import JobView
     from muster.app.wiring.cluster import Target, reading
     from muster.cli import show
     from muster.workloads.pod_run import run_of
 
-    async def fetch() -> tuple[jobs.JobView, Object | None]:
+    async def fetch() -> tuple[JobView, Object | None]:
         target = Target(kubeconfig, context, namespace)
         async with reading(target) as client:
             view = await past.named(client, job, target)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from muster.api.base import Object
-    from muster.app.views.jobs import JobView
+    from muster.app.views.job import JobView
     from muster.app.wiring.cluster import Target
 
 #: Seconds between two reads of `--watch`.

@@ -11,7 +11,7 @@ from muster.cli.options import Context, JobName, Kubeconfig, Namespace
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
-    from muster.app.views.jobs import JobView
+    from muster.app.views.job import JobView
     from muster.app.views.logs import Line, Selection
     from muster.app.wiring.cluster import Target
     from muster.app.wiring.state_directory import Endpoint
@@ -183,7 +183,7 @@ def _say_never_started(job: str) -> None:
 
 def _say_why_silent(view: "JobView") -> None:
     """Says why a job has printed nothing, as `muster why` does, unless it runs or has succeeded."""
-    from muster.app.views.jobs import State
+    from muster.app.views.job import State
     from muster.cli import show
 
     if view.state not in (State.RUNNING, State.SUCCEEDED):

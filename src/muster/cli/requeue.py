@@ -7,7 +7,7 @@ def command(
     job: JobName, namespace: Namespace = None, kubeconfig: Kubeconfig = None, context: Context = None
 ) -> None:
     from muster.app.commands import change
-    from muster.app.views.jobs import JobView
+    from muster.app.views.job import JobView
     from muster.app.wiring.cluster import Target
     from muster.cli.steering import steer as act
     from muster.kube.client import Client

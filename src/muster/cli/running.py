@@ -14,7 +14,8 @@ from muster.app.commands.follow import LOOK, Ended, Followed, StatusChanged, fol
 from muster.app.commands.submit import submit
 from muster.app.records import runs
 from muster.app.views.failures import failure_code
-from muster.app.views.jobs import JobView, State, views
+from muster.app.views.job import JobView, State
+from muster.app.views.jobs import views
 from muster.app.views.objects import fetch
 from muster.app.wiring.cluster import Target, acting, alive, archive, full_disk
 from muster.app.wiring.state_directory import Endpoint

@@ -15,7 +15,7 @@ from typing import Final
 from rich.cells import cell_len, set_cell_size
 
 from muster.app.commands.follow import Note, StatusChanged
-from muster.app.views.jobs import JobView
+from muster.app.views.job import JobView
 from muster.app.views.lines import Lines, Printed, clean, plain
 from muster.cli import show
 from muster.cli.writer import Writer

@@ -22,7 +22,7 @@ def command(
     context: Context = None,
 ) -> None:
     from muster.app.commands import change
-    from muster.app.views.jobs import JobView
+    from muster.app.views.job import JobView
     from muster.app.wiring.cluster import Target
     from muster.cli.steering import steer as act
     from muster.kube.client import Client

@@ -12,7 +12,7 @@ from muster.api.base import Object
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang, PreemptionSpec
 from muster.app.views.failures import last_failure
-from muster.app.views.jobs import JobView, State
+from muster.app.views.job import JobView, State
 from muster.app.views.pods import failure_message, label
 from muster.cli import bars
 from muster.cli.bars import clock, plain

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from muster.app.views.find import with_run
-from muster.app.views.jobs import JobView
+from muster.app.views.job import JobView
 from muster.app.wiring.cluster import Target, acting, attached, reading
 from muster.kube.client import Client
 

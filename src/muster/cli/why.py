@@ -24,7 +24,8 @@ def command(
     from muster.api.base import Object
     from muster.api.kinds import BATCH_JOB
     from muster.app.records import past
-    from muster.app.views import jobs, summary
+    from muster.app.views import summary
+    from muster.app.views.job import JobView, State
     from muster.app.views.why import asked
     from muster.app.wiring.cluster import Target, hosted, reading
     from muster.cli import show
@@ -34,12 +35,12 @@ def command(
 
     schedulers = None if target.embedded else frozenset({SCHEDULER})
 
-    async def fetch() -> tuple[jobs.JobView, Object | None]:
+    async def fetch() -> tuple[JobView, Object | None]:
         deadline = time.monotonic() + FIRST_LOOK
         async with reading(target) as client:
             while True:
                 view = await past.named(client, job, target)
-                if view.state is not jobs.State.WAITING or view.kind is BATCH_JOB:
+                if view.state is not State.WAITING or view.kind is BATCH_JOB:
                     return view, None
                 if view.reason is not None or not hosted(target) or time.monotonic() > deadline:
                     return await asked(client, view, time.time(), schedulers)

@@ -19,7 +19,8 @@ from muster.app.commands.cancel import (
     of_file,
 )
 from muster.app.commands.follow import Followed
-from muster.app.views.jobs import JobView, State, views
+from muster.app.views.job import JobView, State
+from muster.app.views.jobs import views
 from muster.app.views.objects import fetch
 from muster.local.client import LocalClient
 from muster.local.registry import Registry

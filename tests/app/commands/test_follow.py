@@ -8,7 +8,7 @@ import pytest
 from muster.api import kinds
 from muster.api.base import Object
 from muster.app.commands.follow import READERS, SILENCE, Ended, Followed, StatusChanged, Update, follow
-from muster.app.views.jobs import State
+from muster.app.views.job import State
 from muster.app.views.lines import Lines, Printed
 from muster.kube.client import LogOptions
 from muster.kube.errors import Unreachable

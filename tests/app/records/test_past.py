@@ -10,7 +10,7 @@ from muster.api import kinds
 from muster.api.base import Object
 from muster.app.records import past
 from muster.app.views.find import SeveralJobs, UnknownJob, WithoutRun, with_run
-from muster.app.views.jobs import State
+from muster.app.views.job import State
 from muster.app.wiring.cluster import Target
 from muster.app.wiring.state_directory import StateDirectory
 from muster.local.client import LocalClient

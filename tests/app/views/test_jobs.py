@@ -24,7 +24,8 @@ from muster.api.muster_v1alpha1 import (
 from muster.api.scheduling import POD_GROUP_LABEL, PodGroup, PodGroupSpec
 from muster.app.views.failures import failure_code
 from muster.app.views.find import SeveralJobs, UnknownJob, find, scoped
-from muster.app.views.jobs import JobView, State, views
+from muster.app.views.job import JobView, State
+from muster.app.views.jobs import views
 from muster.app.views.objects import Objects
 from muster.app.views.pods import failure_message, first_failure, label, pod_order, pod_reason
 from muster.app.views.summary import summary

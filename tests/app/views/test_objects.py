@@ -12,7 +12,8 @@ from muster.api.core_v1 import Pod, PodSpec, PodStatus
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.muster_v1alpha1 import BatchJob
 from muster.api.scheduling import POD_GROUP_LABEL, PodGroup, PodGroupSpec
-from muster.app.views.jobs import State, views
+from muster.app.views.job import State
+from muster.app.views.jobs import views
 from muster.app.views.objects import Objects, fetch
 from muster.kube.client import Page
 from muster.kube.errors import Forbidden

@@ -7,7 +7,7 @@ from muster.api.base import Object
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang, GangStatus
-from muster.app.views.jobs import JobView, State
+from muster.app.views.job import JobView, State
 from muster.app.views.why import answered
 from muster.names import QUEUE, RUN_TIME
 from tests.app.plan.test_plan import job, node, objects, pod

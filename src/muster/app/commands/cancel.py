@@ -9,7 +9,8 @@ from muster.api import kinds
 from muster.api.base import Kind, controller_of
 from muster.api.core_v1 import Pod
 from muster.app.commands.follow import Followed
-from muster.app.views.jobs import JobView, views
+from muster.app.views.job import JobView
+from muster.app.views.jobs import views
 from muster.app.views.objects import fetch
 from muster.kube.client import Client
 from muster.kube.errors import Conflict, NotFound

@@ -14,7 +14,7 @@ from muster.api import kinds
 from muster.api.base import Object, controller_of, mark
 from muster.api.core_v1 import Pod
 from muster.api.rules.metadata import labels
-from muster.app.views.jobs import JobView
+from muster.app.views.job import JobView
 from muster.effects import Evict
 from muster.effects.execute import execute
 from muster.kube.client import Client

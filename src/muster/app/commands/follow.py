@@ -20,7 +20,8 @@ from typing import Any, Final
 from muster.api import kinds
 from muster.api.base import Kind, Resource
 from muster.api.core_v1 import Pod
-from muster.app.views.jobs import JobView, views
+from muster.app.views.job import JobView
+from muster.app.views.jobs import views
 from muster.app.views.lines import Output, Printed
 from muster.app.views.logs import chunks, source_of
 from muster.app.views.objects import Objects

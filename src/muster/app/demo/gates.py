@@ -19,7 +19,7 @@ from muster.api import kinds
 from muster.api.base import Object
 from muster.app.commands.follow import Ended, follow
 from muster.app.commands.submit import submit
-from muster.app.views.jobs import JobView, State
+from muster.app.views.job import JobView, State
 from muster.app.views.lines import Printed
 from muster.app.views.logs import Line
 from muster.compiler import Facts

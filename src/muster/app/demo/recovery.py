@@ -16,7 +16,7 @@ from typing import Final
 
 from muster.app.commands.follow import Ended, follow
 from muster.app.commands.submit import submit
-from muster.app.views.jobs import JobView, State
+from muster.app.views.job import JobView, State
 from muster.app.views.lines import Printed
 from muster.app.views.logs import Line
 from muster.local.client import LocalClient

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from muster.app.views import find, jobs
-from muster.app.views.jobs import JobView, State
+from muster.app.views.job import JobView, State
 from muster.app.wiring.cluster import Target
 from muster.app.wiring.state_directory import StateDirectory
 from muster.kube.client import Client

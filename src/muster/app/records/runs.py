@@ -7,7 +7,8 @@ from datetime import datetime
 from muster.api.base import Object
 from muster.api.core_v1 import Pod
 from muster.app.records.past import deleted
-from muster.app.views import find, jobs
+from muster.app.views import find
+from muster.app.views.job import JobView, State
 from muster.app.views.timeline import Now, Timeline, timeline
 from muster.app.wiring.cluster import Target, reading
 from muster.app.wiring.state_directory import StateDirectory
@@ -50,10 +51,10 @@ async def recorded(target: Target, name: str) -> Record:
     return replace(found, preemptions=preemptions, present=_present(view))
 
 
-def _present(view: jobs.JobView) -> Now:
+def _present(view: JobView) -> Now:
     if view.state.finished:
         return Now.ENDED
-    return Now.RUNNING if view.state is jobs.State.RUNNING else Now.WAITING
+    return Now.RUNNING if view.state is State.RUNNING else Now.WAITING
 
 
 def record(

@@ -7,7 +7,7 @@ from muster.api.batch_v1 import JOB_NAME
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JOBSET_NAME, RESTART_ATTEMPT
 from muster.api.natural import natural
-from muster.app.views.jobs import JobView
+from muster.app.views.job import JobView
 from muster.app.views.pods import first_failure
 
 

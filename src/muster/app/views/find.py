@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from muster.api.kinds import BATCH_JOB, JOB, JOBSET, POD, POD_GROUP_X
-from muster.app.views.jobs import JobView, views
+from muster.app.views.job import JobView
+from muster.app.views.jobs import views
 from muster.app.views.objects import fetch
 from muster.kube.client import Client
 from muster.workloads.findings import similar

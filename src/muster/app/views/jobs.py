@@ -1,4 +1,4 @@
-"""Jobs as users see them: one row each, whatever objects they consist of.
+"""Finds the jobs of users among the objects, whatever objects a job consists of.
 
 A job is a JobSet, a Job that no JobSet owns, a PodGroup (or a group that pods name although its object does
 not exist), a bare pod, or a BatchJob that controls none of these: it is denied, it has not started or has
@@ -8,9 +8,7 @@ PodGroup. Everything here is derived from objects in the API server; no state is
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime
-from enum import Enum
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -23,8 +21,9 @@ from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import CONTROLLER as JOBSET_CONTROLLER
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.membership import pod_groups
-from muster.api.muster_v1alpha1 import BatchJob, BatchJobFinding, Gang
+from muster.api.muster_v1alpha1 import BatchJob, Gang
 from muster.api.scheduling import PodGroup
+from muster.app.views.job import JobView, State
 from muster.app.views.objects import (
     GroupName,
     Identity,
@@ -36,97 +35,12 @@ from muster.app.views.objects import (
 )
 from muster.app.views.pods import failed
 from muster.app.views.waiting import waits_for
-from muster.names import ADMISSION, PREEMPTED, PRIORITY, QUEUE
+from muster.names import ADMISSION, PREEMPTED
 
 #: The reason of a Job or JobSet that has exceeded its time.
 DEADLINE_EXCEEDED: Final = "DeadlineExceeded"
 
 R = TypeVar("R", bound=Resource)
-
-
-class State(Enum):
-    #: makes a job at each time of its schedule
-    SCHEDULED = "scheduled"
-    #: a BatchJob of which nothing is created, because of what it says or because no policy permits it
-    DENIED = "denied"
-    WAITING = "waiting"
-    SUSPENDED = "suspended"
-    STARTING = "starting"
-    RUNNING = "running"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    #: deleted before it finished
-    CANCELLED = "cancelled"
-
-    @property
-    def finished(self) -> bool:
-        return self in (State.SUCCEEDED, State.FAILED, State.CANCELLED)
-
-
-@dataclass(frozen=True, slots=True)
-class JobView:
-    kind: Kind[Any]  # Any: a job may be of several kinds
-    resource: Resource
-    state: State
-    #: pods over the whole job, all waves
-    wanted: int
-    running: int
-    succeeded: int
-    #: pods that failed in the current attempt: those of earlier attempts are counted by `restarts`
-    failed: int
-    restarts: int = 0
-    #: why the job failed, or why it waits: (code, message)
-    reason: tuple[str, str] | None = None
-    finished: datetime | None = None
-    #: the job's gangs; empty if its pods are independent
-    gangs: tuple[Gang, ...] = ()
-    pods: tuple[Pod, ...] = field(default=(), repr=False)
-    #: the other controller that manages the job (spec.managedBy)
-    managed_by: str = ""
-    #: when the job was deleted; None while it exists
-    deleted: datetime | None = None
-
-    @property
-    def name(self) -> str:
-        return self.resource.metadata.name
-
-    @property
-    def namespace(self) -> str:
-        return self.resource.metadata.namespace
-
-    @property
-    def created(self) -> datetime | None:
-        return self.resource.metadata.creation_timestamp
-
-    @property
-    def queue(self) -> str:
-        if self.gangs:
-            return self.gangs[0].spec.queue
-        named = self.resource.spec.get("queue") if isinstance(self.resource, BatchJob) else None
-        return (named if isinstance(named, str) else mark(self.resource.metadata, QUEUE)) or "default"
-
-    @property
-    def needs_cluster(self) -> bool:
-        """Whether muster still has work to do for the job.
-
-        A BatchJob without a run is no such job: it may wait for a permit, or for its schedule, for ever.
-        """
-        return not (self.state.finished or self.managed_by) and self.kind is not kinds.BATCH_JOB
-
-    @property
-    def findings(self) -> Sequence[BatchJobFinding]:
-        """What keeps a BatchJob from being created."""
-        return self.resource.status.findings if isinstance(self.resource, BatchJob) else ()
-
-    @property
-    def priority(self) -> int:
-        """The priority of the job's first gang; else its annotation's, else the highest of its pods."""
-        if self.gangs:
-            return self.gangs[0].spec.priority
-        said = mark(self.resource.metadata, PRIORITY)
-        if said and said.lstrip("-").isdecimal() and len(said) < 12:
-            return int(said)
-        return max((pod.spec.priority or 0 for pod in self.pods), default=0)
 
 
 def views(objects: Objects) -> list[JobView]:

@@ -14,7 +14,7 @@ from muster.api.batch_v1 import JOB_NAME, Job
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.app.views.failures import last_failure
-from muster.app.views.jobs import JobView
+from muster.app.views.job import JobView
 from muster.app.views.pods import failure_message, label
 from muster.workloads.pod_run import told_to_end
 

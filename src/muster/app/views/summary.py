@@ -6,7 +6,7 @@ from muster.api import kinds
 from muster.api.base import Object
 from muster.api.fields import UNREADABLE
 from muster.api.muster_v1alpha1 import Gang
-from muster.app.views.jobs import JobView
+from muster.app.views.job import JobView
 from muster.workloads import demand
 
 

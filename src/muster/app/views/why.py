@@ -14,7 +14,7 @@ from muster.api.base import Object
 from muster.api.muster_v1alpha1 import Gang
 from muster.app.plan import fit
 from muster.app.plan.snapshot import SnapshotMirror
-from muster.app.views.jobs import JobView
+from muster.app.views.job import JobView
 from muster.app.views.observe import observe
 from muster.core.cycle import Config, Scheduler
 from muster.core.words.gang import GangId
