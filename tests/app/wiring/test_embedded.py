@@ -49,6 +49,15 @@ async def test_a_host_whose_home_is_removed_ends(tmp_path: Path, monkeypatch: py
     store.close()
 
 
+def hosted(directory: Path) -> tuple[Store, LocalClient, asyncio.Task[None]]:
+    """Returns an empty cluster's store and client, and the task that ends when its host is not needed."""
+    home = StateDirectory(directory / "home")
+    home.make()
+    store = Store(":memory:")
+    client = LocalClient(Registry(store))
+    return store, client, asyncio.create_task(embedded._until_unneeded(home, client))
+
+
 async def test_a_host_that_cannot_look_looks_again_and_says_so_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -63,11 +72,7 @@ async def test_a_host_that_cannot_look_looks_again_and_says_so_once(
         return ("j",) if trouble else await count(client)
 
     monkeypatch.setattr(embedded, "unfinished", troubled)
-    home = StateDirectory(tmp_path / "home")
-    home.make()
-    store = Store(":memory:")
-    client = LocalClient(Registry(store))
-    leaving = asyncio.create_task(embedded._until_unneeded(home, client))
+    store, client, leaving = hosted(tmp_path)
     async with asyncio.timeout(PATIENCE):
         while trouble[1:] or not trouble:
             assert not leaving.done()
@@ -95,11 +100,7 @@ async def test_a_host_in_which_nothing_changes_counts_its_jobs_once(
         return ("j",)
 
     monkeypatch.setattr(embedded, "unfinished", one_unfinished)
-    home = StateDirectory(tmp_path / "home")
-    home.make()
-    store = Store(":memory:")
-    client = LocalClient(Registry(store))
-    host = asyncio.create_task(embedded._until_unneeded(home, client))
+    store, client, host = hosted(tmp_path)
     for name in ("a", "b"):
         await client.create(kinds.NODE, "", {"metadata": {"name": name}})
         for _ in range(50):
