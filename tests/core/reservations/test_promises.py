@@ -4,7 +4,7 @@ What the calendar says that a reservation can spare is compared with what follow
 """
 
 import random
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from dataclasses import replace
 from math import inf
 
@@ -85,9 +85,21 @@ def firm(one: Gang) -> bool:
     return not any(s.shape.pod_affinity or s.shape.spread for s in one.pod_sets)
 
 
-def assert_spare_is_exact(core: Scheduler) -> None:
-    """What each reservation can spare is what running and reserved gangs leave at its time."""
+def outlives_its_time(core: Scheduler, name: GangId) -> bool:
+    state = core.world.gangs[name]
+    if state.bound is None or state.gang is None:
+        return False
+    return state.bound + core.world.completions.duration(state.gang) <= core.world.now
+
+
+def assert_spare_is_exact(core: Scheduler, started: Iterable[GangId]) -> None:
+    """What each reservation can spare is what running and reserved gangs leave at its time.
+
+    It is less in a cycle in which a gang gets more pods that outlives its time: it may end at any moment, but
+    to pass a reservation these pods count as if they ran as long as new ones.
+    """
     reservations = core.reservations._calendar.values()
+    grown = any(outlives_its_time(core, name) for name in started)
     for each in reservations:
         with core.world.ledger.log.trial():
             core.world.completions.give(
@@ -98,7 +110,8 @@ def assert_spare_is_exact(core: Scheduler) -> None:
             if other.at <= each.at < other.until:
                 used[: len(other.use), other.columns] += other.use
         spare = core.world.nodes.capacities(each.columns) - used.take(each.columns, axis=1)
-        assert (each.spare == spare[: len(each.spare)]).all()
+        less = spare[: len(each.spare)] - each.spare
+        assert (less >= 0).all() if grown else not less.any()
 
 
 @pytest.mark.parametrize(
@@ -112,6 +125,7 @@ def assert_spare_is_exact(core: Scheduler) -> None:
     ],
 )
 @settings(max_examples=50, deadline=None)
+@example(seed=5454851)  # a gang that outlives its time grows where a reservation begins
 @example(seed=516803)  # it starts late in its reserved places, and stays into the time of another reservation
 @given(seed=st.integers(0, 2**32))
 def test_a_reserved_time_is_kept(backfill: Backfill, kinds: Set[str], seed: int) -> None:
@@ -138,7 +152,7 @@ def test_a_reserved_time_is_kept(backfill: Backfill, kinds: Set[str], seed: int)
         before = set(promised) & {end[1] for end in ends}
         decisions = core.decide(now)
         if "shares" not in kinds:
-            assert_spare_is_exact(core)
+            assert_spare_is_exact(core, [assign.gang for assign in assigns(decisions)])
         for assign in assigns(decisions):
             known = core.world.gangs[assign.gang].gang
             assert known is not None
