@@ -62,6 +62,12 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         ("run job.yaml --kubeconfig x --nodes cpu=1", 2, "--nodes is for the embedded cluster"),
         ("list --kubeconfig /nosuch", 3, "no usable cluster configuration"),
         ("list -o xml", 2, "'xml' is not one of"),
+        (
+            "list -o xml",
+            2,
+            "Invalid value for '--output' / '-o': 'xml' is not one of 'table', 'json', 'yaml'",
+        ),
+        ("list --state odd", 2, "Invalid value for '--state': 'odd' is not one of 'scheduled'"),
         ("get job", 2, "no job named job; there is none"),
         ("why job", 2, "no job named job"),
         ("timeline job", 2, "no job named job"),

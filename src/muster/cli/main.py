@@ -9,9 +9,10 @@ import io
 import os
 import sys
 from collections.abc import Callable
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
 import typer
+from typer.core import TyperGroup
 
 from muster import __version__
 from muster.cli import (
@@ -45,8 +46,21 @@ from muster.cli import (
 )
 from muster.cli.errors import INTERRUPTED, UNREAD, failure
 
+
+class _Verbs(TyperGroup):
+    """The verbs. What is wrong with a value is said in typer's words, without pydantic's "Value error, "."""
+
+    def invoke(self, ctx: Any) -> Any:  # Any: typer does not export its context's and its results' types
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")
+            raise
+
+
 app: Final = typer.Typer(
     name="muster",
+    cls=_Verbs,
     help="Batch and gang scheduling for Kubernetes: all of a job starts, or none of it.",
     no_args_is_help=True,
     add_completion=True,
