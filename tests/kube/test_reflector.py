@@ -1,6 +1,7 @@
 """Keeping a cache true: resuming, listing again, telling the difference, backing off."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -352,3 +353,22 @@ async def test_a_kind_that_the_server_lacks_is_looked_for_every_few_seconds() ->
     async with ran([*[NotFound("no such kind")] * 12, page(5, config("a", 3))], [], Lacking) as run:
         assert run.told == [(None, "a@3")]
         assert max(run.clock.slept) <= LOOK_AGAIN
+
+
+async def test_a_kind_that_is_refused_for_a_while_is_on_again_with_its_watch(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The watch goes on from before, without a list. Later failures of the kind are logged again."""
+    caplog.set_level(logging.INFO)
+    watches: list[list[Any]] = [
+        [Forbidden("no")],
+        [event("MODIFIED", config("a", 6))],
+        [ServerError("broken")],
+    ]
+    async with ran([page(5, config("a", 3))], watches, Optional) as run:
+        assert run.told == [(None, "a@3"), ("a@3", "a@6")]
+    assert caplog.messages == [
+        "configmaps are off, as the cluster does not show them: no",
+        "configmaps can be read now",
+        "watching configmaps: broken; again in 0.2 s",
+    ]

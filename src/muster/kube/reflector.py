@@ -140,9 +140,6 @@ class Reflector(Generic[R]):
 
     def _replace(self, found: dict[str, R], resource_version: str) -> None:
         """Takes over all objects as of a revision, and reports what is different."""
-        if self._off:
-            self._off = False
-            log.info("%s can be read now", self.kind.plural)
         for key in [key for key in self.items if key not in found]:
             self._change(key, None)
         for key, item in found.items():
@@ -226,6 +223,9 @@ class Reflector(Generic[R]):
             log.exception("%s %s cannot be read, and is set aside", self.kind.kind, key)
 
     def _progress(self, resource_version: str) -> None:
+        if self._off:  # also after a watch that goes on: while the kind is off, no failure of it is logged
+            self._off = False
+            log.info("%s can be read now", self.kind.plural)
         self.resource_version = resource_version
         for _, on_progress in self._subscribers:
             on_progress(resource_version)
