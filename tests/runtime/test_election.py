@@ -1,6 +1,7 @@
 """Elections on the embedded store, in virtual time."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,28 @@ async def test_a_candidate_waits_while_the_lease_is_renewed_and_takes_it_when_it
     assert (await winning).epoch == first.epoch + 1
     await keeping
     assert not first.fresh()
+
+
+async def test_a_leader_says_once_per_failure_why_it_cannot_renew(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    cluster = ready()
+    one, client = candidate(cluster, "one")
+    await one.win()
+    keeping = asyncio.create_task(one.keep())
+    caplog.clear()
+    for _ in range(2):
+        client.fault = down
+        await asyncio.sleep(TIMING.deadline / 2)
+        client.fault = lambda verb, before: None
+        await asyncio.sleep(TIMING.deadline)
+    assert one.fresh
+    assert caplog.messages == ["one cannot renew lease muster-system/scheduler: no route"] * 2
+    client.fault = down
+    await keeping
+    assert caplog.messages[2:] == [
+        "one cannot renew lease muster-system/scheduler: no route",
+        "one no longer leads",
+    ]
 
 
 @pytest.mark.parametrize("apart", [0.3, 1.1, 1.9])

@@ -236,6 +236,7 @@ class Election:
         self._seen, self._seen_at = written, self._clock.monotonic()
         if written.spec.holder_identity == self._identity:
             self._renewed_at = max(self._renewed_at, asked)
+            self._told = ""  # the next failure is another one, even if its words are the same
         return True
 
     def _held(self) -> Object:
@@ -249,9 +250,11 @@ class Election:
         return {"leaseTransitions": count, "acquireTime": _micro(self._clock.now())}
 
     def _tell(self, why: str) -> None:
-        if why != self._told:
-            self._told = why
-            log.info("%s waits for lease %s/%s: %s", self._identity, self._namespace, self._name, why)
+        if why == self._told:
+            return
+        self._told = why
+        level, does = (logging.WARNING, "cannot renew") if self.fresh else (logging.INFO, "waits for")
+        log.log(level, "%s %s lease %s/%s: %s", self._identity, does, self._namespace, self._name, why)
 
 
 def _pods_seen(lease: Lease) -> float:
