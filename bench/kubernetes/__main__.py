@@ -103,13 +103,13 @@ def _compared(results: Mapping[tuple[str, str, str], Result]) -> Iterator[Figure
         if name != "muster":
             continue
         if order == "live":
-            if other := results.get((row, order, "kube-scheduler")):
+            if (other := results.get((row, order, "kube-scheduler"))) and other.bound:
                 goal = 0.9 if row == ROWS[0].name else 1.0
                 yield Figure(f"{row}: × kube-scheduler", found.rate / other.rate, ("≥", goal))
             yield Figure(f"{row}: ms of CPU per pod", found.own, ("≤", 1.0))
             if row == "500×20":
                 yield Figure(f"{row}: last pod → all bound, median, s", found.wait, ("≤", 0.3))
-        elif other := results.get((row, order, BARE)):
+        elif (other := results.get((row, order, BARE))) and other.bound:
             yield Figure(f"{row}, before: × bare", found.rate / other.rate, ("≥", 0.8))
 
 

@@ -1,5 +1,6 @@
 """One measurement: a fresh control plane, one row and one contender, judged by the audit log."""
 
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -125,7 +126,7 @@ def await_binds(plane: ControlPlane, pods: int, longest: float) -> None:
 def _result(plane: ControlPlane, row: Row, *, before: bool, own: float, server: float) -> Result:
     binds: dict[str, float] = {}
     made: dict[str, float] = {}
-    first = float("inf")
+    first = math.inf
     writes = 0
     for entry in plane.entries():
         match entry:
@@ -149,7 +150,8 @@ def _result(plane: ControlPlane, row: Row, *, before: bool, own: float, server: 
         if _is_work(entry):
             writes += 1
             first = min(first, time_of(entry["requestReceivedTimestamp"]))
-    assert binds, f"none of {row.pods} pods is bound"
+    if not binds:
+        return Result(rate=0.0, own=math.inf, server=math.inf, wait=math.inf, writes=math.inf, bound=0.0)
     waits = [
         max(binds[name] for name in gang) - max(made[name] for name in gang)
         for gang in _gangs(row)
@@ -159,7 +161,7 @@ def _result(plane: ControlPlane, row: Row, *, before: bool, own: float, server: 
         rate=len(binds) / (max(binds.values()) - first),
         own=own / len(binds) * 1000,
         server=server / len(binds) * 1000,
-        wait=median(waits) if waits else float("inf"),
+        wait=median(waits) if waits else math.inf,
         writes=writes / len(binds),
         bound=len(binds) / row.pods,
     )
