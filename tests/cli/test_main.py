@@ -259,7 +259,20 @@ def test_check_says_what_the_file_alone_does_not_have(run: Run) -> None:
         True,
     )
     code, err = run("check", "gold.yaml", "--nodes", "1 x cpu=8")
-    assert (code, err) == (2, f"error: {said}\n")
+    assert (code, err) == (2, f"error: gold.yaml: {said}\n")
+
+
+def test_check_takes_several_files_and_judges_each_by_itself(run: Run) -> None:
+    Path("large.yaml").write_text(JOB.replace("cpus: 1", "cpus: 9"))
+    nodes = ("--nodes", "1 x cpu=4,memory=8Gi,nvidia.com/gpu=4")
+    code, err = run("check", "job.yaml", "nosuch.yaml", "large.yaml", *nodes)
+    assert code == 2
+    assert "nosuch.yaml: cannot be read" in err
+    assert [line.split(": ")[1] for line in err.splitlines() if line.startswith("error: ")] == [
+        "nosuch.yaml",
+        "large.yaml",
+    ]
+    assert run("check", "job.yaml", "job.yaml", *nodes)[0] == 0
 
 
 def _jobs(home: Path, *names: str, deleted: bool = False) -> None:

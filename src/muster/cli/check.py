@@ -1,14 +1,13 @@
-"""`muster check FILE`: reports what is wrong with a file, and whether it could ever start on given nodes."""
+"""`muster check FILE…`: reports what is wrong with files, and whether they could start on given nodes."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from muster.cli.errors import BAD_INPUT
 from muster.cli.options import (
     As,
-    File,
     Gang,
     Mesh,
     Network,
@@ -28,11 +27,25 @@ if TYPE_CHECKING:
     from muster.workloads.findings import Finding
     from muster.workloads.jobfile import JobFile
 
+Files = Annotated[
+    list[str], typer.Argument(metavar="FILE", help="Job files, each checked by itself; - for standard input.")
+]
 Strict = Annotated[bool, typer.Option("--strict", help="Treat warnings as errors.")]
 
 
+class Checked(NamedTuple):
+    """What is to be said of one file."""
+
+    findings: "Sequence[Finding]"
+    #: why parts of its jobs could never start on the nodes, in sentences
+    misfits: Sequence[str] = ()
+    risks: "Sequence[Risk]" = ()
+    #: the job in a line; "" if the file cannot be read
+    title: str = ""
+
+
 def command(
-    file: File,
+    files: Files,
     gang: Gang = None,
     queue: Queue = None,
     nodes: Nodes = "",
@@ -55,40 +68,53 @@ def command(
     on_cluster = policies or verify_images or network or programs or mesh
     cluster = facts(network, programs, mesh) if on_cluster else None
     known = platform(policies, user, verify_images, facts=cluster)
-    never: list[str] = []
-    job = None
-    risks: list[Risk] = []
-    try:
-        job = jobfile.load(
-            file, gang=gang, queue=queue, volumes=volume, suffix="", jobs=False, platform=known
-        )
-    except JobFileError as error:
-        findings = error.findings
-    else:
-        findings = [*_findings(job, alone=not nodes)]
-        risks = _risks(job, policies)
-        if nodes:
-            never = fit.misfits(job, fit.as_nodes(nodespec.read(nodes)))
-    bad = {Severity.ERROR, Severity.WARNING} if strict else {Severity.ERROR}
+    there = fit.as_nodes(nodespec.read(nodes)) if nodes else None
+
+    def checked(file: str) -> Checked:
+        try:
+            job = jobfile.load(
+                file, gang=gang, queue=queue, volumes=volume, suffix="", jobs=False, platform=known
+            )
+            return Checked(
+                [*_findings(job, alone=there is None)],
+                [f"{jobfile.called(file)}: {each}" for each in fit.misfits(job, there)]
+                if there is not None
+                else [],
+                _risks(job, policies),
+                f"{jobfile.called(file)}: {jobfile.header(job) if job.primary else 'nothing to run'}",
+            )
+        except JobFileError as error:
+            return Checked(error.findings)
+
+    every: list[Checked] = []
+    for file in files:
+        every.append(checked(file))
+        if output is Output.TABLE:
+            _print(every[-1])
     if output is not Output.TABLE:
         show.machine(
             {
-                "findings": [jobfile.finding_json(each) for each in findings],
-                "misfits": never,
-                "risks": [each.message for each in risks],
+                "findings": [jobfile.finding_json(each) for one in every for each in one.findings],
+                "misfits": [each for one in every for each in one.misfits],
+                "risks": [each.message for one in every for each in one.risks],
             },
             output,
         )
-    else:
-        for finding in findings:
-            jobfile.print_finding(finding)
-        jobfile.print_risks(risks)
-        for sentence in never:
-            jobfile.print_error(sentence)
-        if job is not None:
-            print(f"{jobfile.called(file)}: {jobfile.header(job) if job.primary else 'nothing to run'}")
-    if never or any(finding.severity in bad for finding in findings):
+    bad = {Severity.ERROR, Severity.WARNING} if strict else {Severity.ERROR}
+    if any(one.misfits or any(each.severity in bad for each in one.findings) for one in every):
         raise typer.Exit(BAD_INPUT)
+
+
+def _print(checked: Checked) -> None:
+    from muster.cli import jobfile
+
+    for finding in checked.findings:
+        jobfile.print_finding(finding)
+    jobfile.print_risks([*checked.risks])
+    for sentence in checked.misfits:
+        jobfile.print_error(sentence)
+    if checked.title:
+        print(checked.title)
 
 
 def _risks(job: "JobFile", policies: str) -> "list[Risk]":

@@ -61,6 +61,7 @@ _EXAMPLES: Final = {
     """,
     "check": """
         muster check train.yaml
+        muster check jobs/*.yaml
         muster check train.yaml --nodes "2 x cpu=8,memory=32Gi,nvidia.com/gpu=1"
         muster check train.yaml --strict -o json
     """,

@@ -82,7 +82,7 @@ _VERBS: Final[dict[str, tuple[Callable[..., None], str]]] = {
     "release": (release.command, "Let a held job start."),
     "requeue": (requeue.command, "Stop a job's running pods, and let the job wait again."),
     "set": (set_.command, "Change a job's priority or queue."),
-    "check": (check.command, "Validate a job file without a cluster."),
+    "check": (check.command, "Validate job files without a cluster."),
     "compile": (compile.command, "Print the objects that a batch job is compiled to."),
     "plan": (plan.command, "Show what would happen if these files were submitted now."),
     "policy": (policy.command, "Test the policies of batch jobs, or print what they may name."),
