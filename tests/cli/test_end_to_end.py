@@ -385,8 +385,8 @@ def test_a_job_makes_room_for_one_that_ranks_higher_and_goes_on_after_it(muster:
     assert entry["by"].startswith("default/high")
     assert entry["kind"] == "preemption"
     assert entry["lostResourceSeconds"] > 0
-    assert "ended for default/high" in muster.run("why", "low").out
-    assert "ended for default/high" in muster.run("timeline", "low").out
+    assert "evicted for default/high" in muster.run("why", "low").out
+    assert "evicted for default/high" in muster.run("timeline", "low").out
     muster.run("down")
     gone(muster)
 

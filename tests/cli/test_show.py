@@ -137,10 +137,12 @@ def test_an_entry_that_muster_has_not_written_is_not_shown_as_a_preemption() -> 
         {"by": 5},
         *({**good, "at": at} for at in others),
         {**good, "costLost": "1e999999"},
+        {**good, "pods": 2},
     ]
     lines = show.preemptions(told, datetime(2026, 1, 1, 13, tzinfo=UTC))
-    assert lines[0] == "ended for ml/urgent 60m ago (preemption), 9 resource-seconds of work lost"
-    assert max(map(len, lines)) < 100
+    assert lines[0] == "evicted for ml/urgent 60m ago (preemption), 9 resource-seconds of work lost"
+    assert lines[-1].startswith("2 pods above its minimum evicted for ml/urgent 60m ago (preemption)")
+    assert max(map(len, lines[:-1])) < 100
 
 
 def test_nothing_that_an_object_says_moves_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:

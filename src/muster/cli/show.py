@@ -258,10 +258,10 @@ def preemptions(told: Sequence[Object], now: datetime | None = None) -> list[str
             entry = msgspec.convert(each, PreemptionSpec)
         except msgspec.ValidationError:
             continue  # not written by muster
-        ended = f"{plural(entry.pods, 'pod')} above its minimum ended" if entry.pods is not None else "ended"
+        surplus = f"{plural(entry.pods, 'pod')} above its minimum " if entry.pods is not None else ""
         if entry.at is not None:
-            ago = age(entry.at, now)
-            lines.append(plain(f"{ended} for {entry.by} {ago} ago ({entry.kind}), {_lost(entry)} lost"))
+            what = f"{surplus}evicted for {entry.by} {age(entry.at, now)} ago ({entry.kind})"
+            lines.append(plain(f"{what}, {_lost(entry)} lost"))
     return lines
 
 

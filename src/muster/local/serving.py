@@ -12,7 +12,7 @@ import uvicorn
 from muster.local.http_api import App
 
 HOST: Final = "127.0.0.1"
-#: Seconds that pending requests may take when the server stops; watches are ended.
+#: Seconds that pending requests may take when the server stops; watches end at once.
 GRACE: Final = 1
 
 

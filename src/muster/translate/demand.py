@@ -44,7 +44,7 @@ class Demand:
     #: metadata of the template
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
     preempts: bool = True
-    #: seconds from the Job's start after which it is ended
+    #: seconds from the Job's start after which the Job controller ends it
     limit: float | None = None
 
 

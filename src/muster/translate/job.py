@@ -121,7 +121,7 @@ def assemble(
 ) -> Group:
     """Returns the gang of a Job, a JobSet or one stage of it.
 
-    `order`: the gate if another stage starts first. `limit`: seconds after which the whole gang is ended, if
+    `order`: the gate if another stage starts first. `limit`: seconds after which the whole gang ends, if
     its Jobs are not ended before.
     """
     key, meta = read.key, read.resource.metadata

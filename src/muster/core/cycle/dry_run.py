@@ -1,7 +1,7 @@
 """A dry run: the next cycle with one change made, in a trial that is undone.
 
 A remedy must be true when the gang is served: after the gangs before it, with entitlements and reservations
-recomputed. So the change is really made (the gang is edited, another is ended), the accounts are updated, and
+recomputed. So the change is really made (the gang is edited, another ends), the accounts are updated, and
 gangs take their turns and are placed, up to the one in question. Then the trial is undone.
 
 A dry run omits two things: exact searches, and victims of the gangs in front. If one of them could matter, or

@@ -3,7 +3,7 @@
 One agent serves all nodes. It writes the Node objects, and watches pods, Services (for their names), JobSets
 (for how long names last), config maps and secrets. It gives each bound pod to a worker or, on a node with
 `runtime=none`, to the fake runtime (`FakeRuntime`). At the start, running containers are adopted if their pod
-still exists; otherwise they are ended and reported. The fake runtime reports pods of a removed node as ended.
+still exists; otherwise they are killed and reported. The fake runtime reports a removed node's pods as ended.
 
 `run` lasts until it is cancelled. Cancelled, it leaves containers running, as a crash would, and the next
 agent on the same directory takes them over. `shutdown` ends them and reports that in the pods' status.

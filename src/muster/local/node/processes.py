@@ -211,7 +211,7 @@ async def end_marked(mark: str) -> None:
         for pid in found:
             _kill_marked(pid, mark)
         await asyncio.sleep(_POLL_SECONDS)
-    log.warning("processes of %s fork faster than they can be ended", mark)
+    log.warning("processes of %s fork faster than they can be killed", mark)
 
 
 async def start_beside(
