@@ -77,7 +77,9 @@ class World(Handlers):
                 if run_out:
                     lapsed.add(gang)
                     state.lapsed.update(run_out)
-                places = {*run_out, *unwanted(state, self.nodes.facts), *crowded_out.get(gang, ())}
+                places = {*run_out, *crowded_out.get(gang, ())}
+                if gang in gangs.touched:  # of a gang that only got promised pods, all holds are wanted
+                    places |= unwanted(state, self.nodes.facts)
                 announced = give_back(state, places, self.ledger)
                 if announced:
                     releases.append(Release(gang, frozenset(announced)))

@@ -250,20 +250,20 @@ def footprint(gang: Gang, pod_set: PodSet) -> Footprint:
     return Footprint(namespace, pod_set.labels, shape.ports, shape.pod_anti_affinity)
 
 
-def unwanted(state: GangState, nodes: Container[NodeName]) -> list[Place]:
+def unwanted(state: GangState, nodes: Container[NodeName]) -> set[Place]:
     """Held places that the gang in its present form must not or need not hold, or whose node is gone."""
-    found = []
+    found = set()
     for place, promise in state.holds.items():
         pod_set = pod_set_of(state, place)
         if pod_set is None or promise.requests != pod_set.shape.requests or promise.node not in nodes:
-            found.append(place)
+            found.add(place)
     return found
 
 
 def stands(state: GangState) -> bool:
     """Whether live pods and retired places satisfy every minimum."""
     gang = state.gang
-    if gang is None:
+    if gang is None or len(state.filled) + len(state.retired) < gang.min_count:
         return False
     done = satisfied(state, gang)
     return sum(done.values()) >= gang.min_count and all(done[p.name] >= p.min_count for p in gang.pod_sets)
