@@ -4,13 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 
-.PHONY: setup demo test test-cluster kustomize check bench bench-cluster reproduce mutants clean
+.PHONY: setup demo test test-full test-cluster kustomize check bench bench-cluster reproduce mutants clean
 
 demo: setup
 	@$(BIN)/muster demo
 
+# The quick tier of the tests (tests/tiers.py); `test-full` has them all.
 test: check
 	@$(BIN)/pytest -n 2 $(PYTEST_ARGS)
+
+test-full: check
+	@MUSTER_TESTS=full $(BIN)/pytest -n 2 $(PYTEST_ARGS)
 
 # On $KUBECONFIG, a cluster that may be written to, or on a control plane that is built with Go and kept.
 test-cluster: setup
@@ -33,8 +37,9 @@ bench: setup
 bench-cluster: setup
 	@$(BIN)/python -m bench.kubernetes $(BENCH_ARGS)
 
+# With the full tier; MUSTER_TESTS=quick shows what the quick one lets pass.
 mutants: setup
-	@$(BIN)/python -m tests.mutants
+	@MUSTER_TESTS=$${MUSTER_TESTS:-full} $(BIN)/python -m tests.mutants
 
 # Published experiments, on the traces under $MUSTER_TRACES.
 reproduce: setup

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from muster.local.store import Store
+from tests.tiers import FULL, examples
 
 # No event loop is current. Without this, pytest-asyncio makes one when it asks which is, and does not close
 # it.
@@ -23,7 +24,9 @@ for number in (signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
 
 # No test depends on how busy the machine is. Speed is judged by `make bench`.
-settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "unhurried", max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("unhurried")
 
 # `make mutants` asks only whether something fails, not for the smallest example.
@@ -32,6 +35,16 @@ settings.register_profile(
 )
 if os.environ.get("MUSTER_TESTS_SHRINK") == "no":
     settings.load_profile("unshrunk")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The quick tier leaves out what is marked `full`."""
+    if FULL:
+        return
+    left_out = [item for item in items if item.get_closest_marker("full")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
 
 
 @pytest.fixture(autouse=True)

@@ -44,6 +44,7 @@ from muster.core.words.gang import (
     Toleration,
 )
 from muster.journal import Began, Cycle, Entry, Journal, Mark, Snapshot, decode, encode, previous, read
+from tests.tiers import examples
 
 G, N = GangId("ns/g"), NodeName("n")
 SHAPE = Shape(
@@ -240,7 +241,7 @@ def values(type_: Any) -> st.SearchStrategy[Any]:  # Any: types as values
     "type_", [*get_args(Event), *get_args(Decision), *get_args(Mark)], ids=lambda type_: type_.__name__
 )
 @given(st.data())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_every_word_of_the_core_can_be_written_and_read(type_: Any, data: st.DataObject) -> None:
     word = data.draw(values(type_))
     assert decode(encode(1.5, word)) == Entry(1.5, word)

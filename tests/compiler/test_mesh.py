@@ -17,6 +17,7 @@ from muster.effects.execute import execute
 from muster.kube.errors import AlreadyExists
 from muster.workloads.lattice.compiling import Compiled
 from tests.controllers.memory import START, Memory, MemoryClient
+from tests.tiers import examples
 from tests.workloads.lattice.jobs import compiled, small
 
 MESH = Facts(istio=True, trust_domain="c1.local")
@@ -115,7 +116,7 @@ URLS = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(jobs=st.lists(st.lists(URLS, min_size=1, max_size=3), min_size=1, max_size=4))
 async def test_each_job_of_a_namespace_reaches_what_it_declares_or_is_refused(
     jobs: list[list[str]],

@@ -17,6 +17,7 @@ from muster.api.muster_v1alpha1 import BatchJob
 from muster.controllers import batch_grant
 from muster.effects import RecordEvent
 from tests.controllers.test_batch_job import FIRST, IMAGE, Cluster, Registry, known
+from tests.tiers import examples
 from tests.workloads.lattice.jobs import small
 
 DEPLOY: Final = 'permit (principal, action == Muster::Action::"DeployImage", resource);'
@@ -211,7 +212,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(steps=STEPS)
 def test_a_run_that_has_started_lives_as_long_as_its_own_permits(steps: list[tuple[str, str]]) -> None:
     cluster = Cluster("")

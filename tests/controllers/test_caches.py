@@ -9,6 +9,7 @@ from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 from muster.api.kinds import JOB, POD
 from muster.controllers.caches import Cache, Caches, Index
+from tests.tiers import examples
 
 INDEX = Index(POD, "label", lambda pod: pod.metadata.labels.values())
 
@@ -34,7 +35,7 @@ def enumerate_(values: list[str]) -> list[tuple[str, str]]:
 
 
 @given(st.lists(st.tuples(PODS, st.booleans()), max_size=20))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_indexes_agree_with_a_search_after_any_changes(changes: list[tuple[Pod, bool]]) -> None:
     cache: Cache[Pod] = Cache(POD, [INDEX])
     for pod, stays in changes:

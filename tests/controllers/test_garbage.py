@@ -17,6 +17,7 @@ from muster.kube.errors import Conflict, NotFound
 from tests.controllers.memory import Memory, MemoryClient
 from tests.informed import informed
 from tests.loop_clock import LoopClock
+from tests.tiers import examples
 
 CONTROLLER = garbage.controller()
 
@@ -157,7 +158,7 @@ def test_changes_of_status_enqueue_nothing(family: Memory) -> None:
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_objects_that_remain_have_an_owner_or_never_had_one(data: st.DataObject) -> None:
     memory = Memory()
     made: list[tuple[AnyKind, Object]] = []

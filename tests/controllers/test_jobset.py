@@ -21,6 +21,7 @@ from muster.controllers import jobset as controller
 from muster.controllers.driver import Change
 from muster.effects import Create, Effect, Patch, RecordEvent, Requeue
 from tests.controllers.memory import START, Memory
+from tests.tiers import examples
 
 KINDS = (JOBSET, JOB, POD, SERVICE)
 
@@ -873,7 +874,7 @@ ACTIONS = st.sampled_from(
     action=st.sampled_from(rules.ACTIONS),
     suspended=st.booleans(),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_whatever_happens_it_settles_and_then_nothing_changes(
     actions: list[tuple[str, int]], order: str, strategy: str, action: str, suspended: bool
 ) -> None:

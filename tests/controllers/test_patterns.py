@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.controllers.jobset.patterns import LONGEST_PATTERN, LONGEST_TEXT, InvalidPattern, found
+from tests.tiers import examples
 
 MESSAGE = "Container main for pod ns/js-w-0-1-x7k2p failed with exit code 42 matching FailJob rule at index 0"
 
@@ -125,7 +126,7 @@ def larger(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.recursive(atoms, larger, max_leaves=8), st.text("abc. \n", max_size=8))
 def test_as_python_has_it(pattern: str, text: str) -> None:
     judge: Any = re.compile(pattern.replace("$", r"\Z"), re.ASCII)

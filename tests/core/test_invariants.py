@@ -82,6 +82,7 @@ from muster.core.world.eligibility import Eligibility
 from muster.names import GPU_SHARE
 from tests.core.checker import NO_ROOM, Checker
 from tests.core.words import GPU, amounts, node, shape
+from tests.tiers import examples
 
 NODES = [NodeName(f"n{i}") for i in range(5)]
 GANGS = [GangId(f"ns/g{i}") for i in range(5)]
@@ -764,7 +765,7 @@ class Machine(RuleBasedStateMachine):
 _PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
 _SHRINK = (Phase.shrink,) if os.environ.get("MUSTER_TESTS_SHRINK") == "yes" else ()
 Machine.TestCase.settings = settings(
-    max_examples=100,
+    max_examples=examples(100),
     stateful_step_count=40,
     deadline=None,
     phases=(*_PHASES, *_SHRINK),

@@ -39,6 +39,7 @@ from muster.core.words.gang import (
     Strategy,
 )
 from tests.core.words import GPU, amounts, assigns, bind, gang, node, scheduler, shape, started, waits
+from tests.tiers import examples
 
 
 def free(*gpus: int) -> list[NodeChanged]:
@@ -260,7 +261,7 @@ SETS = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 5)), min_size=1, max
 
 
 @given(st.lists(st.integers(0, 8), min_size=1, max_size=5), SETS)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_fewer_pods_is_true_and_for_one_shape_the_most(gpus: list[int], sizes: list[tuple[int, int]]) -> None:
     sets = [PodSet(f"s{i}", shape(gpu=g), n, n) for i, (g, n) in enumerate(sizes)]
     made = scheduler(free(*gpus))

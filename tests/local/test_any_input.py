@@ -18,6 +18,7 @@ from muster.local.registry import Registry
 from muster.local.store import Store
 from tests.local.objects import pod
 from tests.spoiled import spoiled
+from tests.tiers import examples
 
 TIME: Final = "2026-01-01T00:00:00Z"
 POD_SPEC: Final[Any] = {
@@ -115,7 +116,7 @@ EVICTION: Final[Any] = {
 }
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data(), kind=st.sampled_from(list(VALID)), text=st.text(max_size=12))
 def test_anything(data: st.DataObject, kind: AnyKind, text: str) -> None:
     def choose(values: Sequence[Any]) -> Any:

@@ -20,6 +20,7 @@ from muster.local.deletion import DeleteOptions
 from muster.local.registry import Registry
 from muster.local.store import Store
 from tests.local.objects import read
+from tests.tiers import examples
 
 NAMES = st.sampled_from(["a", "b", "c"])
 VALUES = st.sampled_from(["x", "y", None])
@@ -152,5 +153,8 @@ class Model(RuleBasedStateMachine):
 
 TestModel = Model.TestCase
 TestModel.settings = settings(
-    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(40),
+    stateful_step_count=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )

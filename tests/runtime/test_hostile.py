@@ -25,6 +25,7 @@ from muster.translate.pods import pod_bound
 from muster.translate.status import Phase, gang_record, gang_status
 from tests.objects import CLUSTER, PLAIN_SPEC, meta
 from tests.spoiled import Choose, spoiled
+from tests.tiers import examples
 
 Bad = tuple[Kind[Any], Any]  # Any: an object of the kind, as JSON
 
@@ -107,7 +108,7 @@ def survives(choose: Choose, times: int, *, whole: bool) -> None:
     assert not watched.mirror.groups
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data(), times=st.integers(1, 3), whole=st.booleans())
 def test_one_bad_object_harms_its_own_gang_at_most(data: st.DataObject, times: int, whole: bool) -> None:
     """Without the boundary: each reader knows by itself what to say of whatever it finds."""

@@ -31,6 +31,7 @@ from muster.translate.group import Group
 from tests.objects import CLUSTER, TIME
 from tests.spoiled import STRANGE as ANY
 from tests.spoiled import places
+from tests.tiers import examples
 
 #: Where something is written in an object, and what. Any: JSON
 Path = tuple[str | int, ...]
@@ -298,7 +299,7 @@ def _shown(group: Group) -> dict[str, object]:
 
 
 @seed(0)
-@settings(max_examples=250, database=None)
+@settings(max_examples=examples(250), database=None)
 @given(
     rounds=ROUNDS,
     schedulers=st.sampled_from([None, frozenset({"muster"}), frozenset({"other", "muster"})]),

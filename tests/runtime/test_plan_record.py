@@ -37,6 +37,7 @@ from muster.runtime.plan_record import (
     plan_found,
 )
 from tests.spoiled import STRANGE, TEXTS, spoiled
+from tests.tiers import examples
 
 
 def plan(places: int) -> PlacementPlan:
@@ -143,7 +144,7 @@ def test_an_object_that_is_not_a_plan_is_an_error_with_its_name() -> None:
         read(body)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(data=st.data())
 def test_whatever_a_blob_holds_it_is_a_plan_within_bounds_or_a_value_error(data: st.DataObject) -> None:
     def choose(values: Sequence[Any]) -> Any:

@@ -20,6 +20,7 @@ from muster.sim.policies import policy
 from muster.sim.trace import WHOLE, Job
 from tests.sim.reference import easy, fcfs
 from tests.sim.traces import GPU, job, machine
+from tests.tiers import examples
 
 #: arrival, run time, how much longer it was thought to be, processors
 singles = st.lists(
@@ -64,7 +65,7 @@ def starts(core: Core, nodes: list[int], jobs: list[Job], pass_: Pass) -> dict[G
     return recorder.at
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.integers(8, 12), singles, passes, st.booleans())
 def test_on_one_machine_easy_is_as_published(
     capacity: int, jobs: list[Job], pass_: Pass, shortest_first: bool
@@ -73,7 +74,7 @@ def test_on_one_machine_easy_is_as_published(
     assert starts(core, [capacity], jobs, pass_) == easy(capacity, jobs, pass_, shortest_first)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(8, 12), singles, passes)
 def test_fcfs_lets_no_job_pass(capacity: int, jobs: list[Job], pass_: Pass) -> None:
     assert starts(policy("fcfs")(), [capacity], jobs, pass_) == fcfs(capacity, jobs, pass_)
@@ -96,7 +97,7 @@ class Promises(Scheduler):
         return decisions
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     st.sampled_from([Backfill.EASY, Backfill.CONSERVATIVE]),
     st.lists(st.integers(1, 8), min_size=1, max_size=4),
@@ -156,7 +157,7 @@ class SearchedAgain(Scheduler):
         return left
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.integers(1, 8), min_size=1, max_size=4), singles, passes)
 def test_a_reservation_that_is_kept_is_at_the_time_that_a_search_would_find_and_knows_what_is_left_beside_it(
     nodes: list[int], jobs: list[Job], pass_: Pass

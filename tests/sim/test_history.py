@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.sim.history import OTHERS, QUEUES, SLICES, History
+from tests.tiers import examples
 
 spans = st.lists(
     st.tuples(st.floats(0.001, 5000), st.integers(0, 9000), st.integers(0, 9000), st.integers(0, 9000)),
@@ -15,7 +16,7 @@ spans = st.lists(
 
 
 @given(st.floats(0, 1e9), spans)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_integrals_are_kept_however_often_slices_are_joined(
     start: float, spans: list[tuple[float, int, int, int]]
 ) -> None:

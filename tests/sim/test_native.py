@@ -11,6 +11,7 @@ from muster.core.words.gang import GangId, Gather, Layer, NodeName, PodSet, Queu
 from muster.sim.readers.native import Native, is_journal
 from muster.sim.trace import Job, Outage, Tally, TraceError
 from tests.sim.traces import GPU, write
+from tests.tiers import examples
 
 SHARE = "muster.dev/gpu-share"
 NODES = (
@@ -392,7 +393,7 @@ def test_a_journal_is_recognised(tmp_path: Path) -> None:
 
 
 @given(st.text(max_size=60) | st.binary(max_size=60).map(lambda raw: raw.decode("latin-1")))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_any_text_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     path = tmp_path_factory.mktemp("t") / "f"
     path.write_text(text)

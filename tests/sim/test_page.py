@@ -22,6 +22,7 @@ from muster.sim.report import Figure, Report, readable
 from muster.sim.trace import Clock, Job
 from tests.sim.test_experiment import Drawn, Plain
 from tests.sim.traces import job
+from tests.tiers import examples
 
 
 class Reader(HTMLParser):
@@ -174,7 +175,7 @@ rows_of = st.integers(2, 60).flatmap(
 
 
 @given(rows_of, st.floats(0, 1e9), st.floats(1e-3, 1e7), st.sampled_from(Clock))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_whatever_is_drawn_stays_on_the_picture(
     rows: list[charts.Floats], start: float, width: float, clock: Clock
 ) -> None:

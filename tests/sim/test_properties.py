@@ -12,6 +12,7 @@ from muster.sim.engine import Pass
 from muster.sim.policies import policy
 from muster.sim.trace import WHOLE, Job
 from tests.sim.traces import GPU, job, machine, play
+from tests.tiers import examples
 
 nodes_of = st.lists(st.integers(1, 8), min_size=1, max_size=4)
 jobs_of = st.lists(
@@ -94,7 +95,7 @@ def watch(nodes: list[int], jobs: list[Job], pass_: Pass) -> Watched:
     return core
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(nodes_of, jobs_of, passes)
 def test_every_job_runs_whole_within_the_capacity_and_ends(
     nodes: list[int], jobs: list[Job], pass_: Pass
@@ -102,7 +103,7 @@ def test_every_job_runs_whole_within_the_capacity_and_ends(
     watch(nodes, jobs, pass_)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(nodes_of, jobs_of, passes)
 def test_the_same_trace_gives_the_same_replay(nodes: list[int], jobs: list[Job], pass_: Pass) -> None:
     assert watch(nodes, jobs, pass_).log == watch(nodes, jobs, pass_).log
@@ -139,7 +140,7 @@ def greedy(capacity: int, jobs: list[Job], pass_: Pass) -> dict[GangId, float]:
     return starts
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(1, 12), jobs_of, passes)
 def test_on_one_machine_pack_is_greedy_in_order_of_age(capacity: int, jobs: list[Job], pass_: Pass) -> None:
     sizes = [each.size // WHOLE for each in jobs]

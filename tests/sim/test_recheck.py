@@ -32,6 +32,7 @@ from muster.version import VERSION
 from tests.informed import informed
 from tests.runtime.test_loop import Cluster, jobset, pod
 from tests.test_journal import ENTRIES
+from tests.tiers import examples
 
 
 @pytest.fixture
@@ -294,7 +295,7 @@ LINES += [msgspec.json.decode(encode(entry.at, entry.what)) for entry in record(
     st.sampled_from([-(2**63), -1, 0, 9, 2**31, 10**12, 2**63, 2**99, 10**300, -1.5, 1e30, 1e300])
     | st.sampled_from(["inf", "", "x/1", "x/-1", None, True, [], {}, [[]], [["cpu", 1]] * 2]),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_whatever_one_value_of_a_line_is_it_is_replayed_or_refused_with_its_line(
     number: int, node: int, value: object
 ) -> None:

@@ -15,6 +15,7 @@ from muster.sim.engine import Core, Pass, replay
 from muster.sim.metrics import Metrics, Recorder, Stop
 from muster.sim.trace import WHOLE, Job, Outage, capacity
 from tests.sim.traces import GPU, Puppet, assign, job, machine
+from tests.tiers import examples
 
 
 def play(
@@ -239,7 +240,7 @@ class Witness:
 
 
 @given(st.lists(st.integers(1, 4), min_size=3, max_size=3), jobs_of, outages_of, st.sampled_from(Pass))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_whatever_breaks_work_is_done_once_and_nothing_is_left_behind(
     gpus: list[int], jobs: list[Job], outages: list[Outage], pass_: Pass
 ) -> None:

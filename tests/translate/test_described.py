@@ -18,6 +18,7 @@ from muster.translate.dialects import group_of, keys_touched
 from muster.translate.group import Group
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.world import World
+from tests.tiers import examples
 from tests.translate.cluster import pod, pod_group, read, world
 
 NAME, LEAST = "gang.scheduling.koordinator.sh/name", "gang.scheduling.koordinator.sh/min-available"
@@ -270,7 +271,7 @@ _GROUPS = st.builds(sigs, st.sampled_from("ab"), st.integers(1, 2), st.sampled_f
 
 
 @given(st.lists(st.tuples(st.one_of(_PODS, _GROUPS), st.booleans()), max_size=12))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_whatever_comes_and_goes_the_gangs_are_those_of_a_fresh_look(
     changes: list[tuple[Pod | PodGroup, bool]],
 ) -> None:

@@ -25,6 +25,7 @@ from muster.translate.group import Group
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.places import planned
 from muster.translate.world import World
+from tests.tiers import examples
 from tests.translate.cluster import (
     Objects,
     child,
@@ -160,7 +161,7 @@ def objects_of(now: World) -> Objects:
 
 
 @pytest.mark.parametrize("dialect", KEYS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(data=st.data())
 def test_a_gang_that_is_read_on_is_the_gang_of_one_look(dialect: str, data: st.DataObject) -> None:
     cluster, seen = Cluster(dialect, data.draw), World()

@@ -13,6 +13,7 @@ from muster.translate.identity import Dialect, GroupKey
 from muster.translate.places import Claim, Filling, planned
 from muster.translate.pods import completion_index
 from muster.translate.world import World
+from tests.tiers import examples
 from tests.translate.cluster import grouped, job, pod, pod_group, read, world
 
 # pods by name → fields; expected place of each. The block has places 4, 5, 6 of pod set "w".
@@ -106,7 +107,7 @@ def read_places(found: World, before: Group | None = None) -> tuple[Group, dict[
     }
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(worlds)
 def test_no_two_live_pods_share_a_place_and_none_waits_beside_a_free_one(found: list[Pod]) -> None:
     group, places = read_places(gang(found))
@@ -117,7 +118,7 @@ def test_no_two_live_pods_share_a_place_and_none_waits_beside_a_free_one(found: 
     assert not group.leaving.keys() & group.members.keys()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(worlds)
 def test_a_place_that_is_written_on_a_bound_pod_is_that_pods(found: list[Pod]) -> None:
     _, places = read_places(gang(found))
@@ -130,7 +131,7 @@ def test_a_place_that_is_written_on_a_bound_pod_is_that_pods(found: list[Pod]) -
     assert all(holders.get(place) in claimants for place, claimants in written.items())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(worlds, worlds, st.sets(st.integers(0, 7)))
 def test_places_stay_as_pods_come_and_go(found: list[Pod], new: list[Pod], gone: set[int]) -> None:
     group, places = read_places(gang(found))

@@ -22,6 +22,7 @@ from muster.translate.podgroup.places import Places
 from muster.translate.podgroup.pod_sets import pod_set_name
 from muster.translate.pods import asked
 from muster.translate.world import World
+from tests.tiers import examples
 from tests.translate.cluster import (
     START,
     grouped,
@@ -422,7 +423,7 @@ def test_pods_of_one_template_are_read_once_also_when_they_are_bound(monkeypatch
         max_size=12,
     )
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_a_group_of_which_each_pod_is_read_once_is_that_of_a_fresh_look(
     changes: list[tuple[tuple[Any, Resource], bool]],
 ) -> None:

@@ -10,6 +10,7 @@ from muster.api.kinds import JOB, JOBSET, POD, POD_GROUP_SIGS, POD_GROUP_X
 from muster.api.membership import pod_groups
 from muster.api.scheduling import POD_GROUP_LABEL
 from muster.translate.world import World
+from tests.tiers import examples
 from tests.translate.cluster import child, job, jobset, pod, pod_spec
 
 
@@ -29,7 +30,7 @@ pods = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(st.booleans(), pods), max_size=20))
 def test_indexes_equal_a_scan(changes: list[tuple[bool, Pod]]) -> None:
     world, known = World(), dict[str, Pod]()

@@ -16,6 +16,7 @@ from muster.workloads.demand import demand
 from muster.workloads.findings import JobFileError
 from muster.workloads.jobfile import JobFile, Options
 from muster.workloads.load import load
+from tests.tiers import examples
 
 
 def mostly(good: st.SearchStrategy[Any], bad: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -59,7 +60,7 @@ manifests = st.fixed_dictionaries(
 modes = st.sampled_from([None, "gang", "independent"])
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(spec=manifests, mode=modes)
 def test_a_manifest_compiles_to_its_counts_or_is_refused_with_a_line(spec: Object, mode: Any) -> None:
     job = loaded(yaml.safe_dump({"spec": spec}, sort_keys=False), mode)
@@ -80,7 +81,7 @@ def test_a_manifest_compiles_to_its_counts_or_is_refused_with_a_line(spec: Objec
     check(job)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(spec=manifests, mode=modes)
 def test_the_same_file_gives_the_same_objects(spec: Object, mode: Any) -> None:
     text = yaml.safe_dump({"spec": spec})
@@ -189,7 +190,7 @@ A_POD: Final = {
 }
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(documents=st.lists(junk | broken(), min_size=1, max_size=2), mode=modes, local=st.booleans())
 @example(
     [
@@ -215,7 +216,7 @@ def test_no_input_ends_in_anything_but_a_job_file_or_its_error(
         demand(job)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.text(max_size=60) | st.binary(max_size=60))
 def test_no_text_ends_in_anything_but_an_error(text: str | bytes) -> None:
     job = loaded(text, None)

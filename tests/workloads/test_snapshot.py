@@ -15,6 +15,7 @@ from muster.api.core_v1 import Pod
 from muster.api.kinds import NODE, POD, POD_GROUP_X
 from muster.workloads.findings import JobFileError
 from muster.workloads.snapshot import MAX_VALUES, Objects, parse, read, typed
+from tests.tiers import examples
 
 KINDS = (NODE, POD, POD_GROUP_X)
 
@@ -172,7 +173,7 @@ JSON = st.recursive(
 
 
 @given(st.lists(JSON, max_size=3), st.sampled_from(["json", "yaml", "values"]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_any_input_is_read_or_refused(values: list[Any], form: str) -> None:
     with suppress(JobFileError):
         if form == "values":

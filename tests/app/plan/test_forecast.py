@@ -11,6 +11,7 @@ from muster.core.words.events import GangSubmitted, NodeChanged, PodsBound
 from muster.core.words.gang import Gang, GangId, NodeName, Place, PodId, PodSet, Shape
 from tests.core import words
 from tests.core.preemption.test_preemption import evicts, running
+from tests.tiers import examples
 
 
 def gang(name: str, cpus: int, seconds: float | None, *, submitted: float = 0, priority: int = 0) -> Gang:
@@ -76,7 +77,7 @@ def test_a_forecast_covers_a_bounded_number_of_completions() -> None:
     st.lists(st.tuples(st.integers(1, 4), st.sampled_from([None, 10, 30, 50, 70])), min_size=2, max_size=8),
     st.sampled_from(list(Backfill)),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_the_last_waiting_gang_gets_the_same_forecast(
     sizes: list[tuple[int, int | None]], backfill: Backfill
 ) -> None:

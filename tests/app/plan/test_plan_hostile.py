@@ -15,6 +15,7 @@ from muster.workloads.findings import JobFileError
 from muster.workloads.snapshot import parse
 from tests.objects import CLUSTER
 from tests.spoiled import Choose, spoiled
+from tests.tiers import examples
 
 OBJECTS = [{"apiVersion": k.api_version, "kind": k.kind, **body} for k, body in CLUSTER if k in WATCHED]
 NOW = 1_800_000_000.0
@@ -38,7 +39,7 @@ def survives(choose: Choose, times: int) -> bool:
     return True
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(data=st.data(), times=st.integers(1, 3))
 def test_a_plan_survives_strange_objects_among_many(data: st.DataObject, times: int) -> None:
     def choose(values: Sequence[Any]) -> Any:

@@ -17,9 +17,10 @@ from muster.app.views.lines import (
     plain,
     shown,
 )
+from tests.tiers import examples
 
 ESC = "\x1b"
-UNHURRIED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+UNHURRIED = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.mark.parametrize(

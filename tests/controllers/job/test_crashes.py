@@ -21,6 +21,7 @@ from hypothesis.stateful import (
 
 from muster.effects import Requeue
 from tests.controllers.job.cluster import Cluster, Crash, Refused, job_object
+from tests.tiers import examples
 
 SHAPES: dict[str, dict[str, Any]] = {
     "plain": {"completions": 4, "parallelism": 2, "backoffLimit": 3},
@@ -293,7 +294,7 @@ class JobMachine(RuleBasedStateMachine):
 
 TestJobMachine = JobMachine.TestCase
 TestJobMachine.settings = settings(
-    max_examples=200,
+    max_examples=examples(200),
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -17,10 +17,11 @@ from muster.core.words.gang import GangId, Queue
 from tests import processes
 from tests.core.scenario import decide, digest, facts
 from tests.core.words import assigns, gang, node, scheduler, shape, started
+from tests.tiers import examples
 
 
 @given(st.integers(0, 10_000), st.randoms(use_true_random=False))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_the_order_of_facts_does_not_matter(seed: int, order: random.Random) -> None:
     told = facts(seed)
     shuffled = list(told)
@@ -29,20 +30,20 @@ def test_the_order_of_facts_does_not_matter(seed: int, order: random.Random) -> 
 
 
 @given(st.integers(0, 10_000), st.integers(2, 9))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_scale_does_not_matter(seed: int, scale: int) -> None:
     assert assigns(decide(facts(seed, scale))) == assigns(decide(facts(seed)))
 
 
 @given(st.integers(0, 10_000))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_without_explanations_the_rest_is_the_same(seed: int) -> None:
     explained = [decision for decision in decide(facts(seed)) if not isinstance(decision, Wait)]
     assert decide(facts(seed), Config(explain=False)) == explained
 
 
 @given(st.integers(0, 10_000))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_names_in_the_same_order_do_not_matter(seed: int) -> None:
     renamed = [
         (assign.gang, {place: name.replace("other-", "n") for place, name in assign.nodes.items()})
@@ -52,7 +53,7 @@ def test_names_in_the_same_order_do_not_matter(seed: int) -> None:
 
 
 @given(st.integers(0, 10_000))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_nor_do_names_of_gangs(seed: int) -> None:
     renamed = [
         GangSubmitted(replace(fact.gang, id=GangId(f"other-{fact.gang.id}")))
@@ -65,7 +66,7 @@ def test_nor_do_names_of_gangs(seed: int) -> None:
 
 
 @given(st.integers(0, 10_000))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_nor_does_a_gang_of_lower_rank(seed: int) -> None:
     gangs = [fact.gang for fact in facts(seed) if isinstance(fact, GangSubmitted)]
     last = max(gangs, key=lambda one: (-one.priority, one.submitted, one.id))
@@ -102,7 +103,7 @@ def test_nor_does_which_gang_asked_first_if_no_queue_lets_it_start() -> None:
 
 
 @given(st.lists(st.integers(0, 8), min_size=1, max_size=6), st.integers(1, 4), st.integers(1, 12))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_more_nodes_never_stop_a_gang_of_one_shape(free: list[int], gpu: int, count: int) -> None:
     nodes = [node(f"n{i}", gpu=g) for i, g in enumerate(free)]
     wanted = gang("x", count=count, of=shape(gpu=gpu))

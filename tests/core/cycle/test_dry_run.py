@@ -40,6 +40,7 @@ from muster.core.words.gang import (
 )
 from muster.names import GPU, GPU_SHARE
 from tests.core.words import amounts, assigns, bind, gang, node, pod, scheduler, shape
+from tests.tiers import examples
 
 #: What happens at one time: gangs are submitted, or the gang that was submitted with that number ends.
 Step = tuple[Gang | int, ...]
@@ -267,7 +268,7 @@ def reserved_until_its_queue_shrank() -> tuple[Config, list[Event], list[Step]]:
 
 @given(stories())
 @example(reserved_until_its_queue_shrank())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_every_remedy_starts_its_gang(drawn: tuple[Config, list[Event], list[Step]]) -> None:
     story = Story(*drawn)
     held_back = {d.gang for d in story.decisions if isinstance(d, Wait)}
@@ -287,7 +288,7 @@ def test_every_remedy_starts_its_gang(drawn: tuple[Config, list[Event], list[Ste
 
 
 @given(stories())
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_asking_changes_nothing(drawn: tuple[Config, list[Event], list[Step]]) -> None:
     config, facts, steps = drawn
     asked, silent = Story(config, facts, steps), Story(replace(config, explain=False), facts, steps)
@@ -361,7 +362,7 @@ def searched_before() -> tuple[Config, list[Event], list[Step]]:
 @example(first_by_reservation())
 @example(searched_before())
 @example(infeasible_ones_of_two_queues())
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_dry_run_of_several_gangs_answers_each_as_if_it_were_alone(
     drawn: tuple[Config, list[Event], list[Step]],
 ) -> None:

@@ -41,6 +41,7 @@ from muster.core.words.gang import (
 )
 from muster.core.world.footprints import Carrying, Matching, Question, Using
 from tests.core import constrained
+from tests.tiers import examples
 
 ZONE, HOST = "zone", "host"
 
@@ -279,7 +280,7 @@ def test_a_gang_that_waits_for_affinity_starts_once_a_matching_pod_is_there() ->
     assert made.wake_at() is None
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(st.integers(0, 10**6))
 def test_placements_satisfy_all_constraints_and_none_is_missed(seed: int) -> None:
     case = constrained.draw(seed)
@@ -288,7 +289,7 @@ def test_placements_satisfy_all_constraints_and_none_is_missed(seed: int) -> Non
     assert (found is not None) == constrained.possible(case)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.integers(0, 10**6))
 def test_growth_replacements_and_gathering_satisfy_everything_too(seed: int) -> None:
     for case, new in constrained.stories(seed):
@@ -296,7 +297,7 @@ def test_growth_replacements_and_gathering_satisfy_everything_too(seed: int) -> 
         assert constrained.gathered(case, new)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 10**6))
 def test_undone_trials_leave_the_affinity_counts_of_a_fresh_scheduler(seed: int) -> None:
     """Whatever is tried and undone: the answers are those of a scheduler that was told the facts alone."""
@@ -387,7 +388,7 @@ def test_a_pod_set_in_another_namespace_than_its_gang() -> None:
     assert made.world.gangs[GangId("g")].holds[Place("q", 0)].node == "n1"
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(st.integers(0, 10**6))
 def test_footprints_always_count_exactly_the_pods_that_are_there(seed: int) -> None:
     """Gangs come, run, are ended for others and go; nodes too. The account is that of pods and promises."""

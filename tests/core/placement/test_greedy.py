@@ -17,6 +17,7 @@ from muster.core.world.eligibility import Eligibility
 from muster.core.world.ledger import Ledger
 from muster.core.world.nodes import Nodes
 from tests.core.words import GPU, amounts, assigns, foreign, gang, node, scheduler, shape, waits, where
+from tests.tiers import examples
 
 
 class Cluster:
@@ -106,7 +107,7 @@ amount = st.integers(0, 9)
     st.integers(0, 3),
     st.integers(2, 40),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_a_group_at_once_is_as_many_as_pod_by_pod(
     free: list[tuple[int, int]], gpu: int, cpu: int, count: int
 ) -> None:
@@ -125,7 +126,7 @@ def test_a_group_at_once_is_as_many_as_pod_by_pod(
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=30), st.integers(1, 4), st.integers(2, 25))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_selection_equals_sorting_by_key_and_name(free: list[int], gpu: int, count: int) -> None:
     cluster = Cluster(*((g, 64) for g in free))
     vector = cluster.slots.of(shape(gpu=gpu))

@@ -16,6 +16,7 @@ from muster.core.world.eligibility import Eligibility
 from muster.core.world.ledger import Ledger
 from muster.core.world.nodes import Ints, Longs, Nodes
 from tests.core.words import node, shape
+from tests.tiers import examples
 
 
 def naive(free: list[int], caps: list[int], asked: list[list[int]]) -> list[tuple[int, ...]]:
@@ -51,7 +52,7 @@ small = st.integers(0, 4)
         )
     )
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_maximal_patterns_equal_plain_enumeration(
     case: tuple[list[list[int]], list[tuple[list[int], list[int]]]],
 ) -> None:

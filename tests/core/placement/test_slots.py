@@ -13,6 +13,7 @@ from muster.core.world.eligibility import Eligibility
 from muster.core.world.ledger import Ledger
 from muster.core.world.nodes import LARGEST, UNLIMITED, Nodes
 from tests.core.words import GPU, amounts, assigns, gang, node, scheduler, shape
+from tests.tiers import examples
 
 SHAPES = [
     shape(),
@@ -44,7 +45,7 @@ changes = st.lists(
 
 
 @given(st.lists(changes, max_size=3), st.lists(st.tuples(st.integers(0, 39), st.integers(0, 8)), max_size=3))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_a_cached_vector_equals_a_fresh_one(
     rounds: list[list[tuple[int, int, int, int]]], resized: list[tuple[int, int]]
 ) -> None:
@@ -63,7 +64,7 @@ def test_a_cached_vector_equals_a_fresh_one(
 
 
 @given(st.integers(2**31, LARGEST), st.one_of(st.integers(1, 2**20), st.integers(2**20, LARGEST)))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_bytes_are_counted_exactly(capacity: int, request: int) -> None:
     nodes = Nodes()
     for name, memory in (("a", capacity), ("b", 2**20), ("c", 0)):
@@ -109,7 +110,7 @@ def test_sums_and_products_of_the_largest_amounts_do_not_overflow() -> None:
     st.integers(0, 3),
     st.integers(1, 3),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_slots_are_what_plain_arithmetic_says(free: list[tuple[int, int]], gpu: int, cpu: int) -> None:
     nodes = Nodes()
     for i, (g, c) in enumerate(free):

@@ -34,6 +34,7 @@ from muster.core.words.events import (
 from muster.core.words.gang import Gang, GangId, NodeName, Operator, Place, PodId, PodSet, Queue, Requirement
 from muster.core.world.gangs import stands
 from tests.core.words import GPU, node, shape
+from tests.tiers import examples
 
 ROOM = 4
 NODES = [NodeName(f"n{i}") for i in range(3)]
@@ -268,7 +269,7 @@ class Machine(RuleBasedStateMachine):
 
 
 Machine.TestCase.settings = settings(
-    max_examples=40,
+    max_examples=examples(40),
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -61,6 +61,7 @@ from tests.core.words import (
     started,
     waits,
 )
+from tests.tiers import examples
 
 
 def running(made: Scheduler, *gangs: Gang, at: float = 1.0) -> None:
@@ -887,7 +888,7 @@ def test_a_gang_with_a_minimum_of_zero_preempts_no_gang_in_a_full_queue() -> Non
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_gangs_of_higher_priority_than_needed_can_be_left_out_as_victims(seed: int) -> None:
     """Leaving such a gang out at first makes no gang of higher priority a victim, and loses no more work."""
 

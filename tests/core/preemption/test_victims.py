@@ -17,6 +17,7 @@ from tests.core.preemption.crowded import (
     draw,
     sets_of,
 )
+from tests.tiers import examples
 
 MIXES: list[tuple[str, ...]] = [
     (),
@@ -50,7 +51,7 @@ def test_the_level_is_the_lowest_and_hardly_more_is_lost_than_need_be(about: tup
     assert ratios[-1] <= 1.25
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(MIXES))
 def test_in_any_case(seed: int, about: tuple[str, ...]) -> None:
     assert all(ratio <= 1.25 for ratio in campaign(range(seed, seed + 1), *about))

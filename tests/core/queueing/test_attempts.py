@@ -19,6 +19,7 @@ from muster.core.world.queues import Queues
 from muster.core.world.quotas import Quotas
 from muster.core.world.trial import UndoLog
 from tests.core.words import gang
+from tests.tiers import examples
 
 
 class Cluster:
@@ -61,7 +62,7 @@ def ordered(states: list[GangState], lapsed: set[GangId]) -> list[GangState]:
 
 
 @given(st.integers(0, 10_000))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_gangs_that_arrive_change_or_leave_keep_the_order(seed: int) -> None:
     rng = random.Random(seed)
     order = Cluster()

@@ -24,6 +24,7 @@ from muster.core.words.events import GangRemoved, GangSubmitted, PodsEnded, Queu
 from muster.core.words.gang import GangId, Queue, Shape
 from muster.core.world.queues.account import Account
 from tests.core.words import assigns, bind, gang, node, shape
+from tests.tiers import examples
 
 #: seconds that a gang says it runs
 LIMIT = 10
@@ -226,7 +227,7 @@ IN_TURN: Final = Plan(
 @example(SHORT, [1, 3, 4])
 @example(IN_TURN, [3, 6, 1, 7, 4, 8, 3])
 @given(plans(), st.lists(st.integers(0, 8), min_size=12, max_size=12))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_every_leaf_comes_to_its_entitlement_and_stays_there(plan: Plan, order: list[int]) -> None:
     """`order`: whose gang ends next, by its number among the leaves of which any runs."""
     tree = plan.grown()

@@ -14,6 +14,7 @@ from muster.core.words.gang import GangId, Queue, QueueOrder
 from muster.core.world.queues import account as accounts
 from muster.core.world.queues.account import Account
 from tests.core.words import GPU, assigns, bind, gang, node, started
+from tests.tiers import examples
 
 
 @pytest.mark.parametrize("explain", [False, True])
@@ -36,7 +37,7 @@ def test_a_gang_behind_one_that_can_no_longer_fit_starts(explain: bool, parents:
     assert made.world.gangs[GangId("huge")].demand is not None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     rounds=st.lists(
         st.tuples(

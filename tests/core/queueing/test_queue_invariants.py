@@ -16,6 +16,7 @@ from muster.core.words.gang import Code, GangId, PodSet, Queue, QueueOrder
 from muster.core.world.eligibility import Eligibility
 from muster.core.world.queues.account import Account
 from tests.core.words import GPU, amounts, assigns, bind, gang, node, shape
+from tests.tiers import examples
 
 NAMES = ("a", "b", "a1", "a2", "b1")
 
@@ -133,7 +134,7 @@ class Life:
 
 @given(st.integers(0, 100_000))
 @example(9446).via("gangs of one kind while their queue's order changes")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_invariants_after_every_cycle(seed: int) -> None:
     life = Life(seed)
     for _ in range(15):
@@ -143,7 +144,7 @@ def test_invariants_after_every_cycle(seed: int) -> None:
 
 
 @given(st.integers(0, 100_000))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_the_same_again(seed: int) -> None:
     one, other = Life(seed), Life(seed)
     for _ in range(8):
@@ -153,7 +154,7 @@ def test_the_same_again(seed: int) -> None:
 
 
 @given(st.integers(0, 100_000))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_within_goes_before_over(seed: int) -> None:
     """Among gangs of one GPU, none that carries its queue over starts while one within could."""
     rng = random.Random(seed)

@@ -27,6 +27,7 @@ from muster.core.world.lacking import Demands
 from muster.names import GPU
 from tests.core.reservations.test_backfill import Cluster, lasting, reserves, told
 from tests.core.words import assigns, node, shape, started, where
+from tests.tiers import examples
 
 HOST = "host"
 ONE, WIDE = shape(gpu=1), shape(gpu=3)
@@ -145,7 +146,7 @@ class Bearable(Cluster):
         return decisions
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -31,6 +31,7 @@ from muster.core.words.gang import (
     Strategy,
 )
 from tests.core.words import assigns, bind, gang, node, shape
+from tests.tiers import examples
 
 LAYERS = (Layer("zone", ("zone",)), Layer("rack", ("rack",)))
 #: Seconds that are no delay where ends are told late: times are whole numbers but for that.
@@ -124,7 +125,7 @@ def assert_spare_is_exact(core: Scheduler, started: Iterable[GangId]) -> None:
         (Backfill.CONSERVATIVE, {"apart", "ports", "affinity", "gather", "exclusive", "late", "endless"}),
     ],
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @example(seed=5454851)  # a gang that outlives its time grows where a reservation begins
 @example(seed=516803)  # it starts late in its reserved places, and stays into the time of another reservation
 @given(seed=st.integers(0, 2**32))

@@ -21,6 +21,7 @@ from muster.core.words.gang import Gang, GangId, NodeName, PodSet, Shape
 from muster.core.world.ledger import Ledger
 from tests.core.reservations.test_backfill import Cluster, reserves
 from tests.core.words import GPU, assigns, gang, node, shape, started, where
+from tests.tiers import examples
 
 SHAPES = [shape(gpu=1), shape(gpu=2), *(shape(share=share) for share in (300, 450, 550, 700))]
 #: arrival, pods by shape, limit, and the part of it that it runs
@@ -134,7 +135,7 @@ def packs(used: list[int], shares: list[int], devices: int) -> bool:
     return False
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(sizes, rows, st.sampled_from([Backfill.CONSERVATIVE, Backfill.CONSERVATIVE, Backfill.EASY]))
 def test_reserved_shares_can_be_put_on_devices_and_start_when_they_are_to(
     sizes: list[int],

@@ -17,6 +17,7 @@ from muster.core.world.gangs import GangState
 from muster.core.world.trial import Trial
 from tests.core.cycle.test_incremental import Story
 from tests.core.words import assigns, bind, gang, node, pod, scheduler, shape
+from tests.tiers import examples
 
 #: Pods that share GPUs, pods that have some to themselves, and places that are held without a pod.
 SETS = (
@@ -96,7 +97,7 @@ class SlowlyLeaving(Story):
         super().step()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([Backfill.EASY, Backfill.CONSERVATIVE]))
 @example(7, Backfill.EASY)
 @example(9, Backfill.CONSERVATIVE)

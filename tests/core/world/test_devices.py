@@ -21,6 +21,7 @@ from muster.core.world.ledger import Charged, Ledger
 from muster.core.world.nodes import Nodes
 from muster.core.world.trial import Trial
 from tests.core.words import assigns, bind, gang, node, scheduler, shape, waits, where
+from tests.tiers import examples
 
 
 @dataclass
@@ -68,7 +69,7 @@ steps = st.lists(
 
 
 @given(steps)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_devices_are_what_a_naive_model_says(told: list[tuple[str, int, int]]) -> None:
     nodes = Nodes()
     ledger = Ledger(nodes)
@@ -267,7 +268,7 @@ def test_why_shares_do_not_fit() -> None:
 @given(
     st.lists(st.integers(1, 4), min_size=1, max_size=3), st.lists(st.integers(1, 9), min_size=2, max_size=4)
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_no_gang_of_several_shares_that_fits_is_proven_infeasible(gpus: list[int], tenths: list[int]) -> None:
     """Whole GPUs and shares in one gang: what is called impossible is so, by trying everything."""
     sets = [
@@ -299,7 +300,7 @@ def test_a_packing_that_best_fit_misses_is_found() -> None:
     st.lists(st.tuples(st.integers(1, 2), st.integers(0, 3)), min_size=1, max_size=2),
     st.lists(st.tuples(st.integers(1, 10), st.integers(0, 2), st.integers(1, 2)), min_size=2, max_size=3),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_small_gangs_of_several_shares_start_exactly_if_they_fit(
     nodes: list[tuple[int, int]], pods: list[tuple[int, int, int]]
 ) -> None:

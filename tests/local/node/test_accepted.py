@@ -27,6 +27,7 @@ from muster.local.node.starts import cannot_start
 from muster.local.registry import Registry
 from muster.local.store import Store
 from tests.spoiled import spoiled
+from tests.tiers import examples
 
 CPU: Final = {"resource": "limits.cpu", "divisor": "1m"}
 PROBE: Final = {"periodSeconds": 1, "timeoutSeconds": 1, "failureThreshold": 1, "initialDelaySeconds": 0}
@@ -148,7 +149,7 @@ def test_the_pod_itself_is_understood() -> None:
 
 
 @pytest.mark.parametrize("times", [1, 3])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data())
 def test_every_pod_that_the_server_accepts_can_be_read_by_the_agent(times: int, data: st.DataObject) -> None:
     obj = spoiled(RICH, lambda options: data.draw(st.sampled_from(options)), times=times)

@@ -13,6 +13,7 @@ from muster.local.node import hosts
 from muster.local.node.hosts import BLOCK, GRAIN, QUARANTINE, HostsTable
 from tests.patience import PATIENCE
 from tests.processes import started
+from tests.tiers import examples
 
 
 class Time:
@@ -98,7 +99,7 @@ steps = st.lists(
 
 
 @given(steps=steps)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_the_file_is_the_dictionary(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, list[str] | None]]
 ) -> None:

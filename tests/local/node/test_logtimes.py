@@ -15,6 +15,7 @@ from muster.local.node.isolation import Files
 from muster.local.node.logs import Logs, LogWriter
 from muster.local.node.logtimes import beside
 from tests.local.node.virtual import VirtualClock
+from tests.tiers import examples
 
 BEGIN = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -183,7 +184,7 @@ async def test_an_index_that_is_larger_than_its_log_is_bounded_too(
     assert max(sizes) <= 80
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     st.lists(st.tuples(st.text("ab\n", max_size=8), st.integers(1, 200)), min_size=1, max_size=20),
     st.integers(0, 4_000),

@@ -18,6 +18,7 @@ from muster.sim.policies.fgd import Fgd, typical_pods
 from muster.sim.policies.gpu_clustering import Held, _Watched
 from muster.sim.trace import TraceError
 from tests.core.words import assigns, node, shape
+from tests.tiers import examples
 
 SHAPES = (
     shape(cpu=4000),
@@ -152,7 +153,7 @@ NAIVE: dict[str, Callable[[Model, Shape], int]] = {
 
 @pytest.mark.parametrize("name", NAIVE)
 @given(arrivals=st.lists(st.integers(0, len(SHAPES) - 1), max_size=14))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_pods_go_where_the_plain_numbers_say(name: str, arrivals: list[int]) -> None:
     muster = made(name)
     models = {one: Model(cpu, [1000] * gpu, product) for one, gpu, cpu, product in NODES}

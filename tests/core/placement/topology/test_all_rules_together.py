@@ -29,6 +29,7 @@ from tests.core.placement.topology.test_search import (
     request,
 )
 from tests.core.words import gang, pod
+from tests.tiers import examples
 
 #: from the widest to the narrowest
 LAYERS = [CLUSTER, "Spine", "Block", NODE]
@@ -187,19 +188,19 @@ def _level(problem: Problem, pods: Counter[int]) -> int:
     return 0
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(cases(shapes=1))
 def test_one_shape_is_exact_and_as_near_as_it_goes(case: Case) -> None:
     assert check(case) in ("placed", "refused")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(cases(shapes=2, multiples=False))
 def test_several_shapes_are_exact_without_multiples(case: Case) -> None:
     assert check(case) in ("placed", "refused")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(cases())
 def test_everything_together_is_right(case: Case) -> None:
     check(case)

@@ -43,6 +43,7 @@ from tests.core.words import (
     waits,
     where,
 )
+from tests.tiers import examples
 
 LAYERS = (Layer("Spine", ("spine",)), Layer("Block", ("block",)))
 MUST, PREFER = Strategy.MUST_GATHER, Strategy.PREFER_GATHER
@@ -392,25 +393,25 @@ def check(problem: Problem) -> str:
     return "placed"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(problems(shapes=1))
 def test_one_shape_is_exact(problem: Problem) -> None:
     assert check(problem) != "missed"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(problems(multiples=False))
 def test_several_shapes_are_exact_without_multiples(problem: Problem) -> None:
     assert check(problem) != "missed"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(problems())
 def test_several_shapes_with_multiples_are_right(problem: Problem) -> None:
     check(problem)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(problems(shapes=1, settled=True))
 def test_bound_pods_constrain_the_rest_of_their_gang(problem: Problem) -> None:
     """As long as the gang's places keep its rules, the answer for the others is exact."""
@@ -428,7 +429,7 @@ def _keeps(problem: Problem) -> bool:
     return labelled and obeyed(problem, musts, there)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(problems(), st.data())
 def test_an_owned_node_is_kept_if_the_rules_allow(problem: Problem, data: st.DataObject) -> None:
     """Places with a node of their own (of a plan that was found) break no rule and keep no gang waiting."""

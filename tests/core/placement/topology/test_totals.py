@@ -13,6 +13,7 @@ from muster.core.world.ledger import Ledger
 from muster.core.world.nodes import Nodes
 from muster.core.world.topology import Topology
 from tests.core.words import GPU, node, shape
+from tests.tiers import examples
 
 SHAPES = [shape(gpu=1), shape(gpu=3, cpu=1000), shape(share=300)]
 
@@ -24,7 +25,7 @@ relabelled = st.one_of(st.none(), st.tuples(st.integers(0, 44), st.sampled_from(
 
 
 @given(st.lists(st.tuples(charges, relabelled, st.booleans()), min_size=1, max_size=4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_kept_sums_equal_fresh_ones(
     rounds: list[tuple[list[tuple[int, int, int]], tuple[int, str, int] | None, bool]],
 ) -> None:

@@ -1,0 +1,15 @@
+"""Two tiers: `make test` is the quick one; `make test-full`, which CI runs, has all tests and all examples.
+
+The quick tier is for the time between two edits. It leaves out what is marked `full`, and draws a quarter of
+the examples of each property. `make mutants` shows what that costs: it takes either tier.
+"""
+
+import os
+from typing import Final
+
+FULL: Final = os.environ.get("MUSTER_TESTS", "") == "full"
+
+
+def examples(number: int) -> int:
+    """How many examples hypothesis draws in this tier, of the `number` that the full tier has."""
+    return number if FULL else max(number // 4, 1)
