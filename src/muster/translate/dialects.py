@@ -52,7 +52,7 @@ from muster.api.muster_v1alpha1 import Source
 from muster.api.scheduling import PodGroup
 from muster.api.storage_v1 import SELECTED_NODE, StorageClass
 from muster.core.words.gang import Code, Gang, GangId, Gate, PodId
-from muster.translate import bare, described, ganggroup, job, jobset, marks, podgroup
+from muster.translate import bare, described, ganggroup, job, jobset, limits, marks, podgroup
 from muster.translate.claims import claim_names, templates
 from muster.translate.group import NONE_MOVED, Group, Members, ReadGroup, Touched
 from muster.translate.identity import Dialect, GroupKey
@@ -144,6 +144,8 @@ class Reader:
             if pod is None or group_of(pod, world) != key:
                 return None, NONE_MOVED
         group, moved = self._reader.read(touched)
+        if group is not None and (too_much := limits.of_gang(group.gang.pod_sets)) is not None:
+            group = replace(group, gang=replace(group.gang, gate=too_much))
         if group is None or not _namesakes(key, _ABOVE, world):
             return group, moved
         # `namespace/name` is the id of the first namesake by dialect; the others use their record's name

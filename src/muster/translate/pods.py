@@ -33,10 +33,10 @@ from muster.core.words.gang import (
     Toleration,
 )
 from muster.names import GANG, GPU, GPU_SHARE
-from muster.translate import constraints
+from muster.translate import constraints, limits
 from muster.translate.marks import gpu_device, gpu_share
 from muster.translate.requests import as_it_runs, requests
-from muster.translate.surroundings import Made, Surroundings, node_term, surroundings
+from muster.translate.surroundings import NOWHERE, Made, Surroundings, node_term, surroundings
 from muster.translate.world import World
 
 #: Most shapes in the cache; a cluster has far fewer templates at work than pods.
@@ -60,13 +60,25 @@ def asked(pod: Pod | PodTemplate, world: World | None = None, made: Made | None 
         share = gpu_share(pod.metadata)
     except ValueError as error:
         share = str(error)
+    spec, around = _what_counts(pod.spec), NOWHERE
+    if too_much := limits.excess(spec):  # the amounts of a pod on a node count whatever it demands
+        spec = PodSpec(
+            containers=spec.containers,
+            init_containers=spec.init_containers,
+            overhead=spec.overhead,
+            resources=spec.resources,
+            host_network=spec.host_network,
+        )
+    else:
+        around = surroundings(pod, world, made)
     try:
-        packed = _ENCODE(_what_counts(pod.spec))
+        packed = _ENCODE(spec)
     except (OverflowError, RecursionError) as error:
         large = isinstance(error, OverflowError)
         what = "a number in its spec is larger than any may be" if large else "its spec is nested too deeply"
         return Asked(Shape(requests=()), Gate(Code.INVALID, f"{what}: {error}"))
-    return _asked(packed, share, surroundings(pod, world, made))
+    found = _asked(packed, share, around)
+    return Asked(found.shape, Gate(Code.INVALID, too_much)) if too_much else found
 
 
 def occupies(pod: Pod) -> bool:
@@ -198,7 +210,10 @@ def _asked(packed: bytes, share: int | str, around: Surroundings) -> Asked:
     spec = _DECODE(packed)
     shape = Shape(requests=())
     try:
-        shape = replace(shape, requests=_requests(spec))
+        ports = constraints.ports(spec)
+        shape = replace(shape, requests=_requests(spec), ports=ports[: limits.HOST_PORTS])
+        if too_much := limits.excess_around(spec, around, len(ports)):
+            raise ValueError(too_much)
         shape = _constrained(shape, spec, around)
         if share:
             shape = _sharing(shape, share)
@@ -233,7 +248,6 @@ def _constrained(shape: Shape, spec: PodSpec, around: Surroundings) -> Shape:
         else None,
         tolerations=tuple(sorted({_toleration(t) for t in spec.tolerations}, key=repr)),
         volumes=around.volumes,
-        ports=constraints.ports(spec),
         preferred=constraints.preferred(spec),
         pod_affinity=near,
         pod_anti_affinity=apart,

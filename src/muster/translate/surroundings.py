@@ -53,6 +53,8 @@ class Surroundings(NamedTuple):
 
 
 NOWHERE: Final = Surroundings()
+#: Selectors over namespaces whose results are kept.
+_SELECTORS: Final = 256
 
 
 def surroundings(pod: Pod | PodTemplate, world: World | None, made: Made | None) -> Surroundings:
@@ -143,8 +145,16 @@ def _namespaces(selector: LabelSelector | None, world: World | None) -> tuple[st
         wanted = requirements(selector)
     except ValueError:
         return ()  # reported where the rest of the term is read
-    found = world.namespaces.values() if world is not None else ()
-    return tuple(sorted(n.metadata.name for n in found if satisfied(wanted, n.metadata.labels)))
+    if world is None:
+        return ()
+    if (known := world.selected_namespaces.get(wanted)) is not None:
+        return known
+    if len(world.selected_namespaces) >= _SELECTORS:
+        world.selected_namespaces.clear()
+    named = ((n.metadata.name, n.metadata.labels) for n in world.namespaces.values())
+    found = tuple(sorted(name for name, labels in named if satisfied(wanted, labels)))
+    world.selected_namespaces[wanted] = found
+    return found
 
 
 def _volumes(

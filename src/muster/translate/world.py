@@ -43,6 +43,7 @@ from muster.api.koordinator_v1alpha1 import DEFAULT
 from muster.api.membership import pod_groups, same_membership
 from muster.api.scheduling import PodGroup, PriorityClass
 from muster.api.storage_v1 import StorageClass
+from muster.core.words.gang import Requirement
 from muster.translate import described, ganggroup
 from muster.translate.claims import claims_of
 from muster.translate.described import Described
@@ -92,6 +93,8 @@ class World:
         self.rehomed = False
         #: by Job, the result of `dialects.group_of`; cleared when a Job, JobSet or namespace changes
         self.groups_of_jobs: dict[Name, tuple[bool, GroupKey | None]] = {}
+        #: by selector, the namespaces that it selects; cleared when a namespace changes
+        self.selected_namespaces: dict[tuple[Requirement, ...], tuple[str, ...]] = {}
         self._quotas_in: dict[str, dict[Name, ResourceQuota]] = {}
         self._ranges_in: dict[str, dict[Name, LimitRange]] = {}
         #: by namespace and uid of the controller, which is in the same namespace
@@ -232,6 +235,8 @@ class World:
     def _replace(self, kind: Kind[R], name: Name, obj: R | None) -> R | None:
         if kind is JOB or kind is JOBSET or kind is NAMESPACE:
             self.groups_of_jobs.clear()
+        if kind is NAMESPACE:
+            self.selected_namespaces.clear()
         before: R | None = self._objects[kind].pop(name, None)
         if kind in (POD_GROUP_X, POD_GROUP_SIGS) and _home(before, name) != _home(obj, name):
             self.rehomed = True
