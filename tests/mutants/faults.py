@@ -1123,6 +1123,14 @@ FAULTS: Final = (
         ("tests/workloads/lattice/test_properties.py",),
     ),
     Fault(
+        "a label of a batch job that no policy is asked about",
+        "gates",
+        "security/requests.py",
+        "    for field_, key, value in metadata.emitted(jobs):",
+        "    for field_, key, value in metadata.emitted([]):",
+        ("tests/workloads/lattice/test_metadata.py",),
+    ),
+    Fault(
         "an audit that nobody permits",
         "gates",
         "security/posture.py",

@@ -6,15 +6,17 @@ its own entry point, its own volumes and peers) needs no permit.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
+from muster import names
 from muster.api.base import Object
 from muster.api.fields import Path
 from muster.compiler import containers, network, runtime, secrets
 from muster.compiler.draft import Draft
 from muster.compiler.facts import Facts
 from muster.compiler.workload import Workload
+from muster.security import metadata
 from muster.security.images.reference import InvalidReference, Reference, split
 
 Action = Literal[
@@ -25,8 +27,14 @@ Action = Literal[
     "OverrideSecurity",
     "AccessVolume",
     "UseQueue",
+    "UsePriorityClass",
+    "UseScheduler",
+    "SetMetadata",
     "AuditOnly",
 ]
+#: The schedulers of the targets, which need no permit.
+_SCHEDULERS: Final = (names.SCHEDULER, "volcano")
+_QUEUE: Final = ("spec", "queue")
 #: Linux capabilities that a container has if it drops none (containerd's default set).
 _DEFAULT_CAPABILITIES: Final = (
     "AUDIT_WRITE",
@@ -54,6 +62,9 @@ _TITLES: Final[dict[str, str]] = {
     "OverrideSecurity": "security override denied",
     "AccessVolume": "volume access denied",
     "UseQueue": "queue denied",
+    "UsePriorityClass": "priority class denied",
+    "UseScheduler": "scheduler denied",
+    "SetMetadata": "metadata denied",
     "AuditOnly": "audit denied",
 }
 
@@ -95,6 +106,13 @@ def of_id(action: Action, id_: str) -> Request:
             return Request(action, "Volume", id_, {"namespace": namespace, "id": name})
         case "UseQueue":
             return Request(action, "Queue", id_)
+        case "UsePriorityClass":
+            return Request(action, "PriorityClass", id_)
+        case "UseScheduler":
+            return Request(action, "Scheduler", id_)
+        case "SetMetadata":
+            key, _, value = id_.partition("=")
+            return Request(action, "Metadata", id_, {"key": key, "value": value})
         case "AuditOnly":
             return Request(action, "Namespace", id_)
 
@@ -123,6 +141,30 @@ def derive(workload: Workload, facts: Facts, draft: Draft) -> list[Request]:
         *_volumes(facts, draft),
     ]
     return list(dict.fromkeys(asked))
+
+
+def of_job(jobs: Sequence[Object]) -> list[Request]:
+    """Every request of the objects of a whole job, each once: what they ask of schedulers and others."""
+    specs = [*(each["spec"] for each in jobs), *(pod["spec"] for pod in metadata.pods(jobs))]
+    asked = [each for spec in specs for each in _of_spec(spec)]
+    for field_, key, value in metadata.emitted(jobs):
+        at = ("metadata", field_, key)
+        if key == names.QUEUE:
+            asked.append(replace(of_id("UseQueue", value), path=_QUEUE))
+        else:
+            asked.append(replace(of_id("SetMetadata", f"{key}={value}"), path=at))
+    return list(dict.fromkeys(asked))
+
+
+def _of_spec(spec: Object) -> Iterator[Request]:
+    """What the spec of a pod, of a PodGroup or of one of Volcano's jobs asks of schedulers."""
+    spec = spec["jobTemplate"]["spec"] if "jobTemplate" in spec else spec
+    if queue := spec.get("queue"):
+        yield replace(of_id("UseQueue", str(queue)), path=_QUEUE)
+    if priority := spec.get("priorityClassName"):
+        yield replace(of_id("UsePriorityClass", str(priority)), path=("spec", "priorityClassName"))
+    if (scheduler := spec.get("schedulerName", names.SCHEDULER)) not in _SCHEDULERS:
+        yield replace(of_id("UseScheduler", str(scheduler)), path=("spec", "schedulerName"))
 
 
 def _images(draft: Draft) -> Iterator[Request]:

@@ -249,6 +249,18 @@ def test_finished_runs_of_a_batch_job_are_kept_up_to_their_limit(
     assert len(cluster.at(START + 6 * DAY + HOUR)) == (kept if limit is None else limit)
 
 
+def test_a_run_of_a_batch_job_has_its_annotations() -> None:
+    cluster = Cluster(BATCH_JOB, SPECS[BATCH_JOB])
+    notes = {"muster.dev/exclusive": "rack", "kubectl.kubernetes.io/last-applied-configuration": "{}"}
+    cluster.memory.patch(BATCH_JOB, "ns", "nightly", {"metadata": {"annotations": notes}})
+    [name] = cluster.at(START + DAY)
+    made = cluster.memory.json(BATCH_JOB, f"ns/{name}")["metadata"]["annotations"]
+    assert made == {
+        "muster.dev/exclusive": "rack",
+        "batch.kubernetes.io/cronjob-scheduled-timestamp": "2026-01-02T00:00:00Z",
+    }
+
+
 def test_a_run_of_a_cron_job_is_named_and_marked_as_by_kubernetes() -> None:
     cluster = Cluster(CRON_JOB, SPECS[CRON_JOB])
     [name] = cluster.at(START + DAY)

@@ -8,6 +8,7 @@ from muster.api.base import Object, owner
 from muster.api.kinds import BATCH_JOB
 from muster.api.muster_v1alpha1 import BatchJob
 from muster.api.schedule import InvalidSchedule, parse
+from muster.controllers.batch_grant import written
 from muster.controllers.caches import Caches
 from muster.controllers.cron import decide, objects
 from muster.controllers.driver import Controller, Watch, controlled_by, itself
@@ -102,7 +103,10 @@ def _run(job: BatchJob, at: datetime) -> Object:
         "metadata": {
             "name": objects.name_of(meta.name, at),
             "labels": dict(meta.labels),
-            "annotations": {objects.SCHEDULED: objects.written(at)},
+            "annotations": {
+                **written(job)["metadata"]["annotations"],
+                objects.SCHEDULED: objects.written(at),
+            },
             "ownerReferences": [owner(job, BATCH_JOB)],
         },
         "spec": spec,

@@ -19,7 +19,7 @@ from muster.compiler.fulfil import fulfil
 from muster.security import posture
 from muster.security.gates import Principal
 from muster.security.policies import Policies
-from muster.security.requests import Request, derive
+from muster.security.requests import Request, derive, of_job
 from muster.workloads.lattice import hints
 from muster.workloads.lattice.job import BatchJob, Task
 from muster.workloads.platform import UNKNOWN, Stores, Submitter
@@ -61,14 +61,15 @@ def compile_job(
     policies  None = nothing is asked (there is no platform)
     stores    values of secrets, where there is no External Secrets Operator; None = there is one
     """
+    drafts = [(task, compile_workload(task.workload, facts)) for task in job.tasks]
+    refused: list[Problem] = []
+    jobs = target(job, drafts, refused.append)
     problems: list[Problem] = []
-    drafts: list[tuple[Task, Draft]] = []
     asked: list[tuple[Principal, Request]] = []
     warnings: list[Problem] = []
     until: datetime | None = None
-    for task in job.tasks:
-        draft = compile_workload(task.workload, facts)
-        drafts.append((task, draft))
+    of_whole = of_job(jobs)
+    for task, draft in drafts:
         problems += draft.problems
         principal = Principal(
             job.namespace,
@@ -78,9 +79,7 @@ def compile_job(
             user=submitter.user,
             groups=submitter.groups,
         )
-        requests = derive(task.workload, facts, draft)
-        if job.queue:
-            requests.append(Request("UseQueue", "Queue", job.queue, path=("spec", "queue")))
+        requests = [*derive(task.workload, facts, draft), *of_whole]
         asked += [(principal, request) for request in requests]
         if policies is not None:
             judged = posture.judge(policies, principal, requests, facts)
@@ -95,7 +94,7 @@ def compile_job(
     if stores is not None:
         support, missing = fulfil(support, stores.values, together.origins, stores.file)
         problems += missing
-    jobs = target(job, drafts, problems.append)
+    problems += refused
     problems += [_too_large(each, size) for each in jobs if (size := len(msgspec.json.encode(each))) > MOST]
     told = _once(problems)
     return Compiled(

@@ -12,7 +12,7 @@ from muster.names import ON_GPU_ANOMALY, PROGRESS_FILE, PROGRESS_RULES
 from muster.workloads import dns
 from muster.workloads.demand import MAX_PLACES
 from muster.workloads.findings import Finding
-from muster.workloads.lattice import containers, resources
+from muster.workloads.lattice import containers, metadata, resources
 from muster.workloads.lattice.job import (
     ACTIONS,
     EVENTS,
@@ -45,17 +45,12 @@ def read(document: Job, namespace: str, source: Read = nothing) -> tuple[BatchJo
     top = Section(document, merged.value, (), findings)
     for name in ("apiVersion", "kind", "status"):
         top.raw(name)
-    metadata = top.section("metadata")
-    name = metadata.text("name")
-    namespace = metadata.text("namespace", namespace)
-    labels, annotations = metadata.texts("labels"), metadata.texts("annotations")
-    metadata.names()
-    called = name
-    if not dns.is_label(name) or len(name) > dns.LABEL:
-        metadata.error(
-            "name", "is lowercase letters, digits and hyphens, beginning with a letter, at most 63"
-        )
-        called = "job"  # so that the names that are made of it are not errors, too
+    about = top.section("metadata")
+    name = metadata.name(about)
+    namespace = about.text("namespace", namespace)
+    labels, annotations = metadata.keys(about)
+    about.names()
+    called = name or "job"  # so that the names that are made of it are not errors, too
     spec = top.section("spec")
     top.close()
     listed = spec.section("tasks").names()
@@ -120,6 +115,8 @@ def _task(merged: Merged, name: str, job: str, namespace: str, source: Read, fin
     sidecars = section.section("sidecars")
     made = [containers.read(listed.section(each), source, sidecar=False) for each in listed.names()]
     made += [containers.read(sidecars.section(each), source, sidecar=True) for each in sidecars.names()]
+    for each in sorted({*listed.names()} & {*sidecars.names()}):
+        sidecars.error(each, "is also the name of a container; rename one of them")
     if not listed.names():
         workload.error("containers", "is missing; a task has at least one container")
     restart = section.choice("restartPolicy", ("Never", "OnFailure", "Always"), "Never")

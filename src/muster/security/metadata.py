@@ -1,0 +1,139 @@
+"""Labels and annotations of a batch job: which of them are emitted, and which of them need a permit.
+
+Schedulers, meshes, clouds and node agents act on keys of objects, and a job's author chooses the keys of the
+job. So no key is emitted only because muster does not know it:
+
+- `HARMLESS` keys inform people, or restrict nothing but the job itself. They need no permit.
+- A key that has a field of the job file, and so a gate of its own, is refused; so is a key that muster itself
+  writes (`instead`).
+- Keys by which a tool marks the objects that it has applied stay on the job (`is_of_tool`): a tool that found
+  them on an object that it has not applied might delete that object.
+- Every other key needs the permit `SetMetadata`.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from muster import names
+from muster.api.base import Object
+from muster.api.batch_v1 import COMPLETION_INDEX
+from muster.api.jobset_v1alpha2 import JOB_GLOBAL_INDEX
+from muster.api.koordinator_v1alpha1 import BY_NAME, TOPOLOGY_SPEC
+from muster.api.scheduling import POD_GROUP_LABEL
+
+#: On a run of a schedule: the time at which it was due.
+_SCHEDULED: Final = "batch.kubernetes.io/cronjob-scheduled-timestamp"
+#: Keys that take nothing from others, whatever their value.
+HARMLESS: Final = frozenset(
+    {
+        *("app", "team", "owner", "description", "kubernetes.io/description", _SCHEDULED),
+        *(f"app.kubernetes.io/{each}" for each in ("name", "instance", "version", "component", "part-of")),
+        *(names.HOLD, names.DEADLINE, names.RESTART_BUDGET, names.ON_GPU_ANOMALY, TOPOLOGY_SPEC),
+        *(names.PROGRESS_RULES, names.PROGRESS_FILE, names.CHECKPOINT, names.CHECKPOINT_FILE),
+    }
+)
+#: Keys that the compiler writes on the job object or its group, and on pods, with values of its own.
+_OWN: Final = frozenset({names.GANG, names.ADMISSION})
+_OWN_OF_PODS: Final = frozenset(
+    {
+        *("app.kubernetes.io/name", names.PEERS, names.CONFIG_HASH, names.GPU_SHARE, names.CALLER),
+        *("istio.io/dataplane-mode", "sidecar.istio.io/inject", *POD_GROUP_LABEL.values()),
+        *(names.PROGRESS_FILE, names.CHECKPOINT_FILE),
+    }
+)
+_QUEUE: Final = "write spec.queue, which the policies are asked about"
+_PRIORITY: Final = "write spec.priorityClassName, which the policies are asked about"
+_GROUP: Final = "the pods of a job are one gang; write spec.minAvailable if fewer are enough"
+_MESH: Final = "pods of a job with training are outside of the mesh, all others inside; remove it"
+_MUSTERS: Final = "only muster writes it; remove it"
+_INSTEAD: Final = {
+    **dict.fromkeys(
+        (
+            *(names.QUEUE, "queue", "kueue.x-k8s.io/queue-name", "kai.scheduler/queue", "runai/queue"),
+            *("scheduling.volcano.sh/queue-name", "volcano.sh/queue-name", "yunikorn.apache.org/queue"),
+        ),
+        _QUEUE,
+    ),
+    **dict.fromkeys(
+        (
+            *(names.PRIORITY, "priorityClassName", "kueue.x-k8s.io/priority-class"),
+            *("koordinator.sh/priority", "koordinator.sh/priority-class"),
+        ),
+        _PRIORITY,
+    ),
+    **dict.fromkeys(
+        (
+            *(names.GANG, *POD_GROUP_LABEL.values(), *BY_NAME, "kueue.x-k8s.io/pod-group-name"),
+            *("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name"),
+            *(
+                "gang.scheduling.koordinator.sh/min-available",
+                "pod-group.scheduling.sigs.k8s.io/min-available",
+            ),
+        ),
+        _GROUP,
+    ),
+    **dict.fromkeys(
+        (
+            *(names.ADMISSION, names.COMPILED, names.GRANTED, names.PEERS, names.CONFIG_HASH, names.CALLER),
+            *(names.PLAN, names.EPOCH, names.PODS_SEEN, names.GPU_DEVICE, names.CHECKPOINT_REQUESTED),
+            *(names.FAILURES, names.RUNNING_SINCE, names.TIME_USED, names.PROGRESS, names.PROGRESS_MOVES),
+            *(COMPLETION_INDEX, JOB_GLOBAL_INDEX),
+        ),
+        _MUSTERS,
+    ),
+    names.GPU_SHARE: "write a resource of type gpu with compute",
+    names.TRAINING: "write spec.training",
+    **dict.fromkeys(("sidecar.istio.io/inject", "istio.io/dataplane-mode"), _MESH),
+}
+#: The same for all keys with such a prefix.
+_INSTEAD_BELOW: Final = {
+    "container.apparmor.security.beta.kubernetes.io/": "write security.apparmorProfile of the container",
+    "container.seccomp.security.alpha.kubernetes.io/": "write security.seccompProfile of the container",
+    "seccomp.security.alpha.kubernetes.io/": "write security.seccompProfile of the container",
+}
+_OF_TOOLS: Final = (
+    *("kubectl.kubernetes.io/", "argocd.argoproj.io/", "helm.sh/", "meta.helm.sh/", "config.kubernetes.io/"),
+    *("internal.config.kubernetes.io/", "kustomize.toolkit.fluxcd.io/", "helm.toolkit.fluxcd.io/"),
+    "app.kubernetes.io/managed-by",
+)
+
+
+def instead(key: str) -> str:
+    """What to write instead of a key that no job may have; "" = a job may have it."""
+    below = (told for prefix, told in _INSTEAD_BELOW.items() if key.startswith(prefix))
+    return _INSTEAD.get(key) or next(below, "")
+
+
+def is_of_tool(key: str) -> bool:
+    """Whether tools write this key about the object that they have applied, so that it is not emitted."""
+    return key.startswith(_OF_TOOLS)
+
+
+def emitted(jobs: Sequence[Object]) -> Iterator[tuple[str, str, str]]:
+    """(`labels` or `annotations`, key, value) of the job's objects and pod templates that need a permit."""
+    for each in jobs:
+        for metadata, own in ((each["metadata"], _OWN), *_templates(each["spec"])):
+            for field in ("labels", "annotations"):
+                for key, value in sorted((metadata.get(field) or {}).items()):
+                    if key not in own and key not in HARMLESS:
+                        yield field, key, str(value)
+
+
+def pods(jobs: Sequence[Object]) -> Iterator[Object]:
+    """The pod templates of a JobSet, of Volcano's Job, and of its CronJob."""
+    for each in jobs:
+        spec = each["spec"]
+        spec = spec["jobTemplate"]["spec"] if "jobTemplate" in spec else spec
+        yield from (task["template"] for task in spec.get("tasks", ()))
+        for replicated in spec.get("replicatedJobs", ()):
+            yield replicated["template"]["spec"]["template"]
+
+
+def _templates(spec: Object) -> Iterator[tuple[Object, frozenset[str]]]:
+    """The metadata of every template in the spec of a job object, with the keys that are muster's there."""
+    if "jobTemplate" in spec:
+        yield spec["jobTemplate"].get("metadata") or {}, _OWN
+    for replicated in spec.get("replicatedJobs", ()):
+        yield replicated["template"].get("metadata") or {}, _OWN
+    for template in pods([{"spec": spec}]):
+        yield template.get("metadata") or {}, _OWN_OF_PODS
