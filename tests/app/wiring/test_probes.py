@@ -1,17 +1,95 @@
 """What a daemon answers to the cluster that runs it."""
 
 import asyncio
+import http.client
 import socket
+from collections.abc import Iterator
 
 import aiohttp
-from prometheus_client import Gauge
+import pytest
+from prometheus_client import Gauge, Metric
+from prometheus_client.registry import Collector
 
 from muster.api import kinds
-from muster.app.wiring.probes import State, serving
+from muster.app.wiring import probes
+from muster.app.wiring.probes import STUCK, State, serving
 from muster.kube.informers import Informers
 from muster.local.client import LocalClient
 from muster.local.registry import Registry
 from muster.local.store import Store
+
+
+def somewhere() -> str:
+    with socket.socket() as free:
+        free.bind(("127.83.71.5", 0))  # where nothing else takes the port meanwhile
+        return "{}:{}".format(*free.getsockname())
+
+
+def blocking(address: str, path: str) -> tuple[int, str]:
+    """What is answered while the loop that calls this is blocked by the call."""
+    connection = http.client.HTTPConnection(address, timeout=60)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+class OfTheLoop(Collector):
+    """A metric that only the daemon's loop may read."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+
+    def collect(self) -> Iterator[Metric]:
+        assert asyncio.get_running_loop() is self._loop
+        metric = Metric("of_the_loop", "What it is.", "gauge")
+        metric.add_sample("of_the_loop", {}, 7)
+        yield metric
+
+
+async def test_probes_are_answered_while_the_daemon_s_loop_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    state, address = State(), somewhere()
+    state.informers, state.leads = Informers(LocalClient(Registry(Store(":memory:")))), lambda: True
+    state.registry.register(OfTheLoop())
+    async with serving(address, state):
+        _, text = await asyncio.to_thread(blocking, address, "/metrics")
+        assert "of_the_loop 7.0" in text
+        monkeypatch.setattr(probes, "PATIENCE", 0.0)
+        assert blocking(address, "/healthz") == (200, "ok\n")
+        assert blocking(address, "/readyz") == (200, "ok, leads\n")
+        status, text = blocking(address, "/metrics")
+        assert status == 200
+        assert "of_the_loop 7.0" in text
+        assert "muster_leader 1.0" in text
+
+
+async def test_a_daemon_whose_loop_is_stuck_is_not_healthy_and_recovers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(probes, "PATIENCE", 0.0)
+    state, address, now = State(), somewhere(), 1000.0
+    state.monotonic = lambda: now
+    state.beat()
+    async with serving(address, state):
+        await asyncio.to_thread(blocking, address, "/healthz")  # the loop has beaten
+        now += STUCK
+        assert blocking(address, "/healthz")[0] == 200
+        now += 1
+        assert blocking(address, "/healthz") == (503, "the event loop has not answered for 61 s\n")
+        assert "muster_loop_silent_seconds 60.0" in blocking(address, "/metrics")[1]
+        state.beat()
+        assert blocking(address, "/healthz")[0] == 200
+
+
+async def test_an_address_that_is_taken_is_an_error_of_the_daemon() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.83.71.6", 0))
+        taken.listen()
+        with pytest.raises(OSError, match="in use"):
+            async with serving("{}:{}".format(*taken.getsockname()), State()):
+                pass
 
 
 async def test_a_daemon_is_ready_once_its_mirror_is_complete_and_shows_its_metrics() -> None:
@@ -21,9 +99,7 @@ async def test_a_daemon_is_ready_once_its_mirror_is_complete_and_shows_its_metri
     state.informers, state.kinds = informers, (kinds.NODE, kinds.POD)
     state.answered("GET", 429, 0.02)
     Gauge("answer", "What it is.", registry=state.registry).set(42)
-    with socket.socket() as free:
-        free.bind(("127.83.71.5", 0))  # where nothing else takes the port meanwhile
-        address = "{}:{}".format(*free.getsockname())
+    address = somewhere()
     async with serving(address, state), aiohttp.ClientSession(f"http://{address}") as user:
 
         async def asked(path: str) -> tuple[int, str]:
