@@ -4,7 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV_VERSION := 0.13.8
 
-.PHONY: setup demo test test-full test-cluster kustomize check bench bench-cluster reproduce mutants clean
+# Which versions test-newest installs: uv's names for the newest and the oldest that pyproject.toml allows.
+RESOLUTIONS := highest lowest-direct
+
+.PHONY: setup demo test test-full test-newest test-cluster kustomize check bench bench-cluster reproduce mutants clean
 
 demo: setup
 	@$(BIN)/muster demo
@@ -15,6 +18,14 @@ test: check
 
 test-full: check
 	@MUSTER_TESTS=full $(BIN)/pytest -n 2 $(PYTEST_ARGS)
+
+# With the newest versions that are allowed, then with the oldest, each in an environment of its own.
+test-newest: setup
+	@for which in $(RESOLUTIONS); do \
+	  echo "dependencies: $$which" && $(PYTHON) -m venv --clear $(VENV)-$$which && \
+	  $(BIN)/uv pip install --quiet --python $(VENV)-$$which/bin/python --resolution $$which -e . --group dev && \
+	  $(VENV)-$$which/bin/pytest -n 2 $(TESTS) $(PYTEST_ARGS) || exit 1; \
+	done
 
 # On $KUBECONFIG, a cluster that may be written to, or on a control plane that is built with Go and kept.
 test-cluster: setup
@@ -59,4 +70,4 @@ $(VENV)/.done: pyproject.toml uv.lock
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(VENV)-* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,6 +1,7 @@
 """Standard streams that the caller has closed."""
 
 import subprocess
+import sys
 
 import pytest
 
@@ -24,3 +25,24 @@ def test_what_is_opened_next_does_not_take_the_place_of_a_closed_stream(muster: 
         )
         assert done.returncode == code, done
         assert "Traceback" not in done.stderr
+
+
+NOISY = """
+import ctypes, os, sys
+sys.argv = ["muster", "examples"]
+from muster.cli import main
+def command() -> None:
+    sys.stdout.write("ours")
+    ctypes.CDLL(None).puts(b"a library's")
+    ctypes.CDLL(None).fflush(None)
+    os.write(1, b"a library's\\n")
+    print(" only")
+main.app.command("examples")(command)
+main.main()
+"""
+
+
+def test_nothing_that_a_library_prints_gets_into_the_output() -> None:
+    done = subprocess.run([sys.executable, "-c", NOISY], capture_output=True, check=True)
+    assert done.stdout == b"ours only\n"
+    assert done.stderr.count(b"a library's\n") == 2

@@ -4,6 +4,7 @@ Command modules import only typer at their top, so that `--help` is fast; a comm
 it runs.
 """
 
+import fcntl
 import gc
 import io
 import os
@@ -123,6 +124,7 @@ def main() -> None:
     """Runs the command line; the console script calls it."""
     _be_quick()
     _open_what_is_closed()
+    _keep_standard_output()
     _be_written_anywhere()
     try:
         try:
@@ -189,6 +191,29 @@ def _open_what_is_closed() -> None:
         except OSError:
             mode = "w" if number else "r"
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  # takes the lowest free number: this
+
+
+def _keep_standard_output() -> None:
+    """Moves standard output to a descriptor that only `sys.stdout` knows.
+
+    Descriptor 1 becomes standard error, so that nothing that native code of a library prints gets into the
+    output, which may be JSON for a program. A stream that is not the process's own stays as it is.
+    """
+    out = sys.stdout
+    if not isinstance(out, io.TextIOWrapper) or out is not sys.__stdout__ or out.fileno() != 1:
+        return
+    out.flush()
+    moved = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
+    os.dup2(2, 1)
+    kept = io.TextIOWrapper(
+        io.BufferedWriter(io.FileIO(moved, "w")),
+        out.encoding,
+        out.errors,
+        line_buffering=out.line_buffering,
+        write_through=out.write_through,
+    )
+    sys.stdout = kept
+    setattr(sys, "__stdout__", kept)  # noqa: B010  # Final to type checkers; others ask it for the terminal
 
 
 def _be_written_anywhere() -> None:

@@ -51,3 +51,35 @@ def test_the_core_starts_without_it_and_one_module_names_it() -> None:
     root = Path(muster.__file__).parent
     naming = [str(p.relative_to(root)) for p in root.rglob("*.py") if "import highspy" in p.read_text()]
     assert naming == ["core/placement/exact/solver.py"]
+
+
+NOISY = """
+import os, sys, types
+os.environ["OUT"] = "yes"
+noisy = types.ModuleType("highspy")
+class Highs:
+    def __init__(self):
+        if os.environ.pop("OUT", ""):
+            os.write(1, b"a banner\\n")
+noisy.Highs = Highs
+sys.modules["highspy"] = noisy
+from concurrent.futures import ThreadPoolExecutor
+from muster.core.placement.exact import solver
+with ThreadPoolExecutor(8) as pool:
+    made = list(pool.map(lambda _: solver._new(), range(8)))
+os.write(1, b"ours\\n")
+"""
+
+
+def test_what_the_library_prints_when_it_is_loaded_is_discarded() -> None:
+    done = subprocess.run([sys.executable, "-c", NOISY], capture_output=True, check=True)
+    assert (done.stdout, done.stderr) == (b"ours\n", b"")
+
+
+def test_a_closed_output_stays_closed() -> None:
+    code = (
+        "import os; os.close(1)\n"
+        "from muster.core.placement.exact import solver; solver._new()\n"
+        "try: os.fstat(1)\nexcept OSError: os._exit(0)\nos._exit(1)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -13,7 +13,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Final
+from itertools import pairwise
+from typing import Final, TextIO
 
 import msgspec
 
@@ -143,11 +144,13 @@ def _become_host(home: StateDirectory, nodes: str, stays: bool, writer: int) -> 
     try:
         log = os.open(home.host_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         null = os.open(os.devnull, os.O_RDONLY)
-        for target, source in ((0, null), (1, log), (2, log)):
-            os.dup2(source, target)
+        # `sys.stdout` may have a descriptor of its own; it stays open, so that no other file gets its number.
+        logged = {1, 2, *_descriptor(sys.stdout), *_descriptor(sys.stderr)}
+        os.dup2(null, 0)
+        for target in logged:
+            os.dup2(log, target)
         # The host must not inherit the caller's open files, above all the caller's client lock.
-        os.closerange(3, writer)
-        os.closerange(writer + 1, os.sysconf("SC_OPEN_MAX"))
+        _close_all_but({0, writer, *logged})
         os.chdir("/")
         status = run(home, nodes, stays, lambda said: _tell(writer, said))
     except BaseException:
@@ -158,6 +161,17 @@ def _become_host(home: StateDirectory, nodes: str, stays: bool, writer: int) -> 
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
+
+
+def _descriptor(stream: TextIO) -> Iterator[int]:
+    with suppress(OSError):  # no file
+        yield stream.fileno()
+
+
+def _close_all_but(kept: set[int]) -> None:
+    ends = [*sorted(kept), os.sysconf("SC_OPEN_MAX")]
+    for before, after in pairwise(ends):
+        os.closerange(before + 1, after)
 
 
 def run(home: StateDirectory, nodes: str, stays: bool, tell: Callable[[object], None]) -> int:

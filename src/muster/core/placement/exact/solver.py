@@ -6,10 +6,17 @@ nodes of the search tree, never in seconds. Presolve is off: on programs over pa
 rows and nothing redundant, it takes longer than the solution. Results are floating point and never trusted:
 callers verify bounds and placements with integers.
 
+The first solver of a process prints a banner to the descriptor of standard output, and no option turns it off
+(HiGHS 1.16). It is discarded: standard output may be JSON for a program.
+
 Source: HiGHS, https://highs.dev (Huangfu and Hall, Parallelizing the dual revised simplex method, 2018).
 """
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, Final
 
 import numpy as np
@@ -29,6 +36,10 @@ _OPTIONS: Final[dict[str, bool | int | str]] = {
     "presolve": "off",
     "mip_heuristic_run_feasibility_jump": False,
 }
+
+_first: Final = Lock()
+#: highspy, once its banner is printed
+_loaded: Final[list[Any]] = []
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,9 +98,7 @@ def integral(program: Program, whole: int, nodes: int) -> Integral:
 
 
 def _solver(program: Program, whole: int = 0) -> Any:  # highspy has no types
-    import highspy
-
-    solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
+    solver = _new()
     for option, value in _OPTIONS.items():
         solver.setOptionValue(option, value)
     count = len(program.cost)
@@ -118,3 +127,32 @@ def _solver(program: Program, whole: int = 0) -> Any:  # highspy has no types
         kinds,
     )
     return solver
+
+
+def _new() -> Any:
+    with _first:  # two threads that change the descriptor at once could lose it
+        if not _loaded:
+            with _discarded(1):
+                import highspy
+
+                highspy.Highs()  # type: ignore[no-untyped-call]
+            _loaded.append(highspy)
+    return _loaded[0].Highs()
+
+
+@contextmanager
+def _discarded(descriptor: int) -> Iterator[None]:
+    """Discards what native code writes to the descriptor; a closed one stays closed."""
+    try:
+        kept = os.dup(descriptor)
+    except OSError:
+        yield
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, descriptor)
+        yield
+    finally:
+        os.dup2(kept, descriptor)
+        os.close(nowhere)
+        os.close(kept)
