@@ -3,20 +3,29 @@
 import json
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from muster import names
 from muster.api.base import Resource
-from muster.api.kinds import POD_GROUP_SIGS, POD_GROUP_X
+from muster.api.kinds import POD_GROUP_X
 from muster.api.koordinator_v1alpha1 import GROUPS, TOPOLOGY_SPEC
 from muster.api.scheduling import PodGroup
 from muster.core.words.gang import Code, Gate
-from muster.translate.dialects import group_of, keys_touched
-from muster.translate.group import Group
+from muster.translate.dialects import Reader, group_of, keys_touched
+from muster.translate.group import Group, Touched
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.status import gang_spec
+from tests.tiers import examples
 from tests.translate.cluster import grouped, pod_group, pod_spec, read, world
 
 MASTER, WORKER = (GroupKey(Dialect.POD_GROUP, "ns", name) for name in ("master", "worker"))
 BOTH = ("ns/master", "ns/worker")
+LONELY = (
+    f"PodGroup ns/master: {GROUPS} names ns/worker, which does not exist or has another list; "
+    "write the same on all"
+)
 
 
 def one_of(name: str, minimum: int, groups: tuple[str, ...] = BOTH, topology: str = "") -> PodGroup:
@@ -75,17 +84,26 @@ def test_places_stay_with_their_pods() -> None:
 @pytest.mark.parametrize(
     ("groups", "gate"),
     [
+        ([one_of("master", 1)], Gate(Code.INVALID, LONELY)),
+        ([one_of("master", 1), pod_group("worker", 1)], Gate(Code.INVALID, LONELY)),
+        ([one_of("master", 1), one_of("worker", 1, (*BOTH, "ns/x"))], Gate(Code.INVALID, LONELY)),
         (
-            [one_of("master", 1)],
-            Gate(Code.MEMBERS_MISSING, "there is no PodGroup ns/worker yet, which its GangGroup names"),
+            [one_of("master", 1, (*BOTH, "z/x", "z/y")), one_of("worker", 1, (*BOTH, "z/x", "z/y"))],
+            Gate(Code.INVALID, LONELY.replace("ns/worker", "z/x (and 1 more)")),
         ),
         (
-            [one_of("worker", 1)],
-            Gate(Code.MEMBERS_MISSING, "there is no PodGroup ns/master yet, which its GangGroup names"),
+            [one_of("master", 1, ("ns/master", *(f"z/{i}" for i in range(100))))],
+            Gate(
+                Code.INVALID,
+                f"PodGroup ns/master: {GROUPS} names 101 PodGroups; a GangGroup has at most 100",
+            ),
         ),
         (
-            [one_of("master", 1), pod_group("worker", 1)],
-            Gate(Code.INVALID, f"its PodGroups differ in {GROUPS}: ns/worker does not name all of 2"),
+            [one_of("master", 1, ("ns/master", *(f"z/{'x' * 253}{i}" for i in range(200))))],
+            Gate(
+                Code.INVALID,
+                f"PodGroup ns/master: {GROUPS} has 52303 characters; a list has at most 32100",
+            ),
         ),
         (
             [one_of("master", 1), one_of("worker", 2)],
@@ -112,6 +130,19 @@ def test_a_ganggroup_with_a_fault_is_gated_with_the_reason(groups: list[PodGroup
     assert the_gang(*groups, grouped("m", "master"), grouped("w", "worker")).gang.gate == gate
 
 
+@pytest.mark.parametrize("groups", [[one_of("worker", 1)], [pod_group("master", 1), one_of("worker", 1)]])
+def test_a_podgroup_that_is_named_by_another_and_does_not_agree_is_a_gang_of_its_own(
+    groups: list[PodGroup],
+) -> None:
+    pods = grouped("m", "master"), grouped("w", "worker")
+    alone = read(MASTER, world(*groups[:-1], *pods))
+    assert the_gang(*groups, *pods) == alone
+    worker = read(WORKER, world(*groups, *pods))
+    assert worker is not None
+    own = LONELY.replace("Group ns/master", "Group ns/worker").replace("names ns/worker", "names ns/master")
+    assert worker.gang.gate == Gate(Code.INVALID, own)
+
+
 def test_annotations_on_its_pods_alone_are_not_ignored() -> None:
     own, both = {GROUPS: '["ns/master"]'}, {GROUPS: json.dumps(BOTH)}
     assert the_gang(pod_group("master", 1), grouped("m", "master", annotations=own)).gang.gate is None
@@ -122,28 +153,18 @@ def test_annotations_on_its_pods_alone_are_not_ignored() -> None:
     assert the_gang(one_of("master", 1), one_of("worker", 1), *members).gang.gate is None
 
 
-def test_pods_of_a_ganggroup_whose_first_podgroup_is_not_there_are_its_members() -> None:
-    """As when it is deleted under its bound pods, or applied after them."""
-    worker, bound, other = one_of("worker", 1), grouped("m", "master", node="n"), grouped("w", "worker")
-    assert group_of(bound, world(worker, bound)) == MASTER
-    found = the_gang(worker, bound, other)
-    assert sorted(member.pod.metadata.name for member in found.members.values()) == ["m", "w"]
-    assert found.gang.gate == Gate(
-        Code.MEMBERS_MISSING, "there is no PodGroup ns/master yet, which its GangGroup names"
-    )
-    assert "bound pods continue, new pods wait for it" in found.warnings[0]
-    alone = the_gang(worker, other)
-    assert (alone.gang.min_count, alone.warnings) == (1, ())
-
-
-def test_a_ganggroup_without_its_first_podgroup_shares_its_id_with_no_namesake() -> None:
-    first, second = one_of("worker", 1), one_of("master", 1, ())
-    names = GroupKey(Dialect.KOORDINATOR, "ns", "master")
-    found = world(first)
-    found.put(POD_GROUP_SIGS, second)
-    ids = [group.gang.id for key in (MASTER, names) if (group := read(key, found)) is not None]
-    assert ids == ["ns/master", "ns/koordinator-master"]
-    assert keys_touched(POD_GROUP_X, first, None, found) >= {MASTER, names}
+def test_bound_pods_of_a_ganggroup_that_has_ended_stay_members_of_their_podgroups() -> None:
+    """As when a PodGroup is deleted, or given another list, under its bound pods."""
+    bound, other = grouped("m", "master", node="n"), grouped("w", "worker", node="n")
+    found = world(one_of("master", 1), one_of("worker", 1), bound, other)
+    assert group_of(other, found) == MASTER
+    found.drop(POD_GROUP_X, "ns", "master")
+    assert (group_of(bound, found), group_of(other, found)) == (MASTER, WORKER)
+    orphan, rest = read(MASTER, found), read(WORKER, found)
+    assert orphan is not None
+    assert rest is not None
+    assert ["bound pods continue, new pods wait for it" in one for one in orphan.warnings] == [True]
+    assert [len(orphan.members), len(rest.members)] == [1, 1]
 
 
 def test_over_several_namespaces_it_lives_at_the_first() -> None:
@@ -159,14 +180,82 @@ def test_over_several_namespaces_it_lives_at_the_first() -> None:
     assert group_of(grouped("m", "master"), found) == key
 
 
-def test_a_change_of_one_touches_the_gang_of_all() -> None:
+def test_over_several_namespaces_the_least_priority_counts() -> None:
+    """None of them may raise the others' pods above what their own namespace states."""
+    both = ("a/worker", "ns/master")
+
+    def priority(worker: dict[str, str], master: dict[str, str]) -> int:
+        groups = (
+            pod_group("worker", 1, namespace="a", annotations={GROUPS: json.dumps(both), **worker}),
+            pod_group("master", 1, annotations={GROUPS: json.dumps(both), **master}),
+        )
+        members = grouped("m", "master", spec=pod_spec(priority=7)), grouped("w", "worker", spec=pod_spec())
+        other = replace(members[1], metadata=replace(members[1].metadata, namespace="a"))
+        group = read(GroupKey(Dialect.POD_GROUP, "a", "worker"), world(*groups, members[0], other))
+        assert group is not None
+        return group.gang.priority
+
+    assert priority({}, {}) == 0
+    assert priority({names.PRIORITY: "9"}, {}) == 7
+    assert priority({names.PRIORITY: "9"}, {names.PRIORITY: "8"}) == 8
+    assert priority({}, {names.PRIORITY: "-1"}) == -1
+
+
+def test_a_change_touches_the_podgroups_that_agree_with_what_was_or_is_written() -> None:
     old, new = pod_group("worker", 1), one_of("worker", 1)
     found = world(one_of("master", 1), old)
-    assert MASTER in keys_touched(POD_GROUP_X, None, old, found)
+    assert keys_touched(POD_GROUP_X, None, old, found) == {WORKER}
     found.put(POD_GROUP_X, new)
-    assert {MASTER, WORKER} <= keys_touched(POD_GROUP_X, old, new, found)
+    assert keys_touched(POD_GROUP_X, old, new, found) == {MASTER, WORKER}
     found.drop(POD_GROUP_X, "ns", "worker")
-    assert MASTER in keys_touched(POD_GROUP_X, new, None, found)
+    assert keys_touched(POD_GROUP_X, new, None, found) == {MASTER, WORKER}
+
+
+_OURS = ("ns/a", "ns/b")
+_THEIRS = ("ns/a", "ns/b", "z/a", "z/b")
+_LISTS = st.one_of(
+    st.lists(st.sampled_from(_THEIRS), max_size=5).map(json.dumps),
+    st.sampled_from(["[", "[1]", '["ns/a/b"]', "null", "x" * 40_000]),
+)
+_MARKS = st.dictionaries(
+    st.sampled_from([names.PRIORITY, names.PREEMPTIBLE, names.QUEUE, names.HOLD, names.EXCLUSIVE]),
+    st.sampled_from(["-1000", "1000", "true", "false", "other"]),
+)
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(_OURS), max_size=2).map(json.dumps), min_size=2, max_size=2),
+    st.lists(st.tuples(st.sampled_from("ab"), _LISTS, _MARKS, st.booleans()), max_size=8),
+)
+@settings(max_examples=examples(200), deadline=None)
+def test_whatever_another_namespace_writes_changes_and_touches_nothing(
+    ours: list[str], theirs: list[tuple[str, str, dict[str, str], bool]]
+) -> None:
+    """The other namespace has PodGroups, with lists and marks, that come, change and go."""
+    mine = [pod_group(name, 1, annotations={GROUPS: text}) for name, text in zip("ab", ours, strict=True)]
+    pods = [grouped(f"{name}-{i}", name, node="n" if i else "") for name in "ab" for i in range(2)]
+    keys = [GroupKey(Dialect.POD_GROUP, "ns", name) for name in "ab"]
+    found, alone = world(*mine, *pods), world(*mine, *pods)
+    before = [read(key, alone) for key in keys]
+    readers = [Reader(key, found) for key in keys]
+    for reader in readers:
+        reader.read(Touched())
+    for name, text, marks, comes in theirs:
+        old = found.pod_groups(POD_GROUP_X).get(("z", name))
+        new = pod_group(name, 1, namespace="z", annotations={GROUPS: text, **marks}) if comes else None
+        if new is not None:
+            found.put(POD_GROUP_X, new)
+        elif old is not None:
+            found.drop(POD_GROUP_X, "z", name)
+        else:
+            continue
+        touched = keys_touched(POD_GROUP_X, old, new, found)
+        assert {key.namespace for key in touched} == {"z"}
+        assert [reader.read(Touched())[0] for reader in readers] == before
+        for key in touched:
+            group = read(key, found)
+            assert group is None or all(one.pod.metadata.namespace == "z" for one in group.members.values())
+            assert group is None or group.namespace == "z"
 
 
 def test_its_queue_is_one() -> None:

@@ -314,11 +314,10 @@ def _touched_by(kind: Kind[Any], obj: Resource, world: World) -> Iterator[GroupK
     elif kind.kind == "PodGroup":
         assert isinstance(obj, PodGroup)
         dialect = _POD_GROUP_DIALECTS[kind.group]
-        said = (obj, *world.described(kind, meta.namespace, meta.name))
-        for namespace, name in {(meta.namespace, meta.name), *chain(*map(ganggroup.named, said))}:
-            yield GroupKey(dialect, namespace, name)
-        for other in world.naming(kind, meta.namespace, meta.name):
-            yield GroupKey(dialect, *ganggroup.home(other))
+        said, groups = (obj, *world.described(kind, meta.namespace, meta.name)), world.pod_groups(kind)
+        yield GroupKey(dialect, meta.namespace, meta.name)
+        for name in chain.from_iterable(ganggroup.agreeing(group, groups) for group in said):
+            yield GroupKey(dialect, *name)
 
 
 def _of_pod(pod: Pod, world: World) -> Iterator[GroupKey]:
@@ -423,7 +422,6 @@ def _exists(dialect: Dialect, key: GroupKey, world: World) -> bool:
         pod = world.pods.get(name)
         return pod is not None and group_of(pod, world) == key._replace(dialect=dialect)
     kind = KINDS[dialect]
-    if any(ganggroup.home(group) == name for group in world.naming(kind, *name)):
-        return True  # also a GangGroup that has no PodGroup of this name yet
-    pods = world.pods_in(kind, *name).values()
-    return name not in world.pod_groups(kind) and any(map(world.schedules, pods))
+    if name in world.pod_groups(kind):
+        return world.together(kind, *name)[0] == name
+    return any(map(world.schedules, world.pods_in(kind, *name).values()))

@@ -1,13 +1,15 @@
 """GangGroups: several of Koordinator's gangs that form one gang, since each names all of them.
 
-The annotation `…/groups` is a JSON list of `namespace/name`. The first of them in order is the gang's *home*:
-the gang is read, recorded and named there, in that namespace. All PodGroups of one GangGroup must have the
-same list, and all must exist; otherwise the gang does not start. If a gang has no PodGroup, its pods have the
-list (`described.py`).
+The annotation `…/groups` is a JSON list of `namespace/name`. A GangGroup exists while all the PodGroups of a
+list exist and have this same list. What a PodGroup writes about others, in its own namespace or in another,
+changes nothing about them: unless they agree, it is a gang of its own, which is Invalid. The first PodGroup
+of a GangGroup in order is its *home*: there the gang is read, recorded and named, in that namespace. If a
+gang has no PodGroup, its pods have the list (`described.py`).
 
 Source: koordinator, apis/extension/coscheduling.go; docs/proposals/scheduling/20220901-gangGroup.md.
 """
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -18,31 +20,62 @@ from muster.api.scheduling import PodGroup
 
 #: (namespace, name) of a PodGroup.
 Name = tuple[str, str]
+#: Most PodGroups of a GangGroup, and most characters of a list: a hundred names of any length.
+MOST: Final = 100
+LONGEST: Final = MOST * 321
 _DECODE: Final = msgspec.json.Decoder(list[str]).decode
 
 
-def home(group: PodGroup) -> Name:
-    """Returns the PodGroup at which the gang is read: itself, unless it names others."""
-    return named(group)[0]
-
-
 def named(group: PodGroup) -> tuple[Name, ...]:
-    """Returns the PodGroups of its GangGroup in order; only itself if it names none, or none readable."""
+    """Returns the PodGroups that its list names, in order; only itself if it has none, or none readable."""
     own = (group.metadata.namespace, group.metadata.name)
     text = group.metadata.annotations.get(GROUPS, "")
     names = _read(text) if text else ()
     return names if own in names else (own,)
 
 
-def error(group: PodGroup) -> str:
-    """Returns what is wrong with the list; "" if nothing is."""
+def agreeing(group: PodGroup, groups: Mapping[Name, PodGroup]) -> list[Name]:
+    """Returns those that its list names and that have the same list, in order; without itself."""
+    names, own = named(group), (group.metadata.namespace, group.metadata.name)
+    if len(names) < 2:
+        return []
+    return [
+        name
+        for name in names
+        if name != own and (other := groups.get(name)) is not None and named(other) == names
+    ]
+
+
+def members(group: PodGroup, groups: Mapping[Name, PodGroup]) -> tuple[Name, ...]:
+    """Returns the PodGroups of the GangGroup that it is one of, in order; none unless all of them agree."""
+    names = named(group)
+    return names if len(names) > 1 and len(agreeing(group, groups)) == len(names) - 1 else ()
+
+
+def error(group: PodGroup, groups: Mapping[Name, PodGroup]) -> str:
+    """Returns why it is one of no GangGroup, although it has a list of several; "" if nothing is wrong.
+
+    A PodGroup that does not exist and one that does not agree are not told apart: who writes a list need not
+    have the right to know what there is in another namespace.
+    """
     text = group.metadata.annotations.get(GROUPS, "")
     own = f"{group.metadata.namespace}/{group.metadata.name}"
-    if not text or tuple(own.split("/")) in _read(text):
+    if not text:
         return ""
-    if not _read(text):
+    if len(text) > LONGEST:
+        return f"{GROUPS} has {len(text)} characters; a list has at most {LONGEST}"
+    count, names = _parse(text)
+    if not count:
         return f'{GROUPS} is {text[:80]!r}; write a JSON list of namespace/name, as ["{own}", "ns/other"]'
-    return f"{GROUPS} names other PodGroups and not {own} itself"
+    if count > MOST:
+        return f"{GROUPS} names {count} PodGroups; a GangGroup has at most {MOST}"
+    if tuple(own.split("/")) not in names:
+        return f"{GROUPS} names other PodGroups and not {own} itself"
+    lacking = sorted({*named(group)} - {*agreeing(group, groups)} - {tuple(own.split("/"))})
+    if not lacking:
+        return ""
+    first, rest = "/".join(lacking[0]), f" (and {len(lacking) - 1} more)" if lacking[1:] else ""
+    return f"{GROUPS} names {first}{rest}, which does not exist or has another list; write the same on all"
 
 
 def agree(group: PodGroup, text: str) -> bool:
@@ -50,13 +83,18 @@ def agree(group: PodGroup, text: str) -> bool:
     return not text or _read(text) == named(group)
 
 
-@lru_cache(maxsize=1024)
 def _read(text: str) -> tuple[Name, ...]:
-    """Parses the list; returns an empty tuple if any part of it cannot be read."""
+    """Parses a list; returns an empty tuple if any part of it cannot be read, or if it is above a limit."""
+    return _parse(text)[1] if len(text) <= LONGEST else ()
+
+
+@lru_cache(maxsize=256)
+def _parse(text: str) -> tuple[int, tuple[Name, ...]]:
+    """Returns how many PodGroups a list names, 0 if it cannot be read; and the names, unless too many."""
     try:
-        found = {tuple(name.split("/")) for name in _DECODE(text)}
-    except msgspec.DecodeError:
-        return ()
+        found = {tuple(name.split("/", 2)) for name in _DECODE(text)}
+    except (msgspec.DecodeError, RecursionError):
+        return 0, ()
     if not all(len(name) == 2 and all(name) for name in found):
-        return ()
-    return tuple(sorted((name[0], name[1]) for name in found))
+        return 0, ()
+    return len(found), tuple(sorted((name[0], name[1]) for name in found)) if len(found) <= MOST else ()

@@ -89,7 +89,7 @@ class World:
         self._objects: dict[Kind[Any], dict[Name, Any]] = {kind: {} for kind in KINDS}
         #: the layers of the network topology
         self.layers = Layers()
-        #: whether a PodGroup has another home since this was last cleared; see `ganggroup`
+        #: whether a GangGroup was formed or has ended since this was last cleared; see `ganggroup`
         self.rehomed = False
         #: by Job, the result of `dialects.group_of`; cleared when a Job, JobSet or namespace changes
         self.groups_of_jobs: dict[Name, tuple[bool, GroupKey | None]] = {}
@@ -106,7 +106,8 @@ class World:
         #: by kind: objects whose pods use a claim, and the objects of a namespace
         self._using: dict[Kind[Any], dict[Name, dict[Name, Any]]] = {kind: {} for kind in (POD, JOB, JOBSET)}
         self._in_namespace: dict[Kind[Any], dict[str, dict[Name, Any]]] = {kind: {} for kind in self._using}
-        self._naming: dict[tuple[str, str, str], dict[Name, PodGroup]] = {}
+        #: by PodGroup of a GangGroup, all that it consists of, in order
+        self._together: dict[tuple[str, str, str], tuple[Name, ...]] = {}
         #: for each gang that pods describe, these pods, the oldest first: creation time and name
         self._describing: dict[Name, list[tuple[float, str]]] = {}
 
@@ -214,9 +215,9 @@ class World:
         """Returns all JobSets, Jobs or pods of a namespace."""
         return self._in_namespace[kind].get(namespace, {}).values()
 
-    def naming(self, kind: Kind[PodGroup], namespace: str, name: str) -> list[PodGroup]:
-        """Returns PodGroups whose GangGroup includes this one, by name; also itself, if it exists."""
-        return _by_name(self._naming.get((kind.group, namespace, name)))
+    def together(self, kind: Kind[PodGroup], namespace: str, name: str) -> tuple[Name, ...]:
+        """Returns the PodGroups of this one's GangGroup, from its home on; only itself if it has none."""
+        return self._together.get((kind.group, namespace, name)) or ((namespace, name),)
 
     def owners_of(self, pod: Pod) -> Iterator[Resource]:
         """Yields the Job that controls a pod, and the JobSet that controls the Job, as far as they exist."""
@@ -238,8 +239,6 @@ class World:
         if kind is NAMESPACE:
             self.selected_namespaces.clear()
         before: R | None = self._objects[kind].pop(name, None)
-        if kind in (POD_GROUP_X, POD_GROUP_SIGS) and _home(before, name) != _home(obj, name):
-            self.rehomed = True
         moved = before is None or obj is None or kind is not POD or not self._at_home(before, obj)
         if before is not None and moved:
             self._unindex(kind, name, before)
@@ -247,6 +246,8 @@ class World:
             self._objects[kind][name] = obj
             for index, key in self._keys(kind, obj):
                 index.setdefault(key, {})[name] = obj
+        if kind in (POD_GROUP_X, POD_GROUP_SIGS):
+            self._regroup(kind, name, obj)
         if kind is CLUSTER_NETWORK_TOPOLOGY:
             self.layers = layers(self._objects[kind].get(("", DEFAULT)))
         elif kind is POD_GROUP_SIGS and obj is None:
@@ -293,6 +294,16 @@ class World:
             if told != known:
                 self._replace(POD_GROUP_SIGS, gang, told)
 
+    def _regroup(self, kind: Kind[Any], name: Name, group: Resource | None) -> None:
+        """Ends the GangGroup of a PodGroup that has changed, and forms the one on which all agree now."""
+        before = self._together.get((kind.group, *name), ())
+        after = ganggroup.members(group, self._objects[kind]) if isinstance(group, PodGroup) else ()
+        if before != after:
+            for member in before:
+                del self._together[kind.group, *member]
+            self._together.update(((kind.group, *member), after) for member in after)
+            self.rehomed = True
+
     def _unindex(self, kind: Kind[Any], name: Name, obj: Resource) -> None:
         for index, key in self._keys(kind, obj):
             del index[key][name]
@@ -318,16 +329,9 @@ class World:
             yield self._in_namespace[kind], obj.metadata.namespace
             for claim in claims_of(obj):
                 yield self._using[kind], (obj.metadata.namespace, claim)
-        if isinstance(obj, PodGroup):
-            for namespace, member in ganggroup.named(obj):
-                yield self._naming, (kind.group, namespace, member)
         if kind is POD:
             for group, name in pod_groups(obj.metadata.labels, obj.metadata.annotations)[:1]:
                 yield self._pods_in, (group, obj.metadata.namespace, name)
-
-
-def _home(group: Resource | None, name: Name) -> Name:
-    return ganggroup.home(group) if isinstance(group, PodGroup) else name
 
 
 def _by_name(found: dict[Name, R] | None) -> list[R]:

@@ -17,7 +17,6 @@ from muster import names
 from muster.api.base import mark
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Source
-from muster.api.scheduling import PodGroup
 from muster.core.words.gang import Gang, GangId
 from muster.translate import ganggroup, marks, network
 from muster.translate.group import Group, ReadGroup, Touched, all_of
@@ -39,11 +38,12 @@ class Reader:
     def read(self, touched: Touched) -> ReadGroup:
         key, world = self._key, self._world
         kind, here = KINDS[key.dialect], (key.namespace, key.name)
-        groups = [group for group in world.naming(kind, *here) if ganggroup.home(group) == here]
-        several = len(groups) > 1 or any(len(ganggroup.named(group)) > 1 for group in groups[:1])
-        # the pods that name a PodGroup which is not there belong to it nevertheless
-        absent = [] if here in world.pod_groups(kind) else [here]
-        readings = self._look([*absent, *map(_name, groups)], several, touched)
+        named = world.together(kind, *here)
+        if named[0] != here:
+            named = ()  # it is read at another PodGroup
+        groups = [found for name in named if (found := world.pod_groups(kind).get(name)) is not None]
+        # a PodGroup that is not there has the pods that name it nevertheless
+        readings = self._look(named, len(named) > 1, touched)
         moved = frozenset().union(*(one.moved for one in readings))
         for one in readings:
             one.moved.clear()
@@ -54,21 +54,18 @@ class Reader:
         kept = {kept for one in readings for kept in one.kept}
         topology = network.wish((group.metadata for group in groups), (one.rules for one in said), world)
         queue, quarrel = marks.queue([group.metadata for group in groups], (one.queue for one in said))
-        number = chosen((group.metadata for group in groups), world)
-        source = next((group for group in groups if _name(group) == here), None)
+        source = groups[0] if groups else None
         gang = Gang(
             id=GangId(f"{key.namespace}/{key.name}"),
             pod_sets=tuple(pod_set for one in readings for pod_set in one.pod_sets),
             min_count=sum(one.least for one in readings),
             submitted=min(one.submitted for one in readings),
-            priority=number
-            if isinstance(number, int)
-            else max((one.priority for one in said if one.priority is not None), default=0),
+            priority=_priority(readings, world),
             queue=queue,
             namespace=key.namespace,
             gate=topology.refusal
             or quarrel
-            or disagreement(groups, kind, world)
+            or disagreement(groups, world.pod_groups(kind))
             or next(filter(None, (gate_of(key, one, world) for one in readings)), None),
             preempts=all(one.preempts for one in said),
             limit=limit_of_all(one.limit for one in kept),
@@ -131,12 +128,26 @@ class Reader:
 
 def key_of(dialect: Dialect, namespace: str, name: str, world: World) -> GroupKey:
     """Returns the gang of the pods that name this PodGroup."""
-    group = world.pod_groups(KINDS[dialect]).get((namespace, name))
-    return GroupKey(dialect, *(ganggroup.home(group) if group is not None else (namespace, name)))
+    return GroupKey(dialect, *world.together(KINDS[dialect], namespace, name)[0])
 
 
-def _name(group: PodGroup) -> ganggroup.Name:
-    return group.metadata.namespace, group.metadata.name
+def _priority(readings: Sequence[Reading], world: World) -> int:
+    """Returns the priority that the groups of a namespace choose, else the highest of their pods.
+
+    Of several namespaces the least counts: none may raise the pods of another.
+    """
+    of_namespaces: dict[str, list[Reading]] = {}
+    for one in readings:
+        of_namespaces.setdefault(one.name[0], []).append(one)
+    return min(_priority_of_one(there, world) for there in of_namespaces.values())
+
+
+def _priority_of_one(readings: Sequence[Reading], world: World) -> int:
+    number = chosen((one.group.metadata for one in readings if one.group is not None), world)
+    if isinstance(number, int):
+        return number
+    said = chain.from_iterable(one.said for one in readings)
+    return max((one.priority for one in said if one.priority is not None), default=0)
 
 
 def _may_be_recreated(one: Reading) -> bool:

@@ -1,10 +1,10 @@
 """Determines why a gang of PodGroups must not start yet."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from muster.api.base import Kind, mark
+from muster.api.base import mark
 from muster.api.koordinator_v1alpha1 import GROUPS, MIN_AVAILABLE
 from muster.api.scheduling import PodGroup
 from muster.core.words.gang import MOST_PLACES, Code, Gate
@@ -34,29 +34,15 @@ def orphaned(key: GroupKey, one: Reading) -> tuple[str, ...]:
     return (f"{_absent(key)}: bound pods continue, new pods wait for it",)
 
 
-def disagreement(groups: Sequence[PodGroup], kind: Kind[PodGroup], world: World) -> Gate | None:
-    """Returns what is wrong with the lists of a GangGroup, or where its PodGroups contradict each other."""
+def disagreement(groups: Sequence[PodGroup], known: Mapping[ganggroup.Name, PodGroup]) -> Gate | None:
+    """Returns why a PodGroup with a list is in no GangGroup, or where those of one contradict each other."""
     for group in groups:
-        if why := ganggroup.error(group):
+        if why := ganggroup.error(group, known):
             return Gate(Code.INVALID, f"{_called(group)}: {why}")
     queues = sorted({queue for group in groups if (queue := mark(group.metadata, QUEUE))})
     if len(queues) > 1:
         message = f"its PodGroups name different queues ({', '.join(queues)}), and a gang waits in one"
         return Gate(Code.INVALID, message)
-    wanted = sorted({name for group in groups for name in ganggroup.named(group)})
-    if len(wanted) < 2:
-        return None
-    there = world.pod_groups(kind)
-    described = any(isinstance(group, Described) for group in groups)
-    for name in wanted:
-        called = "/".join(name)
-        if name not in there:
-            what = "neither PodGroup nor pod of" if described else "no PodGroup"
-            return Gate(Code.MEMBERS_MISSING, f"there is {what} {called} yet, which its GangGroup names")
-        if list(ganggroup.named(there[name])) != wanted:
-            what = "gangs" if described or isinstance(there[name], Described) else "PodGroups"
-            message = f"its {what} differ in {GROUPS}: {called} does not name all of {len(wanted)}"
-            return Gate(Code.INVALID, message)
     return None
 
 
