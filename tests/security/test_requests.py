@@ -94,8 +94,8 @@ ENTITIES: Final[list[tuple[str, dict[str, Any], dict[str, Any], list[str], dict[
         "DeployImage",
         {"image": f"GHCR.io/acme/app:1.2@{DIGEST}"},
         {},
-        [f"GHCR.io/acme/app:1.2@{DIGEST}"],
-        {"registry": "ghcr.io", "name": "acme/app", "tag": "1.2", "digest": DIGEST},
+        [f"ghcr.io/acme/app@{DIGEST}"],
+        {"registry": "ghcr.io", "name": "acme/app", "tag": "", "digest": DIGEST},
     ),
     (
         "AllowTagReference",

@@ -15,11 +15,23 @@ from muster.compiler.draft import Draft, mapping
 from muster.compiler.facts import Facts, admits
 from muster.compiler.secrets import Secrets
 from muster.compiler.values import SecretKey, Value, resolve
-from muster.compiler.workload import Container, File, Gpu, Mount, Resource, Secret, Volume, Workload
+from muster.compiler.workload import (
+    Container,
+    File,
+    Gpu,
+    Mount,
+    Resource,
+    Secret,
+    Toleration,
+    Volume,
+    Workload,
+)
 
 #: The id of the user and group `nobody`.
 NOBODY: Final = 65534
 GPU: Final = "nvidia.com/gpu"
+#: What pods with GPUs tolerate without being asked: the taint that keeps others off.
+GPU_TAINT: Final = Toleration(GPU, None, "NoSchedule")
 GPU_PRODUCT: Final = "nvidia.com/gpu.product"
 #: What gates are asked about volumes, images and overrides (`security/requests.py`).
 VOLUME: Final = "volume"
@@ -345,9 +357,7 @@ def _gpus(spec: Object, workload: Workload, volumes: dict[str, Object]) -> None:
             spec["runtimeClassName"] = gpu.runtime_class
         if gpu.model:
             spec.setdefault("nodeSelector", {})[GPU_PRODUCT] = gpu.model
-        spec.setdefault("tolerations", []).extend(
-            gpu.tolerations or [{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}]
-        )
+        spec.setdefault("tolerations", []).extend(each.object for each in gpu.tolerations or (GPU_TAINT,))
 
 
 def _once(container: Container, mounts: list[Object], draft: Draft) -> None:

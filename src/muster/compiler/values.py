@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any, Literal
 
 from muster.api.fields import Path
-from muster.compiler import substitution
+from muster.compiler import spelling, substitution
 from muster.compiler.draft import Draft
 from muster.compiler.substitution import Reference
 from muster.compiler.workload import (
@@ -84,6 +84,11 @@ def _value(reference: Reference, workload: Workload) -> Value:
     match resource.what:
         case Secret(keys=keys) as secret:
             key = ".".join(rest)
+            if key and not keys:
+                try:
+                    spelling.key(key)
+                except spelling.Misspelt as error:
+                    raise _Unknown(str(error)) from None
             if not key or (keys and key not in keys):
                 raise _Unknown(
                     f"secret {name} has no key {key!r}; its keys are {', '.join(keys) or 'not listed'}"
@@ -93,8 +98,8 @@ def _value(reference: Reference, workload: Workload) -> Value:
             return _endpoint(name, rest, endpoints)
         case Service() as service:
             host = f"{service.name}.{service.namespace}.svc"
-            port = service.port or 80
-            return _endpoint(name, rest, (Endpoint(name, host, port, url=f"http://{host}:{port}"),))
+            url = f"http://{host}:{service.port}"
+            return _endpoint(name, rest, (Endpoint(name, host, service.port, url=url),))
         case Gpu() as gpu:
             return _scalar(_walk({"count": gpu.count, "model": gpu.model}, rest, name))
         case Custom(params=params):

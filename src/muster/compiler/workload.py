@@ -6,13 +6,13 @@ compiler. `path` is where a value stands in the developer's file.
 """
 
 import hashlib
-import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from muster.api.base import Object
 from muster.api.fields import Path
+from muster.compiler import spelling
 
 Direction = Literal["outbound", "inbound", "both"]
 Protocol = Literal["TCP", "UDP"]
@@ -37,7 +37,7 @@ class Endpoint:
     """One host and port that pods connect to."""
 
     name: str
-    #: a name, a name that begins with `*.` for any one label, or an address
+    #: as `spelling.host`; a name may begin with `*.` for any one label
     host: str
     port: int
     protocol: Protocol = "TCP"
@@ -46,16 +46,12 @@ class Endpoint:
 
     @property
     def address(self) -> str:
-        return f"{self.host}:{self.port}"
+        return spelling.authority(self.host, self.port)
 
     @property
     def is_address(self) -> bool:
         """Whether the host is an IP address."""
-        try:
-            ipaddress.ip_address(self.host)
-        except ValueError:
-            return False
-        return True
+        return spelling.is_address(self.host)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +71,8 @@ class Service:
     namespace: str
     #: "*" = every workload of the mesh
     name: str
-    port: int = 0
+    #: that the caller connects to
+    port: int = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +90,34 @@ class Volume:
 
 
 @dataclass(frozen=True, slots=True)
+class Toleration:
+    """A taint that a pod tolerates. A key of "" is every key, a value of None every value, an effect of ""
+    every effect.
+    """
+
+    key: str
+    value: str | None
+    effect: str
+    seconds: int | None = None
+    path: Path = field(default=(), compare=False)
+
+    @property
+    def object(self) -> Object:
+        """As a PodSpec has it."""
+        made: Object = {"key": self.key} if self.key else {}
+        made |= {"operator": "Exists"} if self.value is None else {"operator": "Equal", "value": self.value}
+        if self.effect:
+            made["effect"] = self.effect
+        return made if self.seconds is None else {**made, "tolerationSeconds": self.seconds}
+
+
+@dataclass(frozen=True, slots=True)
 class Gpu:
     """GPUs, or a share of one, for each container that does not request a number of its own."""
 
     count: int
     model: str = ""
-    tolerations: tuple[Object, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
     #: percent of each GPU's computing, and a quantity of its memory; 0 and "" = the whole GPU
     compute: int = 0
     memory: str = ""

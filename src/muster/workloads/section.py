@@ -76,6 +76,20 @@ class Section:
         self.error(name, f"takes text, not {_kind(value)}{advice}")
         return default
 
+    def spelt(self, name: str | Path, spell: Callable[[str], str], text: str | None = None) -> str:
+        """The one spelling of a text field, or of `text`, which is at `name`; "" if absent or without one.
+
+        `spell` raises ValueError, whose message says what is wrong with the text.
+        """
+        value = self.text(name) if text is None and isinstance(name, str) else text
+        if not value:
+            return ""
+        try:
+            return spell(value)
+        except ValueError as error:
+            self.error(name, str(error))
+            return ""
+
     def texts(self, name: str) -> dict[str, str]:
         """A mapping of text to text."""
         section = self.section(name)

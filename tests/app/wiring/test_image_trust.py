@@ -197,6 +197,20 @@ async def test_while_a_policy_cannot_be_read_nothing_is_decided_about_its_images
         assert at.find("reg.example.com/other/app:v1") == Found()
 
 
+@pytest.mark.parametrize("glob", ["ghcr.io/acme/**", "ghcr.io/acme/app", "**"])
+@pytest.mark.parametrize("registry", ["ghcr.io", "GHCR.io", "ghcr.io:443", "ghcr.io:0443"])
+@pytest.mark.parametrize("rest", ["acme/app", "acme/app:v1"])
+@pytest.mark.parametrize("digest", ["sha512:" + "a" * 128, "sha256:abc", "md5:" + "a" * 32, "x"])
+async def test_an_image_that_no_policy_can_decide_about_is_denied_however_it_is_written(
+    glob: str, registry: str, rest: str, digest: str
+) -> None:
+    made = World(BatchJobs(images="matched"))
+    made.policy("team", [glob], by_pem(fakes.key()))
+    [found] = made.find(image := f"{registry}/{rest}@{digest}").images.values()
+    assert not found.trusted, image
+    assert "is not a digest" in found.reason
+
+
 async def test_a_key_that_is_replaced_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(image_trust, "LOOK", 0.02)
     store, old, new = Store(), fakes.key(), fakes.key()

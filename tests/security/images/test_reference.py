@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.security.images.reference import InvalidReference, Reference, check_glob, matches, parse
+from muster.security.images.reference import InvalidReference, Reference, check_glob, matches, parse, split
 
 SHA = "sha256:" + "a" * 64
 PARSED: list[tuple[str, Reference]] = [
@@ -17,7 +17,12 @@ PARSED: list[tuple[str, Reference]] = [
     ("index.docker.io/nginx:1", Reference("docker.io", "library/nginx", "1")),
     ("Registry-1.docker.io/team/app", Reference("docker.io", "team/app", "latest")),
     (f"ghcr.io/a/b@{SHA}", Reference("ghcr.io", "a/b", "", SHA)),
-    (f"ghcr.io/a/b:1@{SHA}", Reference("ghcr.io", "a/b", "1", SHA)),
+    (f"ghcr.io/a/b:1@{SHA}", Reference("ghcr.io", "a/b", "", SHA)),
+    (f"ghcr.io:0443/a/b@{SHA}", Reference("ghcr.io", "a/b", "", SHA)),
+    ("registry.example.com:05000/a", Reference("registry.example.com:5000", "a", "latest")),
+    ("[0:0:0:0:0:0:0:1]:5000/x", Reference("[::1]:5000", "x", "latest")),
+    ("[::ffff:10.0.0.7]:443/x", Reference("10.0.0.7", "x", "latest")),
+    ("[2001:DB8::1]/x", Reference("[2001:db8::1]", "x", "latest")),
 ]
 WRONG = [
     "",
@@ -29,6 +34,25 @@ WRONG = [
     "x:",
     "x@sha256:abc",
     "ghcr.io/../x",
+    f"x@{SHA.upper()}",
+    f"x@sha256:{'A' * 64}",
+    "ghcr.io./a",
+    "gh..io/a",
+    "-ghcr.io/a",
+    "ghcr.io:0/a",
+    "ghcr.io:65536/a",
+    "ghcr.io:٤٤٣/a",
+    "GHC\N{KELVIN SIGN}.io/a",
+    "ghcr.io/a\N{CYRILLIC SMALL LETTER A}",
+    "127.1:5000/x",
+    "0x7f.0.0.1/x",
+    "010.0.0.1/x",
+    "2130706433:80/x",
+    "[fe80::1%eth0]/x",
+    "ghcr.io/a%2fb",
+    "ghcr.io//a",
+    "ghcr.io/./a",
+    " ghcr.io/a",
     "x:" + "t" * 200,
     "x" * 2000,
 ]
@@ -83,6 +107,30 @@ def test_a_glob_that_no_image_matches_is_an_error_that_says_what_to_write(glob: 
 @pytest.mark.parametrize(("glob", "name", "matched"), GLOBS)
 def test_globs(glob: str, name: str, matched: bool) -> None:
     assert matches(glob, name) is matched
+
+
+REGISTRIES = st.sampled_from(["ghcr.io", "GHCR.io", "Ghcr.IO:443", "ghcr.io:0443", "ghcr.io:00443"])
+DIGESTS = st.sampled_from([SHA, "sha512:" + "b" * 128, "sha384:" + "c" * 96, "sha256:def456"])
+
+
+@given(REGISTRIES, DIGESTS, st.sampled_from(["", ":v1", ":latest"]))
+def test_every_spelling_of_an_image_is_one_reference_of_which_policies_speak(
+    registry: str, digest: str, tag: str
+) -> None:
+    found = split(f"{registry}/acme/app{tag}@{digest}")
+    assert found == split(found.text) == split(f"ghcr.io/acme/app@{digest}")
+    assert found.text == f"ghcr.io/acme/app@{digest}"
+    assert split(f"{registry}/acme/app{tag}").text == f"ghcr.io/acme/app{tag or ':latest'}"
+
+
+@given(st.text("aAk\N{KELVIN SIGN}.:-/@[]01x%", max_size=20))
+def test_a_text_names_no_image_or_has_one_spelling_that_stays_as_it_is(text: str) -> None:
+    try:
+        found = split(text)
+    except InvalidReference:
+        return
+    assert split(found.text) == found
+    assert split(found.text).text == found.text
 
 
 @given(st.text(max_size=40))

@@ -69,7 +69,7 @@ class ImageTrust:
     def find(self, job: BatchJob, policies: Sequence[TrustPolicy], images: Sequence[str]) -> Found:
         """Returns what is known of the job's images. A tag keeps the digest that the job's status has."""
         current = job.status.observed_generation == job.metadata.generation
-        pins = {each.image: each.digest for each in job.status.images} if current else {}
+        pins = {_text(each.image): each.digest for each in job.status.images} if current else {}
         applying: dict[str, list[TrustPolicy]] = {}
         for image in images:
             about = [policy for policy in policies if _is_about(policy, image)]
@@ -245,11 +245,20 @@ def _pinned(image: str, digest: str) -> str:
         return image
 
 
-def _is_about(policy: TrustPolicy, image: str) -> bool:
+def _text(image: str) -> str:
+    """The image's one spelling; a status may have another one, of an older version."""
     try:
-        name = reference.parse(image).name
+        return reference.split(image).text
     except InvalidReference:
-        name = image
+        return image
+
+
+def _is_about(policy: TrustPolicy, image: str) -> bool:
+    """Whether the policy has to be met. What names no image may be any image."""
+    try:
+        name = reference.split(image).name
+    except InvalidReference:
+        return True
     return any(reference.matches(glob, name) for glob in policy.spec.match.images)
 
 

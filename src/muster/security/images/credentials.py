@@ -5,7 +5,7 @@ import binascii
 import json
 from typing import Final
 
-from muster.security.images.reference import one_name
+from muster.security.images.reference import InvalidReference, one_name
 
 #: Most bytes of a file, and most registries that it names.
 MOST: Final = 2**20
@@ -21,9 +21,17 @@ def read(content: bytes) -> dict[str, tuple[str, str]]:
     found: dict[str, tuple[str, str]] = {}
     auths = written.get("auths") if isinstance(written, dict) else None
     for registry, entry in list((auths if isinstance(auths, dict) else {}).items())[:_REGISTRIES]:
-        if (login := _login(entry)) is not None:
-            found[one_name(registry.removeprefix("https://").partition("/")[0])] = login
+        if (login := _login(entry)) is not None and (name := _registry(registry)):
+            found[name] = login
     return found
+
+
+def _registry(written: str) -> str:
+    """The registry's one name; "" if the text names none."""
+    try:
+        return one_name(written.removeprefix("https://").partition("/")[0])
+    except InvalidReference:
+        return ""
 
 
 def _login(entry: object) -> tuple[str, str] | None:

@@ -1,19 +1,25 @@
 """Image references: registry, repository, tag, digest.
 
-Source: distribution/reference, reference.go. A name without a registry is one of docker.io.
+`split` is the one parser: of the gates, of what decides which trust policies are about an image, and of the
+verifier. `parse` also requires a digest that the verifier can check. Source: distribution/reference,
+reference.go. A name without a registry is one of docker.io.
 """
 
 import re
 from dataclasses import dataclass
 from typing import Final
 
+from muster.compiler import spelling
+
 _REPOSITORY: Final = re.compile(
     r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*)*", re.ASCII
 )
 _TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", re.ASCII)
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
-_ANY_DIGEST: Final = re.compile(r"[a-z0-9]+:[0-9a-zA-Z]+", re.ASCII)
-_REGISTRY: Final = re.compile(r"([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA-F:]+\])(:[0-9]{1,5})?")
+#: Algorithm, colon, hexadecimal digits. Runtimes refuse uppercase ones.
+_ANY_DIGEST: Final = re.compile(r"[a-z0-9]+([+._-][a-z0-9]+)*:[0-9a-f]+", re.ASCII)
+_REGISTRY: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]]+)(?::([0-9]{1,5}))?", re.ASCII)
+_HTTPS: Final = 443
 _DOCKER: Final = "docker.io"
 #: Other names of docker.io.
 _ALIASES: Final = {"index.docker.io": _DOCKER, "registry-1.docker.io": _DOCKER}
@@ -29,7 +35,7 @@ class InvalidReference(ValueError):
 class Reference:
     registry: str
     repository: str
-    #: "" if only the digest is given
+    #: "" if a digest is given, which alone decides what is pulled
     tag: str = ""
     #: "" or `sha256:…`
     digest: str = ""
@@ -38,6 +44,11 @@ class Reference:
     def name(self) -> str:
         """Registry and repository."""
         return f"{self.registry}/{self.repository}"
+
+    @property
+    def text(self) -> str:
+        """The one spelling of the reference."""
+        return self.pinned(self.digest) if self.digest else f"{self.name}:{self.tag}"
 
     def pinned(self, digest: str) -> str:
         """The reference with this digest instead of its tag."""
@@ -60,14 +71,14 @@ def parse(text: str) -> Reference:
 def split(text: str) -> Reference:
     """The parts of a reference, as `parse`, whatever the digest's kind and length.
 
-    A registry has one name, however it is written: what a policy says of ghcr.io counts for GHCR.io:443, too.
-    Raises `InvalidReference`.
+    All spellings of an image have the same parts: what a policy says of ghcr.io counts for GHCR.io:0443, too,
+    and a tag beside a digest, which no runtime reads, is dropped. Raises `InvalidReference`.
     """
     if len(text) > _MOST:
         raise InvalidReference(f"has {len(text)} characters; the most is {_MOST}")
     name, at, digest = text.partition("@")
     if at and not _ANY_DIGEST.fullmatch(digest):
-        raise InvalidReference(f"{digest[:80]!r} is not a digest such as sha256:…")
+        raise InvalidReference(f"{digest[:80]!r} is not a digest such as sha256:…, in lowercase")
     first, slash, rest = name.partition("/")
     if slash and ("." in first or ":" in first or first == "localhost"):
         registry, path = one_name(first), rest
@@ -76,17 +87,27 @@ def split(text: str) -> Reference:
     path, colon, tag = path.partition(":")
     if registry == _DOCKER and "/" not in path:
         path = f"library/{path}"
-    if not _REGISTRY.fullmatch(registry) or not _REPOSITORY.fullmatch(path):
+    if not _REPOSITORY.fullmatch(path):
         raise InvalidReference(f"{name[:80]!r} names no image; such as registry.example.com/team/app")
     if colon and not _TAG.fullmatch(tag):
         raise InvalidReference(f"{tag[:80]!r} is not a tag")
-    return Reference(registry, path, tag or ("" if digest else "latest"), digest)
+    return Reference(registry, path, "" if digest else tag or "latest", digest)
 
 
 def one_name(registry: str) -> str:
-    """The one name of a registry: in lowercase, without the port of https, the main one of its names."""
-    plain = registry.lower().removesuffix(":443")
-    return _ALIASES.get(plain, plain)
+    """The one name of a registry: its host as `spelling.host`, without the port of https, the main one of its
+    names. Raises `InvalidReference`.
+    """
+    match = _REGISTRY.fullmatch(registry)
+    port = int(match[2] or _HTTPS) if match is not None else 0
+    if match is None or not 0 < port < 2**16:
+        raise InvalidReference(f"{registry[:80]!r} is not a registry, such as registry.example.com:5000")
+    try:
+        host = spelling.host(match[1])
+    except spelling.Misspelt as error:
+        raise InvalidReference(f"the registry {error}") from None
+    plain = _ALIASES.get(host, host) if port == _HTTPS else spelling.authority(host, port)
+    return f"[{plain}]" if port == _HTTPS and ":" in plain else plain
 
 
 def check_glob(glob: str) -> None:
@@ -98,8 +119,9 @@ def check_glob(glob: str) -> None:
         raise InvalidReference(
             f"{glob[:80]!r} does not begin with a registry; write for example docker.io/{glob[:80]}"
         )
-    if registry != one_name(registry):
-        raise InvalidReference(f"{glob[:80]!r}: write {one_name(registry)[:80]} for {registry[:80]}")
+    written = registry.lower().removesuffix(":443") if "*" in registry else one_name(registry)
+    if registry != written:
+        raise InvalidReference(f"{glob[:80]!r}: write {written[:80]} for {registry[:80]}")
     if ":" in path or "@" in path or glob != glob.lower():
         raise InvalidReference(f"{glob[:80]!r} matches no image; write lowercase, without tag and digest")
 

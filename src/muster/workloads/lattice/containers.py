@@ -5,17 +5,18 @@ import binascii
 import re
 from typing import Final, Literal
 
-from muster.api.base import Object
+from muster.compiler import spelling
 from muster.compiler.workload import Container, File, Mount, Security
 from muster.security.images.reference import InvalidReference, split
 from muster.workloads import dns
-from muster.workloads.lattice.resources import strings
+from muster.workloads.lattice import probes
+from muster.workloads.lattice.resources import any_of, strings
 from muster.workloads.lattice.source_files import MOST, Read
 from muster.workloads.section import Section
 
-_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+#: Names of environment variables, of at most 253 characters.
+VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,252}")
 _REFERENCE: Final = re.compile(r"\$\{resources\.([^}.]+)\}")
-_PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 _PROFILES: Final = ("RuntimeDefault", "Localhost", "Unconfined")
 
 
@@ -29,18 +30,16 @@ def read(section: Section, source: Read, *, sidecar: bool) -> Container:
         section.error("image", "is missing")
     else:
         try:
-            split(image)
+            image = split(image).text
         except InvalidReference as error:
             hint = "; placeholders are not expanded here" if "${" in image else ""
             section.error("image", f"is not an image reference: {error}{hint}")
     command = strings(section, "command")
-    if command and not command[0].startswith("/"):
-        section.error(
-            ("command", 0), f"{command[0]!r} is not an absolute path, such as /usr/bin/{command[0]}"
-        )
+    if command:
+        command[0] = section.spelt(("command", 0), spelling.program, command[0] or " ")
     variables = section.texts("variables")
     for variable in variables:
-        if not _VARIABLE.fullmatch(variable):
+        if not VARIABLE.fullmatch(variable):
             section.error(("variables", variable), "is not a name for a variable: letters, digits and _")
     files = section.section("files")
     mounts = section.section("volumes")
@@ -51,13 +50,13 @@ def read(section: Section, source: Read, *, sidecar: bool) -> Container:
         image=image,
         command=tuple(command),
         args=tuple(strings(section, "args")),
-        working_dir=section.text("workingDir"),
+        working_dir=section.spelt("workingDir", spelling.path),
         variables=variables,
         files=[_file(files.section(target), source) for target in files.names()],
         mounts=[_mount(mounts.section(target)) for target in mounts.names()],
         requests=requests,
         limits=limits,
-        probes={probe: _probe(section, probe) for probe in _PROBES if probe in section},
+        probes={each: probes.read(section.section(each)) for each in probes.PROBES if each in section},
         env_from=tuple(_sources(section)),
         security=_security(section.section("security")),
         sidecar=sidecar,
@@ -72,6 +71,8 @@ def _amounts(section: Section) -> tuple[dict[str, str], dict[str, str]]:
     for kind in ("limits", "requests"):
         amounts = resources.section(kind)
         maps.append({name: amounts.quantity(name) for name in amounts.names()})
+        for name in maps[-1]:
+            amounts.spelt(name, spelling.qualified, name)
     for name in ("cpu", "memory"):
         if name not in maps[0]:
             resources.error(("limits", name), "is missing; every container has limits of cpu and memory")
@@ -80,9 +81,7 @@ def _amounts(section: Section) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _file(section: Section, source: Read) -> File:
-    target = str(section.path[-1])
-    if not target.startswith("/") or ".." in target.split("/"):
-        section.error((), "a file's path is absolute")
+    target = _target(section)
     given = [name for name in ("content", "binaryContent", "source") if name in section]
     if len(given) != 1:
         section.error((), "takes exactly one of content, binaryContent and source")
@@ -113,6 +112,14 @@ def _file(section: Section, source: Read) -> File:
     return File(target, section.path, text, binary, mode, expand)
 
 
+def _target(section: Section) -> str:
+    """Where a file or volume is mounted: the key of its section."""
+    target = section.spelt((), spelling.program, str(section.path[-1]) or " ")
+    if ":" in target:
+        section.error((), f"{target[:80]!r} has a colon, which no mount may have")
+    return target
+
+
 def _mode(section: Section) -> int | None:
     """A mode in octal, as text or as YAML writes octal numbers."""
     value = section.raw("mode")
@@ -129,9 +136,7 @@ def _mode(section: Section) -> int | None:
 
 
 def _mount(section: Section) -> Mount:
-    target = str(section.path[-1])
-    if not target.startswith("/") or ".." in target.split("/"):
-        section.error((), "a volume's path is absolute")
+    target = _target(section)
     source = section.text("source")
     if match := _REFERENCE.fullmatch(source):
         source = match[1]
@@ -140,25 +145,12 @@ def _mount(section: Section) -> Mount:
         target,
         section.path,
         source,
-        section.text("path"),
+        section.spelt("path", spelling.relative),
         section.flag("readOnly"),
         medium,
         section.quantity("sizeLimit"),
     )
     section.close()
-    return made
-
-
-def _probe(section: Section, name: str) -> Object:
-    """A probe as Kubernetes has it; the API server's rules check it with the pod."""
-    probe = section.section(name)
-    made = {key: probe.raw(key) for key in probe.names()}
-    command = (made.get("exec") or {}).get("command") if isinstance(made.get("exec"), dict) else None
-    if command is not None and not (
-        isinstance(command, list) and command and str(command[0]).startswith("/")
-    ):
-        probe.error(("exec", "command"), "is a list that begins with an absolute path")
-        made["exec"] = {"command": ["/bin/false"]}
     return made
 
 
@@ -171,25 +163,23 @@ def _sources(section: Section) -> list[str]:
 
 
 def _security(section: Section) -> Security:
-    binaries = strings(section, "allowedBinaries")
-    for index, path in enumerate(binaries):
-        if path != "*" and not path.startswith("/"):
-            section.error(
-                ("allowedBinaries", index), f"{path!r} is not an absolute path, such as /usr/bin/{path}"
-            )
+    binaries = strings(section, "allowedBinaries", any_of(spelling.program))
     user = section.integer("runAsUser", -1)
     group = section.integer("runAsGroup", -1)
     seccomp = section.choice("seccompProfile", _PROFILES, "RuntimeDefault")
     apparmor = section.choice("apparmorProfile", _PROFILES, "RuntimeDefault")
-    files = [section.text(f"{kind}LocalhostProfile") for kind in ("seccomp", "apparmor")]
+    files = [
+        section.spelt("seccompLocalhostProfile", spelling.relative),
+        section.spelt("apparmorLocalhostProfile", spelling.plain),
+    ]
     for kind, profile, file in zip(("seccomp", "apparmor"), (seccomp, apparmor), files, strict=True):
         if (profile == "Localhost") != bool(file):
             section.error(f"{kind}LocalhostProfile", f"is given if, and only if, {kind}Profile is Localhost")
     made = Security(
-        capabilities=tuple(strings(section, "capabilities")),
-        drop_capabilities=tuple(strings(section, "dropCapabilities"))
+        capabilities=_capabilities(section, "capabilities"),
+        drop_capabilities=_capabilities(section, "dropCapabilities")
         if "dropCapabilities" in section
-        else ("ALL",),
+        else (spelling.ALL,),
         privileged=section.flag("privileged"),
         read_only_root=section.flag("readOnlyRootFilesystem", True),
         run_as_non_root=section.flag("runAsNonRoot", user != 0),
@@ -204,3 +194,9 @@ def _security(section: Section) -> Security:
     )
     section.close()
     return made
+
+
+def _capabilities(section: Section, name: str) -> tuple[str, ...]:
+    """Each once. Beside ALL the others say nothing."""
+    found = tuple(dict.fromkeys(strings(section, name, spelling.capability)))
+    return (spelling.ALL,) if spelling.ALL in found else found

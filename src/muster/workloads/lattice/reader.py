@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from muster.api import progress
-from muster.compiler import Draft, Workload
+from muster.compiler import Draft, Workload, spelling
 from muster.compiler.containers import references
 from muster.compiler.workload import Protocol, Resource
 from muster.names import ON_GPU_ANOMALY, PROGRESS_FILE, PROGRESS_RULES
@@ -47,7 +47,7 @@ def read(document: Job, namespace: str, source: Read = nothing) -> tuple[BatchJo
         top.raw(name)
     about = top.section("metadata")
     name = metadata.name(about)
-    namespace = about.text("namespace", namespace)
+    namespace = about.spelt("namespace", spelling.label) or namespace
     labels, annotations = metadata.keys(about)
     about.names()
     called = name or "job"  # so that the names that are made of it are not errors, too
@@ -72,9 +72,9 @@ def read(document: Job, namespace: str, source: Read = nothing) -> tuple[BatchJo
         namespace=namespace,
         name=name,
         tasks=tasks,
-        queue=spec.text("queue"),
-        scheduler=spec.text("schedulerName", "volcano"),
-        priority_class=spec.text("priorityClassName"),
+        queue=spec.spelt("queue", spelling.name),
+        scheduler=spec.spelt("schedulerName", spelling.name) or "volcano",
+        priority_class=spec.spelt("priorityClassName", spelling.name),
         min_available=spec.integer("minAvailable", 0, minimum=1) if "minAvailable" in spec else None,
         max_retry=spec.integer("maxRetry", 0) if "maxRetry" in spec else None,
         policies=_policies(spec),
@@ -131,11 +131,11 @@ def _task(merged: Merged, name: str, job: str, namespace: str, source: Read, fin
             path=section.path,
             containers=made,
             resources=found,
-            sysctls=section.texts("sysctls"),
+            sysctls=_sysctls(section.section("sysctls")),
             host_network=section.flag("hostNetwork"),
             share_process_namespace=section.flag("shareProcessNamespace"),
             automount_token=section.flag("automountServiceAccountToken"),
-            pull_secrets=tuple(strings(section, "imagePullSecrets")),
+            pull_secrets=tuple(dict.fromkeys(strings(section, "imagePullSecrets", spelling.label))),
             ports=_ports(workload.section("service")),
             peers=job,
             metadata={"name": job, "namespace": namespace, "task": name},
@@ -185,11 +185,22 @@ def _ports(service: Section) -> dict[str, tuple[int, int, Protocol]]:
     made: dict[str, tuple[int, int, Protocol]] = {}
     for name in ports.names():
         each = ports.section(name)
+        each.spelt((), spelling.label, name or " ")
         port = each.integer("port", 0, minimum=1, maximum=65535)
         protocol: Protocol = "UDP" if each.choice("protocol", ("TCP", "UDP"), "TCP") == "UDP" else "TCP"
         made[name] = (port, each.integer("targetPort", port, minimum=1, maximum=65535), protocol)
         each.close()
     service.close()
+    return made
+
+
+def _sysctls(section: Section) -> dict[str, str]:
+    made: dict[str, str] = {}
+    for written in section.names():
+        name = section.spelt(written, spelling.sysctl, written or " ")
+        if name in made:
+            section.error(written, f"is {name}, which is there twice")
+        made[name] = section.text(written)
     return made
 
 
@@ -228,7 +239,10 @@ def _training(section: Section, tasks: list[Task]) -> Training:
     variables = {variable: nccl.text(field) for field, variable in _NCCL.items() if field in nccl}
     if nccl.flag("gdr"):
         variables["NCCL_NET_GDR_LEVEL"] = "SYS"
-    variables.update(nccl.texts("extraEnv"))
+    for name, text in nccl.texts("extraEnv").items():
+        if not containers.VARIABLE.fullmatch(name):
+            nccl.error(("extraEnv", name), "is not a name for a variable: letters, digits and _")
+        variables[name] = text
     nccl.close()
     section.close()
     known: Any = _FRAMEWORKS.get(framework, "PyTorch")
