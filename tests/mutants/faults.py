@@ -1019,6 +1019,22 @@ FAULTS: Final = (
         ("tests/core/test_explain.py",),
     ),
     Fault(
+        "a GangGroup of PodGroups that do not all agree",
+        "tenants",
+        "translate/ganggroup.py",
+        "    return names if len(names) > 1 and len(agreeing(group, groups)) == len(names) - 1 else ()",
+        "    return names if len(names) > 1 else ()",
+        ("tests/translate/test_ganggroup.py", "tests/runtime/test_tenants.py"),
+    ),
+    Fault(
+        "a plan that suffices to end victims of another namespace",
+        "tenants",
+        "runtime/consent.py",
+        "    if _namespaces(victim, group) == {plan.namespace}:",
+        "    if True:",
+        ("tests/runtime/test_tenants.py",),
+    ),
+    Fault(
         "a pod that is gone still speaks for its gang",
         "incremental",
         "translate/podgroup/reading.py",

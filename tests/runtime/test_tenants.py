@@ -1,0 +1,343 @@
+"""What a user of one namespace writes changes nothing in another: no start, no eviction, status or object.
+
+Two namespaces share a cluster: the scheduler, muster's controllers, the embedded store, in virtual time. The
+users of `theirs` name all that is in `ours`: in lists, labels, owner references, volumes and records.
+They use nodes of their own, so that they take no capacity from `ours`.
+"""
+
+import asyncio
+import json
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from muster import names
+from muster.api import kinds
+from muster.api.base import AnyKind, Object
+from muster.api.koordinator_v1alpha1 import BY_NAME, GROUPS, MIN_AVAILABLE
+from muster.api.scheduling import POD_GROUP_LABEL
+from muster.app.wiring.controllers import CONTROLLERS
+from muster.controllers import driver
+from muster.core.words.gang import GangId, NodeName, Place, PodId
+from muster.kube.errors import ApiError
+from muster.local.deletion import DeleteOptions
+from muster.runtime.leader import Term
+from muster.runtime.loop import run
+from muster.runtime.plan_record import PlacementPlan, PodRef, VictimRef, encode, packed
+from tests.informed import informed
+from tests.runtime.test_loop import Cluster
+from tests.tiers import examples
+
+pytestmark = pytest.mark.looptime
+OURS: Final = "ours"
+THEIRS: Final = "theirs"
+POD_GROUPS: Final[tuple[AnyKind, ...]] = (kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS)
+#: What a user of a namespace may write, and (with all rights there, and no guard) muster's own records.
+KINDS: Final[tuple[AnyKind, ...]] = (
+    *POD_GROUPS,
+    kinds.POD,
+    kinds.JOB,
+    kinds.JOBSET,
+    kinds.PERSISTENT_VOLUME_CLAIM,
+    kinds.PDB,
+    kinds.GANG,
+    kinds.GANG_PLAN,
+)
+NAMES: Final = ("train", "a", "b", "told", "job", "set", "late", "x")
+#: Ends of the names of fields that differ between any two runs.
+_GIVEN: Final = (
+    "uid",
+    "resourceVersion",
+    "Time",
+    "imestamp",
+    "IP",
+    "IPs",
+    "counted",
+    "remedies",
+    "expectedStart",
+)
+
+
+def spec(pool: str, **fields: Any) -> Object:
+    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": "1"}}}
+    return {
+        "containers": [container],
+        "restartPolicy": "Never",
+        "nodeSelector": {"pool": pool},
+        **fields,
+    }
+
+
+def ours(cluster: Cluster) -> None:
+    """Gangs of each dialect, most of which start, and one that waits for room."""
+    lists = {GROUPS: json.dumps([f"{OURS}/a", f"{OURS}/b"])}
+    groups = [
+        ("train", 2, {names.PRIORITY: "10"}, 2),
+        ("a", 1, lists, 1),
+        ("b", 1, lists, 1),
+        ("waits", 9, {}, 9),
+    ]
+    for name, least, notes, pods in groups:
+        body = {"metadata": {"name": name, "annotations": notes}, "spec": {"minMember": least}}
+        cluster.registry.create(kinds.POD_GROUP_X, OURS, body)
+        for i in range(pods):
+            labels = {POD_GROUP_LABEL[kinds.POD_GROUP_X.group]: name, "app": name}
+            meta = {"name": f"{name}-{i}", "labels": labels}
+            cluster.registry.create(kinds.POD, OURS, {"metadata": meta, "spec": spec(OURS)})
+    for i in range(2):
+        notes = {BY_NAME[1]: "told", MIN_AVAILABLE[1]: "2"}
+        body = {"metadata": {"name": f"told-{i}", "annotations": notes}, "spec": spec(OURS)}
+        cluster.registry.create(kinds.POD, OURS, body)
+    job: Object = {"parallelism": 2, "completions": 2, "template": {"spec": spec(OURS)}}
+    marks = {"labels": {names.GANG: "true"}, "annotations": {names.ADMISSION: "gang"}}
+    cluster.registry.create(
+        kinds.JOB, OURS, {"metadata": {"name": "job", **marks}, "spec": {**job, "suspend": True}}
+    )
+    replicated = [{"name": "w", "replicas": 1, "template": {"spec": job}}]
+    body = {"metadata": {"name": "set", **marks}, "spec": {"suspend": True, "replicatedJobs": replicated}}
+    cluster.registry.create(kinds.JOBSET, OURS, body)
+
+
+def late(cluster: Cluster) -> None:
+    """What changes in the namespace after the others have written: a gang arrives, a pod is lost."""
+    cluster.registry.create(kinds.POD_GROUP_X, OURS, {"metadata": {"name": "late"}, "spec": {"minMember": 1}})
+    labels = {POD_GROUP_LABEL[kinds.POD_GROUP_X.group]: "late"}
+    cluster.registry.create(
+        kinds.POD, OURS, {"metadata": {"name": "late-0", "labels": labels}, "spec": spec(OURS)}
+    )
+    cluster.registry.delete(kinds.POD, OURS, "train-1", DeleteOptions(grace_period=0))
+
+
+class Hostile:
+    """A user of `theirs` that names what is in `ours`."""
+
+    def __init__(self, cluster: Cluster, seed: int) -> None:
+        self._cluster, self._choose = cluster, random.Random(seed)
+        self._number = 0
+        self._there: dict[AnyKind, list[Any]] = {}  # Any: objects of many kinds
+
+    async def act(self) -> None:
+        """Creates, changes or deletes an object; what the server refuses, it does not try again."""
+        self._there = {kind: await self._cluster.all(kind) for kind in KINDS}
+        act: Callable[[], None] = self._choose.choice(
+            [self._group, self._group, self._group, self._pod, self._pod, self._job, self._record,
+             self._claim, self._delete]
+        )  # fmt: skip
+        with suppress(ApiError, ValueError):
+            act()
+
+    def _in(self, namespace: str, kind: AnyKind) -> list[Any]:
+        return [item for item in self._there[kind] if item.metadata.namespace == namespace]
+
+    def _name(self) -> str:
+        return self._choose.choice(NAMES)
+
+    def _marks(self) -> dict[str, str]:
+        found = {}
+        for key, values in {
+            names.PRIORITY: ("-1000", "100000"),
+            names.PREEMPTIBLE: ("true", "false"),
+            names.HOLD: ("true",),
+            names.QUEUE: ("default", f"{OURS}"),
+            names.EXCLUSIVE: ("NodeTopologyLayer",),
+            names.PLAN: ("1.1/pods-00000000/0", "9.9/main/1"),
+            names.EPOCH: ("1", "99"),
+        }.items():
+            if self._choose.random() < 0.3:
+                found[key] = self._choose.choice(values)
+        return found
+
+    def _list(self) -> str:
+        there = [f"{where}/{name}" for where in (OURS, THEIRS) for name in NAMES]
+        return json.dumps(self._choose.sample(there, self._choose.randint(1, 6)))
+
+    def _meta(self) -> Object:
+        annotations = self._marks()
+        if self._choose.random() < 0.6:
+            annotations[GROUPS] = self._list()
+        meta: Object = {"name": self._name(), "annotations": annotations, "labels": self._marks()}
+        if self._choose.random() < 0.4:
+            meta["ownerReferences"] = [self._owner()]
+        return meta
+
+    def _owner(self) -> Object:
+        """A reference to an object of `ours`, right but for its namespace, or wrong in a field."""
+        kind: AnyKind = self._choose.choice(
+            [kinds.JOB, kinds.JOBSET, kinds.POD_GROUP_X, kinds.POD, kinds.GANG]
+        )
+        found = self._in(OURS, kind)
+        owner = self._choose.choice(found) if found else None
+        return {
+            "apiVersion": kind.api_version,
+            "kind": self._choose.choice([kind.kind, "Job"]),
+            "name": owner.metadata.name if owner is not None else self._name(),
+            "uid": owner.metadata.uid if owner is not None else "none",
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+
+    def _put(self, kind: AnyKind, body: Object) -> None:
+        registry, name = self._cluster.registry, body["metadata"]["name"]
+        try:
+            registry.create(kind, THEIRS, body)
+        except ApiError:
+            meta = {key: body["metadata"].get(key) for key in ("labels", "annotations", "ownerReferences")}
+            patch = {"metadata": meta, **({"plan": body["plan"]} if "plan" in body else {})}
+            registry.patch(kind, THEIRS, name, patch)
+
+    def _group(self) -> None:
+        least = self._choose.choice([0, 1, 2, 100])
+        self._put(self._choose.choice(POD_GROUPS), {"metadata": self._meta(), "spec": {"minMember": least}})
+
+    def _pod(self) -> None:
+        meta = self._meta()
+        self._number += 1
+        meta["name"] = f"{meta['name']}-{self._number}"
+        group = self._choose.choice([*POD_GROUP_LABEL.values(), ""])
+        if group:
+            meta["labels"][group] = self._name()
+        else:
+            meta["annotations"] |= {BY_NAME[1]: self._name(), MIN_AVAILABLE[1]: "1"}
+        volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": self._name()}}]
+        more = {"volumes": volumes} if self._choose.random() < 0.2 else {}
+        self._put(kinds.POD, {"metadata": meta, "spec": spec(THEIRS, **more)})
+
+    def _job(self) -> None:
+        meta = self._meta()
+        meta["labels"][names.GANG] = "true"
+        template = {"metadata": {"labels": {"app": "train"}}, "spec": spec(THEIRS)}
+        self._put(kinds.JOB, {"metadata": meta, "spec": {"parallelism": 1, "template": template}})
+
+    def _claim(self) -> None:
+        access = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        self._put(
+            kinds.PERSISTENT_VOLUME_CLAIM, {"metadata": self._meta(), "spec": {**access, "volumeName": "pv"}}
+        )
+
+    def _record(self) -> None:
+        """A Gang or a GangPlan as if muster had written it: it ends, binds and counts pods of `ours`."""
+        pods = [pod for pod in self._in(OURS, kinds.POD) if pod.spec.node_name]
+        refs = tuple(PodRef(OURS, pod.metadata.name, PodId(pod.metadata.uid)) for pod in pods[:3])
+        record = f"podgroup-{self._name()}"
+        victim = VictimRef(GangId(f"{OURS}/{self._name()}"), None, refs, self._choose.random() < 0.5)
+        gang = GangId(f"{self._choose.choice([OURS, THEIRS])}/{self._name()}")
+        places = {Place("pods-00000000", 0): NodeName("ours-0")}
+        plan = PlacementPlan(gang, record, THEIRS, self._choose.choice([1, 9]), 1, places, victims=(victim,))
+        if self._choose.random() < 0.5:
+            self._put(kinds.GANG_PLAN, encode(plan))
+            return
+        source = {
+            "apiVersion": kinds.POD_GROUP_X.api_version,
+            "kind": kinds.POD_GROUP_X.kind,
+            "name": f"{OURS}/{self._name()}",
+        }
+        sets = [{"name": "pods", "count": 1, "group": f"{OURS}/{self._name()}"}]
+        meta = {"name": record, "finalizers": [names.GANG_FINALIZER]}
+        self._put(
+            kinds.GANG,
+            {"metadata": meta, "spec": {"source": source, "podSets": sets}, "plan": packed(plan)},
+        )
+
+    def _delete(self) -> None:
+        kind: AnyKind = self._choose.choice([*POD_GROUPS, kinds.POD, kinds.JOB])
+        if found := self._in(THEIRS, kind):
+            self._cluster.registry.delete(kind, THEIRS, self._choose.choice(found).metadata.name)
+
+
+@asynccontextmanager
+async def muster(cluster: Cluster) -> AsyncIterator[None]:
+    """The scheduler, and all controllers that concern jobs."""
+    leading = asyncio.Event()
+    wanted = ("job", "jobset", "garbage", "gang", "podgroup")
+    controllers = [each for name in wanted for each in CONTROLLERS[name](None)]  # type: ignore[arg-type]
+    tasks = [
+        asyncio.create_task(
+            informed(run, cluster.client, cluster.clock, Term(1, sole=True), leading=leading)
+        ),
+        asyncio.create_task(informed(driver.run, cluster.client, controllers, cluster.clock)),
+    ]
+    try:
+        await asyncio.wait([asyncio.create_task(leading.wait()), *tasks], return_when=asyncio.FIRST_COMPLETED)
+        yield
+    finally:
+        for task in tasks:
+            if task.done():
+                task.result()
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+async def history(seed: int | None) -> dict[str, Any]:
+    """Returns all that is in `ours` at three times. `seed`: of what is written to `theirs`; None: nothing."""
+    cluster, found = Cluster(), {}
+    try:
+        for name, pool in (("ours-0", OURS), ("ours-1", OURS), ("theirs-0", THEIRS)):
+            cluster.node(name, 6)
+            cluster.registry.patch(kinds.NODE, "", name, {"metadata": {"labels": {"pool": pool}}})
+        for namespace in (OURS, THEIRS):
+            cluster.registry.create(kinds.NAMESPACE, "", {"metadata": {"name": namespace}})
+        async with muster(cluster):
+            hostile = Hostile(cluster, seed) if seed is not None else None
+            for act, when in ((ours, "started"), (late, "later"), (lambda _: None, "in the end")):
+                act(cluster)
+                for _ in range(10):
+                    if hostile is not None:
+                        await hostile.act()
+                    await asyncio.sleep(2.0)
+                found[when] = await seen(cluster)
+    finally:
+        cluster.store.close()
+    return found
+
+
+async def seen(cluster: Cluster) -> dict[str, Any]:
+    """Returns the objects of `ours` by kind and name, without what no two runs have in common."""
+    found: dict[str, Any] = {}
+    for kind in KINDS:
+        for item in await cluster.all(kind):
+            meta = item.metadata
+            if meta.namespace != OURS:
+                continue
+            body, name = plain(msgspec.to_builtins(item)), meta.name
+            if kind is kinds.POD and meta.owner_references:  # its name ends with random letters
+                name = f"{meta.owner_references[0].name} {meta.annotations.get(names.PLAN)}"
+                del body["metadata"]["name"]
+            found[f"{kind.kind} {name}"] = body
+    return found
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items() if not key.endswith(_GIVEN)}
+    return [plain(each) for each in value] if isinstance(value, list) else value
+
+
+@pytest.fixture(scope="module")
+def undisturbed() -> dict[str, Any]:
+    return {}
+
+
+@pytest.mark.parametrize("seed", range(examples(8)))
+async def test_what_another_namespace_writes_changes_nothing_here(
+    seed: int, undisturbed: dict[str, Any]
+) -> None:
+    if not undisturbed:
+        undisturbed.update(await history(None))
+    there = await history(seed)
+    for when, objects in undisturbed.items():
+        assert there[when] == objects, when
+
+
+async def test_undisturbed_the_gangs_start(undisturbed: dict[str, Any]) -> None:
+    """The test above would hold for a scheduler that does nothing."""
+    found = undisturbed or await history(None)
+    phases = Counter(
+        body["status"]["phase"] for name, body in found["started"].items() if name.startswith("Gang ")
+    )
+    assert phases == {"Standing": 5, "Waiting": 1}
