@@ -1139,6 +1139,22 @@ FAULTS: Final = (
         ("tests/workloads/lattice/test_properties.py",),
     ),
     Fault(
+        "defaults of a batch job count once, whatever the number of its tasks",
+        "bounds",
+        "workloads/lattice/size.py",
+        '        times = number if name in ("defaults", "resources") else 1',
+        "        times = 1",
+        ("tests/workloads/lattice/test_size.py",),
+    ),
+    Fault(
+        "permits of a batch job without a limit",
+        "bounds",
+        "workloads/lattice/compiling.py",
+        "    if requests > MOST_REQUESTS:",
+        "    if False:",
+        ("tests/workloads/lattice/test_size.py",),
+    ),
+    Fault(
         "a label of a batch job that no policy is asked about",
         "gates",
         "security/requests.py",

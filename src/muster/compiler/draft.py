@@ -11,6 +11,10 @@ from muster.api.base import Object
 from muster.api.fields import FieldError, Path, dotted
 from muster.compiler.facts import Problem
 
+#: Most problems of a draft: a job with more is not mended in one go either.
+MAX_PROBLEMS: Final = 100
+#: Most characters that placeholders of one workload may expand to.
+MAX_EXPANDED: Final = 2 * 2**20
 #: Label of an object or pod: the workload that it belongs to.
 NAME: Final = "app.kubernetes.io/name"
 
@@ -23,6 +27,8 @@ class Draft:
         self.labels = labels
         self.pod: Object = {}
         self.problems: list[Problem] = []
+        #: characters that placeholders have expanded to
+        self.expanded = 0
         #: (kind of question, answer's key) → the field of the file that made it necessary
         self.origins: dict[tuple[str, str], Path] = {}
         #: (kind, name) → the object, and the field that needs it
@@ -34,8 +40,22 @@ class Draft:
         return [self._objects[key][0] for key in sorted(self._objects)]
 
     def problem(self, path: Path, message: str, patch: str = "") -> None:
-        """Adds a problem with the field at `path`."""
-        self.problems.append(Problem(FieldError(path, message), patch))
+        """Adds a problem with the field at `path`, unless the draft is `full`."""
+        if not self.full:
+            self.problems.append(Problem(FieldError(path, message), patch))
+
+    @property
+    def full(self) -> bool:
+        """Whether the draft has so many problems that no further one is looked for."""
+        return len(self.problems) >= MAX_PROBLEMS
+
+    def expand(self, characters: int, path: Path) -> bool:
+        """Whether placeholders may expand to so many more characters. It is a problem if they may not."""
+        self.expanded += characters
+        if self.expanded <= MAX_EXPANDED:
+            return True
+        self.problem(path, f"the task's placeholders expand to more than {MAX_EXPANDED:,} characters")
+        return False
 
     def emit(self, version: str, kind: str, name: str, at: Path, **fields: Any) -> Object:  # Any: JSON
         """Returns the object of this kind and name: the one that exists, or a new one with these fields.

@@ -147,7 +147,8 @@ def _cilium(workload: Workload, facts: Facts, reach: Reach, draft: Draft) -> Non
             if endpoint.is_address
             else {"toFQDNs": [_match(endpoint.host)]}
         )
-        if (rule := {**to, "toPorts": [_port(endpoint.port, endpoint.protocol)]}) not in egress:
+        rule = {**to, "toPorts": [_port(endpoint.port, endpoint.protocol)]}
+        if egress[-1:] != [rule]:  # they are sorted, so equal ones are neighbours
             egress.append(rule)
     for _, external in reach.externals:
         if external.entity:

@@ -12,6 +12,7 @@ hold a dot, so two inputs never share one.
 
 import hashlib
 import re
+from bisect import insort
 from typing import Final
 
 from muster.api.base import Object
@@ -43,10 +44,17 @@ class Secrets:
 
     def __init__(self, workload: Workload, facts: Facts, draft: Draft) -> None:
         self._workload, self._facts, self._draft = workload, facts, draft
+        #: names of the resources whose own ExternalSecrets are complete
+        self._complete: set[str] = set()
+        #: (ExternalSecret, key there, path in the store, key there) of all that is fetched
+        self._fetched: set[tuple[str, str, str, str]] = set()
 
     def own(self, resource: Resource, secret: Secret) -> str:
         """The name of the resource's own Secret, with all its keys (routes 1 and 5)."""
         name = f"{self._workload.name}-{resource.name}"
+        if resource.name in self._complete:
+            return filled(name)
+        self._complete.add(resource.name)
         made = self._external(name, resource, secret, resource.path)
         if made is not None:
             if not secret.keys:
@@ -157,12 +165,13 @@ class Secrets:
         return remote
 
     def _fetch(self, made: Object, resource: Resource, secret: Secret, key: str, *, as_: str) -> None:
-        remote: Object = {"key": self._remote(resource, secret), "property": key}
-        entry = {"secretKey": as_, "remoteRef": remote}
+        remote = self._remote(resource, secret)
+        if (one := (str(made["metadata"]["name"]), as_, remote, key)) in self._fetched:
+            return
+        self._fetched.add(one)
         data: list[Object] = made["spec"].setdefault("data", [])
-        if entry not in data:
-            data.append(entry)
-            data.sort(key=lambda each: str(each["secretKey"]))
+        entry = {"secretKey": as_, "remoteRef": {"key": remote, "property": key}}
+        insort(data, entry, key=lambda each: str(each["secretKey"]))
 
 
 def _template(value: Value) -> str:

@@ -57,8 +57,13 @@ def resolve(
         return []
     values: list[Value] = []
     for part in parts:
+        if draft.full:
+            return []
         try:
-            values.append(part if isinstance(part, str) else _value(part, workload))
+            value = part if isinstance(part, str) else _value(part, workload)
+            if isinstance(value, str) and not draft.expand(len(value), path):
+                return []
+            values.append(value)
         except _Unknown as error:
             draft.problem(path, f"{part.text if isinstance(part, Reference) else part}: {error}")
     return list(_joined(values))

@@ -6,13 +6,15 @@ Each read names the field and the values that it accepts; a wrong value is repor
 
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from muster.api import duration, quantity
 from muster.api.fields import Path
 from muster.workloads.findings import Finding, nearest, similar
 
 T = TypeVar("T")
+#: Unknown fields of one mapping that are reported by name: for each, the most similar name is looked for.
+_UNKNOWN: Final = 20
 
 
 class Source(Protocol):
@@ -165,10 +167,12 @@ class Section:
         return self._parsed(name, _seconds, None)
 
     def close(self) -> None:
-        """Reports every field that was not read."""
-        for name in self._value:
-            if name not in self._asked:
-                self.error(name, f"unknown field{nearest(name, self._asked)}")
+        """Reports the fields that were not read: `_UNKNOWN` of them, and how many more there are."""
+        unknown = [name for name in self._value if name not in self._asked]
+        for name in unknown[:_UNKNOWN]:
+            self.error(name, f"unknown field{nearest(name, self._asked)}")
+        if len(unknown) > _UNKNOWN:
+            self.error((), f"has {len(unknown) - _UNKNOWN:,} more unknown fields")
 
     def _get(self, name: str) -> Any:
         self._asked.add(name)

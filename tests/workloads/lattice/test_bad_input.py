@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import yaml
 
-from muster.workloads.lattice.reader import MAX_TASKS
+from muster.workloads.lattice.size import MAX_TASKS
 from tests.workloads.lattice.jobs import compiled, parsed, small
 
 

@@ -26,6 +26,12 @@ from muster.workloads.platform import UNKNOWN, Stores, Submitter
 
 #: Most bytes of an object that etcd stores.
 MOST: Final = 3 * 2**19
+#: Most characters that the placeholders of all tasks expand to.
+MOST_EXPANDED: Final = 8 * 2**20
+#: Most requests of all tasks (each takes some 0.1 ms), and most evaluations of a policy for one (some 2 µs).
+MOST_REQUESTS: Final = 10_000
+MOST_EVALUATIONS: Final = 2_000_000
+_TASKS: Final = ("spec", "tasks")
 
 #: Makes the objects of a job from its tasks' drafts. Reports what the target cannot express.
 Target = Callable[[BatchJob, Sequence[tuple[Task, Draft]], Callable[[Problem], None]], Sequence[Object]]
@@ -61,7 +67,16 @@ def compile_job(
     policies  None = nothing is asked (there is no platform)
     stores    values of secrets, where there is no External Secrets Operator; None = there is one
     """
-    drafts = [(task, compile_workload(task.workload, facts)) for task in job.tasks]
+    drafts: list[tuple[Task, Draft]] = []
+    derived: list[list[Request]] = []
+    expanded = number = 0
+    for task in job.tasks:
+        draft = compile_workload(task.workload, facts)
+        drafts.append((task, draft))
+        derived.append(derive(task.workload, facts, draft))
+        expanded, number = expanded + draft.expanded, number + len(derived[-1])
+        if much := _too_much(expanded, number, policies):
+            return Compiled(job, (), (), (), [refusal(_TASKS, f"{much}; make several jobs")])
     refused: list[Problem] = []
     jobs = target(job, drafts, refused.append)
     problems: list[Problem] = []
@@ -69,7 +84,8 @@ def compile_job(
     warnings: list[Problem] = []
     until: datetime | None = None
     of_whole = of_job(jobs)
-    for task, draft in drafts:
+    for (task, draft), of_task in zip(drafts, derived, strict=True):
+        wanted = [*of_task, *of_whole]
         problems += draft.problems
         principal = Principal(
             job.namespace,
@@ -79,10 +95,9 @@ def compile_job(
             user=submitter.user,
             groups=submitter.groups,
         )
-        requests = [*derive(task.workload, facts, draft), *of_whole]
-        asked += [(principal, request) for request in requests]
+        asked += [(principal, request) for request in wanted]
         if policies is not None:
-            judged = posture.judge(policies, principal, requests, facts)
+            judged = posture.judge(policies, principal, wanted, facts)
             problems += judged.denied
             warnings += judged.warnings
             until = judged.until or until
@@ -108,11 +123,24 @@ def compile_job(
     )
 
 
+def _too_much(expanded: int, requests: int, policies: Policies | None) -> str:
+    """What is too much of the tasks that have been compiled so far; "" if nothing is."""
+    number = policies.permits + policies.forbids if policies is not None else 0
+    if expanded > MOST_EXPANDED:
+        return f"have placeholders that expand to {expanded:,} characters; the most is {MOST_EXPANDED:,}"
+    if requests > MOST_REQUESTS:
+        return f"need {requests:,} permits or more; the most is {MOST_REQUESTS:,}"
+    if requests * number > MOST_EVALUATIONS:
+        told = f"need {requests:,} permits or more, and there are {number:,} policies"
+        return f"{told}; their product is at most {MOST_EVALUATIONS:,}"
+    return ""
+
+
 def _too_large(made: Object, size: int) -> Problem:
     told = (
         f"the {made['kind']} would have {size / 2**20:.1f} MiB, of which an API server stores {MOST / 2**20}"
     )
-    return Problem(FieldError(("spec", "tasks"), f"{told}; make several jobs, or shorten their containers"))
+    return Problem(FieldError(_TASKS, f"{told}; make several jobs, or shorten their containers"))
 
 
 def _once(problems: Sequence[Problem]) -> list[Problem]:

@@ -25,7 +25,7 @@ spec:
         endpoints:
           s3: https://s3.us-east-1.amazonaws.com"""
 
-_S3_HOST: Final = re.compile(r"s3([.-][a-z0-9-]+)*\.amazonaws\.com(\.cn)?")
+_S3_HOST: Final = re.compile(r"s3([.-][.a-z0-9-]*)?\.amazonaws\.com(\.cn)?")
 _BUCKETS: Final = """\
 spec:
   resources:

@@ -12,7 +12,7 @@ from muster.names import ON_GPU_ANOMALY, PROGRESS_FILE, PROGRESS_RULES
 from muster.workloads import dns
 from muster.workloads.demand import MAX_PLACES
 from muster.workloads.findings import Finding
-from muster.workloads.lattice import containers, metadata, resources
+from muster.workloads.lattice import containers, metadata, resources, size
 from muster.workloads.lattice.job import (
     ACTIONS,
     EVENTS,
@@ -29,8 +29,6 @@ from muster.workloads.lattice.resources import strings
 from muster.workloads.lattice.source_files import Read, nothing
 from muster.workloads.section import Section
 
-#: Most tasks of a job. Each has a pod template, and an API server stores objects of at most 1.5 MiB.
-MAX_TASKS: Final = 500
 _FRAMEWORKS: Final = {"PyTorch": "PyTorch", "DeepSpeed": "DeepSpeed", "Jax": "Jax"}
 _NCCL: Final = {"netIf": "NCCL_SOCKET_IFNAME", "ibHca": "NCCL_IB_HCA", "debug": "NCCL_DEBUG"}
 
@@ -53,11 +51,10 @@ def read(document: Job, namespace: str, source: Read = nothing) -> tuple[BatchJo
     called = name or "job"  # so that the names that are made of it are not errors, too
     spec = top.section("spec")
     top.close()
-    listed = spec.section("tasks").names()
-    if len(listed) > MAX_TASKS:
-        told = f"has {len(listed):,} tasks; the most is {MAX_TASKS}. Equal pods are one task with replicas"
-        findings[:] = [document.finding(("spec", "tasks"), told)]
+    if (long := size.excess(merged.value)) is not None:
+        findings[:] = [document.finding(*long)]
         return BatchJob(namespace, name, []), findings
+    listed = spec.section("tasks").names()
     gang = tuple(f"{called}-{task}" for task in listed)
     training = "training" in spec
     tasks = [_task(merged, task, called, namespace, source, findings) for task in listed]

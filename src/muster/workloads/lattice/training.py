@@ -11,10 +11,9 @@ from muster.workloads.training import PORT, environment, plain, put_before
 __all__ = ["PORT", "add", "order"]
 
 
-def order(job: BatchJob, task: Task) -> tuple[bool, int]:
-    """Sorts tasks: the coordinator first, the others as in the file."""
-    first = job.training is not None and task.name == job.training.coordinator
-    return (not first, list(job.tasks).index(task))
+def order(job: BatchJob, task: Task) -> bool:
+    """Sorts tasks: the coordinator first, the others as they are."""
+    return job.training is None or task.name != job.training.coordinator
 
 
 def add(pod: Object, job: BatchJob, task: Task, *, by_rank: bool) -> None:
