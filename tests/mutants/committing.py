@@ -127,9 +127,30 @@ FAULTS: Final = (
     _fault(
         "a gang that is gone leaves its victims half",
         "commit/ending.py",
-        "    writes: list[Write] = list(end_victims(begun(view.victims), view.id, view.lost, now))",
-        "    writes: list[Write] = []",
+        "list(end_victims(begun(view.victims), view.id, view.lost, now, view.names))",
+        "[]",
         _VICTIMS,
+    ),
+    _fault(
+        "a plan that names victims of another namespace is in a Gang, which users read",
+        "commit/attempts.py",
+        "    most = 0 if hidden else context.limits.held_plan",
+        "    most = context.limits.held_plan",
+        ("tests/runtime/test_crashes.py",),
+    ),
+    _fault(
+        "a victim in another namespace reads for which gang it is evicted",
+        "commit/victims.py",
+        "    note = {**entry(recorded, names.gang(by, own)), **key, **lost(victim)}",
+        "    note = {**entry(recorded, by), **key, **lost(victim)}",
+        ("tests/runtime/test_crashes.py",),
+    ),
+    _fault(
+        "Events name gangs of other namespaces",
+        "group_events.py",
+        "                told = self._names.text(said.message, group.namespaces)",
+        "                told = said.message",
+        ("tests/runtime/test_disclosure.py",),
     ),
     _fault(
         "pods that nothing would re-create are evicted",

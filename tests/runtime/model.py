@@ -7,6 +7,7 @@ lets it look. Time passes only when nothing else can happen.
 After every single write the nodes are checked: never more pods than they have room for.
 """
 
+import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ from muster.runtime.mirror import WATCHED
 from muster.runtime.plan_record import Plan, RecordedPod, RecreationPlan, VictimRef, found
 from muster.runtime.watched import WatchedMirror
 from muster.runtime.writes import Write
+from muster.translate.disclosure import Disclosure
 from muster.translate.pods import live
 from tests.runtime.planner import Planner
 from tests.runtime.server import Pause, Server, ServerClient
@@ -205,6 +207,7 @@ class Cluster:
         """After every single write."""
         self._check_nodes()
         self._check_kept()
+        self._check_names()
         for name, size in self.sizes.items():
             bound = self.bound(name)
             if bound >= size:
@@ -235,6 +238,16 @@ class Cluster:
             else:
                 assert found["metadata"]["labels"] == created["metadata"]["labels"]
                 assert {**found["spec"], "nodeName": ""} == {**created["spec"], "nodeName": ""}
+
+    def _check_names(self) -> None:
+        """No object names a gang of another namespace but a GangPlan, which no user may read."""
+        spaces = {NAMESPACE, *self.homes.values()}
+        for (kind, key), obj in self.server.objects.items() if len(spaces) > 1 else ():
+            if kind not in (kinds.NODE, kinds.GANG_PLAN):
+                own = key.partition("/")[0]
+                plan = found(self.server.read(kind, key)) if kind is kinds.GANG else None
+                told = f"{json.dumps(obj)} {plan}"
+                assert not [other for other in spaces - {own} if f"{other}/" in told], told
 
     def _check_nodes(self) -> None:
         used: Counter[str] = Counter()
@@ -325,7 +338,8 @@ class Running:
         self.mirror = WatchedMirror(self.informers)
         core = self.core or Planner(dict(self.cluster.preempts))
         term = Term(self.epoch, seen=self.pods_seen, fresh=lambda: self.fresh)
-        self.leader = Leader(self.client, clock, term, self.mirror, core, self.limits)
+        names = Disclosure(self.mirror.names)
+        self.leader = Leader(self.client, clock, term, self.mirror, core, self.limits, names=names)
         self.leader.gather = _one_by_one
         for (kind, key), _ in list(server.objects.items()):
             self.informers[kind]._change(key, server.read(kind, key))

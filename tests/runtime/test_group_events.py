@@ -13,9 +13,11 @@ from muster.core.words.events import CommitFailed
 from muster.core.words.gang import Code, Gang, GangId, PodId
 from muster.runtime.group_events import MOST, RATE, GroupEvents
 from muster.runtime.starts import Decisions, Outcome, Start
+from muster.translate.disclosure import Disclosure
 from muster.translate.group import Group, Members
 
 G = GangId("ns/g")
+HIDDEN = Disclosure()
 
 
 def group(name: str, source: Source) -> Group:
@@ -33,7 +35,7 @@ class Observed:
 @pytest.fixture
 def events() -> GroupEvents:
     source = Source(api_version="v1", kind="PodGroup", name="g", uid="7")
-    return GroupEvents(Observed({G: group("g", source)}), Decisions())
+    return GroupEvents(Observed({G: group("g", source)}), Decisions(), HIDDEN)
 
 
 def wait(code: Code, message: str = "why") -> Wait:
@@ -91,7 +93,7 @@ def test_a_preemption_is_reported_beside_what_follows(events: GroupEvents) -> No
 
 
 def test_a_pod_without_a_group_says_why_it_waits_but_not_that_it_started() -> None:
-    alone = GroupEvents(Observed({G: group("g", Source())}), Decisions())
+    alone = GroupEvents(Observed({G: group("g", Source())}), Decisions(), HIDDEN)
     alone.write(0.0, wait(Code.FRAGMENTED))
     ((about, _),) = alone.settled(5.0)
     assert (about["kind"], about["name"], about["uid"]) == ("Pod", "p", "u")

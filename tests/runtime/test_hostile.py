@@ -20,9 +20,10 @@ from muster.kube.decode import decode
 from muster.runtime import mirror
 from muster.runtime.mirror import WATCHED, Mirror
 from muster.translate import dialects
+from muster.translate.disclosure import Disclosure
 from muster.translate.job import Reader
 from muster.translate.pods import pod_bound
-from muster.translate.status import Phase, gang_record, gang_status
+from muster.translate.status import explained, gang_record
 from tests.objects import CLUSTER, PLAIN_SPEC, meta
 from tests.spoiled import Choose, spoiled
 from tests.tiers import examples
@@ -80,7 +81,8 @@ class Watched:
         decisions = list(self.core.decide(self.now))
         for decision in decisions:
             if isinstance(decision, Wait):
-                json.dumps(gang_status(Phase.WAITING, decision.explanation))
+                told = explained(decision.explanation, Disclosure(self.mirror.names))
+                json.dumps(told)
         for group in self.mirror.groups.values():
             json.dumps(gang_record(group))
         return decisions

@@ -10,6 +10,7 @@ from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang
 from muster.core.words.decisions import ExpectedStart, Explanation, PodSetExplanation, Remedy
 from muster.core.words.gang import Code, GangId
+from muster.translate.disclosure import Disclosure
 from muster.translate.group import Group
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.status import (
@@ -25,6 +26,8 @@ from muster.translate.status import (
 )
 from tests.translate.cluster import START, grouped, job, jobset, pod, pod_group, pod_spec, read, world
 
+HIDDEN = Disclosure()
+
 
 def the_gang(key: GroupKey, *objects: object) -> Group:
     group = read(key, world(*objects))  # type: ignore[arg-type]  # objects of any kind
@@ -34,6 +37,9 @@ def the_gang(key: GroupKey, *objects: object) -> Group:
 
 def key(dialect: Dialect, name: str) -> GroupKey:
     return GroupKey(dialect, "ns", name)
+
+
+A_GROUP = the_gang(key(Dialect.JOB, "j"), job("j", gang="true"))
 
 
 def test_the_record_of_a_jobset() -> None:
@@ -95,7 +101,7 @@ EXPLANATION = Explanation(
 
 
 def test_status_tells_the_reason_and_the_whole_explanation() -> None:
-    assert gang_status(Phase.WAITING, EXPLANATION, epoch=3, attempt=2) == {
+    assert gang_status(A_GROUP, HIDDEN, Phase.WAITING, EXPLANATION, epoch=3, attempt=2) == {
         "status": {
             "phase": "Waiting",
             "reason": {"code": "Fragmented", "message": "16 GPUs asked"},
@@ -120,7 +126,7 @@ def test_status_tells_the_reason_and_the_whole_explanation() -> None:
 
 def test_status_without_an_explanation_takes_the_old_one_away_and_nothing_else() -> None:
     nothing: Object = {"reason": None, "explanation": None, "expectedStart": None, "warnings": None}
-    assert gang_status(Phase.STANDING) == {"status": {"phase": "Standing", **nothing}}
+    assert gang_status(A_GROUP, HIDDEN, Phase.STANDING) == {"status": {"phase": "Standing", **nothing}}
 
 
 def test_status_is_bounded() -> None:
@@ -131,10 +137,10 @@ def test_status_is_bounded() -> None:
         pod_sets=tuple(
             PodSetExplanation(str(one), 1, 0, {str(limit): 1 for limit in range(100)}) for one in range(1000)
         ),
-        blockers=tuple(GangId(str(one)) for one in range(1000)),
+        blockers=tuple(GangId(f"ns/{one}") for one in range(1000)),
         remedies=tuple(Remedy("y" * 5000, "z" * 5000) for _ in range(1000)),
     )
-    shown = gang_status(Phase.WAITING, huge)["status"]["explanation"]
+    shown = gang_status(A_GROUP, HIDDEN, Phase.WAITING, huge)["status"]["explanation"]
     assert len(shown["message"]) == LONGEST_MESSAGE
     assert shown["message"].endswith("…")
     assert len(shown["podSets"]) == len(shown["blockers"]) == len(shown["remedies"]) == MOST_LISTED
@@ -149,7 +155,7 @@ def applied(one: Pod, patch: Object) -> Pod:
 
 def test_a_pod_that_waits_says_why() -> None:
     one = pod(conditions=[{"type": "Other", "status": "True"}])
-    patch = unschedulable(one, EXPLANATION, START)
+    patch = unschedulable(one, EXPLANATION, HIDDEN, START)
     assert patch is not None
     assert patch["metadata"] == {"uid": "uid-a", "resourceVersion": "1"}
     after = applied(one, patch)
@@ -162,20 +168,20 @@ def test_a_pod_that_waits_says_why() -> None:
         "Fragmented: 16 GPUs asked",
     )
     assert told.last_transition_time == START
-    assert unschedulable(after, EXPLANATION, START + timedelta(hours=1)) is None, "it says so already"
+    assert unschedulable(after, EXPLANATION, HIDDEN, START + timedelta(hours=1)) is None, "it says so already"
 
 
 def test_the_time_of_the_condition_is_that_of_its_status() -> None:
-    first = unschedulable(pod(), EXPLANATION, START)
+    first = unschedulable(pod(), EXPLANATION, HIDDEN, START)
     assert first is not None
     other = Explanation(Code.INSUFFICIENT_CAPACITY, "place", "more")
-    second = unschedulable(applied(pod(), first), other, START + timedelta(hours=1))
+    second = unschedulable(applied(pod(), first), other, HIDDEN, START + timedelta(hours=1))
     assert second is not None
     assert applied(pod(), second).status.conditions[0].last_transition_time == START
 
 
 def test_a_gated_pod_says_so_in_kubernetes_words() -> None:
     gated = pod(spec=pod_spec(schedulingGates=[{"name": "x/y"}]))
-    patch = unschedulable(gated, Explanation(Code.GATED, "gate", "scheduling gate x/y"), START)
+    patch = unschedulable(gated, Explanation(Code.GATED, "gate", "scheduling gate x/y"), HIDDEN, START)
     assert patch is not None
     assert patch["status"]["conditions"][0]["reason"] == "SchedulingGated"

@@ -26,7 +26,7 @@ from muster.names import GPU_PRODUCT
 from muster.runtime.commit.outcomes import learn, repeated
 from muster.runtime.commit.step import step
 from muster.runtime.commit.view import NEVER, GangView, Limits, RetryState, Unfenced, Victim
-from muster.runtime.consent import Known, agreed
+from muster.runtime.consent import Known, agreed, key_of
 from muster.runtime.plan_record import (
     OwnerRef,
     PlacementPlan,
@@ -37,6 +37,7 @@ from muster.runtime.plan_record import (
     occupying,
 )
 from muster.runtime.writes import Expectation, Write, aim, expectation
+from muster.translate.disclosure import EVERYTHING, Disclosure
 from muster.translate.group import Group, Owner
 from muster.translate.losses import priced, seconds_lost
 from muster.translate.pods import live, occupies
@@ -109,8 +110,15 @@ class _Commit:
 
 
 class Committer:
-    def __init__(self, observed: Observed, epoch: int, limits: Limits | None = None) -> None:
-        self.epoch = epoch
+    def __init__(
+        self,
+        observed: Observed,
+        epoch: int,
+        limits: Limits | None = None,
+        names: Disclosure = EVERYTHING,
+    ) -> None:
+        """`names`: which other gangs what it writes may name."""
+        self.epoch, self.names = epoch, names
         self.limits = limits or Limits()
         self._observed = observed
         self._commits: dict[GangId, _Commit] = {}
@@ -283,6 +291,7 @@ class Committer:
             unfenced=self._unfenced.get(gang),
             owner_shared=group is not None and self._is_shared(group),
             claim=self._claim,
+            names=self.names,
             lost=partial(self._lost, now=now),
         )
 
@@ -352,7 +361,9 @@ class Committer:
         plans = self._observed.plans(gang)
         if not plans or not isinstance(plans[-1], PlacementPlan):
             return ()
-        return tuple(map(self._victim, self._counting(gang, plans[-1])))
+        counting = self._counting(gang, plans[-1])
+        key = key_of(gang, plans[-1], self._observed) if counting else ""
+        return tuple(replace(self._victim(victim), key=key) for victim in counting)
 
     def _counting(self, gang: GangId, plan: PlacementPlan) -> tuple[VictimRef, ...]:
         """Returns the victims of a plan that count: those that the core has chosen, and those that agree."""

@@ -5,8 +5,12 @@ in one namespace must not be able to evict pods of another. Therefore a victim o
 only if the victim's own Gang names the preemption, too: its `status.preemptions` has the entry that the
 leader writes there before it evicts anything. A leader that dies between the plan and that entry has evicted
 nothing; the next leader decides again.
+
+Where the victim's namespace must not read the name of the gang (`translate.disclosure`), the entry has a key
+instead: a hash of the name and of the uid of the gang's record, which only readers of its namespace know.
 """
 
+import hashlib
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -37,20 +41,27 @@ def agreed(plan: PlacementPlan, gang: GangId, victim: VictimRef, known: Known) -
     if group is None:
         return False
     record = known.find(kinds.GANG, f"{group.namespace}/{group.record}")
-    if not isinstance(record, GangRecord) or not noted(record, victim, gang):
+    if not isinstance(record, GangRecord) or not noted(record, victim, gang, key_of(gang, plan, known)):
         return False
     pods = filter(None, (occupying(ref, known.find) for ref in victim.pods))
     members = group.members.keys() | group.leaving.keys()
     return all(pod.metadata.uid in members and _was_there(pod, victim.at) for pod in pods)
 
 
-def noted(record: GangRecord, victim: VictimRef, by: GangId) -> bool:
+def key_of(gang: GangId, plan: PlacementPlan, known: Known) -> str:
+    """Returns what identifies the gang of a plan to muster, and tells nothing to those who read it."""
+    record = known.find(kinds.GANG, f"{plan.namespace}/{plan.record}")
+    uid = record.metadata.uid if record is not None else ""
+    return hashlib.sha256(f"{uid} {gang}".encode()).hexdigest()[:16]
+
+
+def noted(record: GangRecord, victim: VictimRef, by: GangId, key: str) -> bool:
     """Whether the victim's record has this preemption, whatever loss was computed when it was written."""
-    wanted = entry(victim, by)
-    return any(wanted.items() <= known.items() for known in record.status.preemptions)
+    named, keyed = entry(victim, by).items(), {**entry(victim, ""), "key": key}.items() - {("by", "")}
+    return any(named <= said.items() or keyed <= said.items() for said in record.status.preemptions)
 
 
-def entry(victim: VictimRef, by: GangId) -> Object:
+def entry(victim: VictimRef, by: str) -> Object:
     """Returns the victim's entry in `status.preemptions` without its price: equal for every leader."""
     pods = None if victim.whole else len(victim.pods)
     return preemption(by, victim.at, victim.work_lost, pods, reclaimed=victim.reclaimed)

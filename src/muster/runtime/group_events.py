@@ -9,7 +9,7 @@ logged.
 
 import logging
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, Literal, Protocol
 
@@ -25,6 +25,7 @@ from muster.kube.clock import Clock
 from muster.kube.errors import ApiError, NotFound, Unanswered, Unreachable
 from muster.names import SCHEDULER
 from muster.runtime.starts import Decisions, Outcome, Start
+from muster.translate.disclosure import Disclosure
 from muster.translate.group import Group
 
 log = logging.getLogger(__name__)
@@ -67,8 +68,9 @@ class _Written:
 class GroupEvents:
     """A recorder that writes Events; `run` writes them."""
 
-    def __init__(self, observed: Observed, decisions: Decisions) -> None:
-        self._observed = observed
+    def __init__(self, observed: Observed, decisions: Decisions, names: Disclosure) -> None:
+        """`names`: which other gangs an Event may name."""
+        self._observed, self._names = observed, names
         #: changes to be reported: by gang, since when; a preemption is reported beside what follows it
         self._due: OrderedDict[tuple[GangId, bool], tuple[float, Said]] = OrderedDict()
         self._written: OrderedDict[tuple[str, str, str], _Written] = OrderedDict()
@@ -115,7 +117,8 @@ class GroupEvents:
             _, said = self._due.pop(key)
             group = self._observed.groups.get(key[0])
             if group is not None and (about := _about(group)) is not None:
-                found.append((about, said))
+                told = self._names.text(said.message, group.namespaces)
+                found.append((about, replace(said, message=told)))
         gone = [gang for gang in self._codes if gang not in self._observed.groups]
         for gang in gone:
             del self._codes[gang]

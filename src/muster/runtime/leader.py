@@ -32,6 +32,7 @@ from muster.runtime.plan_record import PlanTooLarge, plan_found
 from muster.runtime.recreation import Gather, NotRecreatable, gathered, recording
 from muster.runtime.watched import WatchedMirror
 from muster.runtime.writes import Fence, RecordPods, Write
+from muster.translate.disclosure import EVERYTHING, Disclosure
 
 log = logging.getLogger(__name__)
 
@@ -87,10 +88,11 @@ class Leader:
         limits: Limits | None = None,
         journal: Recorder | None = None,
         timed: Callable[[float], None] | None = None,
+        names: Disclosure = EVERYTHING,
     ) -> None:
-        """`timed` takes the seconds that each cycle of the core took."""
+        """`timed` takes the seconds that each cycle of the core took; `names`: whom its writes may name."""
         self.term, self.mirror, self.clock = term, mirror, clock
-        self.committer = Committer(mirror, term.epoch, limits)
+        self.committer = Committer(mirror, term.epoch, limits, names)
         self._client, self._core, self._journal, self._timed = client, core, journal, timed
         if journal is not None:
             journal.write(self._now(), Began(term.epoch))

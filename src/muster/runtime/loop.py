@@ -27,6 +27,7 @@ from muster.runtime.reports.topology import TopologyReports
 from muster.runtime.starts import COMMITTED
 from muster.runtime.watched import WatchedMirror
 from muster.runtime.writes import Write, only_reports
+from muster.translate.disclosure import EVERYTHING, Disclosure
 
 #: Seconds between two turns of the loop, so that it handles a burst of changes at once.
 PACE = 0.005
@@ -45,16 +46,18 @@ async def run(
     leading: asyncio.Event | None = None,
     mirror: WatchedMirror | None = None,
     reports: Sequence[Reports] = (),
+    names: Disclosure = EVERYTHING,
 ) -> None:
     """Runs the scheduler until cancelled, or until `Deposed` is raised; the caller runs the informers.
 
     `leading` is set once this leader has recovered and decides. `timed` takes the seconds that each cycle of
     the core took. `mirror`: what it sees of the cluster, if the
     caller looks at it, too; by default all pods are muster's. `reports`: more than of queues and topology.
+    `names`: which gangs of other namespaces a gang's status may name; by default all.
     """
     mirror = mirror or WatchedMirror(informers)
     core = scheduler or Scheduler()
-    leader = Leader(client, clock, term, mirror, core, limits, journal, timed)
+    leader = Leader(client, clock, term, mirror, core, limits, journal, timed, names)
     every: list[Reports] = [QueueReports(core.world.queues, mirror), TopologyReports(core, mirror), *reports]
     try:
         async with asyncio.TaskGroup() as tasks:

@@ -130,6 +130,10 @@ class Mirror:
     def gangs_of(self, owner_uid: str) -> Iterable[GangId]:
         return self._of_owner.get(owner_uid, ())
 
+    def names(self, word: str) -> bool:
+        """Whether a word is the `namespace/name` of what may exist: a gang, or anything in a namespace."""
+        return ("", word.partition("/")[0]) in self.world.namespaces or word in self.groups
+
     # -- changes
 
     def drain(self, now: float) -> Changes:

@@ -118,6 +118,19 @@ def fence(kind: AnyKind, obj: Resource, epoch: int) -> Fence:
     return Fence(kind, meta.namespace, meta.name, body, missing_ok=False, seen=version)
 
 
+def namespace_of(write: Write) -> str:
+    """Returns the namespace of the object that is written; "" = it has none."""
+    match write:
+        case Bind(pod) | Evict(pod):
+            return pod.metadata.namespace
+        case RecordPods(plan):
+            return plan.namespace
+        case Create(namespace=namespace) | Patch(namespace=namespace) | Delete(namespace=namespace):
+            return namespace
+        case _:
+            return ""
+
+
 def only_reports(write: Write) -> bool:
     """Whether the write only informs users and other programs, so that no step of muster waits for it."""
     match write:

@@ -139,6 +139,11 @@ class Group:
     #: earlier attempt: charged to the gang (PodsBound without a place) until they are gone
     leaving: Mapping[PodId, Pod] = field(default_factory=dict)
 
+    @property
+    def namespaces(self) -> frozenset[str]:
+        """Returns its own namespaces: of its group and of its pods."""
+        return frozenset({self.namespace, *(pod_set.namespace for pod_set in self.gang.pod_sets)} - {""})
+
 
 #: What a reader returns: the group (None: there is no such gang), and pods whose place has changed.
 ReadGroup = tuple[Group | None, Set[PodId]]

@@ -4,7 +4,7 @@ Everything here is bounded, because it is written into objects: if a message, a 
 grew with the cluster, the API server would refuse the very object that explains the problem.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Final
@@ -16,7 +16,8 @@ from muster.api.base import Condition, Object, condition, controller_of
 from muster.api.core_v1 import Pod
 from muster.api.kinds import GANG
 from muster.core.words.decisions import Explanation
-from muster.core.words.gang import Code, GangId
+from muster.core.words.gang import Code
+from muster.translate.disclosure import Disclosure
 from muster.translate.group import Group
 
 LONGEST_MESSAGE: Final = 1024  # characters
@@ -99,14 +100,15 @@ def gang_spec(group: Group) -> Object:
 
 
 def gang_status(
+    group: Group,
+    names: Disclosure,
     phase: Phase,
     explanation: Explanation | None = None,
     *,
     epoch: int | None = None,
     attempt: int | None = None,
-    warnings: Sequence[str] = (),
 ) -> Object:
-    """Returns a merge patch for the status of a Gang.
+    """Returns a merge patch for the status of a Gang; `names`: which gangs it may name.
 
     It sets phase, reason, explanation, expectedStart and warnings, and epoch and attempt if given. Without an
     explanation it removes the existing one. It changes nothing else: counts and conditions are the gang
@@ -114,7 +116,7 @@ def gang_status(
     """
     status: Object = {"phase": phase.value, "reason": None, "explanation": None, "expectedStart": None}
     if explanation is not None:
-        shown = explained(explanation)
+        shown = explained(explanation, names, group.namespaces)
         status |= {
             "reason": {"code": shown["code"], "message": shown["message"]},
             "explanation": shown,
@@ -124,25 +126,29 @@ def gang_status(
         status["epoch"] = epoch
     if attempt is not None:
         status["attempt"] = attempt
-    status["warnings"] = [_cut(warning) for warning in warnings[:MOST_LISTED]] or None
+    status["warnings"] = [_cut(warning) for warning in group.warnings[:MOST_LISTED]] or None
     return {"status": status}
 
 
-def preemption(by: GangId, at: float, work_lost: float, pods: int | None, *, reclaimed: bool) -> Object:
+def preemption(by: str, at: float, work_lost: float, pods: int | None, *, reclaimed: bool) -> Object:
     """Returns an entry of a victim's `status.preemptions`. `pods`: how many of its surplus; None: all."""
     kind = "reclaim" if reclaimed else "preemption"
     lost = round(work_lost, 3)
-    entry: Object = {"by": str(by), "at": time_of(at), "lostResourceSeconds": lost, "kind": kind}
+    entry: Object = {"by": by, "at": time_of(at), "lostResourceSeconds": lost, "kind": kind}
     return entry if pods is None else {**entry, "pods": pods}
 
 
-def explained(explanation: Explanation) -> Object:
-    """Returns an explanation as JSON (docs/names.md)."""
+def explained(explanation: Explanation, names: Disclosure, own: Collection[str] = ()) -> Object:
+    """Returns an explanation as JSON (docs/names.md), for users of the namespaces `own`."""
     expected = explanation.expected_start
+
+    def told(text: str) -> str:
+        return _cut(names.text(text, own))
+
     return {
         "code": explanation.code.value,
         "stage": explanation.stage,
-        "message": _cut(explanation.message),
+        "message": told(explanation.message),
         "podSets": [
             {
                 "name": pod_set.name,
@@ -152,21 +158,21 @@ def explained(explanation: Explanation) -> Object:
             }
             for pod_set in explanation.pod_sets[:MOST_LISTED]
         ],
-        "blockers": [str(gang) for gang in explanation.blockers[:MOST_LISTED]],
+        "blockers": names.gangs(explanation.blockers[:MOST_LISTED], own),
         "remedies": [
-            {"change": _cut(remedy.change), "effect": _cut(remedy.effect)}
+            {"change": told(remedy.change), "effect": told(remedy.effect)}
             for remedy in explanation.remedies[:MOST_LISTED]
         ],
         "expectedStart": None
         if expected is None
         else {
             "at": None if expected.at is None else time_of(expected.at),
-            "basis": _cut(expected.basis),
+            "basis": told(expected.basis),
         },
     }
 
 
-def unschedulable(pod: Pod, explanation: Explanation, now: datetime) -> Object | None:
+def unschedulable(pod: Pod, explanation: Explanation, names: Disclosure, now: datetime) -> Object | None:
     """Returns a merge patch for `pods/status` of a gang of one; None if the pod has that condition already.
 
     The reasons are Kubernetes' own where a node or a gate is missing, and else muster's code: autoscalers add
@@ -176,7 +182,8 @@ def unschedulable(pod: Pod, explanation: Explanation, now: datetime) -> Object |
         reason = "SchedulingGated"
     else:
         reason = UNSCHEDULABLE if explanation.code in HELPED_BY_NODES else explanation.code.value
-    message = _cut(f"{explanation.code.value}: {explanation.message}")
+    told = names.text(explanation.message, {pod.metadata.namespace})
+    message = _cut(f"{explanation.code.value}: {told}")
     return _not_scheduled(pod, reason, message, now)
 
 

@@ -23,6 +23,7 @@ from muster.runtime.loop import run
 from muster.runtime.reports.conditions import FLYING, ConditionReports
 from muster.runtime.starts import Decisions
 from muster.runtime.watched import WatchedMirror
+from muster.translate.disclosure import EVERYTHING
 from tests.runtime.test_loop import Cluster, pod
 
 pytestmark = pytest.mark.looptime
@@ -66,7 +67,7 @@ async def scheduled() -> AsyncIterator[Scheduled]:
     cluster = Scheduled()
     informers, core, decisions = Informers(cluster.client), Scheduler(), Decisions()
     mirror = WatchedMirror(informers)
-    events = GroupEvents(mirror, decisions)
+    events = GroupEvents(mirror, decisions, EVERYTHING)
     parts = (
         informers.run(),
         events.run(cluster.client, cluster.clock),

@@ -12,6 +12,7 @@ from muster.core.words.decisions import Assign, Evict, Explanation
 from muster.core.words.decisions import Decision as Decided
 from muster.core.words.gang import Code, GangId, Gate, Place
 from muster.core.world.gangs import stands
+from muster.translate.disclosure import EVERYTHING
 from muster.translate.group import Group
 from muster.translate.status import explained
 
@@ -135,7 +136,7 @@ def _decision_of(
         victims=sorted({pod for evict in evictions for pod in _victims(evict, groups)}),
         cost=Cost(sum(evict.work_lost for evict in evictions)),
         # an assigned gang may still have an explanation, because its victims have not left yet
-        reason=None if reason is None or evictions or assigned else explained(reason),
+        reason=None if reason is None or evictions or assigned else explained(reason, EVERYTHING),
     )
 
 

@@ -6,6 +6,7 @@ live one would, and explains this gang. Its explanation is used if it agrees wit
 scheduler also knows what no object holds (a start that failed, the order of attempts).
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import msgspec
@@ -16,10 +17,12 @@ from muster.app.plan import fit
 from muster.app.plan.snapshot import SnapshotMirror
 from muster.app.views.job import JobView
 from muster.app.views.observe import observe
+from muster.app.views.waiting import waits_for
 from muster.core.cycle import Config, Scheduler
-from muster.core.words.gang import GangId
+from muster.core.words.decisions import Explanation
 from muster.kube.client import Client
 from muster.kube.errors import Forbidden
+from muster.translate.disclosure import EVERYTHING, Disclosure
 from muster.translate.status import explained
 from muster.workloads.snapshot import Objects
 
@@ -58,13 +61,30 @@ def answered(
         for gang in view.gangs:
             name = ids.get((gang.metadata.namespace, gang.metadata.name))
             nodes = fit.other_nodes(groups[name].gang, events) if name and schedulers is None else None
-            gangs.append(_answered(gang, name, core, _outside(view, nodes) if nodes else []))
-        return replace(view, gangs=tuple(gangs)), None
+            explanation = core.asked(name) if name is not None else None
+            if explanation is not None:
+                gang = _answered(gang, explanation, snapshot, _outside(view, nodes) if nodes else [])
+            gangs.append(gang)
+        return replace(view, gangs=tuple(gangs), reason=_named(view.reason, gangs)), None
     mine = {pod.metadata.uid for pod in view.pods if not pod.spec.node_name}
     waiting = (gang for gang, group in sorted(groups.items()) if not mine.isdisjoint(group.members))
     told = next((told for gang in waiting if (told := core.asked(gang)) is not None), None)
-    agrees = told is not None and view.reason is not None and told.message in view.reason[1]
-    return view, explained(told) if told is not None and agrees else None
+    if told is None or view.reason is None:
+        return view, None
+    said = view.reason[1]
+    agrees = told.message in said or _hidden(told.message, view.namespace, snapshot) in said
+    return view, explained(told, EVERYTHING) if agrees else None
+
+
+def _hidden(message: str, namespace: str, snapshot: SnapshotMirror) -> str:
+    """The message as the live scheduler writes it if it names no gangs of other namespaces."""
+    return Disclosure(snapshot.mirror.names).text(message, {namespace})
+
+
+def _named(reason: tuple[str, str] | None, gangs: Sequence[Gang]) -> tuple[str, str] | None:
+    """Why the job waits, as its first waiting gang says now."""
+    told = waits_for((), gangs)
+    return told if told is not None and reason is not None and told[0] == reason[0] else reason
 
 
 def _outside(view: JobView, nodes: str) -> list[Object]:
@@ -76,15 +96,19 @@ def _outside(view: JobView, nodes: str) -> list[Object]:
     ]
 
 
-def _answered(gang: Gang, name: GangId | None, core: Scheduler, more: list[Object]) -> Gang:
+def _answered(gang: Gang, explanation: Explanation, snapshot: SnapshotMirror, more: list[Object]) -> Gang:
     """The gang with its whole explanation, if that agrees with the recorded one.
 
-    `more`: remedies for an explanation that has none.
+    If the recorded reason only lacks names of other namespaces' gangs, it gets them. `more`: remedies
+    for an explanation that has none.
     """
-    told = gang.status.explanation
-    explanation = core.asked(name) if name is not None else None
-    if told is None or explanation is None or explanation.code.value != told["code"]:
+    told, reason = gang.status.explanation, gang.status.reason
+    if told is None or explanation.code.value != told["code"]:
         return gang
-    whole = explained(explanation)
+    hidden = _hidden(explanation.message, gang.metadata.namespace, snapshot)
+    if reason is not None and reason.message == hidden:
+        reason = msgspec.structs.replace(reason, message=explanation.message)
+    whole = explained(explanation, EVERYTHING)
     whole["remedies"] = whole["remedies"] or more
-    return msgspec.structs.replace(gang, status=msgspec.structs.replace(gang.status, explanation=whole))
+    status = msgspec.structs.replace(gang.status, explanation=whole, reason=reason)
+    return msgspec.structs.replace(gang, status=status)

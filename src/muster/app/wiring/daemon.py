@@ -50,6 +50,7 @@ from muster.runtime.mirror import WATCHED
 from muster.runtime.reports.conditions import ConditionReports
 from muster.runtime.starts import Decisions, InDecision
 from muster.runtime.watched import WatchedMirror
+from muster.translate.disclosure import Disclosure
 from muster.workloads.findings import nearest
 
 if TYPE_CHECKING:
@@ -116,7 +117,8 @@ async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> No
         logs.add(InDecision(decisions))
         if trace is not None:
             closing.append(trace(now.tracing.endpoint, decisions).close)
-        events = GroupEvents(mirror, decisions)
+        names = Disclosure(mirror.names, everything=now.explanations == "all")
+        events = GroupEvents(mirror, decisions, names)
         recorders: list[Recorder] = [decisions, metrics, events]
         if now.journal.file:
             limit = quantity.capacity("memory", now.journal.size)
@@ -131,6 +133,7 @@ async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> No
             timed=metrics.cycles.observe,
             mirror=mirror,
             reports=[ConditionReports(core, mirror)],
+            names=names,
         )
         return first(scheduling, events.run(part.client, SystemClock()))
 

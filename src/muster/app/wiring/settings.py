@@ -88,6 +88,8 @@ class SchedulerSettings(Common, frozen=True):
     node_selector: str = ""
     journal: JournalFile = JournalFile()
     tracing: Tracing = Tracing()
+    #: which gangs the objects of a namespace may name: its own, or those of all namespaces
+    explanations: Literal["own", "all"] = "own"
 
 
 class BatchJobs(Struct, frozen=True):
@@ -351,6 +353,7 @@ EXAMPLES: Final = {
     "journal.file": "/var/lib/muster/journal.jsonl",
     "journal.size": "64Mi",
     "tracing": '{endpoint: "http://localhost:4318/v1/traces"}',
+    "explanations": "own or all",
     "only": "[gang, podgroup, batchjob]",
     "batchJobs": "{network: auto, programs: auto}",
     "batchJobs.target": "muster, volcano or native",

@@ -31,10 +31,13 @@ def record_attempt(context: Context, victims: tuple[VictimRef, ...]) -> Step:
     )
     waits = view.explanation is not None or not places.ready
     phase = Phase.STARTING if places.filled or not (victims or waits) else Phase.HELD
-    status = gang_status(phase, epoch=view.epoch, attempt=attempt, warnings=group.warnings)
+    status = gang_status(group, view.names, phase, epoch=view.epoch, attempt=attempt)
     body = {**status, **changed_spec(view.record, group)}
+    # Users may read the Gangs of their namespace, and no GangPlans: a plan that names others is not held.
+    hidden = any(not view.names.may_name(victim.gang, group.namespaces) for victim in victims)
+    most = 0 if hidden else context.limits.held_plan
     try:
-        writes = record_plan(plan, group, view.record, body, context.limits.held_plan)
+        writes = record_plan(plan, group, view.record, body, most)
     except PlanTooLarge as error:
         state, events = commit_failed(view.id, state, str(error), context.now, context.limits, until=NEVER)
         return Step(state, events=events)

@@ -23,6 +23,18 @@ class Context:
         """Whether the gang's owner is suspended."""
         return self.group.owner is not None and self.group.owner.suspended
 
+    @property
+    def last_error(self) -> str:
+        """Returns the end of a message: the last error that was only retried; "" = there is none.
+
+        The server's words about an object of another namespace name it, so they stay there.
+        """
+        state, own = self.state, self.group.namespaces
+        if not state.trouble:
+            return ""
+        shown = self.view.names.everything or not state.trouble_in or state.trouble_in in own
+        return f"; the last error: {state.trouble if shown else 'a write to another namespace has failed'}"
+
 
 def context_of(view: GangView, group: Group, state: RetryState, now: float, limits: Limits) -> Context:
     return Context(view, group, Places(view, group), state, now, limits)

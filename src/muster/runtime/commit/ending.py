@@ -44,7 +44,7 @@ def end(view: GangView, state: RetryState, now: float) -> Step:
 
     Victims whose eviction has started are evicted completely; then the plans are deleted.
     """
-    writes: list[Write] = list(end_victims(begun(view.victims), view.id, view.lost, now))
+    writes: list[Write] = list(end_victims(begun(view.victims), view.id, view.lost, now, view.names))
     if not writes:
         writes += [delete_plan(plan) for plan in view.plans]
     if view.group is not None and not writes:
@@ -76,7 +76,7 @@ def release(context: Context, plan: Plan) -> Step:
     """
     view, group, state = context.view, context.group, context.state
     filled = context.places.filled
-    if writes := tuple(end_victims(begun(view.victims), view.id, view.lost, context.now)):
+    if writes := tuple(end_victims(begun(view.victims), view.id, view.lost, context.now, view.names)):
         return Step(state, writes)
     owner = group.owner
     if owner is not None and suspendable(context):
@@ -88,7 +88,8 @@ def release(context: Context, plan: Plan) -> Step:
     if alone and group.recreate and state.recordable and readable:
         return record_pods(context, alone)
     if filled and group.controlled:
-        return Step(state, tuple(Evict(pod, f"released: {state.giving_up}") for pod in filled.values()))
+        why = view.names.text(f"released: {state.giving_up}", group.namespaces)
+        return Step(state, tuple(Evict(pod, why) for pod in filled.values()))
     if filled:
         return close(context, plan, Phase.DEGRADED, degraded(context))
     return _failed(context, plan)

@@ -23,7 +23,7 @@ from muster.runtime.commit.claims import chosen
 from muster.runtime.commit.context import Context
 from muster.runtime.commit.refusals import PATIENT, accepted, claim_accepted, claim_refused, failed, refused
 from muster.runtime.commit.view import NEVER, Limits, RetryState
-from muster.runtime.writes import RecordPods, Write
+from muster.runtime.writes import RecordPods, Write, namespace_of
 
 #: A start fails after this many consecutive plans that the server accepted and that no object shows.
 UNSHOWN: Final = 3
@@ -47,7 +47,7 @@ def learn(
         case Conflict() | AlreadyExists() | NotFound():
             return state, ()  # another writer was first: the mirror will show the result
         case Unanswered() | Unreachable() | TooManyRequests() | Unauthorized():
-            return _pause(state, error, now, limits), ()
+            return _pause(state, write, error, now, limits), ()
         case ApiError(status=status) if status >= 500:
             if isinstance(write, Bind) and status == ServerError.status:
                 state, events = failed(gang, state, write, str(error), now, limits)
@@ -55,7 +55,7 @@ def learn(
                     return state, events
             if _records(write) and status == ServerError.status and state.retries >= PATIENT:
                 return _unrecorded(gang, state, error, now, limits)
-            return _pause(state, error, now, limits), ()
+            return _pause(state, write, error, now, limits), ()
     message = str(error)
     if isinstance(write, Bind):
         return refused(gang, state, write, message, now, limits)
@@ -67,7 +67,7 @@ def learn(
         return state, (CommitFailed(gang, state.until, why),)
     if _records(write):
         return _unrecorded(gang, state, error, now, limits)
-    return _pause(state, error, now, limits), ()
+    return _pause(state, write, error, now, limits), ()
 
 
 def _unrecorded(
@@ -119,13 +119,15 @@ def repeated(state: RetryState, repeats: int, now: float, limits: Limits) -> Ret
     return replace(state, retry_at=max(state.retry_at, now + back_off(limits.retry, repeats - 2)))
 
 
-def _pause(state: RetryState, error: Exception, now: float, limits: Limits) -> RetryState:
+def _pause(state: RetryState, write: Write, error: Exception, now: float, limits: Limits) -> RetryState:
     """Delays the next round of writes; several failures in one round delay it once."""
     asked = getattr(error, "retry_after", None) or 0.0
     retries = state.retries if state.retry_at > now else state.retries + 1
     delay = max(asked, back_off(limits.retry, retries - 1))
     retry_at = max(state.retry_at, now + delay)
-    return replace(state, retries=retries, retry_at=retry_at, trouble=str(error))
+    return replace(
+        state, retries=retries, retry_at=retry_at, trouble=str(error), trouble_in=namespace_of(write)
+    )
 
 
 def commit_failed(

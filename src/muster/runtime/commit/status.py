@@ -19,6 +19,7 @@ from muster.runtime.commit.refusals import refusals
 from muster.runtime.commit.view import GangView, Step
 from muster.runtime.plan_record import RecreationPlan
 from muster.runtime.writes import create_gang, patch_gang, without_nulls
+from muster.translate.disclosure import POD
 from muster.translate.group import Group
 from muster.translate.status import Phase, gang_spec, gang_status, unschedulable
 
@@ -72,7 +73,7 @@ def _body(
     view: GangView, group: Group, phase: Phase, explanation: Explanation | None, attempt: int
 ) -> Object:
     """Returns the merge patch that sets this status."""
-    body = gang_status(phase, explanation, epoch=view.epoch, attempt=attempt, warnings=group.warnings)
+    body = gang_status(group, view.names, phase, explanation, epoch=view.epoch, attempt=attempt)
     body["status"]["bound"] = len(group.members.filled)
     return {**body, **changed_spec(view.record, group)}
 
@@ -110,7 +111,7 @@ def _status_write(context: Context) -> Create | Patch | None:
         explanation = _explanation(context)
         if pod is None or explanation is None or view.assigned:
             return None
-        body = unschedulable(pod, explanation, datetime.fromtimestamp(context.now, UTC))
+        body = unschedulable(pod, explanation, view.names, datetime.fromtimestamp(context.now, UTC))
         meta = pod.metadata
         seen = meta.resource_version
         return Patch(kinds.POD, meta.namespace, meta.name, body, "status", False, seen) if body else None
@@ -147,11 +148,11 @@ def _phase(context: Context) -> tuple[Phase, Explanation | None]:
     if plan is not None:
         leaving = sorted(pod.key for victim in view.victims for pod in victim.pods)
         if leaving:
-            few = ", ".join(leaving[:NAMED]) + (f" and {len(leaving) - NAMED} more" * (len(leaving) > NAMED))
-            last = f"; the last error: {context.state.trouble}" if context.state.trouble else ""
+            few = view.names.text(", ".join(leaving[:NAMED]), group.namespaces, POD)
+            few += f" and {len(leaving) - NAMED} more" * (len(leaving) > NAMED)
             several = f"{len(leaving)} pods that make room for it are"
             some = "1 pod that makes room for it is" if len(leaving) == 1 else several
-            message = f"its places are promised; {some} leaving: {few}{last}"
+            message = f"its places are promised; {some} leaving: {few}{context.last_error}"
             return Phase.HELD, Explanation(Code.WAITING_FOR_VICTIMS, "commit", message)
         if explanation is not None and explanation.code is Code.COMMIT_FAILED and not places.filled:
             return Phase.WAITING, explanation  # it is retried: for people, nothing has changed

@@ -136,9 +136,8 @@ def _continue(context: Context, plan: PlacementPlan) -> Step:
         saving = max(map(saves_until, view.victims))
         due = max(state.since, saving) + limits.victim_timeout
         if now >= due:
-            last = f"; the last error: {state.trouble}" if state.trouble else ""
-            return give_up(context, plan, f"victims did not leave{last}")
-        if writes := tuple(end_victims(view.victims, view.id, view.lost, now)):
+            return give_up(context, plan, f"victims did not leave{context.last_error}")
+        if writes := tuple(end_victims(view.victims, view.id, view.lost, now, view.names)):
             told = write_status(context) if state.trouble else Step(state)
             return told if told.writes else Step(state, writes)
         return _woken(write_status(context), saving if now < saving else due)
@@ -172,7 +171,7 @@ def _continue(context: Context, plan: PlacementPlan) -> Step:
         bound = f"{len(places.settled)} of {len(plan.nodes)} pods were bound"
         if stuck and view.explanation is not None:
             return give_up(context, plan, f"{bound}, and the rest does not start: {view.explanation.message}")
-        last = f"; the last error: {state.trouble}" if state.trouble else ""
+        last = context.last_error
         if binding.unprovisioned:
             last = f"; {len(binding.unprovisioned)} wait for volumes{last}"
         return give_up(context, plan, f"{bound} within {patience:.0f} s{last}")

@@ -12,6 +12,7 @@ from muster.names import CHECKPOINT_REQUESTED
 from muster.runtime.commit.view import Victim
 from muster.runtime.consent import entry, noted
 from muster.runtime.writes import Write, create_gang, delete_plan, patch_gang, suspend
+from muster.translate.disclosure import Disclosure
 from muster.translate.pods import live
 from muster.translate.status import time_of
 
@@ -21,7 +22,9 @@ MOST_PREEMPTIONS: Final = 20
 Lost = Callable[[Victim], Object]
 
 
-def end_victims(victims: Iterable[Victim], by: GangId, lost: Lost, now: float) -> Iterator[Write]:
+def end_victims(
+    victims: Iterable[Victim], by: GangId, lost: Lost, now: float, names: Disclosure
+) -> Iterator[Write]:
     """Yields the writes that are still needed to evict the victims; none while all their pods are leaving.
 
     A victim with a grace period is first asked to save its work. It is evicted once it has, or once the grace
@@ -38,14 +41,15 @@ def end_victims(victims: Iterable[Victim], by: GangId, lost: Lost, now: float) -
         if victim.record is None and victim.group is not None and victim.group.source.kind:
             yield create_gang(victim.group, {})
             continue  # its eviction waits until the record names it
-        if (note := _preempted(victim, by, lost)) is not None:
+        if (note := _preempted(victim, by, lost, names)) is not None:
             yield note
         if victim.recorded.whole:
             yield from map(delete_plan, victim.plans)
         if owner is not None:
             yield suspend(alive[0].metadata.namespace, owner)
         else:
-            yield from (Evict(pod, f"makes room for {by}") for pod in alive)
+            for pod in alive:
+                yield Evict(pod, f"makes room for {names.gang(by, {pod.metadata.namespace})}")
 
 
 def begun(victims: Iterable[Victim]) -> Iterator[Victim]:
@@ -74,16 +78,18 @@ def _requests(victim: Victim, pods: Iterable[Pod]) -> Iterator[Patch]:
             yield Patch(kinds.POD, meta.namespace, meta.name, body, seen=meta.resource_version)
 
 
-def _preempted(victim: Victim, by: GangId, lost: Lost) -> Patch | None:
+def _preempted(victim: Victim, by: GangId, lost: Lost, names: Disclosure) -> Patch | None:
     """Notes in the victim's record which gang preempted it, when, and at what loss; None if already noted.
 
     The note is written before the victim is evicted. The preemptor and the time of the decision identify a
     note, so neither a crash nor a change of leader loses or duplicates it.
     """
     record, recorded = victim.record, victim.recorded
-    if record is None or noted(record, recorded, by):
+    if record is None or noted(record, recorded, by, victim.key):
         return None
-    note = {**entry(recorded, by), **lost(victim)}
+    own = {record.metadata.namespace}
+    key = {} if names.may_name(by, own) else {"key": victim.key}
+    note = {**entry(recorded, names.gang(by, own)), **key, **lost(victim)}
     return patch_gang(
         record, {"status": {"preemptions": [*record.status.preemptions[1 - MOST_PREEMPTIONS :], note]}}
     )

@@ -12,6 +12,7 @@ from muster.core.words.events import Event
 from muster.core.words.gang import GangId, NodeName, Place
 from muster.runtime.plan_record import Plan, VictimRef
 from muster.runtime.writes import Write
+from muster.translate.disclosure import EVERYTHING, Disclosure
 from muster.translate.group import Group, Owner
 
 NEVER: Final = float("inf")
@@ -58,6 +59,7 @@ class Victim:
     plans: tuple[Plan, ...]  # the victim's own open plans, which end with it
     record: GangRecord | None = None
     group: Group | None = None
+    key: str = ""  # identifies the gang that it makes room for (`runtime.consent`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,8 @@ class GangView:
     owner_shared: bool = False  # other gangs of its owner have bound pods: another stage is running
     #: looks up a PersistentVolumeClaim by `namespace/name`
     claim: Callable[[str], PersistentVolumeClaim | None] = lambda key: None
+    #: which other gangs what is written may name
+    names: Disclosure = EVERYTHING
     #: returns what the eviction of a victim loses, as fields of its entry in `status.preemptions`
     lost: Callable[[Victim], Object] = lambda victim: {}
 
@@ -123,7 +127,8 @@ class RetryState:
     volumes: Mapping[str, str] = field(default_factory=dict)
     retries: int = 0  # rounds of writes in a row of which one failed and is only retried
     retry_at: float = 0.0
-    trouble: str = ""  # the last error that was only retried
+    trouble: str = ""  # the last error that was only retried, and the namespace of that write
+    trouble_in: str = ""
     reported_at: float = 0.0
     #: uids of open plans that this leader found when it started; other plans of older epochs arrived too late
     adopted: frozenset[str] = frozenset()

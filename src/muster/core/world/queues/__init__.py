@@ -250,9 +250,9 @@ class Queues:
         for above in account.path:
             allowed, users = above.rules.namespaces, above.rules.users
             if allowed and (others := gang.namespaces.difference(allowed)):
-                return f"queue {above.name} allows only {_only('namespace', allowed)}, not {min(others)}"
+                return f"queue {above.name} does not allow namespace {min(others)}"
             if users and gang.user and gang.user not in users:
-                return f"queue {above.name} allows only {_only('user', users)}, not {gang.user}"
+                return f"queue {above.name} does not allow user {gang.user}"
         return None
 
     def closed(self, name: str) -> str | None:
@@ -296,10 +296,6 @@ class Queues:
             ):
                 return False
         return True
-
-
-def _only(what: str, names: tuple[str, ...]) -> str:
-    return f"{what}{'s' if len(names) > 1 else ''} {', '.join(names)}"
 
 
 def _are(names: list[str]) -> str:
