@@ -135,9 +135,15 @@ class QueueSpec(Struct, frozen=True):
     capability: Quantities = {}
     order: str = "priority"  # or fifo, fair
     reclaimable: bool = True
+    #: `muster.dev/preemptible` and minimum run times count for what it borrows, too
+    protect_borrowed: bool = False
     closed: bool = False
     allow: QueueAllow = QueueAllow()
     max_gangs: Int32 | None = None
+    #: the highest priority that its gangs can have; None: what PriorityClasses allow
+    max_priority: Int32 | None = None
+    #: the highest topology layer that its gangs may have exclusively; "" = any below the cluster
+    max_exclusive_layer: str = ""
 
 
 class QueueStatus(Struct, frozen=True):

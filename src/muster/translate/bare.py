@@ -74,7 +74,7 @@ def _read(key: GroupKey, world: World) -> Group | None:
         gate=gate,
         namespace=key.namespace,
         preempts=may_preempt(pod.spec, world),
-        preemptible=not pod.of_its_node,
+        of_node=pod.of_its_node,
         limit=pod_limit(pod),
     )
     return Group(

@@ -52,10 +52,12 @@ def queue_changed(queue: Queue) -> QueueChanged:
         capability=amounts("capability", spec.capability),
         order=order or QueueOrder.PRIORITY,
         reclaimable=spec.reclaimable,
+        protect_borrowed=spec.protect_borrowed,
         closed=spec.closed,
         namespaces=tuple(sorted(spec.allow.namespaces)),
         users=tuple(sorted(spec.allow.users)),
         max_gangs=spec.max_gangs,
+        max_exclusive_layer=spec.max_exclusive_layer,
         fault="; ".join(faults),
     )
     return QueueChanged(rules)

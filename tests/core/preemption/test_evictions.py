@@ -208,12 +208,12 @@ class Machine(RuleBasedStateMachine):
         selected = 0
         for victim in evict.victims:
             gang = self.gangs[victim.gang]
-            assert gang.preemptible
+            assert gang.preemptible or victim.reclaimed
             assert victim.reclaimed == (gang.queue != mine.queue)
             assert victim.reclaimed or gang.priority < mine.priority
             pods = {p: b for p, b in self.muster.world.pods.items() if b.gang == gang.id}
             since = min(b.at for b in pods.values() if b.at is not None)
-            assert self.now - since >= gang.min_run_time
+            assert victim.reclaimed or self.now - since >= gang.min_run_time
             leaving = victim.pods or pods.keys()
             assert not victim.pods or len(pods.keys() - leaving) >= gang.min_count
             assert gang.id not in self.pending

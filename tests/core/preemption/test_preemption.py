@@ -563,11 +563,38 @@ def test_surplus_is_taken_back_first() -> None:
     assert len(evict.victims[0].pods) == 4
 
 
+KEEPS = {"protect_borrowed": True}
+SAYS_NO = [{"preemptible": False}, {"min_run_time": 60.0}]
+
+
+@pytest.mark.parametrize("mark", SAYS_NO)
+def test_what_a_queue_borrows_is_reclaimed_whatever_its_gangs_say(mark: dict[str, Any]) -> None:
+    made = scheduler([node("n0"), node("n1")])
+    made.apply(queue("a", weight=3))
+    made.apply(queue("b"))
+    running(made, of("a", replace(gang("large", count=16), **mark)))
+    made.apply(GangSubmitted(of("b", gang("small", count=4))))
+    assert ended(made.decide(2.0)) == ["large"]
+
+
+@pytest.mark.parametrize("mark", SAYS_NO)
+def test_gangs_that_say_nothing_are_reclaimed_first(mark: dict[str, Any]) -> None:
+    """A is over by 4. Its small gang loses less work, but says something against its eviction."""
+    made = scheduler([node("n0"), node("n1")])
+    made.apply(queue("a", weight=3))
+    made.apply(queue("b"))
+    running(made, of("a", replace(gang("a0", count=4), **mark)), of("a", gang("a1", count=12)))
+    made.apply(GangSubmitted(of("b", gang("small", count=4))))
+    assert ended(made.decide(2.0)) == ["a1"]
+
+
 @pytest.mark.parametrize(
     ("rules", "victim", "claimant"),
     [
         ({"reclaimable": False}, gang("large", count=16), gang("small", count=4)),
-        ({}, replace(gang("large", count=16), preemptible=False), gang("small", count=4)),
+        (KEEPS, replace(gang("large", count=16), preemptible=False), gang("small", count=4)),
+        (KEEPS, replace(gang("large", count=16), min_run_time=60.0), gang("small", count=4)),
+        ({}, replace(gang("large", count=16), of_node=True), gang("small", count=4)),
         ({}, gang("large", count=16), replace(gang("small", count=4), preempts=False)),
         # 5 are more than its own
         ({}, gang("large", count=16), gang("small", count=5, priority=9)),

@@ -87,5 +87,10 @@ def test_layers_that_rules_name() -> None:
         "there is no topology layer Blok; there are ClusterTopologyLayer, Spine, Block, NodeTopologyLayer; "
         "did you mean Block?"
     )
+    whole = resolve([], CLUSTER.lower(), (SPINE, BLOCK))
+    assert whole.error == (
+        "ClusterTopologyLayer is the whole cluster, which no gang can have to itself; "
+        "write Spine or Block or NodeTopologyLayer"
+    )
     twice = resolve([Gather("spine", must)], "", (SPINE, Layer("SPINE", ("x",))))
     assert twice.error

@@ -40,6 +40,10 @@ class QueueView:
         notes = ["closed"] if rules.closed else []
         if not rules.reclaimable:
             notes.append("not reclaimable")
+        if rules.protect_borrowed:
+            notes.append("protects what it borrows")
+        if rules.max_exclusive_layer:
+            notes.append(f"exclusively at most a {rules.max_exclusive_layer}")
         if rules.max_gangs is not None:
             notes.append(f"at most {rules.max_gangs} gangs")
         return notes

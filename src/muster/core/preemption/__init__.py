@@ -11,17 +11,17 @@ The rules of rank under which no two gangs evict each other in turn are those of
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from math import inf
 from typing import Final
 
 from muster.core.demand import Demand, Request, SearchBudget
 from muster.core.infeasible import InfeasibleDemands
 from muster.core.placement import Fit
-from muster.core.preemption.candidates import Candidates
+from muster.core.preemption.candidates import Candidates, Test, always
 from muster.core.preemption.eviction_units import UnitTable, caps, limits
 from muster.core.preemption.victims import Victims, find
-from muster.core.words.amounts import Usage
+from muster.core.words.amounts import Sums, Usage
 from muster.core.words.decisions import Victim
 from muster.core.words.gang import Gang, GangId, PodId
 from muster.core.world import World
@@ -63,7 +63,7 @@ class Preemption:
         self._from.clear()
         self._later.clear()
         # Entitlements matter only where something can be reclaimed.
-        reclaims = len(self._running.priorities) > 1
+        reclaims = len(self._running.queues) > 1
         rules = self._queues.rules_version, self._queues.entitlement_version if reclaims else -1
         if changed or now >= self.due or rules != self._rules:
             self._changes += 1
@@ -118,13 +118,13 @@ class Preemption:
         `from_scratch`: as queues are now, whatever earlier searches found.
         """
         gang, running = state.gang, self._running
-        if gang is None or not running.priorities or not gang.preempts or not state.waits:
+        if gang is None or not running.queues or not gang.preempts or not state.waits:
             return False
         lowest = running.lowest(gang.queue)
         lower = lowest is not None and lowest < gang.priority
         if from_scratch:
             return lower or bool(self._reclaimed_from(gang.queue, demand))
-        if not lower and running.priorities.keys() <= {gang.queue}:
+        if not lower and running.queues.keys() <= {gang.queue}:
             return False
         if (demand, gang.queue) in self._later or self._infeasible.spares_all(gang, demand, self._as_of):
             return False
@@ -132,7 +132,7 @@ class Preemption:
 
     def idle(self, queue: str, priority: int) -> bool:
         """Whether no gang of this queue, of this priority or less, can evict any gang, whatever it lacks."""
-        if self._world.pending_evictions or not self._running.priorities.keys() <= {queue}:
+        if self._world.pending_evictions or not self._running.queues.keys() <= {queue}:
             return False
         lowest = self._running.lowest(queue)
         return lowest is None or lowest >= priority
@@ -147,7 +147,7 @@ class Preemption:
     def _reclaimed_from(self, queue: str, demand: Demand) -> set[str]:
         asked, may = demand.least, self._queues.may_reclaim
         least = Usage(dict.fromkeys(asked, 1))
-        return {other for other in self._running.priorities if may(queue, asked, other, least)}
+        return {other for other in self._running.queues if may(queue, asked, other, least)}
 
     # -- which gangs may be victims
 
@@ -176,7 +176,9 @@ class Preemption:
         staying = [each for each in lower if not departing(each, world.pods)]
         if not staying:
             return f"{_gangs(len(lower))} of lower rank {_are(len(lower))} leaving already"
-        candidates, _ = self._candidates.of(self._now, self._may_evict(gang, demand))
+        candidates, _ = self._candidates.of(
+            self._now, self._may_evict(gang, demand), heeds=self._protects(gang)
+        )
         able = sorted(candidate.gang.id for candidate in candidates)
         if not able:
             protected = "protected: not preemptible, starting, or within a minimum run time"
@@ -194,7 +196,11 @@ class Preemption:
             )
         return f"it would not fit even without the {_gangs(len(able))} that it may end"
 
-    def _may_evict(self, preemptor: Gang, demand: Demand) -> Callable[[Gang], bool]:
+    def _protects(self, preemptor: Gang) -> Test:
+        """Whether what a gang says against its eviction counts for this preemptor."""
+        return lambda other: self._queues.protects(preemptor.queue, other.queue)
+
+    def _may_evict(self, preemptor: Gang, demand: Demand) -> Test:
         """Whether it may evict a gang: of lower rank, not leaving, not waiting for victims, not itself."""
         pending, pods = self._world.pending_evictions, self._world.pods
         leaving = {pods[pod].gang for pod in pending.leaving}
@@ -222,23 +228,33 @@ class Preemption:
         assert gang is not None
         asked, may = request.demand.least.minus(given_up(state)), self._may_evict(gang, request.demand)
         found, due = None, inf
-        for highest in self._candidates.levels(request.demand, may):
-            candidates, due = self._candidates.of(self._now, may, highest)
-            table = UnitTable(candidates, len(world.nodes))
-            if table.groups:  # some candidate is on a node
-                allow = limits(table, gang.queue, asked, world)
-                quota = caps(table, gang.queue, asked, not state.begun, self._queues)
-                found = find(request, table, allow, quota, world, self._fit)
-            if found is not None:
-                break
+        for heeds in self._heeding_first(gang):
+            for highest in self._candidates.levels(request.demand, may, heeds):
+                candidates, due = self._candidates.of(self._now, may, highest, heeds)
+                table = UnitTable(candidates, len(world.nodes))
+                if table.groups:  # some candidate is on a node
+                    allow = limits(table, gang.queue, asked, world)
+                    quota = caps(table, gang.queue, asked, not state.begun, self._queues)
+                    found = find(request, table, allow, quota, world, self._fit)
+                if found is not None:
+                    return found, due
         return found, due
+
+    def _heeding_first(self, preemptor: Gang) -> Iterator[Test]:
+        """Which gangs are heeded if they say something against their eviction: first all, then those that
+        the queues protect."""
+        yield always
+        if any(not self._queues.protects(preemptor.queue, other) for other in self._running.protected):
+            yield self._protects(preemptor)
 
 
 class RunningGangs:
-    """Running gangs that may be preempted: how many of which priority there are in each queue."""
+    """Running gangs that may be victims: how many there are in each queue, and of which priority."""
 
     def __init__(self) -> None:
-        #: by queue, how many gangs with pods have which priority; no zeros. Read-only for callers
+        #: by queue, how many gangs have pods, and how many of these say something against their eviction
+        self.queues, self.protected = Sums[str](), Sums[str]()
+        #: by queue, how many preemptible gangs with pods have which priority; no zeros
         self.priorities: dict[str, Counter[int]] = {}
         #: each of these gangs, and its state's stamp
         self._noted: dict[GangId, tuple[Gang, int]] = {}
@@ -247,12 +263,12 @@ class RunningGangs:
         self.version = 0
 
     def lowest(self, queue: str) -> int | None:
-        """Returns the lowest priority of a running gang of this queue; None = no gang of it runs."""
+        """Returns the lowest priority of a preemptible gang of this queue; None = no such gang runs."""
         return min(self.priorities.get(queue, ()), default=None)
 
     def note(self, state: GangState) -> None:
         """Record a changed gang: whether it runs, and with which priority."""
-        gang = state.gang if state.pods and state.gang is not None and state.gang.preemptible else None
+        gang = state.gang if state.pods and state.gang is not None and not state.gang.of_node else None
         old, stamp = self._noted.get(state.id, (None, -1))
         if gang is old and (gang is None or stamp == state.stamp):
             return
@@ -267,6 +283,11 @@ class RunningGangs:
             self.version += len(state.filled) + len(state.retired) >= gang.min_count
 
     def _count(self, gang: Gang, more: int) -> None:
+        self.queues.count(gang.queue, more)
+        if not gang.preemptible or gang.min_run_time > 0:
+            self.protected.count(gang.queue, more)
+        if not gang.preemptible:
+            return
         priorities = self.priorities.get(gang.queue)
         if priorities is None:
             priorities = self.priorities[gang.queue] = Counter()

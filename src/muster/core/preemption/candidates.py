@@ -68,6 +68,15 @@ class Candidate:
     spare: Mapping[str, int]
 
 
+#: A test of gangs.
+Test = Callable[[Gang], bool]
+
+
+def always(gang: Gang) -> bool:
+    """Whatever a gang says against its eviction counts."""
+    return True
+
+
 class Candidates:
     """The gangs that could be victims, as of one cycle."""
 
@@ -81,21 +90,22 @@ class Candidates:
         self._layout = -1
 
     def of(
-        self, now: float, may: Callable[[Gang], bool], highest: float = inf
+        self, now: float, may: Test, highest: float = inf, heeds: Test = always
     ) -> tuple[list[Candidate], float]:
         """All candidates that `may` be evicted, in order of name, and when a minimum run time next ends.
 
-        Only those of the `highest` priority and below.
+        Only those of the `highest` priority and below. `heeds`: whether what a gang says against its eviction
+        (`preemptible`, `min_run_time`) counts.
         """
         if self._layout != self._nodes.layout or len(self._known) > _KEPT:
             self._known.clear()
             self._layout = self._nodes.layout
         found, due = [], inf
-        for state, gang in self._able(may, highest):
+        for state, gang in self._able(may, heeds, highest):
             units, spare = self._units_of(state, gang)
             if not units:
                 continue
-            if gang.min_run_time > 0:
+            if gang.min_run_time > 0 and heeds(gang):
                 until = min(self._since(pod, now) for pod in state.pods) + gang.min_run_time
                 if until > now:
                     due = min(due, until)
@@ -105,7 +115,7 @@ class Candidates:
         found.sort(key=lambda candidate: candidate.gang.id)
         return found, due
 
-    def levels(self, demand: Demand, may: Callable[[Gang], bool]) -> Iterator[float]:
+    def levels(self, demand: Demand, may: Test, heeds: Test = always) -> Iterator[float]:
         """Priorities up to which to look for victims of this demand, until there are some.
 
         The best victims are those whose highest priority is lowest. So gangs of higher priority are left out
@@ -113,17 +123,17 @@ class Candidates:
         gangs are considered.
         """
         if demand.rules is None:  # a gang that gathers needs the capacity in one domain
-            yield from self._ample(demand, may)
+            yield from self._ample(demand, may, heeds)
         yield inf
 
-    def _ample(self, demand: Demand, may: Callable[[Gang], bool]) -> Iterator[int]:
+    def _ample(self, demand: Demand, may: Test, heeds: Test) -> Iterator[int]:
         """The lowest such priority, if it is not the highest there is."""
         lacking: dict[str, int] = {}
         for part in demand.parts:
             for resource, amount in part.shape.requests:
                 lacking[resource] = lacking.get(resource, 0) + AMPLE * part.need * amount
         used: dict[int, dict[str, int]] = {}
-        for state, gang in self._able(may):
+        for state, gang in self._able(may, heeds):
             mine = used.setdefault(gang.priority, dict.fromkeys(lacking, 0))
             for resource in lacking:
                 mine[resource] += state.usage[resource]
@@ -134,12 +144,12 @@ class Candidates:
                 yield priority
                 return
 
-    def _able(self, may: Callable[[Gang], bool], highest: float = inf) -> Iterator[tuple[GangState, Gang]]:
-        """The preemptible gangs with pods, of the `highest` priority and below, that `may` be evicted."""
+    def _able(self, may: Test, heeds: Test, highest: float = inf) -> Iterator[tuple[GangState, Gang]]:
+        """The gangs with pods, of the `highest` priority and below, that `may` be evicted."""
         for state in self._gangs.values():
-            if (gang := state.gang) is None or not gang.preemptible or not state.pods:
+            if (gang := state.gang) is None or gang.of_node or not state.pods or gang.priority > highest:
                 continue
-            if gang.priority <= highest and may(gang):
+            if may(gang) and (gang.preemptible or not heeds(gang)):
                 yield state, gang
 
     def _since(self, pod: PodId, now: float) -> float:

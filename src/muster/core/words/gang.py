@@ -271,11 +271,15 @@ class Queue:
     capability: Amounts = ()
     order: QueueOrder = QueueOrder.PRIORITY
     reclaimable: bool = True
+    #: what its gangs say against their eviction counts for what the queue borrows, too
+    protect_borrowed: bool = False
     closed: bool = False
     #: empty: all
     namespaces: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
     max_gangs: int | None = None
+    #: the highest layer of which its gangs may have domains to themselves; "" = any
+    max_exclusive_layer: str = ""
     #: why it cannot be used, found before the core
     fault: str = ""
 
@@ -339,9 +343,12 @@ class Gang:
     checkpoint_grace: float = 0.0
     #: seconds lost by a restart besides lost work
     restart_cost: float = 0.0
-    #: seconds from its start in which it must not be preempted
+    #: seconds from its start in which gangs of its queue must not preempt it
     min_run_time: float = 0.0
+    #: False: gangs of its queue must not preempt it
     preemptible: bool = True
+    #: it belongs to its node, like a DaemonSet's pod: it is never a victim
+    of_node: bool = False
     #: it may preempt other gangs; False: preemptionPolicy Never
     preempts: bool = True
 

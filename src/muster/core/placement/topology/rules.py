@@ -29,7 +29,8 @@ def resolve(gather: Iterable[Gather], exclusive: str, layers: Sequence[Layer]) -
     """Find the layers that a gang names.
 
     A required layer that does not exist is an error; a preferred one is ignored with a warning. A name in a
-    different case is accepted with a warning if exactly one layer matches it.
+    different case is accepted with a warning if exactly one layer matches it. The cluster is a layer to
+    gather in, but not one to have exclusively.
     """
     names = [CLUSTER, *(layer.name for layer in layers), NODE]
     found: list[Gather] = []
@@ -54,6 +55,9 @@ def resolve(gather: Iterable[Gather], exclusive: str, layers: Sequence[Layer]) -
         if name := layer(rule.layer, required):
             found.append(Gather(name, rule.strategy, rule.multiple))
     own = layer(exclusive, required=True) if exclusive else ""
+    if own == CLUSTER:
+        below = " or ".join(names[1:])
+        errors.append(f"{CLUSTER} is the whole cluster, which no gang can have to itself; write {below}")
     return Found(tuple(found), own, "; ".join(errors), tuple(dict.fromkeys(warnings)))
 
 

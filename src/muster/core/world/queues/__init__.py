@@ -273,6 +273,17 @@ class Queues:
 
     # Which queue may reclaim from which
 
+    def protects(self, claimant: str, victim: str) -> bool:
+        """Whether what a gang of one queue says against its eviction counts for a gang of another.
+
+        In one queue it does. What a queue borrows is reclaimed all the same, unless the queue, or one above
+        it that is not above the claimant, protects that.
+        """
+        mine = self.path(claimant)
+        return claimant == victim or any(
+            above.rules.protect_borrowed for above in self.path(victim) if above not in mine
+        )
+
     def may_reclaim(self, claimant: str, asked: Usage, victim: str, freed: Usage) -> bool:
         """Whether a gang of one queue may reclaim what a gang of another uses (see the module).
 
