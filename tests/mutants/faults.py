@@ -1322,4 +1322,28 @@ FAULTS: Final = (
         "        if False:",
         ("tests/workloads/lattice/test_source_files.py",),
     ),
+    Fault(
+        "a namespace that never pays for what it has used",
+        "work is bounded, and its cost falls on those who ask",
+        "core/work.py",
+        "            tenant.debt = max(tenant.debt - self._share, 0)",
+        "            tenant.debt = 0",
+        ("tests/core/test_work.py",),
+    ),
+    Fault(
+        "a demand that is served again before those that wait for longer",
+        "each of the demands that ask is served in turn",
+        "core/work.py",
+        "            served = paid and (not tenant.now or demand in tenant.now)",
+        "            served = paid",
+        ("tests/core/test_work.py",),
+    ),
+    Fault(
+        "a gang that takes long is tried in each cycle",
+        "work is bounded, and its cost falls on those who ask",
+        "core/cycle/start.py",
+        "        if self.passed_over(attempt) or self._postponed(state, attempt.demand):",
+        "        if self.passed_over(attempt):",
+        ("tests/core/test_work.py",),
+    ),
 )

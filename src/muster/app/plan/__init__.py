@@ -81,7 +81,7 @@ def plan(
     snapshot.put_all(cluster)
     as_it_is = snapshot.events(at)
     own, refusals = propose(snapshot, proposed, at, notes)
-    core = _scheduler(Config(), [*as_it_is, *snapshot.events(at)])
+    core = _scheduler(Config(steps=None), [*as_it_is, *snapshot.events(at)])
     decided, served = _decide(core, at)
     found = Plan(*decisions(decided, served, core, snapshot.mirror.groups, own, refusals), at, notes=notes)
     notes += _faults(snapshot.known.values(), core)
@@ -101,7 +101,7 @@ def plan(
     waiting = {GangId(decision.gang) for decision in found.decisions[found.proposed :]}
     if waiting:
         then = starts(core, decided, at, waiting)
-        _compare(found, waiting, then, _scheduler(Config(remedies=0), as_it_is))
+        _compare(found, waiting, then, _scheduler(Config(remedies=0, steps=None), as_it_is))
     return found
 
 

@@ -49,7 +49,7 @@ def answered(
     """As `asked`, on `objects`, the current cluster. Explains the first waiting one of independent pods."""
     snapshot = SnapshotMirror(schedulers)
     snapshot.put_all(objects)
-    core = Scheduler(Config(remedies=0))
+    core = Scheduler(Config(remedies=0, steps=None))
     events = list(snapshot.events(now))
     for event in events:
         core.apply(event)

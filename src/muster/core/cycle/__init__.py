@@ -17,6 +17,7 @@ together.
 
 from collections.abc import Iterable, Sequence
 from math import inf
+from typing import Final
 
 from muster.core.cycle.config import Config
 from muster.core.cycle.dry_run import DryRun
@@ -34,6 +35,7 @@ from muster.core.reservations.backfill_order import shortest_first
 from muster.core.words.decisions import Decision, Explanation, Reserve, Wait
 from muster.core.words.events import Event
 from muster.core.words.gang import GangId
+from muster.core.work import WorkBudget
 from muster.core.world import World
 from muster.core.world.completions import expected, promised
 from muster.core.world.eligibility import Eligibility
@@ -41,6 +43,11 @@ from muster.core.world.gangs import GangState
 from muster.core.world.nodes import Nodes
 
 __all__ = ["Config", "Scheduler"]
+
+
+#: Cycles for postponed gangs follow each other so many times as fast as those for postponed searches. Other
+#: events are taken in between two cycles.
+SOONER: Final = 10
 
 
 class Scheduler:
@@ -69,13 +76,15 @@ class Scheduler:
         own = self._infeasible, self._admission, self._pending, self.preemption, self.reservations
         parts = Parts(world, fit, *own)
         self._incremental = IncrementalCycle(parts)
-        self._placement = step = PlacementStep(hold, parts, self.preemption)
+        steps = config.steps if config.explain else None
+        self._work = WorkBudget(steps)
+        self._placement = step = PlacementStep(hold, parts, self.preemption, self._work)
         self._attempts = Attempts(
             self._pending, world.queues, self._admission, step.cannot_start, self._infeasible.may_fit
         )
         dry_run = DryRun(hold, parts, self._in_order)
         remedies = Remedies(config.remedies, config.trials, step.request, parts, dry_run)
-        self._explainer = Explainer(parts, remedies)
+        self._explainer = Explainer(parts, remedies, steps)
         #: gangs that were leaving stay, since the end of the last cycle: they may be victims again
         self._spared = False
         #: some gang had to be explained in the last cycle
@@ -121,7 +130,11 @@ class Scheduler:
     def behind(self) -> bool:
         """Whether work is left to the next cycle, which may start or evict gangs without any change."""
         return (
-            self.fit.exact.budget.behind or self.preemption.behind or self._spared or self._infeasible.helped
+            self.fit.exact.budget.behind
+            or self.preemption.behind
+            or self._work.behind
+            or self._spared
+            or self._infeasible.helped
         )
 
     def wake_at(self) -> float | None:
@@ -133,6 +146,8 @@ class Scheduler:
         times = [time for time in self.world.gangs.timed.values() if time != inf]
         if self.behind or self._explainer.behind:
             times.append(self.world.now + self.config.turn)
+        if self._work.behind or self._explainer.postponed:
+            times.append(self.world.now + self.config.turn / SOONER)
         times += [self.preemption.due, self.reservations.due_at]
         return None if (first := min(times)) == inf else first
 
@@ -143,6 +158,8 @@ class Scheduler:
             self.world.queues.entitle()
         self._infeasible.begin()
         self.fit.exact.budget.next_cycle()
+        if self._work.tenants:
+            self._work.next_cycle()
         self.preemption.next_cycle(now, changed=self._infeasible.changed)
         # When explaining, visit infeasible gangs too: the reason may be the gang's own.
         seen = self._has_reservation if self.config.explain else None

@@ -33,3 +33,6 @@ class Config:
     #: gangs of each queue for which a cycle finds what would start them, and placements that it tries for it
     remedies: int = 3
     trials: int = 100
+    #: steps per cycle for demands that take long, and for explanations (`core/work.py`); None: without limit,
+    #: as without `explain`
+    steps: int | None = 2000

@@ -19,7 +19,7 @@ import numpy as np
 
 from muster.core.cycle.start import PlacementStep
 from muster.core.demand import Demand, Request
-from muster.core.explain.question import Outlook
+from muster.core.explain.question import STEPS, Outlook
 from muster.core.parts import Parts
 from muster.core.placement import Infeasible, Placed
 from muster.core.preemption import Victims
@@ -299,12 +299,13 @@ class DryRun:
         if last and not (state.begun or self._preempting or self._reservations.of(state.id)):
             # Whether it starts matters, not which place is on which node.
             attempt = replace(attempt, vacant=[()] * len(demand.parts))
-        before, self._in_front = self._nodes.used.copy(), not last
+        before, self._in_front, steps = self._nodes.used.copy(), not last, self._nodes.steps
         with self._world.trial() as trial:
             answer = self._step.answer(attempt, trial)
             where = np.flatnonzero((self._nodes.used[: len(before)] > before).any(axis=0))
             if keep and answer.starts:
                 trial.keep()
+        self.trials += (self._nodes.steps - steps) // STEPS
         match answer.outcome:
             case Placed() if last or (answer.starts and not keep):
                 return where

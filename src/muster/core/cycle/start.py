@@ -23,6 +23,7 @@ from muster.core.queueing import Attempt, Tier
 from muster.core.reservations.answer import WouldDelay
 from muster.core.words.decisions import Assign, Decision, Evict, Explanation, Victim, Wait
 from muster.core.words.gang import Code, GangId, Place
+from muster.core.work import WorkBudget
 from muster.core.world.gangs import GangState, Hold, footprint, occupy, pod_set_of
 from muster.core.world.nodes import Columns
 from muster.core.world.trial import Trial
@@ -60,17 +61,29 @@ class VictimSearch(Protocol):
 
 
 class PlacementStep:
-    def __init__(self, hold: float, parts: Parts, preemption: VictimSearch, *, search: bool = True) -> None:
-        """`hold`: as in `Config`. `search`: whether exact searches are made (`Request.search`)."""
+    def __init__(
+        self,
+        hold: float,
+        parts: Parts,
+        preemption: VictimSearch,
+        work: WorkBudget | None = None,
+        *,
+        search: bool = True,
+    ) -> None:
+        """`hold`: as in `Config`. `search`: whether exact searches are made (`Request.search`).
+
+        `work`: which demands that take long are tried in a cycle; None: all of them.
+        """
         self._world = world = parts.world
         self._fit, self._infeasible, self._reservations = parts.fit, parts.infeasible, parts.reservations
-        self._hold, self._preemption, self._search = hold, preemption, search
+        self._hold, self._preemption, self._work, self._search = hold, preemption, work, search
         self._gangs, self._pods, self._demands = world.gangs, world.pods, world.demands
         self._ledger, self._nodes = world.ledger, world.nodes
         self._pending_evictions = world.pending_evictions
 
     def cannot_start(self, state: GangState, demand: Demand, tier: Tier, cap_exceeded: bool) -> bool:
         """Whether the gang is known not to start with `demand`, which is all or a part of what it lacks.
+
 
         A gang that would borrow gets no reservation for that. `cap_exceeded`: as in `Grant`.
         """
@@ -96,13 +109,29 @@ class PlacementStep:
             self._demands.settle(state)
             assert state.demand is not None
             attempt = replace(attempt, demand=state.demand, vacant=state.vacant)
-        if self.passed_over(attempt):
+        if self.passed_over(attempt) or self._postponed(state, attempt.demand):
             return []
+        before = self._nodes.steps
         with self._world.trial() as trial:
             answer = self.answer(attempt, trial)
             if answer.starts:
                 trial.keep()
-        return self.conclude(attempt, answer, now)
+        decisions = self.conclude(attempt, answer, now)
+        if self._work is not None and not attempt.demand.fits_by_slots and state.gang is not None:
+            self._work.charge(state.gang.namespace, self._nodes.steps - before, len(self._nodes))
+        return decisions
+
+    def _postponed(self, state: GangState, demand: Demand) -> bool:
+        """Whether the gang is tried in a later cycle, since its namespace has used up its share of this one.
+
+        A gang with a reservation is tried, so that it keeps it: there are few of these.
+        """
+        if self._work is None or demand.fits_by_slots or state.gang is None:
+            return False
+        if self._reservations.of(state.id) is not None or self._work.takes(state.gang.namespace, demand):
+            return False
+        state.refusal = state.refusal or POSTPONED
+        return True
 
     def answer(self, attempt: Attempt, trial: Trial) -> Answer:
         """Steps 3 to 5, in a trial: whether the gang starts. If so, its places are charged to the ledger."""
@@ -312,6 +341,15 @@ class PlacementStep:
             return None
         names = self._nodes.names
         return Assign(state.id, {p: names[placed[p]] for p in sorted(placed)}, answer.devices)
+
+
+#: The reason of a gang that has not been tried yet.
+POSTPONED: Final = Explanation(
+    Code.POSTPONED,
+    "placement",
+    "it is decided in a later cycle: constraints, topology rules or several pod sets take many steps, and "
+    "its namespace has used up its share of this cycle",
+)
 
 
 def leaves_for(beneficiary: GangId) -> Explanation:

@@ -28,10 +28,13 @@ from muster.core.explain.remedies import Remedies
 from muster.core.parts import Parts
 from muster.core.words.decisions import Explanation, Wait
 from muster.core.words.gang import Code
+from muster.core.work import WorkBudget
 from muster.core.world.gangs import GangState, stands, whole
 
 __all__ = ["Explainer", "Remedies"]
 
+#: What an explanation takes besides its trials.
+STEPS: Final = 20
 #: Exact problems per cycle that may be solved to find out whether something besides room keeps gangs off.
 PROBLEMS: Final = 4
 
@@ -39,7 +42,9 @@ PROBLEMS: Final = 4
 class Explainer:
     """Explains gangs against the ledger as it is now."""
 
-    def __init__(self, parts: Parts, remedies: Remedies) -> None:
+    def __init__(self, parts: Parts, remedies: Remedies, steps: int | None) -> None:
+        """`steps`: as in `Config`."""
+        self._work = WorkBudget(steps)
         self._world, self._fit, self._admission = parts.world, parts.fit, parts.admission
         self._infeasible, self._remedies = parts.infeasible, remedies
         #: the cases of this cycle, or of one request, and the holders that they share
@@ -56,6 +61,7 @@ class Explainer:
         Each gang keeps its own in `explanation`.
         """
         self._begin()
+        self._work.next_cycle()
         if self._as_of != self._world.nodes.revision:
             self._earlier, self._explained = self._explained, {}
         with self._fit.exact.budget.lending(PROBLEMS):
@@ -64,7 +70,7 @@ class Explainer:
         waits = []
         for state, explanation in reasons:
             if explanation is not None and state.id in examined:
-                explanation = self._remedies.added(state, explanation, self._case)
+                explanation = self._with_remedies(state, explanation)
             if explanation is state.explanation:
                 continue
             if explanation is not None and explanation != state.explanation:
@@ -79,6 +85,11 @@ class Explainer:
         self._begin()
         told = state.explanation
         return None if told is None else self._remedies.asked(state, told, self._case)
+
+    @property
+    def postponed(self) -> bool:
+        """Whether some explanations are still as of an earlier cycle, or are to be found in a later one."""
+        return self._work.behind
 
     @property
     def behind(self) -> bool:
@@ -103,13 +114,35 @@ class Explainer:
         for state in served:
             key = state.peers, id(state.refusal)
             if state.peers is None or key not in known:
-                known[key] = self._reason(state)
+                known[key] = self._found_now(state)
             reason = known[key]
             if reason is not None and state.id in reason.blockers:
                 others = tuple(other for other in reason.blockers if other != state.id)
                 reason = replace(reason, blockers=others)
             reasons.append((state, reason))
         return reasons
+
+    def _with_remedies(self, state: GangState, explanation: Explanation) -> Explanation:
+        """Add the remedies of a gang that is examined, unless its namespace has used up its share."""
+        assert state.gang is not None
+        namespace, done = state.gang.namespace, self._world.nodes.steps
+        if not self._remedies.known(state, explanation) and not self._work.takes(namespace, state.id):
+            return explanation
+        added = self._remedies.added(state, explanation, self._case)
+        self._work.charge(namespace, self._world.nodes.steps - done, len(self._world.nodes))
+        return added
+
+    def _found_now(self, state: GangState) -> Explanation | None:
+        """Return why a gang waits; if it was postponed, or its namespace has used up its share: as before."""
+        namespace, before = state.gang.namespace if state.gang is not None else "", state.explanation
+        if state.refusal is not None and state.refusal.code is Code.POSTPONED:
+            return before or state.refusal
+        if state.demand is not None and not self._work.takes(namespace, state.demand):
+            return before
+        done = self._world.nodes.steps
+        reason = self._reason(state)
+        self._work.charge(namespace, self._world.nodes.steps - done, len(self._world.nodes))
+        return reason
 
     def _reason(self, state: GangState) -> Explanation | None:
         """Return the explanation of the first code that applies, in the order of docs/names.md."""
@@ -172,6 +205,7 @@ class Explainer:
         """Return the first explanation that these reasons give. Computed once for equal demands."""
 
         def find() -> Explanation | None:
+            self._world.nodes.steps += STEPS
             case = self._case(demand)
             return next((told for reason in reasons if (told := reason(case)) is not None), None)
 

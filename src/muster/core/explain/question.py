@@ -21,6 +21,8 @@ from muster.core.world.gangs import GangState
 NOW: Final = "would start now"
 LATER: Final = "would start"
 NOT: Final = "not by preemption"
+#: So many steps of a placement count as one more placement that is tried.
+STEPS: Final = 50
 #: Placements that one dry run may try, and one whole outlook.
 MOST: Final = 25
 #: The cost of a search for victims, in placements.
@@ -128,10 +130,12 @@ class Question:
 
     def _placed(self, demand: Demand, fit: Callable[[Request], object]) -> bool:
         """In a trial: whether a request for this demand fits."""
-        self.dry_run.trials += 1
         # No vacant places: which pod would be placed where is not needed, and costs most of a trial.
         nowhere: list[Sequence[int]] = [()] * len(demand.parts)
-        return bool(fit(self.request._replace(demand=demand, vacant=nowhere, preferred={}, search=False)))
+        steps = self.parts.world.nodes.steps
+        found = fit(self.request._replace(demand=demand, vacant=nowhere, preferred={}, search=False))
+        self.dry_run.trials += 1 + (self.parts.world.nodes.steps - steps) // STEPS
+        return bool(found)
 
     def starts(self, gang: Gang) -> bool:
         """Whether the gang, edited to `gang`, starts in the next cycle (`DryRun.starts`)."""

@@ -83,6 +83,11 @@ class Remedies:
         """End the cycle: all gangs have been explained."""
         self._as_of = self._dry_run.as_of
 
+    def known(self, state: GangState, explanation: Explanation) -> bool:
+        """Whether remedies for this gang have been found already, and still hold."""
+        known = self._known.get(state.id)
+        return known is not None and known[0] is explanation.code
+
     def added(
         self, state: GangState, explanation: Explanation, case_of: Callable[[Demand], Case]
     ) -> Explanation:
@@ -93,7 +98,7 @@ class Remedies:
         assert state.gang is not None
         asked = self._asked[state.gang.queue]
         known = self._known.get(state.id)
-        if known is None or known[0] is not explanation.code:
+        if known is None or not self.known(state, explanation):
             if self._left <= 0:
                 self.behind = True
                 return explanation

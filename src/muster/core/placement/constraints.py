@@ -55,6 +55,12 @@ class Constraints:
         #: the domain that was opened last, if it looked large enough
         self.opened: Opening | None = None
 
+    @property
+    def terms(self) -> int:
+        """How many vectors `obstacles` reads at most."""
+        shape = self._shape
+        return len(shape.pod_affinity) + len(shape.pod_anti_affinity) + len(self._carried) + len(self.hard)
+
     # One pod
 
     def obstacles(self, *, skew: bool = True) -> Iterator[tuple[str, Bools]]:
@@ -139,9 +145,10 @@ class Constraints:
 
     def _too_many(self, spread: Spread, skew: bool) -> Bools:
         """Return the nodes that a required spread blocks; as in `obstacles`."""
-        domain, counts, counted = self._spread(spread)
+        domain = self._domain(spread.key)
         blocked: Bools = domain.index < 0
         if skew:
+            _, counts, counted = self._spread(spread)
             least = fewest(spread, counts, counted)
             blocked |= domain.where(counts + self._selects(spread) - least > spread.max_skew)
         return blocked

@@ -121,6 +121,7 @@ class Draft:
 
     def __init__(self, request: Request, ledger: Ledger, slots: Slots, within: Columns | None = None) -> None:
         parts = request.demand.parts
+        ledger.nodes.steps += 2 * len(parts)
         self.request, self.parts = request, parts
         #: the only columns to use, ascending; None = all. A caller may widen it between two steps.
         self.within = within
@@ -172,6 +173,11 @@ class Draft:
     def columns(self) -> list[int]:
         """The columns of all pods placed so far, one entry for each pod."""
         return [*self._fixed.values(), *(column for columns in self._columns for column in columns)]
+
+    @property
+    def terms(self) -> int:
+        """How many vectors are read before a pod is placed, at most."""
+        return max((own.terms for own in self._constraints if own is not None), default=0)
 
     @property
     def nodes(self) -> int:
@@ -242,6 +248,7 @@ class Draft:
         count = min(count, part.count - self.placed[p])
         if count <= 0:
             return
+        self._ledger.nodes.steps += 2 if own is None else 4 + 2 * own.terms
         if own is not None:
             vector = self._slots.of(part.shape)
             self.take(p, own.choose(vector, count, part.count - self.placed[p], self._usable()))
@@ -341,6 +348,8 @@ class Draft:
 #: Limits of one search: placements of one pod that are tried, and nodes that are examined for them in total.
 STEPS: Final = 400
 WORK: Final = 400_000
+#: Limit of a search in vectors that its constraints read.
+VECTORS: Final = 3_000
 
 
 def search(draft: Draft) -> Reason | None:
@@ -352,7 +361,7 @@ def search(draft: Draft) -> Reason | None:
     search is exhaustive for small gangs on small clusters; for larger ones it uses up its steps, and the
     answer stays open. If nothing is placed, return the reason, with the ledger unchanged.
     """
-    walk = _Walk(draft, min(STEPS, WORK // max(draft.nodes, 1)))
+    walk = _Walk(draft, min(STEPS, WORK // max(draft.nodes, 1), VECTORS // max(draft.terms, 1)))
     if walk.steps < draft.request.demand.need:
         return Reason.BUDGET
     with draft.trial() as trial:

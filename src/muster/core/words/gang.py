@@ -295,6 +295,7 @@ class Code(Enum):
     NOTHING_MATCHES = "NothingMatches"
     OVER_SHARE = "OverShare"
     COMMIT_FAILED = "CommitFailed"
+    POSTPONED = "Postponed"
     WAITING_FOR_VICTIMS = "WaitingForVictims"
     HELD_FOR_RESERVATION = "HeldForReservation"
     INSUFFICIENT_CAPACITY = "InsufficientCapacity"

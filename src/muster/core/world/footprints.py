@@ -146,6 +146,7 @@ class Footprints:
 
     def count(self, question: Question) -> Ints:
         """How many pods on each column answer the question, int32. Read it, do not keep it."""
+        self._nodes.steps += 1
         if self._names is not self._nodes.names:
             self._begin_afresh()
         answer = recent(self._answers, question, lambda _: _Answer(np.zeros(0, np.int32)), _KEPT)

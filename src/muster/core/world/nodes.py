@@ -75,6 +75,9 @@ class Nodes:
         self.resources: dict[str, int] = {PODS: 0}
         self.layout = 0
         self.revision = 0
+        #: counts vector operations over the nodes, and what takes as long: in these, work is budgeted
+        #: (`core/work.py`). Whether a cache has the result makes no difference.
+        self.steps = 0
         self.capacity_revision = 0
         #: while it stays the same, no demand fits that did not fit: free room only shrinks
         self.room = Version()
@@ -167,6 +170,7 @@ class Nodes:
 
     def charge(self, where: Where, row_amounts: RowAmounts, times: Times) -> None:
         """Use `times` (negative: give back) the demand."""
+        self.steps += 1
         all_used, all_free, capacity, mosts = self.used, self._free, self._capacity, self._mosts
         if not isinstance(times, int):
             assert isinstance(where, np.ndarray)

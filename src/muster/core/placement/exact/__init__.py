@@ -36,6 +36,9 @@ from muster.core.world.nodes import Ints, Longs, RowAmounts, recent
 
 #: Demands per cycle for which problems are solved.
 TURNS: Final = 4
+#: Steps of a program (`core/work.py`), besides one for so many of its patterns.
+_SOLUTION: Final = 100
+_PATTERNS: Final = 4
 #: Lists of demands whose patterns are remembered.
 _CATALOGUES: Final = 64
 
@@ -58,6 +61,7 @@ class Exact:
         demand, preferred = request.demand, request.preferred
         if len({part.shape for part in demand.parts}) == 1:
             return Infeasible(Reason.TOTALS)
+        self._nodes.steps += 4 * len(demand.parts)
         problem = Problem.of(demand, [0] * len(demand.parts), self._slots)
         caps = problem.caps(self._slots, request.excluded)
         if problem.exceeds(self._nodes, caps) or (len(problem.groups) == 1 and not preferred):
@@ -135,8 +139,10 @@ class Exact:
         asked = tuple(group.row_amounts for group in problem.groups)
         catalogue = recent(self._catalogues, asked, partial(Catalogue, self._nodes), _CATALOGUES)
         classes = catalogue.classes(caps)
+        self._nodes.steps += _SOLUTION
         if classes is None:
             return Infeasible(Reason.PATTERNS)
+        self._nodes.steps += len(classes) // _PATTERNS
         relaxed = solver.optimum(program(problem, classes, relaxed=True))
         if relaxed is None or relaxed.cost <= LACKING:
             return classes, None if relaxed is None else relaxed.x

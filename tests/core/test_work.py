@@ -1,0 +1,280 @@
+"""Work of a cycle in steps: who asks for much is decided later, and changes nothing for others."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import ceil
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.core.cycle import Config, Scheduler
+from muster.core.placement import greedy
+from muster.core.words.decisions import Assign, Decision, Wait
+from muster.core.words.events import GangRemoved, GangSubmitted, LayersChanged
+from muster.core.words.gang import (
+    Code,
+    Gang,
+    GangId,
+    Gather,
+    Layer,
+    NodeTerm,
+    Operator,
+    PodSet,
+    PodTerm,
+    Requirement,
+    Spread,
+    Strategy,
+)
+from muster.core.work import WorkBudget
+from tests.core.words import bind, gang, node, shape
+
+HOST, ZONE = "kubernetes.io/hostname", "zone"
+NODES = 24
+APP = (Requirement("app", Operator.EXISTS),)
+STEPS = Config().steps or 0
+#: Steps that one attempt of the gangs below takes at most, with its explanation and remedies.
+ATTEMPT = 6 * greedy.VECTORS
+
+
+# The budget alone
+
+
+@given(
+    costs=st.lists(st.integers(1, 400), min_size=1, max_size=20),
+    others=st.lists(st.integers(0, 3), max_size=12),
+)
+def test_every_demand_that_keeps_asking_is_served_before_any_is_served_twice(
+    costs: list[int], others: list[int]
+) -> None:
+    budget, served = WorkBudget(100), [0] * len(costs)
+    cycles = 2 * ceil(sum(costs) / (100 // 16)) + 2 * len(costs)
+    for cycle in range(cycles):
+        budget.next_cycle()
+        for other in others[cycle : cycle + 1]:
+            if budget.takes("other", other):
+                budget.charge("other", 50, 1)
+        for demand, cost in enumerate(costs):
+            if budget.takes("ns", demand):
+                budget.charge("ns", cost, 1)
+                served[demand] += 1
+        assert max(served) <= min(served) + 2
+        if min(served):
+            return
+    pytest.fail(f"some have not been served: {served}")
+
+
+@given(hostile=st.lists(st.integers(1, 10_000), max_size=50), cost=st.integers(0, 90))
+def test_a_namespace_without_debts_is_served_at_once_beside_one_that_asks_for_much(
+    hostile: list[int], cost: int
+) -> None:
+    budget = WorkBudget(1000)
+    for cycle in range(6):
+        budget.next_cycle()
+        used = 0
+        for demand, steps in enumerate(hostile):
+            if used < 1000 and budget.takes("evil", demand):
+                budget.charge("evil", min(steps, 900), 1)
+                used += min(steps, 900)
+        assert used <= 1900  # its share, and what the last of them exceeds it by
+        assert budget.takes("good", cycle)
+        budget.charge("good", min(cost, 1000 // 16 - 1), 1)
+
+
+def test_a_namespace_pays_in_later_cycles_for_what_exceeds_its_share() -> None:
+    budget, used = WorkBudget(100), 0
+    for _ in range(50):
+        budget.next_cycle()
+        for demand in range(20):
+            if budget.takes("ns", demand):
+                budget.charge("ns", 700, 1)
+                used += 700
+    assert 40 * 100 <= used <= 50 * 100 + 700
+
+
+def test_many_namespaces_together_are_bounded_too() -> None:
+    budget, used = WorkBudget(1000), []
+    for _ in range(40):
+        budget.next_cycle()
+        used.append(0)
+        for n in range(50):
+            if budget.takes(f"ns{n}", "demand"):
+                budget.charge(f"ns{n}", 600, 1)
+                used[-1] += 600
+    assert max(used) <= 2 * 1000 + 600
+    assert sum(used) >= 50 * 600, "each has had its turn"
+
+
+def test_debts_and_demands_are_forgotten_once_they_are_paid_and_gone() -> None:
+    budget = WorkBudget(10)
+    for demand in range(100):
+        if budget.takes("ns", demand):
+            budget.charge("ns", 50, 1)
+    assert budget.behind
+    for _ in range(30):
+        budget.next_cycle()
+    assert not budget.tenants
+    assert not budget.behind
+
+
+def test_over_more_nodes_a_step_counts_more() -> None:
+    small, large = WorkBudget(100), WorkBudget(100)
+    small.charge("ns", 50, 2_000)
+    large.charge("ns", 50, 10_000)
+    assert small.takes("ns", 1)
+    assert not large.takes("ns", 1)
+
+
+# In a scheduler
+
+
+def cluster(steps: int | None = STEPS) -> Scheduler:
+    muster = Scheduler(Config(steps=steps))
+    muster.apply(LayersChanged((Layer("zone", (ZONE,)),)))
+    for i in range(NODES):
+        muster.apply(node(f"n{i:02}", labels={HOST: f"n{i:02}", ZONE: f"z{i % 4}"}))
+    muster.decide(0.0)
+    return muster
+
+
+def of(namespace: str, name: str, *sets: PodSet, **fields: object) -> Gang:
+    return replace(gang(f"{namespace}/{name}", *sets), namespace=namespace, **fields)  # type: ignore[arg-type]
+
+
+def spread_apart(i: int, count: int = NODES + 6) -> Gang:
+    """It does not fit: more pods than nodes, one per node, evenly."""
+    terms = {"pod_anti_affinity": (PodTerm(HOST, APP, None),), "spread": (Spread(ZONE, 1, APP),)}
+    asked = replace(shape(cpu=100 + i), **terms)  # type: ignore[arg-type]
+    return of("evil", f"a{i:03}", PodSet("main", asked, count, count, labels=(("app", f"a{i}"),)))
+
+
+def many_terms(i: int) -> Gang:
+    near = tuple((1, PodTerm(ZONE, (Requirement(f"y{j}", Operator.EXISTS),), None)) for j in range(8))
+    apart = tuple(PodTerm(ZONE, (Requirement(f"x{j}", Operator.EXISTS),), None) for j in range(7))
+    asked = replace(
+        shape(cpu=100 + i),
+        pod_anti_affinity=(*apart, PodTerm(HOST, APP, None)),
+        preferred_pod_affinity=near,
+        spread=(Spread(ZONE, 1, APP), Spread(HOST, 1, APP)),
+    )
+    return of("evil", f"t{i:03}", PodSet("main", asked, NODES + 1, NODES + 1, labels=(("app", f"t{i}"),)))
+
+
+def many_sets(i: int) -> Gang:
+    sets = [PodSet(f"s{j}", shape(cpu=30_000 + i + 7 * j, gpu=1 + (i + j) % 5), 6, 6) for j in range(8)]
+    return of("evil", f"x{i:03}", *sets)
+
+
+def gathered(i: int) -> Gang:
+    asked = PodSet("main", shape(cpu=3_000 + i, gpu=5), 9, 9)
+    return of("evil", f"g{i:03}", asked, gather=(Gather("zone", Strategy.MUST_GATHER, 3),))
+
+
+def picky(i: int) -> Gang:
+    terms = tuple(NodeTerm((Requirement(f"k{k}", Operator.NOT_IN, (f"v{i}",)),)) for k in range(100))
+    asked = shape(cpu=64_000, gpu=8, memory=i, affinity=terms)
+    return of("evil", f"n{i:03}", PodSet("main", asked, NODES + 1, NODES + 1))
+
+
+KINDS = [spread_apart, many_terms, many_sets, gathered, picky]
+
+
+def plain(cycle: int) -> Gang:
+    return of("good", f"p{cycle}", PodSet("main", shape(cpu=1), 1, 1), submitted=1e6 + cycle)
+
+
+def cycles(muster: Scheduler, count: int, first: int = 1) -> Iterator[tuple[Gang, list[Decision], int]]:
+    """By cycle: the plain gang of another namespace that has just arrived, the decisions, and the steps."""
+    for cycle in range(first, first + count):
+        fresh = plain(cycle)
+        muster.apply(GangSubmitted(fresh))
+        before = muster.world.nodes.steps
+        decisions = muster.decide(float(cycle))
+        yield fresh, decisions, muster.world.nodes.steps - before
+        muster.apply(GangRemoved(fresh.id))
+
+
+def starts(decisions: list[Decision]) -> set[GangId]:
+    return {each.gang for each in decisions if isinstance(each, Assign)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_heavy_gangs_of_a_tenant_delay_no_plain_gang_of_another(kind: type) -> None:
+    muster = cluster()
+    for i in range(60):
+        muster.apply(GangSubmitted(kind(i)))
+    total = 0
+    for fresh, decisions, steps in cycles(muster, 8):
+        assert fresh.id in starts(decisions), "in the cycle in which it arrives"
+        assert steps <= 4 * STEPS + ATTEMPT
+        total += steps
+    assert total <= 8 * 4 * STEPS + ATTEMPT
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_heavy_gangs_wait_for_does_not_change_another_tenants_nodes(kind: type) -> None:
+    beside, alone = cluster(), cluster()
+    for i in range(40):
+        beside.apply(GangSubmitted(kind(i)))
+        beside.decide(0.5)
+        started = [state.id for state in beside.world.gangs.values() if state.holds]
+        for gang_id in started:
+            beside.apply(GangRemoved(gang_id))  # it uses no capacity
+    for (_, mine, _), (_, others, _) in zip(cycles(beside, 4), cycles(alone, 4), strict=True):
+        good = [each for each in mine if isinstance(each, Assign) and each.gang.startswith("good/")]
+        assert good == [each for each in others if isinstance(each, Assign)]
+
+
+def test_postponed_gangs_are_told_so_and_each_has_its_turn() -> None:
+    muster = cluster(steps=300)
+    heavy = [spread_apart(i) for i in range(12)]
+    for each in heavy:
+        muster.apply(GangSubmitted(each))
+    first = {each.gang: each.explanation.code for each in muster.decide(1.0) if isinstance(each, Wait)}
+    assert Code.POSTPONED in first.values()
+    assert set(first.values()) <= {Code.POSTPONED, Code.CONSTRAINT_UNSATISFIED}
+    wake = muster.wake_at()
+    assert wake is not None
+    assert 1.0 < wake < 1.0 + muster.config.turn
+    for _ in range(12 * ATTEMPT // (300 // 16)):
+        muster.decide(muster.wake_at() or 0.0)
+        told = {each.id: muster.world.gangs[each.id].explanation for each in heavy}
+        codes = [None if each is None else each.code for each in told.values()]
+        if codes == [Code.CONSTRAINT_UNSATISFIED] * len(heavy):
+            return
+    pytest.fail(f"still {codes}")
+
+
+def test_heavy_gangs_that_fit_all_start_one_after_the_other() -> None:
+    muster, left = cluster(steps=30), {GangId(f"evil/a{i:03}") for i in range(12)}
+    for i in range(12):
+        asked = replace(shape(cpu=100 + i), spread=(Spread(ZONE, 1, APP),))
+        one = of("evil", f"a{i:03}", PodSet("main", asked, 8, 8, labels=(("app", f"a{i}"),)))
+        muster.apply(GangSubmitted(one))
+    now, turns = 1.0, 0
+    while left:
+        found = [each for each in muster.decide(now) if isinstance(each, Assign)]
+        left -= {each.gang for each in found}
+        for each in found:
+            bind(muster, each)
+        turns += 1
+        assert turns < 200
+        now = muster.wake_at() or now + 1
+    assert turns > 2, "no cycle has done it all"
+
+
+def test_without_a_limit_all_gangs_are_tried_in_each_cycle() -> None:
+    muster = cluster(steps=None)
+    for i in range(6):
+        muster.apply(GangSubmitted(spread_apart(i)))
+    told = [each.explanation.code for each in muster.decide(1.0) if isinstance(each, Wait)]
+    assert told == [Code.CONSTRAINT_UNSATISFIED] * 6
+
+
+def test_a_large_plain_gang_is_not_postponed_whatever_its_namespace_asks_for() -> None:
+    muster = cluster(steps=100)
+    for i in range(12):
+        muster.apply(GangSubmitted(spread_apart(i)))
+    muster.decide(1.0)
+    muster.apply(GangSubmitted(of("evil", "plain", PodSet("main", shape(gpu=1), NODES * 8, 8))))
+    assert GangId("evil/plain") in starts(muster.decide(2.0))
