@@ -191,9 +191,10 @@ def test_a_users_annotations_do_not_release_a_run() -> None:
     marks = {names.COMPILED: "x", names.GRANTED: "x"}
     cluster.memory.patch(BATCH_JOB, "ml", "job", {"metadata": {"annotations": marks, "labels": marks}})
     cluster.settle()
-    assert cluster.jobset()["metadata"]["labels"][names.ADMISSION] == "gang"
-    assert cluster.jobset()["metadata"]["annotations"][names.COMPILED] != "x"
-    assert cluster.kinds() == {"JobSet", "ConfigMap", "ServiceAccount"}
+    assert cluster.kinds() == set()
+    assert {each.message for each in cluster.status.findings} == {
+        "cannot be set here; only muster writes it; remove it"
+    }
 
 
 POLICIES: Final = {"": "", "images": DEPLOY, "images and root": DEPLOY + ROOT}

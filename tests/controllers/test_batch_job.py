@@ -44,6 +44,8 @@ from muster.api.muster_v1alpha1 import (
     TrustPolicy,
 )
 from muster.app.wiring.batch_jobs import Found, Site, controllers
+from muster.app.wiring.compile_queue import AtOnce, Compiler
+from muster.app.wiring.compiling import Answer, Context, Job
 from muster.compiler import Facts
 from muster.compiler.facts import Image
 from muster.controllers import batch_job
@@ -72,10 +74,18 @@ class Cluster:
         images: "Registry | None" = None,
         target: TargetName = "muster",
         facts: Facts = FACTS,
+        compiler: Compiler | None = None,
     ) -> None:
         self.now = START
         self.memory = Memory(lambda: self.now)
-        site = Site(lambda: facts, lambda: self.now, strict=True, trust=images, target=target)
+        site = Site(
+            lambda: facts,
+            lambda: self.now,
+            strict=True,
+            compiler=compiler or AtOnce(),
+            trust=images,
+            target=target,
+        )
         self.job, _, self.policy, *_ = controllers(site)
         body = yaml.safe_load(job or small({"variables": {"A": "b"}}))
         self.memory.create(BATCH_JOB, "ml", {"metadata": {"name": "job"}, "spec": body["spec"]})
@@ -297,6 +307,60 @@ def test_while_a_policy_cannot_be_read_the_last_decision_stands() -> None:
     cluster.set_policy("forbid (principal, action, resource);", name="broken")
     cluster.settle()
     assert cluster.kinds() == set()
+
+
+class Later(AtOnce):
+    """Answers from the second time on that it is asked the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: set[str] = set()
+
+    def compile(self, key: str, context: Context, job: Job) -> Answer | None:  # type: ignore[override]
+        text = repr((context, job.job, job.images))
+        known = text in self.asked
+        self.asked.add(text)
+        return super().compile(key, context, job) if known else None
+
+
+def test_while_a_job_is_being_compiled_nothing_is_written() -> None:
+    cluster = Cluster(compiler=Later())
+    assert not cluster.decide()
+    cluster.settle()
+    cluster.run()
+    cluster.settle()
+    assert cluster.status.phase == "Running"
+    before = dict(cluster.memory.objects)
+    cluster.set_policy(f"{ALL} forbid (principal, action, resource);")
+    assert not cluster.decide()
+    cluster.change(queue=7)
+    assert not cluster.decide()
+    assert cluster.memory.objects.keys() == before.keys(), "the last decision stands"
+    cluster.settle()
+    assert cluster.kinds() == set()
+
+
+def test_a_job_that_took_too_long_to_compile_waits_and_its_run_goes_on() -> None:
+    class Slow(AtOnce):
+        slow = False
+
+        def compile(self, key: str, context: Context, job: Job) -> Answer:
+            told = Answer(undecided="compiling it took longer than 10 s", until=START + timedelta(minutes=10))
+            return told if self.slow else super().compile(key, context, job)
+
+    compiler = Slow()
+    cluster = Cluster(compiler=compiler)
+    cluster.settle()
+    cluster.run()
+    cluster.settle()
+    compiler.slow = True
+    assert [each for each in cluster.decide() if isinstance(each, Requeue)], "it is tried again"
+    cluster.settle()
+    assert "JobSet" in cluster.kinds()
+    other = Cluster(compiler=compiler)
+    other.settle()
+    assert other.kinds() == set()
+    assert (other.status.phase, other.status.message) == ("Pending", "compiling it took longer than 10 s")
 
 
 def test_a_job_that_cannot_be_read_says_all_that_is_wrong() -> None:
@@ -702,7 +766,9 @@ class Refusing:
     @asynccontextmanager
     async def running(self, target: TargetName = "muster", *, lattice: bool = False) -> AsyncIterator[None]:
         clock = LoopClock()
-        site = Site(lambda: FACTS, clock.now, strict=False, lattice_jobs=lattice, target=target)
+        site = Site(
+            lambda: FACTS, clock.now, strict=False, compiler=AtOnce(), lattice_jobs=lattice, target=target
+        )
         synced = asyncio.Event()
         task = asyncio.create_task(informed(run, self.client, controllers(site), clock, synced=synced))
         await synced.wait()

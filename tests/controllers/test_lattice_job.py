@@ -13,6 +13,7 @@ from muster.api.base import Object, owner
 from muster.api.kinds import BATCH_JOB, CEDAR_POLICY, JOBSET, LATTICE_JOB
 from muster.api.muster_v1alpha1 import BatchJobStatus
 from muster.app.wiring.batch_jobs import Site, controllers
+from muster.app.wiring.compile_queue import AtOnce
 from muster.compiler import Facts
 from muster.controllers import lattice_job
 from muster.controllers.caches import Caches
@@ -34,7 +35,7 @@ class Cluster:
     def __init__(self, text: str | None = None, **metadata: Any) -> None:
         self.memory = Memory()
         self.said: list[RecordEvent] = []
-        site = Site(lambda: FACTS, lambda: START, strict=True, lattice_jobs=True)
+        site = Site(lambda: FACTS, lambda: START, strict=True, compiler=AtOnce(), lattice_jobs=True)
         self.batch_job, *_, self.controller = controllers(site)
         spec = yaml.safe_load(text or small())["spec"]
         self.memory.create(LATTICE_JOB, "ml", {"metadata": {"name": "job", **metadata}, "spec": spec})
@@ -309,6 +310,6 @@ def test_a_lattice_job_that_is_being_deleted_makes_nothing() -> None:
 
 def test_only_a_site_with_lattice_jobs_has_their_controller() -> None:
     for wanted in (False, True):
-        site = Site(lambda: FACTS, lambda: START, strict=True, lattice_jobs=wanted)
+        site = Site(lambda: FACTS, lambda: START, strict=True, compiler=AtOnce(), lattice_jobs=wanted)
         names = [each.name for each in controllers(site)]
         assert (lattice_job.controller().name in names) is wanted

@@ -1147,6 +1147,22 @@ FAULTS: Final = (
         ("tests/workloads/lattice/test_size.py",),
     ),
     Fault(
+        "a process that took too long to compile goes on",
+        "bounds",
+        "app/wiring/compile_queue.py",
+        "        await self._replace()\n        holds =",
+        "        holds =",
+        ("tests/app/wiring/test_compile_queue.py",),
+    ),
+    Fault(
+        "a namespace with many jobs is compiled before others",
+        "bounds",
+        "app/wiring/compile_queue.py",
+        "        if keys:\n            self._turns.append(namespace)",
+        "        if keys:\n            self._turns.appendleft(namespace)",
+        ("tests/app/wiring/test_compile_queue.py",),
+    ),
+    Fault(
         "permits of a batch job without a limit",
         "bounds",
         "workloads/lattice/compiling.py",

@@ -98,6 +98,7 @@ def test_an_audit_without_a_valid_end_denies_and_says_why(until: str, reason: st
     assert len(judged.denied) == 1
     [warning] = judged.warnings
     assert reason in warning.error.message
+    assert (judged.until is not None) is ("90 days" in reason), "only one that is too long begins by itself"
 
 
 def test_an_audit_that_is_not_needed_gets_no_warning() -> None:

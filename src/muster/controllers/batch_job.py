@@ -89,9 +89,9 @@ class Compiled:
 
 
 #: Compiles a job under these policies, with what objects of the cluster declare (`muster.compiler.declared`),
-#: and the nodes.
+#: and the nodes. None = a signal tells when that is known. The objects are the same list until one changes.
 Compile = Callable[
-    [BatchJob, Sequence[CedarPolicy], Sequence[TrustPolicy], Sequence[Object], Cache[Node]], Compiled
+    [BatchJob, Sequence[CedarPolicy], Sequence[TrustPolicy], Sequence[Object], Cache[Node]], Compiled | None
 ]
 
 
@@ -118,23 +118,20 @@ class Observed:
     invalid: str = ""
 
 
-def controller(compile_: Compile, changed: Signal, target: str) -> Controller[Observed]:
+def controller(compile_: Compile, changed: tuple[Signal, ...], target: str) -> Controller[Observed]:
     """Returns the controller for the driver.
 
-    `changed` is sent when `compile_` may return something else. `target`: the target of the compiler.
+    `changed` are sent when `compile_` may return something else. `target`: the target of the compiler.
     """
     kind = batch_run.KINDS[target]
+    declaring = batch_watches.Declaring()
 
     def observe(caches: Caches, key: str) -> Observed | None:
         job = caches[BATCH_JOB].get(key)
         if job is None or job.metadata.deletion_timestamp is not None or job.status.phase in ENDED:
             return None
         policies, trusted = _sorted(caches[CEDAR_POLICY]), _sorted(caches[TRUST_POLICY])
-        declared = [
-            {**msgspec.to_builtins(each), "kind": kind.kind}
-            for kind in batch_watches.DECLARING
-            for each in caches[kind].by(batch_watches.DECLARES, "")
-        ]
+        declared = declaring.objects(caches)
         gangs = caches[GANG].by(batch_watches.OF_JOBSET, key)
         entries = [entry for gang in gangs for entry in gang.status.preemptions]
         last = max(entries, key=lambda entry: str(entry.get("at")), default=None)
@@ -146,6 +143,8 @@ def controller(compile_: Compile, changed: Signal, target: str) -> Controller[Ob
         grant = batch_grant.read(job, run) if run is not None else Grant()
         if grant.job is not None and batch_grant.written(grant.job) != batch_grant.written(job):
             granted = compile_(grant.job, policies, trusted, declared, caches[NODE])
+        if compiled is None or granted is None:
+            return None  # it is being compiled
         return Observed(
             job,
             run,
@@ -164,7 +163,7 @@ def controller(compile_: Compile, changed: Signal, target: str) -> Controller[Ob
         Watch(JOB, controlled_by(JOBSET)),  # a run has the name of its BatchJob
         *batch_watches.OTHERS,
     )
-    return Controller("batchjob", watches, observe, reconcile, batch_watches.INDEXES, signals=(changed,))
+    return Controller("batchjob", watches, observe, reconcile, batch_watches.INDEXES, signals=changed)
 
 
 def _sorted(cache: Cache[R]) -> list[R]:

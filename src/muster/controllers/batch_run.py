@@ -47,9 +47,7 @@ def first(made: Object, granted: str) -> Object:
     `granted`: see `muster.controllers.batch_grant`.
     """
     run = deepcopy(made)
-    annotations = run["metadata"].setdefault("annotations", {})
-    annotations.pop(names.COMPILED, None)  # a user's: the run is not released yet
-    annotations[names.GRANTED] = granted
+    run["metadata"].setdefault("annotations", {})[names.GRANTED] = granted
     if run["kind"] == JOBSET.kind and run["apiVersion"] == JOBSET.api_version:
         run["spec"]["suspend"] = True
         run["metadata"].get("labels", {}).pop(names.ADMISSION, None)

@@ -25,7 +25,7 @@ from muster.api.kinds import (
 from muster.api.muster_v1alpha1 import Gang, Queue
 from muster.api.scheduling import PriorityClass
 from muster.compiler.declared import READ
-from muster.controllers.caches import Index
+from muster.controllers.caches import Caches, Index
 from muster.controllers.driver import Change, Watch, itself
 from muster.controllers.gpu_health import HEALTHY
 from muster.controllers.progress import PROGRESSING
@@ -45,6 +45,25 @@ DECLARING: Final[tuple[AnyKind, ...]] = (
 DECLARES: Final = "declares"
 #: Index of gangs by the key of the JobSet that they were read from.
 OF_JOBSET: Final = "of JobSet"
+
+
+class Declaring:
+    """The objects that influence what jobs are compiled to, encoded again only if one of them has changed."""
+
+    def __init__(self) -> None:
+        self._seen: list[Resource] = []
+        self._encoded: Sequence[Object] | None = None
+
+    def objects(self, caches: Caches) -> Sequence[Object]:
+        """Returns the objects as JSON with their kinds: the same list until one changes."""
+        found = [(kind, each) for kind in DECLARING for each in caches[kind].by(DECLARES, "")]
+        same = len(found) == len(self._seen) and all(
+            each is seen for (_, each), seen in zip(found, self._seen, strict=True)
+        )
+        if not same or self._encoded is None:
+            self._seen = [each for _, each in found]
+            self._encoded = [{**msgspec.to_builtins(each), "kind": kind.kind} for kind, each in found]
+        return self._encoded
 
 
 def asked(change: Change) -> list[str]:

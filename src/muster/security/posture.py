@@ -30,7 +30,7 @@ class Judged:
     denied: Sequence[Problem]
     #: denials that are only reported
     warnings: Sequence[Problem]
-    #: when a warning becomes a denial; None if there is none
+    #: when a warning becomes a denial, or an audit begins; None if neither will happen
     until: datetime | None = None
 
 
@@ -42,8 +42,8 @@ def judge(policies: Policies, principal: Principal, requests: Sequence[Request],
         return Judged(denied, ())
     try:
         until = _end(written, principal.namespace, facts.now)
-    except ValueError as error:
-        return Judged(denied, [_warning(str(error))])
+    except _NotInEffect as error:
+        return Judged(denied, [_warning(str(error))], error.begins)
     asked = Request("AuditOnly", "Namespace", principal.namespace, path=_AT)
     if refused := gates.denials(policies, principal, [asked]):
         return Judged(denied, [replace(each, severity="warning") for each in refused])
@@ -59,21 +59,29 @@ def judge(policies: Policies, principal: Principal, requests: Sequence[Request],
     )
 
 
+class _NotInEffect(ValueError):
+    """Why an audit is not in effect, and when it will be; None = never."""
+
+    def __init__(self, told: str, begins: datetime | None = None) -> None:
+        super().__init__(told)
+        self.begins = begins
+
+
 def _end(written: str, namespace: str, now: datetime) -> datetime:
-    """Returns when the audit ends. Raises ValueError with the reason if the audit is not in effect."""
+    """Returns when the audit ends. Raises `_NotInEffect`."""
     where = f"namespace {namespace}: {names.AUDIT_UNTIL} is {written[:40]!r}"
     try:
         until = datetime.fromisoformat(written)
     except ValueError:
-        raise ValueError(
+        raise _NotInEffect(
             f"{where}, which is not a time such as 2030-01-31T12:00:00Z; nothing is audited"
         ) from None
     if until.tzinfo is None:
-        raise ValueError(f"{where}, which names no time zone, such as Z; nothing is audited")
+        raise _NotInEffect(f"{where}, which names no time zone, such as Z; nothing is audited")
     if until <= now:
-        raise ValueError(f"{where}, which has passed; missing permits are denials again")
+        raise _NotInEffect(f"{where}, which has passed; missing permits are denials again")
     if until - now > MOST:
-        raise ValueError(f"{where}, more than {MOST.days} days from now; nothing is audited")
+        raise _NotInEffect(f"{where}, more than {MOST.days} days from now; nothing is audited", until - MOST)
     return until
 
 

@@ -10,6 +10,7 @@ from muster.api.base import AnyKind, Object
 from muster.api.kinds import BATCH_JOB, CEDAR_POLICY, EMITTED, JOBSET, POD_GROUP_X
 from muster.app.wiring.batch_jobs import controllers
 from muster.app.wiring.batch_site import LOOK, ClusterSite
+from muster.app.wiring.compile_queue import AtOnce
 from muster.app.wiring.settings import BatchJobs
 from muster.controllers.batch_job import Observed
 from muster.kube.errors import Unreachable
@@ -45,7 +46,7 @@ class Server:
 
 
 async def looked(server: Server, settings: BatchJobs = AUTO) -> ClusterSite:
-    site = ClusterSite(settings, "muster-system", LoopClock())
+    site = ClusterSite(settings, "muster-system", LoopClock(), AtOnce())
     await site.look(server.client)
     return site
 

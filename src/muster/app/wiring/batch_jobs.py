@@ -1,32 +1,26 @@
 """The controllers of BatchJobs and CedarPolicies, wired to the compiler and to Cedar."""
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
-from functools import lru_cache, partial
 from typing import Any, Protocol
-
-import msgspec
 
 from muster.api import rates
 from muster.api.base import Object
-from muster.api.core_v1 import ConfigMap, Node
-from muster.api.fields import convert
-from muster.api.kinds import CEDAR_POLICY, CONFIG_MAP, PRIORITY_CLASS, QUEUE, TRUST_POLICY
+from muster.api.core_v1 import Node
+from muster.api.kinds import CEDAR_POLICY, QUEUE, TRUST_POLICY
 from muster.api.muster_v1alpha1 import BatchJob, CedarPolicy, TrustPolicy
+from muster.app.wiring.compile_queue import Compiler
+from muster.app.wiring.compiling import Answer, Context, Job, Policy
 from muster.compiler import Facts
-from muster.compiler.declared import declared
 from muster.compiler.facts import Image
 from muster.controllers import batch_job, cron, driver, lattice_job, policy
 from muster.controllers.batch_grant import written
 from muster.controllers.batch_job import Compiled, Told
 from muster.controllers.caches import Cache
 from muster.controllers.policy import Judged
-from muster.workloads.demand import pod_sets
-from muster.workloads.findings import JobFileError, Severity
+from muster.workloads.findings import JobFileError
 from muster.workloads.platform import Stores, TargetName
-from muster.workloads.snapshot import Objects
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +59,8 @@ class Site:
     now: Callable[[], datetime]
     #: whether nothing is permitted without a policy; False: everything is
     strict: bool
+    #: compiles jobs and reads policies; who makes the site runs it
+    compiler: Compiler
     target: TargetName = "muster"
     #: `namespace/name` of the ConfigMap with the prices
     priced: str = rates.KEY
@@ -85,16 +81,7 @@ class Site:
 def controllers(site: Site) -> list[driver.Controller[Any]]:  # Any: each has its own type of observation
     """The controllers of BatchJobs, of their schedules, of LatticeJobs, and of policies."""
 
-    counted: tuple[int, Mapping[str, int]] = (-1, {})
-
-    def capacity(nodes: Cache[Node]) -> Mapping[str, int]:
-        """Returns the capacity that the queues share. It is computed again only if a node has changed."""
-        nonlocal counted
-        from muster.translate.nodes import capacity_of
-
-        if counted[0] != nodes.version:
-            counted = nodes.version, capacity_of(nodes.items.values())
-        return counted[1]
+    context_of = _Contexts(site)
 
     def compile_(
         job: BatchJob,
@@ -102,102 +89,103 @@ def controllers(site: Site) -> list[driver.Controller[Any]]:  # Any: each has it
         trusted: Sequence[TrustPolicy],
         objects: Sequence[Object],
         nodes: Cache[Node],
-    ) -> Compiled:
-        from muster.security.policies import InvalidPolicy, Policies  # Cedar takes 0.2 s to load
-        from muster.workloads.lattice import cluster
-
-        enabled = tuple((each.metadata.name, each.spec.policies) for each in policies if each.spec.enabled)
+    ) -> Compiled | None:
         try:
-            asked: Policies | None = _policies(enabled) if enabled or site.strict else None
-            values = site.stores() if site.stores is not None else None
-        except InvalidPolicy as error:
-            return Compiled(undecided=f"CedarPolicy {error}")
+            context = context_of(policies, objects, nodes)
         except JobFileError as error:
             return Compiled(findings=[("", str(error), "")])
-        facts = declared(replace(site.facts(), now=site.now()), objects)
-        about = Found()
+        asked = Job(written(job), site.now())
+        answer, about = site.compiler.compile(job.key, context, asked), Found()
+        if answer is not None and site.trust is not None and answer.images:
+            about = site.trust.find(job, trusted, answer.images)
+            if about.undecided:
+                return Compiled(undecided=about.undecided)
+            if about.images:
+                answer = site.compiler.compile(
+                    job.key, context, Job(asked.job, asked.now, dict(about.images))
+                )
+        return _compiled(answer, about, site) if answer is not None else None
 
-        def look_up(images: Sequence[str]) -> Mapping[str, Image]:
-            nonlocal about
-            about = site.trust.find(job, trusted, images) if site.trust is not None else about
-            return about.images
-
-        made, findings = cluster.compiled(written(job), facts, asked, values, look_up, site.target)
-        if about.undecided:
-            return Compiled(undecided=about.undecided)
-        told = [cluster.told(each) for each in findings if each.severity is Severity.ERROR]
-        warned = [cluster.told(each) for each in findings if each.severity is Severity.WARNING]
-        until = min(filter(None, [made.until if made is not None else None, about.again]), default=None)
-        if made is not None:
-            warned += [*about.warnings, *site.warnings()]
-            lacking = dict.fromkeys(filter(None, map(site.lacks, [*made.support, *made.jobs])))
-            told += [("", each, "") for each in lacking]
-        if made is None or told:
-            return Compiled(findings=told, warnings=warned, until=until, images=about.pinned)
-        whole = msgspec.json.encode([*made.support, *made.jobs], order="deterministic")
-        hash_ = hashlib.sha256(whole).hexdigest()[:16]
-        prices = _prices(objects, site.priced)
-        risk, long = _risk(made.jobs, objects, prices, partial(capacity, nodes))
-        warned += [("", long, "")] if long else []
-        cost = _cost(made.jobs, prices)
-        return Compiled(hash_, made.support, made.jobs, (), warned, until, about.pinned, cost=cost, risk=risk)
+    def judge(policy: CedarPolicy) -> Judged | None:
+        answer = site.compiler.judge(Policy(policy.metadata.name, policy.spec.policies))
+        if answer is None:
+            return None
+        return Judged(tuple(answer.errors), {"permitCount": answer.permits, "forbidCount": answer.forbids})
 
     return [
-        batch_job.controller(compile_, site.changed, site.target),
+        batch_job.controller(compile_, (site.changed, site.compiler.compiled), site.target),
         cron.batch_jobs(),
-        policy.controller(CEDAR_POLICY, _judge),
+        policy.controller(CEDAR_POLICY, judge, site.compiler.judged),
         *([policy.controller(TRUST_POLICY, site.trust.judge, site.changed)] if site.trust else []),
         *([lattice_job.controller()] if site.lattice_jobs else []),
     ]
 
 
-def _prices(objects: Sequence[Object], key: str) -> rates.Rates:
-    """Returns the rates of the ConfigMap with this key: any user may write one of that name elsewhere."""
-    maps = (convert(each, ConfigMap) for each in objects if each["kind"] == CONFIG_MAP.kind)
-    return rates.read(next((each for each in maps if each.key == key), None))
+def _compiled(answer: Answer, about: Found, site: Site) -> Compiled:
+    """The answer with what is known of the job's images and of what the cluster has."""
+    until = min(filter(None, [answer.until, about.again]), default=None)
+    if answer.undecided:
+        return Compiled(undecided=answer.undecided, until=until)
+    told, warned = list(answer.findings), list(answer.warnings)
+    if not told:
+        warned += [*about.warnings, *site.warnings()]
+        lacking = dict.fromkeys(filter(None, map(site.lacks, [*answer.support, *answer.jobs])))
+        told = [("", each, "") for each in lacking]
+    if told:
+        return Compiled(findings=told, warnings=warned, until=until, images=about.pinned)
+    return Compiled(
+        answer.hash,
+        answer.support,
+        answer.jobs,
+        (),
+        warned,
+        until,
+        about.pinned,
+        cost=answer.cost,
+        risk=answer.risk,
+    )
 
 
-def _cost(jobs: Sequence[Object], prices: rates.Rates) -> Object | None:
-    """Returns what an hour of the jobs costs; None if it is not known."""
-    from muster.translate.cost import hourly  # loads the scheduler
+class _Contexts:
+    """Makes the context of a site's jobs: the same object until something in it changes."""
 
-    pods = [(each.count, each.template) for job in jobs if job["kind"] == "JobSet" for each in pod_sets(job)]
-    pods += [(each["replicas"], each["template"]) for job in jobs for each in job["spec"].get("tasks", ())]
-    return hourly(pods, prices) if prices.prices else None
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._made: tuple[tuple[Any, ...], Context] | None = None  # Any: what the context was made of
+        self._capacity: tuple[int, dict[str, int]] = (-1, {})
+
+    def __call__(
+        self, policies: Sequence[CedarPolicy], objects: Sequence[Object], nodes: Cache[Node]
+    ) -> Context:
+        """Raises `JobFileError` if the files of secrets cannot be read."""
+        site = self._site
+        stores = site.stores() if site.stores is not None else None
+        texts = {each.metadata.name: each.spec.policies for each in policies if each.spec.enabled}
+        queues = any(each["kind"] == QUEUE.kind for each in objects)
+        of = (texts, site.facts(), self._capacity_of(nodes) if queues else {}, stores)
+        if self._made is None or self._made[0][0] is not objects or self._made[0][1:] != of:
+            _, facts, capacity, _ = of
+            context = Context(
+                facts,
+                texts if texts or site.strict else None,
+                objects,
+                capacity,
+                _plain(stores.values) if stores is not None else None,
+                stores.file if stores is not None else "",
+                site.target,
+                site.priced,
+            )
+            self._made = (objects, *of), context
+        return self._made[1]
+
+    def _capacity_of(self, nodes: Cache[Node]) -> dict[str, int]:
+        """The capacity that the queues share. It is computed again only if a node has changed."""
+        from muster.translate.nodes import capacity_of
+
+        if self._capacity[0] != nodes.version:
+            self._capacity = nodes.version, dict(capacity_of(nodes.items.values()))
+        return self._capacity[1]
 
 
-def _risk(
-    jobs: Sequence[Object],
-    objects: Sequence[Object],
-    prices: rates.Rates,
-    capacity: Callable[[], Mapping[str, int]],
-) -> tuple[str, str]:
-    """Returns what preemption may cost the jobs, and a warning if they run long without a checkpoint."""
-    from muster.app.plan.risk import risks  # loads the scheduler
-
-    known = Objects()
-    for each in objects:
-        for kind in (PRIORITY_CLASS, QUEUE):
-            if each["kind"] == kind.kind:
-                known.add(kind, convert(each, kind.type))
-    shared = capacity() if any(kind is QUEUE for kind, *_ in known.items) else {}
-    found = risks(jobs, known, prices, shared)
-    warnings = filter(None, (each.warning for each in found))
-    return "; ".join(each.message for each in found), "; ".join(warnings)
-
-
-@lru_cache(maxsize=4)
-def _policies(texts: tuple[tuple[str, str], ...]) -> Any:  # Any: Policies, which is loaded late
-    from muster.security.policies import Policies
-
-    return Policies(dict(texts))
-
-
-def _judge(policy: CedarPolicy) -> Judged:
-    from muster.security.policies import InvalidPolicy, Policies
-
-    try:
-        read = Policies({policy.metadata.name: policy.spec.policies})
-    except InvalidPolicy as error:
-        return Judged(tuple(error.errors), {"permitCount": 0, "forbidCount": 0})
-    return Judged(counts={"permitCount": read.permits, "forbidCount": read.forbids})
+def _plain(values: Mapping[str, Mapping[str, Mapping[str, str]]]) -> dict[str, dict[str, dict[str, str]]]:
+    return {store: {path: dict(keys) for path, keys in paths.items()} for store, paths in values.items()}

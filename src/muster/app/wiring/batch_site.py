@@ -12,6 +12,7 @@ from muster.api import rates
 from muster.api.base import AnyKind, Object
 from muster.api.kinds import EMITTED, JOBSET, POD_GROUP_X
 from muster.app.wiring.batch_jobs import Site
+from muster.app.wiring.compile_queue import Compiler
 from muster.app.wiring.settings import BatchJobs
 from muster.compiler import Facts
 from muster.controllers.batch_job import Told
@@ -46,7 +47,7 @@ _INSTALLS: Final = {
 class ClusterSite:
     """Makes a `Site` of a real cluster, and keeps it up to date."""
 
-    def __init__(self, settings: BatchJobs, namespace: str, clock: Clock) -> None:
+    def __init__(self, settings: BatchJobs, namespace: str, clock: Clock, compiler: Compiler) -> None:
         self._settings, self._clock = settings, clock
         self._served: frozenset[tuple[str, str]] = frozenset()
         self.changed = Signal()
@@ -63,6 +64,7 @@ class ClusterSite:
             warnings=self._warnings,
             trust=self._trust,
             lattice_jobs=settings.lattice_jobs,
+            compiler=compiler,
             changed=self.changed,
         )
         self._known = self._derived()
@@ -78,8 +80,9 @@ class ClusterSite:
                 await self._clock.sleep(RETRY)
 
     async def run(self, client: HttpClient) -> None:
-        """Repeats `look` every `LOOK` seconds and looks images up, until cancelled."""
+        """Repeats `look` every `LOOK` seconds, looks images up and compiles, until cancelled."""
         async with asyncio.TaskGroup() as group:
+            group.create_task(self.site.compiler.run())
             group.create_task(self._trust.run(client))
             while True:
                 await self._clock.sleep(LOOK)

@@ -26,6 +26,7 @@ from muster.api.kinds import POD
 from muster.api.scheduled_pod import SCHEDULED_POD
 from muster.app.wiring import logs, settings
 from muster.app.wiring.batch_site import ClusterSite
+from muster.app.wiring.compile_queue import Queue
 from muster.app.wiring.controllers import CONTROLLERS
 from muster.app.wiring.probes import State, serving
 from muster.app.wiring.settings import Common, ControllersSettings, LeaderElection, Live, SchedulerSettings
@@ -168,13 +169,13 @@ def _tracing(live: Live[SchedulerSettings]) -> "Callable[[str, Decisions], Spans
 
 async def controllers(connection: Connection, live: Live[ControllersSettings]) -> None:
     """Runs these of `CONTROLLERS` until SIGTERM or SIGINT. Raises `Deposed`."""
-    site = ClusterSite(live.now.batch_jobs, settings.place(live.now)[0], SystemClock())
+    clock = SystemClock()
+    site = ClusterSite(live.now.batch_jobs, settings.place(live.now)[0], clock, Queue(clock))
     chosen = [controller for name in live.now.only for controller in CONTROLLERS[name](site.site)]
     watched = [watch.kind for controller in chosen for watch in controller.watches]
     indexed = [index.kind for controller in chosen for index in controller.indexes]
 
     async def lead(part: Part, term: Term) -> None:
-        clock = SystemClock()
         parts = [driver.run(part.client, part.informers, chosen, clock)]
         if "batchjob" in live.now.only:
             await site.look(part.client)

@@ -22,6 +22,7 @@ from muster.api import kinds
 from muster.app.views import jobs, objects
 from muster.app.wiring import event_loop
 from muster.app.wiring.batch_jobs import Site
+from muster.app.wiring.compile_queue import Compiler, Queue
 from muster.app.wiring.controllers import CONTROLLERS
 from muster.app.wiring.state_directory import Endpoint, StateDirectory
 from muster.compiler.facts import EMBEDDED_FACTS
@@ -104,7 +105,7 @@ async def running(home: StateDirectory, nodes: list[NodeSpec], clock: Clock) -> 
     """Runs the cluster while the context lasts. Raises StoreError, ServingError."""
     credentials.ensure(home.root, clock.now())
     store = Store(home.store)
-    embedded = site(home, clock)
+    embedded = site(home, clock, Queue(clock))
     controllers = [each for make in CONTROLLERS.values() for each in make(embedded)]
     scheduler = Scheduler()
     journal = Journal(home.journal, state=partial(saved, scheduler))
@@ -121,6 +122,7 @@ async def running(home: StateDirectory, nodes: list[NodeSpec], clock: Clock) -> 
             _together(
                 informers.run(),
                 driver.run(client, informers, controllers, clock),
+                embedded.compiler.run(),
                 loop.run(client, informers, clock, term, scheduler=scheduler, journal=journal),
                 agent.run(),
             ),
@@ -137,7 +139,7 @@ async def running(home: StateDirectory, nodes: list[NodeSpec], clock: Clock) -> 
         store.close()
 
 
-def site(home: StateDirectory, clock: Clock) -> Site:
+def site(home: StateDirectory, clock: Clock, compiler: Compiler) -> Site:
     """The cluster as BatchJobs are compiled for it. `home` has the files that play stores of secrets."""
     return Site(
         lambda: EMBEDDED_FACTS,
@@ -145,6 +147,7 @@ def site(home: StateDirectory, clock: Clock) -> Site:
         strict=False,
         stores=lambda: secret_files.read(home.root / "secrets"),
         lattice_jobs=True,
+        compiler=compiler,
     )
 
 
