@@ -1358,8 +1358,8 @@ FAULTS: Final = (
         "a gang that takes long is tried in each cycle",
         "work is bounded, and its cost falls on those who ask",
         "core/cycle/start.py",
-        "        if self.passed_over(attempt) or self._postponed(state, attempt.demand):",
-        "        if self.passed_over(attempt):",
+        "        if self._work is None or demand.fits_by_slots or state.gang is None:",
+        "        if True:",
         ("tests/core/test_work.py",),
     ),
 )

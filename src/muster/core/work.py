@@ -71,20 +71,29 @@ class WorkBudget:
         """Whether this demand is worked on in this cycle. The answer stays the same within a cycle."""
         if self._steps is None:
             return True
+        served = not self.refuses(namespace, demand)
+        if served:
+            tenant = self.tenants.setdefault(namespace, _Tenant())
+            tenant.asked[demand] = True
+            tenant.now.pop(demand, None)
+        return served
+
+    def refuses(self, namespace: str, demand: Hashable) -> bool:
+        """Whether this demand is postponed; if not, it need not be worked on (`takes`)."""
         tenant = self.tenants.get(namespace)
+        if self._steps is None or (tenant is None and self._used < _MOST * self._steps):
+            return False
         if tenant is None:
             tenant = self.tenants[namespace] = _Tenant()
-        served = tenant.asked.get(demand)
-        if served is None:
+        if (served := tenant.asked.get(demand)) is None:
             paid = tenant.debt < self._share and self._used < _MOST * self._steps
             served = paid and (not tenant.now or demand in tenant.now)
-            if served:
-                tenant.now.pop(demand, None)
-            elif demand not in tenant.now:
-                tenant.later[demand] = None
-            tenant.asked[demand] = served
+            if not served:
+                tenant.asked[demand] = False
+                if demand not in tenant.now:
+                    tenant.later[demand] = None
         self.behind |= not served
-        return served
+        return not served
 
     def charge(self, namespace: str, steps: int, nodes: int) -> None:
         """Charge a namespace for steps on demands of its own, on so many nodes."""

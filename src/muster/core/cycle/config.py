@@ -35,4 +35,4 @@ class Config:
     trials: int = 100
     #: steps per cycle for demands that take long, and for explanations (`core/work.py`); None: without limit,
     #: as without `explain`
-    steps: int | None = 2000
+    steps: int | None = 1000

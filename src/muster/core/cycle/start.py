@@ -82,11 +82,13 @@ class PlacementStep:
         self._pending_evictions = world.pending_evictions
 
     def cannot_start(self, state: GangState, demand: Demand, tier: Tier, cap_exceeded: bool) -> bool:
-        """Whether the gang is known not to start with `demand`, which is all or a part of what it lacks.
+        """Whether the gang does not start with `demand`, all or a part of what it lacks: known, or postponed.
 
 
         A gang that would borrow gets no reservation for that. `cap_exceeded`: as in `Grant`.
         """
+        if self._postponed(state, demand, peek=True):
+            return True
         if cap_exceeded:
             return not self._preemption.may_help(state, demand)
         if state.plain and demand in self._infeasible and not self._reservations.closed:
@@ -121,14 +123,19 @@ class PlacementStep:
             self._work.charge(state.gang.namespace, self._nodes.steps - before, len(self._nodes))
         return decisions
 
-    def _postponed(self, state: GangState, demand: Demand) -> bool:
+    def _postponed(self, state: GangState, demand: Demand, *, peek: bool = False) -> bool:
         """Whether the gang is tried in a later cycle, since its namespace has used up its share of this one.
 
-        A gang with a reservation is tried, so that it keeps it: there are few of these.
+        A gang with a reservation is tried, so that it keeps it: there are few of these. `peek`: if not
+        postponed, it is not tried yet.
         """
         if self._work is None or demand.fits_by_slots or state.gang is None:
             return False
-        if self._reservations.of(state.id) is not None or self._work.takes(state.gang.namespace, demand):
+        if self._reservations.of(state.id) is not None:
+            return False
+        namespace = state.gang.namespace
+        postponed = self._work.refuses(namespace, demand) if peek else not self._work.takes(namespace, demand)
+        if not postponed:
             return False
         state.refusal = state.refusal or POSTPONED
         return True

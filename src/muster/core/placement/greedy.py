@@ -349,7 +349,7 @@ class Draft:
 STEPS: Final = 400
 WORK: Final = 400_000
 #: Limit of a search in vectors that its constraints read.
-VECTORS: Final = 3_000
+VECTORS: Final = 1_500
 
 
 def search(draft: Draft) -> Reason | None:
