@@ -252,7 +252,7 @@ def test_pods_of_a_job_with_training_are_outside_of_the_mesh() -> None:
 
 
 def test_a_service_cannot_identify_callers_outside_of_the_mesh() -> None:
-    services = {("ml", "features"): SharedService(("ml/*",))}
+    services = {("ml", "features"): SharedService(("ml/*",), ports={80: 80})}
     call = {"features": {"type": "service"}}
     [told] = compiled(training(**call), facts=Facts(istio=True, services=services)).problems
     assert "outside of the mesh" in told.error.message

@@ -1,7 +1,7 @@
 """What a workload may reach, and by which policy."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import yaml
@@ -10,6 +10,7 @@ from muster.api.base import Object
 from muster.compiler import Facts
 from muster.compiler.declared import declared
 from muster.compiler.facts import SharedService
+from muster.security.policies import Policies
 from tests.workloads.lattice.jobs import compiled, parsed, small
 
 S3 = {"type": "external-service", "params": {"endpoints": {"s3": "https://s3.example.com"}}}
@@ -78,7 +79,7 @@ def test_a_connection_that_only_one_side_declares_does_not_exist() -> None:
     store = {"type": "service", "namespace": "data", "id": "features"}
     [told] = problems(features=store)
     assert "data/features does not let ml/job-work in" in told
-    both = Facts(services={("data", "features"): SharedService(callers=("ml/job-work",))})
+    both = Facts(services={("data", "features"): SharedService(callers=("ml/job-work",), ports={80: 80})})
     dns, rule, _ = policy(both, features=store)["egress"]
     assert rule["toEndpoints"][0]["matchLabels"]["k8s:app.kubernetes.io/name"] == "features"
     assert dns["toPorts"][0]["rules"]["dns"] == [{"matchName": "features.data.svc.cluster.local"}, PEER_NAMES]
@@ -119,6 +120,57 @@ def test_a_service_is_reached_at_the_pods_and_ports_that_it_leads_to() -> None:
         ],
         "ports": [{"port": 8080, "protocol": "TCP"}],
     } in plain
+
+
+@pytest.mark.parametrize("network", ["cilium", "plain", "none"])
+def test_a_call_of_a_service_needs_a_port_that_it_has_and_is_asked_for(
+    network: Literal["cilium", "plain", "none"],
+) -> None:
+    facts = Facts(services={("evil", "drop"): SharedService(("*",), {}, {443: 8443})}, network=network)
+
+    def call(**params: Any) -> str:
+        return small(None, d={"type": "service", "namespace": "evil", "id": "drop", "params": params})
+
+    for params in ({}, {"port": 9999}, {"port": 8443}):
+        [problem] = compiled(call(**params), facts=facts).problems
+        assert "does not have for TCP; its ports: 443" in problem.error.message
+    requests = compiled(call(port=443), facts=facts).requests
+    [asked] = [request for _, request in requests if request.action == "AccessService"]
+    assert asked.id == "evil/drop:443"
+    assert asked.attributes == {"namespace": "evil", "name": "drop", "port": "443"}
+    others = [
+        f'permit(principal, action == Muster::Action::"{each.action}", resource);' for _, each in requests
+    ]
+    policies = Policies({"p": "\n".join(each for each in set(others) if "AccessService" not in each)})
+    [denied] = compiled(call(port=443), facts=facts, policies=policies).problems
+    assert "service access denied: 'evil/drop:443': no policy permits it" in denied.error.message
+
+
+@pytest.mark.parametrize(
+    ("caller", "asked"),
+    [
+        ({"namespace": "web", "id": "front"}, ["web/front"]),
+        ({"namespace": "web", "id": "*"}, ["web/*"]),
+        ({"namespace": "*", "id": "*"}, ["*/*"]),
+        ({"namespace": "*", "id": "front"}, ["*/front"]),
+        ({"id": "front"}, []),
+        ({"id": "*"}, []),
+    ],
+)
+def test_callers_of_other_namespaces_are_asked_for(caller: dict[str, Any], asked: list[str]) -> None:
+    inbound = {"type": "service", "direction": "inbound", **caller}
+    requests = compiled(small(None, c=inbound)).requests
+    assert [each.id for _, each in requests if each.action == "AdmitCaller"] == asked
+
+
+def test_both_protocols_of_a_port_are_asked_for() -> None:
+    urls = {"t": "tcp://dns.example.com:53", "u": "udp://dns.example.com:53"}
+    resource = {"type": "external-service", "params": {"endpoints": urls}}
+    requests = compiled(small(None, d=resource)).requests
+    asked = [each for _, each in requests if each.action == "AccessExternalEndpoint"]
+    assert [each.id for each in asked] == ["dns.example.com:53", "dns.example.com:53/UDP"]
+    assert [each.attributes["protocol"] for each in asked] == ["TCP", "UDP"]
+    assert {each.path[-1] for each in asked} == {"d"}
 
 
 def with_ports(**resources: Any) -> str:

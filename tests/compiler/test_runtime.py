@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from muster.api.base import Object
 from muster.compiler import Facts
 from muster.compiler.facts import Image
@@ -22,11 +24,26 @@ def allowed(found: Object) -> list[str]:
     return [path for match in found.get("matchArgs", []) for path in match["values"]]
 
 
-def test_a_container_executes_its_command_and_its_probes_without_asking() -> None:
-    found, asked = selector({"livenessProbe": {"exec": {"command": ["/bin/probe", "-x"]}}})
+PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
+
+
+def probing(name: str, program: str) -> dict[str, Any]:
+    return {name: {"exec": {"command": [program, "-x"]}}}
+
+
+@pytest.mark.parametrize("probe", PROBES)
+@pytest.mark.parametrize("tetragon", [True, False])
+def test_a_container_executes_its_command_without_asking_and_a_probe_only_that(
+    probe: str, tetragon: bool
+) -> None:
+    found, asked = selector(probing(probe, "/bin/probe"))
     assert allowed(found) == ["/bin/app", "/bin/probe"]
     assert found["matchActions"] == [{"action": "Sigkill"}]
+    assert asked == {"allowedBinary:/bin/probe"}
+    _, asked = selector(probing(probe, "/bin//app"))
     assert not asked
+    requests = compiled(small(probing(probe, "/bin/sh")), facts=Facts(tetragon=tetragon)).requests
+    assert "allowedBinary:/bin/sh" in {request.id for _, request in requests}
 
 
 def test_more_programs_are_asked_for_one_by_one() -> None:

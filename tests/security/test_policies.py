@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from muster.security.gates import Principal, denials, permit
 from muster.security.policies import InvalidPolicy, Policies, read
-from muster.security.requests import Request, of_id
+from muster.security.requests import TYPES, Action, Request, of_id
 
 WHO = Principal("ml", "job", "work", user="ml/alice", groups=("team",))
 SECRET = Request("AccessSecret", "SecretPath", "vault:ml/db", {"provider": "vault", "path": "ml/db"})
@@ -137,9 +137,104 @@ def test_brackets_in_texts_and_comments_and_long_sets_are_not_nesting() -> None:
 )
 def test_a_registry_is_forbidden_however_it_is_written(image: str) -> None:
     forbid = 'forbid(principal, action, resource is Muster::Image) when { resource.registry == "docker.io" };'
-    assert told({"a": ALL, "b": forbid}, of_id("DeployImage", image)) == [
-        f"image denied: {image!r}: forbidden by b"
+    one = "docker.io/library/nginx:latest"
+    assert told({"a": ALL, "b": forbid}, of_id("DeployImage", one)) == [
+        f"image denied: {one!r}: forbidden by b"
     ]
+    [message] = told({"a": ALL}, of_id("DeployImage", image))
+    assert f"cannot be decided: write {one!r}" in message
+
+
+#: action, the resource's id, other spellings of it
+SPELLINGS: list[tuple[Action, str, tuple[str, ...]]] = [
+    (
+        "DeployImage",
+        "docker.io/library/nginx:1",
+        ("nginx:1", "docker.io/nginx:1", "DOCKER.io/library/nginx:1"),
+    ),
+    ("AccessSecret", "vault:ml/db", ("vault:ml/../ml/db", "vault:/ml/db", "Vault:ml/db", "ml/db")),
+    (
+        "AccessExternalEndpoint",
+        "s3.example.com:443",
+        ("S3.example.com:443", "s3.example.com:0443", "s3.example.com:443/TCP"),
+    ),
+    ("AccessExternalEndpoint", "s3.example.com:53/UDP", ("s3.example.com:53/udp", "s3.example.com./UDP")),
+    ("AccessExternalEndpoint", "[2001:db8::1]:443", ("2001:db8::1:443", "[2001:DB8::1]:443")),
+    ("AccessExternalEndpoint", "entity:world", ("entity:World", "entity:world:a")),
+    ("OverrideSecurity", "capability:SYS_ADMIN", ("capability:sys_admin", "capability:CAP_SYS_ADMIN")),
+    ("OverrideSecurity", "allowedBinary:/bin/sh", ("allowedBinary://bin/sh", "allowedBinary:sh")),
+    ("OverrideSecurity", "sysctl:net.core.somaxconn", ("sysctl:net/core/somaxconn",)),
+    ("AccessService", "data/db:80", ("data/db", "data/db:080", "Data/db:80", "db:80")),
+    ("AdmitCaller", "web/*", ("web", "Web/*")),
+    ("AccessVolume", "ml/sets", ("sets", "ML/sets")),
+    ("TolerateTaint", "spot:NoSchedule", ("spot", "spot:noschedule", "spot=:nosuch")),
+    ("UseRuntimeClass", "kata", ("Kata", "")),
+    ("UseQueue", "prod", ("Prod", " prod")),
+]
+
+
+@pytest.mark.parametrize(("action", "id_", "others"), SPELLINGS, ids=[each[1] for each in SPELLINGS])
+def test_a_forbid_that_would_forbid_nothing_is_refused(
+    action: Action, id_: str, others: tuple[str, ...]
+) -> None:
+    type_ = TYPES[action]
+    one = f'forbid(principal, action, resource == Muster::{type_}::"{id_}");'
+    assert len(told({"a": ALL, "b": one}, of_id(action, id_))) == 1
+    for other in others:
+        assert of_id(action, other).undecided
+        assert told({"a": ALL}, of_id(action, other))
+        forbid = (
+            f'{ALL}\nforbid(principal, action, resource) when {{ resource == Muster::{type_}::"{other}" }};'
+        )
+        with pytest.raises(InvalidPolicy, match=r"b: line 2: .* names no resource"):
+            Policies({"b": forbid})
+
+
+#: what a job asks for, and a part of it that is forbidden
+PARTS: list[tuple[Action, str, str]] = [
+    ("OverrideSecurity", "capability:ALL", "capability:SYS_ADMIN"),
+    ("OverrideSecurity", "privileged", "capability:SYS_ADMIN"),
+    ("OverrideSecurity", "allowedBinary:*", "allowedBinary:/bin/sh"),
+    ("AccessExternalEndpoint", "*.example.com:443", "db.example.com:443"),
+    ("AccessExternalEndpoint", "entity:world", "db.example.com:443"),
+    ("AccessExternalEndpoint", "entity:world:443", "10.0.0.7:443"),
+    ("AccessExternalEndpoint", "entity:world", "10.0.0.7:53/UDP"),
+    ("AccessExternalEndpoint", "entity:world", "entity:world:443"),
+    ("AccessExternalEndpoint", "10.0.0.7:53/UDP", "10.0.0.7:53"),
+    ("TolerateTaint", "*:*", "maintenance:NoSchedule"),
+    ("TolerateTaint", "maintenance:*", "maintenance:NoSchedule"),
+    ("TolerateTaint", "pool:NoSchedule", "pool=prod:NoSchedule"),
+    ("AdmitCaller", "*/*", "evil/drop"),
+    ("AdmitCaller", "evil/*", "evil/drop"),
+]
+NO_PARTS: list[tuple[Action, str, str]] = [
+    ("OverrideSecurity", "capability:KILL", "capability:SYS_ADMIN"),
+    ("OverrideSecurity", "capability:SYS_ADMIN", "capability:ALL"),
+    ("OverrideSecurity", "privileged", "hostNetwork"),
+    ("AccessExternalEndpoint", "*.example.com:443", "a.b.example.com:443"),
+    ("AccessExternalEndpoint", "*.example.com:443", "db.example.com:80"),
+    ("AccessExternalEndpoint", "10.0.0.7:53", "10.0.0.7:53/UDP"),
+    ("AccessExternalEndpoint", "entity:host", "db.example.com:443"),
+    ("TolerateTaint", "maintenance:NoSchedule", "maintenance:*"),
+    ("AdmitCaller", "web/front", "web/*"),
+]
+
+
+@pytest.mark.parametrize(("action", "id_", "part"), PARTS, ids=str)
+def test_who_asks_for_several_things_is_denied_if_one_of_them_is_forbidden(
+    action: Action, id_: str, part: str
+) -> None:
+    forbid = f'forbid(principal, action, resource == Muster::{TYPES[action]}::"{part}");'
+    [message] = told({"a": ALL, "b": forbid}, of_id(action, id_))
+    assert f"includes {part!r}, which is forbidden by b" in message
+    elsewhere = forbid.replace("principal", 'principal in Muster::Namespace::"web"')
+    assert not told({"a": ALL, "b": elsewhere}, of_id(action, id_))
+
+
+@pytest.mark.parametrize(("action", "id_", "other"), NO_PARTS, ids=str)
+def test_what_is_no_part_of_a_request_may_be_forbidden(action: Action, id_: str, other: str) -> None:
+    forbid = f'forbid(principal, action, resource == Muster::{TYPES[action]}::"{other}");'
+    assert not told({"a": ALL, "b": forbid}, of_id(action, id_))
 
 
 def test_what_cedar_cannot_read_is_denied() -> None:

@@ -87,6 +87,10 @@ def external(url: str) -> dict[str, Any]:
     return {"type": "external-service", "params": {"endpoints": {"x": url}}}
 
 
+def gpu(**params: Any) -> dict[str, Any]:
+    return {"type": "gpu", "params": params}
+
+
 DIGEST: Final = "sha256:" + "a" * 64
 #: action, container, resources, ids, and attributes of the first: everything that a policy can test
 ENTITIES: Final[list[tuple[str, dict[str, Any], dict[str, Any], list[str], dict[str, str]]]] = [
@@ -123,7 +127,7 @@ ENTITIES: Final[list[tuple[str, dict[str, Any], dict[str, Any], list[str], dict[
         "AccessExternalEndpoint",
         {},
         {"x": external("udp://10.0.0.7:514")},
-        ["10.0.0.7:514"],
+        ["10.0.0.7:514/UDP"],
         {"host": "10.0.0.7", "port": "514", "protocol": "UDP"},
     ),
     (
@@ -131,8 +135,35 @@ ENTITIES: Final[list[tuple[str, dict[str, Any], dict[str, Any], list[str], dict[
         {},
         {"x": {"type": "external-service", "id": "entity:world"}},
         ["entity:world"],
-        {"host": "entity:world", "port": "*", "protocol": "TCP"},
+        {"host": "entity:world", "port": "*", "protocol": "*"},
     ),
+    (
+        "TolerateTaint",
+        {},
+        {"g": gpu(tolerations=[{"operator": "Exists"}])},
+        ["*:*"],
+        {"key": "*", "value": "*", "effect": "*"},
+    ),
+    (
+        "TolerateTaint",
+        {},
+        {
+            "g": gpu(
+                tolerations=[{"key": "pool", "value": "spot", "effect": "NoExecute", "tolerationSeconds": 5}]
+            )
+        },
+        ["pool=spot:NoExecute"],
+        {"key": "pool", "value": "spot", "effect": "NoExecute"},
+    ),
+    (
+        "TolerateTaint",
+        {},
+        {"g": gpu(tolerations=[{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}])},
+        [],
+        {},
+    ),
+    ("TolerateTaint", {}, {"g": gpu()}, [], {}),
+    ("UseRuntimeClass", {}, {"g": {**gpu(), "class": "kata"}}, ["kata"], {}),
     (
         "AccessVolume",
         {"volumes": {"/data": {"source": "sets"}}},

@@ -61,7 +61,8 @@ def _ports(spec: Mapping[str, Any]) -> dict[int, int | str]:  # Any: JSON
     for each in listed if isinstance(listed, list) else ():
         port = _map(each).get("port")
         target = _map(each).get("targetPort") or port
-        if isinstance(port, int) and isinstance(target, int | str):
+        tcp = _map(each).get("protocol", "TCP") == "TCP"
+        if tcp and isinstance(port, int) and isinstance(target, int | str):
             ports[port] = target
     return ports
 

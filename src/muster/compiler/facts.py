@@ -41,17 +41,17 @@ class SharedVolume:
 class SharedService:
     """A Service that workloads connect to, and the workloads that its owner admits."""
 
-    #: `namespace/name`, `namespace/*` or `*`
+    #: `namespace/name`, `namespace/*`, `*/name` or `*`
     callers: tuple[str, ...] = ()
     #: labels of its pods; empty = they are named after the Service
     selector: Mapping[str, str] = field(default_factory=dict)
-    #: port of the Service → port of its pods, a number or a name
+    #: TCP port of the Service → port of its pods, a number or a name
     ports: Mapping[int, int | str] = field(default_factory=dict)
 
 
 def admits(listed: Iterable[str], namespace: str, name: str) -> bool:
-    """Whether a list of `namespace/name`, `namespace/*` and `*` names this workload."""
-    return bool({f"{namespace}/{name}", f"{namespace}/*", "*"} & set(listed))
+    """Whether a list of `namespace/name`, `namespace/*`, `*/name` and `*` names this workload."""
+    return bool({f"{namespace}/{name}", f"{namespace}/*", f"*/{name}", "*"} & set(listed))
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,9 @@ from muster.compiler.workload import Endpoint, External, Resource, Service, Work
 
 #: What a gate is asked about endpoints (`security/requests.py`).
 QUESTION: Final = "endpoint"
+#: The same about Services that are called, as `namespace/name:port`, and about callers, as `namespace/name`.
+CALL: Final = "service"
+CALLER: Final = "caller"
 _POD: Final = "k8s:"
 _NAMESPACE: Final = "k8s:io.kubernetes.pod.namespace"
 #: Without it Cilium selects pods of the policy's own namespace only.
@@ -50,7 +53,7 @@ def policies(workload: Workload, facts: Facts, draft: Draft) -> None:
     ]
     for resource, external in externals:
         for endpoint in external.endpoints:
-            draft.origin(QUESTION, endpoint.address, resource.path)
+            draft.origin(QUESTION, endpoint.id, resource.path)
         if external.entity:
             draft.origin(QUESTION, _entity(external), resource.path)
     reach = Reach(externals, *_edges(workload, facts, draft))
@@ -86,6 +89,7 @@ def _edges(
             continue
         if resource.direction in ("inbound", "both"):
             callers.append(service)
+            draft.origin(CALLER, f"{service.namespace}/{service.name}", resource.path)
         if resource.direction == "inbound":
             continue
         other = f"{service.namespace}/{service.name}"
@@ -102,6 +106,12 @@ def _edges(
                 patch=f"# on the Service {other}, by its owner\nmetadata:\n  annotations:\n"
                 f"    {names.ALLOWED_CALLERS}: {','.join(listed)}",
             )
+        elif service.port not in shared.ports:
+            known = ", ".join(map(str, sorted(shared.ports))) or "none"
+            draft.problem(
+                (*resource.path, "params", "port"),
+                f"is {service.port}, which the Service {other} does not have for TCP; its ports: {known}",
+            )
         elif mesh.outside(workload, facts):
             draft.problem(
                 resource.path,
@@ -110,6 +120,7 @@ def _edges(
             )
         else:
             calls.append((service, shared))
+            draft.origin(CALL, f"{other}:{service.port}", resource.path)
     return calls, callers
 
 
@@ -130,7 +141,8 @@ def _service(workload: Workload, reach: Reach, draft: Draft) -> None:
     )
     if reach.callers:
         listed = sorted(
-            "*" if each.namespace == "*" else f"{each.namespace}/{each.name}" for each in reach.callers
+            "*" if each.namespace == each.name == "*" else f"{each.namespace}/{each.name}"
+            for each in reach.callers
         )
         made["metadata"]["annotations"] = {names.ALLOWED_CALLERS: ",".join(listed)}
 
@@ -157,10 +169,8 @@ def _cilium(workload: Workload, facts: Facts, reach: Reach, draft: Draft) -> Non
                 rule["toPorts"] = [_port(external.entity_port, "TCP")]
             egress.append(rule)
     for service, shared in reach.calls:
-        rule = {"toEndpoints": [_pods(service, shared)]}
-        if service.port:
-            rule["toPorts"] = [_port(shared.ports.get(service.port, service.port), "TCP")]
-        egress.append(rule)
+        ports = [_port(shared.ports[service.port], "TCP")]
+        egress.append({"toEndpoints": [_pods(service, shared)], "toPorts": ports})
     served = [
         {"port": str(target), "protocol": protocol}
         for _, (_, target, protocol) in sorted(workload.ports.items())
@@ -235,10 +245,8 @@ def _plain(workload: Workload, facts: Facts, reach: Reach, draft: Draft) -> None
         dns = {**kube, "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}}}
         egress.append({"to": [dns], "ports": ports})
     for service, shared in reach.calls:
-        rule: Object = {"to": [_peer(service, shared)]}
-        if service.port:
-            rule["ports"] = [{"port": shared.ports.get(service.port, service.port), "protocol": "TCP"}]
-        egress.append(rule)
+        called: Object = {"port": shared.ports[service.port], "protocol": "TCP"}
+        egress.append({"to": [_peer(service, shared)], "ports": [called]})
     served = [
         {"port": target, "protocol": protocol} for _, (_, target, protocol) in sorted(workload.ports.items())
     ]

@@ -11,6 +11,7 @@ from muster.compiler.facts import Facts
 from muster.compiler.workload import Container, Workload
 
 ANY = "*"
+PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 
 
 def entry(container: Container, facts: Facts) -> str:

@@ -45,6 +45,11 @@ class Endpoint:
     url: str = ""
 
     @property
+    def id(self) -> str:
+        """What policies call it; a port has one for each protocol."""
+        return spelling.endpoint(self.host, self.port, self.protocol)
+
+    @property
     def address(self) -> str:
         return spelling.authority(self.host, self.port)
 
@@ -100,6 +105,11 @@ class Toleration:
     effect: str
     seconds: int | None = None
     path: Path = field(default=(), compare=False)
+
+    @property
+    def id(self) -> str:
+        """What policies call it."""
+        return spelling.toleration(self.key, self.value, self.effect)
 
     @property
     def object(self) -> Object:

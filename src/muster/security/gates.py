@@ -5,13 +5,14 @@ is the narrowest one that also covers the next run of the job: this resource, fo
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from muster.api.fields import FieldError
 from muster.compiler.facts import Problem
-from muster.security.policies import Policies
-from muster.security.requests import Request
+from muster.security import ids
+from muster.security.policies import Answer, Policies
+from muster.security.requests import Request, of_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,36 @@ class Principal:
 
 
 def denials(policies: Policies, principal: Principal, requests: Sequence[Request]) -> list[Problem]:
-    """Returns a problem for each request that the policies do not permit, in the order of the requests."""
+    """Returns a problem for each request that the policies do not permit, in the order of the requests.
+
+    A request for several things at once, such as all capabilities, is also denied if a policy forbids one of
+    them by its id.
+    """
+    asked = [each for each in requests if not each.undecided]
+    parts = [
+        (each, of_id(each.action, other))
+        for each in asked
+        for other in policies.forbidden(each.type)
+        if ids.covers(each.type, each.id, other)
+    ]
+    answers = dict(zip(asked, _answers(policies, principal, asked), strict=True))
+    for (whole, part), answer in zip(
+        parts, _answers(policies, principal, [part for _, part in parts]), strict=True
+    ):
+        if not answer.allowed and not answer.unspoken:
+            answers[whole] = replace(answer, reason=f"includes {part.id!r}, which is {answer.reason}")
+    found = [(each, answers.get(each, Answer(False, reason=each.undecided))) for each in requests]
+    return [
+        Problem(
+            FieldError(request.path, request.denied(answer.reason)),
+            permit=permit(principal, request) if answer.unspoken else "",
+        )
+        for request, answer in found
+        if not answer.allowed
+    ]
+
+
+def _answers(policies: Policies, principal: Principal, requests: Sequence[Request]) -> Sequence[Answer]:
     if not requests:
         return []
     entities = _principal_entities(principal)
@@ -51,15 +81,7 @@ def denials(policies: Policies, principal: Principal, requests: Sequence[Request
         }
         for request in requests
     ]
-    answers = policies.ask(asked, entities)
-    return [
-        Problem(
-            FieldError(request.path, request.denied(answer.reason)),
-            permit=permit(principal, request) if answer.unspoken else "",
-        )
-        for request, answer in zip(requests, answers, strict=True)
-        if not answer.allowed
-    ]
+    return policies.ask(asked, entities)
 
 
 def permit(principal: Principal, request: Request) -> str:

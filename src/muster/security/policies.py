@@ -6,13 +6,16 @@ Cedar skips a policy that fails while it is evaluated. Here such a policy counts
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
 import cedarpy
+
+from muster.compiler.spelling import Misspelt
+from muster.security import ids
 
 SCHEMA_TEXT: Final = Path(__file__).with_name("muster.cedarschema").read_text()
 SCHEMA: Final = cedarpy.Schema.from_str(SCHEMA_TEXT)
@@ -25,6 +28,7 @@ MAX_POLICIES: Final = 5_000
 #: the process when the stack is full (at about 1,000).
 MAX_DEPTH: Final = 100
 MAX_OPERATORS: Final = 500
+_OURS: Final = "Muster::"
 #: Characters of an error of Cedar's, which quotes names.
 _LONGEST: Final = 400
 #: Most levels of a policy as JSON; Cedar reads 128.
@@ -93,8 +97,17 @@ class Policies:
             raise InvalidPolicy([("policies", f"there are {len(merged):,}; the most is {MAX_POLICIES:,}")])
         whole = {"staticPolicies": merged, "templates": {}, "templateLinks": []}
         self._set = cedarpy.PolicySet.from_json_str(json.dumps(whole))
+        self._forbidden: dict[str, set[str]] = {}
+        for policy in merged.values():
+            if policy["effect"] == "forbid":
+                for type_, id_ in _resources(policy):
+                    self._forbidden.setdefault(type_, set()).add(id_)
         self.permits = sum(policy["effect"] == "permit" for policy in merged.values())
         self.forbids = len(merged) - self.permits
+
+    def forbidden(self, type_: str) -> Sequence[str]:
+        """The ids of resources of a type that forbids name, sorted."""
+        return sorted(self._forbidden.get(type_, ()))
 
     def ask(self, requests: Iterable[Mapping[str, Any]], entities: list[dict[str, Any]]) -> list[Answer]:
         """Returns the answers in order. Requests and entities are Cedar's JSON."""
@@ -154,16 +167,16 @@ def _read(name: str, text: str) -> dict[str, Any]:
     if parsed["templates"]:
         raise InvalidPolicy([(name, "has a template (?principal, ?resource); write policies without slots")])
     policies: dict[str, Any] = parsed["staticPolicies"]
-    ids: dict[str, str] = {}
+    named: dict[str, str] = {}
     for number, position in enumerate(sorted(policies, key=_number)):
         written = (policies[position].get("annotations") or {}).get("id")
-        ids[position] = written or (name if len(policies) == 1 else f"{name}.{number + 1}")
+        named[position] = written or (name if len(policies) == 1 else f"{name}.{number + 1}")
     if errors:
-        named = {position for position, text in errors if _VAGUE not in text}
+        clear = {position for position, text in errors if _VAGUE not in text}
         told = (
-            (position, _POSITION.sub(lambda m: ids.get(m[0], m[0]), text))
+            (position, _POSITION.sub(lambda m: named.get(m[0], m[0]), text))
             for position, text in errors
-            if _VAGUE not in text or position not in named
+            if _VAGUE not in text or position not in clear
         )
         raise InvalidPolicy(
             (
@@ -176,13 +189,46 @@ def _read(name: str, text: str) -> dict[str, Any]:
         raise InvalidPolicy(
             (
                 name,
-                f"line {lines[_number(each)]}: {ids[each]} has too long a condition; split it into policies",
+                f"line {lines[_number(each)]}: {named[each]} has too long a condition; split the policy",
             )
             for each in deep
         )
-    if len(set(ids.values())) < len(ids):
+    if other := [
+        f"line {lines[min(_number(position), len(lines) - 1)]}: {told}"
+        for position, policy in sorted(policies.items(), key=lambda each: _number(each[0]))
+        for told in _misspelt(policy)
+    ]:
+        raise InvalidPolicy((name, each) for each in other)
+    if len(set(named.values())) < len(named):
         raise InvalidPolicy([(name, "has two policies with the same @id")])
-    return {ids[position]: policy for position, policy in policies.items()}
+    return {named[position]: policy for position, policy in policies.items()}
+
+
+def _resources(value: Any) -> Iterator[tuple[str, str]]:  # Any: JSON
+    """Type and id of every entity that a policy names, of those that muster defines."""
+    rest = [value]
+    while rest:
+        each = rest.pop()
+        if isinstance(each, dict):
+            if each.keys() == {"type", "id"} and str(each["type"]).startswith(_OURS):
+                yield str(each["type"]).removeprefix(_OURS), str(each["id"])
+            rest += each.values()
+        elif isinstance(each, list):
+            rest += each
+
+
+def _misspelt(policy: Any) -> Iterator[str]:  # Any: JSON
+    """What is wrong with ids that no resource has: a forbid of one would forbid nothing.
+
+    A permit of one permits nothing, which needs no error: the denial prints the permit with the right id.
+    """
+    if policy["effect"] != "forbid":
+        return
+    for type_, id_ in sorted(set(_resources(policy))):
+        try:
+            ids.attributes(type_, id_)
+        except Misspelt as error:
+            yield f"Muster::{type_}::{json.dumps(id_[:80], ensure_ascii=False)} names no resource: {error}"
 
 
 def _short(error: str) -> str:

@@ -6,32 +6,53 @@ its own entry point, its own volumes and peers) needs no permit.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from dataclasses import dataclass, field
+from typing import Final, Literal
 
 from muster import names
 from muster.api.base import Object
 from muster.api.fields import Path
-from muster.compiler import containers, network, runtime, secrets
+from muster.compiler import containers, network, runtime, secrets, spelling
 from muster.compiler.draft import Draft
 from muster.compiler.facts import Facts
-from muster.compiler.workload import Workload
-from muster.security import metadata
-from muster.security.images.reference import InvalidReference, Reference, split
+from muster.compiler.workload import Container, Gpu, Workload
+from muster.security import ids, metadata
 
 Action = Literal[
     "DeployImage",
     "AllowTagReference",
     "AccessSecret",
     "AccessExternalEndpoint",
+    "AccessService",
+    "AdmitCaller",
     "OverrideSecurity",
     "AccessVolume",
+    "TolerateTaint",
+    "UseRuntimeClass",
     "UseQueue",
     "UsePriorityClass",
     "UseScheduler",
     "SetMetadata",
     "AuditOnly",
 ]
+#: Type of the resource of each action.
+TYPES: Final[dict[Action, str]] = {
+    "DeployImage": "Image",
+    "AllowTagReference": "Image",
+    "AccessSecret": "SecretPath",
+    "AccessExternalEndpoint": "ExternalEndpoint",
+    "AccessService": "Service",
+    "AdmitCaller": "Caller",
+    "OverrideSecurity": "SecurityOverride",
+    "AccessVolume": "Volume",
+    "TolerateTaint": "Toleration",
+    "UseRuntimeClass": "RuntimeClass",
+    "UseQueue": "Queue",
+    "UsePriorityClass": "PriorityClass",
+    "UseScheduler": "Scheduler",
+    "SetMetadata": "Metadata",
+    "AuditOnly": "Namespace",
+}
 #: The schedulers of the targets, which need no permit.
 _SCHEDULERS: Final = (names.SCHEDULER, "volcano")
 _QUEUE: Final = ("spec", "queue")
@@ -59,8 +80,12 @@ _TITLES: Final[dict[str, str]] = {
     "AllowTagReference": "image tag denied",
     "AccessSecret": "secret access denied",
     "AccessExternalEndpoint": "external endpoint access denied",
+    "AccessService": "service access denied",
+    "AdmitCaller": "caller denied",
     "OverrideSecurity": "security override denied",
     "AccessVolume": "volume access denied",
+    "TolerateTaint": "toleration denied",
+    "UseRuntimeClass": "runtime class denied",
     "UseQueue": "queue denied",
     "UsePriorityClass": "priority class denied",
     "UseScheduler": "scheduler denied",
@@ -81,52 +106,21 @@ class Request:
     path: Path = field(default=(), compare=False)
     #: where in the pod, such as "container trainer"; "" if that says nothing
     where: str = field(default="", compare=False)
+    #: why nothing can be asked about it, so that it is denied; "" = it can
+    undecided: str = field(default="", compare=False)
 
     def denied(self, reason: str) -> str:
         where = f" ({self.where})" if self.where else ""
         return f"{_TITLES[self.action]}: {self.id!r}{where}: {reason}"
 
 
-def of_id(action: Action, id_: str) -> Request:
-    """The request for a resource of which only the id is known; its attributes follow from the id."""
-    match action:
-        case "DeployImage" | "AllowTagReference":
-            return _image(action, id_, ())
-        case "AccessSecret":
-            provider, _, path = id_.partition(":")
-            return Request(action, "SecretPath", id_, {"provider": provider, "path": path})
-        case "AccessExternalEndpoint":
-            host, _, port = id_.rpartition(":") if not id_.startswith("entity:") else (id_, "", "*")
-            attributes = {"host": host or id_, "port": port if host else "*", "protocol": "TCP"}
-            return Request(action, "ExternalEndpoint", id_, attributes)
-        case "OverrideSecurity":
-            return _override(_category(id_), id_, (), "")
-        case "AccessVolume":
-            namespace, _, name = id_.partition("/")
-            return Request(action, "Volume", id_, {"namespace": namespace, "id": name})
-        case "UseQueue":
-            return Request(action, "Queue", id_)
-        case "UsePriorityClass":
-            return Request(action, "PriorityClass", id_)
-        case "UseScheduler":
-            return Request(action, "Scheduler", id_)
-        case "SetMetadata":
-            key, _, value = id_.partition("=")
-            return Request(action, "Metadata", id_, {"key": key, "value": value})
-        case "AuditOnly":
-            return Request(action, "Namespace", id_)
-
-
-def _category(override: str) -> str:
-    kind = override.partition(":")[0]
-    known = {
-        "capability": "capability",
-        "allowedBinary": "binary",
-        "seccomp": "profile",
-        "apparmor": "profile",
-    }
-    pod = ("hostNetwork", "shareProcessNamespace", "automountServiceAccountToken", "sysctl")
-    return known.get(kind) or ("pod" if kind in pod else "container")
+def of_id(action: Action, id_: str, path: Path = (), where: str = "") -> Request:
+    """The request for a resource by its id, from which its attributes follow."""
+    type_ = TYPES[action]
+    try:
+        return Request(action, type_, id_, ids.attributes(type_, id_), path, where)
+    except spelling.Misspelt as error:
+        return Request(action, type_, id_, {}, path, where, f"it cannot be decided: {error}")
 
 
 def derive(workload: Workload, facts: Facts, draft: Draft) -> list[Request]:
@@ -135,10 +129,12 @@ def derive(workload: Workload, facts: Facts, draft: Draft) -> list[Request]:
         *_images(draft),
         *_secrets(draft),
         *_endpoints(draft),
+        *_connections(draft),
         *_pod_overrides(workload, draft),
         *_container_overrides(workload, draft),
         *_binaries(workload, facts, draft),
         *_volumes(facts, draft),
+        *_nodes(workload, draft),
     ]
     return list(dict.fromkeys(asked))
 
@@ -150,9 +146,9 @@ def of_job(jobs: Sequence[Object]) -> list[Request]:
     for field_, key, value in metadata.emitted(jobs):
         at = ("metadata", field_, key)
         if key == names.QUEUE:
-            asked.append(replace(of_id("UseQueue", value), path=_QUEUE))
+            asked.append(of_id("UseQueue", value, _QUEUE))
         else:
-            asked.append(replace(of_id("SetMetadata", f"{key}={value}"), path=at))
+            asked.append(of_id("SetMetadata", f"{key}={value}", at))
     return list(dict.fromkeys(asked))
 
 
@@ -160,35 +156,20 @@ def _of_spec(spec: Object) -> Iterator[Request]:
     """What the spec of a pod, of a PodGroup or of one of Volcano's jobs asks of schedulers."""
     spec = spec["jobTemplate"]["spec"] if "jobTemplate" in spec else spec
     if queue := spec.get("queue"):
-        yield replace(of_id("UseQueue", str(queue)), path=_QUEUE)
+        yield of_id("UseQueue", str(queue), _QUEUE)
     if priority := spec.get("priorityClassName"):
-        yield replace(of_id("UsePriorityClass", str(priority)), path=("spec", "priorityClassName"))
+        yield of_id("UsePriorityClass", str(priority), ("spec", "priorityClassName"))
     if (scheduler := spec.get("schedulerName", names.SCHEDULER)) not in _SCHEDULERS:
-        yield replace(of_id("UseScheduler", str(scheduler)), path=("spec", "schedulerName"))
+        yield of_id("UseScheduler", str(scheduler), ("spec", "schedulerName"))
 
 
 def _images(draft: Draft) -> Iterator[Request]:
     for container in _containers(draft):
         reference = str(container["image"])
         path = draft.origins.get((containers.IMAGE, reference), ())
-        yield _image("DeployImage", reference, path)
+        yield of_id("DeployImage", reference, path)
         if "@" not in reference:
-            yield _image("AllowTagReference", reference, path)
-
-
-def _image(action: Action, text: str, path: Path) -> Request:
-    """The attributes are "" if the text is no reference; no job with such an image is compiled."""
-    try:
-        image = split(text)
-    except InvalidReference:
-        image = Reference("", "")
-    attributes = {
-        "registry": image.registry,
-        "name": image.repository,
-        "tag": image.tag,
-        "digest": image.digest,
-    }
-    return Request(action, "Image", text, attributes, path)
+            yield of_id("AllowTagReference", reference, path)
 
 
 def _secrets(draft: Draft) -> Iterator[Request]:
@@ -200,7 +181,7 @@ def _secrets(draft: Draft) -> Iterator[Request]:
         for remote in dict.fromkeys(remotes):
             id_ = f"{provider}:{remote}"
             path = draft.origins.get((secrets.QUESTION, id_), ())
-            yield Request("AccessSecret", "SecretPath", id_, {"provider": provider, "path": remote}, path)
+            yield of_id("AccessSecret", id_, path)
 
 
 def _endpoints(draft: Draft) -> Iterator[Request]:
@@ -211,36 +192,44 @@ def _endpoints(draft: Draft) -> Iterator[Request]:
             for entity in rule.get("toEntities", []):
                 for port in ports:
                     suffix = f":{port['port']}" if port else ""
-                    yield _endpoint(draft, f"entity:{entity}{suffix}", f"entity:{entity}", port)
+                    yield _endpoint(draft, f"entity:{entity}{suffix}")
             hosts = [str(name.get("matchName") or name["matchPattern"]) for name in rule.get("toFQDNs", [])]
             hosts += [_host(cidr) for cidr in rule.get("toCIDR", [])]
             for host in hosts:
                 for port in ports:
-                    yield _endpoint(draft, f"{host}:{port.get('port', '*')}", host, port)
+                    yield _endpoint(draft, _id(host, port))
     for made in _of_kind(draft, "NetworkPolicy"):
         for rule in made["spec"]["egress"]:
             for to in rule.get("to", []):
                 if "ipBlock" in to:
-                    host = _host(to["ipBlock"]["cidr"])
                     for port in rule.get("ports", [{}]):
-                        yield _endpoint(draft, f"{host}:{port.get('port', '*')}", host, port)
+                        yield _endpoint(draft, _id(_host(to["ipBlock"]["cidr"]), port))
 
     for made in _of_kind(draft, "ServiceEntry"):
         for host in made["spec"].get("addresses") or made["spec"]["hosts"]:
             for port in made["spec"]["ports"]:
-                number = port["number"]
-                yield _endpoint(draft, f"{host}:{number}", host, {"port": number})
+                yield _endpoint(draft, _id(host, {"port": port["number"]}))
 
 
-def _endpoint(draft: Draft, id_: str, host: str, port: Object) -> Request:
-    attributes = {
-        "host": host,
-        "port": str(port.get("port", "*")),
-        "protocol": str(port.get("protocol", "TCP")),
-    }
+def _id(host: str, port: Object) -> str:
+    return spelling.endpoint(host, port.get("port", "*"), str(port.get("protocol", "TCP")))
+
+
+def _endpoint(draft: Draft, id_: str) -> Request:
     path = draft.origins.get((network.QUESTION, id_), ())
-    where = str(path[-1]) if path else ""
-    return Request("AccessExternalEndpoint", "ExternalEndpoint", id_, attributes, path, where)
+    return of_id("AccessExternalEndpoint", id_, path, str(path[-1]) if path else "")
+
+
+def _connections(draft: Draft) -> Iterator[Request]:
+    """Services that the pods connect to, and workloads of other namespaces that may connect to them.
+
+    Rules name pods by labels, which several Services may have, so `network` says what its rules are for.
+    """
+    for (question, id_), path in sorted(draft.origins.items()):
+        if question == network.CALL:
+            yield of_id("AccessService", id_, path)
+        elif question == network.CALLER and not id_.startswith(f"{draft.namespace}/"):
+            yield of_id("AdmitCaller", id_, path)
 
 
 def _host(cidr: str) -> str:
@@ -252,10 +241,10 @@ def _pod_overrides(workload: Workload, draft: Draft) -> Iterator[Request]:
     spec = draft.pod["spec"]
     for name in ("hostNetwork", "shareProcessNamespace", "automountServiceAccountToken"):
         if spec.get(name):
-            yield _override("pod", name, (*workload.path, name), "")
+            yield _override(name, (*workload.path, name))
     for sysctl in (spec.get("securityContext") or {}).get("sysctls", []):
         name = f"sysctl:{sysctl['name']}"
-        yield _override("pod", name, (*workload.path, "sysctls", sysctl["name"]), "")
+        yield _override(name, (*workload.path, "sysctls", sysctl["name"]))
 
 
 def _container_overrides(workload: Workload, draft: Draft) -> Iterator[Request]:
@@ -264,62 +253,70 @@ def _container_overrides(workload: Workload, draft: Draft) -> Iterator[Request]:
         name = str(container["name"])
         at = (*paths.get(name, workload.path), "security")
         context = container.get("securityContext") or {}
-        for id_, category, key in _of_context(context):
-            yield _override(category, id_, (*at, key), f"container {name}")
+        for id_, key in _of_context(context):
+            yield _override(id_, (*at, key), f"container {name}")
 
 
-def _of_context(context: Object) -> Iterator[tuple[str, str, str]]:
-    """(override, category, field of the job file) of everything beyond Pod Security Standard restricted."""
+def _of_context(context: Object) -> Iterator[tuple[str, str]]:
+    """(override, field of the job file) of everything beyond Pod Security Standard restricted."""
     if context.get("privileged"):
-        yield "privileged", "container", "privileged"
+        yield "privileged", "privileged"
     if context.get("runAsUser") == 0 or not context.get("runAsNonRoot"):
-        yield "runAsRoot", "container", "runAsUser" if "runAsUser" in context else "runAsNonRoot"
+        yield "runAsRoot", "runAsUser" if "runAsUser" in context else "runAsNonRoot"
     if context.get("runAsGroup") == 0:
-        yield "runAsRootGroup", "container", "runAsGroup"
+        yield "runAsRootGroup", "runAsGroup"
     if not context.get("readOnlyRootFilesystem"):
-        yield "readWriteRootFilesystem", "container", "readOnlyRootFilesystem"
+        yield "readWriteRootFilesystem", "readOnlyRootFilesystem"
     if context.get("allowPrivilegeEscalation", True):
-        yield "allowPrivilegeEscalation", "container", "allowPrivilegeEscalation"
+        yield "allowPrivilegeEscalation", "allowPrivilegeEscalation"
     for key, field_ in (("seccompProfile", "seccompProfile"), ("appArmorProfile", "apparmorProfile")):
         profile = context.get(key) or {}
         if (type_ := profile.get("type", "Unconfined")) != "RuntimeDefault":
             kind = "seccomp" if key == "seccompProfile" else "apparmor"
             suffix = f":{profile['localhostProfile']}" if type_ == "Localhost" else ""
-            yield f"{kind}:{type_}{suffix}", "profile", field_
+            yield f"{kind}:{type_}{suffix}", field_
     capabilities = context.get("capabilities") or {}
     for name in capabilities.get("add", []):
         if name not in _HARMLESS:
-            yield f"capability:{name}", "capability", "capabilities"
+            yield f"capability:{name}", "capabilities"
     dropped = set(capabilities.get("drop", []))
     if "ALL" not in dropped:
         for name in _DEFAULT_CAPABILITIES:
             if name not in dropped and name not in _HARMLESS:
-                yield f"capability:{name}", "capability", "dropCapabilities"
+                yield f"capability:{name}", "dropCapabilities"
 
 
 def _binaries(workload: Workload, facts: Facts, draft: Draft) -> Iterator[Request]:
-    """Programs beyond the containers' own; `*` if executions would only be reported."""
-    own = {path for each in workload.containers for path in runtime.own_binaries(each, facts)}
+    """Programs beyond the containers' entry points; `*` if executions would only be reported."""
+    entries = {runtime.entry(each, facts) for each in workload.containers}
+    paths = {each.name: each.path for each in workload.containers}
+    for container in _containers(draft):
+        name = str(container["name"])
+        for probe in runtime.PROBES:
+            command = container.get(probe, {}).get("exec", {}).get("command", [])
+            if command and command[0] not in entries:
+                at = (*paths.get(name, workload.path), probe, "exec", "command")
+                yield _override(f"allowedBinary:{command[0]}", at, f"{probe} of container {name}")
     named = {path: each for each in workload.containers for path in each.security.binaries}
     for made in _of_kind(draft, "TracingPolicyNamespaced"):
-        for probe in made["spec"]["kprobes"]:
-            for selector in probe["selectors"]:
-                paths = [path for match in selector.get("matchArgs", []) for path in match["values"]]
+        for kprobe in made["spec"]["kprobes"]:
+            for selector in kprobe["selectors"]:
+                found = [path for match in selector.get("matchArgs", []) for path in match["values"]]
                 if any(action["action"] != "Sigkill" for action in selector["matchActions"]):
-                    paths.append(runtime.ANY)
-                for path in paths:
-                    if path not in own:
+                    found.append(runtime.ANY)
+                for path in found:
+                    if path not in entries:
                         yield _binary(path, named.get(path), workload, facts)
 
 
-def _binary(path: str, container: Any, workload: Workload, facts: Facts) -> Request:  # Any: Container | None
+def _binary(path: str, container: Container | None, workload: Workload, facts: Facts) -> Request:
     if container is None:
         unknown = [each for each in workload.containers if not runtime.entry(each, facts)]
         container = unknown[0] if unknown else workload.containers[0]
         where = f"container {container.name}, whose entry point is not known"
-        return _override("binary", f"allowedBinary:{path}", (*container.path, "command"), where)
+        return _override(f"allowedBinary:{path}", (*container.path, "command"), where)
     at = (*container.path, "security", "allowedBinaries")
-    return _override("binary", f"allowedBinary:{path}", at, f"container {container.name}")
+    return _override(f"allowedBinary:{path}", at, f"container {container.name}")
 
 
 def _volumes(facts: Facts, draft: Draft) -> Iterator[Request]:
@@ -331,15 +328,25 @@ def _volumes(facts: Facts, draft: Draft) -> Iterator[Request]:
         if claim and claim not in own:
             id_ = ids.get((draft.namespace, claim), claim)
             key = f"{draft.namespace}/{id_}"
-            attributes = {"namespace": draft.namespace, "id": id_}
-            yield Request(
-                "AccessVolume", "Volume", key, attributes, draft.origins.get((containers.VOLUME, key), ())
-            )
+            yield of_id("AccessVolume", key, draft.origins.get((containers.VOLUME, key), ()))
 
 
-def _override(category: str, id_: str, path: Path, where: str) -> Request:
-    attributes = {"category": category, "override": id_}
-    return Request("OverrideSecurity", "SecurityOverride", id_, attributes, path, where)
+def _nodes(workload: Workload, draft: Draft) -> Iterator[Request]:
+    """Taints that the pods tolerate, but for that of nodes with GPUs, and their RuntimeClass."""
+    gpus = [each for each in workload.resources.values() if isinstance(each.what, Gpu)]
+    at = {each.id: each.path for gpu in gpus if isinstance(gpu.what, Gpu) for each in gpu.what.tolerations}
+    for made in draft.pod["spec"].get("tolerations", []):
+        value = None if made["operator"] == "Exists" else str(made["value"])
+        id_ = spelling.toleration(made.get("key", ""), value, made.get("effect", ""))
+        if id_ != containers.GPU_TAINT.id:
+            yield of_id("TolerateTaint", id_, at.get(id_, workload.path))
+    if class_ := draft.pod["spec"].get("runtimeClassName"):
+        named = (each.path for each in gpus if isinstance(each.what, Gpu) and each.what.runtime_class)
+        yield of_id("UseRuntimeClass", str(class_), (*next(named, workload.path), "class"))
+
+
+def _override(id_: str, path: Path, where: str = "") -> Request:
+    return of_id("OverrideSecurity", id_, path, where)
 
 
 def _containers(draft: Draft) -> Sequence[Object]:

@@ -89,4 +89,7 @@ def _case(section: Section, document: Document) -> Case | None:
     found = next((each for each in ACTIONS if each == action), None)
     if found is None or not resource:
         return None
-    return Case(name, principal, of_id(found, resource), expect == "allow", document.mark(section.path).line)
+    request = of_id(found, resource)
+    if request.undecided:
+        section.error("resource", request.undecided)
+    return Case(name, principal, request, expect == "allow", document.mark(section.path).line)

@@ -15,7 +15,7 @@ RESOURCES: Final = "spec/resources"
 POD: Final = "spec.tasks.0.template.spec"
 INSIDE: Final = f"{POD}.containers.0"
 FACTS: Final = Facts(
-    services={("data", "db"): SharedService(("ml/*",))},
+    services={("data", "db"): SharedService(("ml/*",), ports={80: 80, 5432: 5432, 9000: 9000})},
     volumes={("ml", "sets"): SharedVolume("sets", ("*",))},
 )
 CRON: Final = {"spec/schedule": "0 2 * * *"}
