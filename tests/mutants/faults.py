@@ -814,8 +814,8 @@ FAULTS: Final = (
         "a minimum run time is no matter",
         "preemption",
         "core/preemption/candidates.py",
-        "            if gang.min_run_time > 0:",
-        "            if gang.min_run_time > 1000:",
+        "            if gang.min_run_time > 0 and heeds(gang):",
+        "            if gang.min_run_time > 1000 and heeds(gang):",
         ("tests/core/preemption/test_preemption.py",),
     ),
     Fault(

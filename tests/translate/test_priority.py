@@ -1,12 +1,19 @@
+from collections.abc import Callable
+
 import pytest
+from msgspec.structs import replace
 
 from muster import names
 from muster.api.base import Object, ObjectMeta, Resource
+from muster.api.core_v1 import ResourceQuota
+from muster.api.fields import convert
 from muster.api.kinds import JOB
+from muster.api.muster_v1alpha1 import Queue
 from muster.core.words.gang import Code, Gate
 from muster.translate.dialects import keys_touched
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.priority import chosen, may_preempt, priority
+from muster.translate.queue_bounds import QueueBounds
 from tests.translate.cluster import job, jobset, pod, pod_group, pod_spec, priority_class, read, spec, world
 
 CLASSES = [priority_class("high", 1000), priority_class("usual", 10, default=True)]
@@ -120,3 +127,121 @@ def test_a_job_that_is_held_or_moved_speaks_for_its_independent_pods() -> None:
     assert group is not None
     assert group.gang.gate is not None
     assert (group.gang.gate.code, names.HOLD in group.gang.gate.message) == (Code.GATED, True)
+
+
+def quota(*classes: str, namespace: str = "ns") -> ResourceQuota:
+    """It forbids pods of these classes; none: of any class."""
+    operator = {"operator": "In", "values": [*classes]} if classes else {"operator": "Exists"}
+    scope = {"matchExpressions": [{"scopeName": "PriorityClass", **operator}]}
+    body = {"metadata": {"name": "q", "namespace": namespace}}
+    return convert({**body, "spec": {"hard": {"pods": "0"}, "scopeSelector": scope}}, ResourceQuota)
+
+
+def rule(name: str, most: int | None, parent: str = "root") -> tuple[str, Queue]:
+    spec = {"parent": parent, **({} if most is None else {"maxPriority": most})}
+    return name, convert({"metadata": {"name": name}, "spec": spec}, Queue)
+
+
+SYSTEM_CLASS = priority_class("system-node-critical", 2_000_001_000)
+#: objects in the cluster, and what namespace ns may have at most by a mark
+BOUNDS: dict[str, tuple[list[Resource], int]] = {
+    "the highest class": ([*CLASSES, SYSTEM_CLASS], 1000),
+    "a quota forbids it": ([*CLASSES, quota("high")], 10),
+    "a quota forbids all but the default": ([*CLASSES, quota()], 10),
+    "a quota forbids all": ([CLASSES[0], quota()], 0),
+    "the quota of another namespace": ([*CLASSES, quota("high", namespace="other")], 1000),
+    "a quota of classes that do not exist": ([quota("high")], 0),
+    "no class of users": ([SYSTEM_CLASS], 1_000_000_000),
+}
+
+
+@pytest.mark.parametrize("text", ["999999999", "high", "system-node-critical"])
+@pytest.mark.parametrize(("objects", "bound"), BOUNDS.values(), ids=BOUNDS)
+def test_a_mark_reaches_what_the_namespace_could_have_by_a_class(
+    objects: list[Resource], bound: int, text: str
+) -> None:
+    written = chosen([ObjectMeta(labels={names.PRIORITY: text})], there := world(*objects))
+    for key, mine in MARKED.items():
+        group = read(key, world(*objects, *mine(text)))
+        assert group is not None
+        if not isinstance(written, int):
+            assert group.gang.priority <= bound
+            continue
+        assert group.gang.priority == min(written, bound)
+        lowered = [f"lowered to {bound}, the most that" in warning for warning in group.warnings]
+        assert lowered == [True] * (written > bound)
+    assert there.unranked == 1_000_000_000
+
+
+def _of_group(text: str) -> list[Resource]:
+    return [
+        pod_group("g", labels={names.PRIORITY: text}),
+        pod("a", labels={"scheduling.x-k8s.io/pod-group": "g"}),
+    ]
+
+
+MARKED: dict[GroupKey, Callable[[str], list[Resource]]] = {
+    GroupKey(Dialect.JOB, "ns", "j"): lambda text: [job("j", gang="true", labels={names.PRIORITY: text})],
+    GroupKey(Dialect.JOBSET, "ns", "s"): lambda text: [jobset("s", annotations={names.PRIORITY: text})],
+    GroupKey(Dialect.POD_GROUP, "ns", "g"): _of_group,
+    GroupKey(Dialect.POD, "ns", "p"): lambda text: [pod("p", labels={names.PRIORITY: text})],
+}
+
+
+def test_queues_bound_marks_and_pods_and_replace_what_classes_allow() -> None:
+    key = GroupKey(Dialect.JOB, "ns", "j")
+    labels = {names.PRIORITY: "900", names.QUEUE: "leaf"}
+    for marked in (labels, {names.QUEUE: "leaf"}):
+        there = world(
+            priority_class("mine", 900),
+            quota(),
+            job("j", gang="true", labels=marked, template={"spec": MINE}),
+        )
+        for queues, expected in (
+            ((None, None), 0 if names.PRIORITY in marked else 900),
+            ((500, None), 500),
+            ((500, 5), 5),
+            ((1000, None), 900),
+        ):
+            for name, most, above in zip(("leaf", "top"), queues, ("top", "root"), strict=True):
+                there.queue_bounds.change(*rule(name, most, above))
+            group = read(key, there)
+            assert group is not None
+            assert group.gang.priority == expected
+
+
+MINE = pod_spec(priorityClassName="mine")
+
+
+def test_only_a_bound_that_may_count_is_a_change() -> None:
+    bounds = QueueBounds()
+    assert not bounds.change(*rule("a", None))
+    assert bounds.change(*rule("a", 5))
+    assert not bounds.change(*rule("a", 5))
+    assert bounds.change(*rule("b", None, "a"))
+    assert bounds.of("b") == (5, "a")
+    assert bounds.change("a", None)
+    assert (bounds.of("b"), bounds.change("b", None)) == (None, False)
+
+
+@pytest.mark.parametrize("mark", [{}, {names.PRIORITY: "system-node-critical"}])
+def test_priorities_of_the_system_are_those_of_its_namespace(mark: dict[str, str]) -> None:
+    critical = pod_spec(priorityClassName="system-node-critical", priority=2_000_001_000)
+    for namespace, expected in (("ns", 1000), ("kube-system", 2_000_001_000)):
+        one = pod("p", labels=mark, spec=critical)
+        one = replace(one, metadata=replace(one.metadata, namespace=namespace))
+        group = read(GroupKey(Dialect.POD, namespace, "p"), world(*CLASSES, one))
+        assert group is not None
+        assert group.gang.priority == expected
+
+
+def test_a_template_cannot_claim_a_priority_that_its_pods_will_not_have() -> None:
+    group = read(
+        GroupKey(Dialect.JOB, "ns", "j"),
+        world(*CLASSES, job("j", gang="true", template={"spec": pod_spec(priority=999)})),
+    )
+    assert group is not None
+    assert group.gang.gate == Gate(
+        Code.INVALID,
+        "spec.priority of its pods is 999, and their PriorityClass says 10; leave it out",
+    )

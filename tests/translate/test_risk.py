@@ -112,5 +112,7 @@ def test_queues_that_can_reclaim_it_are_a_risk_too() -> None:
     both = risk(GANG, URGENT, RATES, QUEUES, capacity)
     assert both is not None
     assert both.message == f"{WHO}{RECLAIM}; {STAKE}"
-    assert risk(replace(GANG, preemptible=False), [], RATES, QUEUES, capacity) is None
+    assert risk(replace(GANG, preemptible=False), URGENT, RATES, QUEUES, capacity) == found
+    keeps = {name: replace(each, protect_borrowed=True) for name, each in QUEUES.items()}
+    assert risk(replace(GANG, preemptible=False), URGENT, RATES, keeps, capacity) is None
     assert risk(GANG, [], RATES, QUEUES, {names.GPU: 8, "cpu": 64_000}) is None

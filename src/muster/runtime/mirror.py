@@ -40,6 +40,7 @@ from muster.runtime.allowances import Allowances
 from muster.runtime.plan_record import PlacementPlan, Plan, found
 from muster.translate.dialects import (
     Reader,
+    everything,
     group_of,
     keys_touched,
     pods_below,
@@ -232,6 +233,11 @@ class Mirror:
             self._pending.events.append(NodeRemoved(NodeName(old.metadata.name)))
 
     def _queue(self, old: Resource | None, new: Resource | None) -> None:
+        if latest := new or old:
+            queue = new if isinstance(new, Queue) else None
+            if self.world.queue_bounds.change(latest.metadata.name, queue):
+                for key in in_order(everything(self.world)):
+                    self._stale.setdefault(key, Touched()).add(kinds.QUEUE, latest.metadata.name)
         if isinstance(new, Queue):
             event = queue_changed(new)
             if not isinstance(old, Queue) or queue_changed(old) != event:

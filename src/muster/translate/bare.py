@@ -14,7 +14,7 @@ from muster.translate.group import NONE_MOVED, Group, Members, ReadGroup, Touche
 from muster.translate.identity import GroupKey
 from muster.translate.job import MAIN
 from muster.translate.pods import asked, labels_of, live, occupies, scheduling_gates
-from muster.translate.priority import chosen, may_preempt, priority
+from muster.translate.priority import chosen, may_preempt, priority, ranked
 from muster.translate.running import marked, pod_limit, run
 from muster.translate.world import World
 
@@ -41,8 +41,10 @@ def _read(key: GroupKey, world: World) -> Group | None:
     meta = pod.metadata
     shape, refusal = asked(pod, world)
     owners = [meta, *(owner.metadata for owner in world.owners_of(pod))]
-    number = chosen(owners, world)
-    number = priority(pod.spec, world) if number is None else number
+    queue, _ = marks.queue(owners, ())
+    number = priority(pod.spec, world)
+    rank = ranked(owners, number if isinstance(number, int) else 0, key.namespace, queue, world)
+    unranked = rank.refusal or (number if chosen(owners, world) is None else None)
     gates = scheduling_gates(pod.spec)
     topology = network.wish([meta], (), world)
     gate = None
@@ -52,13 +54,12 @@ def _read(key: GroupKey, world: World) -> Group | None:
             or _named_gang(meta)
             or topology.refusal
             or refusal
-            or (number if isinstance(number, Gate) else None)
+            or (unranked if isinstance(unranked, Gate) else None)
             or next(filter(None, map(marks.hold, owners)), None)
             or (Gate(Code.GATED, f"scheduling gate {gates}; it must be removed") if gates else None)
             or quotas.forbidden(pod, world)
         )
     uncreated, charges = quotas.proposed([pod], world)
-    queue, _ = marks.queue(owners, ())
     members = Members()
     if live(pod):
         members.put(pod, None if gates else Place(MAIN, 0))
@@ -69,7 +70,7 @@ def _read(key: GroupKey, world: World) -> Group | None:
         ),
         min_count=1,
         submitted=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
-        priority=number if isinstance(number, int) else 0,
+        priority=rank.number,
         queue=queue,
         gate=gate,
         namespace=key.namespace,
@@ -89,6 +90,7 @@ def _read(key: GroupKey, world: World) -> Group | None:
         finished=not live(pod) and not occupies(pod),
         controlled=controller_of(pod) is not None,
         leaving={PodId(meta.uid): pod} if occupies(pod) and not live(pod) else {},
+        warnings=rank.warnings,
     )
 
 

@@ -17,7 +17,7 @@ from muster.api.membership import pod_groups
 from muster.core.words.gang import Amounts, Code, Gate, Labels, Shape
 from muster.translate import marks
 from muster.translate.pods import asked, labels_of, scheduling_gates
-from muster.translate.priority import may_preempt, priority
+from muster.translate.priority import may_preempt, of_template
 from muster.translate.quotas import charged
 from muster.translate.quotas import refusal as quota_refusal
 from muster.translate.surroundings import Made
@@ -58,7 +58,7 @@ def demand(spec: JobSpec, world: World, made: Made) -> Demand:
         return Demand(Shape(requests=()), places, refusal=Gate(Code.INVALID, str(error)))
     template = replace(template, spec=world.created(template.spec, made.namespace))
     shape, refusal = asked(template, world, made)
-    number = priority(template.spec, world)
+    number = of_template(template.spec, world)
     if isinstance(number, Gate):
         refusal, number = refusal or number, 0
     if not world.ours(template.spec.scheduler_name):

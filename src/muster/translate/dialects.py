@@ -232,7 +232,7 @@ def keys_touched(kind: Kind[Any], old: Resource | None, new: Resource | None, wo
         name = (new or old).metadata.name  # type: ignore[union-attr]
         keys.update(_looking(world, lambda spec: spec.runtime_class_name == name))
     elif kind is PRIORITY_CLASS or (kind is CLUSTER_NETWORK_TOPOLOGY and _layers(old) != _layers(new)):
-        keys.update(_everything(world))
+        keys.update(everything(world))
     return keys.union(*(_namesakes(key, _BELOW, world) for key in keys))
 
 
@@ -393,8 +393,8 @@ def _of_namespace(namespace: str, world: World) -> Iterator[GroupKey]:
             yield from _touched_by(kind, obj, world)
 
 
-def _everything(world: World) -> Iterator[GroupKey]:
-    """Yields every possible key. A scan: namespaces and priority classes hardly ever change."""
+def everything(world: World) -> Iterator[GroupKey]:
+    """Yields every possible key. A scan: priority classes, and bounds of queues, hardly ever change."""
     for dialect in KINDS.values():
         for group in world.pod_groups(dialect).values():
             yield from _touched_by(dialect, group, world)

@@ -21,7 +21,7 @@ from muster.translate.demand import Part, asks_for_gang, demand
 from muster.translate.filling import Block, Filled, job_finished
 from muster.translate.group import NONE_MOVED, Group, Owner, ReadGroup, Touched
 from muster.translate.identity import GroupKey
-from muster.translate.priority import chosen
+from muster.translate.priority import ranked
 from muster.translate.running import limit_of_all, marked, reported, run
 from muster.translate.surroundings import Made
 from muster.translate.world import World
@@ -127,11 +127,13 @@ def assemble(
     key, meta = read.key, read.resource.metadata
     topology = network.wish([meta], (network.rules(part.demand.metadata) for part in parts.values()), world)
     queue, quarrel = marks.queue([meta], (marks.own_queue(part.demand.metadata) for part in parts.values()))
-    number = chosen([meta], world)
+    # the highest: a gang must not be preempted through its least important member
+    highest = max((part.demand.priority for part in parts.values()), default=0)
+    rank = ranked([meta], highest, meta.namespace, queue, world)
     uncreated = _uncreated(parts, filled)
     gate = (
         marks.refusal(meta)
-        or (number if isinstance(number, Gate) else None)
+        or rank.refusal
         or quarrel
         or topology.refusal
         or _gate(read, parts, filled, uncreated, order)
@@ -144,10 +146,7 @@ def assemble(
         min_count=sum(pod_set.count for pod_set in pod_sets)
         or int(gate is not None and gate.code is Code.INVALID),
         submitted=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
-        # the highest: a gang must not be preempted through its least important member
-        priority=number
-        if isinstance(number, int)
-        else max((part.demand.priority for part in parts.values()), default=0),
+        priority=rank.number,
         queue=queue,
         gate=gate,
         namespace=key.namespace,
@@ -167,7 +166,7 @@ def assemble(
         finished=read.finished,
         controlled=True,
         leaving=filled.leaving,
-        warnings=topology.warnings,
+        warnings=(*rank.warnings, *topology.warnings),
     )
 
 

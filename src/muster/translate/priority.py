@@ -2,18 +2,31 @@
 
 Source: kubernetes, plugin/pkg/admission/priority. The API server does the same when a pod is created;
 for templates, and for pods that it has not processed, muster does it here.
+
+A priority is a right. The API server checks the class of a pod: whether it exists, and whether the
+ResourceQuotas of the namespace leave room for it. It does not check `muster.dev/priority`, so that is bounded
+here by what the namespace could have by a class (`_allowed`). `maxPriority` of the gang's queue, or of a
+queue above, replaces that bound, and bounds the priority of the pods, too. A priority above the bound is
+lowered to it, with a warning, rather than refused: a bound may change under a gang that runs.
 """
 
 import re
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from muster import names
 from muster.api.base import ObjectMeta, mark
 from muster.api.core_v1 import PodSpec
 from muster.core.words.gang import Code, Gate
+from muster.translate.quotas import counts_classes
 from muster.translate.world import World
 
+#: The highest value that a class of users can have.
+HIGHEST: Final = 1_000_000_000
+#: The namespace of the classes above that.
+SYSTEM_NAMESPACE: Final = "kube-system"
 #: The classes that every cluster has, whether or not their objects exist.
 SYSTEM: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
@@ -39,6 +52,68 @@ def chosen(owners: Iterable[ObjectMeta], world: World) -> int | Gate | None:
         if text is not None:
             return int(text) if _NUMBER.fullmatch(text) else _of_class(text, world)
     return None
+
+
+class Ranked(NamedTuple):
+    """The priority that a gang gets."""
+
+    number: int
+    #: Invalid: its mark names no class
+    refusal: Gate | None = None
+    #: how its priority was lowered
+    warnings: tuple[str, ...] = ()
+
+
+def ranked(owners: Iterable[ObjectMeta], of_pods: int, namespace: str, queue: str, world: World) -> Ranked:
+    """Returns the priority of a gang: that of its owners' mark, else `of_pods`, as far as it may have it.
+
+    `refusal`: the mark cannot be read; the priority is that of the pods, then.
+    """
+    found, refusal = chosen(owners, world), None
+    if isinstance(found, Gate):
+        found, refusal = None, found
+    number = of_pods if found is None else found
+    by_queue = world.queue_bounds.of(queue)
+    if by_queue is not None:
+        bound, why = by_queue.most, f"maxPriority of queue {by_queue.queue}"
+    elif found is None and (number <= HIGHEST or namespace == SYSTEM_NAMESPACE):
+        return Ranked(number, refusal)  # the API server admits its pods, or refuses them
+    else:
+        bound, why = _allowed(namespace, world)
+    if number <= bound:
+        return Ranked(number, refusal)
+    said = f"{names.PRIORITY}: " if found is not None else ""
+    return Ranked(bound, refusal, (f"{said}its priority {number} is lowered to {bound}, {why}",))
+
+
+def of_template(spec: PodSpec, world: World) -> int | Gate:
+    """Returns the priority that pods of a template get. Invalid: the API server would refuse them."""
+    found = priority(replace(spec, priority=None), world)
+    if spec.priority is None or isinstance(found, Gate) or found == spec.priority:
+        return found
+    said = f"spec.priority of its pods is {spec.priority}, and their PriorityClass says {found}"
+    return Gate(Code.INVALID, f"{said}; leave it out")
+
+
+def _allowed(namespace: str, world: World) -> tuple[int, str]:
+    """Returns the highest priority that a namespace may have by a class, and why.
+
+    A class that a ResourceQuota of the namespace counts is not allowed to a mark: the quota would not count
+    the mark. While there is no class of users, `World.unranked` is allowed.
+    """
+    if namespace == SYSTEM_NAMESPACE:
+        return max(SYSTEM.values()), "the highest PriorityClass"
+    quotas = world.quotas_in(namespace)
+    classes = [each for each in world.priority_classes.values() if each.value <= HIGHEST]
+    if not classes and not any(map(counts_classes, quotas)):
+        return world.unranked, "the most that a gang may have while there is no PriorityClass"
+    least = min((each.value for each in classes if each.global_default), default=0)
+    allowed = [
+        each.value
+        for each in classes
+        if not any(counts_classes(quota, each.metadata.name) for quota in quotas)
+    ]
+    return max([least, *allowed]), f"the most that PriorityClasses allow in namespace {namespace}"
 
 
 def may_preempt(spec: PodSpec, world: World) -> bool:

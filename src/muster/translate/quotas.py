@@ -27,6 +27,7 @@ from muster.translate.world import World
 #: What a quota may charge for the pods' own resources; without a prefix it means requests.
 _COMPUTE: Final = ("cpu", "memory", "ephemeral-storage")
 _PODS: Final = ("pods", "count/pods")
+_PRIORITY_CLASS: Final = "PriorityClass"
 #: Every pod that a quota of these counts for must state them.
 _REQUIRED: Final = ("cpu", "memory")
 
@@ -111,8 +112,18 @@ def matches(quota: ResourceQuota, spec: PodSpec) -> bool:
     return plain and all(_selected(requirement, spec) for requirement in selector)
 
 
+def counts_classes(quota: ResourceQuota, name: str | None = None) -> bool:
+    """Whether a quota counts pods by their PriorityClass; `name`: pods of this class, perhaps not all."""
+    if _PRIORITY_CLASS in quota.spec.scopes:
+        return True
+    selector = quota.spec.scope_selector.match_expressions if quota.spec.scope_selector is not None else []
+    some = [requirement for requirement in selector if requirement.scope_name == _PRIORITY_CLASS]
+    spec = PodSpec(priority_class_name=name or "")
+    return bool(some) and (name is None or all(_selected(requirement, spec) for requirement in some))
+
+
 def _selected(requirement: ScopeSelectorRequirement, spec: PodSpec) -> bool:
-    if requirement.scope_name != "PriorityClass":
+    if requirement.scope_name != _PRIORITY_CLASS:
         holds = _SCOPES.get(requirement.scope_name)
         return holds is None or holds(spec)
     match requirement.operator:

@@ -39,10 +39,10 @@ def risk(
     Gangs of PriorityClasses above its own may preempt it. Gangs of other queues may reclaim what its queue
     borrows for it. `capacity`: of the cluster. Without GPUs there is a risk only if CPUs have a price.
     """
-    higher = above(classes, gang.priority)
+    higher = above(classes, gang.priority) if gang.preemptible else []
     hourly = _hourly(gang, prices)
-    lent = borrowed(gang, queues, capacity) if queues and gang.preemptible else None
-    if not (higher or lent) or not gang.preemptible or not any(hourly.values()):
+    lent = borrowed(gang, queues, capacity) if queues else None
+    if not (higher or lent) or not any(hourly.values()):
         return None
     count = rates.gpu_seconds(hourly) / 3600
     if not count and prices.price(CPU) is None:

@@ -49,6 +49,7 @@ from muster.translate.claims import claims_of
 from muster.translate.described import Described
 from muster.translate.identity import GroupKey
 from muster.translate.layers import Layers, layers
+from muster.translate.queue_bounds import QueueBounds
 
 #: (namespace, name); the namespace of a cluster-scoped object is "".
 Name = tuple[str, str]
@@ -87,6 +88,11 @@ class World:
         #: uids of pods that are only proposed: no API server has charged them to a ResourceQuota
         self.uncreated: set[str] = set()
         self._objects: dict[Kind[Any], dict[Name, Any]] = {kind: {} for kind in KINDS}
+        #: the highest priorities that queues allow
+        self.queue_bounds = QueueBounds()
+        #: the highest that a mark can ask for while no PriorityClass says which priorities there are: on the
+        #: embedded cluster whoever uses it could create one; a daemon has a setting for it
+        self.unranked = 1_000_000_000
         #: the layers of the network topology
         self.layers = Layers()
         #: whether a GangGroup was formed or has ended since this was last cleared; see `ganggroup`

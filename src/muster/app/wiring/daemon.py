@@ -109,6 +109,7 @@ async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> No
         now = live.now
         selector = selectors.parse(now.node_selector)
         mirror = WatchedMirror(part.informers, frozenset(now.scheduler_names), selector, priced)
+        mirror.world.unranked = now.max_priority
         live.changed.append(lambda now: mirror.use(selectors.parse(now.node_selector)))
         decisions = Decisions()
         metrics = Metrics(part.state.registry, decisions, part.informers)

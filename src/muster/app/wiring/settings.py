@@ -86,6 +86,8 @@ class SchedulerSettings(Common, frozen=True):
     scheduler_names: tuple[str, ...] = (SCHEDULER,)
     #: muster uses only nodes with these labels; "": all nodes
     node_selector: str = ""
+    #: the highest priority that `muster.dev/priority` can ask for while there is no PriorityClass
+    max_priority: int = 0
     journal: JournalFile = JournalFile()
     tracing: Tracing = Tracing()
     #: which gangs the objects of a namespace may name: its own, or those of all namespaces
@@ -349,6 +351,7 @@ EXAMPLES: Final = {
     "leaderElection.retryPeriod": "2s",
     "schedulerNames": f"[{SCHEDULER}]",
     "nodeSelector": "pool=batch",
+    "maxPriority": "0",
     "journal": "{file: /var/lib/muster/journal.jsonl, size: 64Mi}",
     "journal.file": "/var/lib/muster/journal.jsonl",
     "journal.size": "64Mi",

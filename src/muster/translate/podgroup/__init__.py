@@ -23,7 +23,7 @@ from muster.translate.group import Group, ReadGroup, Touched, all_of
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.podgroup.gates import disagreement, gate_of, orphaned
 from muster.translate.podgroup.reading import KINDS, Reading
-from muster.translate.priority import chosen
+from muster.translate.priority import Ranked, ranked
 from muster.translate.running import SILENT, limit_of_all, marked, run
 from muster.translate.world import World
 
@@ -54,13 +54,14 @@ class Reader:
         kept = {kept for one in readings for kept in one.kept}
         topology = network.wish((group.metadata for group in groups), (one.rules for one in said), world)
         queue, quarrel = marks.queue([group.metadata for group in groups], (one.queue for one in said))
+        rank = _rank(readings, queue, world)
         source = groups[0] if groups else None
         gang = Gang(
             id=GangId(f"{key.namespace}/{key.name}"),
             pod_sets=tuple(pod_set for one in readings for pod_set in one.pod_sets),
             min_count=sum(one.least for one in readings),
             submitted=min(one.submitted for one in readings),
-            priority=_priority(readings, world),
+            priority=rank.number,
             queue=queue,
             namespace=key.namespace,
             gate=topology.refusal
@@ -101,7 +102,11 @@ class Reader:
                 for pod_set in one.places
                 if one.name != here
             },
-            warnings=(*topology.warnings, *chain.from_iterable(orphaned(key, one) for one in readings)),
+            warnings=(
+                *rank.warnings,
+                *topology.warnings,
+                *chain.from_iterable(orphaned(key, one) for one in readings),
+            ),
         )
         return group, moved
 
@@ -131,7 +136,7 @@ def key_of(dialect: Dialect, namespace: str, name: str, world: World) -> GroupKe
     return GroupKey(dialect, *world.together(KINDS[dialect], namespace, name)[0])
 
 
-def _priority(readings: Sequence[Reading], world: World) -> int:
+def _rank(readings: Sequence[Reading], queue: str, world: World) -> Ranked:
     """Returns the priority that the groups of a namespace choose, else the highest of their pods.
 
     Of several namespaces the least counts: none may raise the pods of another.
@@ -139,15 +144,15 @@ def _priority(readings: Sequence[Reading], world: World) -> int:
     of_namespaces: dict[str, list[Reading]] = {}
     for one in readings:
         of_namespaces.setdefault(one.name[0], []).append(one)
-    return min(_priority_of_one(there, world) for there in of_namespaces.values())
+    ranks = [_rank_in(there, name, queue, world) for name, there in of_namespaces.items()]
+    return min(ranks, key=lambda rank: rank.number)
 
 
-def _priority_of_one(readings: Sequence[Reading], world: World) -> int:
-    number = chosen((one.group.metadata for one in readings if one.group is not None), world)
-    if isinstance(number, int):
-        return number
+def _rank_in(readings: Sequence[Reading], namespace: str, queue: str, world: World) -> Ranked:
+    owners = [one.group.metadata for one in readings if one.group is not None]
     said = chain.from_iterable(one.said for one in readings)
-    return max((one.priority for one in said if one.priority is not None), default=0)
+    highest = max((one.priority for one in said if one.priority is not None), default=0)
+    return ranked(owners, highest, namespace, queue, world)
 
 
 def _may_be_recreated(one: Reading) -> bool:

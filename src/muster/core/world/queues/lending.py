@@ -45,7 +45,8 @@ def borrowed(gang: Gang, rules: Mapping[str, Queue], capacity: Mapping[str, int]
     found, over = set[str](), None
     for above in account.path:
         beyond = sorted(r for r, amount in asked.items() if amount > above.limits.get(r, amount))
-        if not beyond or not above.rules.reclaimable:
+        protects = above.rules.protect_borrowed and not gang.preemptible
+        if not beyond or protects or not above.rules.reclaimable:
             break
         others = above.parent.children if above.parent is not None else []
         found |= {
