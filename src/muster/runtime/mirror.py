@@ -236,7 +236,7 @@ class Mirror:
         if latest := new or old:
             queue = new if isinstance(new, Queue) else None
             if self.world.queue_bounds.change(latest.metadata.name, queue):
-                for key in in_order(everything(self.world)):
+                for key in in_order({*everything(self.world)}):
                     self._stale.setdefault(key, Touched()).add(kinds.QUEUE, latest.metadata.name)
         if isinstance(new, Queue):
             event = queue_changed(new)
