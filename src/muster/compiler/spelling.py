@@ -46,6 +46,14 @@ def name(text: str) -> str:
     return text
 
 
+def queue(text: str) -> str:
+    """The name of a queue."""
+    try:
+        return name(text)
+    except Misspelt as error:
+        raise Misspelt(f"is the name of a queue; {error}") from None
+
+
 def label(text: str) -> str:
     """A name without dots, such as that of a namespace."""
     if len(text) > _LABEL or not _DNS_LABEL.fullmatch(text):
@@ -127,7 +135,7 @@ def store_path(text: str) -> str:
     segments = text.split("/")
     if len(text) > _NAME or not all(_SEGMENT.fullmatch(each) for each in segments):
         raise Misspelt(
-            f"{text[:80]!r} is not the path in the store: letters, digits and . _ -, between single slashes"
+            f"is the path in the store: letters, digits and . _ / -, single slashes between; not {text[:80]!r}"
         )
     if {".", ".."} & set(segments):
         raise Misspelt(f"{text[:80]!r} has a segment . or ..; write the path that is meant")

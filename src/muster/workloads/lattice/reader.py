@@ -69,7 +69,7 @@ def read(document: Job, namespace: str, source: Read = nothing) -> tuple[BatchJo
         namespace=namespace,
         name=name,
         tasks=tasks,
-        queue=spec.spelt("queue", spelling.name),
+        queue=spec.spelt("queue", spelling.queue),
         scheduler=spec.spelt("schedulerName", spelling.name) or "volcano",
         priority_class=spec.spelt("priorityClassName", spelling.name),
         min_available=spec.integer("minAvailable", 0, minimum=1) if "minAvailable" in spec else None,
