@@ -135,7 +135,7 @@ def store_path(text: str) -> str:
     segments = text.split("/")
     if len(text) > _NAME or not all(_SEGMENT.fullmatch(each) for each in segments):
         raise Misspelt(
-            f"is the path in the store: letters, digits and . _ / -, single slashes between; not {text[:80]!r}"
+            f"is the path in the store: letters, digits and . _ / -, no empty names; not {text[:80]!r}"
         )
     if {".", ".."} & set(segments):
         raise Misspelt(f"{text[:80]!r} has a segment . or ..; write the path that is meant")
