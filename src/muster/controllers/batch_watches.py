@@ -62,8 +62,16 @@ class Declaring:
         )
         if not same or self._encoded is None:
             self._seen = [each for _, each in found]
-            self._encoded = [{**msgspec.to_builtins(each), "kind": kind.kind} for kind, each in found]
+            self._encoded = [_encoded(kind, each) for kind, each in found]
         return self._encoded
+
+
+def _encoded(kind: AnyKind, each: Resource) -> Object:
+    """The object as JSON, without the annotations that decide nothing: they may be long."""
+    meta = each.metadata
+    read = {key: value for key, value in meta.annotations.items() if key in READ}
+    slim = msgspec.structs.replace(each, metadata=msgspec.structs.replace(meta, annotations=read))
+    return {**msgspec.to_builtins(slim), "kind": kind.kind}
 
 
 def asked(change: Change) -> list[str]:

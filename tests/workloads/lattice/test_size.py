@@ -162,6 +162,19 @@ def test_permits_and_their_product_with_policies_are_bounded() -> None:
     )
 
 
+def test_no_further_task_is_compiled_after_so_many_problems() -> None:
+    text = yaml.safe_dump(of(50, {"variables": numbered(100, "${resources.nope.k}")}))
+    assert compiling.MOST_PROBLEMS < len(compiled(text).problems) < compiling.MOST_PROBLEMS + MAX_PROBLEMS + 1
+
+
+def test_objects_are_bounded() -> None:
+    hosts = {f"e{number}": f"https://h{number}.example.com" for number in range(30)}
+    resource = {"type": "external-service", "params": {"endpoints": hosts}}
+    result = compiled(yaml.safe_dump(of(180, resources={"e": resource})), facts=Facts(istio=True))
+    [problem] = result.problems
+    assert problem.error.message == "need 6,180 objects; the most is 5,000; make several jobs"
+
+
 def test_unknown_fields_are_named_up_to_a_number_and_counted_beyond() -> None:
     _, found = parsed(yaml.safe_dump(of(**numbered(500))))
     assert len(found) == 21

@@ -86,7 +86,7 @@ class AtOnce:
 @dataclass(frozen=True, slots=True)
 class _Asked:
     digest: str
-    question: bytes
+    question: Job | Policy
     #: sent first, unless the process has it
     context: "_Encoded | None"
     tell: Callable[[], None]
@@ -169,7 +169,7 @@ class Queue:
             self._turns.append(namespace)
         mine = self._waiting.setdefault(namespace, OrderedDict()).setdefault(key, OrderedDict())
         if digest not in mine:
-            mine[digest] = _Asked(digest, msgspec.msgpack.encode(question), context, tell)
+            mine[digest] = _Asked(digest, question, context, tell)
             if len(mine) > WAITING:
                 mine.popitem(last=False)
         self._more.set()
@@ -199,10 +199,11 @@ class Queue:
             self._has = asked.context.digest, said
         if asked.context is not None and self._has[1].undecided:
             return self._has[1], None
+        question = msgspec.msgpack.encode(asked.question)
         if asked.context is None:
-            answer, holds = await self._within(READING, asked.question, "reading it")
+            answer, holds = await self._within(READING, question, "reading it")
             return (answer if holds is None else Answer(errors=[answer.undecided])), holds
-        answer, holds = await self._within(DEADLINE, asked.question, "compiling it")
+        answer, holds = await self._within(DEADLINE, question, "compiling it")
         return answer, holds or answer.until
 
     async def _within(self, seconds: float, question: bytes, doing: str) -> tuple[Answer, datetime | None]:

@@ -31,6 +31,9 @@ MOST_EXPANDED: Final = 8 * 2**20
 #: Most requests of all tasks (each takes some 0.1 ms), and most evaluations of a policy for one (some 2 µs).
 MOST_REQUESTS: Final = 10_000
 MOST_EVALUATIONS: Final = 2_000_000
+#: Most objects that the pods of a job need, and problems after which no further task is compiled.
+MOST_OBJECTS: Final = 5_000
+MOST_PROBLEMS: Final = 1_000
 _TASKS: Final = ("spec", "tasks")
 
 #: Makes the objects of a job from its tasks' drafts. Reports what the target cannot express.
@@ -69,12 +72,15 @@ def compile_job(
     """
     drafts: list[tuple[Task, Draft]] = []
     derived: list[list[Request]] = []
-    expanded = number = 0
+    expanded = number = wrong = 0
     for task in job.tasks:
         draft = compile_workload(task.workload, facts)
         drafts.append((task, draft))
         derived.append(derive(task.workload, facts, draft))
         expanded, number = expanded + draft.expanded, number + len(derived[-1])
+        wrong += len(draft.problems)
+        if wrong > MOST_PROBLEMS:
+            return Compiled(job, (), (), (), _once([one for _, each in drafts for one in each.problems]))
         if much := _too_much(expanded, number, policies):
             return Compiled(job, (), (), (), [refusal(_TASKS, f"{much}; make several jobs")])
     refused: list[Problem] = []
@@ -110,6 +116,9 @@ def compile_job(
         support, missing = fulfil(support, stores.values, together.origins, stores.file)
         problems += missing
     problems += refused
+    if len(support) > MOST_OBJECTS:
+        many = f"need {len(support):,} objects; the most is {MOST_OBJECTS:,}; make several jobs"
+        problems.append(refusal(_TASKS, many))
     problems += [_too_large(each, size) for each in jobs if (size := len(msgspec.json.encode(each))) > MOST]
     told = _once(problems)
     return Compiled(
