@@ -271,3 +271,52 @@ async def test_the_chapters_job_as_it_is_printed_has_a_batch_job_that_follows_it
     finally:
         with suppress(NotFound):
             await cluster.client.delete(LATTICE_JOB, "ml", NAME)
+
+
+async def test_jobs_that_are_too_large_or_name_their_queue_aside_delay_no_other(platform: Cluster) -> None:
+    cluster = platform
+    cluster.daemon("controllers")
+    await cluster.make(
+        CEDAR_POLICY,
+        {
+            "metadata": {"name": "images"},
+            "spec": {"policies": 'permit (principal, action == Muster::Action::"DeployImage", resource);'},
+        },
+    )
+    one: Object = yaml.safe_load(small())
+    task = one["spec"]["tasks"]["work"]
+    endpoints = {f"e{number}": f"https://h{number}.example.com" for number in range(800)}
+    resources = {"e": {"type": "external-service", "params": {"endpoints": endpoints}}}
+    hostile = {
+        "multiplied": {"tasks": {f"t{number}": task for number in range(500)}, "resources": resources},
+        "heavy": {"tasks": {f"t{number}": task for number in range(100)}, "resources": resources},
+        "wide": {**one["spec"], **{f"k{number}": 1 for number in range(50_000)}},
+        "aside": one["spec"],
+    }
+    for name, spec in hostile.items():
+        labels = {"muster.dev/queue": "ml-training"} if name == "aside" else {}
+        await cluster.make(BATCH_JOB, {"metadata": {"name": name, "labels": labels}, "spec": spec}, "ml")
+    await cluster.make(
+        BATCH_JOB, {"metadata": {"name": "honest", "namespace": "default"}, "spec": one["spec"]}
+    )
+
+    async def decided(namespace: str, name: str) -> str:
+        return (await cluster.client.get(BATCH_JOB, namespace, name)).status.message
+
+    async def all_decided() -> bool:
+        return all([await decided("ml", name) for name in hostile])
+
+    async def compiled() -> bool:
+        return await decided("default", "honest") not in ("", "compiled")
+
+    await cluster.until("the honest job is compiled", compiled)
+    await cluster.until("the others are refused", all_decided)
+    told = {name: await decided("ml", name) for name in hostile}
+    assert "the most is 100,000" in told["multiplied"]
+    assert "permits or more; the most is 10,000" in told["heavy"]
+    assert "entries; the most is 1,000" in told["wide"]
+    assert "write spec.queue" in told["aside"]
+    assert not await made(cluster, JOBSET)
+    for namespace, name in (("default", "honest"), *(("ml", name) for name in hostile)):
+        await cluster.client.delete(BATCH_JOB, namespace, name)
+    await cluster.client.delete(CEDAR_POLICY, "", "images")
