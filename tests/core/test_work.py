@@ -278,3 +278,42 @@ def test_a_large_plain_gang_is_not_postponed_whatever_its_namespace_asks_for() -
     muster.decide(1.0)
     muster.apply(GangSubmitted(of("evil", "plain", PodSet("main", shape(gpu=1), NODES * 8, 8))))
     assert GangId("evil/plain") in starts(muster.decide(2.0))
+
+
+# One gang
+
+
+def full(limit: float | None = None, priority: int = 0) -> Scheduler:
+    """A cluster full of gangs of one pod."""
+    muster = cluster()
+    for i in range(4 * NODES):
+        sets = PodSet("main", shape(cpu=16_000), 1, 1, labels=(("app", "x"),))
+        end = None if limit is None else limit + i
+        muster.apply(GangSubmitted(of("busy", f"b{i}", sets, limit=end, priority=priority and i % priority)))
+    for each in muster.decide(0.5):
+        if isinstance(each, Assign):
+            bind(muster, each)
+    return muster
+
+
+def steps_of(muster: Scheduler, heavy: Gang, cycles: int = 3) -> int:
+    muster.apply(GangSubmitted(heavy))
+    before = muster.world.nodes.steps
+    for cycle in range(1, 1 + cycles):
+        muster.decide(float(cycle))
+    return muster.world.nodes.steps - before
+
+
+def test_a_gang_of_hundreds_of_pod_sets_costs_a_bounded_number_of_steps() -> None:
+    sets = [PodSet(f"s{j}", shape(cpu=16_000 + 7 * j), 4, 4) for j in range(300)]
+    assert steps_of(cluster(), of("evil", "x", *sets)) <= 15_000
+
+
+@pytest.mark.parametrize("kind", [spread_apart, many_terms])
+def test_the_search_for_a_heavy_gangs_reservation_is_bounded(kind: type) -> None:
+    assert steps_of(full(limit=1000.0), kind(0)) <= 30_000
+
+
+@pytest.mark.parametrize("kind", [spread_apart, many_terms, many_sets])
+def test_the_search_for_a_heavy_gangs_victims_is_bounded(kind: type) -> None:
+    assert steps_of(full(priority=50), replace(kind(0), priority=1000)) <= 40_000

@@ -17,6 +17,8 @@ from muster.core.world.nodes import Bools
 
 #: Into how many parts a pod is cut.
 FACTORS: Final = (2, 4)
+#: Pod sets that are reduced, one at a time.
+SETS: Final = 8
 #: Queues, and gangs whose end is looked at, that are tried.
 QUEUES: Final = 3
 BLOCKERS: Final = 6
@@ -34,7 +36,7 @@ def fewer_pods(question: Question) -> Iterator[Remedy]:
     sets = question.case.pod_sets
     wanted = {told.name: told.wanted for told in sets}
     short = {told.name: told.fits for told in sets if told.fits < told.wanted}
-    for told in sorted(sets, key=lambda told: (told.name not in short, -told.wanted)):
+    for told in sorted(sets, key=lambda told: (told.name not in short, -told.wanted))[:SETS]:
         for most in _sizes(question, wanted, told):
             if question.starts(_of_size(question.gang, wanted, {told.name: most})):
                 yield Remedy(_fewer(question, wanted, {told.name: most}), NOW)

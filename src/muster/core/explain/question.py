@@ -21,6 +21,8 @@ from muster.core.world.gangs import GangState
 NOW: Final = "would start now"
 LATER: Final = "would start"
 NOT: Final = "not by preemption"
+#: Steps (`core/work.py`) after which a question in a cycle tries nothing more.
+PATIENCE: Final = 3_000
 #: So many steps of a placement count as one more placement that is tried.
 STEPS: Final = 50
 #: Placements that one dry run may try, and one whole outlook.
@@ -100,6 +102,16 @@ class Question:
     foresight: Foresight
     #: how many times as much as usual may be tried
     patience: int = 1
+    #: `Nodes.steps` after which nothing more is tried
+    until: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.until = self.parts.world.nodes.steps + PATIENCE * self.patience
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether so much has been tried that all further answers are no."""
+        return self.parts.world.nodes.steps > self.until
 
     @property
     def demand(self) -> Demand:
@@ -114,7 +126,7 @@ class Question:
     def fits(self, demand: Demand) -> bool:
         """Whether the queue admits this demand now, and there is room for it beside all reservations."""
         reservations = self.parts.reservations
-        if not self.parts.admission.allows(self.state, demand):
+        if self.exhausted or not self.parts.admission.allows(self.state, demand):
             return False
         if reservations.refusal(self.state, demand) is not None:
             return False
@@ -124,6 +136,8 @@ class Question:
 
     def has_room(self, without: GangState) -> bool:
         """Whether there would be room if another gang ended, regardless of queues and of reservations."""
+        if self.exhausted:
+            return False
         with self.parts.world.trial():
             self.parts.world.completions.give([without])
             return self._placed(self.demand, self.parts.fit.fit)
@@ -140,11 +154,13 @@ class Question:
     def starts(self, gang: Gang) -> bool:
         """Whether the gang, edited to `gang`, starts in the next cycle (`DryRun.starts`)."""
         self.dry_run.trials += 1
-        return self.dry_run.starts(self.state, gang, MOST * self.patience)
+        return not self.exhausted and self.dry_run.starts(self.state, gang, MOST * self.patience)
 
     def starts_without(self, other: GangState) -> bool:
         """Whether the gang starts in the next cycle if another ends (`DryRun.starts_without`)."""
         known = self.foresight.ends.setdefault(other.id, {})
+        if self.exhausted:
+            return known.get(self.state.id, False)
         if self.state.id not in known:
             on = dropwhile(lambda each: each is not self.state, self.asked)
             asked = [each for each in on if each.id not in known]
@@ -155,11 +171,15 @@ class Question:
     def victims(self) -> Victims | None:
         """Return the victims that the gang would preempt if it might (`DryRun.preempts`)."""
         self.dry_run.trials += VICTIMS
+        if self.exhausted:
+            return None
         return self.dry_run.preempts(self.state, MOST * self.patience)
 
     def outlook(self) -> Outlook | None:
         """Return when the gang starts if no other gang arrives (`DryRun.outlooks`)."""
         known, reserved = self.foresight.outlooks, self.parts.reservations.of
+        if self.exhausted:
+            return known.get(self.state.id)
         if self.state.id not in known:
             asked = [each for each in self.asked if each.id not in known and reserved(each.id) is None]
             most = FAR * self.patience * len(asked)

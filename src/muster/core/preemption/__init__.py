@@ -32,6 +32,8 @@ __all__ = ["Preemption", "Victims"]
 
 #: Demands per cycle for which victims are searched.
 SEARCHES: Final = 4
+#: Steps (`core/work.py`) after which one search asks `Fit` no more.
+STEPS: Final = 16_000
 #: Seconds, from the first cycle that sees a pod being deleted, in which muster does not preempt for the
 #: capacity that the pod is about to free. A pod that exists longer may be stuck.
 COMING: Final = 300.0
@@ -227,7 +229,7 @@ class Preemption:
         gang, world = state.gang, self._world
         assert gang is not None
         asked, may = request.demand.least.minus(given_up(state)), self._may_evict(gang, request.demand)
-        found, due = None, inf
+        found, due, until = None, inf, world.nodes.steps + STEPS
         for heeds in self._heeding_first(gang):
             for highest in self._candidates.levels(request.demand, may, heeds):
                 candidates, due = self._candidates.of(self._now, may, highest, heeds)
@@ -235,7 +237,7 @@ class Preemption:
                 if table.groups:  # some candidate is on a node
                     allow = limits(table, gang.queue, asked, world)
                     quota = caps(table, gang.queue, asked, not state.begun, self._queues)
-                    found = find(request, table, allow, quota, world, self._fit)
+                    found = find(request, table, allow, quota, world, self._fit, until)
                 if found is not None:
                     return found, due
         return found, due

@@ -25,6 +25,7 @@ preemption:
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
+from math import inf
 from typing import Final
 
 import numpy as np
@@ -73,9 +74,18 @@ class Victims:
 
 
 def find(
-    request: Request, table: UnitTable, allow: Limits, quota: Quota, world: World, fit: Fit
+    request: Request,
+    table: UnitTable,
+    allow: Limits,
+    quota: Quota,
+    world: World,
+    fit: Fit,
+    until: float = inf,
 ) -> Victims | None:
-    """The victims among these units; None if no set of them makes room. The ledger stays as it is."""
+    """The victims among these units; None if no set of them makes room. The ledger stays as it is.
+
+    `until`: `Nodes.steps` after which `Fit` is not asked any more.
+    """
     grounds = fit.grounds(request)
     if not grounds:
         return None  # the gang fits on no node
@@ -85,7 +95,7 @@ def find(
     if request.demand.helped_by_arrivals:
         problems = max(PROBLEMS, SMALL // max(1, len(world.nodes)))  # no node may be known yet
         dependents = AffinityDependents(request, bounds.shapes, table, world)
-    whole = Ground(Checks(request, table, allow, world, fit, dependents), bounds, request)
+    whole = Ground(Checks(request, table, allow, world, fit, dependents, until), bounds, request)
     with fit.exact.budget.lending(problems):
         best = next((best for usable in _levels(bounds, table) if (best := _best(whole, usable))), None)
         if best is None:
@@ -125,11 +135,13 @@ class Checks:
         world: World,
         fit: Fit,
         dependents: AffinityDependents | None,
+        until: float,
     ) -> None:
         """`dependents`: for a gang that may need some pods to stay."""
         self.table, self.allow, self.dependents = table, allow, dependents
         self._world, self._fit = world, fit
         self._left = CHECKS if dependents is None else CHECKS_WITH_DEPENDENTS
+        self._until = until
         #: slots are sufficient
         self.by_slots = fit.by_slots(request.demand)
         #: pods elsewhere may keep it off
@@ -137,7 +149,7 @@ class Checks:
 
     def place(self, request: Request, taken: Bools) -> dict[Place, int] | None:
         """Where the gang goes without these units; None, too, once there have been too many checks."""
-        if not self._left:
+        if not self._left or self._world.nodes.steps > self._until:
             return None
         self._left -= 1
         with self._world.trial():

@@ -45,6 +45,8 @@ from muster.names import GPU, GPU_SHARE
 
 #: Instants that are tried one by one before the steps grow.
 TRIALS: Final = 256
+#: So many steps of trials (`core/work.py`) count as one trial at least.
+STEPS: Final = 30
 #: Problems that may be solved exactly in a cycle for all searches together; further trials are greedy.
 PROBLEMS: Final = 20
 #: How many ends are tried for a gang whose time has come and that still waits.
@@ -145,7 +147,7 @@ class StartSearch:
 
         `endless`: gangs whose end is unknown count, too, as if they ended last.
         """
-        short = self._shortage(request.demand)
+        short, begun = self._shortage(request.demand), self._nodes.steps
         ended: list[GangState] = []
         given = tried = next_trial = 0
         known, instants = now, chain(self._instants(gang, now, endless), [_NONE])
@@ -168,7 +170,7 @@ class StartSearch:
                 if found is not None:
                     found.start = end
                     return found
-                tried += 1
+                tried = max(tried + 1, (self._nodes.steps - begun) // STEPS)
                 next_trial = i + max(0, tried - TRIALS)
         return None
 
