@@ -14,6 +14,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import BinaryIO, Final
 
 import msgspec
@@ -26,8 +27,8 @@ log = logging.getLogger(__name__)
 LONGEST: Final = 60
 #: Seconds that the interpreter may take to start.
 START: Final = 60.0
-#: Bytes of memory for one question.
-MEMORY: Final = 2**30
+#: Bytes of data that the process may have. The chart limits both processes to twice that.
+MEMORY: Final = 2**29
 #: Bytes of an answer.
 MOST: Final = 2**26
 _COMMAND: Final = (sys.executable, "-P", "-m", "muster.app.wiring.compile_worker")
@@ -98,6 +99,8 @@ def main() -> None:
     """Answers questions from standard input, until that ends."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    with suppress(OSError):  # where memory is short, the kernel ends this process, and not its parent
+        Path("/proc/self/oom_score_adj").write_text("500")
     os.nice(5)
     stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr  # nothing else may write into the pipe
