@@ -1,17 +1,23 @@
 """Limits of a pod's and a gang's terms: at the limit all is read, beyond it the gang is Invalid by name."""
 
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 import pytest
 
+from muster import names
 from muster.api.base import Object
 from muster.api.core_v1 import Namespace
-from muster.core.words.gang import Code, PodSet, PodTerm, Shape
+from muster.api.jobset_v1alpha2 import JobSet
+from muster.core.words.gang import Code, Gate, PodSet, PodTerm, Shape
 from muster.translate import limits, surroundings
+from muster.translate.dialects import LONGEST_REFUSAL
 from muster.translate.identity import Dialect, GroupKey
+from muster.translate.jobset import MOST_REPLICATED
+from muster.translate.jobset import keys as jobset_keys
 from muster.translate.pods import asked, pod_bound
-from tests.translate.cluster import job, pod, pod_spec, read, world
+from tests.translate.cluster import grouped, job, jobset, pod, pod_group, pod_spec, read, world
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -51,6 +57,24 @@ def spreads(count: int, selector: Object | None = None) -> Object:
     return pod_spec(topologySpreadConstraints=[{"topologyKey": f"k{i}", **one} for i in range(count)])
 
 
+#: Constants of `names` whose marks are read from gangs and their pods.
+MARKS: Final = frozenset(
+    {
+        "CHECKPOINT",
+        "CHECKPOINT_GRACE",
+        "EXCLUSIVE",
+        "GANG",
+        "GPU_SHARE",
+        "HOLD",
+        "MIN_RUN_TIME",
+        "ON_PARTIAL",
+        "PREEMPTIBLE",
+        "PRIORITY",
+        "QUEUE",
+        "RESTART_COST",
+        "RUN_TIME",
+    }
+)
 #: by the words of the refusal: a pod spec with so many of them, and the most
 LIMITS: dict[str, tuple[Callable[[int], Object], int]] = {
     "labels in nodeSelector": (
@@ -83,6 +107,22 @@ LIMITS: dict[str, tuple[Callable[[int], Object], int]] = {
         lambda n: apart(4, namespaces=[f"n{i}" for i in range(n // 4)]),
         limits.NAMESPACES,
     ),
+    "containers": (
+        lambda n: {"containers": [{"name": f"c{i}"} for i in range(n // 2)] * 2},
+        limits.CONTAINERS,
+    ),
+    "different resources": (
+        lambda n: pod_spec(
+            containers=[{"name": "c", "resources": {"requests": {f"e/r{i}": "1" for i in range(n)}}}]
+        ),
+        limits.RESOURCES,
+    ),
+    "PersistentVolumeClaims": (
+        lambda n: pod_spec(
+            volumes=[{"name": f"v{i}", "persistentVolumeClaim": {"claimName": "c"}} for i in range(n)]
+        ),
+        limits.CLAIMS,
+    ),
     "host ports": (
         lambda n: pod_spec(containers=[{"name": "c", "ports": [{"hostPort": 1 + i} for i in range(n)]}]),
         limits.HOST_PORTS,
@@ -111,6 +151,48 @@ def test_a_pod_on_a_node_counts_there_though_it_exceeds_a_limit(what: str) -> No
     assert dict(bound.requests)["cpu"] == 2000
     assert len(bound.footprint.ports) <= limits.HOST_PORTS
     assert len(bound.footprint.pod_anti_affinity) <= limits.POD_TERMS
+
+
+def test_a_pod_on_a_node_is_charged_for_as_many_resources_as_a_pod_may_name() -> None:
+    """Of all its containers, and for Kubernetes' own resources in any case."""
+    many = [
+        {"name": f"c{i}", "resources": {"requests": {"cpu": "1m", f"a/r{i}": "1"}}}
+        for i in range(2 * limits.CONTAINERS)
+    ]
+    found = dict(pod_bound(pod("p", spec={"containers": many}, node="n")).requests)
+    assert found["cpu"] == 2 * limits.CONTAINERS
+    assert len(found) == limits.RESOURCES
+    assert asked(pod("p", spec={"containers": many})).shape == Shape(requests=())
+
+
+@pytest.mark.parametrize("staged", [False, True])
+def test_a_jobset_has_a_limit_of_replicated_jobs_and_is_one_gang_beyond_it(staged: bool) -> None:
+    def one(count: int) -> JobSet:
+        order = {"startupPolicy": {"startupPolicyOrder": "InOrder"}} if staged else {}
+        return jobset("s", {f"w{i}": {} for i in range(count)}, **order)
+
+    within, beyond = one(MOST_REPLICATED), one(MOST_REPLICATED + 1)
+    assert len(jobset_keys(within, world())) == (MOST_REPLICATED if staged else 1)
+    (key,) = jobset_keys(beyond, world())
+    group = read(key, world(beyond))
+    assert group is not None
+    said = f"spec.replicatedJobs has {MOST_REPLICATED + 1} entries; muster takes at most {MOST_REPLICATED}"
+    assert (group.gang.gate, group.gang.pod_sets) == (Gate(Code.INVALID, f"{said} of a gang"), ())
+
+
+@pytest.mark.parametrize("key", [value for name, value in vars(names).items() if name in MARKS])
+@pytest.mark.parametrize("kind", ["group", "pod", "job"])
+def test_what_a_mark_says_is_quoted_with_a_limit(key: str, kind: str) -> None:
+    """An annotation may have 256 KiB; what a gang's record quotes of it is short."""
+    notes = {key: "x" * 250_000}
+    here, of = {
+        "group": (world(pod_group("g", 1, annotations=notes), grouped("p")), Dialect.POD_GROUP),
+        "pod": (world(pod("g", annotations=notes)), Dialect.POD),
+        "job": (world(job("g", gang="true", annotations=notes)), Dialect.JOB),
+    }[kind]
+    group = read(GroupKey(of, "ns", "g"), here)
+    assert group is not None
+    assert len(repr(group.gang)) < 4 * LONGEST_REFUSAL
 
 
 def test_namespaces_that_a_selector_selects_count_for_each_term() -> None:

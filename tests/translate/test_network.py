@@ -76,6 +76,15 @@ def test_on_jobsets_their_templates_and_single_pods() -> None:
             '{"gatherStrategy": [{"layer": "BlockLayer", "strategy": "MustGather", "podCountMultiple": -4}]}',
             "gatherStrategy[0].podCountMultiple is -4; write a number above 1",
         ),
+        (
+            json.dumps({"gatherStrategy": [{"layer": "x", "strategy": "MustGather"}] * 33}),
+            "gatherStrategy has 33 rules; write at most 32",
+        ),
+        (
+            json.dumps({"gatherStrategy": [{"layer": "x" * 254, "strategy": "MustGather"}]}),
+            "gatherStrategy[0].layer has 254 characters; it has at most 253",
+        ),
+        (" " * 16_385, "has 16385 characters; write at most 16384"),
     ],
 )
 def test_a_topology_annotation_that_cannot_be_read_gates_the_gang(text: str, message: str) -> None:

@@ -4,6 +4,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from muster.api.base import Object
 from muster.api.core_v1 import Pod
@@ -83,6 +85,38 @@ CASES: dict[str, tuple[Object, dict[str, int]]] = {
 @pytest.mark.parametrize(("pod", "expected"), CASES.values(), ids=CASES.keys())
 def test_requests(pod: Object, expected: dict[str, int]) -> None:
     assert requests(spec(pod)) == tuple(sorted(expected.items()))
+
+
+AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "memory", "e/x"]), st.integers(0, 9).map(str))
+INITS = st.lists(st.tuples(AMOUNTS, st.sampled_from(["", "Always"])), max_size=5)
+
+
+@given(INITS, st.lists(AMOUNTS, max_size=4))
+def test_the_peak_is_that_of_any_moment(
+    inits: list[tuple[dict[str, str], str]], main: list[dict[str, str]]
+) -> None:
+    """Each init container runs with the sidecars before it, and all sidecars run with the containers."""
+    started: list[dict[str, str]] = []
+    moments: list[list[dict[str, str]]] = []
+    for amounts, policy in inits:
+        moments.append([*started, amounts])
+        if policy:
+            started.append(amounts)
+    moments.append([*started, *main])
+    found = requests(
+        spec(
+            {
+                "initContainers": [
+                    {"name": "i", "restartPolicy": policy, "resources": {"requests": amounts}}
+                    for amounts, policy in inits
+                ],
+                "containers": [{"name": "c", "resources": {"requests": amounts}} for amounts in main],
+            }
+        )
+    )
+    for resource, unit in (("cpu", 1000), ("memory", 1), ("e/x", 1)):
+        at = [sum(int(amounts.get(resource, 0)) for amounts in moment) for moment in moments]
+        assert dict(found).get(resource, 0) == max(at) * unit
 
 
 def test_a_request_that_is_not_a_quantity_is_an_error_that_shows_it() -> None:

@@ -90,8 +90,8 @@ KIND_OF: Final[dict[Dialect, Kind[Any]]] = {  # Any: a table of kinds holds kind
     Dialect.POD: POD,
     **KINDS,
 }
-#: Most characters of the refusal of a gang that could not be read.
-LONGEST_REFUSAL: Final = 500
+#: Most characters of what a gate says: it may quote what people write.
+LONGEST_REFUSAL: Final = 1000
 log = logging.getLogger(__name__)
 _POD_GROUP_DIALECTS = {kind.group: dialect for dialect, kind in KINDS.items()}
 
@@ -121,7 +121,7 @@ class Reader:
             log.exception("%s %s/%s cannot be read", key.dialect.value, key.namespace, key.name)
             self._reader = _READERS[key.dialect](key, self._world)
             why = f"cannot be read: {type(error).__name__}: {error}"
-            return _unreadable(key, why[:LONGEST_REFUSAL]), NONE_MOVED
+            return _within(_unreadable(key, why)), NONE_MOVED
 
     def renew(self, group: Group, old: Pod, new: Pod) -> bool:
         """Takes in a newer state of a running member that says the same; False: the group must be read again.
@@ -146,10 +146,20 @@ class Reader:
         group, moved = self._reader.read(touched)
         if group is not None and (too_much := limits.of_gang(group.gang.pod_sets)) is not None:
             group = replace(group, gang=replace(group.gang, gate=too_much))
+        group = _within(group)
         if group is None or not _namesakes(key, _ABOVE, world):
             return group, moved
         # `namespace/name` is the id of the first namesake by dialect; the others use their record's name
         return replace(group, gang=replace(group.gang, id=GangId(f"{key.namespace}/{key.record}"))), moved
+
+
+def _within(group: Group | None) -> Group | None:
+    """Returns the group with as much of its gate's message as a status may have."""
+    gate = group.gang.gate if group is not None else None
+    if group is None or gate is None or len(gate.message) <= LONGEST_REFUSAL:
+        return group
+    cut = replace(gate, message=f"{gate.message[: LONGEST_REFUSAL - 1]}…")
+    return replace(group, gang=replace(group.gang, gate=cut))
 
 
 def _unreadable(key: GroupKey, why: str) -> Group:

@@ -51,9 +51,12 @@ from muster.translate.demand import Demand, Part, asks_for_gang, demand, job_spe
 from muster.translate.filling import NOWHERE, Block, Filled
 from muster.translate.group import NONE_MOVED, ReadGroup, Touched
 from muster.translate.identity import Dialect, GroupKey
-from muster.translate.job import GroupObject, assemble, owner_of
+from muster.translate.job import MAIN, GroupObject, assemble, owner_of
 from muster.translate.surroundings import Made
 from muster.translate.world import World
+
+#: Most replicatedJobs of a JobSet that is a gang, or whose stages are.
+MOST_REPLICATED: Final = 128
 
 
 class Reader:
@@ -69,11 +72,15 @@ class Reader:
         jobset = world.jobsets.get((key.namespace, key.name))
         if jobset is None or key not in keys(jobset, world):
             return None, NONE_MOVED
-        parts = {
-            replicated.name: Part(_demand(jobset, replicated, world), max(replicated.replicas, 0))
-            for replicated in jobset.spec.replicated_jobs
-            if key.stage in ("", replicated.name)
-        }
+        parts = (
+            {MAIN: _too_many(jobset)}
+            if _is_too_large(jobset)
+            else {
+                replicated.name: Part(_demand(jobset, replicated, world), max(replicated.replicas, 0))
+                for replicated in jobset.spec.replicated_jobs
+                if key.stage in ("", replicated.name)
+            }
+        )
         for name in self._jobs_to_read(jobset, parts, touched):
             self._take(name, jobset, parts)
         for name in touched.pods:
@@ -146,9 +153,22 @@ def key_of(jobset: JobSet, job: Job, world: World) -> GroupKey | None:
 def staged(jobset: JobSet) -> bool:
     """Whether the JobSet's Jobs start in an order."""
     spec = jobset.spec
+    if _is_too_large(jobset):
+        return False
     return spec.startup_policy.startup_policy_order == "InOrder" or any(
         replicated.depends_on for replicated in spec.replicated_jobs
     )
+
+
+def _is_too_large(jobset: JobSet) -> bool:
+    return len(jobset.spec.replicated_jobs) > MOST_REPLICATED
+
+
+def _too_many(jobset: JobSet) -> Part:
+    """Returns the only part of a JobSet that is refused: each of its stages would cost all others."""
+    what = f"spec.replicatedJobs has {len(jobset.spec.replicated_jobs)} entries"
+    refusal = Gate(Code.INVALID, f"{what}; muster takes at most {MOST_REPLICATED} of a gang")
+    return Part(Demand(Shape(requests=()), 0, refusal=refusal), 0)
 
 
 def jobset_finished(jobset: JobSet) -> bool:

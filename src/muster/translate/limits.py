@@ -9,11 +9,15 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from muster.api.base import LabelSelector
-from muster.api.core_v1 import PodSpec
+from muster.api.core_v1 import Container, PodSpec, Quantities, ResourceRequirements
 from muster.core.words.gang import Code, Gate, PodSet
+from muster.translate.claims import claim_names
 from muster.translate.surroundings import Surroundings, pod_terms
 
-#: Of one pod.
+#: Of one pod. Containers are those of all sorts, and resources the distinct names that they request.
+CONTAINERS: Final = 256
+RESOURCES: Final = 64
+CLAIMS: Final = 64
 SELECTOR_LABELS: Final = 64
 NODE_REQUIREMENTS: Final = 128
 NODE_VALUES: Final = 1024
@@ -33,6 +37,11 @@ def excess(spec: PodSpec) -> str:
     """Returns which limit a pod exceeds, and by what; "" if none."""
     affinity = spec.affinity
     plain = affinity is None and not spec.topology_spread_constraints
+    containers = [*spec.containers, *spec.init_containers]
+    stated = sum(len(c.resources.requests) + len(c.resources.limits) for c in containers)
+    ports = sum(1 for c in containers for port in c.ports if port.host_port or spec.host_network)
+    plain = plain and len(containers) <= CONTAINERS and stated <= RESOURCES and ports <= HOST_PORTS
+    plain = plain and len(spec.volumes) <= CLAIMS and len(spec.overhead) <= RESOURCES
     if plain and len(spec.node_selector) <= SELECTOR_LABELS and len(spec.tolerations) <= TOLERATIONS:
         return ""
     node = affinity.node_affinity if affinity is not None else None
@@ -42,6 +51,10 @@ def excess(spec: PodSpec) -> str:
     wanted = [one for term in terms for one in (*term.match_expressions, *term.match_fields)]
     selectors = [*_selectors(spec)]
     return _first(
+        (len(containers), "containers", CONTAINERS),
+        (len(_resources(spec)), "different resources", RESOURCES),
+        (ports, "host ports", HOST_PORTS),
+        (sum(1 for _ in claim_names(spec)), "PersistentVolumeClaims", CLAIMS),
         (len(spec.node_selector), "labels in nodeSelector", SELECTOR_LABELS),
         (len(spec.tolerations), "tolerations", TOLERATIONS),
         (len(wanted), "requirements of node affinity", NODE_REQUIREMENTS),
@@ -61,13 +74,26 @@ def excess(spec: PodSpec) -> str:
     )
 
 
-def excess_around(spec: PodSpec, around: Surroundings, ports: int) -> str:
-    """As `excess`, of what follows from where a pod is: the namespaces that its terms select, and ports."""
+def excess_around(spec: PodSpec, around: Surroundings) -> str:
+    """As `excess`, of what follows from where a pod is: the namespaces that its terms select."""
     named = sum(len(term.namespaces) for term in pod_terms(spec))
     selected = sum(len(found) for found in around.selected if found is not None)
     return _first(
         (named + selected, "namespaces that its affinity terms name or select", NAMESPACES),
-        (ports, "host ports", HOST_PORTS),
+    )
+
+
+def charged(spec: PodSpec) -> PodSpec:
+    """Returns what a pod beyond a limit is charged for on a node: only for resources within the limit.
+
+    Kubernetes' own resources come first: no node has hundreds of others, so none runs a pod that needs them.
+    """
+    kept = {*sorted(_resources(spec), key=lambda name: ("/" in name, name))[:RESOURCES]}
+    return PodSpec(
+        containers=[_asking_for(container, kept) for container in spec.containers],
+        init_containers=[_asking_for(container, kept) for container in spec.init_containers],
+        overhead=_only(spec.overhead, kept),
+        resources=spec.resources,
     )
 
 
@@ -84,6 +110,23 @@ def of_gang(pod_sets: Iterable[PodSet]) -> Gate | None:
         f"its pod sets have {terms} terms of pod affinity, anti-affinity, spread and host ports together; "
         f"muster takes at most {TERMS_OF_GANG}: make several gangs of it, or use fewer terms",
     )
+
+
+def _resources(spec: PodSpec) -> set[str]:
+    named = set(spec.overhead)
+    for container in (*spec.containers, *spec.init_containers):
+        named.update(container.resources.requests, container.resources.limits)
+    return named
+
+
+def _asking_for(container: Container, kept: set[str]) -> Container:
+    asked = container.resources
+    within = ResourceRequirements(requests=_only(asked.requests, kept), limits=_only(asked.limits, kept))
+    return Container(name=container.name, restart_policy=container.restart_policy, resources=within)
+
+
+def _only(amounts: Quantities, kept: set[str]) -> Quantities:
+    return {name: amount for name, amount in amounts.items() if name in kept}
 
 
 def _first(*counted: tuple[int, str, int]) -> str:

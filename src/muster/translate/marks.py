@@ -19,6 +19,8 @@ DEFAULT_QUEUE: Final = "default"
 #: Values of `muster.dev/on-partial`.
 KEEP: Final = "keep"
 RECREATE: Final = "recreate"
+#: Most characters of the name of an object.
+_LONGEST_NAME: Final = 253
 #: Annotations that muster writes on a pod when it binds or fences it.
 _BINDING: Final = frozenset({names.PLAN, names.EPOCH, names.GPU_DEVICE})
 
@@ -29,7 +31,7 @@ def queue(owners: Iterable[ObjectMeta], named: Iterable[str]) -> tuple[str, Gate
     Invalid if the pods of one gang name different queues. The core checks whether the queue exists.
     """
     for meta in owners:
-        if own := mark(meta, names.QUEUE):
+        if own := _queue(meta):
             return own, None
     found = sorted(set(named))
     if len(found) > 1:
@@ -40,7 +42,13 @@ def queue(owners: Iterable[ObjectMeta], named: Iterable[str]) -> tuple[str, Gate
 
 def own_queue(meta: ObjectMeta) -> str:
     """Returns the queue that a pod names, or the default."""
-    return mark(meta, names.QUEUE) or DEFAULT_QUEUE
+    return _queue(meta) or DEFAULT_QUEUE
+
+
+def _queue(meta: ObjectMeta) -> str:
+    """Returns the queue that an object names, or "". What is longer than any name is cut."""
+    named = mark(meta, names.QUEUE) or ""
+    return named if len(named) <= _LONGEST_NAME else f"{named[:_LONGEST_NAME]}…"
 
 
 def own_gang(meta: ObjectMeta) -> bool | None:

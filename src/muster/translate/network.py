@@ -23,6 +23,11 @@ from muster.core.words.gang import MOST_PLACES, Code, Gang, Gate, Gather, Strate
 from muster.core.world.nodes import UNLIMITED
 from muster.translate.world import World
 
+#: Most rules of a gang, and most characters of them; a topology has few layers.
+MOST_RULES: Final = 32
+LONGEST_RULES: Final = 16_384
+#: Most characters of a layer's name.
+_LONGEST_LAYER: Final = 253
 _STRATEGIES: Final = {strategy.value: strategy for strategy in Strategy}
 _DECODE: Final = msgspec.json.Decoder(NetworkTopologySpec).decode
 
@@ -71,6 +76,9 @@ def _read(spec: str, exclusive: str, world: World) -> Wish:
     except (ValueError, RecursionError) as error:  # msgspec's own errors are ValueErrors too
         return Wish(refusal=Gate(Code.INVALID, f"{TOPOLOGY_SPEC}: {error}"))
     layers = world.layers
+    if len(exclusive) > _LONGEST_LAYER:
+        why = f"{names.EXCLUSIVE} has {len(exclusive)} characters; a layer has at most {_LONGEST_LAYER}"
+        return Wish(refusal=Gate(Code.INVALID, why))
     found = resolve(gather, exclusive, layers.chain)
     if not found.error:
         idle = (
@@ -87,11 +95,17 @@ def _read(spec: str, exclusive: str, world: World) -> Wish:
 
 def _rules(text: str) -> Iterable[Gather]:
     """Parses the rules. Raises ValueError."""
-    together = 1
-    for position, rule in enumerate(_DECODE(text).gather_strategy):
+    if len(text) > LONGEST_RULES:
+        raise ValueError(f"has {len(text)} characters; write at most {LONGEST_RULES}")
+    found, together = _DECODE(text).gather_strategy, 1
+    if len(found) > MOST_RULES:
+        raise ValueError(f"gatherStrategy has {len(found)} rules; write at most {MOST_RULES}")
+    for position, rule in enumerate(found):
         at = f"gatherStrategy[{position}]"
         if not rule.layer:
             raise ValueError(f"{at}.layer is missing")
+        if len(rule.layer) > _LONGEST_LAYER:
+            raise ValueError(f"{at}.layer has {len(rule.layer)} characters; it has at most {_LONGEST_LAYER}")
         if rule.strategy and rule.strategy not in _STRATEGIES:
             raise ValueError(f"{at}.strategy is {rule.strategy!r}; write {' or '.join(_STRATEGIES)}")
         if rule.pod_count_multiple < 0:

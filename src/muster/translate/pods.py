@@ -36,7 +36,7 @@ from muster.names import GANG, GPU, GPU_SHARE
 from muster.translate import constraints, limits
 from muster.translate.marks import gpu_device, gpu_share
 from muster.translate.requests import as_it_runs, requests
-from muster.translate.surroundings import NOWHERE, Made, Surroundings, node_term, surroundings
+from muster.translate.surroundings import Made, Surroundings, node_term, surroundings
 from muster.translate.world import World
 
 #: Most shapes in the cache; a cluster has far fewer templates at work than pods.
@@ -60,25 +60,30 @@ def asked(pod: Pod | PodTemplate, world: World | None = None, made: Made | None 
         share = gpu_share(pod.metadata)
     except ValueError as error:
         share = str(error)
-    spec, around = _what_counts(pod.spec), NOWHERE
-    if too_much := limits.excess(spec):  # the amounts of a pod on a node count whatever it demands
-        spec = PodSpec(
-            containers=spec.containers,
-            init_containers=spec.init_containers,
-            overhead=spec.overhead,
-            resources=spec.resources,
-            host_network=spec.host_network,
-        )
-    else:
-        around = surroundings(pod, world, made)
+    if too_much := limits.excess(pod.spec):
+        bound = isinstance(pod, Pod) and bool(pod.spec.node_name)
+        return _refused(pod.spec, too_much) if bound else Asked(Shape(requests=()), _invalid(too_much))
+    spec, around = _what_counts(pod.spec), surroundings(pod, world, made)
     try:
         packed = _ENCODE(spec)
     except (OverflowError, RecursionError) as error:
         large = isinstance(error, OverflowError)
         what = "a number in its spec is larger than any may be" if large else "its spec is nested too deeply"
         return Asked(Shape(requests=()), Gate(Code.INVALID, f"{what}: {error}"))
-    found = _asked(packed, share, around)
-    return Asked(found.shape, Gate(Code.INVALID, too_much)) if too_much else found
+    return _asked(packed, share, around)
+
+
+def _invalid(message: str) -> Gate:
+    return Gate(Code.INVALID, message)
+
+
+def _refused(spec: PodSpec, too_much: str) -> Asked:
+    """Returns what a pod beyond a limit is charged for on a node, whatever else it demands."""
+    try:
+        amounts = requests(limits.charged(spec))
+    except ValueError as error:
+        return Asked(Shape(requests=()), _invalid(str(error)))
+    return Asked(Shape(requests=amounts), _invalid(too_much))
 
 
 def occupies(pod: Pod) -> bool:
@@ -210,9 +215,8 @@ def _asked(packed: bytes, share: int | str, around: Surroundings) -> Asked:
     spec = _DECODE(packed)
     shape = Shape(requests=())
     try:
-        ports = constraints.ports(spec)
-        shape = replace(shape, requests=_requests(spec), ports=ports[: limits.HOST_PORTS])
-        if too_much := limits.excess_around(spec, around, len(ports)):
+        shape = replace(shape, requests=_requests(spec), ports=constraints.ports(spec))
+        if too_much := limits.excess_around(spec, around):
             raise ValueError(too_much)
         shape = _constrained(shape, spec, around)
         if share:

@@ -16,6 +16,7 @@ Source: kubernetes, pkg/quota/v1/evaluator/core/pods.go.
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import cached_property
 from typing import Final
 
 from muster.api import quantity
@@ -34,11 +35,11 @@ _REQUIRED: Final = ("cpu", "memory")
 
 def charged(quotas: Iterable[ResourceQuota], spec: PodSpec) -> tuple[tuple[str, Amounts], ...]:
     """Returns, by quota that counts for such a pod, what it charges: amounts as everywhere, rounded up."""
-    found = []
+    found, pod = [], _Stated(spec)
     for quota in quotas:
         names = [name for name in sorted(quota.spec.hard) if _of_pods(name)]
         if names and matches(quota, spec):
-            found.append((quota.metadata.name, tuple((name, _charge(name, spec)) for name in names)))
+            found.append((quota.metadata.name, tuple((name, pod.charge(name)) for name in names)))
     return tuple(found)
 
 
@@ -69,6 +70,7 @@ def forbidden(pod: Pod, world: World) -> Gate | None:
 
 def refusal(quotas: Iterable[ResourceQuota], spec: PodSpec) -> Gate | None:
     """Returns why the API server would not create such a pod, whatever is left; or why muster cannot tell."""
+    pod = _Stated(spec)
     for quota in quotas:
         name = quota.metadata.name
         if unknown := [scope for scope in _scopes(quota) if scope not in _SCOPES]:
@@ -77,7 +79,7 @@ def refusal(quotas: Iterable[ResourceQuota], spec: PodSpec) -> Gate | None:
         if not matches(quota, spec):
             continue
         for resource in sorted(quota.spec.hard):
-            if _of_pods(resource) and _unit(resource) in _REQUIRED and not _charge(resource, spec):
+            if _of_pods(resource) and _unit(resource) in _REQUIRED and not pod.charge(resource):
                 field = resource if "." in resource else f"requests.{resource}"
                 message = f"ResourceQuota {name} counts {resource}; its pods must state resources.{field}"
                 return Gate(Code.QUOTA_EXCEEDED, message)
@@ -162,15 +164,28 @@ def _used(quota: ResourceQuota, name: str, pods: Iterable[Pod]) -> int:
     for pod in pods:
         if not pod.terminal and matches(quota, pod.spec):
             with suppress(ValueError):
-                used += _charge(name, pod.spec)
+                used += _Stated(pod.spec).charge(name)
     return used
 
 
-def _charge(name: str, spec: PodSpec) -> int:
-    if name in _PODS:
-        return 1
-    of = limits(spec) if name.startswith("limits.") else requests(spec)
-    return dict(of).get(_unit(name), 0)
+class _Stated:
+    """What a pod states, read once for all that quotas charge."""
+
+    def __init__(self, spec: PodSpec) -> None:
+        self._spec = spec
+
+    @cached_property
+    def requests(self) -> dict[str, int]:
+        return dict(requests(self._spec))
+
+    @cached_property
+    def limits(self) -> dict[str, int]:
+        return dict(limits(self._spec))
+
+    def charge(self, name: str) -> int:
+        if name in _PODS:
+            return 1
+        return (self.limits if name.startswith("limits.") else self.requests).get(_unit(name), 0)
 
 
 def _of_pods(name: str) -> bool:

@@ -9,7 +9,7 @@ is rounded up once. One `pods` per pod is not part of it: the core counts pods i
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from fractions import Fraction
 
 import msgspec
@@ -61,17 +61,23 @@ def limits(spec: PodSpec) -> Amounts:
 
 
 def _of_containers(spec: PodSpec, own_of: Callable[[ResourceRequirements], _Sum] | None = None) -> _Sum:
-    """Returns the peak use: of an init container with the sidecars before it, or of all the rest together."""
+    """Returns the peak use: of an init container with the sidecars before it, or of all the rest together.
+
+    Each container costs as much as it states: what it does not, the sidecars alone use, and so does the rest.
+    """
     own_of = own_of or _defaulted
-    sidecars: _Sum = {}
+    lasting: _Sum = {}
     peak: _Sum = {}
     for container in spec.init_containers:
         own = own_of(container.resources)
         if container.restart_policy == "Always":
-            sidecars = _plus(sidecars, own)
+            _add(lasting, own)
         else:
-            peak = _most(peak, _plus(sidecars, own))
-    return _most(peak, _plus(sidecars, _sum(spec.containers, own_of)))
+            for resource, amount in own.items():
+                peak[resource] = max(peak.get(resource, _ZERO), lasting.get(resource, _ZERO) + amount)
+    for container in spec.containers:
+        _add(lasting, own_of(container.resources))
+    return _most(peak, lasting)
 
 
 def _running(containers: list[Container], statuses: list[ContainerStatus], granted: bool) -> list[Container]:
@@ -124,13 +130,6 @@ def _pod_level(spec: PodSpec, containers: _Sum) -> _Sum:
     }
 
 
-def _sum(containers: Iterable[Container], own_of: Callable[[ResourceRequirements], _Sum]) -> _Sum:
-    total: _Sum = {}
-    for container in containers:
-        total = _plus(total, own_of(container.resources))
-    return total
-
-
 def _limited(resources: ResourceRequirements) -> _Sum:
     return _read(resources.limits)
 
@@ -142,6 +141,11 @@ def _defaulted(resources: ResourceRequirements) -> _Sum:
 
 def _read(quantities: Quantities) -> _Sum:
     return {resource: parse(quantity) for resource, quantity in quantities.items()}
+
+
+def _add(total: _Sum, more: _Sum) -> None:
+    for resource, amount in more.items():
+        total[resource] = total.get(resource, _ZERO) + amount
 
 
 def _plus(one: _Sum, other: _Sum) -> _Sum:
