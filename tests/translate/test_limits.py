@@ -168,8 +168,8 @@ def test_a_pod_on_a_node_is_charged_for_as_many_resources_as_a_pod_may_name() ->
 @pytest.mark.parametrize("staged", [False, True])
 def test_a_jobset_has_a_limit_of_replicated_jobs_and_is_one_gang_beyond_it(staged: bool) -> None:
     def one(count: int) -> JobSet:
-        order = {"startupPolicy": {"startupPolicyOrder": "InOrder"}} if staged else {}
-        return jobset("s", {f"w{i}": {} for i in range(count)}, **order)
+        order = {"startupPolicyOrder": "InOrder" if staged else "AnyOrder"}
+        return jobset("s", {f"w{i}": {} for i in range(count)}, startupPolicy=order)
 
     within, beyond = one(MOST_REPLICATED), one(MOST_REPLICATED + 1)
     assert len(jobset_keys(within, world())) == (MOST_REPLICATED if staged else 1)

@@ -396,7 +396,11 @@ def _layers(topology: Resource | None) -> object:
 
 
 def _of_namespace(namespace: str, world: World) -> Iterator[GroupKey]:
-    """Yields every possible key of objects in this namespace."""
+    """Yields every possible key of objects in this namespace. PodGroups are few, and have no index for it."""
+    for dialect in KINDS.values():
+        for group in world.pod_groups(dialect).values():
+            if group.metadata.namespace == namespace:
+                yield from _touched_by(dialect, group, world)
     kinds: tuple[Kind[Any], ...] = (JOBSET, JOB, POD)
     for kind in kinds:
         for obj in world.in_namespace(kind, namespace):
