@@ -1150,8 +1150,8 @@ FAULTS: Final = (
         "a process that took too long to compile goes on",
         "bounds",
         "app/wiring/compile_queue.py",
-        "        await self._replace()\n        holds =",
-        "        holds =",
+        "            await self._replace()\n        log",
+        "        log",
         ("tests/app/wiring/test_compile_queue.py",),
     ),
     Fault(

@@ -207,17 +207,22 @@ class Queue:
         return answer, holds or answer.until
 
     async def _within(self, seconds: float, question: bytes, doing: str) -> tuple[Answer, datetime | None]:
-        """The answer, and None; or that there is none, and until when this holds."""
-        worker = await self._running()
-        try:
-            async with asyncio.timeout(seconds):
-                return msgspec.msgpack.decode(await worker.ask(question), type=Answer), None
-        except TimeoutError:
-            told = f"{doing} took longer than {seconds:.0f} s; make it smaller"
-        except Ended as error:
-            told = f"{doing} failed: {error}"
+        """The answer, and None; or that there is none, and until when this holds.
+
+        A process that has ended is replaced and asked once more: it may have been ended from outside.
+        """
+        tries = 2
+        while tries:
+            worker = await self._running()
+            try:
+                async with asyncio.timeout(seconds):
+                    return msgspec.msgpack.decode(await worker.ask(question), type=Answer), None
+            except TimeoutError:
+                tries, told = 0, f"{doing} took longer than {seconds:.0f} s; make it smaller"
+            except (Ended, msgspec.MsgspecError) as error:
+                tries, told = tries - 1, f"{doing} failed: {error}"
+            await self._replace()
         log.warning("%s", told)
-        await self._replace()
         holds = self._clock.now() + AGAIN
         return Answer(undecided=told, until=holds), holds
 

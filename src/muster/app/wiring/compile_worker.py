@@ -70,7 +70,8 @@ class Worker:
     async def ask(self, question: bytes) -> bytes:
         """Returns the answer. Raises `Ended`. A worker whose question is cancelled can only be ended."""
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError, ConnectionResetError):  # how it has ended is read below
+        # How it has ended is read below. uvloop raises RuntimeError for a pipe that it has closed.
+        with suppress(BrokenPipeError, ConnectionResetError, RuntimeError):
             self._process.stdin.write(len(question).to_bytes(4) + question)
             await self._process.stdin.drain()
         return await self._read()
