@@ -1027,6 +1027,14 @@ FAULTS: Final = (
         ("tests/translate/test_ganggroup.py", "tests/runtime/test_tenants.py"),
     ),
     Fault(
+        "a gang of as many pod sets as its pods make of it",
+        "tenants",
+        "translate/limits.py",
+        "    if len(pod_sets) > POD_SETS:",
+        "    if False:",
+        ("tests/translate/test_limits.py",),
+    ),
+    Fault(
         "a plan that suffices to end victims of another namespace",
         "tenants",
         "runtime/consent.py",

@@ -165,6 +165,21 @@ def test_a_pod_on_a_node_is_charged_for_as_many_resources_as_a_pod_may_name() ->
     assert asked(pod("p", spec={"containers": many})).shape == Shape(requests=())
 
 
+def test_a_gang_has_a_limit_of_pod_sets() -> None:
+    def one(count: int) -> Gate | None:
+        pods = [grouped(f"p{i}", spec=pod_spec(f"{i + 1}m")) for i in range(count)]
+        group = read(GroupKey(Dialect.POD_GROUP, "ns", "g"), world(pod_group("g", 1), *pods))
+        assert group is not None
+        return group.gang.gate
+
+    most = limits.POD_SETS
+    assert one(most) is None
+    said = (
+        f"its pods have {most + 1} different requests and constraints; muster takes at most {most} of a gang"
+    )
+    assert one(most + 1) == Gate(Code.INVALID, said)
+
+
 @pytest.mark.parametrize("staged", [False, True])
 def test_a_jobset_has_a_limit_of_replicated_jobs_and_is_one_gang_beyond_it(staged: bool) -> None:
     def one(count: int) -> JobSet:

@@ -56,7 +56,7 @@ from muster.translate.surroundings import Made
 from muster.translate.world import World
 
 #: Most replicatedJobs of a JobSet that is a gang, or whose stages are.
-MOST_REPLICATED: Final = 128
+MOST_REPLICATED: Final = 100
 
 
 class Reader:
@@ -70,7 +70,7 @@ class Reader:
     def read(self, touched: Touched) -> ReadGroup:
         key, world, filled = self._key, self._world, self._filled
         jobset = world.jobsets.get((key.namespace, key.name))
-        if jobset is None or key not in keys(jobset, world):
+        if jobset is None or not _forms(jobset, key, world):
             return None, NONE_MOVED
         parts = (
             {MAIN: _too_many(jobset)}
@@ -131,6 +131,13 @@ class Reader:
 def keys(jobset: JobSet, world: World) -> list[GroupKey]:
     """Returns the groups that a JobSet forms: none, one, or one per stage."""
     return possible(jobset) if asks_for_gang(jobset.metadata, templates(jobset), world) else []
+
+
+def _forms(jobset: JobSet, key: GroupKey, world: World) -> bool:
+    """Whether the key is one of `keys`; each stage asks this, so it makes no list of all."""
+    stages = jobset.spec.replicated_jobs
+    is_one = any(one.name == key.stage for one in stages) if staged(jobset) else not key.stage
+    return is_one and asks_for_gang(jobset.metadata, templates(jobset), world)
 
 
 def possible(jobset: JobSet) -> list[GroupKey]:

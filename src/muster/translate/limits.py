@@ -5,7 +5,7 @@ about the pod a step per node. The limits are far above what manifests in use ha
 anything is computed from the terms. What exceeds one is refused by the name of the limit.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from muster.api.base import LabelSelector
@@ -31,6 +31,8 @@ NAMESPACES: Final = 4096
 HOST_PORTS: Final = 64
 #: Terms of pod affinity and anti-affinity, spreads and ports of a gang, over its pod sets.
 TERMS_OF_GANG: Final = 256
+#: Pod sets of a gang. Pods of a PodGroup form one for each set of equal requests and constraints.
+POD_SETS: Final = 256
 
 
 def excess(spec: PodSpec) -> str:
@@ -97,8 +99,11 @@ def charged(spec: PodSpec) -> PodSpec:
     )
 
 
-def of_gang(pod_sets: Iterable[PodSet]) -> Gate | None:
-    """Returns the refusal of a gang whose pod sets have too many terms together; None: few enough."""
+def of_gang(pod_sets: Sequence[PodSet]) -> Gate | None:
+    """Returns the refusal of a gang with too many pod sets, or too many terms in them; None: few enough."""
+    if len(pod_sets) > POD_SETS:
+        different = f"its pods have {len(pod_sets)} different requests and constraints"
+        return Gate(Code.INVALID, f"{different}; muster takes at most {POD_SETS} of a gang")
     terms = 0
     for shape in (pod_set.shape for pod_set in pod_sets):
         terms += len(shape.pod_affinity) + len(shape.pod_anti_affinity) + len(shape.preferred_pod_affinity)

@@ -13,6 +13,7 @@ from muster.core.words.gang import MOST_PLACES, Labels, Place, PodId, PodSet, Sh
 from muster.translate import network
 from muster.translate.group import Members
 from muster.translate.places import Claim, Filling, planned
+from muster.translate.podgroup.pod_sets import pod_set_name
 from muster.translate.quotas import proposed
 from muster.translate.world import World
 
@@ -23,6 +24,8 @@ class Places:
     def __init__(self, shape: Shape, looked_at: Labels, world: World) -> None:
         self.shape, self.looked_at = shape, looked_at
         self.name = ""
+        #: the name for its shape; to compute it costs more than to read a pod
+        self.called_for = pod_set_name(shape, looked_at)
         self.retired: set[Place] = set()
         #: how many retired places no pod has: a bound pod of a higher index still runs
         self.abandoned = 0

@@ -135,7 +135,8 @@ class Reading:
     def settle(self) -> None:
         """Reads the PodGroup, and gives its pods their places."""
         for name in [*self._failed]:  # their Jobs may have ended
-            self.note(name)
+            if _for_good(self._noted[name].pod, self._world):
+                self.note(name)
         self.group = self._world.pod_groups(self._kind).get(self.name)
         self.wanted = self.group.spec.min_member if self.group is not None else self.there
         if self.group is not None and not self.several and self.wanted == 0:
@@ -212,13 +213,10 @@ class Reading:
         """Yields, in order of name, the pods without a controller that their nodes have refused."""
         for name in sorted(self._failed):
             pod = self._noted[name].pod
+            if pod.metadata.deletion_timestamp is not None or not rejected(pod):
+                continue
             said = kept(pod)
-            if (
-                pod.metadata.deletion_timestamp is None
-                and rejected(pod)
-                and not said.controlled
-                and said.on_partial != KEEP
-            ):
+            if not said.controlled and said.on_partial != KEEP:
                 yield pod
 
     def _look(self, pod: Pod) -> Noted:
@@ -299,7 +297,7 @@ class Reading:
         prefix = f"{self.name[1]}@{self.name[0]}" if self.several else PODS
         taken: set[str] = set()
         for places in self.places:
-            name = pod_set_name(places.shape, places.looked_at)
+            name = places.called_for
             if name in taken:
                 name = pod_set_name(places.shape, places.looked_at, namespaces=True)
             while name in taken:  # of two terms the one that means all namespaces has the plain name
