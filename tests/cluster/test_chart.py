@@ -19,12 +19,14 @@ SERVICE_MONITOR = Kind("monitoring.coreos.com", "v1", "ServiceMonitor", "service
 APPLY = ("apply", "--server-side", "--force-conflicts", "--validate=strict", "--warnings-as-errors")
 ASLEEP = ("scheduler.replicas=0", "controllers.replicas=0")
 LATTICE_JOBS = "controllers.config.batchJobs.latticeJobs"
+DIGEST = f"sha256:{'0123456789abcdef' * 4}"
 EVERYTHING = (
     *ASLEEP,
     "serviceMonitor.enabled=true",
     "serviceMonitor.labels.release=prometheus",
     "dashboard.enabled=true",
     "image.tag=v1",
+    f"image.digest={DIGEST}",
     "imagePullSecrets[0].name=key",
     "nodeSelector.role=control",
     "tolerations[0].operator=Exists",
@@ -52,6 +54,7 @@ NOTHING = (
     "crds.install=false",
     "rbac.userRoles=false",
     "guard.enabled=false",
+    "confine.enabled=false",
     "networkPolicy.enabled=false",
     "scheduler.recreatePods=false",
     "priorityClassName=",
@@ -175,3 +178,15 @@ def test_the_kustomize_base_is_the_chart(chart: Chart) -> None:
             *((e["kind"], e["metadata"]["name"]) for e in kustomize.objects(chart.home)),
         ]
     )
+
+
+def test_an_image_with_a_digest_is_named_by_it(chart: Chart) -> None:
+    def images(*values: str) -> set[str]:
+        pods = [each["spec"]["template"] for each in objects(chart, *values) if each["kind"] == "Deployment"]
+        return {container["image"] for pod in pods for container in pod["spec"]["containers"]}
+
+    named = ("image.repository=registry.example.com/muster", "image.tag=v1")
+    assert images(*named) == {"registry.example.com/muster:v1"}
+    assert images(*named, f"image.digest={DIGEST}") == {f"registry.example.com/muster@{DIGEST}"}
+    with pytest.raises(AssertionError, match="digest"):
+        images("image.digest=latest")

@@ -51,7 +51,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Stage:
                 stage = Stage(base(home), home)
             case "ARG":
                 name, _, default = rest.partition("=")
-                stage.args[name] = str(at) if name == "AT" else default
+                stage.args[name] = str(at) if name == "AT" else default.strip('"')
             case "ENV":
                 stage.env |= dict(pair.split("=", 1) for pair in stage.fill(rest).split())
             case "WORKDIR":

@@ -219,7 +219,7 @@ FAULTS: Final = (
     _fault(
         "a preemption is noted again and again",
         "commit/victims.py",
-        "    if record is None or noted(record, recorded, by):",
+        "    if record is None or noted(record, recorded, by, victim.key):",
         "    if record is None:",
         _VICTIMS,
     ),

@@ -16,6 +16,13 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- and (has "batchjob" $config.only) (default false (default dict $config.batchJobs).latticeJobs) }}
 {{- end }}
 
+{{- /* By digest if there is one: a tag can be moved. */}}
+{{- define "muster.image" -}}
+{{- with .Values.image }}
+{{- if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ default $.Chart.AppVersion .tag }}{{ end }}
+{{- end }}
+{{- end }}
+
 {{- define "muster.selector" -}}
 app.kubernetes.io/name: muster
 app.kubernetes.io/instance: {{ .Release.Name }}

@@ -1,0 +1,143 @@
+"""Whoever has a token of muster's can change no more than muster itself does.
+
+All other tests of this folder run under the same policies: muster works under them. Here requests are made as
+muster's accounts, by impersonation.
+"""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from muster.api.base import Kind, Object
+from muster.api.kinds import JOB, POD
+from muster.kube import config
+from muster.kube.errors import Forbidden
+from muster.kube.http import HttpClient
+from muster.names import ADMISSION, CHECKPOINT_REQUESTED, EPOCH, PREEMPTED, PRIORITY
+from tests.cluster.chart import NAMESPACE
+from tests.cluster.conftest import Cluster
+
+SCHEDULER: Final = f"system:serviceaccount:{NAMESPACE}:muster-scheduler"
+CONTAINER: Final[Object] = {"name": "main", "image": "registry.example.com/a", "command": ["sleep", "1"]}
+TRUE: Final[Object] = {"type": PREEMPTED, "status": "True", "reason": "EndedByMuster"}
+
+
+def pod(name: str, scheduler: str = "muster") -> Object:
+    spec = {
+        "schedulerName": scheduler,
+        "containers": [CONTAINER],
+        "schedulingGates": [{"name": "example.com/x"}],
+    }
+    return {"metadata": {"name": name, "labels": {"app": "a"}}, "spec": spec}
+
+
+def job(name: str) -> Object:
+    template = {"spec": {"schedulerName": "muster", "restartPolicy": "Never", "containers": [CONTAINER]}}
+    spec = {"suspend": True, "parallelism": 1, "completions": 2, "template": template}
+    return {"metadata": {"name": name, "annotations": {ADMISSION: "gang"}}, "spec": spec}
+
+
+class Thief:
+    """Acts as the scheduler's account, by impersonation."""
+
+    def __init__(self, cluster: Cluster, home: Path) -> None:
+        found = yaml.safe_load(cluster.kubeconfig.read_text())
+        found["users"][0]["user"]["as"] = SCHEDULER
+        path = home / "thief.kubeconfig"
+        path.write_text(json.dumps(found))
+        self.client = HttpClient(config.load(str(path)))
+
+    async def patch(self, kind: Kind[Any], name: str, body: Object, subresource: str = "") -> None:
+        await self.client.patch(kind, "default", name, body, subresource=subresource)
+
+
+@pytest.fixture
+async def thief(cluster: Cluster, tmp_path: Path) -> AsyncIterator[Thief]:
+    """With a pod and a Job for muster and a pod for another scheduler, once the policies are enforced."""
+    for name, scheduler in (("mine", "muster"), ("foreign", "default-scheduler")):
+        await cluster.make(POD, pod(name, scheduler))
+    await cluster.make(JOB, job("job"))
+    made = Thief(cluster, tmp_path)
+
+    async def enforced() -> bool:
+        try:
+            await made.patch(POD, "mine", {"metadata": {"labels": {"tried": "a"}}})
+        except Forbidden as error:
+            return "muster does not change" in str(error)
+        return False
+
+    await cluster.until("the policies are enforced", enforced)
+    yield made
+    await made.client.close()
+
+
+def annotated(key: str) -> Object:
+    return {"metadata": {"annotations": {key: "1"}}}
+
+
+STOLEN: Final[list[tuple[Kind[Any], str, Object, str]]] = [
+    (POD, "mine", {"spec": {"activeDeadlineSeconds": 1}}, "spec.activeDeadlineSeconds"),
+    (POD, "mine", {"spec": {"schedulingGates": []}}, "spec.schedulingGates"),
+    (POD, "mine", {"spec": {"nodeSelector": {"a": "b"}}}, "spec.nodeSelector"),
+    (POD, "mine", {"metadata": {"labels": {"app": "b"}}}, "metadata.labels"),
+    (POD, "mine", {"metadata": {"labels": {"app": None}}}, "metadata.labels"),
+    (POD, "mine", {"metadata": {"finalizers": ["example.com/x"]}}, "metadata.finalizers"),
+    (POD, "mine", annotated(PRIORITY), f"annotations.{PRIORITY}"),
+    (POD, "mine", annotated("example.com/x"), "annotations.example.com/x"),
+    (POD, "foreign", annotated(EPOCH), "only pods that it schedules"),
+    (JOB, "job", {"spec": {"parallelism": 5}}, "spec.parallelism"),
+    (JOB, "job", {"spec": {"activeDeadlineSeconds": 1}}, "spec.activeDeadlineSeconds"),
+    (JOB, "job", {"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}}, "spec.template"),
+    (JOB, "job", {"metadata": {"labels": {"a": "b"}}}, "metadata.labels"),
+    (JOB, "job", annotated(PRIORITY), f"annotations.{PRIORITY}"),
+    (JOB, "job", {"metadata": {"annotations": {ADMISSION: None}}}, f"annotations.{ADMISSION}"),
+]
+
+
+async def test_a_stolen_token_changes_nothing_else(thief: Thief) -> None:
+    (container,) = (await thief.client.get_json(POD, "default", "mine"))["spec"]["containers"]
+    image: Object = {"spec": {"containers": [{**container, "image": "registry.example.com/evil"}]}}
+    for kind, name, body, wrong in (*STOLEN, (POD, "mine", image, "spec.containers")):
+        with pytest.raises(Forbidden) as refused:
+            await thief.patch(kind, name, body)
+        assert wrong in str(refused.value), (kind, name, body)
+    for status in ({"phase": "Succeeded"}, {"podIP": "192.0.2.1"}, {"message": "x"}):
+        with pytest.raises(Forbidden, match="muster does not change status"):
+            await thief.patch(POD, "mine", {"status": status}, "status")
+
+
+async def test_a_stolen_token_deletes_and_creates_only_pods_of_muster(thief: Thief) -> None:
+    with pytest.raises(Forbidden, match="only pods that it schedules"):
+        await thief.client.delete(POD, "default", "foreign")
+    for namespace, scheduler, wrong in (
+        ("default", "default-scheduler", "only pods that it schedules"),
+        ("kube-system", "muster", "no pods in this namespace"),
+        (NAMESPACE, "muster", "no pods in this namespace"),
+    ):
+        body = {"apiVersion": "v1", "kind": "Pod", **pod("forged", scheduler)}
+        with pytest.raises(Forbidden, match=wrong):
+            await thief.client.create(POD, namespace, body)
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "mine", "annotations": {PRIORITY: "1"}},
+        "target": {"kind": "Node", "name": "n"},
+    }
+    with pytest.raises(Forbidden, match="nothing but the node"):
+        await thief.client.bind("default", "mine", binding)
+
+
+async def test_what_muster_changes_is_let_through(thief: Thief) -> None:
+    await thief.patch(POD, "mine", annotated(EPOCH))
+    await thief.patch(POD, "mine", annotated(CHECKPOINT_REQUESTED))
+    await thief.patch(POD, "mine", {"status": {"conditions": [TRUE]}}, "status")
+    await thief.patch(JOB, "job", {**annotated(EPOCH), "spec": {"suspend": False}})
+    await thief.client.delete(POD, "default", "mine", grace_period=0)
+
+
+async def test_others_are_not_confined(cluster: Cluster, thief: Thief) -> None:
+    await cluster.client.patch(POD, "default", "mine", {"metadata": {"labels": {"app": "c"}}})
