@@ -59,6 +59,14 @@ def test_a_quota_charges_the_resources_that_it_limits(
     assert {name: dict(amounts) for name, amounts in found} == ({"q": expected} if expected else {})
 
 
+ACROSS = "CrossNamespacePodAffinity"
+
+
+def apart(**fields: Any) -> Object:  # Any: fields of a term, as JSON
+    term = {"topologyKey": "zone", **fields}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
 @pytest.mark.parametrize(
     ("fields", "pod_spec", "counts"),
     [
@@ -70,6 +78,13 @@ def test_a_quota_charges_the_resources_that_it_limits(
         ({"scopes": ["NotTerminating", "BestEffort"]}, containers({}), True),
         ({"scopes": ["PriorityClass"]}, containers({}, priorityClassName="high"), True),
         ({"scopes": ["PriorityClass"]}, containers({}), False),
+        ({"scopes": ["CrossNamespacePodAffinity"]}, containers({}, affinity=apart()), False),
+        ({"scopes": ["CrossNamespacePodAffinity"]}, containers({}, affinity=apart(namespaces=["x"])), True),
+        (
+            {"scopes": ["CrossNamespacePodAffinity"]},
+            containers({}, affinity=apart(namespaceSelector={})),
+            True,
+        ),
     ],
 )
 def test_scopes(fields: Object, pod_spec: Object, counts: bool) -> None:
@@ -94,10 +109,10 @@ def test_scopes_of_priority(operator: str, values: list[str], name: str, counts:
 
 
 def test_an_unknown_scope_is_refused_by_name() -> None:
-    gate = refusal([quota({"pods": 4}, scopes=["CrossNamespacePodAffinity"])], spec(containers({})))
+    gate = refusal([quota({"pods": 4}, scopes=["Unheard"])], spec(containers({})))
     assert gate is not None
     assert gate.code is Code.INVALID
-    assert "has the scope CrossNamespacePodAffinity, which muster does not support" in gate.message
+    assert "has the scope Unheard, which muster does not support" in gate.message
 
 
 def test_pods_must_state_what_is_counted() -> None:

@@ -23,6 +23,7 @@ from muster.api import quantity
 from muster.api.core_v1 import Pod, PodSpec, ResourceQuota, ScopeSelectorRequirement
 from muster.core.words.gang import Amounts, Code, Gate
 from muster.translate.requests import limits, requests
+from muster.translate.surroundings import pod_terms
 from muster.translate.world import World
 
 #: What a quota may charge for the pods' own resources; without a prefix it means requests.
@@ -155,6 +156,9 @@ _SCOPES: Final[dict[str, Callable[[PodSpec], bool]]] = {
     "Terminating": lambda spec: spec.active_deadline_seconds is not None,
     "NotTerminating": lambda spec: spec.active_deadline_seconds is None,
     "PriorityClass": lambda spec: bool(spec.priority_class_name),
+    "CrossNamespacePodAffinity": lambda spec: any(
+        term.namespaces or term.namespace_selector is not None for term in pod_terms(spec)
+    ),
 }
 
 
