@@ -373,7 +373,30 @@ class Account:
             known = self.gangs.get(gang)
             for queue in ("root", *(tree.path(known.queue) if known is not None else ())):
                 used[queue].update(counted(requests.items()))
+        for known in self.gangs.values():
+            surcharge = self.surcharge(known, gone)
+            for queue in ("root", *tree.path(known.queue)) if surcharge else ():
+                used[queue].update(surcharge)
         return used
+
+    def surcharge(self, gang: Gang, gone: Collection[PodId] = ()) -> Counter[str]:
+        """What is in a gang's exclusive domains besides what it uses, unless all of it is leaving."""
+        if not gang.exclusive:
+            return Counter()
+        mine = {id_: pod for id_, pod in self.pods.items() if pod.gang == gang.id and id_ not in gone}
+        promises = [promise for (other, _), promise in self.promised.items() if other == gang.id]
+        if not promises and mine.keys() <= self.leaving.keys():
+            return Counter()
+        places = [(one.node, one.requests) for one in mine.values()]
+        places += [(one.node, one.requests) for one in promises]
+        there = {self.domain(where, gang.exclusive) for where, _ in places} - {None}
+        whole, used = Counter[str](), Counter[str]()
+        for name, node in self.nodes.items():
+            if self.domain(name, gang.exclusive) in there:
+                whole.update(counted((r, n) for r, n in node.capacity if r != "pods"))
+        for _, requests in places:
+            used.update(counted(row_amounts(requests).items()))
+        return whole - used
 
     def _uses(self, gone: Collection[PodId]) -> Iterator[tuple[GangId, dict[str, int]]]:
         for id_, pod in self.pods.items():
@@ -435,6 +458,17 @@ class Account:
         ]
         for resource in {r for requests in pods for r in requests}:
             least[resource] += sum(sorted(requests[resource] for requests in pods)[:rest])
+        if not gang.exclusive:
+            return +least
+        if self.has_begun(gang.id):
+            return least - self.surcharge(gang)
+        domains: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
+        for name, node in self.nodes.items():
+            if (domain := self.domain(name, gang.exclusive)) is not None:
+                domains[domain].update(counted((r, n) for r, n in node.capacity if r != "pods"))
+        some = [domain for domain in domains.values() if any(domain.values())]
+        for resource in {r for domain in some for r in domain}:
+            least[resource] = max(least[resource], min(domain[resource] for domain in some))
         return +least
 
     def usable(self) -> Counter[str]:

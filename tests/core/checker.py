@@ -452,6 +452,8 @@ class Checker(Account):
             freed = Counter[str]()
             for pod in pods:
                 freed.update(counted(row_amounts(self.pods[pod].requests).items()))
+            if pods >= {id_ for id_, pod in self.pods.items() if pod.gang == victim}:
+                freed.update(self.surcharge(self.gangs[victim]))
             for queue in theirs:
                 taken[queue].append(freed)
             for queue in mine if theirs else ():

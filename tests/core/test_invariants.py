@@ -735,16 +735,17 @@ class Machine(RuleBasedStateMachine):
             assert cached.total == computed.total
 
     def check_queues(self) -> None:
-        """What a queue uses is what the gangs of its own and of all queues below it use."""
+        """What a queue uses is what the gangs of its own and of all queues below it are charged with."""
         if self.muster.world.pending_evictions.leaving:
             return  # departing pods are charged to their beneficiary
         for name, account in self.muster.world.queues.accounts.items():
-            used: Counter[str] = Counter()
+            used, charged = Counter[str](), Counter[str]()
             for state in self.muster.world.gangs.values():
                 if state.gang and name in self.checker.tree.path(state.gang.queue):
                     used.update(state.usage)
+                    charged.update(self.muster.world.exclusive_domains.surcharges.get(state.id, {}))
             used[GPU_SHARE] += 1000 * used.pop(GPU, 0)  # queues count GPUs in thousandths
-            assert +used == Counter({r: n for r, n in account.used.items() if n}), name
+            assert +(used + charged) == Counter({r: n for r, n in account.used.items() if n}), name
 
     def check_determinism(self) -> None:
         again = self.fresh()

@@ -24,6 +24,8 @@ T = TypeVar("T")
 
 #: Most seconds by which a gang may delay its eviction to save its work.
 LONGEST_GRACE: Final = 600.0
+#: Most seconds by which the cost of a restart makes a gang a dearer victim than others.
+LONGEST_RESTART: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +61,11 @@ def run(meta: ObjectMeta) -> Run:
         return Run(
             preemptible=_flag(meta, names.PREEMPTIBLE),
             min_run_time=_seconds(meta, names.MIN_RUN_TIME),
-            restart_cost=_seconds(meta, names.RESTART_COST),
+            restart_cost=_at_most(LONGEST_RESTART, meta, names.RESTART_COST),
             estimate=_seconds(meta, names.RUN_TIME),
             checkpoint_every=every,
             checkpointed=at,
-            checkpoint_grace=_grace(meta),
+            checkpoint_grace=_at_most(LONGEST_GRACE, meta, names.CHECKPOINT_GRACE),
             spared=spared,
         )
     except ValueError as error:
@@ -174,9 +176,9 @@ def _seconds(meta: ObjectMeta, key: str) -> float | None:
         raise ValueError(f"{key}: {error}") from None
 
 
-def _grace(meta: ObjectMeta) -> float | None:
-    found = _seconds(meta, names.CHECKPOINT_GRACE)
-    return None if found is None else min(found, LONGEST_GRACE)
+def _at_most(most: float, meta: ObjectMeta, key: str) -> float | None:
+    found = _seconds(meta, key)
+    return None if found is None else min(found, most)
 
 
 def _checkpoint(text: str) -> tuple[float | None, float | None]:

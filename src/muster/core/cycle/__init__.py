@@ -71,7 +71,7 @@ class Scheduler:
         self._infeasible = InfeasibleDemands(world, fit)
         self.preemption = Preemption(world, fit, self._infeasible)
         self.reservations = Reservations(backfill, config.depth, config.drain_after, world, fit)
-        self._admission = Admission(world.queues, world.quotas, world.demands)
+        self._admission = Admission(world.queues, world.quotas, world.demands, world.exclusive_domains.least)
         self._pending = PendingQueues(world.queues, world.completions.duration if backfill.reserves else None)
         own = self._infeasible, self._admission, self._pending, self.preemption, self.reservations
         parts = Parts(world, fit, *own)

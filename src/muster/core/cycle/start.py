@@ -11,7 +11,7 @@ fit in the table of `infeasible`, and a gang that has to wait with a reservation
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from muster.core.placement import Infeasible, Placed
 from muster.core.preemption import Victims
 from muster.core.queueing import Attempt, Tier
 from muster.core.reservations.answer import WouldDelay
+from muster.core.words.amounts import Usage
 from muster.core.words.decisions import Assign, Decision, Evict, Explanation, Victim, Wait
 from muster.core.words.gang import Code, GangId, Place
 from muster.core.work import WorkBudget
@@ -32,12 +33,22 @@ from muster.core.world.trial import Trial
 _NAMED: Final = 3
 
 
+@dataclass(frozen=True, slots=True)
+class Overcharged:
+    """It fits in domains that its queue or its namespace may not be charged with."""
+
+    refusal: Explanation
+
+    def __bool__(self) -> Literal[False]:
+        return False
+
+
 @dataclass(slots=True, eq=False)
 class Answer:
     """Whether a gang starts, and what that takes."""
 
     #: None: it was not tried
-    outcome: Placed | Infeasible | WouldDelay | None
+    outcome: Placed | Infeasible | WouldDelay | Overcharged | None
     request: Request
     #: of each place, if it fits
     columns: Mapping[Place, int]
@@ -79,6 +90,7 @@ class PlacementStep:
         self._hold, self._preemption, self._work, self._search = hold, preemption, work, search
         self._gangs, self._pods, self._demands = world.gangs, world.pods, world.demands
         self._ledger, self._nodes = world.ledger, world.nodes
+        self._admission = parts.admission
         self._pending_evictions = world.pending_evictions
 
     def cannot_start(self, state: GangState, demand: Demand, tier: Tier, cap_exceeded: bool) -> bool:
@@ -147,7 +159,7 @@ class PlacementStep:
             {p: promise for p, promise in state.holds.items() if not promise.announced} if state.holds else {}
         )
         request = self._request(state, demand, attempt.vacant, unannounced)
-        outcome: Placed | Infeasible | WouldDelay | None = None
+        outcome: Placed | Infeasible | WouldDelay | Overcharged | None = None
         # 3. Is it known not to fit?
         known = self._comparable(state) and demand in self._infeasible
         if known := known and not self._reservations.due(state.id):
@@ -166,6 +178,8 @@ class PlacementStep:
                     victims = self._preemption.victims(state, request)
                     if victims is not None:
                         outcome = self._fit_without(state, victims, request)
+        if isinstance(outcome, Placed) and demand.rules is not None and demand.rules.exclusive:
+            outcome = self._affordable(attempt, outcome, victims)
         columns = outcome.columns if outcome else {}
         devices = self._fit.devices(demand, columns, trial) if columns and demand.sharing else {}
         return Answer(outcome, request, columns, unannounced, devices, victims)
@@ -179,6 +193,10 @@ class PlacementStep:
         match answer.outcome:
             case _ if attempt.cap_exceeded:
                 return []  # its queue's refusal is recorded already
+            case Overcharged(refusal):
+                state.refusal = refusal
+                attempt.borrows = refusal.code is Code.OVER_SHARE and attempt.tier is Tier.WITHIN
+                return []
             case WouldDelay(reservation):
                 state.refusal = reservation.refusal
             case Infeasible() as infeasible if noted:
@@ -189,6 +207,24 @@ class PlacementStep:
         if self.reserves(attempt):
             self._reservations.wait(state, answer.request)
         return []
+
+    def _affordable(self, attempt: Attempt, placed: Placed, victims: Victims | None) -> Placed | Overcharged:
+        """Whether queue and namespace may be charged with these domains once the victims have left."""
+        state, world = attempt.state, self._world
+        parts = {part.pod_set: part.usage for part in attempt.demand.parts}
+        usage = Usage()
+        for place in placed.columns:
+            usage.add(parts[place.pod_set])
+        more = world.exclusive_domains.charge(state, placed.columns.values(), usage)
+        with world.trial():
+            for victim in victims.gangs if victims is not None else ():
+                gone = world.gangs[victim.gang]
+                if gone.gang is not None and not victim.pods:
+                    freed = Usage.of(gone.usage.items())
+                    freed.add(world.exclusive_domains.surcharges.get(gone.id, Usage()))
+                    world.queues.give(gone.gang.queue, freed)
+            refusal = self._admission.overcharges(state, attempt.tier, more)
+        return placed if refusal is None else Overcharged(refusal)
 
     def reserves(self, attempt: Attempt) -> bool:
         """Whether the gang has to wait for its minimum, and that is to be recorded (`Reservations.wait`)."""

@@ -43,7 +43,9 @@ class Preemption:
     def __init__(self, world: World, fit: Fit, infeasible: InfeasibleDemands) -> None:
         self._world, self._fit, self._queues, self._running = world, fit, world.queues, RunningGangs()
         self._infeasible = infeasible
-        self._candidates = Candidates(world.nodes, world.gangs, world.pods)
+        self._candidates = Candidates(
+            world.nodes, world.gangs, world.pods, world.exclusive_domains.surcharges
+        )
         self._budget = SearchBudget(SEARCHES)
         #: queues that a demand of a queue may take from, in this cycle
         self._from: dict[tuple[Demand, str], set[str]] = {}
@@ -147,7 +149,7 @@ class Preemption:
         return known
 
     def _reclaimed_from(self, queue: str, demand: Demand) -> set[str]:
-        asked, may = demand.least, self._queues.may_reclaim
+        asked, may = self._world.exclusive_domains.least(demand), self._queues.may_reclaim
         least = Usage(dict.fromkeys(asked, 1))
         return {other for other in self._running.queues if may(queue, asked, other, least)}
 
@@ -228,7 +230,8 @@ class Preemption:
         """Victims, whether or not the gang may preempt, and when the next minimum run time ends."""
         gang, world = state.gang, self._world
         assert gang is not None
-        asked, may = request.demand.least.minus(given_up(state)), self._may_evict(gang, request.demand)
+        asked = world.exclusive_domains.least(request.demand).minus(given_up(state))
+        may = self._may_evict(gang, request.demand)
         found, due, until = None, inf, world.nodes.steps + STEPS
         for heeds in self._heeding_first(gang):
             for highest in self._candidates.levels(request.demand, may, heeds):

@@ -17,7 +17,7 @@ places computes it only for those that have changed, and is arithmetic on arrays
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Final
 
@@ -68,6 +68,7 @@ class Candidate:
     spare: Mapping[str, int]
 
 
+NO_SURCHARGES: Final[Mapping[GangId, Usage]] = {}
 #: A test of gangs.
 Test = Callable[[Gang], bool]
 
@@ -81,8 +82,14 @@ class Candidates:
     """The gangs that could be victims, as of one cycle."""
 
     def __init__(
-        self, nodes: Nodes, gangs: Mapping[GangId, GangState], pods: Mapping[PodId, PodsBound]
+        self,
+        nodes: Nodes,
+        gangs: Mapping[GangId, GangState],
+        pods: Mapping[PodId, PodsBound],
+        surcharges: Mapping[GangId, Usage] = NO_SURCHARGES,
     ) -> None:
+        """`surcharges`: as in `ExclusiveDomains`."""
+        self._surcharges = surcharges
         self._nodes = nodes
         self._gangs = gangs
         self._pods = pods
@@ -163,6 +170,8 @@ class Candidates:
             return known[2:]
         spare = _spare(state, gang)
         units = tuple(self._make_units(state, gang, spare)) if stands(state) else ()
+        if units and gang.exclusive and (surcharge := self._surcharges.get(state.id)):
+            units = _with_domains(units, surcharge)
         self._known[state.id] = (state.stamp, gang, units, spare)
         return units, spare
 
@@ -263,6 +272,14 @@ class Candidates:
             np.array(columns, np.intp),
             np.array([times[where] for where in columns], np.int64),
         )
+
+
+def _with_domains(units: tuple[EvictionUnit, ...], surcharge: Usage) -> tuple[EvictionUnit, ...]:
+    """Units of a gang that is charged with its domains: these are free once all of it is gone."""
+    freed = surcharge.copy()
+    for unit in units:
+        freed.add(unit.freed)
+    return tuple(replace(unit, freed=freed if unit.core else Usage()) for unit in units)
 
 
 def _spare(state: GangState, gang: Gang) -> Mapping[str, int]:

@@ -22,7 +22,8 @@ whether a gang has to leave.
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Self
+from operator import attrgetter
+from typing import Any, Final, Self
 
 from muster.core.demand import Demand, cut
 from muster.core.queueing.pending import Cursor, EquivalenceClass, FairOrder, Head, PendingQueues
@@ -72,6 +73,8 @@ class Attempt:
     whole: bool = True
     #: as in `Grant`
     cap_exceeded: bool = False
+    #: set if it would have started, but beyond the entitlement of its queue
+    borrows: bool = False
 
 
 class Attempts:
@@ -202,6 +205,8 @@ class Attempts:
                 if tier is Tier.BORROWING:
                     if queues.usage_version != version:
                         queues.borrowed(account)
+                elif attempt.borrows and state.demand is not None:
+                    over.setdefault(account, []).append(EquivalenceClass(state.demand, [(key, state)]).head())
                 elif not attempt.whole and state.demand is not None and state.demand is not peers.demand:
                     rest = EquivalenceClass(state.demand, [(key, state)])
                     over.setdefault(account, []).append(rest.head())
@@ -260,8 +265,16 @@ def _share_after(account: Account, cursor: Cursor) -> tuple[Any, ...]:  # Any: c
 
 
 class Admission:
-    def __init__(self, queues: Queues, quotas: Quotas, demands: Demands) -> None:
+    def __init__(
+        self,
+        queues: Queues,
+        quotas: Quotas,
+        demands: Demands,
+        charged: Callable[[Demand], Usage] = attrgetter("least"),
+    ) -> None:
+        """`charged`: what a gang is charged with at least for the minimum of a demand."""
         self._queues, self._quotas, self._demands = queues, quotas, demands
+        self._charged = charged
         #: grants, so that ten thousand equal gangs are checked once, and what queues have left to grant
         #: (`Account.room`); both are dropped when `Queues.version` changes
         self._grants: dict[tuple[Account, Demand, Tier, bool], Grant | None] = {}
@@ -345,6 +358,22 @@ class Admission:
         """Whether a gang lacks only room (even below a hard cap): rules and ResourceQuotas admit it."""
         return state.demand is not None and self._forbidden(state, state.demand, state.gang) is None
 
+    def overcharges(self, state: GangState, tier: Tier, more: Usage) -> Explanation | None:
+        """Why a gang may not have exclusive domains that charge its queue with so much more; None: it may."""
+        assert state.gang is not None
+        account = self._queues.find(state.gang.queue)
+        if account is None:
+            return None
+        if not account.free:
+            if told := account.cap_exceeded(more, new=not state.begun):
+                return _refusal(Code.QUOTA_EXCEEDED, f"{told}, as {_WHOLE.format(state.gang.exclusive)}")
+            if tier is not Tier.BORROWING:
+                told = account.share_exceeded(more, self._queues.root.entitled)
+                if told:
+                    return _refusal(Code.OVER_SHARE, f"{told}, as {_WHOLE.format(state.gang.exclusive)}")
+        told = self._quotas.overcharged(state, more)
+        return _refusal(Code.QUOTA_EXCEEDED, told) if told else None
+
     def barred(self, gang: Gang) -> Explanation | None:
         """Why the gang can never start in the queue it names, under the current rules."""
         message = self._queues.barred(gang)
@@ -381,7 +410,8 @@ class Admission:
         self, account: Account, demand: Demand, tier: Tier, new: bool, held: Usage | None = None
     ) -> Grant | None:
         """`new`: it is one more gang of its queue; `held`: what it uses now, and gives up for the demand."""
-        key, asked = (account, tier is Tier.BORROWING), demand.least
+        key, least = (account, tier is Tier.BORROWING), self._charged(demand)
+        asked = least
         if (room := self._rooms.get(key)) is None:
             room = self._rooms[key] = account.room(borrow=tier is Tier.BORROWING)
         if held:
@@ -393,10 +423,11 @@ class Admission:
             for _, resource, excess in account.over_caps(asked):
                 over[resource] = max(over.get(resource, 0), excess)
             room = {resource: amount + over.get(resource, 0) for resource, amount in room.items()}
-        if tier is Tier.WITHIN and not demand.least.fits_in(room):
+        if tier is Tier.WITHIN and not least.fits_in(room):
             return None
         part: Demand | None = demand
-        if not demand.most.fits_in(room):
+        # Of a gang with exclusive domains these are charged, so more pods take no more (`overcharges`).
+        if least is demand.least and not demand.most.fits_in(room):
             parts = cut(demand, room, [part.usage for part in demand.parts])
             part = self._demands.of(parts, demand.need, demand.rules) if parts else None
             if part is not None and not part.most.fits_in(room):  # its minimum alone takes more
@@ -431,6 +462,10 @@ class Admission:
             return None
         planned = self._demands.of(tuple(parts), demand.need, demand.rules)
         return Attempt(state, Tier.STARTED, planned, tuple(vacant), whole=False)
+
+
+#: Why an exclusive gang is charged with more than its pods ask for.
+_WHOLE: Final = "a {} of its own is charged as a whole"
 
 
 def _refusal(code: Code, message: str) -> Explanation:

@@ -45,6 +45,8 @@ class World(Handlers):
         if self.pending_evictions.deleted:
             self.pending_evictions.settle_deleted(now)
         self._touch_concerned()
+        if self.exclusive_domains.outdated():
+            self.gangs.touched.update(self.exclusive_domains.holders)
         return lapsed, releases, self.account()
 
     def end_forsaken(self) -> bool:
@@ -142,7 +144,7 @@ class World(Handlers):
             if gang not in touched:  # it has been accounted for, or only promised pods have been bound
                 self.completions.note(state)
                 if self.quotas or gang in self.quotas.kept:
-                    self.quotas.settle(state)
+                    self.quotas.settle(state, self.exclusive_domains.surcharges.get(gang))
             else:
                 self.account_for(state)
             if state.explanation is not None and not state.lacks:
@@ -187,9 +189,10 @@ class World(Handlers):
         else:
             self.demands.settle(state)
         leaving = self.pending_evictions.of(state) if self.pending_evictions.leaving else None
-        self.queues.settle(state, leaving)
+        surcharge = self.exclusive_domains.surcharges.get(state.id)
+        self.queues.settle(state, leaving, surcharge)
         if self.quotas or state.id in self.quotas.kept:
-            self.quotas.settle(state)
+            self.quotas.settle(state, surcharge)
 
     def save(self, state: GangState) -> None:
         """Let the trial that has begun, if any, restore this gang and its accounts if it is undone."""

@@ -8,6 +8,10 @@ ended) occupies nothing, and bars no gang from a domain in which it was alone, o
 leave. So the gangs' pods on each node are recounted each time: the pods that the ledger knows, less those
 of no gang. Only two things are remembered: the nodes that have pods of no gang, and the nodes of each
 exclusive gang as of its last change. Clusters without exclusive gangs pay one comparison.
+
+A gang takes all that is in its domains from others, so it is charged with all of it, as if its pods asked
+for it: what it uses, and a *surcharge*, which is the rest of the capacity of its domains. The surcharge is
+computed when the gang changes, or the capacity of nodes or the topology does (`outdated`).
 """
 
 from collections import Counter
@@ -17,7 +21,7 @@ from typing import Final
 import numpy as np
 
 from muster.core.demand import Demand
-from muster.core.words.amounts import PODS, Sums
+from muster.core.words.amounts import PODS, Sums, Usage
 from muster.core.words.decisions import Victim
 from muster.core.words.events import PodsBound
 from muster.core.words.gang import GangId, NodeName, PodId
@@ -25,6 +29,7 @@ from muster.core.world.gangs import GangState
 from muster.core.world.nodes import Bools, Columns, Ints, Longs, Nodes
 from muster.core.world.topology import Topology, named
 from muster.core.world.trial import UndoLog
+from muster.names import GPU_SHARE
 
 #: An exclusive gang's layer, and its nodes.
 _Holder = tuple[str, tuple[NodeName, ...]]
@@ -54,10 +59,103 @@ class ExclusiveDomains:
         self._left: Mapping[GangId, Collection[NodeName]] = {}
         #: how often a gang has given up its domains
         self.released = 0
+        #: what each of these gangs is charged with besides what it uses
+        self.surcharges: dict[GangId, Usage] = {}
+        #: the topology and the capacities of which `surcharges` are
+        self._as_of: tuple[int, ...] = ()
+        #: by layer, what its smallest domain has at least of each resource, as of `_least_as_of`
+        self._least: dict[str, Usage] = {}
+        self._least_as_of: tuple[int, ...] = ()
 
     def foreign(self, node: NodeName, times: int) -> None:
         """Count `times` more pods of no gang on a node."""
         self._foreign.add((node,), times)
+
+    def outdated(self) -> bool:
+        """Whether the surcharges are of another topology, or of other capacities, than there are now."""
+        if not self.holders:
+            return False
+        before, self._as_of = self._as_of, self._versions()
+        return before != self._as_of
+
+    def least(self, demand: Demand) -> Usage:
+        """Return what a gang is charged with at least for the minimum of `demand`, besides what it has now.
+
+        Before its start that is the smallest domain that it could have; a gang that has started may need no
+        further domain.
+        """
+        rules = demand.rules
+        if rules is None or not rules.exclusive:
+            return demand.least
+        if rules.started is not None:
+            return demand.least.minus(self.surcharges.get(rules.started, _NOTHING))
+        if (versions := self._versions()) != self._least_as_of:
+            self._least.clear()
+            self._least_as_of = versions
+        if rules.exclusive not in self._least:
+            self._least[rules.exclusive] = self._smallest(rules.exclusive)
+        return _most(demand.least, self._least[rules.exclusive])
+
+    def charge(self, state: GangState, columns: Collection[int], usage: Usage) -> Usage:
+        """Return how much more an exclusive gang is charged with if it uses these columns, too.
+
+        `usage`: what it would use there.
+        """
+        assert state.gang is not None
+        there = np.zeros(len(self._nodes), np.bool_)
+        there[[*columns]] = True
+        there[self._columns(state.nodes)] = True
+        used = Usage.of(state.usage.items())
+        whole = _most(self._whole(state.gang.exclusive, there), used.plus(usage))
+        return whole.minus(used).minus(self.surcharges.get(state.id, _NOTHING))
+
+    def _surcharge(self, state: GangState) -> Usage:
+        """Return what is in the gang's domains besides what it uses."""
+        assert state.gang is not None
+        there = np.zeros(len(self._nodes), np.bool_)
+        there[self._columns(state.nodes)] = True
+        return self._whole(state.gang.exclusive, there).minus(Usage.of(state.usage.items()))
+
+    def _columns(self, nodes: Iterable[NodeName]) -> list[int]:
+        return [self._nodes.column[node] for node in nodes if node in self._nodes.column]
+
+    def _whole(self, layer: str, there: Bools) -> Usage:
+        """Return the capacity of the layer's domains that contain these nodes; the number of pods is free."""
+        if (level := self._level(layer)) is None:
+            return Usage()
+        return self._capacity(np.flatnonzero(self._in_domains(level, there)))
+
+    def _smallest(self, layer: str) -> Usage:
+        """Return what each domain of a layer has at least."""
+        if (level := self._level(layer)) is None:
+            return Usage()
+        domains = self._topology.levels[level].domains
+        known = domains[domains >= 0]
+        if not len(known):
+            return Usage()
+        sums = {
+            resource: np.bincount(known, self._nodes.capacity(row)[domains >= 0])
+            for resource, row in self._nodes.resources.items()
+            if resource not in (PODS, GPU_SHARE)
+        }
+        some = np.zeros(int(known.max()) + 1, np.bool_)
+        for each in sums.values():
+            some |= each > 0
+        least = {resource: int(each[some].min()) if some.any() else 0 for resource, each in sums.items()}
+        return Usage.of((resource, amount) for resource, amount in least.items() if amount)
+
+    def _capacity(self, columns: Columns) -> Usage:
+        nodes = self._nodes
+        sums = {
+            resource: int(nodes.capacity(row)[columns].sum(dtype=np.int64))
+            for resource, row in nodes.resources.items()
+            if resource not in (PODS, GPU_SHARE)
+        }
+        return Usage.of((resource, amount) for resource, amount in sums.items() if amount)
+
+    def _versions(self) -> tuple[int, ...]:
+        self._topology.refresh()
+        return self._topology.version, self._nodes.layout, self._nodes.capacity_revision
 
     def settle(self, state: GangState) -> None:
         """Record a gang's change."""
@@ -65,6 +163,10 @@ class ExclusiveDomains:
         before, _ = self.holders.get(state.id, _NOT)
         if layer or before:
             self._hold(state.id, (layer, tuple(state.nodes)))
+            more, old = (self._surcharge(state) if layer else Usage()), self.surcharges.get(state.id)
+            if more != (old or _NOTHING):
+                self._set_surcharge(state.id, more)
+                state.stamp += 1
         if before not in ("", layer):
             self.released += 1
             self._nodes.room.change()
@@ -80,6 +182,11 @@ class ExclusiveDomains:
                     del self._held[layer]
         if holder[0]:
             self.holders[gang] = holder
+
+    def _set_surcharge(self, gang: GangId, surcharge: Usage) -> None:
+        self._log.push(self._set_surcharge, gang, self.surcharges.pop(gang, Usage()))
+        if surcharge:
+            self.surcharges[gang] = surcharge
 
     def leave(self, victims: Iterable[Victim]) -> None:
         """Let these victims be gone, for a trial: where a gang has no pods left, it bars no other gang."""
@@ -165,6 +272,14 @@ class ExclusiveDomains:
         marked[-1] = False  # no domain
         inside: Bools = marked[domains]
         return inside
+
+
+_NOTHING: Final = Usage()
+
+
+def _most(one: Mapping[str, int], other: Mapping[str, int]) -> Usage:
+    """Return the greater amount of each resource."""
+    return Usage({key: max(one.get(key, 0), other.get(key, 0)) for key in sorted({*one, *other})})
 
 
 class _ByNode:

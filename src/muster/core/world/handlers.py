@@ -63,7 +63,7 @@ class Handlers:
         self.ledger = Ledger(nodes, device, self.log)
         self.topology = Topology(nodes)
         self.exclusive_domains = ExclusiveDomains(nodes, self.topology, self.gangs, self.pods, self.log)
-        self.queues = Queues(nodes, eligibility, self.log)
+        self.queues = Queues(nodes, eligibility, self.log, self.topology)
         self.quotas, self.budgets = Quotas(self.log), Budgets()
         self.pending_evictions = PendingEvictions(
             self.ledger, self.exclusive_domains, self.pods, self.gangs, self.log

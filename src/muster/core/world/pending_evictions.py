@@ -248,10 +248,17 @@ class PendingEvictions(dict[GangId, PendingEviction]):
                 used_by(state.holds.values()),
                 not state.pods,
                 tuple(
-                    (queue, used_by(pods), len(self.whole.keys() & {pod.gang for pod in pods}))
+                    (queue, self._used_by(pods), len(self.whole.keys() & {pod.gang for pod in pods}))
                     for queue, pods in by_queue.items()
                 ),
             )
+
+    def _used_by(self, pods: Sequence[PodsBound]) -> Usage:
+        """What these pods use, and the rest of the domains that they occupy until they are gone."""
+        usage, surcharges = used_by(pods), self._exclusive_domains.surcharges
+        for gang in sorted(self.whole.keys() & surcharges.keys() & {pod.gang for pod in pods}):
+            usage.add(surcharges[gang])
+        return usage
 
     # -- what they charge
 

@@ -12,10 +12,11 @@ from collections import Counter
 from typing import NamedTuple
 
 from muster.core.demand import Demand
-from muster.core.words.amounts import Sums, bare
+from muster.core.words.amounts import PODS, Sums, Usage, bare
 from muster.core.words.gang import Amounts, GangId, PodSet
 from muster.core.world.gangs import GangState
 from muster.core.world.trial import UndoLog
+from muster.names import GPU, GPU_SHARE
 
 #: Namespace and name.
 Name = tuple[str, str]
@@ -56,16 +57,32 @@ class Quotas(dict[Charged, int]):
             self.update({Charged(*name, resource): amount for resource, amount in room})
             self.version += 1
 
-    def settle(self, state: GangState) -> None:
-        """Update what is kept for a gang's pods that have places and are not created yet."""
+    def settle(self, state: GangState, surcharge: Usage | None = None) -> None:
+        """Update what is kept for a gang's pods that have places and are not created yet.
+
+        `surcharge`: what the gang is charged with for exclusive domains, besides what it uses.
+        """
         self._promised.add(self.kept.pop(state.id, Charges()), -1)
         kept = Charges()
         for pod_set in state.gang.pod_sets if state.gang is not None else ():
             if count := min(pod_set.uncreated, _held(state, pod_set.name)):
                 kept.add(_charges(state, pod_set), count)
+        if surcharge:
+            kept.add(_of_domains(state, surcharge))
         if kept:
             self.kept[state.id] = kept
             self._promised.add(kept)
+
+    def overcharged(self, state: GangState, more: Usage) -> str | None:
+        """Say which quota has less left than exclusive domains, charged with so much more, would take."""
+        for key, amount in sorted(_of_domains(state, more).items()):
+            if key in self and amount > self[key] - self._promised[key]:
+                left = _bare(key.resource, max(self[key] - self._promised[key], 0))
+                return (
+                    f"ResourceQuota {key.quota} of namespace {key.namespace} has {left} of {key.resource} "
+                    f"left; a domain of its own is charged as a whole: {_bare(key.resource, amount)} more"
+                )
+        return None
 
     def apply_to(self, state: GangState) -> bool:
         """Whether any pod of the gang is still to be charged to a quota."""
@@ -143,6 +160,18 @@ def _charged(state: GangState) -> Charges:
     for pod_set in state.gang.pod_sets if state.gang is not None else ():
         if count := counts[pod_set.name]:
             charges.add(_charges(state, pod_set), count)
+    return charges
+
+
+def _of_domains(state: GangState, more: Usage) -> Charges:
+    """What quotas are charged with for domains: of the resources that they count for the gang's pods."""
+    charges = Charges()
+    for pod_set in state.gang.pod_sets if state.gang is not None else ():
+        for key in _charges(state, pod_set):
+            resource = key.resource.removeprefix("requests.")
+            amount = more[GPU_SHARE] // 1000 if resource == GPU else more[resource]
+            if amount and resource != PODS:
+                charges[key] = amount
     return charges
 
 

@@ -33,6 +33,7 @@ from muster.core.world.eligibility import Eligibility, Obstacle
 from muster.core.world.gangs import GangState, given_up
 from muster.core.world.nodes import Nodes
 from muster.core.world.queues.account import DEFAULT, ROOT, Account, entitle, faults_of, tree
+from muster.core.world.topology import Topology, named
 from muster.core.world.trial import UndoLog
 from muster.names import GPU_SHARE
 
@@ -62,7 +63,10 @@ class Terminating(NamedTuple):
 
 
 class Queues:
-    def __init__(self, nodes: Nodes, eligibility: Eligibility, log: UndoLog) -> None:
+    def __init__(
+        self, nodes: Nodes, eligibility: Eligibility, log: UndoLog, topology: Topology | None = None
+    ) -> None:
+        self._topology = topology
         self._nodes, self._eligibility, self._log = nodes, eligibility, log
         self._rules: dict[str, Queue] = {}
         self.accounts: dict[str, Account] = {}
@@ -125,15 +129,15 @@ class Queues:
 
     # Accounts
 
-    def settle(self, state: GangState, leaving: Usage | None = None) -> None:
-        """Update what a gang adds to its queue.
+    def settle(self, state: GangState, leaving: Usage | None = None, surcharge: Usage | None = None) -> None:
+        """Update what a gang adds to its queue: what it uses, and its `surcharge` for exclusive domains.
 
         `leaving`: the part of its usage that makes room for other gangs, which are charged with that room
         already. A gang that leaves with all of its usage no longer counts as started.
         """
         if not self._built:
             self._build()
-        old, new = self._charges.get(state.id), self._charge_of(state, leaving)
+        old, new = self._charges.get(state.id), self._charge_of(state, leaving, surcharge)
         if new == old:
             return
         if old is not None:
@@ -144,10 +148,12 @@ class Queues:
             self._charges[state.id] = new
             self._charge(new, 1)
 
-    def _charge_of(self, state: GangState, leaving: Usage | None) -> _Charge | None:
+    def _charge_of(self, state: GangState, leaving: Usage | None, surcharge: Usage | None) -> _Charge | None:
         gang, used = state.gang, Usage.of(state.usage.items()) if state.usage else _NOTHING
         if leaving:
             used = used.minus(leaving)
+        if surcharge and used:  # once all its pods leave, so does its domain
+            used = used.plus(surcharge)
         if gang is None:
             return _Charge("", "", used, Usage(), False, False) if used else None
         demand, begun = state.demand, state.begun
@@ -253,7 +259,21 @@ class Queues:
                 return f"queue {above.name} does not allow namespace {min(others)}"
             if users and gang.user and gang.user not in users:
                 return f"queue {above.name} does not allow user {gang.user}"
+            highest = above.rules.max_exclusive_layer
+            if gang.exclusive and highest and (why := self._too_high(gang.exclusive, highest)):
+                return f"queue {above.name} {why}"
         return None
+
+    def _too_high(self, asked: str, highest: str) -> str:
+        """Say why a gang may not have a domain of a layer exclusively; "" if it may."""
+        names = self._topology.names if self._topology is not None else []
+        if (limit := named(highest, names)) is None:
+            return f"allows exclusive domains up to the layer {highest}, which does not exist"
+        found = named(asked, names)
+        if found is None or names.index(found) >= names.index(limit):
+            return ""
+        below = " or ".join(names[names.index(limit) :])
+        return f"allows no {found} to be exclusive; write {below}"
 
     def closed(self, name: str) -> str | None:
         """Return the queue, this one or one above it, that is closed to new gangs; None: none is."""
