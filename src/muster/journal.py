@@ -13,7 +13,9 @@ journal, not the scheduler.
 import base64
 import logging
 import os
+import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cache, partial
@@ -102,8 +104,8 @@ class Journal:
 
     def __init__(self, path: Path, limit: int = LIMIT, state: Callable[[], bytes] | None = None) -> None:
         self._path, self._limit, self._state = path, limit, state
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file: BinaryIO = path.open("ab", buffering=0)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._file: BinaryIO = _appending(path)
         self._size = _whole_lines(path)
         if self._size < self._file.tell():
             self._file.truncate(self._size)
@@ -151,8 +153,21 @@ class Journal:
     def _rotate(self) -> None:
         self._file.close()
         os.replace(self._path, previous(self._path))
-        self._file = self._path.open("ab", buffering=0)
+        self._file = _appending(self._path)
         self._size = 0
+
+
+def _appending(path: Path) -> BinaryIO:
+    """The file, readable by its owner only: it names jobs of all namespaces."""
+
+    def private(name: str, flags: int) -> int:
+        descriptor = os.open(name, flags, 0o600)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            with suppress(PermissionError):  # another user's, who chose its mode
+                os.fchmod(descriptor, 0o600)
+        return descriptor
+
+    return open(path, "ab", buffering=0, opener=private)  # open until the journal ends
 
 
 def read(path: Path, opened: Callable[[Path], IO[bytes]] = lambda file: file.open("rb")) -> Iterator[Entry]:

@@ -32,6 +32,7 @@ def failure(error: Exception) -> Failure | None:
     from muster.app.views.find import UnknownJob
     from muster.app.wiring.host import HostError, OtherNodes
     from muster.app.wiring.settings import InvalidSettings
+    from muster.app.wiring.state_directory import NotPrivate
     from muster.kube.config import ConfigError
     from muster.kube.errors import AlreadyExists, ApiError, Invalid, Unanswered, Unreachable
     from muster.local.nodespec import InvalidNodes
@@ -45,7 +46,7 @@ def failure(error: Exception) -> Failure | None:
             return Failure(str(error))
         case JobFileError() | InvalidNodes() | InvalidSettings() | OtherNodes() | UnknownJob() | Refused():
             return Failure(str(error), BAD_INPUT)
-        case Taken():
+        case Taken() | NotPrivate():
             return Failure(str(error), BAD_INPUT)
         case HostError() | StoreError() | ConfigError():
             return Failure(str(error), UNREACHABLE)

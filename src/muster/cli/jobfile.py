@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from muster.api import kinds
@@ -63,9 +64,9 @@ def load(
         if not os.path.isdir(directory):
             raise Failure(f"--volume {volume}: {directory} is not a directory", BAD_INPUT)
         pairs[name] = os.path.abspath(directory)
-    home = StateDirectory.of_user()
+    home = StateDirectory.of_user().root if target.embedded else Path()
     if target.embedded and runs and suffix is None:
-        platform = replace(platform, stores=lambda: secret_files.read(home.root / "secrets"))
+        platform = replace(platform, stores=lambda: secret_files.read(home / "secrets"))
     if content is None and file == "-":
         content = stdin()
     options = Options(
@@ -76,7 +77,7 @@ def load(
         namespace=target.home,
         confined=bool(target.namespace),
         local=target.embedded,
-        home=str(home.root) if target.embedded else "",
+        home=str(home) if target.embedded else "",
         caller=_caller() if target.embedded and runs else None,
         runs=runs,
         jobs=jobs,

@@ -33,7 +33,7 @@ from muster.kube.errors import (
     ServerError,
     Unauthorized,
 )
-from muster.local import channels, options, reviews, tables, writing
+from muster.local import admittance, channels, options, reviews, tables, writing
 from muster.local.answer import Answer, Send, Stream, failure, send_answer, send_stream
 from muster.local.channels import Executor
 from muster.local.client import LogSource
@@ -71,6 +71,8 @@ def http_api(registry: Registry, logs: LogSource, token: str, executor: Executor
                 request.header(b"authorization"), expected
             ):
                 raise Unauthorized("a bearer token is needed: use the kubeconfig of this cluster")
+            if scope["path"] not in _HEALTH:
+                admittance.admit(scope)
             if scope["type"] == "websocket":
                 await _execute(registry, executor, request, receive, send)
                 return

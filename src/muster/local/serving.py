@@ -1,7 +1,12 @@
-"""Serves the HTTP API over TLS on a loopback address, with uvicorn."""
+"""Serves the HTTP API over TLS on a loopback address, with uvicorn.
+
+Every user of the machine can connect to it. What a connection may cost before it has shown the token is
+bounded (`muster.local.admittance`).
+"""
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
@@ -9,6 +14,7 @@ from typing import Any, Final
 
 import uvicorn
 
+from muster.local.admittance import Connection, Lobby
 from muster.local.http_api import App
 
 HOST: Final = "127.0.0.1"
@@ -24,7 +30,11 @@ class ServingError(Exception):
 async def serving(app: App, home: Path, port: int = 0) -> AsyncIterator[str]:
     """A context that serves `app` and yields the URL. A port that is in use is replaced by a free one."""
     listener = _listen(port)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(home / "server.crt", home / "server.key")
+    lobby = Lobby(context)
     server = _Server(
+        lobby,
         uvicorn.Config(
             app,
             http="httptools",
@@ -38,10 +48,7 @@ async def serving(app: App, home: Path, port: int = 0) -> AsyncIterator[str]:
             date_header=False,
             timeout_keep_alive=120,
             timeout_graceful_shutdown=GRACE,
-            backlog=512,
-            ssl_certfile=home / "server.crt",
-            ssl_keyfile=str(home / "server.key"),
-        )
+        ),
     )
     task = asyncio.create_task(server.serve(sockets=[listener]))
     started = asyncio.create_task(server.listening.wait())
@@ -55,6 +62,7 @@ async def serving(app: App, home: Path, port: int = 0) -> AsyncIterator[str]:
         server.should_exit = True
         await task
         listener.close()
+        lobby.close()
         await server.abort()
 
 
@@ -83,9 +91,11 @@ def _web_socket(**arguments: Any) -> asyncio.Protocol:  # Any: uvicorn's
 class _Server(uvicorn.Server):
     """A server that leaves signals to its caller and sets `listening` once it listens."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, lobby: Lobby, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.listening = asyncio.Event()
+        self._lobby = lobby
+        self._accepting: asyncio.Task[None] | None = None
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]  # a plain context will do
         return nullcontext()
@@ -98,5 +108,16 @@ class _Server(uvicorn.Server):
         await asyncio.sleep(0)  # the loop informs their protocols
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        await super().startup([])
+        assert sockets is not None
+        self._accepting = asyncio.create_task(self._lobby.accept(sockets[0], self._connection))
         self.listening.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._accepting is not None:
+            self._accepting.cancel()
+            await asyncio.wait([self._accepting])
+        await super().shutdown(sockets)
+
+    def _connection(self) -> Connection:
+        return Connection(self._lobby, self.config, self.server_state, self.lifespan.state)

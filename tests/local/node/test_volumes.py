@@ -1,5 +1,7 @@
 """Volumes as files, without any process."""
 
+import os
+import shutil
 import stat
 from pathlib import Path
 from typing import Any
@@ -60,7 +62,7 @@ def files(path: Path) -> dict[str, tuple[str, int]]:
 def test_contents(tmp_path: Path, volume: dict[str, Any], expected: dict[str, tuple[str, int]]) -> None:
     for _ in range(2):  # again after a restart of muster
         assert files(prepare(pod(volume), tmp_path / "u", LOOKUP)["v"]) == expected
-    remove("u-test", tmp_path / "u")
+    remove(tmp_path / "u")
     assert not (tmp_path / "u").exists()
 
 
@@ -82,11 +84,43 @@ def test_a_volume_that_cannot_be_made_is_named(tmp_path: Path, volume: dict[str,
     assert message in str(caught.value)
 
 
+MEMORY = pod({"emptyDir": {"medium": "Memory"}})
+
+
 def test_memory_is_in_memory_and_goes_too(tmp_path: Path) -> None:
-    source = prepare(pod({"emptyDir": {"medium": "Memory"}}), tmp_path, LOOKUP)["v"]
+    source = prepare(MEMORY, tmp_path, LOOKUP)["v"]
     assert source.is_relative_to("/dev/shm")
-    remove("u-test", tmp_path / "u")
-    assert not source.exists()
+    assert prepare(MEMORY, tmp_path, LOOKUP)["v"] == source
+    remove(tmp_path)
+    assert not source.parent.exists()
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o077])
+def test_volumes_are_private_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+    secret = pod({"secret": {"secretName": "sec", "items": [{"key": "s", "path": "x/y"}]}})
+    before = os.umask(umask)
+    try:
+        memory = prepare(MEMORY, tmp_path / "m", LOOKUP)["v"]
+        empty = prepare(pod({"emptyDir": {}}), tmp_path / "e", LOOKUP)["v"]
+        files = prepare(secret, tmp_path / "s", LOOKUP)["v"]
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((files / "x/y").stat().st_mode) == 0o644, "as the pod asked for"
+    for path in (memory, memory.parent, empty, files, files / "x"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    remove(tmp_path / "m")
+
+
+def test_memory_that_is_not_the_pods_own_is_not_used(tmp_path: Path) -> None:
+    """After a reboot, another user can make a directory of the name that the link has."""
+    first = prepare(MEMORY, tmp_path, LOOKUP)["v"]
+    first.parent.chmod(0o777)
+    second = prepare(MEMORY, tmp_path, LOOKUP)["v"]
+    assert second.parent != first.parent
+    remove(tmp_path)
+    assert first.exists()
+    assert not second.exists()
+    shutil.rmtree(first.parent)
 
 
 def test_sub_paths(tmp_path: Path) -> None:

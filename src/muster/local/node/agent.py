@@ -81,8 +81,8 @@ class NodeAgent:
         self._root = root.absolute()
         base = self._root / "node"
         for directory in (base, base / "pods", base / "stage", base / "hosts"):
-            directory.mkdir(parents=True, exist_ok=True)
-        base.chmod(0o700)  # it contains secrets of pods
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            directory.chmod(0o700)  # they contain secrets of pods
         self.logs = logs or Logs(root / "logs", clock)
         self.isolation = isolation or isolations.detect()
         self._names = Names(base / "hosts", self._clock.monotonic)
@@ -99,6 +99,7 @@ class NodeAgent:
             devices=self._gpus,
             links=Links(),
             open_files=_raise_open_files(),
+            umask=_umask(),
         )
         self._fake_runtime = FakeRuntime(client, self._clock)
         self._checkpoints = Checkpoints(client, informers[POD].items, self._clock)
@@ -121,7 +122,11 @@ class NodeAgent:
         return self.isolation.degradation()
 
     async def run(self) -> None:
-        """Runs until cancelled; containers then continue without the agent."""
+        """Runs until cancelled; containers then continue without the agent.
+
+        Meanwhile all files that this process makes are private to its user; containers get the earlier umask.
+        """
+        os.umask(0o077)
         try:
             async with asyncio.TaskGroup() as tasks:
                 await self._write_nodes()
@@ -137,6 +142,7 @@ class NodeAgent:
             for task in self._tasks.values():
                 task.cancel()
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+            os.umask(self._machine.umask)
             self._names.close()
             for fd in self._held:
                 os.close(fd)
@@ -262,7 +268,7 @@ class NodeAgent:
                 await processes.end_marked(str(directory))
         for path in sorted(pods.iterdir()):
             if path.name not in known:
-                shutil.rmtree(path, ignore_errors=True)
+                self._machine.forget(path.name)
             else:
                 self._gpus.restore(path.name)
         for shared in (self._root / "shared").glob("*/*"):
@@ -348,3 +354,10 @@ def _raise_open_files() -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         return soft
     return 0
+
+
+def _umask() -> int:
+    """This process's file mode creation mask. Only a call that also sets it returns it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

@@ -126,7 +126,7 @@ class Names:
 
     def _table(self, namespace: str) -> HostsTable:
         if namespace not in self._tables:
-            self._directory.mkdir(parents=True, exist_ok=True)
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._tables[namespace] = HostsTable(self._directory / namespace, self._now)
         return self._tables[namespace]
 

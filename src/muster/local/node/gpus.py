@@ -79,8 +79,9 @@ class Gpus:
 
     def _write(self, pod_uid: str, record: _Record) -> None:
         path = self._directory(pod_uid) / _FILE
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.write_bytes(msgspec.json.encode(record))
+        path.chmod(0o600)
 
     def _recorded(self, pod_uid: str) -> _Record:
         try:

@@ -61,6 +61,8 @@ class Setup(msgspec.Struct, frozen=True):
     stage: str = ""
     #: soft limit of file descriptors that a process may open: the limit of muster's caller
     open_files: int = 0
+    #: the file mode creation mask of the command; the wrapper's own files are private
+    umask: int = 0o022
 
 
 class Files(msgspec.Struct, frozen=True):
@@ -124,9 +126,9 @@ class Isolation:
             flags += ["--user", "--map-current-user", "--keep-caps"]
         return ["unshare", *flags, _SHELL, "-c", script, WRAPPER, *argv]
 
-    def inside(self, init: int, working_dir: str, argv: Sequence[str]) -> list[str]:
+    def inside(self, init: int, working_dir: str, argv: Sequence[str], umask: int = 0o022) -> list[str]:
         """The command line that runs `argv` beside a running container, whose process 1 is `init` outside."""
-        enter = [_SHELL, "-c", 'cd "$0" && exec "$@"', working_dir, *argv]
+        enter = [_SHELL, "-c", f'umask {umask:03o} && cd "$0" && exec "$@"', working_dir, *argv]
         if not self.namespaces:
             return enter
         flags = ["--mount", "--uts", "--pid"]
@@ -186,7 +188,7 @@ def _remedy() -> str:
 
 
 def _script(setup: Setup, files: Files, lock: Path, isolation: Isolation) -> str:
-    """The wrapper script.
+    """The wrapper script. What it writes for muster is private; the command has its own umask.
 
     Redirections are on `true`, not on `:`: if a redirection on `:` failed (full disk), the shell would end.
     """
@@ -201,15 +203,16 @@ def _script(setup: Setup, files: Files, lock: Path, isolation: Isolation) -> str
             run = f"{shutil.which('setpriv')} --ambient-caps=-all --inh-caps=-all -- {run}"
     if setup.open_files:
         steps.append(f"ulimit -S -n {setup.open_files}")
+    command_umask = f"umask {setup.umask:03o}"
     keep = f"dd if={q(str(files.output))} of={q(str(files.rest))} bs=64k iflag=nonblock"
     return "\n".join(
         [
-            head,
+            f"umask 077\n{head}",
             f"path=$PATH PATH={_SYSTEM_PATH}",
-            f"{{ {' && '.join(steps)}; }} 2>{q(str(files.started))} || exit {SETUP_FAILED}",
-            f"PATH=$path; true >{q(str(files.ready))}",
+            f"{{ {' && '.join([command_umask, *steps])}; }} 2>{q(str(files.started))} || exit {SETUP_FAILED}",
+            f"PATH=$path; umask 077; true >{q(str(files.ready))}; {command_umask}",
             run,
-            "code=$?",
+            "code=$?; umask 077",
             f"echo $code 2>/dev/null >{q(str(files.exit))}",
             f"PATH={_SYSTEM_PATH} flock -ns {q(str(lock))} {keep} 2>/dev/null",
             "exit $code",

@@ -111,7 +111,7 @@ class LogWriter:
             if self._times is not None and max(self._size, self._times.size) >= FILE_BYTES:
                 self._rotate()
             if self._times is None:
-                self._target.parent.mkdir(parents=True, exist_ok=True)
+                _make(self._target.parent)
                 self._times = Recorder(self._target)
             if self._file < 0:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
@@ -151,6 +151,12 @@ class LogWriter:
             self._times = None
 
 
+def _make(directory: Path) -> None:
+    """Makes a container's directory, the pod's above it and that of all logs, each of them private."""
+    for each in (directory.parent.parent, directory.parent, directory):
+        each.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
 def room(where: int | Path) -> int:
     """How many bytes of logs may be written now on the disk of this file; none if 0 or less."""
     disk = os.statvfs(where)
@@ -173,7 +179,7 @@ class Logs:
         directory = self._of(namespace, pod, uid) / container
         if restart:  # a start that writes nothing has a log, too: the log of the start before is `previous`
             with contextlib.suppress(OSError):
-                directory.mkdir(parents=True, exist_ok=True)
+                _make(directory)
                 (directory / f"{restart}.log").touch(0o600)
         return LogWriter(files, directory / f"{restart}.log", self._clock, lambda: self._wake(directory))
 

@@ -1,6 +1,7 @@
 """What all pods on this machine share: the resources and services of its agent."""
 
 import asyncio
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,6 +42,8 @@ class Machine:
     links: volumes.Links
     #: soft limit of open files that containers get
     open_files: int = 0
+    #: file mode creation mask that containers get
+    umask: int = 0o022
     #: held by the worker that starts a container
     turnstile: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -55,3 +58,11 @@ class Machine:
 
     def directory(self, pod_uid: str) -> Path:
         return self.root / "pods" / pod_uid
+
+    def volumes(self, pod_uid: str) -> Path:
+        return self.directory(pod_uid) / "volumes"
+
+    def forget(self, pod_uid: str) -> None:
+        """Removes the pod's directory, and its volumes wherever they are."""
+        volumes.remove(self.volumes(pod_uid))
+        shutil.rmtree(self.directory(pod_uid), ignore_errors=True)

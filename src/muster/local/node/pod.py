@@ -344,8 +344,8 @@ class PodWorker:
 
     def _volumes(self) -> dict[str, Path]:
         try:
-            directory = self._directory / "volumes"
-            return volumes.prepare(self.pod, directory, self._machine.lookup(self.pod))
+            directory = self._machine.volumes(self.pod.metadata.uid)
+            return volumes.prepare(self.pod, directory, self._machine.lookup(self.pod), self._machine.umask)
         except OSError as error:
             raise Unavailable(f"volumes: {error}") from None
 
@@ -363,7 +363,7 @@ class PodWorker:
     def clean_up(self) -> None:
         """Removes everything of the pod from this machine, except its logs."""
         self._machine.links.release(self.pod.metadata.uid)
-        volumes.remove(self.pod.metadata.uid, self._directory)
+        self._machine.forget(self.pod.metadata.uid)
         self._machine.devices.give_back(self.pod.metadata.uid)
 
 

@@ -132,7 +132,7 @@ class Probes:
         init = self._process.init()
         if init is None:
             return "the container has ended"
-        argv = self._machine.isolation.inside(init, self._working_dir, command)
+        argv = self._machine.isolation.inside(init, self._working_dir, command, self._machine.umask)
         mark = str(self._process.files.directory / which)
         with _Output() as output:
             streams = (asyncio.subprocess.DEVNULL, output.sink, output.sink)

@@ -68,13 +68,19 @@ def start(
     caller = caller_of(pod)
     own = (caller.cwd, caller.home, "/tmp")
     setup = Setup(
-        hostname_of(pod), working_dir, [hosts, *wanted], own, str(machine.stage), machine.open_files
+        hostname_of(pod),
+        working_dir,
+        [hosts, *wanted],
+        own,
+        str(machine.stage),
+        machine.open_files,
+        machine.umask,
     )
     writer = None
     try:
         if not machine.isolation.namespaces:
             machine.links.hold(pod.metadata.uid, wanted)
-        files.directory.mkdir(parents=True)
+        files.directory.mkdir(mode=0o700, parents=True)
         writer = writer_of(machine, pod, container, files)
         command = machine.isolation.command(setup, files, machine.lock, argv)
         process = processes.start(command, env, files, namespaces=machine.isolation.namespaces)
@@ -125,7 +131,7 @@ async def execute(
         raise Unavailable(f"container {container.spec.name} is not running")
     env = environment_of(machine, pod, container)
     env |= _isolation_env(machine, pod, env) | _gpu_env(machine, pod, container)
-    argv = machine.isolation.inside(init, working_dir_of(pod, container), command)
+    argv = machine.isolation.inside(init, working_dir_of(pod, container), command, machine.umask)
     return await execution.start(argv, env, str(process.files.directory / "exec"), stdin=stdin, tty=tty)
 
 

@@ -3,12 +3,15 @@
 configMap, secret, downwardAPI, projected and emptyDir become directories of the pod; a hostPath is the path
 that it names. With namespaces, volumes are mounted at their `mountPath`. Without, a path that does not exist
 becomes a link to the volume, which works as long as no two pods want different volumes at one path.
+All directories are private to the user. What is in memory is below a directory of the pod in /dev/shm, where
+every user may write: its name cannot be guessed, and a link in the pod's own directory says it.
 Files of configMaps and secrets stay as they were when the pod started: they are not updated in place.
 """
 
 import os
 import shutil
 import stat
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -26,10 +29,14 @@ from muster.local.node.environment import (
 from muster.local.node.mounts import Bind
 
 _MEMORY: Final = Path("/dev/shm")
+#: The link beside a pod's volumes to its directory in memory. No volume has this name: a name has no dot.
+_MEMORY_LINK: Final = ".memory"
 
 
-def prepare(pod: Pod, directory: Path, lookup: Lookup) -> dict[str, Path]:
+def prepare(pod: Pod, directory: Path, lookup: Lookup, umask: int = 0o022) -> dict[str, Path]:
     """Creates all volumes of the pod below `directory`; returns their paths by name.
+
+    A hostPath that has to be made gets the mode that the user's own programs would give it, with `umask`.
 
     A second call changes only the files of configMaps and secrets. Raises Unavailable for an object that does
     not exist (yet) or a volume that is not supported, and OSError if the machine refuses an operation.
@@ -38,18 +45,20 @@ def prepare(pod: Pod, directory: Path, lookup: Lookup) -> dict[str, Path]:
     for volume in pod.spec.volumes:
         name = volume["name"]
         if "hostPath" in volume:
-            sources[name] = _host_path(name, volume["hostPath"])
+            sources[name] = _host_path(name, volume["hostPath"], umask)
         elif "emptyDir" in volume:
-            sources[name] = _empty_dir(pod, name, volume["emptyDir"] or {}, directory)
+            sources[name] = _empty_dir(name, volume["emptyDir"] or {}, directory)
         else:
             sources[name] = _files(directory / name, _entries(pod, name, volume, lookup))
     return sources
 
 
-def remove(pod_uid: str, directory: Path) -> None:
+def remove(directory: Path) -> None:
     """Removes what `prepare` created; hostPaths stay."""
+    memory = _in_memory(directory)
+    if memory is not None:
+        shutil.rmtree(memory, ignore_errors=True)
     shutil.rmtree(directory, ignore_errors=True)
-    shutil.rmtree(_memory(pod_uid), ignore_errors=True)
 
 
 def binds(container: Container, sources: Mapping[str, Path], env: Mapping[str, str]) -> list[Bind]:
@@ -137,16 +146,19 @@ _HOST_PATH_TYPES: Final = {
 }
 
 
-def _host_path(name: str, source: Object) -> Path:
+def _host_path(name: str, source: Object, umask: int) -> Path:
     path, kind = Path(source["path"]), source.get("type", "")
     if not path.is_absolute():
         raise Unavailable(f"volume {name}: hostPath {path}: write an absolute path")
+    exists = path.exists()
     if kind == "DirectoryOrCreate":
         path.mkdir(parents=True, exist_ok=True)
         kind = "Directory"
     elif kind == "FileOrCreate":
         path.touch(exist_ok=True)
         kind = "File"
+    if not exists and path.exists():
+        path.chmod((0o777 if kind == "Directory" else 0o666) & ~umask)
     if not path.exists():
         raise Unavailable(f"volume {name}: hostPath {path} does not exist")
     if kind and kind not in _HOST_PATH_TYPES:
@@ -157,16 +169,34 @@ def _host_path(name: str, source: Object) -> Path:
     return path
 
 
-def _empty_dir(pod: Pod, name: str, source: Object, directory: Path) -> Path:
+def _empty_dir(name: str, source: Object, directory: Path) -> Path:
     in_memory = source.get("medium") == "Memory" and _MEMORY.is_dir()
-    path = (_memory(pod.metadata.uid) if in_memory else directory) / name
-    path.mkdir(parents=True, exist_ok=True)
-    path.chmod(0o777)
+    path = (_memory(directory) if in_memory else directory) / name
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
     return path
 
 
-def _memory(pod_uid: str) -> Path:
-    return _MEMORY / f"muster-{pod_uid}"
+def _memory(directory: Path) -> Path:
+    """The pod's directory in memory, which is made if it does not exist (any more, after a reboot)."""
+    found = _in_memory(directory)
+    if found is None:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = Path(tempfile.mkdtemp(prefix="muster-", dir=_MEMORY))
+        link = directory / _MEMORY_LINK
+        link.unlink(missing_ok=True)
+        link.symlink_to(found)
+    return found
+
+
+def _in_memory(directory: Path) -> Path | None:
+    """What the pod's link leads to, if that is a private directory of this user."""
+    try:
+        path = (directory / _MEMORY_LINK).readlink()
+        found = path.lstat()
+    except OSError:
+        return None
+    own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077
+    return path if own and path.parent == _MEMORY else None
 
 
 #: Files of a volume: relative path → content and mode.
@@ -228,12 +258,12 @@ def _downward(pod: Pod, item: Object) -> bytes:
 
 
 def _files(directory: Path, files: Files) -> Path:
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     for relative, (content, mode) in files.items():
         if os.path.isabs(relative) or ".." in Path(relative).parts:
             raise Unavailable(f"path {relative!r} must stay within its volume")
         path = directory / relative
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(fd, "wb") as file:
