@@ -341,3 +341,40 @@ async def test_undisturbed_the_gangs_start(undisturbed: dict[str, Any]) -> None:
         body["status"]["phase"] for name, body in found["started"].items() if name.startswith("Gang ")
     )
     assert phases == {"Standing": 5, "Waiting": 1}
+
+
+async def test_a_gang_of_two_namespaces_that_agree_ends_when_one_withdraws_and_its_pods_stay() -> None:
+    """The one that withdraws gets a record of its own; nothing of the other's is ended or left behind."""
+    cluster, both = Cluster(), json.dumps([f"{OURS}/a", f"{THEIRS}/b"])
+    label = POD_GROUP_LABEL[kinds.POD_GROUP_X.group]
+    try:
+        cluster.node("node", 6)
+        async with muster(cluster):
+            for namespace, name in ((OURS, "a"), (THEIRS, "b")):
+                cluster.registry.create(kinds.NAMESPACE, "", {"metadata": {"name": namespace}})
+                meta: Object = {"name": name, "annotations": {GROUPS: both}}
+                body = {"metadata": meta, "spec": {"minMember": 2}}
+                cluster.registry.create(kinds.POD_GROUP_X, namespace, body)
+            for i in range(2):
+                await asyncio.sleep(5.0)
+                assert await cluster.bound() == {}
+                for namespace, name in ((OURS, "a"), (THEIRS, "b")):
+                    pod = {"metadata": {"name": f"{name}-{i}", "labels": {label: name}}}
+                    more = {"spec": {"containers": spec(OURS)["containers"], "restartPolicy": "Never"}}
+                    cluster.registry.create(kinds.POD, namespace, pod | more)
+            await asyncio.sleep(10.0)
+            assert len(await cluster.bound()) == 4
+            assert [gang.key for gang in await cluster.all(kinds.GANG)] == [f"{OURS}/podgroup-a"]
+            cluster.registry.patch(
+                kinds.POD_GROUP_X, THEIRS, "b", {"metadata": {"annotations": {GROUPS: None}}}
+            )
+            await asyncio.sleep(10.0)
+            gangs = {gang.key: gang for gang in await cluster.all(kinds.GANG)}
+            pods = await cluster.all(kinds.POD)
+    finally:
+        cluster.store.close()
+    assert sorted(gangs) == [f"{OURS}/podgroup-a", f"{THEIRS}/podgroup-b"]
+    assert [(gang.status.phase, gang.status.bound) for gang in gangs.values()] == [("Standing", 2)] * 2
+    assert all(gang.plan is None for gang in gangs.values())
+    assert all(pod.spec.node_name and pod.metadata.deletion_timestamp is None for pod in pods)
+    assert len(pods) == 4
