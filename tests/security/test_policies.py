@@ -231,6 +231,14 @@ def test_who_asks_for_several_things_is_denied_if_one_of_them_is_forbidden(
     assert not told({"a": ALL, "b": elsewhere}, of_id(action, id_))
 
 
+@pytest.mark.parametrize("id_", ["capability:ALL", "privileged"])
+def test_a_capability_that_an_attribute_forbids_is_not_had_with_all_of_them(id_: str) -> None:
+    condition = 'resource.override == "capability:BPF"'
+    forbid = f"forbid(principal, action, resource is Muster::SecurityOverride) when {{ {condition} }};"
+    [message] = told({"a": ALL, "b": forbid}, of_id("OverrideSecurity", id_))
+    assert "includes 'capability:BPF', which is forbidden by b" in message
+
+
 @pytest.mark.parametrize(("action", "id_", "other"), NO_PARTS, ids=str)
 def test_what_is_no_part_of_a_request_may_be_forbidden(action: Action, id_: str, other: str) -> None:
     forbid = f'forbid(principal, action, resource == Muster::{TYPES[action]}::"{other}");'

@@ -38,13 +38,13 @@ def denials(policies: Policies, principal: Principal, requests: Sequence[Request
     """Returns a problem for each request that the policies do not permit, in the order of the requests.
 
     A request for several things at once, such as all capabilities, is also denied if a policy forbids one of
-    them by its id.
+    them by its id, or one of all capabilities in any way.
     """
     asked = [each for each in requests if not each.undecided]
     parts = [
         (each, of_id(each.action, other))
         for each in asked
-        for other in policies.forbidden(each.type)
+        for other in dict.fromkeys([*policies.forbidden(each.type), *ids.parts(each.type, each.id)])
         if ids.covers(each.type, each.id, other)
     ]
     answers = dict(zip(asked, _answers(policies, principal, asked), strict=True))

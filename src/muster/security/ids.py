@@ -14,6 +14,7 @@ from muster.security.images.reference import InvalidReference, split
 #: Attributes of a resource, all of them texts; `*` is every one.
 Attributes = Mapping[str, str]
 _PROTOCOLS: Final = ("UDP",)
+_ALL_CAPABILITIES: Final = (f"capability:{spelling.ALL}", "privileged")
 #: Overrides of a pod, not of one of its containers.
 _OF_POD: Final = ("hostNetwork", "shareProcessNamespace", "automountServiceAccountToken", "sysctl")
 
@@ -22,6 +23,12 @@ def attributes(type_: str, id_: str) -> Attributes:
     """The attributes of a resource; none for a type that has none. Raises `Misspelt`."""
     read = _READERS.get(type_)
     return {} if read is None else read(id_)
+
+
+def parts(type_: str, id_: str) -> tuple[str, ...]:
+    """All that a request for several things is for, if that can be listed: every capability."""
+    several = type_ == "SecurityOverride" and id_ in _ALL_CAPABILITIES
+    return tuple(f"capability:{each}" for each in sorted(spelling.CAPABILITIES)) if several else ()
 
 
 def covers(type_: str, id_: str, other: str) -> bool:
@@ -35,7 +42,7 @@ def covers(type_: str, id_: str, other: str) -> bool:
     match type_:
         case "SecurityOverride":
             kind, _, name = other.partition(":")
-            return (kind == "capability" and id_ in (f"capability:{spelling.ALL}", "privileged")) or (
+            return (kind == "capability" and id_ in _ALL_CAPABILITIES) or (
                 kind == "allowedBinary" and name != "*" and id_ == "allowedBinary:*"
             )
         case "ExternalEndpoint" | "Toleration" | "Caller":
