@@ -61,3 +61,17 @@ def test_the_examples_in_the_documentation_run(
     for program in programs:
         exec(program, {})
     assert "place" in capsys.readouterr().out
+
+
+def test_a_mode_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="mode 'gangs': write one of gang, independent"):
+        muster.compile(tmp_path / "none.yaml", mode="gangs")  # type: ignore[arg-type]
+
+
+def test_another_system_is_named_in_one_line() -> None:
+    for spoil in ("sys.platform = 'darwin'", "sys.platform = 'win32'", "del os.pidfd_open"):
+        code = f"import os, sys; {spoil}; from muster.__main__ import main; main()"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+        assert "a container" in done.stderr
+        assert "WSL" in done.stderr

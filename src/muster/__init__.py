@@ -44,11 +44,16 @@ def compile(
     mode       "gang" or "independent"; by default what the file says
     volumes    directories that stand for persistent volume claims, by name
 
-    Raises `muster.workloads.findings.JobFileError`, a ValueError, with file, line and field of each error.
+    Raises `muster.workloads.findings.JobFileError`, a ValueError, with file, line and field of each error;
+    ValueError for another mode.
     """
-    from muster.workloads.jobfile import Options
+    from typing import get_args
+
+    from muster.workloads.jobfile import Mode, Options
     from muster.workloads.load import load
 
+    if mode is not None and mode not in get_args(Mode):
+        raise ValueError(f"mode {mode!r}: write one of {', '.join(get_args(Mode))}, or None")
     home = os.environ.get("MUSTER_HOME") or os.path.expanduser("~/.local/share/muster")
     return load(path, Options(suffix=suffix or "", mode=mode, volumes=volumes or {}, home=home)).objects
 

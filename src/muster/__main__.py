@@ -1,13 +1,21 @@
 """The console script `muster`, and `python -m muster`."""
 
 import os
+import sys
 
 #: Exit code of a command that Ctrl-C has ended: `muster.cli.errors.INTERRUPTED`, which takes time to load.
 _INTERRUPTED = 130
+#: Exit code of a command that cannot do what it is asked to: `muster.cli.errors.BAD_INPUT`.
+_BAD_INPUT = 2
 
 
 def main() -> None:
     """Runs the command line. Ctrl-C prints no traceback, not even while modules load or an error is told."""
+    if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
+        sys.stderr.write(
+            f"muster runs on Linux, not on {sys.platform}: use a container, a virtual machine or WSL 2\n"
+        )
+        sys.exit(_BAD_INPUT)
     try:
         from muster.cli.main import main as run
 

@@ -39,7 +39,9 @@ class Finding:
 
     def whole(self) -> str:
         """The finding with its fix, indented below it."""
-        return "\n".join([str(self), *(f"    {line}" for line in self.fix.splitlines())])
+        return "\n".join(
+            [str(self), *(f"    {visible(line)}" for line in self.fix.rstrip("\n").split("\n") if self.fix)]
+        )
 
     def among_errors(self) -> str:
         """Returns the whole finding, with its severity first unless it is an error."""
@@ -47,7 +49,8 @@ class Finding:
 
     def __str__(self) -> str:
         place = self.file if not self.line else f"{self.file}:{self.line}"
-        return f"{place}: {self.field}: {self.message}" if self.path else f"{place}: {self.message}"
+        told = f"{place}: {self.field}: {self.message}" if self.path else f"{place}: {self.message}"
+        return "\n".join(map(visible, told.split("\n")))
 
 
 class JobFileError(ValueError):
@@ -67,6 +70,16 @@ class JobFileError(ValueError):
     def of(cls, file: str, message: str, line: int = 0, column: int = 1) -> "JobFileError":
         """One error that belongs to no field."""
         return cls([Finding(file, line, column if line else 0, (), message)])
+
+
+def visible(text: str) -> str:
+    r"""Text with a visible escape, such as \x1b, for each character that would control a terminal.
+
+    Besides control characters these are the ones that reverse the direction of text or show nothing.
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 def similar(name: str, known: Iterable[str]) -> str:
