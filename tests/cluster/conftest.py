@@ -250,7 +250,7 @@ async def cluster(plane: ControlPlane, chart: Chart, tmp_path: Path) -> AsyncIte
         await made.clear()
         await client.close()
     assert plane.forbidden(chart.accounts)[before:] == [], (
-        "charts/muster/templates/roles.yaml says who may what"
+        "charts/muster/templates/roles.yaml and confine.yaml say who may what"
     )
 
 

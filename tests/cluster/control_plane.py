@@ -169,13 +169,19 @@ class ControlPlane:
         return any(began <= at <= ready for began, ready in self.starts)
 
     def forbidden(self, users: Container[str]) -> list[str]:
-        """What these users' roles do not allow, as `USER VERB PATH`. (Admission has reasons of its own.)"""
+        """What these users' roles, or the policies that confine them, do not allow, as `USER VERB PATH`.
+
+        (Other admission has reasons of its own.)
+        """
         return [
             f"{entry['user']['username']} {entry['verb']} {entry['requestURI']}"
             for entry in self.entries()
             if entry["user"]["username"] in users
             and not self._started(datetime.fromisoformat(entry["stageTimestamp"]).timestamp())
-            and entry.get("annotations", {}).get("authorization.k8s.io/decision") == "forbid"
+            and (
+                entry.get("annotations", {}).get("authorization.k8s.io/decision") == "forbid"
+                or "-confine-" in entry.get("responseStatus", {}).get("message", "")
+            )
         ]
 
 
