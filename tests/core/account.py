@@ -472,11 +472,19 @@ class Account:
         return +least
 
     def usable(self) -> Counter[str]:
-        """What ready, uncordoned nodes have."""
+        """What ready, uncordoned nodes have, and what is used on all others."""
         usable: Counter[str] = Counter()
         for node in self.nodes.values():
             if node.ready and not node.cordoned:
                 usable.update(counted({"pods": 2**31 - 1, **dict(node.capacity)}.items()))
+        used = {pod.node for pod in self.pods.values()} | {at.node for at in self.promised.values()}
+        for name in used:
+            known = self.nodes.get(name)
+            if known is None or known.cordoned or not known.ready:
+                empty = replace(self, nodes={**self.nodes, name: NodeChanged(name, (("pods", 0),))})
+                room = empty.room(name)
+                usable.update(counted((r, -int(left)) for r, left in room.amounts.items()))
+                usable[GPU_SHARE] -= sum(room.open.values())
         return usable
 
     def charged(self, namespace: str, gangs: Collection[GangId]) -> Counter[tuple[str, str]]:

@@ -74,12 +74,13 @@ class Tree:
         for child in children:
             found[child] = {}
         for resource, whole in found[parent].items():
-            own = 0
+            pool = whole
             if parent != "root":
-                own = used[parent].get(resource, 0) - sum(used[c].get(resource, 0) for c in children)
-            pool = max(whole - own, Fraction(0))
+                below = sum(used[c].get(resource, 0) for c in children)
+                pool = max(whole - (used[parent].get(resource, 0) - below), Fraction(below))
             asked = {c: self._asked(c, resource, used, wanted) for c in children}
-            for child, share in self._shares(pool, resource, asked).items():
+            borrowed = parent != "root" and used[parent].get(resource, 0) > whole
+            for child, share in self._shares(pool, resource, asked, borrowed).items():
                 found[child][resource] = share
         for child in children:
             self._divide(child, found, used, wanted)
@@ -95,7 +96,9 @@ class Tree:
     def _cap(self, queue: str, resource: str, otherwise: int) -> int:
         return counted(self.rules[queue].capability).get(resource, otherwise)
 
-    def _shares(self, pool: Fraction, resource: str, asked: Mapping[str, int]) -> dict[str, Fraction]:
+    def _shares(
+        self, pool: Fraction, resource: str, asked: Mapping[str, int], borrowed: bool
+    ) -> dict[str, Fraction]:
         kept, promised, limits = {}, {}, {}
         for queue in asked:
             rules = self.rules[queue]
@@ -112,10 +115,23 @@ class Tree:
         second = poured(pool, promised, promised)
         pool -= sum(second.values())
         third = poured(pool, limits, {queue: self.rules[queue].weight for queue in limits})
-        return {queue: first[queue] + second.get(queue, 0) + third.get(queue, 0) for queue in asked}
+        shares = {queue: first[queue] + second.get(queue, 0) + third.get(queue, 0) for queue in asked}
+        pool -= sum(third.values())
+        widths = {queue: counted(self.rules[queue].deserved or ()).get(resource, 0) for queue in asked}
+        for width in (widths, {q: self.rules[q].weight for q in asked if not widths[q]}) if borrowed else ():
+            wide = [queue for queue in width if width[queue]]
+            most = {queue: min(asked[queue], self._cap(queue, resource, asked[queue])) for queue in wide}
+            more = {queue: max(most[queue] - shares[queue], Fraction(0)) for queue in wide}
+            last = poured(pool, more, width)
+            pool -= sum(last.values())
+            for queue, share in last.items():
+                shares[queue] += share
+        return shares
 
 
-def poured(pool: Fraction, limits: Mapping[str, int], widths: Mapping[str, int]) -> dict[str, Fraction]:
+def poured(
+    pool: Fraction, limits: Mapping[str, int] | Mapping[str, Fraction], widths: Mapping[str, int]
+) -> dict[str, Fraction]:
     """Water rises in all vessels at once; whichever is full is left out."""
     shares = {name: Fraction(0) for name in limits}
     while pool > 0:

@@ -1466,4 +1466,20 @@ FAULTS: Final = (
         "        if True:",
         ("tests/core/test_work.py",),
     ),
+    Fault(
+        "what runs on a cordoned node counts as use, and not as capacity",
+        "entitlements follow from what runs and what can run",
+        "core/world/queues/__init__.py",
+        "            self.root.entitled = self._usable().plus(away)",
+        "            self.root.entitled = self._usable()",
+        ("tests/core/queueing/test_shares_of_what_runs.py",),
+    ),
+    Fault(
+        "queues below one that borrows divide no more than it is entitled to",
+        "entitlements follow from what runs and what can run",
+        "core/world/queues/account.py",
+        "        left[resource] = max(entitled - (parent.used[resource] - below), below)",
+        "        left[resource] = max(entitled - (parent.used[resource] - below), 0)",
+        ("tests/core/queueing/test_shares_of_what_runs.py",),
+    ),
 )

@@ -100,7 +100,8 @@ class Life:
         for parent in (queues.root, *queues.accounts.values()):
             for resource, entitled in parent.entitled.items():
                 given_away = sum(child.entitled[resource] for child in parent.children)
-                assert given_away <= entitled, "children are entitled to no more than their parent"
+                held = parent.used[resource] if parent is not queues.root else 0
+                assert given_away <= max(entitled, held), "children are entitled to what their parent has"
         for account in queues.accounts.values():
             for resource, cap in account.caps.items():
                 used = account.used.get(resource, 0)

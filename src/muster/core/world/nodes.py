@@ -23,7 +23,7 @@ from typing import Final, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from muster.core.words.amounts import PODS, Sums
+from muster.core.words.amounts import PODS, Sums, Usage
 from muster.core.words.events import NodeChanged
 from muster.core.words.gang import Amounts, NodeName
 from muster.core.world.devices import Devices, whole_slots
@@ -257,6 +257,23 @@ class Nodes:
             if row != self._shares
         }
         return {row: amount for row, amount in over.items() if amount > 0}
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether pods use nodes that are not known, or not known yet."""
+        return bool(self._elsewhere)
+
+    def used_off(self, columns: Columns) -> Usage:
+        """Return what is used on these nodes and on nodes that are not known."""
+        sums = self.used[:, columns].sum(axis=1)
+        used = Sums({resource: int(sums[row]) for resource, row in self.resources.items() if sums[row]})
+        names = [*map(self.names.__getitem__, columns.tolist())]
+        for name, amounts in self._elsewhere.items():
+            used.add(amounts)
+            names.append(name)
+        # The shares on an open device are counted themselves.
+        used.count(GPU, -sum(bool(share) for name in names for share in self.devices.used(name)))
+        return Usage.of(used.items())
 
     def thousandths(self, columns: Columns | None = None) -> Ints:
         """Thousandths of GPUs that are free on each node, of empty and of open devices."""

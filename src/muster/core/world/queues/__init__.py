@@ -80,6 +80,8 @@ class Queues:
         self.rules_version = self.usage_version = self.entitlement_version = 0
         self._built = self._entitled = self._undivided = False
         self._capacity_as_of = (-1, -1)
+        #: columns that give no capacity but what is used there, and how much that was
+        self._away, self._used_away = np.zeros(0, np.intp), Usage()
 
     @property
     def version(self) -> tuple[int, int, int]:
@@ -221,21 +223,30 @@ class Queues:
         return self._built and self._undivided
 
     def entitle(self) -> None:
-        """Divide the usable capacity among the queues, if anything has changed since the last division."""
+        """Divide the capacity among the queues, if anything has changed since the last division.
+
+        What runs on nodes that take no pods counts as use, so it counts as capacity, too.
+        """
         if not self._built:
             self._build()
-        as_of = (self._nodes.layout, self._nodes.capacity_revision)
-        if self._capacity_as_of != as_of:
-            self._capacity_as_of, self._entitled = as_of, False
-            self.root.entitled = self._usable()
+        nodes = self._nodes
+        as_of = (nodes.layout, nodes.capacity_revision)
+        changed = self._capacity_as_of != as_of
+        if changed:
+            usable = self._eligibility.of(_ANY).obstacles & _UNUSABLE == 0
+            self._capacity_as_of, self._away = as_of, np.flatnonzero(~usable)
+        away = nodes.used_off(self._away) if len(self._away) or nodes.elsewhere else _NOTHING
+        if changed or away != self._used_away:
+            self._used_away, self._entitled = away, False
+            self.root.entitled = self._usable().plus(away)
         if not self._entitled:
             self.entitlement_version += entitle(self.root)
             self._entitled = True
 
-    def _usable(self) -> dict[str, int]:
+    def _usable(self) -> Usage:
         """Return the capacity of ready, uncordoned nodes, by resource."""
-        usable = self._eligibility.of(_ANY).obstacles & _UNUSABLE == 0
-        nodes = self._nodes
+        nodes, usable = self._nodes, np.ones(len(self._nodes), np.bool_)
+        usable[self._away] = False
         sums = {r: int(nodes.capacity(row)[usable].sum(dtype=np.int64)) for r, row in nodes.resources.items()}
         sums.pop(GPU_SHARE, None)  # the devices account for shares
         return Usage.of(sums.items())

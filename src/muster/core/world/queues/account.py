@@ -322,10 +322,12 @@ def _ask(account: Account) -> Usage:
 def _divide_below(parent: Account, everything: Mapping[str, int]) -> bool:
     """`everything`: what the cluster has."""
     amounts = parent.entitled if parent.parent is None else _left_to_children(parent)
+    borrows = {r for r, n in parent.entitled.items() if parent.parent is not None and parent.used[r] > n}
     changed = False
     shares: dict[Account, dict[str, int]] = {child: {} for child in parent.children}
     for resource, amount in amounts.items():
-        divided = divide(amount, {child.name: _terms(child, resource) for child in parent.children})
+        terms = {child.name: _terms(child, resource) for child in parent.children}
+        divided = divide(amount, terms, all_of_it=resource in borrows)
         for child, share in shares.items():
             share[resource] = divided[child.name]
     for child, share in shares.items():
@@ -339,11 +341,14 @@ def _divide_below(parent: Account, everything: Mapping[str, int]) -> bool:
 
 
 def _left_to_children(parent: Account) -> dict[str, int]:
-    """Return the part of a queue's entitlement that its own gangs do not use."""
+    """Return what a queue is entitled to, or what it holds if that is more, without what its own gangs use.
+
+    So the queues below a queue that borrows divide what it has borrowed as they would divide an entitlement.
+    """
     left = {}
     for resource, entitled in parent.entitled.items():
-        own = parent.used[resource] - sum(child.used[resource] for child in parent.children)
-        left[resource] = max(entitled - own, 0)
+        below = sum(child.used[resource] for child in parent.children)
+        left[resource] = max(entitled - (parent.used[resource] - below), below)
     return left
 
 
@@ -357,8 +362,12 @@ def _terms(account: Account, resource: str) -> Terms:
     )
 
 
-def divide(amount: int, queues: Mapping[str, Terms]) -> dict[str, int]:
-    """Return the entitlement of each queue, by name; together at most `amount`, which is at least zero."""
+def divide(amount: int, queues: Mapping[str, Terms], *, all_of_it: bool = False) -> dict[str, int]:
+    """Return the entitlement of each queue, by name; together at most `amount`, which is at least zero.
+
+    `all_of_it`: what is left then is divided as well, among the queues that ask for more than they deserve,
+    in proportion to what they deserve.
+    """
     kept = {name: terms.capped(terms.guarantee) for name, terms in queues.items()}
     promised, asked = dict[str, int](), dict[str, int]()
     for name, terms in queues.items():
@@ -372,6 +381,14 @@ def divide(amount: int, queues: Mapping[str, Terms]) -> dict[str, int]:
         poured = pour(amount, limits, widths)
         amount -= sum(poured.values())
         shares.add(poured)
+    if all_of_it:
+        more = {name: max(terms.capped(terms.asked) - shares[name], 0) for name, terms in queues.items()}
+        deserving = {name: terms.deserved for name, terms in queues.items() if terms.deserved}
+        others = {name: weights[name] for name in queues if name not in deserving}
+        for widths in (deserving, others):
+            poured = pour(amount, {name: more[name] for name in widths}, widths)
+            amount -= sum(poured.values())
+            shares.add(poured)
     return {name: shares[name] for name in queues}
 
 
