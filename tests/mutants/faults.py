@@ -1482,4 +1482,12 @@ FAULTS: Final = (
         "        left[resource] = max(entitled - (parent.used[resource] - below), 0)",
         ("tests/core/queueing/test_shares_of_what_runs.py",),
     ),
+    Fault(
+        "a team's own gangs are taken while other queues are over their shares",
+        "victims are evicted at the least loss",
+        "core/preemption/__init__.py",
+        "            queues.update(some)\n            yield frozenset(queues)",
+        "            queues.update(some)",
+        ("tests/core/preemption/test_nearest_first.py",),
+    ),
 )

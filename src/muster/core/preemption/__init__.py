@@ -12,6 +12,7 @@ The rules of rank under which no two gangs evict each other in turn are those of
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Set
+from itertools import groupby, product
 from math import inf
 from typing import Final
 
@@ -231,9 +232,14 @@ class Preemption:
         gang, world = state.gang, self._world
         assert gang is not None
         asked = world.exclusive_domains.least(request.demand).minus(given_up(state))
-        may = self._may_evict(gang, request.demand)
+        may_evict = self._may_evict(gang, request.demand)
         found, due, until = None, inf, world.nodes.steps + STEPS
-        for heeds in self._heeding_first(gang):
+        searches = product(self._heeding_first(gang), self._nearest_first(gang, request.demand))
+        for heeds, queues in searches:
+
+            def may(other: Gang, queues: Set[str] = queues) -> bool:
+                return other.queue in queues and may_evict(other)
+
             for highest in self._candidates.levels(request.demand, may, heeds):
                 candidates, due = self._candidates.of(self._now, may, highest, heeds)
                 table = UnitTable(candidates, len(world.nodes))
@@ -244,6 +250,24 @@ class Preemption:
                 if found is not None:
                     return found, due
         return found, due
+
+    def _nearest_first(self, preemptor: Gang, demand: Demand) -> Iterator[Set[str]]:
+        """Queues in which to look for victims, until there are some: first the nearest in the tree that are
+        over their entitlement, then farther ones as well, and its own queue last.
+        """
+        mine = [account.name for account in self._queues.path(preemptor.queue)]
+
+        def distance(queue: str) -> int:
+            shared = {account.name for account in self._queues.path(queue)}
+            return next((level for level, name in enumerate(mine) if name in shared), len(mine))
+
+        queues: set[str] = set()
+        reclaimed = sorted(self._reclaims(preemptor.queue, demand), key=distance)
+        for _, some in groupby(reclaimed, key=distance):
+            queues.update(some)
+            yield frozenset(queues)
+        if self._running.queues[preemptor.queue]:
+            yield frozenset({preemptor.queue, *queues})
 
     def _heeding_first(self, preemptor: Gang) -> Iterator[Test]:
         """Which gangs are heeded if they say something against their eviction: first all, then those that
