@@ -120,8 +120,8 @@ class Tree:
         widths = {queue: counted(self.rules[queue].deserved or ()).get(resource, 0) for queue in asked}
         for width in (widths, {q: self.rules[q].weight for q in asked if not widths[q]}) if borrowed else ():
             wide = [queue for queue in width if width[queue]]
-            most = {queue: min(asked[queue], self._cap(queue, resource, asked[queue])) for queue in wide}
-            more = {queue: max(most[queue] - shares[queue], Fraction(0)) for queue in wide}
+            caps = {queue: min(asked[queue], self._cap(queue, resource, asked[queue])) for queue in wide}
+            more = {queue: max(caps[queue] - shares[queue], Fraction(0)) for queue in wide}
             last = poured(pool, more, width)
             pool -= sum(last.values())
             for queue, share in last.items():

@@ -86,7 +86,9 @@ def barred(
     found = {}
     for gang in gangs:
         if gang.pod_sets and not any(_invalid([gang])):
-            why = misfit(replace(_alone(gang), queue=gang.queue), events)
+            # without nodes and layers, rules about these say nothing
+            asked = replace(_alone(gang), queue=gang.queue, gather=(), exclusive="")
+            why = misfit(asked, events)
             if why is not None and why.code in (Code.INVALID, Code.QUOTA_EXCEEDED):
                 empty = " even if nothing else runs" if why.code is Code.QUOTA_EXCEEDED else ""
                 sentence = f"{why.code.value}{empty}: {why.message}"
