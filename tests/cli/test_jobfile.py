@@ -1,10 +1,15 @@
 """What is said of a job file before it runs."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from muster.api.base import ObjectMeta
 from muster.api.muster_v1alpha1 import Queue, QueueSpec
-from muster.cli.jobfile import header, unusable
+from muster.cli import plan
+from muster.cli.errors import BAD_INPUT, Failure
+from muster.cli.jobfile import _caller, header, unusable
 from muster.workloads.jobfile import Options
 from muster.workloads.load import load
 
@@ -160,3 +165,28 @@ def test_queues_that_no_job_can_use_get_a_warning(
     assert found.keys() == said.keys()
     for line, why in said.items():
         assert f"f.yaml:{line}: spec.parent: this queue cannot be used: {why}" in found[line]
+
+
+def test_a_current_directory_that_is_not_utf8_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = os.fsencode(tmp_path) + b"/\xff"
+    os.mkdir(directory)
+    monkeypatch.chdir(os.fsdecode(directory))
+    with pytest.raises(Failure, match="current directory is not UTF-8") as refused:
+        _caller()
+    assert refused.value.exit_code == BAD_INPUT
+    str(refused.value).encode()
+
+
+def test_entries_of_path_that_are_not_utf8_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PATH", "HOME", "LANG"):
+        monkeypatch.setenv(name, os.fsdecode(b"/usr/bin:/\xff:/bin"))
+    caller = _caller()
+    assert (caller.path, caller.home, caller.lang) == ("/usr/bin:/bin", "", "")
+    caller.annotation()
+
+
+def test_two_snapshots_are_refused() -> None:
+    with pytest.raises(Failure, match="takes one file"):
+        plan.command(["job.yaml"], ["one.yaml", "two.yaml"])

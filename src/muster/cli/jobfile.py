@@ -263,10 +263,23 @@ def print_risks(risks: "Iterable[Risk]") -> None:
 
 
 def _caller() -> Caller:
-    environment = os.environ
-    return Caller(
-        cwd=os.getcwd(),
-        path=environment.get("PATH", ""),
-        home=environment.get("HOME", ""),
-        lang=environment.get("LANG", ""),
-    )
+    """The submitting shell. Pods have it as JSON, which can only say what is UTF-8."""
+    environment, cwd = os.environ, os.getcwd()
+    if not _is_utf8(cwd):
+        raise Failure(
+            f"the name of the current directory is not UTF-8 ({os.fsencode(cwd)!r}), so no pod can start "
+            "in it: run muster in another directory",
+            BAD_INPUT,
+        )
+    path = filter(_is_utf8, environment.get("PATH", "").split(os.pathsep))
+    home, lang = (value if _is_utf8(value := environment.get(name, "")) else "" for name in ("HOME", "LANG"))
+    return Caller(cwd=cwd, path=os.pathsep.join(path), home=home, lang=lang)
+
+
+def _is_utf8(text: str) -> bool:
+    """Whether a name of the system, in which Python keeps other bytes as surrogates, is UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -24,7 +24,7 @@ Files = Annotated[
     typer.Argument(metavar="FILE", help="Job files, or any Kubernetes objects; - for standard input."),
 ]
 Snapshot = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         "--snapshot", metavar="CLUSTER", help="Plan on the cluster that this file describes: YAML or JSON."
     ),
@@ -39,7 +39,7 @@ Now = Annotated[
 
 def command(
     files: Files,
-    snapshot: Snapshot = None,
+    snapshots: Snapshot = None,
     now: Now = None,
     gang: Gang = None,
     queue: Queue = None,
@@ -55,6 +55,9 @@ def command(
     from muster.cli import show
 
     target = Target(kubeconfig, context, namespace)
+    if snapshots and len(snapshots) > 1:
+        raise Failure("--snapshot takes one file; put all objects of the cluster into it", BAD_INPUT)
+    snapshot = snapshots[0] if snapshots else None
     if snapshot is not None and not target.embedded:
         raise Failure("--snapshot replaces the cluster; omit --kubeconfig and --context", BAD_INPUT)
     at = _time(now) if now is not None else None
