@@ -124,6 +124,23 @@ def test_the_table_of_shared_values_is_bounded() -> None:
     assert len(sharing._parts) <= sharing.PARTS
 
 
+def test_what_is_remembered_of_large_parts_is_bounded_in_bytes() -> None:
+    for number in range(40):
+        large = f"{number:02}" * (sharing.BYTES // 32)
+        meta = ObjectMeta(annotations={"a": large}, finalizers=[large])
+        shared(ConfigMap(metadata=meta))
+        assert sum(len(encoding) for _, encoding in sharing._parts) <= sharing.BYTES
+    one, other = (shared(decoded(pod("a", 0) | {"status": {"x": n}})) for n in (1, 2))
+    assert one.spec.containers is other.spec.containers
+
+
+def test_long_texts_are_stored_once() -> None:
+    def annotated() -> ConfigMap:
+        return shared(ConfigMap(metadata=ObjectMeta(annotations={"a": "".join(["x"] * 10_000)})))
+
+    assert annotated().metadata.annotations["a"] is annotated().metadata.annotations["a"]
+
+
 def test_a_part_that_cannot_be_shared_stays_as_it_is() -> None:
     body = pod("a", 0)
     body["spec"]["volumes"] = [{"name": "v", "emptyDir": {"unknown": 2**70}}]

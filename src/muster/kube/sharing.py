@@ -27,6 +27,10 @@ T = TypeVar("T")
 #: Most texts and other parts remembered; a cluster has far fewer templates in use.
 TEXTS: Final = 8192
 PARTS: Final = 2048
+#: Texts of more characters count as parts. The encodings of all parts have at most so many bytes together, so
+#: that little is remembered of large objects that are gone.
+LONG: Final = 256
+BYTES: Final = 16 * 2**20
 
 
 def shared(resource: R) -> R:
@@ -79,14 +83,32 @@ def _share_lists(holder: msgspec.Struct, fields: tuple[str, ...]) -> None:
 
 def _one(field: str, found: T) -> T:
     """Returns the first of all equal parts of this field."""
-    if len(_parts) >= PARTS:
-        _parts.clear()
     # the field is part of the key, because a container and a volume may have the same encoding
     with suppress(OverflowError, RecursionError):  # msgpack cannot encode such a number or depth
-        found = _parts.setdefault((field, _encode(found)), found)
+        found = _parts.first((field, _encode(found)), found)
     return found
 
 
-_text: Final = lru_cache(maxsize=TEXTS)(str)
-_parts: Final[dict[tuple[str, bytes], Any]] = {}  # Any: lists, and JSON
+class _Parts(dict[tuple[str, str | bytes], Any]):  # Any: lists, JSON and long texts
+    """Parts by field and encoding. When they become too many, or too large together, all are forgotten."""
+
+    size = 0
+
+    def first(self, key: tuple[str, str | bytes], found: T) -> T:
+        """Returns the first part that was found for this key."""
+        if key not in self:
+            if len(self) >= PARTS or self.size + len(key[1]) > BYTES:
+                self.clear()
+                self.size = 0
+            self.size += len(key[1])
+        first: T = self.setdefault(key, found)
+        return first
+
+
+def _text(text: str) -> str:
+    return _short(text) if len(text) <= LONG else _parts.first(("", text), text)
+
+
+_short: Final = lru_cache(maxsize=TEXTS)(str)
+_parts: Final = _Parts()
 _encode: Final = msgspec.msgpack.Encoder().encode

@@ -41,6 +41,9 @@ from muster.translate.world import World
 
 #: Most shapes in the cache; a cluster has far fewer templates at work than pods.
 _REMEMBERED: Final = 4096
+#: The same for specs of more than so many bytes, so that the cache stays small whatever they contain.
+_LARGE: Final = 64
+_SMALL: Final = 8192
 
 
 class Asked(NamedTuple):
@@ -130,9 +133,13 @@ def _containers(pod: Pod) -> Iterator[ContainerStatus]:
 
 
 def labels_of(labels: Mapping[str, str]) -> Labels:
+    if len(labels) > _MANY:
+        return tuple(sorted(labels.items()))
     return _once(tuple(sorted(map(_once, labels.items()))))
 
 
+#: Labels of a pod with more of them are not shared.
+_MANY: Final = 64
 #: Returns the first of equal tuples: most labels are shared by the pods of one template.
 _once: Final = lru_cache(maxsize=2 * _REMEMBERED)(tuple)
 
@@ -209,8 +216,11 @@ def _what_counts_of(container: Container) -> Container:
     )
 
 
-@lru_cache(maxsize=_REMEMBERED)
 def _asked(packed: bytes, share: int | str, around: Surroundings) -> Asked:
+    return (_asked_by_small if len(packed) <= _SMALL else _asked_by_large)(packed, share, around)
+
+
+def _shape_and_refusal(packed: bytes, share: int | str, around: Surroundings) -> Asked:
     """Computes shape and refusal. `share`: a number of thousandths, or what is wrong with it."""
     spec = _DECODE(packed)
     shape = Shape(requests=())
@@ -227,6 +237,10 @@ def _asked(packed: bytes, share: int | str, around: Surroundings) -> Asked:
     if faults:
         return Asked(shape, Gate(Code.INVALID, "; ".join(faults)))
     return Asked(shape, around.gate)
+
+
+_asked_by_small: Final = lru_cache(maxsize=_REMEMBERED)(_shape_and_refusal)
+_asked_by_large: Final = lru_cache(maxsize=_LARGE)(_shape_and_refusal)
 
 
 def _requests(spec: PodSpec) -> Amounts:
