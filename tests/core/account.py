@@ -7,7 +7,7 @@ replacements on its own (`vacated`), and victims' promises of which a bind may b
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -112,6 +112,8 @@ class Account:
     called: dict[PodId, GangId] = field(default_factory=dict)
     #: beneficiaries whose victims had been promised places
     ghosts: set[GangId] = field(default_factory=set)
+    #: what of a gang might run if nothing else did (`placement/test_attainable.py`); None: all of it
+    could_run: Callable[[GangId], Mapping[str, int] | None] = lambda gang: None
 
     def told(self, event: Event) -> None:
         """An event, before the core has it."""
@@ -436,7 +438,18 @@ class Account:
             closed = any(tree.rules[queue].closed for queue in tree.path(gang.queue))
             if closed and not self.has_begun(gang.id):
                 continue
+            least = self.least(gang)
+            caps = [
+                (counted(tree.rules[above].capability), tree.rules[above]) for above in tree.path(gang.queue)
+            ]
+            if any(least[r] > cap for amounts, _ in caps for r, cap in amounts.items()):
+                continue
+            if not self.has_begun(gang.id) and any(rules.max_gangs == 0 for _, rules in caps):
+                continue
             if gang.gate is None and tree.may_start(gang.queue, gang.namespace):
+                if (part := self.could_run(gang.id)) is not None:
+                    wanted[gang.queue].update(part)
+                    continue
                 done = self.done(gang)
                 for pod_set in gang.pod_sets:
                     missing = max(pod_set.count - done[pod_set.name], 0)

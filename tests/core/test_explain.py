@@ -445,14 +445,14 @@ def test_reasons_of_several_shapes_besides_capacity_are_found_by_search(
                 "start; the pods that are to be created ask for 16"
             ),
         ),
-        (Queue("a"), (), "queue a1 is entitled to 1 of 8 GPUs and uses 0; 16 more would be 16"),
+        (Queue("a"), (), "queue a1 is entitled to 6 of 16 GPUs and uses 0; 16 more would be 16"),
     ],
 )
 def test_a_cap_that_was_used_up_in_this_very_cycle_comes_before_shares(
     rule: Queue, quotas: tuple[tuple[str, Amounts], ...], said: str
 ) -> None:
     """The queue of `second` is asked first, and says that it would be over its share."""
-    made = scheduler([node("n0", gpu=8)])
+    made = scheduler([node("n0", gpu=16)])
     for queue in (rule, Queue("a1", parent="a"), Queue("a2", parent="a")):
         made.apply(QueueChanged(queue))
     made.apply(QueueChanged(Queue("b", guarantee=amounts({GPU: 6}))))

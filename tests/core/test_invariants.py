@@ -20,8 +20,9 @@ most of this is checked (the list is that of docs/proofs.md):
 
 import os
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import replace
+from math import inf
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -204,7 +205,7 @@ class Machine(RuleBasedStateMachine):
         self.now = 1.0  # a pod that has been there since 0 is one of which it is not known since when
         self.config = Config(hold=HOLD)
         self.muster, self.twice = self.fresh(), self.fresh()
-        self.checker = Checker(HOLD)
+        self.checker = Checker(HOLD, could_run=self.could_run)
         #: events, and the times of cycles, since the scheduler was started last
         self.log: list[Event | float] = []
         self.decided: list[list[Decision]] = []
@@ -652,6 +653,14 @@ class Machine(RuleBasedStateMachine):
                 for name, account in sorted(queues.accounts.items())
             },
         }
+
+    def could_run(self, gang: GangId) -> Mapping[str, int] | None:
+        state, queues = self.muster.world.gangs.get(gang), self.muster.world.queues
+        if state is None or state.demand is None or queues.attainable is None or queues.undivided:
+            return None
+        if state.back_off is not None and state.back_off.until == inf:
+            return {}
+        return queues.attainable.of(state.demand)
 
     def check_waiting(self, stirred: bool) -> None:
         """A waiting gang has a reason; if that is capacity, there is none indeed.

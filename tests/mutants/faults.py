@@ -1490,4 +1490,20 @@ FAULTS: Final = (
         "            queues.update(some)",
         ("tests/core/preemption/test_nearest_first.py",),
     ),
+    Fault(
+        "what can never run lowers the shares of others",
+        "entitlements follow from what runs and what can run",
+        "core/placement/attainable.py",
+        "        if not able.any():\n            return Usage()",
+        "        if not able.any():\n            return demand.most",
+        ("tests/core/queueing/test_shares_of_what_runs.py",),
+    ),
+    Fault(
+        "what can run is not asked again when nodes change",
+        "entitlements follow from what runs and what can run",
+        "core/world/queues/__init__.py",
+        "            if found == before:",
+        "            if True:",
+        ("tests/core/queueing/test_shares_of_what_runs.py",),
+    ),
 )

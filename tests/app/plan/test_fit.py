@@ -206,21 +206,12 @@ def test_a_queue_that_never_admits_a_job_is_known_beforehand(cap: int, queue: st
     assert found == ({} if why is None else {"j": f"{why}. The job waits until the queues are changed"})
 
 
-@pytest.mark.parametrize("rule", ['"strategy": "MustGather"', '"podCountMultiple": 2'])
+@pytest.mark.parametrize("rule", ['"strategy":"MustGather"', '"podCountMultiple":2'])
 def test_a_required_layer_is_no_matter_of_queues(rule: str) -> None:
-    key, layer = "gang.scheduling.koordinator.sh/network-topology-spec", "BlockLayer"
-    said = f'{key}: \'{{"gatherStrategy": [{{"layer": "{layer}", {rule}}}]}}\''
-    labels = 'labels: {muster.dev/gang: "true"}'
-    text = f"""
-apiVersion: batch/v1
-kind: Job
-metadata: {{name: j, {labels}, annotations: {{{said}}}}}
-spec:
-  parallelism: 2
-  completions: 2
-  template: {{spec: {{restartPolicy: Never, containers: [{{name: c, image: x, command: [a]}}]}}}}
-"""
-    assert barred(load("f.yaml", text=text)) == {}
+    told = f', annotations: {{{MUST}: \'{{"gatherStrategy":[{{"layer":"Block",{rule}}}]}}\'}}'
+    job = load("f.yaml", text=JOB % (told, 2, 2, "", 1))
+    blocks = load("t.yaml", text=TOPOLOGY + JOB % ("", 1, 1, "", 1)).objects
+    assert barred(job, typed(blocks, SURROUNDINGS)) == {}
 
 
 def test_pods_that_start_alone_are_tried_once_a_shape() -> None:

@@ -1,6 +1,7 @@
 """Shares are divided among what can run: capacity and usage count the same nodes."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -8,12 +9,21 @@ from hypothesis import strategies as st
 
 from muster.core.cycle import Scheduler
 from muster.core.words.decisions import Evict
-from muster.core.words.events import Event, GangRemoved, GangSubmitted, NodeRemoved, PodsEnded
-from muster.core.words.gang import GangId, NodeName
+from muster.core.words.events import (
+    Event,
+    GangRemoved,
+    GangSubmitted,
+    LayersChanged,
+    NodeRemoved,
+    PodsEnded,
+)
+from muster.core.words.gang import Code, Gang, GangId, Gate, Gather, Layer, NodeName, PodSet, Strategy
 from muster.names import GPU_SHARE
 from tests.core.queueing.test_closed_queues import entitled
 from tests.core.queueing.test_queues import cluster, gpus, queue, started, submit
-from tests.core.words import GPU, assigns, bind, node
+from tests.core.words import GPU, assigns, bind, gang, node, shape
+
+MUST = Strategy.MUST_GATHER
 
 AWAY: dict[str, Callable[[str], Event]] = {
     "cordoned": lambda name: node(name, cordoned=True),
@@ -80,3 +90,61 @@ def test_what_a_parent_has_borrowed_is_divided_as_its_children_deserve(
             bind(muster, assign)
     used = {name: account.used[GPU_SHARE] // 1000 for name, account in muster.world.queues.accounts.items()}
     assert (used["alice"], used["bob"]) == expected
+
+
+ROWS = (Layer("row", ("row",)),)
+NEVER: dict[str, Gang] = {
+    "a pod larger than any node": gang("never", of=shape(gpu=16)),
+    "a gang larger than the cluster": gang("never", of=shape(gpu=1), count=17),
+    "no node matches": gang("never", of=shape(gpu=1, selector={"no": "such"})),
+    "in one row": replace(gang("never", of=shape(gpu=1), count=9), gather=(Gather("row", MUST),)),
+    "no such layer": replace(gang("never", of=shape(gpu=1)), gather=(Gather("rack", MUST),)),
+    "not a multiple": replace(gang("never", of=shape(gpu=1), count=5), gather=(Gather("row", None, 2),)),
+    "two parts that fit only alone": gang(
+        "never", PodSet("one", shape(gpu=8), 1, 1), PodSet("two", shape(gpu=3), 4, 4)
+    ),
+    "gated": gang("never", gate=Gate(Code.GATED, "held")),
+}
+
+
+@pytest.mark.parametrize("why", NEVER)
+def test_what_can_never_run_lowers_no_share(why: str) -> None:
+    muster = cluster(queue("a"), queue("b"), queue("c"), LayersChanged(ROWS), nodes=0)
+    for i in range(2):
+        muster.apply(node(f"n{i}", gpu=8, labels={"row": str(i)}))
+    run(muster, *(submit(f"a{i}", "a", 1) for i in range(16)))
+    muster.apply(GangSubmitted(replace(NEVER[why], queue="c")))
+    muster.apply(submit("b1", "b", 8))
+    assert entitled(muster) == {"a": 8, "b": 8, "c": 0, "default": 0}
+    assert "b1" in started(muster)
+
+
+def test_a_minimum_above_a_cap_lowers_no_share() -> None:
+    muster = cluster(queue("a"), queue("c", capability=gpus(4)))
+    run(muster, submit("a1", "a", 16))
+    muster.apply(submit("never", "c", 8))
+    assert entitled(muster)["a"] == 16
+    muster.apply(queue("c", capability=gpus(8)))
+    assert entitled(muster)["a"] == 8
+
+
+def test_only_the_surplus_that_could_run_counts() -> None:
+    muster = cluster(queue("a"), queue("b"))
+    sets = PodSet("small", shape(gpu=1), 1, 1), PodSet("large", shape(gpu=9), 4, 0)
+    run(muster, submit("a1", "a", 8), submit("a2", "a", 8))
+    muster.apply(GangSubmitted(replace(gang("elastic", *sets, minimum=1), queue="b")))
+    assert entitled(muster) == {"a": 15, "b": 1, "default": 0}
+
+
+def test_it_counts_from_when_it_can_run_until_it_no_longer_can() -> None:
+    muster = cluster(queue("a"), queue("b"))
+    muster.apply(submit("a1", "a", 24))
+    muster.apply(submit("b1", "b", 16))
+    assert entitled(muster) == {"a": 0, "b": 16, "default": 0}
+    muster.apply(node("n2"))
+    assert entitled(muster) == {"a": 12, "b": 12, "default": 0}
+    muster.apply(node("n2", cordoned=True))
+    assert entitled(muster) == {"a": 0, "b": 16, "default": 0}
+    muster.apply(GangRemoved(GangId("b1")))
+    muster.apply(node("n2"))
+    assert entitled(muster) == {"a": 24, "b": 0, "default": 0}

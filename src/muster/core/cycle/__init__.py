@@ -27,6 +27,7 @@ from muster.core.explain import Explainer, Remedies
 from muster.core.infeasible import InfeasibleDemands
 from muster.core.parts import Parts
 from muster.core.placement import Fit
+from muster.core.placement.attainable import Attainable
 from muster.core.preemption import Preemption
 from muster.core.queueing import Admission, Attempt, Attempts
 from muster.core.queueing.pending import PendingQueues
@@ -67,6 +68,7 @@ class Scheduler:
         world = World(hold, nodes, eligibility, order.device, duration)
         fit = Fit(world, order)
         self.world, self.fit = world, fit
+        world.queues.attainable = Attainable(nodes, eligibility, world.topology, fit.slots)
         # What a cycle asks about that state
         self._infeasible = InfeasibleDemands(world, fit)
         self.preemption = Preemption(world, fit, self._infeasible)

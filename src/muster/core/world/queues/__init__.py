@@ -23,10 +23,12 @@ common ancestor) have the same shape.
 """
 
 from collections import Counter
-from typing import Final, NamedTuple
+from math import inf
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
+from muster.core.demand import Demand
 from muster.core.words.amounts import Usage
 from muster.core.words.gang import Gang, GangId, Queue, QueueOrder, Shape
 from muster.core.world.eligibility import Eligibility, Obstacle
@@ -51,6 +53,22 @@ class _Charge(NamedTuple):
     waits: bool
 
 
+class Attain(Protocol):
+    """What of a demand could run if nothing else ran (`placement/attainable.py`)."""
+
+    @property
+    def as_of(self) -> tuple[object, ...]: ...
+
+    def of(self, demand: Demand) -> Usage: ...
+
+
+class _Asking(NamedTuple):
+    """The gangs that wait for one demand, and what of it could run."""
+
+    attainable: Usage
+    gangs: dict[GangId, GangState]
+
+
 class Terminating(NamedTuple):
     """What leaves for one gang, and what that gang is charged with."""
 
@@ -72,6 +90,12 @@ class Queues:
         self.accounts: dict[str, Account] = {}
         self.root = Account(Queue(ROOT))
         self._charges: dict[GangId, _Charge] = {}
+        #: None: all of any demand could run
+        self.attainable: Attain | None = None
+        #: by demand, while shares are divided; each gang's demand; and `attainable.as_of` for these
+        self._asking: dict[Demand, _Asking] = {}
+        self._demands: dict[GangId, Demand] = {}
+        self._attained_as_of: tuple[object, ...] = ()
         #: what counts as usage of terminating pods
         self.terminating: tuple[Terminating, ...] = ()
         #: number of starts so far that carried a queue over its entitlement
@@ -157,15 +181,66 @@ class Queues:
         if surcharge and used:  # once all its pods leave, so does its domain
             used = used.plus(surcharge)
         if gang is None:
+            self._wanted(state, None)
             return _Charge("", "", used, Usage(), False, False) if used else None
         demand, begun = state.demand, state.begun
         lacks = demand is not None and gang.gate is None and self.barred(gang) is None
         asks = lacks and (begun or self.closed(gang.queue) is None)
-        wanted = demand.most if asks and demand is not None else _NOTHING
-        if wanted and state.holds and (held := given_up(state)):  # held places count as used already
-            wanted = wanted.minus(held)
+        wanted = self._wanted(state, demand if asks else None)
         stands = begun and bool(used or not leaving)
         return _Charge(gang.queue, gang.namespace, used, wanted, stands, lacks and state.waits)
+
+    def _wanted(self, state: GangState, demand: Demand | None) -> Usage:
+        """Return what a gang waits for, as far as it could ever run: shares are divided among that."""
+        before = self._demands.get(state.id)
+        if before is not None and before is not demand:
+            del self._demands[state.id]
+            asking = self._asking[before]
+            del asking.gangs[state.id]
+            if not asking.gangs:
+                del self._asking[before]
+        if demand is None or (state.back_off is not None and state.back_off.until == inf):
+            return _NOTHING
+        wanted = demand.most
+        if self.attainable is not None and not self._undivided:
+            found = self._asking.get(demand)
+            if found is None:
+                found = self._asking[demand] = _Asking(self.attainable.of(demand), {})
+            found.gangs[state.id] = state
+            self._demands[state.id] = demand
+            wanted = found.attainable
+        assert state.gang is not None
+        for above in self.path(state.gang.queue):
+            if any(demand.least.get(r, 0) > cap for r, cap in above.caps.items()):
+                return _NOTHING
+            if above.rules.max_gangs == 0 and not state.begun:
+                return _NOTHING
+        if wanted and state.holds and (held := given_up(state)):  # held places count as used already
+            wanted = wanted.minus(held)
+        return wanted
+
+    def could_run(self, demand: Demand) -> bool:
+        """Whether the minimum might run if nothing else did."""
+        return self.attainable is None or bool(self.attainable.of(demand))
+
+    def _attain(self) -> None:
+        """Charge the gangs of demands of which another part could run, now that nodes or layers changed."""
+        if self.attainable is None or self._undivided:
+            return
+        if self._attained_as_of == (as_of := self.attainable.as_of):
+            return
+        self._attained_as_of = as_of
+        for demand, (before, gangs) in [*self._asking.items()]:
+            found = self.attainable.of(demand)
+            if found == before:
+                continue
+            self._asking[demand] = _Asking(found, gangs)
+            for state in [*gangs.values()]:
+                old = self._charges[state.id]
+                new = old._replace(wanted=self._wanted(state, demand))
+                self._charge(old, -1)
+                self._charges[state.id] = new
+                self._charge(new, 1)
 
     def _charge(self, charge: _Charge, sign: int) -> None:
         queue, namespace, used, wanted, stands, waits = charge
@@ -229,6 +304,7 @@ class Queues:
         """
         if not self._built:
             self._build()
+        self._attain()
         nodes = self._nodes
         as_of = (nodes.layout, nodes.capacity_revision)
         changed = self._capacity_as_of != as_of

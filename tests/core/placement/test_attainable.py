@@ -1,0 +1,72 @@
+"""What could run at all, against all ways to put the pods of a minimum on empty nodes."""
+
+from collections import Counter
+from itertools import product
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.core.cycle import Scheduler
+from muster.core.words.events import GangSubmitted, LayersChanged
+from muster.core.words.gang import Gang, GangId, Gather, Layer, PodSet, Strategy
+from tests.core.words import node, shape
+from tests.tiers import examples
+
+GATHER = ((), (Gather("row", Strategy.MUST_GATHER),), (Gather("row", None, 2),))
+
+
+def possible(gang: Gang, nodes: list[tuple[int, str]]) -> bool:
+    """Whether some placement of at least the minimum exists. `nodes`: GPUs and row of each."""
+    pods = [s for s in gang.pod_sets for _ in range(s.count)]
+    for where in product(range(-1, len(nodes)), repeat=len(pods)):
+        placed = [(pod, at) for pod, at in zip(pods, where, strict=True) if at >= 0]
+        done = Counter(pod.name for pod, _ in placed)
+        if len(placed) < gang.min_count or any(done[s.name] < s.min_count for s in gang.pod_sets):
+            continue
+        used, rows = Counter[int](), Counter(nodes[at][1] for _, at in placed)
+        for pod, at in placed:
+            used[at] += dict(pod.shape.requests).get("nvidia.com/gpu", 0)
+        if any(used[at] > gpus for at, (gpus, _) in enumerate(nodes)):
+            continue
+        for rule in gang.gather:
+            if (rule.strategy is Strategy.MUST_GATHER and len(rows) > 1) or any(
+                count % rule.multiple for count in rows.values()
+            ):
+                break
+        else:
+            return True
+    return False
+
+
+@st.composite
+def gangs(draw: st.DrawFn) -> Gang:
+    sets = []
+    for name in "ab"[: draw(st.integers(1, 2))]:
+        count = draw(st.integers(1, 3))
+        pod = shape(gpu=draw(st.integers(1, 5)))
+        sets.append(PodSet(name, pod, count, draw(st.integers(0, count))))
+    least = max(sum(s.min_count for s in sets), 1)
+    most = sum(s.count for s in sets)
+    return Gang(
+        GangId("g"), tuple(sets), draw(st.integers(least, most)), 0.0, gather=draw(st.sampled_from(GATHER))
+    )
+
+
+@given(gangs(), st.lists(st.tuples(st.integers(0, 5), st.sampled_from("xy")), min_size=1, max_size=3))
+@settings(max_examples=examples(100), deadline=None)
+def test_nothing_that_could_run_is_left_out(gang: Gang, nodes: list[tuple[int, str]]) -> None:
+    muster = Scheduler()
+    muster.apply(LayersChanged((Layer("row", ("row",)),)))
+    for i, (gpus, row) in enumerate(nodes):
+        muster.apply(node(f"n{i}", gpu=gpus, labels={"row": row}))
+    muster.apply(GangSubmitted(gang))
+    muster.settle()
+    demand, attainable = muster.world.gangs[gang.id].demand, muster.world.queues.attainable
+    assert demand is not None
+    assert attainable is not None
+    found = attainable.of(demand)
+    if possible(gang, nodes):
+        assert found.get("pods", 0) >= gang.min_count
+    elif len(gang.pod_sets) == 1:
+        assert not found, "for pods of one shape the answer is exact"
+    assert all(found[r] <= demand.most[r] for r in found)
