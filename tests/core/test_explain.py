@@ -465,3 +465,20 @@ def test_a_cap_that_was_used_up_in_this_very_cycle_comes_before_shares(
     assert [assign.gang for assign in assigns(decisions)] == ["first"]
     (wait,) = waits(decisions)
     assert wait.explanation.message == said
+
+
+@pytest.mark.parametrize(
+    ("count", "minimum", "said"),
+    [(10, 10, "10 is not a multiple of 4"), (7, 5, "no number from 5 to 7 is a multiple of 4"), (9, 8, None)],
+)
+def test_a_number_that_is_no_multiple_is_named(count: int, minimum: int, said: str | None) -> None:
+    made = scheduler([node("n0", labels={"row": "a"}), node("n1", labels={"row": "b"})])
+    made.apply(LayersChanged((Layer("row", ("row",)),)))
+    asked = gang("g", count=count, minimum=minimum, of=shape(cpu=1000))
+    made.apply(GangSubmitted(replace(asked, gather=(Gather("row", None, 4),))))
+    waiting = waits(made.decide(0.0))
+    if said is None:
+        assert not waiting
+    else:
+        assert waiting[0].explanation.code is Code.TOPOLOGY_UNSATISFIED
+        assert said in waiting[0].explanation.message

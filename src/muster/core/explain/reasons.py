@@ -174,7 +174,9 @@ def topology_unsatisfied(case: Case) -> Explanation | None:
         besides = f" and without {' and '.join(names)}"
     rules, sets = demand.rules or Rules(), case.pod_sets
     nearest = case.fit.nearest(demand, case.answer) if demand.rules is not None else None
-    if nearest is not None:
+    if uneven := _uneven(rules, demand):
+        found = uneven
+    elif nearest is not None:
         parts = zip(demand.parts, nearest.fits, strict=True)
         sets = tuple(_there(case, part, n, nearest) for part, n in parts)
         found = _found(nearest, demand.need)
@@ -197,6 +199,17 @@ def _asked(rules: Rules) -> str:
     asked += [f"in multiples of {' and '.join(multiples)}"] * bool(multiples)
     asked += [f"alone in every {rules.exclusive}"] * bool(rules.exclusive)
     return f" must be {', '.join(asked)}" if asked else ""
+
+
+def _uneven(rules: Rules, demand: Demand) -> str:
+    """Say that no number of pods from the minimum to all of them is a multiple; "": some is."""
+    size = sum(part.count for part in demand.parts)
+    for rule in rules.gather if rules.started is None else ():
+        if rule.multiple > 1 and size // rule.multiple * rule.multiple < demand.need:
+            if size == demand.need:
+                return f"{size} is not a multiple of {rule.multiple}"
+            return f"no number from {demand.need} to {size} is a multiple of {rule.multiple}"
+    return ""
 
 
 def _found(nearest: Nearest, need: int) -> str:
