@@ -1468,7 +1468,7 @@ FAULTS: Final = (
     ),
     Fault(
         "what runs on a cordoned node counts as use, and not as capacity",
-        "entitlements follow from what runs and what can run",
+        "entitlement",
         "core/world/queues/__init__.py",
         "            self.root.entitled = self._usable().plus(away)",
         "            self.root.entitled = self._usable()",
@@ -1476,7 +1476,7 @@ FAULTS: Final = (
     ),
     Fault(
         "queues below one that borrows divide no more than it is entitled to",
-        "entitlements follow from what runs and what can run",
+        "entitlement",
         "core/world/queues/account.py",
         "        left[resource] = max(entitled - (parent.used[resource] - below), below)",
         "        left[resource] = max(entitled - (parent.used[resource] - below), 0)",
@@ -1484,7 +1484,7 @@ FAULTS: Final = (
     ),
     Fault(
         "a team's own gangs are taken while other queues are over their shares",
-        "victims are evicted at the least loss",
+        "reclaim",
         "core/preemption/__init__.py",
         "            queues.update(some)\n            yield frozenset(queues)",
         "            queues.update(some)",
@@ -1492,7 +1492,7 @@ FAULTS: Final = (
     ),
     Fault(
         "what can never run lowers the shares of others",
-        "entitlements follow from what runs and what can run",
+        "entitlement",
         "core/placement/attainable.py",
         "        if not able.any():\n            return Usage()",
         "        if not able.any():\n            return demand.most",
@@ -1500,7 +1500,7 @@ FAULTS: Final = (
     ),
     Fault(
         "what can run is not asked again when nodes change",
-        "entitlements follow from what runs and what can run",
+        "entitlement",
         "core/world/queues/__init__.py",
         "            if found == before:",
         "            if True:",
