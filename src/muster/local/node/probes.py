@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Final
 
 from muster.api.base import Object
+from muster.local.node import variables
 from muster.local.node.machine import Machine
 from muster.local.node.processes import Process, end_marked, start_beside
 from muster.local.node.status import Observed
@@ -132,11 +133,12 @@ class Probes:
         init = self._process.init()
         if init is None:
             return "the container has ended"
-        argv = self._machine.isolation.inside(init, self._working_dir, command, self._machine.umask)
+        carried, argv = variables.carry(self._environ, command)
+        argv = self._machine.isolation.inside(init, self._working_dir, argv, self._machine.umask)
         mark = str(self._process.files.directory / which)
         with _Output() as output:
             streams = (asyncio.subprocess.DEVNULL, output.sink, output.sink)
-            process = await start_beside(argv, self._environ, mark, streams)
+            process = await start_beside(argv, carried, mark, streams)
             try:
                 # not the end of the output: a process that the probe leaves running may hold it open
                 code = await process.wait()

@@ -16,7 +16,7 @@ from typing import Final
 
 from muster.api.base import mark
 from muster.api.core_v1 import Pod
-from muster.local.node import execution, processes, shim, status, volumes
+from muster.local.node import execution, processes, shim, status, variables, volumes
 from muster.local.node.environment import (
     Unavailable,
     caller_of,
@@ -61,7 +61,7 @@ def start(
     argv = command_line(container.spec, env)
     wanted = volumes.binds(container.spec, sources, env)
     working_dir = working_dir_of(pod, container)
-    if refusal := cannot_start(argv, env, working_dir, wanted):
+    if refusal := cannot_start(argv, env, working_dir, wanted) or variables.too_long(env, argv):
         raise CannotStart(refusal)
     env |= _isolation_env(machine, pod, env) | _gpu_env(machine, pod, container)
     hosts = Bind(str(machine.hosts(pod.metadata.namespace)), "/etc/hosts")
@@ -82,8 +82,9 @@ def start(
             machine.links.hold(pod.metadata.uid, wanted)
         files.directory.mkdir(mode=0o700, parents=True)
         writer = writer_of(machine, pod, container, files)
-        command = machine.isolation.command(setup, files, machine.lock, argv)
-        process = processes.start(command, env, files, namespaces=machine.isolation.namespaces)
+        carried, command = variables.carry(env, argv)
+        command = machine.isolation.command(setup, files, machine.lock, command)
+        process = processes.start(command, carried, files, namespaces=machine.isolation.namespaces)
     except (OSError, ValueError, Unavailable) as error:  # ValueError: a NUL, for instance from a ConfigMap
         if writer is not None:
             writer.close()
@@ -131,8 +132,9 @@ async def execute(
         raise Unavailable(f"container {container.spec.name} is not running")
     env = environment_of(machine, pod, container)
     env |= _isolation_env(machine, pod, env) | _gpu_env(machine, pod, container)
-    argv = machine.isolation.inside(init, working_dir_of(pod, container), command, machine.umask)
-    return await execution.start(argv, env, str(process.files.directory / "exec"), stdin=stdin, tty=tty)
+    carried, argv = variables.carry(env, command)
+    argv = machine.isolation.inside(init, working_dir_of(pod, container), argv, machine.umask)
+    return await execution.start(argv, carried, str(process.files.directory / "exec"), stdin=stdin, tty=tty)
 
 
 def environment_of(machine: Machine, pod: Pod, container: Observed) -> dict[str, str]:
