@@ -23,6 +23,23 @@ from muster.effects import Create, Effect, Patch, RecordEvent, Requeue
 from tests.controllers.memory import START, Memory
 from tests.tiers import examples
 
+#: What an admission may write into a pod template, and take out again.
+_PAIRS: st.SearchStrategy[Object] = st.dictionaries(
+    st.sampled_from(["flavor-a", "flavor-b"]), st.sampled_from(["x", "y"]), max_size=2
+)
+_DIRECTIVES: st.SearchStrategy[Object] = st.fixed_dictionaries(
+    {
+        "metadata": st.fixed_dictionaries({}, optional={"labels": _PAIRS, "annotations": _PAIRS}),
+        "spec": st.fixed_dictionaries(
+            {},
+            optional={
+                "nodeSelector": _PAIRS,
+                "tolerations": st.lists(st.sampled_from([{"key": "spot"}, {"key": "old"}]), max_size=2),
+                "schedulingGates": st.lists(st.just({"name": "flavor"}), max_size=1),
+            },
+        ),
+    }
+)
 KINDS = (JOBSET, JOB, POD, SERVICE)
 
 
@@ -618,6 +635,34 @@ class TestSuspension:
         assert job.spec.template["metadata"]["labels"][keys.JOB_INDEX] == "0"
         assert job.status.start_time is None
         assert not job.spec.suspend
+
+    @settings(max_examples=examples(20), deadline=None)
+    @given(st.lists(_DIRECTIVES, min_size=2, max_size=4))
+    def test_each_admission_is_followed_in_both_directions(self, admissions: list[Object]) -> None:
+        world = World()
+        world.submit(group("w"), suspend=True)
+        world.settle()
+        own = {"batch.kubernetes.io/controller-uid": "u", "job-name": "js-w-0"}
+        world.memory.patch(JOB, "ns", "js-w-0", {"spec": {"template": {"metadata": {"labels": own}}}})
+        for admission in admissions:
+            groups = world.memory.json(JOBSET, "ns/js")["spec"]["replicatedJobs"]
+            pod = groups[0]["template"]["spec"].setdefault("template", {})
+            for part, stated in admission.items():
+                kept = {key: value for key, value in (pod.get(part) or {}).items() if key == "containers"}
+                pod[part] = {**kept, **copy.deepcopy(stated)}
+            world.memory.patch(JOBSET, "ns", "js", {"spec": {"replicatedJobs": groups, "suspend": False}})
+            world.settle()
+            got = world.job("js-w-0").spec.template
+            for name in ("nodeSelector", "tolerations", "schedulingGates"):
+                assert (got["spec"].get(name) or None) == (admission["spec"].get(name) or None)
+            for name in ("labels", "annotations"):
+                told = got["metadata"][name]
+                stated = admission["metadata"].get(name) or {}
+                assert {key: told[key] for key in told if key.startswith("flavor")} == stated
+            assert got["metadata"]["labels"].items() >= own.items()
+            assert got["metadata"]["labels"][keys.JOB_INDEX] == "0"
+            world.suspend(True)
+            world.settle()
 
     def test_the_condition_is_written_before_the_first_job_is_suspended(self, world: World) -> None:
         world.submit()

@@ -4,6 +4,9 @@
 others to wait for. A suspended JobSet has all its Jobs, suspended, except those that wait for others.
 """
 
+import re
+from typing import Final
+
 from muster.api.base import Object, involved
 from muster.api.batch_v1 import Job
 from muster.api.jobset_v1alpha2 import DependsOn, JobSet, ReplicatedJob, ReplicatedJobStatus
@@ -15,6 +18,8 @@ from muster.controllers.jobset.status import STARTED, STARTING, Draft
 from muster.effects import Create, Effect, Patch, warned
 
 _IN_ORDER = "InOrderStartupPolicy"
+#: Labels that the Job's own server adds to its template.
+_OF_KUBERNETES: Final = re.compile(r"batch\.kubernetes\.io/|controller-uid$|job-name$")
 
 
 def service(observed: Observed) -> list[Effect]:
@@ -114,7 +119,11 @@ def _resumed(jobset: JobSet, replicated: ReplicatedJob, jobs: Jobs) -> list[Effe
 
 
 def _directives(have: Object, wanted: Object) -> Object:
-    """Returns a merge patch of the pod template fields that differ and may change while suspended."""
+    """Returns a merge patch that makes what may change while suspended equal to `wanted`.
+
+    What an earlier admission wrote, and this one did not, is removed: a selector that stays behind would
+    keep the pods where the earlier admission wanted them. Labels by which Kubernetes finds the pods stay.
+    """
     changes: Object = {}
     for part, fields in (
         ("metadata", ("labels", "annotations")),
@@ -122,13 +131,16 @@ def _directives(have: Object, wanted: Object) -> Object:
     ):
         old, new = have.get(part) or {}, wanted.get(part) or {}
         for field in fields:
-            if isinstance(new.get(field), dict):
-                there = old.get(field) or {}
-                differing = {key: value for key, value in new[field].items() if there.get(key) != value}
-                if differing:
-                    changes.setdefault(part, {})[field] = differing
-            elif new.get(field) and new[field] != old.get(field):
-                changes.setdefault(part, {})[field] = new[field]
+            was, becomes = old.get(field) or {}, new.get(field) or {}
+            if was == becomes:
+                continue
+            if isinstance(was or becomes, dict):
+                gone = [key for key in was if key not in becomes and not _OF_KUBERNETES.match(key)]
+                differing = {key: value for key, value in becomes.items() if was.get(key) != value}
+                if change := {**dict.fromkeys(gone), **differing}:
+                    changes.setdefault(part, {})[field] = change
+            else:
+                changes.setdefault(part, {})[field] = becomes or None
     return changes
 
 
