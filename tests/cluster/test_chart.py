@@ -140,7 +140,10 @@ def test_the_scheduler_may_watch_what_its_mirror_shows(chart: Chart) -> None:
     ("values", "found"),
     [
         ((), set()),
-        ((f"{LATTICE_JOBS}=true",), {"CustomResourceDefinition", "controllers", "edit", "view"}),
+        (
+            (f"{LATTICE_JOBS}=true",),
+            {"CustomResourceDefinition", "batchjobs", "controllers", "edit", "view"},
+        ),
         ((f"{LATTICE_JOBS}=true", "crds.install=false", "rbac.userRoles=false"), {"controllers"}),
         ((f"{LATTICE_JOBS}=true", "controllers.config.only={gang}"), set()),
     ],

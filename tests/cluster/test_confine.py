@@ -22,13 +22,20 @@ from tests.cluster.chart import NAMESPACE
 from tests.cluster.conftest import Cluster
 
 SCHEDULER: Final = f"system:serviceaccount:{NAMESPACE}:muster-scheduler"
-CONTAINER: Final[Object] = {"name": "main", "image": "registry.example.com/a", "command": ["sleep", "1"]}
+#: As Pod Security's level *restricted* wants it, so that no other admission refuses a pod first.
+CONTAINER: Final[Object] = {
+    "name": "main",
+    "image": "registry.example.com/a",
+    "command": ["sleep", "1"],
+    "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+}
 TRUE: Final[Object] = {"type": PREEMPTED, "status": "True", "reason": "EndedByMuster"}
 
 
 def pod(name: str, scheduler: str = "muster") -> Object:
     spec = {
         "schedulerName": scheduler,
+        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [CONTAINER],
         "schedulingGates": [{"name": "example.com/x"}],
     }
