@@ -25,6 +25,12 @@ NEXT: list[tuple[str, str, str]] = [
     ("0 0 ? * 1", "2026-01-01T00:00:00", "2026-01-05T00:00:00"),
     ("*/15 9-17 * * 1-5", "2026-01-02T17:50:00", "2026-01-05T09:00:00"),
     ("0 0 1 * 1", "2026-01-02T00:00:00", "2026-01-05T00:00:00"),  # day of month or day of week
+    ("0 3 * * 7", "2026-01-01T00:00:00", "2026-01-04T03:00:00"),
+    ("?/5 * ? * ?", "2026-01-01T00:01:00", "2026-01-01T00:05:00"),
+    ("0 3 ? jan Sun-MON", "2026-01-01T00:00:00", "2026-01-04T03:00:00"),
+    ("@every 1h30m", "2026-01-01T00:10:00", "2026-01-01T01:40:00"),
+    ("@every 0.5h", "2026-01-01T00:10:00", "2026-01-01T00:40:00"),
+    ("@every 10ms", "2026-01-01T00:10:00", "2026-01-01T00:10:01"),
 ]
 
 
@@ -49,6 +55,15 @@ INVALID = [
     ("@often", "", "@hourly"),
     ("TZ=UTC 0 2 * * *", "", "timeZone"),
     ("60 * * * *", "", "minute"),
+    ("0 0 L * *", "", "'L' is no field"),
+    ("0 0 * * 5L", "", "'5L' is no field"),
+    ("0 0 * * 1#2", "", "no field"),
+    ("0 0 15W * *", "", "no field"),
+    ("@every", "", "@every 1h30m"),
+    ("@every 2d", "", "@every 1h30m"),
+    ("@every 0s", "", "@every 1h30m"),
+    ("@every 1.2.3h", "", "@every 1h30m"),
+    ("0 2 * * *", "LOCAL", "not supported"),
     ("0 2 * * *", "Mars/Olympus", "timeZone"),
     ("0 2 * * *", "../../etc/passwd", "timeZone"),
     ("0 2 * * *", "Local", "not supported"),
@@ -88,3 +103,12 @@ def test_the_latest_missed_time_is_found_as_by_counting(
 def test_any_text_is_a_schedule_or_an_error(expression: str, zone: str) -> None:
     with suppress(InvalidSchedule):
         Schedule(expression, zone).next(at("2026-01-01T00:00:00"))
+
+
+def test_an_interval_counts_from_the_last_run() -> None:
+    schedule = Schedule("@every 1h")
+    since = at("2026-01-01T00:10:00")
+    assert schedule.next(at("2026-01-01T02:00:00"), since) == at("2026-01-01T02:10:00")
+    assert schedule.latest(at("2026-01-01T02:00:00"), since) == at("2026-01-01T01:10:00")
+    assert schedule.latest(at("2026-01-01T01:10:00"), since) == at("2026-01-01T01:10:00")
+    assert schedule.latest(at("2026-01-01T01:09:59"), since) is None

@@ -277,6 +277,15 @@ def test_a_run_of_a_cron_job_is_named_and_marked_as_by_kubernetes() -> None:
 
 
 @pytest.mark.parametrize("kind", SPECS, ids=lambda kind: kind.kind)
+def test_a_run_says_when_it_was_due_in_the_zone_of_its_schedule(kind: AnyKind) -> None:
+    cluster = Cluster(kind, {**SPECS[kind], "schedule": "0 3 * * *", "timeZone": "Europe/Berlin"})
+    [name] = cluster.at(START + 4 * HOUR)
+    made = cluster.memory.json(JOB if kind is CRON_JOB else kind, f"ns/{name}")
+    due = made["metadata"]["annotations"]["batch.kubernetes.io/cronjob-scheduled-timestamp"]
+    assert due.endswith("T03:00:00+01:00")
+
+
+@pytest.mark.parametrize("kind", SPECS, ids=lambda kind: kind.kind)
 def test_a_schedule_that_cannot_be_read_is_reported(kind: AnyKind) -> None:
     cluster = Cluster(kind, {**SPECS[kind], "schedule": "whenever"})
     assert cluster.at(START + DAY) == []

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from muster.api import kinds
 from muster.api.base import Kind, Object
 from muster.api.fields import FieldError
-from muster.api.rules import cluster, job, jobset, metadata, pod, queue, scheduling, stored, types
+from muster.api.rules import cluster, cron, job, jobset, metadata, pod, queue, scheduling, stored, types
 
 
 class Rules(NamedTuple):
@@ -34,7 +34,7 @@ RULES: Final[dict[Kind[Any], Rules]] = {
     kinds.PRIORITY_CLASS: Rules(scheduling.default_priority_class, scheduling.validate_priority_class),
     kinds.PDB: Rules(validate=scheduling.validate_budget),
     kinds.JOB: Rules(job.default, job.validate),
-    kinds.CRON_JOB: Rules(job.default_cron, job.validate_cron),
+    kinds.CRON_JOB: Rules(cron.default, cron.validate),
     kinds.JOBSET: Rules(jobset.default, jobset.validate),
     kinds.POD_GROUP_X: Rules(validate=scheduling.validate_pod_group),
     kinds.POD_GROUP_SIGS: Rules(validate=scheduling.validate_pod_group),

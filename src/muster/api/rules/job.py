@@ -13,7 +13,6 @@ from muster.api.batch_v1 import (
     JOB_NAME,
     LEGACY_CONTROLLER_UID,
     LEGACY_JOB_NAME,
-    CronJobSpec,
     JobSpec,
     OnExitCodes,
     OnPodCondition,
@@ -42,8 +41,6 @@ _MANAGER: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[-A-Za-z0-9._~%!$&
 _MANAGER_LENGTH: Final = 63
 _SPEC: Final = ("spec",)
 _TEMPLATE: Final = ("spec", "template")
-#: Stands for the uid of a Job that does not exist yet.
-_ANY_UID: Final = "00000000-0000-0000-0000-000000000000"
 
 
 def default(obj: Object) -> Object:
@@ -398,41 +395,3 @@ def _at_most(field: str, value: int, most: int, because: str) -> FieldError:
 
 def _either(value: str, *supported: str) -> str:
     return f"Unsupported value: {shown(value)}: write {' or '.join(supported)}"
-
-
-def default_cron(obj: Object) -> Object:
-    """Completes a CronJob in place."""
-    spec = _map(obj, "spec")
-    spec.setdefault("concurrencyPolicy", "Allow")
-    spec.setdefault("suspend", False)
-    spec.setdefault("successfulJobsHistoryLimit", 3)
-    spec.setdefault("failedJobsHistoryLimit", 1)
-    return obj
-
-
-def validate_cron(obj: Object, old: Object | None) -> list[FieldError]:
-    """What Kubernetes checks of a CronJob, but for the schedule, which its controller reads and reports."""
-    spec = convert(obj.get("spec") or {}, CronJobSpec, _SPEC)
-    errors: list[FieldError] = []
-    if not spec.schedule:
-        errors.append(_error("schedule", "Required value"))
-    if spec.concurrency_policy not in ("Allow", "Forbid", "Replace"):
-        errors.append(
-            _error("concurrencyPolicy", _either(spec.concurrency_policy, "Allow", "Forbid", "Replace"))
-        )
-    for field, value in (
-        ("startingDeadlineSeconds", spec.starting_deadline_seconds or 0),
-        ("successfulJobsHistoryLimit", spec.successful_jobs_history_limit),
-        ("failedJobsHistoryLimit", spec.failed_jobs_history_limit),
-    ):
-        if value < 0:
-            errors.append(_error(field, f"Invalid value: {value}: must be greater than or equal to 0"))
-    template: Object = {
-        "metadata": {"name": obj["metadata"].get("name") or ""},
-        "spec": dict(spec.job_template.spec),
-    }
-    inner = validate(default({**template, "metadata": {**template["metadata"], "uid": _ANY_UID}}), None)
-    return [
-        *errors,
-        *(FieldError(("spec", "jobTemplate", *error.path), error.message) for error in inner),
-    ]

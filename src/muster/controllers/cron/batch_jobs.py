@@ -1,7 +1,7 @@
 """BatchJobs with a schedule: their runs are BatchJobs without one."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Any, Final
 
 from muster.api.base import Object, owner
@@ -58,7 +58,7 @@ def reconcile(observed: Observed, now: datetime) -> list[Effect]:
     effects: list[Effect] = []
     active = [run.name for run in runs if run.state == "active" and run not in decision.delete]
     if decision.start is not None:
-        effects.append(Create(BATCH_JOB, meta.namespace, _run(job, decision.start)))
+        effects.append(Create(BATCH_JOB, meta.namespace, _run(job, decision.start, plan.schedule.zone)))
         active.append(objects.name_of(meta.name, decision.start))
     last = decision.start or last
     told = "suspended" if plan.suspend else f"{len(active)} active"
@@ -94,7 +94,7 @@ def _plan(spec: Object) -> decide.Plan:
     )
 
 
-def _run(job: BatchJob, at: datetime) -> Object:
+def _run(job: BatchJob, at: datetime, zone: tzinfo) -> Object:
     meta = job.metadata
     spec: dict[str, Any] = {key: value for key, value in job.spec.items() if key not in FIELDS}
     return {
@@ -105,7 +105,7 @@ def _run(job: BatchJob, at: datetime) -> Object:
             "labels": dict(meta.labels),
             "annotations": {
                 **written(job)["metadata"]["annotations"],
-                objects.SCHEDULED: objects.written(at),
+                objects.SCHEDULED: objects.written(at, zone),
             },
             "ownerReferences": [owner(job, BATCH_JOB)],
         },

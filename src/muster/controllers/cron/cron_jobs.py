@@ -1,7 +1,7 @@
 """CronJobs of `batch/v1`: their runs are Jobs, as with Kubernetes' own controller."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, tzinfo
 
 from muster.api.base import Object, owner
 from muster.api.batch_v1 import CronJob, Job
@@ -52,7 +52,7 @@ def reconcile(observed: Observed, now: datetime) -> list[Effect]:
     decision = decide.decide(plan, last or meta.creation_timestamp or now, runs, now)
     effects: list[Effect] = []
     if decision.start is not None:
-        effects.append(Create(JOB, meta.namespace, _job(cron, decision.start)))
+        effects.append(Create(JOB, meta.namespace, _job(cron, decision.start, schedule.zone)))
     return [
         *effects,
         *_status(cron, observed, runs, decision, decision.start or last),
@@ -60,7 +60,7 @@ def reconcile(observed: Observed, now: datetime) -> list[Effect]:
     ]
 
 
-def _job(cron: CronJob, at: datetime) -> Object:
+def _job(cron: CronJob, at: datetime, zone: tzinfo) -> Object:
     template = cron.spec.job_template
     metadata = template.metadata
     return {
@@ -69,7 +69,7 @@ def _job(cron: CronJob, at: datetime) -> Object:
         "metadata": {
             "name": objects.name_of(cron.metadata.name, at),
             "labels": dict(metadata.labels),
-            "annotations": {**metadata.annotations, objects.SCHEDULED: objects.written(at)},
+            "annotations": {**metadata.annotations, objects.SCHEDULED: objects.written(at, zone)},
             "ownerReferences": [owner(cron, CRON_JOB)],
         },
         "spec": template.spec,

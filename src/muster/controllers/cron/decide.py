@@ -60,7 +60,7 @@ def decide(plan: Plan, since: datetime, runs: Sequence[Run], now: datetime) -> D
     surplus = _surplus(plan, runs)
     if plan.suspend:
         return Decision(None, surplus, None)
-    again = plan.schedule.next(now)
+    again = plan.schedule.next(now, since)
     due = plan.schedule.latest(now, since)
     if due is None:
         return Decision(None, surplus, again)

@@ -1,7 +1,7 @@
 """What both controllers have in common: names and times of runs, Events, deletions."""
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Final
 
 from muster.api.base import AnyKind, ObjectMeta, Resource, involved
@@ -26,8 +26,10 @@ def name_of(name: str, at: datetime) -> str:
     return f"{name}-{int(at.timestamp()) // 60}"
 
 
-def written(at: datetime) -> str:
-    return min(max(at, _FIRST), _LAST).astimezone(UTC).isoformat().replace("+00:00", "Z")
+def written(at: datetime, zone: tzinfo = UTC) -> str:
+    """RFC 3339; a run's annotation has it in the zone of its schedule, as Kubernetes' controller does."""
+    text = min(max(at, _FIRST), _LAST).astimezone(zone).isoformat()
+    return text.replace("+00:00", "Z")
 
 
 def run(meta: ObjectMeta, state: State) -> Run:
