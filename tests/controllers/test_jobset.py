@@ -975,3 +975,23 @@ def test_whatever_happens_it_settles_and_then_nothing_changes(
             assert "js-b-0" in world.jobs
             undecided = [job_ for job_ in world.memory.all(JOB) if not job_.status.conditions]
             assert all(job_.spec.suspend == world.jobset.spec.suspend for job_ in undecided)
+
+
+@pytest.mark.parametrize("end", ["Completed", "Failed"])
+def test_a_child_job_lives_until_its_jobset_ends_and_then_its_own_time(end: str) -> None:
+    world = World()
+    short, long = group("short"), group("long")
+    short["template"]["spec"]["ttlSecondsAfterFinished"] = 0
+    world.submit(short, long)
+    world.settle()
+    world.succeed("js-short-0")
+    world.settle()
+    assert world.job("js-short-0").spec.ttl_seconds_after_finished is None
+    (world.succeed if end == "Completed" else world.fail)("js-long-0")
+    world.settle()
+    assert world.has(end)
+    assert world.job("js-short-0").spec.ttl_seconds_after_finished == 0
+    assert world.job("js-long-0").spec.ttl_seconds_after_finished is None
+    world.memory.delete(JOB, "ns", "js-short-0")
+    world.settle()
+    assert world.jobs == ["js-long-0"]

@@ -18,13 +18,16 @@ def job(jobset: JobSet, replicated: ReplicatedJob, index: int) -> Object:
     """Returns Job `index` of this replicatedJob, for the current attempt.
 
     Labels and annotations are JobSet's own and are the same on the Job and on its pod template. The Job's
-    `suspend` is the JobSet's: the template does not decide whether its Jobs run.
+    `suspend` is the JobSet's: the template does not decide whether its Jobs run. The Job's own time to live
+    begins when the JobSet ends (`startup.expire`): a Job that is gone before counts as missing, and would be
+    created and run again.
     """
     marks = labels(jobset, replicated, index)
     template = replicated.template
     spec: Object = copy.deepcopy(template.get("spec") or {})
     spec.setdefault("completionMode", "Indexed")
     spec["suspend"] = jobset.spec.suspend
+    spec.pop("ttlSecondsAfterFinished", None)
     pod: Object = spec.setdefault("template", {})
     pod["metadata"] = _marked(pod.get("metadata") or {}, marks)
     pod_spec: Object = pod.setdefault("spec", {})

@@ -30,7 +30,8 @@ def reconcile(observed: Observed, now: datetime) -> list[Effect]:
 
     # 1. A finished JobSet has nothing running, and is deleted when its TTL is over.
     if draft.is_true(COMPLETED) or draft.is_true(FAILED):
-        return [*_deleted(jobs.active), *draft.effects(), *_expiry(draft, now)]
+        ended = [*_deleted(jobs.active), *startup.expire(jobset, jobs)]
+        return [*ended, *draft.effects(), *_expiry(draft, now)]
 
     # 2. A JobSet with an unsupported field fails as a whole.
     refused = unsupported(jobset)

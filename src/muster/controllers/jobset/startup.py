@@ -61,6 +61,18 @@ def suspend(jobs: Jobs) -> list[Effect]:
     ]
 
 
+def expire(jobset: JobSet, jobs: Jobs) -> list[Effect]:
+    """Gives the Jobs of a JobSet that has ended the time to live that their templates state."""
+    templates = {one.name: one.template.get("spec") or {} for one in jobset.spec.replicated_jobs}
+    effects: list[Effect] = []
+    for job in (*jobs.successful, *jobs.failed):
+        seconds = templates.get(group_of(job), {}).get("ttlSecondsAfterFinished")
+        if seconds is not None and job.spec.ttl_seconds_after_finished is None:
+            spec = _conditional(job, {"ttlSecondsAfterFinished": seconds})
+            effects.append(Patch(JOB, job.metadata.namespace, job.metadata.name, spec))
+    return effects
+
+
 def has_started(group: ReplicatedJobStatus, replicated: ReplicatedJob) -> bool:
     return group.failed + group.ready + group.succeeded >= replicated.replicas
 
