@@ -291,6 +291,7 @@ def test_volumes_that_the_embedded_cluster_cannot_make_are_refused_there() -> No
         ),
         ("apiVersion: kubeflow.org/v1\nkind: PyTorchJob", 2, "kind", "scheduling: {training: PyTorch}"),
         ("apiVersion: kubeflow.org/v1\nkind: TFJob", 2, "kind", "write a manifest"),
+        ("apiVersion: batch/v1\nkind: CronJob", 2, "kind", "start it with kubectl apply"),
         (
             pod("a", spec="{containers: [{name: c, command: [sleep, 1]}]}"),
             4,

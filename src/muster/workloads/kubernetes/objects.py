@@ -46,9 +46,10 @@ _TRAINING: Final = (
     "annotation `{1}: {0}`, sets the framework's variables"
 )
 #: What to write instead of the kinds of training operators.
-_OF_FRAMEWORKS: Final = {
+_ELSEWHERE: Final = {
     "PyTorchJob": _TRAINING.format("PyTorch", TRAINING),
     "JAXJob": _TRAINING.format("Jax", TRAINING),
+    "CronJob": "start it with kubectl apply; its runs are Jobs, which check reads in a file of their own",
     **dict.fromkeys(
         ("TFJob", "MPIJob", "RayJob", "RayCluster", "PaddleJob", "XGBoostJob"),
         "write a manifest (docs/job-files.md) or a JobSet, with one group of jobs for each role of its pods; "
@@ -125,8 +126,8 @@ def _kind(document: Document, value: Any, at: Path) -> Kind[Any] | Finding:  # A
         return document.finding(
             (*at, "kind"), f"is missing; one of {', '.join(sorted([*_BY_KIND, *_BATCH]))}"
         )
-    if name in _OF_FRAMEWORKS:
-        told = f"{name} is not supported in a job file; {_OF_FRAMEWORKS[name]}"
+    if name in _ELSEWHERE:
+        told = f"{name} is not supported in a job file; {_ELSEWHERE[name]}"
         return document.finding((*at, "kind"), told)
     if name not in _BY_KIND and name not in _BATCH:
         told = f"{name} is not supported in a job file{nearest(name, [*_BY_KIND, *_BATCH])}"
