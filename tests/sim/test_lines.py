@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from muster.sim.readers import lines as reading
+from muster.sim.readers.csv_lines import MOST_SETS, records
 from muster.sim.readers.lines import LONGEST, lines, number
 from muster.sim.trace import TraceError
 from tests.sim.traces import write
@@ -78,3 +80,24 @@ def test_numbers_that_are_none(text: str, said: str) -> None:
     with pytest.raises(TraceError, match=f"^f, line 3: .*{said}") as error:
         number(text, "f, line 3", 0, whole=True)
     assert len(str(error.value)) < 120
+
+
+@pytest.mark.parametrize(("bound", "value"), [("MOST_LINES", 3), ("MOST_BYTES", 12)])
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_file_that_unpacks_without_end_is_read_up_to_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compressed: bool, bound: str, value: int
+) -> None:
+    monkeypatch.setattr(reading, bound, value)
+    path = write(tmp_path / "trace", "one\n" * 3, compressed=compressed)
+    assert len(list(lines(path))) == 3
+    path = write(tmp_path / "more", "one\n" * 1000, compressed=compressed)
+    read = lines(path)
+    assert [next(read)[0] for _ in range(3)] == [1, 2, 3]
+    with pytest.raises(TraceError, match=r"more, line 4: a trace has .* lines and .* MiB at most"):
+        next(read)
+
+
+def test_a_job_whose_pod_sets_do_not_end_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", "job,submit,run,pods\nj,0,1,1\n" + ",,,1\n" * MOST_SETS)
+    errors = [told for _, told in records(path) if isinstance(told, TraceError)]
+    assert f"line {MOST_SETS + 2}: a job has 10,000 pod sets at most" in str(errors[0])

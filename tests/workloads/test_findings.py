@@ -5,7 +5,8 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.workloads.findings import Finding, visible
+from muster.api.visible import visible
+from muster.workloads.findings import Finding
 
 
 @given(st.text())

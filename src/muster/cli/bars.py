@@ -47,13 +47,6 @@ _STEPS: Final = (
 )
 
 
-def plain(text: str) -> str:
-    """Returns text for a terminal: a character that could move its cursor or recolour it becomes U+FFFD."""
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
-
-
 def lines(drawn: Timeline, most: int | None = None) -> list[str]:
     """The bars, as wide as the terminal up to 100 columns; at most `most` rows, preferably with notes."""
     rows = list(drawn.rows)

@@ -7,6 +7,7 @@ import typer
 from muster.cli.completion import job_names
 from muster.cli.errors import BAD_INPUT, Failure
 from muster.cli.options import Context, Kubeconfig, Namespace
+from muster.cli.say import say
 
 if TYPE_CHECKING:
     from muster.app.views.job import JobView
@@ -53,7 +54,7 @@ def command(
         try:
             for task, view in running.items():
                 await task
-                print(f"{view.name} cancelled", flush=True)
+                say(f"{view.name} cancelled", flush=True)
         finally:
             for task in running:
                 task.cancel()

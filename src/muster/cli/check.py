@@ -20,6 +20,7 @@ from muster.cli.options import (
     VerifyImages,
     Volumes,
 )
+from muster.cli.say import say
 
 if TYPE_CHECKING:
     from muster.api.base import Object
@@ -114,7 +115,7 @@ def _print(checked: Checked) -> None:
     for sentence in checked.misfits:
         jobfile.print_error(sentence)
     if checked.title:
-        print(checked.title)
+        say(checked.title)
 
 
 def _risks(job: "JobFile", policies: str) -> "list[Risk]":

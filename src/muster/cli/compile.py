@@ -21,6 +21,7 @@ from muster.cli.options import (
     ProgramsBy,
     VerifyImages,
 )
+from muster.cli.say import say
 
 if TYPE_CHECKING:
     from muster.compiler import Facts
@@ -75,7 +76,7 @@ def command(
         return
     for index, each in enumerate(job.objects):
         if index:
-            print("---")
+            say("---")
         sys.stdout.flush()
         show.machine(each, Output.YAML)
 

@@ -7,6 +7,7 @@ import typer
 
 from muster.cli.errors import BAD_INPUT, Failure
 from muster.cli.options import Context
+from muster.cli.say import say
 
 if TYPE_CHECKING:
     from muster.api.fields import FieldError
@@ -174,7 +175,7 @@ def fake_nodes(
 
     specs = [msgspec.structs.replace(spec, runtime="none") for spec in nodespec.read(nodes)]
     _run(
-        lambda connection: daemon.fake_nodes(connection, specs, lambda line: print(line, flush=True)),
+        lambda connection: daemon.fake_nodes(connection, specs, lambda line: say(line, flush=True)),
         kubeconfig,
         context,
         Log(),
@@ -193,7 +194,7 @@ def crds(
     from muster.api.kinds import LATTICE_JOB
 
     found = [definition(LATTICE_JOB)] if lattice_jobs else definitions()
-    print(yaml.safe_dump_all(found, sort_keys=False), end="")
+    say(yaml.safe_dump_all(found, sort_keys=False).rstrip("\n"))
 
 
 def _common(

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from muster.cli.say import say
+
 if TYPE_CHECKING:
     from muster.app.demo.deadlock import Outcome
     from muster.app.demo.gates import Outcome as Secured
@@ -38,25 +40,25 @@ async def _demo(directory: Path) -> bool:
     begin = time.monotonic()
     async with running(home, nodespec.read(deadlock.NODES), SystemClock()) as cluster:
         limit, work = f"{deadlock.LIMIT:.0f} s", f"{deadlock.WORK:.0f} s"
-        print("1  Two jobs, 6 workers each, one GPU per worker; 8 GPUs on 2 simulated nodes.")
-        print(f"   Workers wait at a barrier for all 6, {limit} at most, then work {work}.")
-        print("   The pods of both jobs are created alternately, as two controllers would.\n")
-        print("   pod by pod", flush=True)
+        say("1  Two jobs, 6 workers each, one GPU per worker; 8 GPUs on 2 simulated nodes.")
+        say(f"   Workers wait at a barrier for all 6, {limit} at most, then work {work}.")
+        say("   The pods of both jobs are created alternately, as two controllers would.\n")
+        say("   pod by pod", flush=True)
         alone = await deadlock.run(cluster.client, gangs=False, namespace="pod-by-pod")
         _show(alone)
-        print("\n   as gangs", flush=True)
+        say("\n   as gangs", flush=True)
         together = await deadlock.run(cluster.client, gangs=True, namespace="as-gangs")
         _show(together)
-        print()
+        say("")
         _compare(alone, together)
-        print("\n2  A coordinator and 3 workers, one of them killed (SIGKILL) in the middle of its work;")
-        print("   restartPolicy: {backoffLimit: 1}.\n", flush=True)
+        say("\n2  A coordinator and 3 workers, one of them killed (SIGKILL) in the middle of its work;")
+        say("   restartPolicy: {backoffLimit: 1}.\n", flush=True)
         recovered = await recovery.run(cluster.client)
         _tell(recovered)
-        print("\n3  A training job that does not declare its S3 endpoint; no policy permits anything yet.\n")
+        say("\n3  A training job that does not declare its S3 endpoint; no policy permits anything yet.\n")
         secured = await gates.run(cluster.client)
         _explain(secured)
-    print(f"\n{time.monotonic() - begin:.0f} s in all.")
+    say(f"\n{time.monotonic() - begin:.0f} s in all.")
     return (
         len(together.succeeded) == 2
         and not alone.succeeded
@@ -71,7 +73,7 @@ def _show(outcome: "Outcome") -> None:
 
     drawn = timeline(outcome.runs, outcome.submitted, time.time())
     for line in lines(replace(drawn, rows=tuple(sorted(drawn.rows, key=lambda row: row.label)))):
-        print(f"   {line}")
+        say(f"   {line}")
 
 
 def _compare(alone: "Outcome", together: "Outcome") -> None:
@@ -83,7 +85,7 @@ def _compare(alone: "Outcome", together: "Outcome") -> None:
         ("GPU-seconds of work", f"{alone.worked:.1f}", f"{together.worked:.1f}"),
     ]
     for name, left, right in rows:
-        print(f"   {name:<30}{left:>12}{right:>12}")
+        say(f"   {name:<30}{left:>12}{right:>12}")
 
 
 def _tell(recovered: "Recovery") -> None:
@@ -93,8 +95,8 @@ def _tell(recovered: "Recovery") -> None:
 
     created = recovered.view.created
     for line in lines(timeline(recovered.runs, created.timestamp() if created else None, time.time())):
-        print(f"   {line}")
-    print(f"   {headline(recovered.view)}; process {recovered.killed} was killed")
+        say(f"   {line}")
+    say(f"   {headline(recovered.view)}; process {recovered.killed} was killed")
 
 
 def _explain(secured: "Secured") -> None:
@@ -102,20 +104,20 @@ def _explain(secured: "Secured") -> None:
 
     for number, each in enumerate(secured.rounds, 1):
         found = plural(len(each.findings), "finding") if each.findings else "nothing left to fix"
-        print(f"   check {number}: {found}")
+        say(f"   check {number}: {found}")
         for finding in each.findings:
-            print(f"     {finding.severity.value}: {finding.field.rpartition('.')[2]}: {finding.message}")
+            say(f"     {finding.severity.value}: {finding.field.rpartition('.')[2]}: {finding.message}")
         for who, fixes, what in (
             ("developer", each.patches, "patch"),
             ("administrator", each.permits, "permit"),
         ):
             if fixes:
                 more = f" and {len(fixes) - 1} more" if len(fixes) > 1 else ""
-                print(f"   the {who} adds what the findings print, this {what}{more}:")
-                print(*(f"     {line}" for line in fixes[0].splitlines()), sep="\n")
+                say(f"   the {who} adds what the findings print, this {what}{more}:")
+                say(*(f"     {line}" for line in fixes[0].splitlines()))
     made = ", ".join(f"{count} {kind}" for kind, count in sorted(secured.compiled.items()))
-    print(f"   compiled to {made};")
-    print("   run with its command instead of its image, since there are no images here:")
+    say(f"   compiled to {made};")
+    say("   run with its command instead of its image, since there are no images here:")
     for line in sorted({f"{line.pod} │ {line.text}" for line in secured.lines})[:3]:
-        print(f"     {line}")
-    print(f"   {headline(secured.view)}")
+        say(f"     {line}")
+    say(f"   {headline(secured.view)}")

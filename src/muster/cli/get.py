@@ -1,6 +1,7 @@
 """`muster get JOB`: shows a job's pods in a table, or its objects as JSON or YAML."""
 
 from muster.cli.options import Context, JobName, Kubeconfig, Namespace, Output, OutputFormat
+from muster.cli.say import say
 
 
 def command(
@@ -36,10 +37,10 @@ def command(
     if whole is not None:
         show.machine(whole, output)
         return
-    print(show.headline(view))
+    say(show.headline(view))
     for gang in view.gangs:
         for line in show.preemptions(gang.status.preemptions):
-            print(line)
+            say(line)
     if view.pods:
         show.table(
             ["POD", "NODE", "PHASE", "EXIT", "RESTARTS", "AGE", "REASON"],

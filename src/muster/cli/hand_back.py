@@ -6,6 +6,7 @@ import typer
 
 from muster.cli.daemons import Kubeconfig
 from muster.cli.options import Context
+from muster.cli.say import say
 
 #: Most names in a line.
 SHOWN = 10
@@ -44,21 +45,21 @@ def command(
             await client.close()
 
     found = asyncio.run(act())
-    print(f"handed back: {len(found.gangs)} gangs; their pods stay as they are")
+    say(f"handed back: {len(found.gangs)} gangs; their pods stay as they are")
     for gang, bound, least in found.partial:
-        print(f"gang {gang} is bound in part: {bound} of {least} pods; delete or complete it")
+        say(f"gang {gang} is bound in part: {bound} of {least} pods; delete or complete it")
     for kind, key in found.suspended:
         of, _, owner = key.partition("/")
         resume = f"""kubectl patch {kind} {owner} -n {of} --type merge -p '{{"spec":{{"suspend":false}}}}'"""
-        print(f"{kind} {key} is suspended, as muster had not started it; to start it: {resume}")
+        say(f"{kind} {key} is suspended, as muster had not started it; to start it: {resume}")
     if jobs := found.batch_jobs:
         more = f" and {len(jobs) - SHOWN} more" if len(jobs) > SHOWN else ""
-        print(
+        say(
             f"BatchJobs are kept: {', '.join(jobs[:SHOWN])}{more}; `kubectl delete crd batchjobs.muster.dev` "
             "would delete them, their pods and their volumes"
         )
     if found.preemptions:
-        print(
+        say(
             f"{len(found.preemptions)} Preemptions are kept, the history of `muster usage`; "
             "to save them before their definition is deleted: "
             "kubectl get preemptions -A -o yaml > preemptions.yaml"

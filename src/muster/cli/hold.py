@@ -1,6 +1,7 @@
 """`muster hold JOB`: keeps a job from starting until `muster release`; running pods continue."""
 
 from muster.cli.options import Context, JobName, Kubeconfig, Namespace
+from muster.cli.say import say
 
 
 def command(
@@ -11,4 +12,4 @@ def command(
     from muster.cli.steering import steer as act
 
     view, _ = act(Target(kubeconfig, context, namespace), job, change.hold)
-    print(f"{view.name} held" + (f"; {view.running} of its pods run on" if view.running else ""))
+    say(f"{view.name} held" + (f"; {view.running} of its pods run on" if view.running else ""))

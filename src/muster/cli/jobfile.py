@@ -19,6 +19,7 @@ from muster.app.commands.submit import barred, never
 from muster.app.wiring.cluster import Target
 from muster.app.wiring.state_directory import StateDirectory
 from muster.cli.errors import BAD_INPUT, Failure
+from muster.cli.say import say, say_styled
 from muster.cli.show import plural
 from muster.kube.client import Client
 from muster.workloads import load as loading
@@ -204,13 +205,10 @@ def of_jobs(job: JobFile, why: Mapping[str, str], remark: str = "") -> Iterator[
 
 
 def print_finding(finding: Finding) -> None:
-    from rich.console import Console
     from rich.text import Text
 
     severity = finding.severity.value
-    Console(stderr=True, soft_wrap=True, highlight=False).print(
-        Text.assemble((f"{severity}: ", _STYLE[severity]), finding.whole())
-    )
+    say_styled([Text.assemble((f"{severity}: ", _STYLE[severity]), finding.whole())], err=True)
 
 
 def finding_json(finding: Finding) -> Object:
@@ -225,10 +223,9 @@ def finding_json(finding: Finding) -> Object:
 
 
 def print_error(sentence: str) -> None:
-    from rich.console import Console
     from rich.text import Text
 
-    Console(stderr=True, soft_wrap=True, highlight=False).print(Text.assemble(("error: ", "red"), sentence))
+    say_styled([Text.assemble(("error: ", "red"), sentence)], err=True)
 
 
 async def refuse_what_can_never_start(
@@ -257,9 +254,9 @@ async def refuse_what_can_never_start(
 def print_risks(risks: "Iterable[Risk]") -> None:
     """Prints on stderr what preemption may cost."""
     for each in risks:
-        print(f"note: {each.message}", file=sys.stderr)
+        say(f"note: {each.message}", err=True)
         if each.warning:
-            print(f"warning: {each.warning}", file=sys.stderr)
+            say(f"warning: {each.warning}", err=True)
 
 
 def _caller() -> Caller:

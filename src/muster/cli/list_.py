@@ -8,6 +8,7 @@ import typer
 
 from muster.cli.errors import BAD_INPUT, Failure
 from muster.cli.options import Context, Kubeconfig, Namespace, Output, OutputFormat
+from muster.cli.say import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,7 +88,7 @@ def command(
         going = [view for view in found if not (view.state.finished or view.managed_by)]
         if going and not hosted(target):
             note = "the embedded cluster is not running; `muster up` continues unfinished jobs"
-            print(note, file=sys.stderr)
+            say(note, err=True)
 
 
 async def _views(target: "Target", every: bool, states: frozenset[str]) -> "list[JobView]":

@@ -7,6 +7,7 @@ import typer
 
 from muster.cli.errors import BAD_INPUT, Failure
 from muster.cli.options import Context, JobName, Kubeconfig, Namespace
+from muster.cli.say import say
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -146,7 +147,7 @@ async def _recorded(target: "Target", job: str, selection: "Selection", how: "Lo
         _print(line, width)
         found = True
     if how.previous and not found:
-        print(f"{record.name} has no output from before a restart", file=sys.stderr)
+        say(f"{record.name} has no output from before a restart", err=True)
     elif not record.runs:
         _say_never_started(record.name)
     elif not found and not how.partial:
@@ -178,7 +179,7 @@ async def _now(target: "Target", job: str, selection: "Selection", how: "LogOpti
 
 
 def _say_never_started(job: str) -> None:
-    print(f"{job} has had no pods, so there is no output; `muster why {job}` says more", file=sys.stderr)
+    say(f"{job} has had no pods, so there is no output; `muster why {job}` says more", err=True)
 
 
 def _say_why_silent(view: "JobView") -> None:
@@ -188,7 +189,7 @@ def _say_why_silent(view: "JobView") -> None:
 
     if view.state not in (State.RUNNING, State.SUCCEEDED):
         why = next(iter(show.failure(view)), show.reason(view))
-        print(f"{view.name} has printed nothing: {why}", file=sys.stderr)
+        say(f"{view.name} has printed nothing: {why}", err=True)
 
 
 def _since(text: str | None) -> "datetime | timedelta | None":

@@ -46,6 +46,7 @@ from muster.cli import (
     why,
 )
 from muster.cli.errors import INTERRUPTED, UNREAD, failure
+from muster.cli.say import say
 
 
 class _Verbs(TyperGroup):
@@ -107,7 +108,7 @@ for _verb, (_command, _help) in _VERBS.items():
 
 def _version(wanted: bool) -> None:
     if wanted:
-        print(f"muster {__version__}")
+        say(f"muster {__version__}")
         raise typer.Exit
 
 
@@ -147,9 +148,7 @@ def main() -> None:
         known = failure(error)
         if known is None:
             raise
-        from muster.cli.bars import plain
-
-        print(*map(plain, str(known).split("\n")), sep="\n", file=sys.stderr)
+        say(str(known), err=True)
         _try_no_more()
         sys.exit(known.exit_code)
     finally:

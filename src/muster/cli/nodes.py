@@ -1,6 +1,7 @@
 """`muster nodes`: shows the nodes, their capacity and their usage."""
 
 from muster.cli.options import Context, Kubeconfig, Output, OutputFormat
+from muster.cli.say import say
 
 
 def command(
@@ -31,7 +32,7 @@ def command(
         return
     if not found:
         idle = ": the embedded cluster is not running; `muster up` starts it"
-        print("no nodes" + (idle if target.embedded else ""))
+        say("no nodes" + (idle if target.embedded else ""))
         return
     resources = sorted({resource for node in found for resource in node.capacity}, key=_interest)
     show.table(

@@ -9,6 +9,7 @@ import typer
 
 from muster.cli.errors import BAD_INPUT, Failure
 from muster.cli.options import Context, Gang, Into, Kubeconfig, Output, OutputFormat, Queue
+from muster.cli.say import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +71,7 @@ def command(
         schedulers = target.schedulers
     found = plan(proposed, cluster, at, schedulers, rates)
     for note in found.notes:
-        print(f"note: {note}", file=sys.stderr)
+        say(f"note: {note}", err=True)
     if output is not Output.TABLE:
         show.machine({"decisions": found.decisions}, output)
     else:
@@ -209,7 +210,7 @@ def _print(found: "Plan") -> None:
         if first.reason is not None:
             lines += show.explained(first.reason, datetime.fromtimestamp(found.now, UTC))
         if lines:
-            print(f"\n{first.gang}", *(f"  {line}" for line in lines), sep="\n")
+            say(f"\n{first.gang}", *(f"  {line}" for line in lines))
 
 
 def _print_edit(found: "Plan") -> None:
@@ -229,9 +230,7 @@ def _print_edit(found: "Plan") -> None:
         show.table(["GANG", "AS IT IS", "THEN", "WHERE, OR WHY NOT"], rows)
     same = len(found.decisions) - len(rows)
     if same or not rows:
-        print(
-            f"{show.plural(same, 'gang')} would start or wait as before" if same else "nothing would change"
-        )
+        say(f"{show.plural(same, 'gang')} would start or wait as before" if same else "nothing would change")
 
 
 def _alike(decisions: "Sequence[Decision]") -> "list[list[Decision]]":

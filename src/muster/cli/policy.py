@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from muster.cli.errors import BAD_INPUT
+from muster.cli.say import say
 
 
 class What(StrEnum):
@@ -33,7 +34,7 @@ def command(what: Action, file: Cases = "", policies: Policies = "") -> None:
     from muster.workloads import policy_cases, source
 
     if what is What.SCHEMA:
-        print(SCHEMA_TEXT, end="")
+        say(SCHEMA_TEXT.rstrip("\n"))
         return
     if not file:
         raise Failure("muster policy test FILE: name the file of test cases", BAD_INPUT)
@@ -51,9 +52,7 @@ def command(what: Action, file: Cases = "", policies: Policies = "") -> None:
         failed += not result.passed
         mark = "pass" if result.passed else "FAIL"
         told = result.reason or "allowed"
-        print(
-            f"{mark}  {result.case.name}" + ("" if result.passed else f" (line {result.case.line}): {told}")
-        )
-    print(f"{len(cases) - failed} of {len(cases)} as expected")
+        say(f"{mark}  {result.case.name}" + ("" if result.passed else f" (line {result.case.line}): {told}"))
+    say(f"{len(cases) - failed} of {len(cases)} as expected")
     if failed:
         raise typer.Exit(1)

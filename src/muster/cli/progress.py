@@ -1,8 +1,9 @@
 """A progress bar for long work."""
 
-import sys
 from types import TracebackType
 from typing import Final
+
+from muster.cli.say import say
 
 #: Cycles between two updates of the bar.
 EVERY: Final = 200
@@ -44,7 +45,7 @@ class Progress:
         self._bar.stop()
         if kind is KeyboardInterrupt:
             of = f" of {self._total:,}" if self._total is not None else ""
-            print(f"interrupted after {self._done:,}{of} {self._unit}", file=sys.stderr)
+            say(f"interrupted after {self._done:,}{of} {self._unit}", err=True)
 
     def step(self, done: int | None = None) -> None:
         """Counts one cycle; call it once per cycle. The bar is updated now and then."""

@@ -1,6 +1,7 @@
 """`muster release JOB`: lets a job start that `muster hold` held back."""
 
 from muster.cli.options import Context, JobName, Kubeconfig, Namespace
+from muster.cli.say import say
 
 
 def command(
@@ -11,4 +12,4 @@ def command(
     from muster.cli.steering import steer as act
 
     view, held = act(Target(kubeconfig, context, namespace), job, change.release)
-    print(f"{view.name} released" if held else f"{view.name} is not held")
+    say(f"{view.name} released" if held else f"{view.name} is not held")

@@ -1,6 +1,5 @@
 """`muster replay TRACE…`: runs a trace through the scheduler itself, in virtual time."""
 
-import sys
 from contextlib import contextmanager
 from enum import StrEnum
 from math import isfinite
@@ -11,6 +10,7 @@ import typer
 from muster.cli.errors import BAD_INPUT, Failure
 from muster.cli.options import Nodes, Output, OutputFormat
 from muster.cli.progress import Progress
+from muster.cli.say import say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -227,7 +227,7 @@ def _recheck(path: "Path", called: str, policy: str, output: Output) -> None:
         show.machine(_comparison(policy, compared), output)
     else:
         told = [(compared.events, "event"), (compared.cycles, "cycle"), (compared.decisions, "decision")]
-        print(
+        say(
             f"{called}: {', '.join(show.plural(*each) for each in told)} of "
             f"{show.plural(compared.schedulers, 'scheduler')}: "
             f"{'all the same' if compared.difference is None else compared.difference}"
@@ -295,7 +295,7 @@ def _replay(
         found = experiment.run(asked, surveyed, jobs=jobs, turn=turn)
     notes = [said(sentence) for sentence in _left_out(surveyed, found)]
     for sentence in notes:
-        print(sentence, file=sys.stderr)
+        say(sentence, err=True)
     headline = _headline(asked.trace, surveyed, asked.load, found)
     if report is not None:
         trace = asked.trace
@@ -315,7 +315,7 @@ def _replay(
         }
         show.machine(answer, output)
     else:
-        print(headline)
+        say(headline)
         show.table(*_table(asked.trace, found), right=["VALUE", "MEAN", "STD"])
 
 

@@ -1,6 +1,7 @@
 """`muster requeue JOB`: stops a job's running pods, and requeues the job with its old age."""
 
 from muster.cli.options import Context, JobName, Kubeconfig, Namespace
+from muster.cli.say import say
 
 
 def command(
@@ -17,4 +18,4 @@ def command(
         return await change.requeue(client, view, SystemClock())
 
     view, stopped = act(Target(kubeconfig, context, namespace), job, requeue)
-    print(f"{view.name} requeued" if stopped else f"{view.name} is already waiting")
+    say(f"{view.name} requeued" if stopped else f"{view.name} is already waiting")

@@ -21,6 +21,7 @@ from muster.app.wiring.cluster import Target, acting, alive, archive, full_disk
 from muster.app.wiring.state_directory import Endpoint
 from muster.cli import jobfile, show
 from muster.cli.errors import INTERRUPTED, UNREACHABLE, Failure
+from muster.cli.say import say
 from muster.cli.screen import Screen
 from muster.kube.client import Client
 from muster.kube.clock import first
@@ -106,7 +107,7 @@ class Runner:
         if not self._replaced:
             return
         for view in of_file(self._replaced, views(await fetch(client))):
-            print(f"replacing {view.name} ({view.state.value})", flush=True)
+            say(f"replacing {view.name} ({view.state.value})", flush=True)
             job = await creator(client, view)
             await cancel(client, job, view.pods)
             await gone(client, job, view.pods)

@@ -14,6 +14,7 @@ from typing import Final
 
 from rich.cells import cell_len, set_cell_size
 
+from muster.api.visible import visible, visible_lines
 from muster.app.commands.follow import Note, StatusChanged
 from muster.app.views.job import JobView
 from muster.app.views.lines import Lines, Printed, clean, plain
@@ -71,8 +72,8 @@ class Screen:
                 await asyncio.wait_for(self._write(), PATIENCE if error else None)
 
     def say(self, text: str) -> None:
-        """Adds a line of muster's own; does not wait until it is written."""
-        self._pending.append(f"{text}\n")
+        """Adds a line of muster's own, made visible; does not wait until it is written."""
+        self._pending.append(f"{visible_lines(text)}\n")
         self._wake.set()
 
     async def show(self, news: Printed | StatusChanged | Note) -> None:
@@ -142,7 +143,7 @@ class Screen:
         return [_cut(line.expandtabs(), size.columns - 1) for line in lines]
 
     def _standing(self, view: JobView, now: datetime | None) -> str:
-        standing = plain(clean(show.standing(view, now)))
+        standing = visible(plain(clean(show.standing(view, now))))
         if self._stand.unread:
             standing += f" · output of {self._stand.unread} containers is not shown yet"
         return f"{view.name} · {standing}" if self._several else standing

@@ -6,6 +6,7 @@ import typer
 
 from muster.cli.errors import BAD_INPUT, Failure
 from muster.cli.options import Context, JobName, Kubeconfig, Namespace, Queue
+from muster.cli.say import say
 
 Priority = Annotated[
     str | None,
@@ -35,4 +36,4 @@ def command(
 
     view, _ = act(Target(kubeconfig, context, namespace), job, move)
     said = {"priority": priority, "queue": queue}
-    print(f"{view.name}: {', '.join(f'{what} {value}' for what, value in said.items() if value is not None)}")
+    say(f"{view.name}: {', '.join(f'{what} {value}' for what, value in said.items() if value is not None)}")

@@ -4,6 +4,7 @@ import sys
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from json import dumps
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -11,12 +12,14 @@ import msgspec
 from muster.api.base import Object
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang, PreemptionSpec
+from muster.api.visible import visible, visible_lines
 from muster.app.views.failures import last_failure
 from muster.app.views.job import JobView, State
 from muster.app.views.pods import failure_message, label
 from muster.cli import bars
-from muster.cli.bars import clock, plain
+from muster.cli.bars import clock
 from muster.cli.options import Output
+from muster.cli.say import say, say_styled
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -44,15 +47,23 @@ COLOURS: Final = {
 def machine(value: Any, output: Output) -> None:  # Any: whatever JSON can say
     """Prints JSON or YAML."""
     if output is Output.JSON:
-        text = msgspec.json.format(msgspec.json.encode(value)) + b"\n"
+        text = escaped(msgspec.json.format(msgspec.json.encode(value)).decode()) + "\n"
     else:
         import yaml
 
-        text = yaml.safe_dump(
-            msgspec.to_builtins(value, str_keys=True), sort_keys=False, allow_unicode=True, encoding="utf-8"
-        )
-    sys.stdout.buffer.write(text)  # UTF-8, whatever the terminal's encoding
+        plain = msgspec.to_builtins(value, str_keys=True)
+        text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True)
+        if visible_lines(text) != text:
+            text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=False)
+    sys.stdout.buffer.write(text.encode())  # UTF-8, whatever the terminal's encoding
     sys.stdout.flush()
+
+
+def escaped(json: str) -> str:
+    """The JSON with an escape for each character that JSON allows but a terminal may act upon."""
+    if visible_lines(json) == json:
+        return json
+    return "".join(each if each.isprintable() or each == "\n" else dumps(each)[1:-1] for each in json)
 
 
 def table(
@@ -64,11 +75,7 @@ def table(
 
 def lines(texts: Sequence["Text"]) -> None:
     """Prints each text on a line of its own, however long it is."""
-    from rich.console import Console
-
-    console = Console(soft_wrap=True, highlight=False)
-    for text in texts:
-        console.print(text)
+    say_styled(texts)
 
 
 def table_lines(
@@ -80,7 +87,7 @@ def table_lines(
     header = [Text(column, "bold") for column in columns]
     lines = [
         header,
-        *([cell if isinstance(cell, Text) else Text(plain(cell)) for cell in row] for row in rows),
+        *([cell if isinstance(cell, Text) else Text(visible(cell)) for cell in row] for row in rows),
     ]
     for line in lines:
         for cell in line[:-1]:
@@ -124,7 +131,7 @@ def standing(view: JobView, now: datetime | None) -> str:
             parts[0] += f" {span(view.created, now)}"
         if view.wanted:  # unknown before a BatchJob is compiled
             parts.append(f"{view.running} of {view.wanted} running")
-    return plain(" · ".join(parts + _counts(view) + _why(view)))
+    return visible(" · ".join(parts + _counts(view) + _why(view)))
 
 
 def end(name: str, view: JobView | None, record: "Record", seen: Sequence[Pod] = ()) -> None:
@@ -137,12 +144,12 @@ def end(name: str, view: JobView | None, record: "Record", seen: Sequence[Pod] =
     words = standing(view, None).split(" · ") if view else ["cancelled"]
     if drawn.waited is not None:
         words[0] += f" (waited {clock(drawn.waited)})"
-    print(" · ".join([name, *words] if name else words))
+    say(" · ".join([name, *words] if name else words))
     failure = last_failure(view, seen) if view and view.state is State.FAILED else None
     if failure and (why := failure_message(failure[0])):
-        print(f"{label(failure[0])}: {why}")
+        say(f"{label(failure[0])}: {why}")
     if drawn.rows:
-        print("", *bars.lines(drawn, most=ROWS), sep="\n")
+        say("", *bars.lines(drawn, most=ROWS))
 
 
 def started(endpoint: "Endpoint | None") -> None:
@@ -150,9 +157,9 @@ def started(endpoint: "Endpoint | None") -> None:
     if endpoint is None:
         return
     if endpoint.degraded:
-        print(f"note: {endpoint.degraded}", file=sys.stderr)
+        say(f"note: {endpoint.degraded}", err=True)
     if endpoint.continues:
-        print(f"continuing unfinished jobs: {', '.join(endpoint.continues)}", file=sys.stderr)
+        say(f"continuing unfinished jobs: {', '.join(endpoint.continues)}", err=True)
 
 
 #: jobs that a line names at most
@@ -164,16 +171,16 @@ def stays(jobs: Sequence[str]) -> None:
     if jobs:
         named = ", ".join(jobs[:_NAMED]) + (f" and {len(jobs) - _NAMED} more" if len(jobs) > _NAMED else "")
         ends = f"`muster cancel {' '.join(jobs[:_NAMED])}` or `muster down` ends that"
-        print(f"note: the cluster stays up for {named}; {ends}", file=sys.stderr)
+        say(f"note: the cluster stays up for {named}; {ends}", err=True)
 
 
 def cut(pods: Sequence[str], jobs: Sequence[str]) -> None:
     """Warns on stderr about pods whose output was not awaited to its end."""
     if pods:
         verbs = " or ".join(f"`muster logs {job}`" for job in jobs)
-        print(
+        say(
             f"note: the output of {', '.join(pods)} is incomplete; {verbs} may have the rest",
-            file=sys.stderr,
+            err=True,
         )
 
 
@@ -198,7 +205,7 @@ def reason(view: JobView) -> str:
     if view.state is not State.WAITING or view.reason is None:
         return headline(view)
     code, message = view.reason
-    return plain(f"{view.name} waits: {code}. {message}")
+    return visible(f"{view.name} waits: {code}. {message}")
 
 
 def findings(view: JobView) -> list[str]:
@@ -207,7 +214,7 @@ def findings(view: JobView) -> list[str]:
     for each in view.findings:
         lines.append(": ".join(filter(None, [each.field, each.message])))
         lines += [f"    {line}" for line in each.fix.splitlines()]
-    return list(map(plain, lines))
+    return list(map(visible, lines))
 
 
 def failure(view: JobView) -> list[str]:
@@ -217,14 +224,14 @@ def failure(view: JobView) -> list[str]:
         return []
     pod, code = found
     return [
-        plain(": ".join(filter(None, [f"{label(pod)} failed with exit code {code}", failure_message(pod)])))
+        visible(": ".join(filter(None, [f"{label(pod)} failed with exit code {code}", failure_message(pod)])))
     ]
 
 
 def explanation(gang: Gang, now: datetime | None = None) -> list[str]:
     """Why a gang waits, its remedies and its warnings, from its Gang object: a line each."""
     lines = explained(gang.status.explanation, now) if gang.status.explanation else []
-    return lines + [plain(f"note: {warning}") for warning in gang.status.warnings]
+    return lines + [visible(f"note: {warning}") for warning in gang.status.warnings]
 
 
 def explained(told: Object, now: datetime | None = None) -> list[str]:
@@ -247,7 +254,7 @@ def explained(told: Object, now: datetime | None = None) -> list[str]:
         else:
             changes.append(("would start", f"{_in(expected['at'], now)}, {expected['basis']}"))
     changes.sort(key=lambda change: change[0].startswith("not "))  # what does not help is last
-    return list(map(plain, lines + _columns(changes)))
+    return list(map(visible, lines + _columns(changes)))
 
 
 def preemptions(told: Sequence[Object], now: datetime | None = None) -> list[str]:
@@ -261,7 +268,7 @@ def preemptions(told: Sequence[Object], now: datetime | None = None) -> list[str
         surplus = f"{plural(entry.pods, 'pod')} above its minimum " if entry.pods is not None else ""
         if entry.at is not None:
             what = f"{surplus}evicted for {entry.by} {age(entry.at, now)} ago ({entry.kind})"
-            lines.append(plain(f"{what}, {_lost(entry)} lost"))
+            lines.append(visible(f"{what}, {_lost(entry)} lost"))
     return lines
 
 

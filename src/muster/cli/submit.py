@@ -12,6 +12,7 @@ from muster.cli.options import (
     Queue,
     Volumes,
 )
+from muster.cli.say import say
 
 
 def command(
@@ -26,7 +27,6 @@ def command(
     context: Context = None,
 ) -> None:
     import asyncio
-    import sys
 
     from muster.api import kinds
     from muster.app.commands.submit import Submitted, submit, written
@@ -60,9 +60,9 @@ def command(
         return
     for item, outcome in submitted.outcomes:
         if item.role is Role.PRIMARY and outcome is not Outcome.CREATED:
-            print(f"note: {written(job, item)} exists already: {outcome.value}", file=sys.stderr)
+            say(f"note: {written(job, item)} exists already: {outcome.value}", err=True)
     for followed in submitted.jobs:
-        print(followed.name)
+        say(followed.name)
     if not submitted.jobs:
         for item, outcome in submitted.outcomes:
-            print(f"{item.object['kind']} {item.object['metadata']['name']} {outcome.value}")
+            say(f"{item.object['kind']} {item.object['metadata']['name']} {outcome.value}")

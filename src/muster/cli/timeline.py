@@ -3,6 +3,7 @@
 import time
 
 from muster.cli.options import Context, JobName, Kubeconfig, Namespace, Output, OutputFormat
+from muster.cli.say import say
 
 
 def command(
@@ -23,8 +24,8 @@ def command(
     if output is not Output.TABLE:
         show.machine([summary(run) for run in record.runs], output)
         return
-    print(record.name)
+    say(record.name)
     for line in bars.lines(record.timeline(time.time())):
-        print(line)
+        say(line)
     for line in show.preemptions(record.preemptions):
-        print(line)
+        say(line)

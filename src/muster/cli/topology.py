@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from muster.cli.options import Context, Kubeconfig, Output, OutputFormat
+from muster.cli.say import say
 
 if TYPE_CHECKING:
     from muster.app.views.topology import DomainView, TopologyView
@@ -27,7 +28,7 @@ def command(
         show.machine(topology.summary(found), output)
         return
     if said := _instead(found):
-        print(said)
+        say(said)
     if not found.domains:
         return
     resources = _devices(found)

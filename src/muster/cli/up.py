@@ -6,6 +6,7 @@ import typer
 
 from muster.cli.errors import BAD_INPUT, UNREACHABLE, Failure
 from muster.cli.options import Nodes
+from muster.cli.say import say
 
 Detach = Annotated[bool, typer.Option("--detach", "-d", help="Run in the background until `muster down`.")]
 
@@ -32,8 +33,8 @@ def command(nodes: Nodes = "", detach: Detach = False) -> None:
             told = said if isinstance(said, dict) else {}
             raise Failure(told.get("error", "another command is starting it"), UNREACHABLE)
         show.started(said)
-        print(f"the embedded cluster is at {said.server}")
-        print(f"export KUBECONFIG={home.kubeconfig}", flush=True)
+        say(f"the embedded cluster is at {said.server}")
+        say(f"export KUBECONFIG={home.kubeconfig}", flush=True)
 
     asked = nodes_asked(nodes)
     if detach:

@@ -1,6 +1,7 @@
 """`muster usage`: shows what preemptions have cost, per week, queue and namespace."""
 
 from muster.cli.options import Context, Kubeconfig, Namespace, Output, OutputFormat
+from muster.cli.say import say
 
 
 def command(
@@ -27,7 +28,7 @@ def command(
         show.machine([usage.summary(each) for each in found], output)
         return
     if not found:
-        print("no preemptions in the last 26 weeks")
+        say("no preemptions in the last 26 weeks")
         return
     rows = [
         [

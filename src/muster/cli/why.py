@@ -3,6 +3,7 @@
 from typing import Final
 
 from muster.cli.options import Context, JobName, Kubeconfig, Namespace, Output, OutputFormat
+from muster.cli.say import say
 
 #: seconds within which the scheduler has considered a job that was just submitted, and between two queries
 FIRST_LOOK: Final = 5.0
@@ -53,15 +54,15 @@ def command(
             told["findings"] = msgspec.to_builtins(view.findings)
         show.machine({**summary.summary(view), **told}, output)
         return
-    print(show.reason(view))
+    say(show.reason(view))
     for line in show.findings(view):
-        print(f"  {line}")
+        say(f"  {line}")
     for line in show.failure(view):
-        print(f"  {line}")
+        say(f"  {line}")
     for line in show.explained(alone) if alone is not None else ():
-        print(f"  {line}")
+        say(f"  {line}")
     for gang in view.gangs:
         for line in (*show.explanation(gang), *show.preemptions(gang.status.preemptions)):
-            print(f"  {line}")
+            say(f"  {line}")
     if not (view.state.finished or view.managed_by or hosted(target)):
-        print("  the embedded cluster is not running; `muster up` continues the job")
+        say("  the embedded cluster is not running; `muster up` continues the job")

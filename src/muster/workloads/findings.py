@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Final
 
 from muster.api.fields import Path, dotted
+from muster.api.visible import visible, visible_lines
 
 
 class Severity(Enum):
@@ -50,7 +51,7 @@ class Finding:
     def __str__(self) -> str:
         place = self.file if not self.line else f"{self.file}:{self.line}"
         told = f"{place}: {self.field}: {self.message}" if self.path else f"{place}: {self.message}"
-        return "\n".join(map(visible, told.split("\n")))
+        return visible_lines(told)
 
 
 class JobFileError(ValueError):
@@ -70,16 +71,6 @@ class JobFileError(ValueError):
     def of(cls, file: str, message: str, line: int = 0, column: int = 1) -> "JobFileError":
         """One error that belongs to no field."""
         return cls([Finding(file, line, column if line else 0, (), message)])
-
-
-def visible(text: str) -> str:
-    r"""Text with a visible escape, such as \x1b, for each character that would control a terminal.
-
-    Besides control characters these are the ones that reverse the direction of text or show nothing.
-    """
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 def similar(name: str, known: Iterable[str]) -> str:

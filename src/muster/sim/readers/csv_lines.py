@@ -17,6 +17,8 @@ from muster.sim.readers.lines import Line, lines, shown
 from muster.sim.readers.records import JobRecord, NodeRecord, OutageRecord, Record, Told, refusal
 from muster.sim.trace import TraceError
 
+#: Pod sets of a job, which are in memory together.
+MOST_SETS: Final = 10_000
 _JOB: Final = (
     "job",
     "submit",
@@ -197,6 +199,8 @@ class _Jobs(_Table):
             extra = sorted(row.keys() - {"job"})
             if extra:
                 raise TraceError(f"{where}: {', '.join(extra)} belongs into the job's first line")
+            if len(self._job["pods"]) >= MOST_SETS:
+                raise TraceError(f"{where}: a job has {MOST_SETS:,} pod sets at most")
             self._job["pods"].append(pods)
             self._where.more.append(where)
             return None

@@ -16,6 +16,9 @@ from muster.sim.trace import TraceError
 
 #: Characters of a line; more is no line of a trace, and would be read into memory as a whole.
 LONGEST: Final = 65_536
+#: Lines of a file, and bytes of them once unpacked; a few MB of gzip may unpack to any size.
+MOST_LINES: Final = 10_000_000
+MOST_BYTES: Final = 2**30
 #: Seconds, processors, numbers of jobs: beyond this a float no longer tells neighbours apart.
 LARGEST: Final = 2**53
 _GZIP: Final = b"\x1f\x8b"
@@ -39,13 +42,19 @@ class Line(str):
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
     """Numbers from 1, and lines without their end. Raises TraceError."""
-    number = 0
+    number = size = 0
     try:
         with opened(path) as file:
             while line := file.readline(LONGEST + 1):
                 number += 1
+                size += len(line)
                 if len(line) > LONGEST:
                     raise TraceError(f"{path}, line {number}: longer than {LONGEST} bytes; is this a trace?")
+                if number > MOST_LINES or size > MOST_BYTES:
+                    raise TraceError(
+                        f"{path}, line {number}: a trace has {MOST_LINES:,} lines and "
+                        f"{MOST_BYTES >> 20:,} MiB at most, unpacked; split the file by time"
+                    )
                 if number == 1:
                     line = line.removeprefix(codecs.BOM_UTF8)
                 yield number, line.decode("utf-8", "replace").rstrip("\r\n")

@@ -1,0 +1,56 @@
+"""Nothing that the command line says for people controls their terminal."""
+
+import json
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rich.text import Text
+
+from muster.cli import show
+from muster.cli.options import Output
+from muster.cli.say import say, say_styled
+
+HOSTILE = st.text(
+    st.one_of(
+        st.sampled_from("\x00\x07\x08\r\x1b\x7f\x9b\u202e\u2066\u200b\ufeff"),
+        st.characters(codec="utf-8"),
+    )
+)
+of_capsys = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+
+
+def harmless(text: str) -> bool:
+    return all(line.isprintable() for line in text.split("\n"))
+
+
+@of_capsys
+@given(HOSTILE, st.booleans())
+def test_what_is_said_is_visible(capsys: pytest.CaptureFixture[str], text: str, err: bool) -> None:
+    say(text, err=err)
+    say_styled([Text(text, "red"), Text.assemble(("error: ", "red"), text)], err=err)
+    said = capsys.readouterr()
+    assert harmless(said.out + said.err)
+    assert (said.out == "") is err
+
+
+@of_capsys
+@given(HOSTILE)
+def test_a_cell_is_visible_and_on_one_line(capsys: pytest.CaptureFixture[str], text: str) -> None:
+    show.table(["NAME", "NOTE"], [[text, text]])
+    said = capsys.readouterr().out
+    assert harmless(said)
+    assert said.count("\n") == 2
+
+
+@of_capsys
+@given(HOSTILE, st.sampled_from([Output.JSON, Output.YAML]))
+def test_output_for_programs_says_the_same_with_escapes(
+    capfdbinary: pytest.CaptureFixture[bytes], text: str, output: Output
+) -> None:
+    show.machine({"name": text}, output)
+    said = capfdbinary.readouterr().out.decode()
+    assert harmless(said)
+    read = json.loads(said) if output is Output.JSON else yaml.safe_load(said)
+    assert read == {"name": text}
