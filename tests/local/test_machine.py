@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from muster.api import quantity
 from muster.local import machine
 from muster.names import GPU, GPU_PRODUCT
 
@@ -95,3 +96,4 @@ def test_this_machine() -> None:
     assert node.name
     assert node.runtime == "process"
     assert machine.memory() > 2**20
+    assert quantity.parse(str(machine.node().resources["ephemeral-storage"])) > 2**20

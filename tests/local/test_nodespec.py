@@ -17,10 +17,11 @@ def test_a_node_specification_may_have_all_keys() -> None:
         "cpu=4.5,runtime=none,name=small"
     )
     assert [node.name for node in nodes] == ["node-0", "node-1", "small-0"]
-    assert nodes[0].resources == {"cpu": "32", "memory": "256Gi", "pods": "110", GPU: "8"}
+    given = {"cpu": "32", "memory": "256Gi", "pods": "110", GPU: "8"}
+    assert nodes[0].resources == {**given, "ephemeral-storage": "100Gi"}
     assert nodes[0].labels == {GPU_PRODUCT: "NVIDIA-A100-SXM4-80GB", "zone": "a"}
     assert (nodes[0].runtime, nodes[2].runtime) == ("process", "none")
-    assert nodes[2].resources == {"cpu": "4.5", "memory": "1Gi", "pods": 110}
+    assert nodes[2].resources == {"cpu": "4.5", "memory": "1Gi", "ephemeral-storage": "100Gi", "pods": 110}
 
 
 def test_groups_count_on() -> None:

@@ -1,7 +1,12 @@
 """`muster nodes`: shows the nodes, their capacity and their usage."""
 
+from collections.abc import Mapping, Sequence
+from typing import Final
+
 from muster.cli.options import Context, Kubeconfig, Output, OutputFormat
 from muster.cli.say import say
+
+_STORAGE: Final = "ephemeral-storage"
 
 
 def command(
@@ -34,7 +39,7 @@ def command(
         idle = ": the embedded cluster is not running; `muster up` starts it"
         say("no nodes" + (idle if target.embedded else ""))
         return
-    resources = sorted({resource for node in found for resource in node.capacity}, key=_interest)
+    resources = columns([(node.capacity, node.used) for node in found])
     show.table(
         ["NAME", "STATE", *(f"{name.removeprefix('nvidia.com/')} used/all" for name in resources), "PRODUCT"],
         [
@@ -49,7 +54,18 @@ def command(
     )
 
 
+def columns(found: Sequence[tuple[Mapping[str, int], Mapping[str, int]]]) -> list[str]:
+    """The resources worth a column, of nodes' (capacity, usage).
+
+    Every node has ephemeral storage; few pods request it.
+    """
+    named = {resource for capacity, _ in found for resource in capacity}
+    if not any(used.get(_STORAGE) for _, used in found):
+        named.discard(_STORAGE)
+    return sorted(named, key=_interest)
+
+
 def _interest(resource: str) -> tuple[int, str]:
     """Sort key of a resource: CPU and memory first, then what machines are bought for."""
-    order = {"cpu": 0, "memory": 1, "pods": 3, "ephemeral-storage": 4}
+    order = {"cpu": 0, "memory": 1, "pods": 3, _STORAGE: 4}
     return order.get(resource, 2), resource

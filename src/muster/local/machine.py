@@ -33,7 +33,12 @@ class Gpu(msgspec.Struct, frozen=True):
 def node(root: Path = Path("/"), environ: Mapping[str, str] | None = None) -> NodeSpec:
     """This machine as a NodeSpec; `root` is the directory of the machine's files."""
     gpus = find_gpus(root, os.environ if environ is None else environ)
-    resources: Quantities = {"cpu": f"{cpus(root)}m", "memory": f"{memory(root) // _MiB}Mi", "pods": PODS}
+    resources: Quantities = {
+        "cpu": f"{cpus(root)}m",
+        "memory": f"{memory(root) // _MiB}Mi",
+        "ephemeral-storage": f"{storage(root) // _MiB}Mi",
+        "pods": PODS,
+    }
     labels = {}
     if gpus:
         resources[GPU] = len(gpus)
@@ -67,6 +72,11 @@ def memory(root: Path = Path("/")) -> int:
     match = re.search(r"MemTotal:\s+(\d+) kB", _read(root / "proc/meminfo"))
     total = int(match[1]) * 1024 if match else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min([total, *limits])
+
+
+def storage(root: Path = Path("/")) -> int:
+    """The size of the file system that pods write to, in bytes; what is in use counts, as on a kubelet."""
+    return shutil.disk_usage(root).total
 
 
 def find_gpus(root: Path, environ: Mapping[str, str]) -> list[Gpu]:

@@ -22,7 +22,7 @@ from muster.names import GPU, GPU_PRODUCT
 
 RUNTIMES: Final = ("process", "none")
 #: Resources of a node for which the group states none.
-DEFAULTS: Final[Quantities] = {"cpu": 1, "memory": "1Gi", "pods": 110}
+DEFAULTS: Final[Quantities] = {"cpu": 1, "memory": "1Gi", "ephemeral-storage": "100Gi", "pods": 110}
 MOST: Final = 100_000  # nodes
 _FILE_BYTES: Final = 2**20
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?")
