@@ -552,6 +552,7 @@ async def test_probes(cluster: Cluster) -> None:
         (cluster.root / "dead").touch()
         pod = await cluster.ended("probed")
         assert terminated(pod).exit_code == 143
+        assert "liveness probe failed 1 times" in terminated(pod).message
 
 
 async def test_a_port_in_use_is_recognised(cluster: Cluster) -> None:

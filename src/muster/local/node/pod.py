@@ -228,7 +228,8 @@ class PodWorker:
             if isinstance(ended, str):
                 log.info("%s: container %s: %s", self.pod.key, container.spec.name, ended)
                 await start.process.terminate(self._grace())
-        await self._finish(container, await start.process.wait())
+        probed = ended if isinstance(ended, str) else ""
+        await self._finish(container, await start.process.wait(), probed)
 
     async def _start(self, container: Observed, sources: dict[str, Path]) -> Start | None:
         """The start that is running, found or made; None if it has ended already, or could not be made."""
@@ -281,8 +282,11 @@ class PodWorker:
         container.ready = container.started = False
         self._report()
 
-    async def _finish(self, container: Observed, code: int | None) -> None:
-        """Records the end of a start, of which no process and no output is left."""
+    async def _finish(self, container: Observed, code: int | None, probed: str = "") -> None:
+        """Records the end of a start, of which no process and no output is left.
+
+        `probed`: the failure of a probe that ended it, whatever exit code the command made of that.
+        """
         start = self.starts[container.spec.name]
         if not self._machine.isolation.namespaces:
             await start.process.kill()
@@ -296,7 +300,7 @@ class PodWorker:
             return
         if code is None:
             code = LOST
-        message = (
+        message = probed or (
             starts.PORT_IN_USE if code and starts.says_in_use(self._machine, self.pod, container) else ""
         )
         if message and self.pod.spec.restart_policy == "Never":
