@@ -294,9 +294,17 @@ FAULTS: Final = (
         "a search that failed is not made again when a running gang changes",
         "work conservation",
         "core/preemption/__init__.py",
-        "            self.version += len(state.filled) + len(state.retired) >= gang.min_count",
+        "            self.version += met or not open_start",
         "            pass",
         ("tests/core/preemption/test_search_again.py",),
+    ),
+    Fault(
+        "a minimum above its pods keeps what a gang borrows",
+        "preemption",
+        "core/preemption/candidates.py",
+        "if not units or not (met or (not heeds(gang) and not starting(state))):",
+        "if not units or not met:",
+        ("tests/core/preemption/test_preemption.py",),
     ),
     Fault(
         "an endless back-off of this cycle misses a change of a node",

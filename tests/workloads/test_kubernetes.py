@@ -409,7 +409,10 @@ def test_slips_of_the_pen_are_warned_of(text: str, field: str, meant: str) -> No
     ("spec", "said"),
     [
         ("wieght: 3", "unknown field; did you mean weight?"),
-        ("share: 3", "unknown field; known: allow, capability, closed, deserved, guarantee, maxGangs, "),
+        (
+            "share: 3",
+            "unknown field; known: allow, capability, closed, deserved, guarantee, maxExclusiveLayer, ",
+        ),
     ],
 )
 def test_of_our_own_kinds_every_field_is_known(spec: str, said: str) -> None:

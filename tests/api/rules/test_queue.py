@@ -36,6 +36,8 @@ def test_everything_at_once() -> None:
         "closed": True,
         "allow": {"namespaces": ["ml"], "users": []},
         "maxGangs": 100,
+        "maxPriority": -(2**31),
+        "maxExclusiveLayer": "Rack",
     }
     assert errors(queue(**spec)) == []
 
@@ -48,6 +50,27 @@ def test_everything_at_once() -> None:
         (queue(parent="a"), "spec.parent: Invalid value: 'a': a queue cannot be its own parent"),
         (queue(weight=0), "spec.weight: Invalid value: 0: write a number from 1 to 1000000"),
         (queue(maxGangs=-1), "spec.maxGangs: Invalid value: -1: must not be negative"),
+        *(
+            (
+                queue(maxPriority=number),
+                f"spec.maxPriority: Invalid value: {number}: write a number from -2147483648 to 2147483647",
+            )
+            for number in (-(2**31) - 1, 2**31)
+        ),
+        *(
+            (
+                queue(maxExclusiveLayer=name),
+                f"spec.maxExclusiveLayer: Invalid value: {name!r}: write the name of a layer of the Cluster",
+            )
+            for name in ("a rack", "-", "Rack/", "r" * 64)
+        ),
+        *(
+            (
+                queue(maxExclusiveLayer=name),
+                f"spec.maxExclusiveLayer: Invalid value: {name!r}: the whole cluster is no domain to have",
+            )
+            for name in ("ClusterTopologyLayer", "clustertopologylayer")
+        ),
         (queue(order="lifo"), "spec.order: Unsupported value: 'lifo': supported values: 'priority', 'fifo'"),
         (queue(guarantee={"cpu": "-1"}), "spec.guarantee.cpu: Invalid value: -1: must not be negative"),
         (queue(deserved={"cpu": "lots"}), "spec.deserved.cpu: Invalid value: 'lots' is not a quantity"),

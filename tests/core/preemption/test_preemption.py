@@ -577,6 +577,38 @@ def test_what_a_queue_borrows_is_reclaimed_whatever_its_gangs_say(mark: dict[str
     assert ended(made.decide(2.0)) == ["large"]
 
 
+def raised(least: int, **rules: Any) -> Scheduler:
+    """Queue a borrows 4 of its 16 GPUs for a gang, whose minimum is raised then."""
+    made = scheduler([node("n0"), node("n1")])
+    made.apply(queue("a", weight=3, **rules))
+    made.apply(queue("b"))
+    running(made, of("a", gang("large", count=16)))
+    made.apply(GangSubmitted(of("a", gang("large", count=least))))
+    return made
+
+
+@pytest.mark.parametrize("least", [17, 20, 100])
+def test_what_a_queue_borrows_is_reclaimed_from_a_gang_that_raises_its_minimum(least: int) -> None:
+    made = raised(least)
+    made.apply(GangSubmitted(of("b", gang("small", count=4))))
+    assert ended(made.decide(2.0)) == ["large"]
+
+
+def test_a_gang_that_raises_its_minimum_after_a_search_failed_is_reclaimed_too() -> None:
+    made = raised(16, protect_borrowed=True)
+    made.apply(GangSubmitted(of("a", gang("large", count=20))))
+    made.apply(GangSubmitted(of("b", gang("small", count=4))))
+    assert ended(made.decide(2.0)) == []
+    made.apply(queue("a", weight=3))
+    assert ended(made.decide(3.0)) == ["large"]
+
+
+def test_within_a_queue_a_gang_below_its_minimum_is_no_victim() -> None:
+    made = raised(20)
+    made.apply(GangSubmitted(of("a", gang("high", count=4, priority=9))))
+    assert ended(made.decide(2.0)) == []
+
+
 @pytest.mark.parametrize("mark", SAYS_NO)
 def test_gangs_that_say_nothing_are_reclaimed_first(mark: dict[str, Any]) -> None:
     """A is over by 4. Its small gang loses less work, but says something against its eviction."""

@@ -4,6 +4,7 @@ Whether its parent exists, whether queues are in a cycle, and whether several gu
 depends on other objects, which may come later: the scheduler says that, in the queue's status.
 """
 
+import re
 from collections.abc import Iterator
 from fractions import Fraction
 from typing import Final
@@ -19,6 +20,12 @@ ROOT: Final = "root"
 #: A queue is named in labels, too.
 LONGEST_NAME: Final = 63
 MOST_WEIGHT: Final = 1_000_000
+#: The lowest and the highest priority that a pod can have.
+LOWEST: Final = -(2**31)
+HIGHEST: Final = 2**31 - 1
+#: The layer of Koordinator's topologies that is the whole cluster.
+CLUSTER_LAYER: Final = "ClusterTopologyLayer"
+_LAYER: Final = re.compile(r"[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?")
 
 
 def default(obj: Object) -> Object:
@@ -30,7 +37,7 @@ def default(obj: Object) -> Object:
 
 def validate(obj: Object, old: Object | None) -> list[FieldError]:
     spec, name = obj["spec"], obj["metadata"].get("name") or ""
-    errors = [*_name(name), *_numbers(spec)]
+    errors = [*_name(name), *_numbers(spec), *_layer(spec)]
     if spec["parent"] == name != ROOT:
         errors.append(
             _error(
@@ -74,6 +81,25 @@ def _numbers(spec: Object) -> Iterator[FieldError]:
     most = spec.get("maxGangs")
     if most is not None and most < 0:
         yield _error("maxGangs", f"Invalid value: {most}: must not be negative")
+    priority = spec.get("maxPriority")
+    if priority is not None and not LOWEST <= priority <= HIGHEST:
+        message = f"Invalid value: {priority}: write a number from {LOWEST} to {HIGHEST}"
+        yield _error("maxPriority", message)
+
+
+def _layer(spec: Object) -> Iterator[FieldError]:
+    layer = spec.get("maxExclusiveLayer") or ""
+    if layer.lower() == CLUSTER_LAYER.lower():
+        message = (
+            f"Invalid value: {shown(layer)}: the whole cluster is no domain to have; write a layer below it"
+        )
+        yield _error("maxExclusiveLayer", message)
+    elif layer and not _LAYER.fullmatch(layer):
+        message = (
+            f"Invalid value: {shown(layer)}: write the name of a layer of the ClusterTopology, such as "
+            f"Rack: letters, digits, -, _ and ., at most {LONGEST_NAME} characters"
+        )
+        yield _error("maxExclusiveLayer", message)
 
 
 def _at_most(

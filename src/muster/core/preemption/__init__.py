@@ -26,7 +26,7 @@ from muster.core.words.amounts import Sums, Usage
 from muster.core.words.decisions import Victim
 from muster.core.words.gang import Gang, GangId, PodId
 from muster.core.world import World
-from muster.core.world.gangs import GangState, departing, given_up
+from muster.core.world.gangs import GangState, departing, given_up, stands, starting
 from muster.core.world.ledger import Charged
 
 __all__ = ["Preemption", "Victims"]
@@ -281,14 +281,15 @@ class RunningGangs:
     """Running gangs that may be victims: how many there are in each queue, and of which priority."""
 
     def __init__(self) -> None:
-        #: by queue, how many gangs have pods, and how many of these say something against their eviction
+        #: by queue, how many gangs have pods, and how many of these say something against their eviction: a
+        #: mark, or a minimum above their pods
         self.queues, self.protected = Sums[str](), Sums[str]()
         #: by queue, how many preemptible gangs with pods have which priority; no zeros
         self.priorities: dict[str, Counter[int]] = {}
-        #: each of these gangs, and its state's stamp
-        self._noted: dict[GangId, tuple[Gang, int]] = {}
-        #: counts changes of gangs that have as many pods as their minimum: with one of them as a victim, a
-        #: search that failed may succeed
+        #: each of these gangs, its state's stamp, and whether it says something against its eviction
+        self._noted: dict[GangId, tuple[Gang, int, bool]] = {}
+        #: counts changes of gangs that are not starting: with one of them as a victim, a search that failed
+        #: may succeed
         self.version = 0
 
     def lowest(self, queue: str) -> int | None:
@@ -298,22 +299,27 @@ class RunningGangs:
     def note(self, state: GangState) -> None:
         """Record a changed gang: whether it runs, and with which priority."""
         gang = state.gang if state.pods and state.gang is not None and not state.gang.of_node else None
-        old, stamp = self._noted.get(state.id, (None, -1))
-        if gang is old and (gang is None or stamp == state.stamp):
+        old, stamp, said = self._noted.get(state.id, (None, -1, False))
+        open_start = starting(state)
+        met = gang is not None and len(state.filled) + len(state.retired) >= gang.min_count
+        says = gang is not None and (
+            not gang.preemptible or gang.min_run_time > 0 or not (open_start or stands(state))
+        )
+        if gang is old and says == said and (gang is None or stamp == state.stamp):
             return
-        if gang is not old:
+        if gang is not old or says != said:
             if old is not None:
                 del self._noted[state.id]
-                self._count(old, -1)
+                self._count(old, said, -1)
             if gang is not None:
-                self._count(gang, 1)
+                self._count(gang, says, 1)
         if gang is not None:
-            self._noted[state.id] = gang, state.stamp
-            self.version += len(state.filled) + len(state.retired) >= gang.min_count
+            self._noted[state.id] = gang, state.stamp, says
+            self.version += met or not open_start
 
-    def _count(self, gang: Gang, more: int) -> None:
+    def _count(self, gang: Gang, says: bool, more: int) -> None:
         self.queues.count(gang.queue, more)
-        if not gang.preemptible or gang.min_run_time > 0:
+        if says:
             self.protected.count(gang.queue, more)
         if not gang.preemptible:
             return

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from muster.core.demand import Demand
 from muster.core.words.amounts import Usage
 from muster.core.words.events import PodsBound
 from muster.core.words.gang import Amounts, Gang, GangId, NodeName, Place, PodId, gpus
-from muster.core.world.gangs import GangState, Hold, satisfied, stands
+from muster.core.world.gangs import GangState, Hold, satisfied, stands, starting
 from muster.core.world.nodes import Columns, Longs, Nodes, RowAmounts
 
 #: How many gangs' units are cached; if there are more, the cache is cleared from time to time.
@@ -68,6 +68,16 @@ class Candidate:
     spare: Mapping[str, int]
 
 
+class _Cached(NamedTuple):
+    stamp: int
+    gang: Gang
+    #: it stands
+    met: bool
+    units: tuple[EvictionUnit, ...]
+    #: as in `Candidate`
+    spare: Mapping[str, int]
+
+
 NO_SURCHARGES: Final[Mapping[GangId, Usage]] = {}
 #: A test of gangs.
 Test = Callable[[Gang], bool]
@@ -93,7 +103,7 @@ class Candidates:
         self._nodes = nodes
         self._gangs = gangs
         self._pods = pods
-        self._known: dict[GangId, tuple[int, Gang, tuple[EvictionUnit, ...], Mapping[str, int]]] = {}
+        self._known: dict[GangId, _Cached] = {}
         self._layout = -1
 
     def of(
@@ -102,15 +112,16 @@ class Candidates:
         """All candidates that `may` be evicted, in order of name, and when a minimum run time next ends.
 
         Only those of the `highest` priority and below. `heeds`: whether what a gang says against its eviction
-        (`preemptible`, `min_run_time`) counts.
+        (`preemptible`, `min_run_time`, a minimum above its pods) counts. A gang that has promised places is
+        starting, and no candidate below its minimum, whatever `heeds`.
         """
         if self._layout != self._nodes.layout or len(self._known) > _KEPT:
             self._known.clear()
             self._layout = self._nodes.layout
         found, due = [], inf
         for state, gang in self._able(may, heeds, highest):
-            units, spare = self._units_of(state, gang)
-            if not units:
+            _, _, met, units, spare = self._units_of(state, gang)
+            if not units or not (met or (not heeds(gang) and not starting(state))):
                 continue
             if gang.min_run_time > 0 and heeds(gang):
                 until = min(self._since(pod, now) for pod in state.pods) + gang.min_run_time
@@ -163,17 +174,19 @@ class Candidates:
         at = self._pods[pod].at
         return now if at is None else at
 
-    def _units_of(self, state: GangState, gang: Gang) -> tuple[tuple[EvictionUnit, ...], Mapping[str, int]]:
-        """The units of a gang and what it can spare; no units if it does not stand."""
+    def _units_of(self, state: GangState, gang: Gang) -> _Cached:
+        """The units of a gang, what it can spare, and whether it stands."""
         known = self._known.get(state.id)
         if known is not None and known[0] == state.stamp and known[1] is gang:
-            return known[2:]
-        spare = _spare(state, gang)
-        units = tuple(self._make_units(state, gang, spare)) if stands(state) else ()
+            return known
+        met = stands(state)
+        # below the minimum of one pod set it can spare nothing of another
+        spare = _spare(state, gang) if met else {}
+        units = tuple(self._make_units(state, gang, spare))
         if units and gang.exclusive and (surcharge := self._surcharges.get(state.id)):
             units = _with_domains(units, surcharge)
-        self._known[state.id] = (state.stamp, gang, units, spare)
-        return units, spare
+        known = self._known[state.id] = _Cached(state.stamp, gang, met, units, spare)
+        return known
 
     def _make_units(self, state: GangState, gang: Gang, spare: Mapping[str, int]) -> Iterator[EvictionUnit]:
         by_gpu = gpus(tuple(state.usage.items())) > 0

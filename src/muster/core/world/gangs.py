@@ -269,6 +269,11 @@ def stands(state: GangState) -> bool:
     return sum(done.values()) >= gang.min_count and all(done[p.name] >= p.min_count for p in gang.pod_sets)
 
 
+def starting(state: GangState) -> bool:
+    """Whether places are promised to it, so that what it lacks may come right now."""
+    return bool(state.holds or state.planned)
+
+
 def satisfied(state: GangState, gang: Gang) -> dict[str, int]:
     """By pod set, how many of its places live pods satisfy, or are retired."""
     found = indices(state.filled, state.retired)
