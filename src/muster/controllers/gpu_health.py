@@ -23,7 +23,7 @@ import msgspec
 
 from muster import names
 from muster.api import duration
-from muster.api.base import Condition, Object, condition, involved, is_true, mark
+from muster.api.base import Condition, Object, bounded, condition, involved, is_true, mark
 from muster.api.batch_v1 import COMPLETION_INDEX, Job
 from muster.api.core_v1 import Node, Pod, Taint
 from muster.api.jobset_v1alpha2 import JOB_GLOBAL_INDEX, JobSet
@@ -212,7 +212,7 @@ def _cause(observed: Observed, now: datetime) -> tuple[Condition, Object] | None
 
 
 def _requests(pods: Iterable[Pod], since: datetime) -> list[Effect]:
-    text = since.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    text = bounded(since).isoformat().replace("+00:00", "Z")
     return [
         Patch(
             POD,

@@ -4,12 +4,12 @@
 `progress_of` reads only the part that changes.
 """
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import msgspec
 from msgspec.structs import asdict
 
-from muster.api.base import condition, is_true
+from muster.api.base import bounded, condition, deletion_asked, is_true
 from muster.api.batch_v1 import COMPLETION_INDEX, JOB_NAME
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import (
@@ -133,15 +133,10 @@ def progress_of(pod: Pod, now: float | None = None) -> Progress:
 
 
 def told_to_end(pod: Pod, ended: datetime) -> bool:
-    """Whether the pod was being deleted when it ended.
-
-    Its deletion timestamp is the end of its grace period.
-    """
-    meta = pod.metadata
-    if meta.deletion_timestamp is None:
-        return False
-    return ended >= meta.deletion_timestamp - timedelta(seconds=meta.deletion_grace_period_seconds or 0)
+    """Whether the pod was being deleted when it ended."""
+    asked = deletion_asked(pod.metadata)
+    return asked is not None and ended >= asked
 
 
 def _seconds(time: datetime | None) -> float | None:
-    return time.timestamp() if time else None
+    return bounded(time).timestamp() if time else None

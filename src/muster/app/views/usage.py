@@ -2,20 +2,17 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC
 from decimal import Decimal
-from typing import Final
 
 from muster.api import kinds
-from muster.api.base import Object
+from muster.api.base import FIRST, LAST, Object
 from muster.api.muster_v1alpha1 import Preemption
 from muster.api.rates import amount
 from muster.kube.client import Client
 from muster.kube.listing import list_all
 
 #: Times outside of these are ignored: a record that was written by hand may have a time without a week.
-_FIRST: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_LAST: Final = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 @dataclass(slots=True)
@@ -43,7 +40,7 @@ def added_up(records: Iterable[Preemption]) -> list[Usage]:
     sums: dict[tuple[str, str, str], Usage] = {}
     for record in records:
         spec = record.spec
-        if spec.at is None or not _FIRST < spec.at < _LAST:
+        if spec.at is None or not FIRST < spec.at < LAST:
             continue
         year, week, _ = spec.at.astimezone(UTC).isocalendar()
         key = f"{year}-W{week:02}", spec.queue, record.metadata.namespace

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, tzinfo
 from typing import Final
 
-from muster.api.base import AnyKind, ObjectMeta, Resource, involved
+from muster.api.base import AnyKind, ObjectMeta, Resource, bounded, involved
 from muster.controllers.cron.decide import Concurrency, Decision, Run, State
 from muster.effects import Delete, Effect, RecordEvent, Requeue
 
@@ -17,8 +17,6 @@ _SKIPPED: Final = {
 }
 
 #: A time that a user has written may be so far away that no calendar of another time zone contains it.
-_FIRST: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_LAST: Final = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 def name_of(name: str, at: datetime) -> str:
@@ -28,7 +26,7 @@ def name_of(name: str, at: datetime) -> str:
 
 def written(at: datetime, zone: tzinfo = UTC) -> str:
     """RFC 3339; a run's annotation has it in the zone of its schedule, as Kubernetes' controller does."""
-    text = min(max(at, _FIRST), _LAST).astimezone(zone).isoformat()
+    text = bounded(at).astimezone(zone).isoformat()
     return text.replace("+00:00", "Z")
 
 

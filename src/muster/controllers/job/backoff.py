@@ -8,7 +8,7 @@ the delay, and a Job that was resumed starts without a delay. Source: KEP-3850.
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from muster.api.base import condition
+from muster.api.base import condition, deletion_asked
 from muster.api.core_v1 import Pod
 from muster.kube.clock import back_off
 
@@ -35,7 +35,4 @@ def finish_time(pod: Pod) -> datetime:
     ready = condition(pod.status.conditions, "Ready")
     if ready is not None and ready.status == "False" and ready.last_transition_time is not None:
         return ready.last_transition_time
-    meta = pod.metadata
-    if meta.deletion_timestamp is not None:
-        return meta.deletion_timestamp - timedelta(seconds=meta.deletion_grace_period_seconds or 0)
-    return meta.creation_timestamp or EPOCH
+    return deletion_asked(pod.metadata) or pod.metadata.creation_timestamp or EPOCH

@@ -5,13 +5,13 @@ from one state and written over another.
 """
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from muster.api import kinds
-from muster.api.base import Object, condition
+from muster.api.base import Object, bounded, condition
 from muster.api.batch_v1 import Job
 from muster.controllers.job.counts import Counts
 from muster.effects import Patch
@@ -91,7 +91,7 @@ def set_condition(
 
 def text(time: datetime | None) -> str | None:
     """Returns the time in RFC 3339, in UTC and in whole seconds, as Kubernetes writes it."""
-    return None if time is None else time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return None if time is None else bounded(time).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _merged(job: Job, changed: list[Object]) -> list[Object]:

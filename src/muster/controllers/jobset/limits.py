@@ -19,7 +19,7 @@ from math import isfinite
 
 from muster import names
 from muster.api import duration
-from muster.api.base import Object, condition, is_true, mark
+from muster.api.base import Object, bounded, condition, is_true, mark
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JobSet
@@ -74,7 +74,7 @@ def _clock(jobset: JobSet, pods: Iterable[Pod], now: datetime) -> dict[str, str 
     if awaits_first_pod(jobset):
         started = min((time for pod in pods if (time := _ran_at(pod, _resumed_at(jobset)))), default=None)
         if started is not None:
-            return {names.RUNNING_SINCE: started.astimezone(UTC).isoformat().replace("+00:00", "Z")}
+            return {names.RUNNING_SINCE: bounded(started).isoformat().replace("+00:00", "Z")}
     return {}
 
 
