@@ -217,7 +217,7 @@ def test_multiples_in_any_domain() -> None:
     )
     told = ask(tree(**free), gang("x", count=6), Gather("Block", None, 4))
     assert told == (
-        "TopologyUnsatisfied: 6 pods must be in multiples of 4 per Block; there is no such placement; "
+        "TopologyUnsatisfied: 6 pods must be in multiples of 4 per Block; 6 is not a multiple of 4; "
         "without that they fit"
     )
 
