@@ -305,7 +305,7 @@ def test_a_second_cluster_and_a_job_beyond_the_hosts_nodes_are_refused(muster: M
 
 def test_a_taken_port_is_replaced(muster: Muster) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
-        muster.home.mkdir()
+        muster.home.mkdir(0o700)
         (muster.home / "port").write_text(str(other.getsockname()[1]))
         up = muster.run("up", "-d")
         assert f":{other.getsockname()[1]}" not in up.out

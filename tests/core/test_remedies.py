@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.core.cycle import Config, Scheduler
+from muster.core.explain import question
 from muster.core.explain.question import NOT
 from muster.core.reservations import Backfill
 from muster.core.words.decisions import ExpectedStart, Explanation, Remedy
@@ -517,3 +518,16 @@ def test_a_gang_that_ends_gives_back_what_its_pods_were_charged(estimate: float 
     larger = submit(made, charged("larger", 5, 5, submitted=2.0), 11.0)
     assert [remedy.change for remedy in larger.remedies] == ["with 1 GPU (1 × 1)"], "no end is enough"
     assert made.decide(12.0) == [], "nothing of it is left"
+
+
+def test_a_gang_is_asked_about_though_the_question_of_one_in_front_was_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An outlook that ends early tells of its first gang only, and that is the gang that is asked about."""
+    monkeypatch.setattr(question, "FAR", 0)
+    monkeypatch.setattr(question.Question, "exhausted", property(lambda asked: asked.state.id == "front"))
+    made = scheduler(free(4))
+    running(made, "small", n0=4)
+    for name in ("front", "one", "two"):
+        made.apply(GangSubmitted(gang(name, of=shape(gpu=2), submitted=1.0 + (name == "two"))))
+    assert {wait.gang for wait in waits(made.decide(2.0))} == {"front", "one", "two"}

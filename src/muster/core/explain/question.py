@@ -181,7 +181,9 @@ class Question:
         if self.exhausted:
             return known.get(self.state.id)
         if self.state.id not in known:
-            asked = [each for each in self.asked if each.id not in known and reserved(each.id) is None]
+            # Those in front may be unknown, too: their question may have been given up.
+            on = dropwhile(lambda each: each is not self.state, self.asked)
+            asked = [each for each in on if each.id not in known and reserved(each.id) is None]
             most = FAR * self.patience * len(asked)
             known |= self.dry_run.outlooks(asked, most, beyond=self.patience > 1)
         return known[self.state.id]
