@@ -5,7 +5,7 @@ Both have a queue. Gangs of the honest tenant are single pods of one GPU, so the
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from muster.core.cycle import Scheduler
@@ -18,6 +18,12 @@ from tests.core.words import amounts, gang, node
 
 GPUS = 8
 NODES = 4
+
+
+def rack(name: str, count: int, least: int, *, preemptible: bool) -> Gang:
+    """A gang that has racks to itself, and more pods than it needs."""
+    one = gang(name, count=count, minimum=least)
+    return replace(one, queue="evil", exclusive="Rack", preemptible=preemptible)
 
 
 def hostile(number: int) -> st.SearchStrategy[Gang]:
@@ -101,6 +107,11 @@ class Cluster:
         assert cap is None or account.used[GPU_SHARE] <= cap
 
 
+#: Two gangs have all racks, and could spare pods of which nobody else could use the room.
+SPARING = (rack("evil0", 9, 7, preemptible=False), rack("evil1", 11, 4, preemptible=True))
+
+
+@example(SPARING, 13, None)
 @given(st.tuples(*map(hostile, range(5))), st.integers(0, 16), st.sampled_from([None, 7, 16]))
 @settings(max_examples=40, deadline=None)
 def test_the_other_tenant_gets_its_share(evil: tuple[Gang, ...], wanted: int, cap: int | None) -> None:
