@@ -28,6 +28,7 @@ from muster.api.kinds import (
     NODE,
     POD,
     POD_GROUP_X,
+    QUEUE,
     TRUST_POLICY,
 )
 from muster.kube import config
@@ -187,6 +188,7 @@ class Cluster:
             POD,
             GANG_PLAN,
             GANG,
+            QUEUE,
         )
         for kind in kinds:
             items = iter((await self.client.list(kind)).items)

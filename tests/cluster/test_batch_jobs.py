@@ -82,7 +82,6 @@ async def platform(cluster: Cluster) -> AsyncIterator[Cluster]:
     try:
         yield cluster
     finally:
-        await cluster.client.delete(QUEUE, "", "ml-training")
         for kind in OTHERS:
             await cluster.client.delete(CRD, "", f"{kind.plural}.{kind.group}")
 

@@ -63,7 +63,6 @@ async def site(cluster: Cluster) -> AsyncIterator[Cluster]:
         yield cluster
     finally:
         install(cluster.kubeconfig, cluster.chart.home, *ASLEEP)
-        await cluster.client.delete(QUEUE, "", "training")
 
 
 @pytest.mark.parametrize(("target", "network"), [("native", "cilium"), ("volcano", "plain")])
