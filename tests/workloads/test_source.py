@@ -154,7 +154,9 @@ def test_the_nearest_name(name: str, known: list[str], said: str) -> None:
 
 
 def test_an_error_shows_at_most_twenty_lines() -> None:
-    text = "spec: {operator: jobset, command: x, types: {w: }}\n" + "".join(f"x{i}: 1\n" for i in range(30))
+    inside = ", ".join(f"y{i}: 1" for i in range(15))
+    text = f"spec: {{operator: jobset, command: x, types: {{w: }}, {inside}}}\n"
+    text += "".join(f"x{i}: 1\n" for i in range(15))
     with pytest.raises(JobFileError) as caught:
         load("f.yaml", text=text)
     assert len(caught.value.findings) == 30

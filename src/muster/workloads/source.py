@@ -288,6 +288,8 @@ def not_yaml(error: yaml.YAMLError, text: str, file: str) -> JobFileError:
     details: Mapping[str, Any] = vars(error)  # Any: PyYAML's errors are untyped
     mark = details.get("problem_mark") or details.get("context_mark")
     message = details.get("problem") or details.get("reason") or "cannot be read"
+    if mark is not None and "nesting depth" in message:  # libyaml's own limit, met before ours is
+        return _too_deep(file, mark.line + 1)
     if context := details.get("context"):
         message = f"{message} ({context})"
     if mark is not None and text[mark.index : mark.index + 1] == "\t":
