@@ -13,8 +13,10 @@ import sys
 import tracemalloc
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
+from pickletools import genops
+from types import FrameType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -168,6 +170,19 @@ STATES = {
     "a class is called": named("muster.core.world.queues", "Queues") + pickle.EMPTY_TUPLE + pickle.REDUCE,
     "a class of elsewhere is made": named("muster.api.base", "Struct") + pickle.EMPTY_TUPLE + pickle.NEWOBJ,
     "a private function": named("muster.core.world", "_set"),
+    "an object that says how its attributes are set": OBJECT
+    + set_("__setstate__", EXPECTED)
+    + (text("x") + pickle.BUILD),
+    "an attribute in place of a method": OBJECT + set_("decide", EXPECTED),
+    "an attribute whose name is an object": OBJECT
+    + (
+        pickle.NONE + pickle.EMPTY_DICT + OBJECT + pickle.NONE + pickle.SETITEM + pickle.TUPLE2 + pickle.BUILD
+    ),
+    "a collection of what an object of the core yields": named("collections", "deque")
+    + (named("muster.core.queueing", "Attempts") + pickle.EMPTY_TUPLE + pickle.NEWOBJ)
+    + (pickle.TUPLE1 + pickle.REDUCE),
+    "a function that makes the values of a dictionary": named("collections", "defaultdict")
+    + (EXPECTED + pickle.TUPLE1 + pickle.REDUCE),
     "items for an object that has its own way": OBJECT
     + set_("extend", SCHEDULER)
     + (pickle.MARK + pickle.NONE + pickle.APPENDS),
@@ -183,6 +198,49 @@ STATES = {
     + (text("O") + pickle.EMPTY_TUPLE + pickle.SHORT_BINBYTES + b"\x08" + bytes(8) + pickle.TUPLE3)
     + pickle.REDUCE,
 }
+
+
+def _called_of_core(state: bytes) -> set[str]:
+    """Which functions of the core run while this is read, besides those of `saved`."""
+    found: set[str] = set()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        file = Path(frame.f_code.co_filename)
+        if event == "call" and file.is_relative_to(CORE) and file.name != "saved.py":
+            found.add(frame.f_code.co_name)
+
+    sys.setprofile(note)
+    try:
+        with suppress(Unreadable):
+            restored(state)
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+@pytest.mark.parametrize("state", STATES.values(), ids=STATES)
+def test_a_hostile_state_runs_nothing(state: bytes) -> None:
+    assert not _called_of_core(zlib.compress(pickle.PROTO + b"\x05" + state + pickle.STOP))
+
+
+def test_a_state_is_read_without_the_functions_of_what_is_in_it() -> None:
+    scheduler = Scheduler()
+    for event in facts(3):
+        scheduler.apply(event)
+    scheduler.decide(1.0)
+    assert _called_of_core(saved(scheduler)) <= {"__hash__", "_fields"}
+
+
+def test_only_opcodes_that_states_have_are_read() -> None:
+    scheduler = Scheduler()
+    for event in facts(3):
+        scheduler.apply(event)
+    scheduler.decide(1.0)
+    written = {opcode.code for opcode, _, _ in genops(zlib.decompress(saved(scheduler)))}
+    read = {chr(code) for code in _Restorer.dispatch}
+    assert written <= read
+    # Those that call or import something, other than by what this page tests.
+    assert not read & {"c", "i", "o", "P", "Q", "\x92", "\x82", "\x83", "\x84"}
 
 
 @pytest.mark.parametrize("state", STATES.values(), ids=STATES)

@@ -5,9 +5,10 @@ knows what has been tried in vain, which reservations it has announced, and what
 of that decides what it decides next. So the object graph is saved as it is, by pickle.
 
 The bytes may be hostile. `restored` therefore runs only the opcodes that `saved` writes, by the
-Python code of the module pickle, and each only on operands of the kind that `saved` gives it. It constructs
-instances of the core's classes, plain collections and arrays of numbers. It calls no other function, and it
-changes no class, function or constant.
+Python code of the module pickle, and each only on operands of the kind that `saved` gives it. It makes
+instances of the core's classes without their `__init__`, plain collections and arrays of numbers, and sets
+the attributes of these instances itself. Of the core it calls what hashes and compares values, and no other
+function. It changes no class, function or constant, and gives no instance an attribute in place of a method.
 """
 
 import io
@@ -16,9 +17,10 @@ import struct
 import sys
 import zlib
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import fields, is_dataclass
 from enum import Enum
-from types import FunctionType
+from types import FunctionType, MethodType, NoneType
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -39,6 +41,10 @@ _KNOWN: Final = {
     (cls.__module__, cls.__name__): cls
     for cls in (Counter, OrderedDict, WeakValueDictionary, defaultdict, deque, set)
 }
+#: What these are made of, besides `set`, which makes the values of a defaultdict.
+_CONTENTS: Final = (dict, list, int, NoneType)
+#: What a class has that no attribute of an instance stands in for.
+_METHODS: Final = (FunctionType, classmethod, staticmethod, property, type, MethodType)
 #: What the core compares by identity.
 _CONSTANTS: Final = (NOTHING, NO_CONTEXT)
 _READ: Final = pickle._Unpickler.dispatch
@@ -120,19 +126,36 @@ def _bytes(unpickler: Any) -> None:
 
 def _build(unpickler: Any) -> None:
     """Set the attributes of a new object, never those of a class, a function or a constant."""
-    made = unpickler.stack[-2]
+    state, made = unpickler.stack.pop(), unpickler.stack[-1]
     owner = type(made)
     if not _of_core(owner.__module__) or issubclass(owner, Enum) or any(made is each for each in _CONSTANTS):
         raise pickle.UnpicklingError(f"the attributes of {owner.__name__} are no part of a state")
-    _READ[pickle.BUILD[0]](unpickler)
+    for name, value in _attributes(owner, state):
+        if type(name) is not str or name.startswith("__") or isinstance(getattr(owner, name, None), _METHODS):
+            raise pickle.UnpicklingError(f"this attribute of {owner.__name__} is no part of a state")
+        object.__setattr__(made, name, value)
+
+
+def _attributes(owner: type, state: object) -> Iterable[tuple[str, object]]:
+    """Return names and values as pickle has them: of `__dict__`, of slots too, or of a frozen dataclass."""
+    match state:
+        case dict():
+            return state.items()
+        case (None | dict() as others, dict() as slots):
+            return [*(others or {}).items(), *slots.items()]
+        case list() if is_dataclass(owner):
+            return zip((each.name for each in fields(owner)), state, strict=True)
+    raise pickle.UnpicklingError(f"{owner.__name__} has no attributes in a state")
 
 
 def _reduce(unpickler: Any) -> None:
     """Call what makes a plain collection, an array, or a method, or find the member of an Enum."""
     made, arguments = unpickler.stack[-2:]
-    member = isinstance(made, type) and issubclass(made, Enum)
+    member = isinstance(made, type) and issubclass(made, Enum) and _of_core(made.__module__)
     if not (member or any(made is each for each in (*_KNOWN.values(), *_REPLACED.values()))):
         raise pickle.UnpicklingError(f"{made} is not called for a state")
+    if made in _KNOWN.values() and not all(type(each) in _CONTENTS or each is set for each in arguments):
+        raise pickle.UnpicklingError(f"{made.__name__} has plain contents in a state")
     _read(unpickler, pickle.REDUCE, arguments)
 
 
@@ -202,7 +225,7 @@ def _method(owner: object, name: str) -> Any:
     function = getattr(type(owner), name, None)
     if not _of_core(type(owner).__module__) or not isinstance(function, FunctionType):
         raise pickle.UnpicklingError(f"{name} is no method of the core")
-    return getattr(owner, name)
+    return MethodType(function, owner)
 
 
 #: Functions that are called in place of those that a state names.
