@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from muster.security.images import cosign
 
@@ -292,6 +292,8 @@ def _certificate(
         .not_valid_after(at + span)
         .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
     )
+    if not ca:
+        made = made.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CODE_SIGNING]), critical=False)
     if subject:
         names = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(subject)])
         made = made.add_extension(names, critical=True)

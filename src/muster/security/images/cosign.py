@@ -16,14 +16,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from muster.security.images.trust import Authority, Key, Keyless, PublicKey
+
+E = TypeVar("E", bound=x509.ExtensionType)
 
 SIMPLE_SIGNING: Final = "application/vnd.dev.cosign.simplesigning.v1+json"
 BUNDLE: Final = "application/vnd.dev.sigstore.bundle.v0.3+json"
@@ -152,10 +155,7 @@ def _keyless(signed: Signed, authority: Keyless) -> None:
         raise Rejected("the signature has no certificate")
     leaf = x509.load_pem_x509_certificate(signed.certificate.encode())
     between = x509.load_pem_x509_certificates(signed.chain.encode()) if signed.chain else []
-    _chains(leaf, between, authority.root)
-    when = _logged(signed, authority.log)
-    if not leaf.not_valid_before_utc <= when <= leaf.not_valid_after_utc:
-        raise Rejected("the certificate was not valid when the image was signed")
+    _chains(leaf, between, authority.root, _logged(signed, authority.log))
     if (issuer := _issuer(leaf)) != authority.issuer:
         raise Rejected(f"the identity was issued by {issuer!r}, not {authority.issuer!r}")
     subjects = _subjects(leaf)
@@ -167,21 +167,47 @@ def _keyless(signed: Signed, authority: Keyless) -> None:
     _verify(key, signed.signature, signed.message)
 
 
-def _chains(leaf: x509.Certificate, between: list[x509.Certificate], root: x509.Certificate) -> None:
-    """Raises unless each certificate is issued by the next, and the last by the root."""
+def _chains(
+    leaf: x509.Certificate, between: list[x509.Certificate], root: x509.Certificate, when: datetime
+) -> None:
+    """Raises unless each certificate is issued by the next, the last by the root, all valid at `when`."""
     chain = [leaf, *(each for each in between if each != root), root]
     if len(chain) > 5:
         raise Rejected("the chain of certificates is too long")
-    for one, issuer in pairwise(chain):
+    for below, (one, issuer) in enumerate(pairwise(chain)):
         try:
-            constraints = issuer.extensions.get_extension_for_class(x509.BasicConstraints).value
             one.verify_directly_issued_by(issuer)
-        except x509.ExtensionNotFound:
-            raise Rejected("a certificate of the chain may not issue others") from None
         except (ValueError, TypeError, InvalidSignature):
             raise Rejected("the certificate does not chain to the configured root") from None
-        if not constraints.ca:
+        allowed = _extension(issuer, x509.BasicConstraints)
+        usage = _extension(issuer, x509.KeyUsage)
+        if allowed is None or not allowed.ca or (usage is not None and not usage.key_cert_sign):
             raise Rejected("a certificate of the chain may not issue others")
+        if allowed.path_length is not None and below > allowed.path_length:
+            raise Rejected("a certificate of the chain may not issue those of other issuers")
+    for one in chain:
+        if not one.not_valid_before_utc <= when <= one.not_valid_after_utc:
+            which = "the certificate" if one is leaf else "a certificate of the chain"
+            raise Rejected(f"{which} was not valid when the image was signed")
+        if any(
+            each.critical and isinstance(each.value, x509.UnrecognizedExtension) for each in one.extensions
+        ):
+            raise Rejected("a certificate of the chain has a critical extension that is not known")
+        purposes = _extension(one, x509.ExtendedKeyUsage)
+        if (purposes is None and one is not leaf) or one is root:
+            continue  # it may issue certificates for any purpose
+        if purposes is None or ExtendedKeyUsageOID.CODE_SIGNING not in purposes:
+            raise Rejected("the certificate is not one for signing code")
+    own = _extension(leaf, x509.BasicConstraints)
+    if own is not None and own.ca:
+        raise Rejected("the certificate is one of an authority, not of an identity")
+
+
+def _extension(certificate: x509.Certificate, kind: type[E]) -> E | None:
+    try:
+        return certificate.extensions.get_extension_for_class(kind).value
+    except x509.ExtensionNotFound:
+        return None
 
 
 def _logged(signed: Signed, log: PublicKey) -> datetime:
