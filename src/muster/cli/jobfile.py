@@ -15,7 +15,7 @@ from muster.api.fields import convert
 from muster.api.koordinator_v1alpha1 import DEFAULT, ClusterNetworkTopology
 from muster.api.muster_v1alpha1 import Queue
 from muster.app.commands.change import known_queue
-from muster.app.commands.submit import barred, never
+from muster.app.commands.submit import admission, never
 from muster.app.wiring.cluster import Target
 from muster.app.wiring.state_directory import StateDirectory
 from muster.cli.errors import BAD_INPUT, Failure
@@ -231,7 +231,9 @@ def print_error(sentence: str) -> None:
 async def refuse_what_can_never_start(
     client: Client, job: JobFile, queue: str | None, target: Target
 ) -> None:
-    """Refuses a job that would otherwise wait for ever, and warns of one that waits for a change of queues.
+    """Refuses a job that would otherwise wait for ever.
+
+    Warns of one that waits for a change of queues, and of what muster will not do as it says.
 
     Raises Failure with what the cluster can never start, or Refused with what is wrong with the requested
     queue.
@@ -243,8 +245,8 @@ async def refuse_what_can_never_start(
         raise Failure("\n".join(impossible), BAD_INPUT)
     from muster.app.views.risk import of_cluster  # the scheduler is loaded by now
 
-    waits = await barred(client, job, target.schedulers)
-    for finding in of_jobs(job, waits):
+    waits, otherwise = await admission(client, job, target.schedulers)
+    for finding in (*of_jobs(job, waits), *of_jobs(job, otherwise)):
         print_finding(finding)
     print_risks(
         await of_cluster(client, [each for each in job.objects if each["metadata"]["name"] not in waits])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.app.plan.fit import SURROUNDINGS, advice, as_nodes, barred, invalid, misfits
+from muster.app.plan.fit import SURROUNDINGS, advice, as_nodes, barred, invalid, misfits, warned
 from muster.local.nodespec import read
 from muster.workloads.jobfile import Options
 from muster.workloads.load import load
@@ -238,3 +238,16 @@ spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i, 
     assert misfits(job, NODES) == []
     (said,) = misfits(job, NODES, typed([limits], SURROUNDINGS))
     assert "a pod asks 9 CPUs; the largest matching node has 8" in said
+
+
+HIGH = "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: 1000\n---\n"
+
+
+@pytest.mark.parametrize(("priority", "told"), [("1000", ""), ("5000", "5000"), ("high", "")])
+def test_a_priority_that_is_lowered_is_known_beforehand(priority: str, told: str) -> None:
+    job = load("f.yaml", text=JOB % (f', annotations: {{muster.dev/priority: "{priority}"}}', 2, 2, "", 1))
+    cluster = typed(load("c.yaml", text=HIGH + JOB % ("", 1, 1, "", 1)).objects, SURROUNDINGS)
+    found = warned(job, cluster)
+    assert [*found] == ["j"] * bool(told)
+    assert told in "".join(found.values())
+    assert not told or "1000" in found["j"]

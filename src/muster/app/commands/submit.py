@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from muster.api.base import Kind, Resource, controller_of, owner
-from muster.api.kinds import BATCH_JOB, BY_NAME, LATTICE_JOB, POD, POD_GROUP_SIGS, POD_GROUP_X, QUEUE
+from muster.api.kinds import (
+    BATCH_JOB,
+    BY_NAME,
+    LATTICE_JOB,
+    POD,
+    POD_GROUP_SIGS,
+    POD_GROUP_X,
+    QUEUE,
+    RESOURCE_QUOTA,
+)
 from muster.api.membership import pod_groups
 from muster.app.commands.follow import Followed
 from muster.app.views.observe import observe
@@ -82,15 +91,20 @@ async def never(client: Client, job: JobFile, schedulers: frozenset[str] | None 
     return [*found, f"simulated nodes would do: {advice}"] if advice else found
 
 
-async def barred(client: Client, job: JobFile, schedulers: frozenset[str] | None = None) -> dict[str, str]:
-    """Reasons by name for jobs that their queue never admits, as far as muster may read the cluster."""
+async def admission(
+    client: Client, job: JobFile, schedulers: frozenset[str] | None = None
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Why queues never admit jobs of the file, and what muster will not do as a job says, each by job name.
+
+    As far as muster may read the cluster.
+    """
     from muster.app.plan import fit
 
     try:
-        there = await observe(client, (QUEUE, *fit.SURROUNDINGS[1:]))
+        there = await observe(client, (QUEUE, RESOURCE_QUOTA, *fit.SURROUNDINGS[1:]))
     except Forbidden:
-        return {}
-    return fit.barred(job, there, schedulers)
+        return {}, {}
+    return fit.barred(job, there, schedulers), fit.warned(job, there, schedulers)
 
 
 def jobs(job: JobFile) -> list[Followed]:

@@ -6,7 +6,7 @@ advice is verified the same way.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -96,6 +96,15 @@ def barred(
     return found
 
 
+def warned(
+    job: JobFile, cluster: Objects = _EMPTY, schedulers: frozenset[str] | None = None
+) -> dict[str, str]:
+    """What of a job the scheduler will not do as it is written, by job name, such as a priority it lowers."""
+    snapshot, _, _ = _read(job, cluster, schedulers)
+    groups = snapshot.mirror.groups.items()
+    return {gang.split("/")[1]: "; ".join(group.warnings) for gang, group in groups if group.warnings}
+
+
 def advice(job: JobFile, cluster: Objects = _EMPTY) -> str | None:
     """A `--nodes` value on which all of the job would start; None if none is found.
 
@@ -153,17 +162,24 @@ def _gangs(
 
     Of gangs that differ in name only, one is returned.
     """
+    snapshot, refusals, events = _read(job, cluster, schedulers)
+    found = [group.gang for _, group in sorted(snapshot.mirror.groups.items())]
+    found += [Gang(gang, (), 0, 0.0, gate=gate) for gang, gate in sorted(refusals.items())]
+    return list({replace(each, id=GangId("")): each for each in reversed(found)}.values())[::-1], events
+
+
+def _read(
+    job: JobFile, cluster: Objects, schedulers: frozenset[str] | None
+) -> tuple[SnapshotMirror, Mapping[GangId, Gate], list[Event]]:
+    """The job beside the objects of a cluster, why some of it is refused, and the events of `_gangs`."""
     snapshot = SnapshotMirror(schedulers)
     snapshot.put_all(cluster)
     proposed = typed(job.objects, _PROPOSED, proposed=True)
     _, refusals = propose(snapshot, proposed, 0.0, [], samples=True)
-    events: list[Event] = []
-    for event in snapshot.events(0.0):
-        if isinstance(event, NodeChanged | LayersChanged):
-            events.append(_usable(event))
-    found = [group.gang for _, group in sorted(snapshot.mirror.groups.items())]
-    found += [Gang(gang, (), 0, 0.0, gate=gate) for gang, gate in sorted(refusals.items())]
-    return list({replace(each, id=GangId("")): each for each in reversed(found)}.values())[::-1], events
+    events = [
+        _usable(event) for event in snapshot.events(0.0) if isinstance(event, NodeChanged | LayersChanged)
+    ]
+    return snapshot, refusals, events
 
 
 def _usable(event: Event) -> Event:
