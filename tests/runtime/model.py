@@ -112,6 +112,9 @@ class Cluster:
 
     def gang(self, name: str, size: int, kind: Kind) -> None:
         self.sizes[name] = size
+        if (priority := self.priorities.get(name)) is not None:
+            klass = {"metadata": {"name": _CLASS.format(priority)}, "value": priority}
+            self.server.create(kinds.PRIORITY_CLASS, "", klass)
         if kind in ("bare", "remade"):
             if size > 1:
                 mark = {} if kind == "remade" else {ON_PARTIAL: "keep"}
@@ -199,7 +202,9 @@ class Cluster:
         self.server.create(kinds.POD, self.home(gang), {"metadata": metadata, "spec": self._pod_spec(gang)})
 
     def _pod_spec(self, gang: str) -> Object:
-        return {**_POD_SPEC, "priority": self.priorities[gang]} if gang in self.priorities else {**_POD_SPEC}
+        if (priority := self.priorities.get(gang)) is None:
+            return {**_POD_SPEC}
+        return {**_POD_SPEC, "priority": priority, "priorityClassName": _CLASS.format(priority)}
 
     # -- what must always hold, and what must hold in the end
 
@@ -451,6 +456,8 @@ async def _one_by_one(calls: Sequence[Callable[[], Awaitable[T]]]) -> list[T]:
     return [await call() for call in calls]
 
 
+#: The name of the PriorityClass of this value.
+_CLASS = "value-{}"
 _POD_SPEC: Object = {
     "containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}],
     "unknown to muster": "must not get lost",

@@ -179,13 +179,12 @@ class Candidates:
         known = self._known.get(state.id)
         if known is not None and known[0] == state.stamp and known[1] is gang:
             return known
-        met, surcharge = stands(state), self._surcharges.get(state.id) if gang.exclusive else None
-        # Below the minimum of one pod set it can spare nothing of another. Of domains of its own it frees
-        # nothing before all of it has left.
-        spare = _spare(state, gang) if met and not surcharge else {}
+        met = stands(state)
+        # below the minimum of one pod set it can spare nothing of another
+        spare = _spare(state, gang) if met else {}
         units = tuple(self._make_units(state, gang, spare))
-        if surcharge:
-            units = tuple(replace(unit, freed=unit.freed.plus(surcharge)) for unit in units)
+        if units and gang.exclusive and (surcharge := self._surcharges.get(state.id)):
+            units = _with_domains(units, surcharge)
         known = self._known[state.id] = _Cached(state.stamp, gang, met, units, spare)
         return known
 
@@ -286,6 +285,14 @@ class Candidates:
             np.array(columns, np.intp),
             np.array([times[where] for where in columns], np.int64),
         )
+
+
+def _with_domains(units: tuple[EvictionUnit, ...], surcharge: Usage) -> tuple[EvictionUnit, ...]:
+    """Units of a gang that is charged with its domains: these are free once all of it is gone."""
+    freed = surcharge.copy()
+    for unit in units:
+        freed.add(unit.freed)
+    return tuple(replace(unit, freed=freed if unit.core else Usage()) for unit in units)
 
 
 def _spare(state: GangState, gang: Gang) -> Mapping[str, int]:

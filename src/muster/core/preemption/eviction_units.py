@@ -321,6 +321,9 @@ def _selected(table: UnitTable, world: World) -> dict[tuple[str, str], Counter[i
 def _may_reclaim(table: UnitTable, taken: Bools, queue: str, asked: Usage, world: World) -> bool:
     """Whether each of these units may be reclaimed once those before it are gone."""
     spared = table.kept(taken & ~table.core)
+    # Surplus that frees nothing by itself, as its gang has domains to itself, goes with the whole gang.
+    whole = np.isin(table.gang, table.gang[taken & table.core])
+    spared &= ~whole | np.array([bool(unit.freed) for unit in table.units], np.bool_)
     units = np.flatnonzero(spared | (taken & table.core)).tolist()
     sizes = np.bincount(table.gang[taken], table.pods[taken], len(table.candidates))
     with world.trial():
