@@ -59,7 +59,7 @@ class ObjectMeta(Struct, frozen=True):
 
 
 def deletion_asked(meta: ObjectMeta) -> datetime | None:
-    """When somebody asked for the deletion: the deletion timestamp is the end of the grace period."""
+    """When the deletion was asked for: the deletion timestamp is the end of the grace period."""
     if meta.deletion_timestamp is None:
         return None
     end = bounded(meta.deletion_timestamp)

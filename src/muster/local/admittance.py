@@ -2,7 +2,7 @@
 
 Every user of the machine can connect to the HTTP API. A connection is a stranger from its beginning, so also
 during the TLS handshake, until a request on it has shown the token. A stranger has `SECONDS` and `BYTES`.
-There are at most `STRANGERS`: for one more, the oldest is closed, so strangers that stay keep nobody out.
+There are at most `STRANGERS`: for one more, the oldest is closed, so idle connections exclude no others.
 Requests of every connection have at most `HEADERS` bytes of URL and headers.
 """
 

@@ -90,7 +90,7 @@ class Leader:
         timed: Callable[[float], None] | None = None,
         names: Disclosure = EVERYTHING,
     ) -> None:
-        """`timed` takes the seconds that each cycle of the core took; `names`: whom its writes may name."""
+        """`timed` takes the seconds of each cycle of the core; `names`: the gangs its writes may name."""
         self.term, self.mirror, self.clock = term, mirror, clock
         self.committer = Committer(mirror, term.epoch, limits, names)
         self._client, self._core, self._journal, self._timed = client, core, journal, timed
