@@ -356,6 +356,35 @@ def test_check_names_the_file_with_invalid_prices(
     assert (got, said in err) == (code, True), err
 
 
+CLASS = "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: 1000\n"
+QUEUE = "apiVersion: muster.dev/v1alpha1\nkind: Queue\nmetadata: {name: default}\nspec: {maxPriority: 7}\n"
+
+
+@pytest.mark.parametrize("beside", [True, False])
+@pytest.mark.parametrize(
+    ("known", "told"),
+    [
+        ("", ""),
+        (CLASS, "lowered to 1000, the most that PriorityClasses allow in namespace default"),
+        (CLASS.replace("1000", "5000"), ""),
+        (QUEUE, "lowered to 7, maxPriority of queue default"),
+    ],
+)
+def test_check_says_that_a_priority_will_be_lowered(
+    run: Run, tmp_path: Path, known: str, told: str, beside: bool
+) -> None:
+    (tmp_path / "p.cedar").write_text("permit (principal, action, resource);")
+    (tmp_path / "cluster.yaml").write_text(known if beside else "")
+    pod = (
+        'apiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: {muster.dev/priority: "5000"}}\n'
+        "spec: {containers: [{name: c, command: [x], resources: {requests: {cpu: 1}}}]}\n"
+    )
+    Path("job.yaml").write_text(pod if beside or not known else f"{known}---\n{pod}")
+    code, err = run("check", "job.yaml", *(["--policies", str(tmp_path)] if beside else []))
+    (said,) = [line for line in err.splitlines() if "lowered" in line] or [""]
+    assert (code, told in said, bool(said)) == (0, True, bool(told)), err
+
+
 def test_logs_of_a_job_that_had_no_pods_say_so(run: Run, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     store = Store(tmp_path / "home" / "store.sqlite")

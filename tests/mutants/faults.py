@@ -1538,4 +1538,12 @@ FAULTS: Final = (
         "            if True:",
         ("tests/core/queueing/test_shares_of_what_runs.py",),
     ),
+    Fault(
+        "set asks about the queue that the job leaves",
+        "priority is a right",
+        "app/commands/change.py",
+        "job.priority, queue or job.queue, there)",
+        "job.priority, job.queue, there)",
+        ("tests/app/commands/test_change.py",),
+    ),
 )

@@ -1,6 +1,6 @@
 """`muster check FILE…`: reports what is wrong with files, and whether they could start on given nodes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -23,10 +23,16 @@ from muster.cli.options import (
 from muster.cli.say import say
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from muster.api.base import Object
     from muster.translate.risk import Risk
     from muster.workloads.findings import Finding
     from muster.workloads.jobfile import JobFile
+    from muster.workloads.snapshot import Objects
+
+    #: objects of a directory, each with its file
+    Administered = Sequence[tuple[Path, Object]]
 
 Files = Annotated[
     list[str], typer.Argument(metavar="FILE", help="Job files, each checked by itself; - for standard input.")
@@ -60,6 +66,9 @@ def command(
     mesh: Mesh = None,
     output: OutputFormat = Output.TABLE,
 ) -> None:
+    from pathlib import Path
+
+    from muster.app.commands import administered
     from muster.app.plan import fit
     from muster.cli import jobfile, show
     from muster.cli.compile import facts, platform
@@ -70,18 +79,21 @@ def command(
     cluster = facts(network, programs, mesh) if on_cluster else None
     known = platform(policies, user, verify_images, facts=cluster)
     there = fit.as_nodes(nodespec.read(nodes)) if nodes else None
+    beside = [*administered.objects(Path(policies))] if policies else []
+    remark = f"only this file and {policies} are considered" if beside else "only this file is considered"
 
     def checked(file: str) -> Checked:
         try:
             job = jobfile.load(
                 file, gang=gang, queue=queue, volumes=volume, suffix="", jobs=False, platform=known
             )
+            around = _deciding((str(path), each) for path, each in beside)
             return Checked(
-                [*_findings(job, alone=there is None)],
+                [*_findings(job, around, f" ({remark})", alone=there is None)],
                 [f"{jobfile.called(file)}: {each}" for each in fit.misfits(job, there)]
                 if there is not None
                 else [],
-                _risks(job, policies),
+                _risks(job, beside, around),
                 f"{jobfile.called(file)}: {jobfile.header(job) if job.primary else 'nothing to run'}",
             )
         except JobFileError as error:
@@ -118,36 +130,40 @@ def _print(checked: Checked) -> None:
         say(checked.title)
 
 
-def _risks(job: "JobFile", policies: str) -> "list[Risk]":
-    """What preemption may cost, by the PriorityClasses and prices of the file and beside the policies."""
+def _deciding(known: "Iterable[tuple[str, Object]]") -> "Objects":
+    """Returns those of the objects, each with its file, that decide about priorities and queues."""
     from itertools import groupby
-    from pathlib import Path
 
-    from muster.api import kinds, rates
-    from muster.api.core_v1 import ConfigMap
-    from muster.api.fields import InvalidObject, convert
-    from muster.app.commands import administered
-    from muster.app.plan.risk import risks
-    from muster.workloads.findings import JobFileError
+    from muster.api import kinds
     from muster.workloads.snapshot import Objects, typed
 
-    known = [("the job's file", each) for each in job.objects]
-    if policies:
-        known += [(str(file), each) for file, each in administered.objects(Path(policies))]
+    deciding = (kinds.PRIORITY_CLASS, kinds.QUEUE, kinds.RESOURCE_QUOTA, kinds.NODE)
+    names = [kind.kind for kind in deciding]
+    found = Objects()
+    for file, group in groupby(known, lambda each: each[0]):
+        found.items |= typed([each for _, each in group if each.get("kind") in names], deciding, file).items
+    return found
+
+
+def _risks(job: "JobFile", beside: "Administered", around: "Objects") -> "list[Risk]":
+    """What preemption may cost, by the PriorityClasses and prices of the file and beside the policies."""
+    from muster.api import rates
+    from muster.api.core_v1 import ConfigMap
+    from muster.api.fields import InvalidObject, convert
+    from muster.app.plan.risk import risks
+    from muster.workloads.findings import JobFileError
+    from muster.workloads.snapshot import Objects
+
+    own = [("the job's file", each) for each in job.objects]
     priced = rates.Rates()
-    for file, each in known:
+    for file, each in [*own, *((str(path), each) for path, each in beside)]:
         if each.get("kind") == "ConfigMap" and _name(each) == rates.NAME:
             try:
                 priced = rates.read(convert(each, ConfigMap))
             except InvalidObject as error:
                 told = f'ConfigMap {rates.NAME}: {error}; write a price as text, such as "3.50"'
                 raise JobFileError.of(file, told) from None
-    deciding = (kinds.PRIORITY_CLASS, kinds.QUEUE, kinds.NODE)
-    names = [kind.kind for kind in deciding]
-    found = Objects()
-    for file, group in groupby(known, lambda each: each[0]):
-        found.items |= typed([each for _, each in group if each.get("kind") in names], deciding, file).items
-    return risks(job.objects, found, priced)
+    return risks(job.objects, Objects(_deciding(own).items | around.items), priced)
 
 
 def _name(each: "Object") -> str:
@@ -155,8 +171,11 @@ def _name(each: "Object") -> str:
     return str(meta.get("name")) if isinstance(meta, dict) else ""
 
 
-def _findings(job: "JobFile", *, alone: bool) -> "Iterator[Finding]":
-    """The findings about a job. `alone`: without nodes, so omit what only a cluster could tell."""
+def _findings(job: "JobFile", around: "Objects", remark: str, *, alone: bool) -> "Iterator[Finding]":
+    """The findings about a job among the objects `around`; `remark`: added to those that depend on others.
+
+    `alone`: without nodes, so omit what only a cluster could tell.
+    """
     from muster.app.plan import fit
     from muster.cli import jobfile
     from muster.core.words.gang import MOST_PLACES
@@ -169,11 +188,11 @@ def _findings(job: "JobFile", *, alone: bool) -> "Iterator[Finding]":
     yield from found
     if any(each.severity is Severity.ERROR for each in found):
         return
-    remark = " (only this file is considered)"
-    yield from jobfile.of_jobs(job, fit.barred(job), remark)
+    yield from jobfile.of_jobs(job, fit.barred(job, around), remark)
+    yield from jobfile.of_jobs(job, fit.warned(job, around), remark)
     if not alone:
         return
-    refused = fit.invalid(job)
+    refused = fit.invalid(job, around)
     for item in job.items:
         if item.role is Role.PRIMARY and (why := refused.get(item.object["metadata"]["name"])):
             if sum(pod_set.count for pod_set in pod_sets(item.object)) > MOST_PLACES:  # wherever it runs

@@ -31,9 +31,11 @@ def command(
     if priority is None and queue is None:
         raise Failure("nothing to set: --priority P, --queue Q, or both", BAD_INPUT)
 
-    async def move(client: Client, view: JobView) -> None:
-        await change.move(client, view, priority, queue)
+    async def move(client: Client, view: JobView) -> str:
+        return await change.move(client, view, priority, queue)
 
-    view, _ = act(Target(kubeconfig, context, namespace), job, move)
+    view, lowered = act(Target(kubeconfig, context, namespace), job, move)
     said = {"priority": priority, "queue": queue}
     say(f"{view.name}: {', '.join(f'{what} {value}' for what, value in said.items() if value is not None)}")
+    if lowered:
+        say(f"warning: {view.name}: {lowered}", err=True)

@@ -11,7 +11,7 @@ from typing import Final
 
 from muster import names
 from muster.api import kinds
-from muster.api.base import Object, controller_of, mark
+from muster.api.base import Object, Resource, controller_of, mark
 from muster.api.core_v1 import Pod
 from muster.api.rules.metadata import labels
 from muster.app.views.job import JobView
@@ -19,7 +19,7 @@ from muster.effects import Evict
 from muster.effects.execute import execute
 from muster.kube.client import Client
 from muster.kube.clock import Clock
-from muster.kube.errors import NotFound
+from muster.kube.errors import Forbidden, NotFound
 from muster.kube.listing import list_all
 from muster.translate.priority import SYSTEM
 
@@ -46,8 +46,12 @@ async def release(client: Client, job: JobView) -> bool:
     return held
 
 
-async def move(client: Client, job: JobView, priority: str | None, queue: str | None) -> None:
-    """Sets the job's priority (a number, or a PriorityClass's name) and queue; None keeps the current one."""
+async def move(client: Client, job: JobView, priority: str | None, queue: str | None) -> str:
+    """Sets the job's priority (a number, or a PriorityClass's name) and queue; None keeps the current one.
+
+    Returns how the scheduler lowers the priority that the job has then, as far as muster may read the
+    cluster; "" if it does not.
+    """
     if job.state.finished:
         raise Refused(f"{job.name} has {job.state.value}; it waits for nothing")
     marks: dict[str, str | None] = {}
@@ -57,7 +61,15 @@ async def move(client: Client, job: JobView, priority: str | None, queue: str | 
     if queue is not None:
         await known_queue(client, queue, job.namespace)
         marks[names.QUEUE] = queue
-    await _mark(client, job, marks)
+    marked = await _mark(client, job, marks)
+    from muster.app.plan import fit  # imported here, so that the other commands do without numpy
+    from muster.app.views.observe import observe
+
+    try:
+        there = await observe(client, (kinds.PRIORITY_CLASS, *fit.SHARING))
+    except Forbidden:
+        return ""
+    return fit.lowered(marked.metadata, job.priority, queue or job.queue, there)
 
 
 async def requeue(client: Client, job: JobView, clock: Clock) -> bool:
@@ -135,8 +147,8 @@ async def _known_priority(client: Client, priority: str) -> None:
         )
 
 
-async def _mark(client: Client, job: JobView, marks: dict[str, str | None]) -> None:
-    """Sets labels, which take precedence over annotations.
+async def _mark(client: Client, job: JobView, marks: dict[str, str | None]) -> Resource:
+    """Sets labels, which take precedence over annotations; returns the job's object.
 
     A value that no label can hold is set as an annotation. None removes both.
     """
@@ -146,7 +158,8 @@ async def _mark(client: Client, job: JobView, marks: dict[str, str | None]) -> N
         "annotations": {key: None if key in held else value for key, value in marks.items()},
     }
     try:
-        await client.patch(job.kind, job.namespace, job.name, {"metadata": metadata})
+        marked: Resource = await client.patch(job.kind, job.namespace, job.name, {"metadata": metadata})
+        return marked
     except NotFound:
         if job.kind in _OWNERS or job.kind is kinds.POD:
             raise

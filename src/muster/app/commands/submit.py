@@ -13,8 +13,6 @@ from muster.api.kinds import (
     POD,
     POD_GROUP_SIGS,
     POD_GROUP_X,
-    QUEUE,
-    RESOURCE_QUOTA,
 )
 from muster.api.membership import pod_groups
 from muster.app.commands.follow import Followed
@@ -101,7 +99,7 @@ async def admission(
     from muster.app.plan import fit
 
     try:
-        there = await observe(client, (QUEUE, RESOURCE_QUOTA, *fit.SURROUNDINGS[1:]))
+        there = await observe(client, (*fit.SHARING, *fit.SURROUNDINGS[1:]))
     except Forbidden:
         return {}, {}
     return fit.barred(job, there, schedulers), fit.warned(job, there, schedulers)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from muster.api import kinds, quantity
-from muster.api.base import Kind
+from muster.api.base import Kind, ObjectMeta
 from muster.api.fields import convert
 from muster.api.muster_v1alpha1 import Queue
 from muster.app.plan.proposal import propose
@@ -24,6 +24,7 @@ from muster.core.world.devices import WHOLE
 from muster.local import nodespec
 from muster.local.nodespec import NodeSpec
 from muster.names import GPU, GPU_PRODUCT, GPU_SHARE
+from muster.translate.priority import ranked
 from muster.translate.queues import queue_changed
 from muster.workloads.jobfile import JobFile
 from muster.workloads.kubernetes.objects import JOBS
@@ -38,7 +39,9 @@ SURROUNDINGS: Final[tuple[Kind[Any], ...]] = (
     kinds.LIMIT_RANGE,
     kinds.RUNTIME_CLASS,
 )
-_PROPOSED: Final = (*SURROUNDINGS, *JOBS, kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS)
+#: What decides which priority a job may have, and what of a queue or a namespace
+SHARING: Final[tuple[Kind[Any], ...]] = (kinds.QUEUE, kinds.RESOURCE_QUOTA)
+_PROPOSED: Final = (*SURROUNDINGS, *SHARING, *JOBS, kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS)
 _EMPTY: Final = Objects()
 #: The most GPUs that common machines have.
 _GPUS: Final = 8
@@ -103,6 +106,16 @@ def warned(
     snapshot, _, _ = _read(job, cluster, schedulers)
     groups = snapshot.mirror.groups.items()
     return {gang.split("/")[1]: "; ".join(group.warnings) for gang, group in groups if group.warnings}
+
+
+def lowered(meta: ObjectMeta, of_pods: int, queue: str, cluster: Objects) -> str:
+    """How the scheduler lowers the priority of a job that exists; "" if it does not.
+
+    `of_pods`: the priority that it has without a mark in `meta`.
+    """
+    snapshot = SnapshotMirror(None)
+    snapshot.put_all(cluster)
+    return "; ".join(ranked([meta], of_pods, meta.namespace, queue, snapshot.mirror.world).warnings)
 
 
 def advice(job: JobFile, cluster: Objects = _EMPTY) -> str | None:
