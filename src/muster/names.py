@@ -17,6 +17,8 @@ HOLD: Final = f"{DOMAIN}/hold"
 PRIORITY: Final = f"{DOMAIN}/priority"
 EXCLUSIVE: Final = f"{DOMAIN}/exclusive"
 CALLER: Final = f"{DOMAIN}/caller"
+#: On a job: the file that it was made from, and who submitted it.
+SUBMITTED_FROM: Final = f"{DOMAIN}/submitted-from"
 RUN_TIME: Final = f"{DOMAIN}/run-time"
 CHECKPOINT: Final = f"{DOMAIN}/checkpoint"
 #: On a pod of the embedded cluster: the file that its program touches after each checkpoint.

@@ -62,4 +62,12 @@ def test_the_jobs_of_a_file_are_cancelled_and_replaced(muster: Muster) -> None:
     assert states(muster)[other] in ("running", "waiting", "starting")
     assert "no job of again.yaml is there" in muster.run("cancel", "-f", "again.yaml", code=2).err
     muster.run("cancel", "other")
+
+    precious = submitted(muster, "again", WAITS)
+    muster.file("other.yaml", manifest("echo third", cpus=0.1, spec=GANG, name="again"))
+    done = muster.run("run", "other.yaml", "--replace")
+    assert "again.yaml, submitted by" in done.err
+    assert "not replaced" in done.err
+    assert "no job of other.yaml" in muster.run("cancel", "-f", "other.yaml", code=2).err
+    assert states(muster)[precious] in ("running", "waiting", "starting"), "it is another file's"
     muster.run("down")

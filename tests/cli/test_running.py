@@ -18,7 +18,7 @@ from muster.kube.errors import ServerError
 from muster.local.client import LocalClient
 from muster.local.registry import Registry
 from muster.local.store import Store
-from muster.workloads.jobfile import Options
+from muster.workloads.jobfile import Options, Source
 from muster.workloads.load import load
 from tests.patience import PATIENCE
 
@@ -118,7 +118,10 @@ def of(client: LocalClient, monkeypatch: pytest.MonkeyPatch) -> running.Runner:
 
     monkeypatch.setattr(running, "acting", acting)
     return running.Runner(
-        load("f.yaml", Options(suffix="0" * 8), text=POD), Target("of-a-real-cluster"), None
+        load("f.yaml", Options(suffix="0" * 8), text=POD),
+        Target("of-a-real-cluster"),
+        None,
+        Source("f.yaml", "me@here"),
     )
 
 

@@ -80,8 +80,9 @@ async def _meant(target: "Target", names: list[str], file: str | None) -> "list[
             job = jobfile.load(
                 file, gang=None, queue=None, volumes=None, target=target, suffix=SUFFIX, runs=False
             )
-            there = of_file(made_from(job), jobs.views(await objects.fetch(client)))
-            if not there:
+            there = jobs.views(await objects.fetch(client))
+            mine = jobfile.agreed(of_file(made_from(job), there, jobfile.where_from(file)), "cancelled")
+            if not mine:
                 raise find.UnknownJob(f"no job of {jobfile.called(file)} is there")
-            found += there
+            found += mine
     return list({view.resource.metadata.uid: view for view in found}.values())

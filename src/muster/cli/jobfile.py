@@ -1,7 +1,9 @@
 """Job files on the command line: compiles a file with the command's options, prints its notes on stderr."""
 
 import os
+import pwd
 import secrets
+import socket
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,8 +16,10 @@ from muster.api.base import Object
 from muster.api.fields import convert
 from muster.api.koordinator_v1alpha1 import DEFAULT, ClusterNetworkTopology
 from muster.api.muster_v1alpha1 import Queue
+from muster.app.commands.cancel import OfFile
 from muster.app.commands.change import known_queue
 from muster.app.commands.submit import admission, never
+from muster.app.views.job import JobView
 from muster.app.wiring.cluster import Target
 from muster.app.wiring.state_directory import StateDirectory
 from muster.cli.errors import BAD_INPUT, Failure
@@ -28,7 +32,7 @@ from muster.workloads.annotate import mode_of
 from muster.workloads.check import members_of_groups
 from muster.workloads.demand import PodSet, demand
 from muster.workloads.findings import Finding, Severity
-from muster.workloads.jobfile import Caller, JobFile, Options, Role
+from muster.workloads.jobfile import Caller, JobFile, Options, Role, Source
 from muster.workloads.kubernetes.gangs import group_of
 from muster.workloads.platform import EMBEDDED_PLATFORM, Platform
 
@@ -85,6 +89,34 @@ def load(
         platform=platform,
     )
     return loading.load(called(file), options, text=content)
+
+
+def where_from(file: str) -> Source:
+    """Where the jobs of this file come from, if this person submits it here."""
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container may run as a user without a name
+        user = str(os.getuid())
+    path = file if file == "-" else os.path.realpath(file)
+    return Source(path.encode(errors="backslashreplace").decode(), f"{user}@{socket.gethostname()}")
+
+
+def agreed(found: OfFile, what: str) -> list[JobView]:
+    """The jobs that may be ended because a file was named: its own, and others to which its user agrees.
+
+    `what`: what is done with them. Raises Failure if there are such others, and nobody can be asked.
+    """
+    if found.others:
+        say(f"note: {OfFile.told(found.others)}: not {what}", err=True)
+    if not found.unsure:
+        return found.made
+    told = OfFile.told(found.unsure)
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        names = " ".join(f"{view.namespace}/{view.name}" for view in found.unsure)
+        raise Failure(f"{told}. If it is to end, name it: `muster cancel {names}`", BAD_INPUT)
+    say(f"{told}. Is it to be {what}, too? [y/N] ", err=True, flush=True)
+    yes = sys.stdin.readline().strip().lower() in ("y", "yes")
+    return [*found.made, *found.unsure] if yes else found.made
 
 
 def called(file: str) -> str:

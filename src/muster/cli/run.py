@@ -46,7 +46,9 @@ def command(
         from muster.cli.running import Runner
 
         show.started(endpoint)
-        exit_code = asyncio.run(Runner(job, target, endpoint, queue, replaced).run())
+        exit_code = asyncio.run(
+            Runner(job, target, endpoint, jobfile.where_from(file), queue, replaced).run()
+        )
     raise typer.Exit(exit_code)
 
 

@@ -27,7 +27,7 @@ from muster.kube.client import Client
 from muster.kube.clock import first
 from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.local.node.logs import LEAST_BYTES
-from muster.workloads.jobfile import JobFile
+from muster.workloads.jobfile import JobFile, Source
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -40,11 +40,15 @@ class Runner:
         job: JobFile,
         target: Target,
         endpoint: Endpoint | None,
+        source: Source,
         queue: str | None = None,
         replaced: Sequence[Followed] = (),
     ) -> None:
-        """`queue`: the queue of --queue, if given. `replaced`: see `app.cancel.of_file`."""
-        self._replaced = replaced
+        """`queue`: the queue of --queue, if given. `replaced`: the names that the file gives to its jobs.
+
+        `source`: see `app.commands.cancel.of_file`.
+        """
+        self._source, self._replaced = source, replaced
         self._job, self._target, self._endpoint, self._queue = job, target, endpoint, queue
         self._jobs: list[Followed] = []
         self._pods: dict[Followed, dict[str, Pod]] = {}  # all pods seen of each job, by uid
@@ -57,14 +61,14 @@ class Runner:
 
         Raises Failure if the job can never start, or if its cluster stops.
         """
-        for number in _SIGNALS:
-            asyncio.get_running_loop().add_signal_handler(number, self._interrupt)
         if self._target.embedded:  # the embedded cluster either answers or has stopped, which is reported
             logging.getLogger("muster.kube.reflector").setLevel(logging.ERROR)
         async with acting(self._target, self._endpoint) as client:
             await jobfile.refuse_what_can_never_start(client, self._job, self._queue, self._target)
             await self._replace(client)
-            self._jobs = (await submit(client, self._job, new=True)).jobs
+            for number in _SIGNALS:  # before, an interruption ends the command: nothing is submitted
+                asyncio.get_running_loop().add_signal_handler(number, self._interrupt)
+            self._jobs = (await submit(client, self._job, new=True, source=self._source)).jobs
             try:
                 ended = await self._follow(client)
                 ended, others = await self._after(client, ended)
@@ -106,13 +110,16 @@ class Runner:
         """Cancels the jobs that the file created before, and waits until their pods are gone."""
         if not self._replaced:
             return
-        for view in of_file(self._replaced, views(await fetch(client))):
+        found = of_file(self._replaced, views(await fetch(client)), self._source)
+        replaced = jobfile.agreed(found, "replaced")
+        for view in replaced:
             say(f"replacing {view.name} ({view.state.value})", flush=True)
             job = await creator(client, view)
             await cancel(client, job, view.pods)
             await gone(client, job, view.pods)
+        uids = {view.resource.metadata.uid for view in replaced}
         for _ in range(round(PATIENCE / LOOK)):  # what the deleted job owns is collected after it
-            if not of_file(self._replaced, views(await fetch(client))):
+            if uids.isdisjoint(view.resource.metadata.uid for view in views(await fetch(client))):
                 return
             await asyncio.sleep(LOOK)
 

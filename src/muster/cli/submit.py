@@ -49,7 +49,7 @@ def command(
                 for finding in jobfile.unusable(job, there):
                     jobfile.print_finding(finding)
                 await jobfile.refuse_what_can_never_start(client, job, queue, target)
-                return await submit(client, job)
+                return await submit(client, job, source=jobfile.where_from(file))
 
         submitted = asyncio.run(act())
     if output is not Output.TABLE:

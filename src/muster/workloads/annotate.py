@@ -8,10 +8,12 @@ from typing import Any, Final
 
 from muster import names
 from muster.api.base import Object
-from muster.workloads.jobfile import Caller, Mode
+from muster.workloads.jobfile import Caller, Mode, Source
 
 #: Kinds on which a queue can be set.
 _QUEUED: Final = ("Job", "JobSet", "Pod", "PodGroup")
+#: What an object has of its submission, not of its author.
+_SUBMISSION: Final = (names.CALLER, names.SUBMITTED_FROM)
 _MODE: Final[dict[str, Mode]] = {"true": "gang", "false": "independent"}
 
 
@@ -37,7 +39,7 @@ def stated(obj: Object) -> Object:
     """A copy of `obj` with only what its author wrote, without what its first submission adds.
 
     The copy is compared with what the author wrote before. The next submission must not bring back that the
-    object is suspended until muster starts it, nor from where the object was submitted.
+    object is suspended until muster starts it, nor from where and by whom the object was submitted.
     """
     if names.ADMISSION in obj.get("metadata", {}).get("labels", {}):
         labels = {key: text for key, text in obj["metadata"]["labels"].items() if key != names.ADMISSION}
@@ -64,18 +66,28 @@ def for_caller(template: Object, caller: Caller | None) -> None:
         template.setdefault("metadata", {}).setdefault("annotations", {})[names.CALLER] = caller.annotation()
 
 
+def with_source(obj: Object, source: Source | None) -> Object:
+    """A copy of a job, or of the PodGroup of its pods, that says where it comes from."""
+    metadata = obj.get("metadata") or {}
+    marks = {
+        **(metadata.get("annotations") or {}),
+        names.SUBMITTED_FROM: source.annotation() if source else "",
+    }
+    return {**obj, "metadata": {**metadata, "annotations": marks}} if source else obj
+
+
 def for_scheduler(template: Object) -> None:
     """Assigns the pods of this template to muster, on a cluster that has other schedulers too."""
     template.setdefault("spec", {}).setdefault("schedulerName", names.SCHEDULER)
 
 
 def _without_caller(value: Any) -> Any:  # Any: JSON
-    """The value without the caller at any depth, and without mappings that held nothing else."""
+    """The value without where it was submitted, at any depth, and without mappings that held nothing else."""
     if isinstance(value, list):
         return [_without_caller(each) for each in value]
     if not isinstance(value, dict):
         return value
-    rest = {key: _without_caller(each) for key, each in value.items() if key != names.CALLER}
+    rest = {key: _without_caller(each) for key, each in value.items() if key not in _SUBMISSION}
     return {key: each for key, each in rest.items() if each or each == value[key]}
 
 

@@ -28,6 +28,30 @@ class Caller(msgspec.Struct, frozen=True):
         return msgspec.json.encode(self).decode()
 
 
+class Source(msgspec.Struct, frozen=True):
+    """Where a job comes from: jobs of equal names may be those of other files, or of other people."""
+
+    #: the absolute path of its file; "-" is standard input
+    file: str
+    #: who submitted it, as `user@host`
+    by: str
+
+    def annotation(self) -> str:
+        """The value of `muster.dev/submitted-from`."""
+        return msgspec.json.encode(self).decode()
+
+    @staticmethod
+    def read(text: str | None) -> "Source | None":
+        """The source that an annotation names; None if there is none, or it cannot be read."""
+        try:
+            return msgspec.json.decode(text or "", type=Source)
+        except msgspec.DecodeError:
+            return None
+
+    def __str__(self) -> str:
+        return f"{'standard input' if self.file == '-' else self.file}, submitted by {self.by}"
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """What the command line adds to a file."""

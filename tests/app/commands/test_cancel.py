@@ -11,11 +11,13 @@ from muster.api.base import Kind, Object
 from muster.app.commands.cancel import (
     PATIENCE,
     SUFFIX,
+    OfFile,
     StillThere,
     cancel,
     cancel_unfinished,
     creator,
     gone,
+    made_from,
     of_file,
 )
 from muster.app.commands.follow import Followed
@@ -25,6 +27,10 @@ from muster.app.views.objects import fetch
 from muster.local.client import LocalClient
 from muster.local.registry import Registry
 from muster.local.store import Store
+from muster.names import SUBMITTED_FROM
+from muster.workloads.jobfile import Source
+
+SOURCE = Source("/here/job.yaml", "me@here")
 
 
 @pytest.mark.looptime
@@ -142,12 +148,65 @@ async def test_which_jobs_a_file_has_made(wanted: str, state: str, meant: list[s
         client = LocalClient(Registry(store))
         for name in ("train", "train-0a1b2c3d", "train-0a1b2c3z", "train-x-0a1b2c3d", "train-0a1b2c3d4"):
             spec: Object = {"containers": [{"name": "c", "image": "i"}]}
-            await client.create(kinds.POD, "default", {"metadata": {"name": name}, "spec": spec})
+            meta = {"name": name, "annotations": {SUBMITTED_FROM: SOURCE.annotation()}}
+            await client.create(kinds.POD, "default", {"metadata": meta, "spec": spec})
             await client.patch(kinds.POD, "default", name, {"status": {"phase": state}}, subresource="status")
         there = views(await fetch(client))
-        found = of_file([Followed(kinds.POD, "default", wanted)], there)
-        assert [view.name for view in found] == meant
-        assert of_file([Followed(kinds.POD, "other", wanted)], there) == []
+        found = of_file([Followed(kinds.POD, "default", wanted)], there, SOURCE)
+        assert [view.name for view in found.made] == meant
+        assert (found.unsure, found.others) == ([], [])
+        assert of_file([Followed(kinds.POD, "other", wanted)], there, SOURCE).made == []
+
+
+ANOTHERS = Source("/there/job.yaml", "me@here")
+
+
+@pytest.mark.parametrize(
+    ("marks", "made", "unsure", "others"),
+    [
+        ({}, [], ["train", "train-0a1b2c3d"], []),
+        ({SUBMITTED_FROM: "[" * 9}, [], ["train", "train-0a1b2c3d"], []),
+        ({SUBMITTED_FROM: SOURCE.annotation()}, ["train", "train-0a1b2c3d"], [], []),
+        ({SUBMITTED_FROM: ANOTHERS.annotation()}, [], ["train"], ["train-0a1b2c3d"]),
+        ({SUBMITTED_FROM: Source(SOURCE.file, "you@here").annotation()}, [], ["train"], ["train-0a1b2c3d"]),
+    ],
+)
+async def test_a_name_alone_makes_no_job_that_of_a_file(
+    marks: dict[str, str], made: list[str], unsure: list[str], others: list[str]
+) -> None:
+    with closing(Store(":memory:")) as store:
+        client = LocalClient(Registry(store))
+        for name in ("train", "train-0a1b2c3d"):
+            spec: Object = {"containers": [{"name": "c", "image": "i"}]}
+            await client.create(
+                kinds.POD, "default", {"metadata": {"name": name, "annotations": marks}, "spec": spec}
+            )
+        wanted = [Followed(kinds.POD, "default", name) for name in ("train", f"train-{SUFFIX}")]
+        found = of_file(wanted, views(await fetch(client)), SOURCE)
+        assert [[view.name for view in each] for each in (found.made, found.unsure, found.others)] == [
+            made,
+            unsure,
+            others,
+        ]
+        told = OfFile.told([*found.unsure, *found.others])
+        assert ("a file that is not recorded" in told) == (bool(unsure) and not others)
+        assert not others or "/job.yaml, submitted by " in told
+
+
+async def test_pods_say_it_for_a_group_that_has_no_object() -> None:
+    for second in (SOURCE, ANOTHERS):
+        with closing(Store(":memory:")) as store:
+            client = LocalClient(Registry(store))
+            for name, source in (("a", SOURCE), ("b", second)):
+                meta: Object = {
+                    "name": name,
+                    "labels": {"scheduling.x-k8s.io/pod-group": "g"},
+                    "annotations": {SUBMITTED_FROM: source.annotation()},
+                }
+                spec: Object = {"containers": [{"name": "c", "image": "i"}]}
+                await client.create(kinds.POD, "default", {"metadata": meta, "spec": spec})
+            (view,) = views(await fetch(client))
+            assert made_from(view) == (SOURCE if second == SOURCE else None)
 
 
 async def test_a_job_that_finishes_while_it_is_cancelled_stays() -> None:

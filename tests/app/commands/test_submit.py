@@ -21,7 +21,7 @@ from muster.local.client import LocalClient
 from muster.local.registry import Registry
 from muster.local.store import Store
 from muster.runtime.mirror import WATCHED
-from muster.workloads.jobfile import Caller, JobFile, Options
+from muster.workloads.jobfile import Caller, JobFile, Options, Source
 from muster.workloads.kubernetes.objects import SUPPORTED
 from muster.workloads.load import load
 from muster.workloads.snapshot import typed
@@ -164,17 +164,23 @@ async def test_what_a_batch_job_needs_is_deleted_with_it_and_not_what_was_there_
 async def test_a_gang_that_runs_runs_on_though_it_is_submitted_again(client: LocalClient) -> None:
     """From another directory, and with a label less: its suspension was muster's, and is not stated."""
     job = gang_job("j", labels={"team": "a", names_.GANG: "true"})
-    await submit(client, load("j.yaml", Options(caller=Caller("/one")), text=job))
+    first = Source("/one/j.yaml", "me@here")
+    await submit(client, load("j.yaml", Options(caller=Caller("/one")), text=job), source=first)
     await client.patch(kinds.JOB, "default", "j", {"spec": {"suspend": False}})
     job = gang_job("j", labels={names_.GANG: "true"})
     (_, outcome), *_ = (
-        await submit(client, load("j.yaml", Options(caller=Caller("/two")), text=job))
+        await submit(
+            client,
+            load("j.yaml", Options(caller=Caller("/two")), text=job),
+            source=Source("/two/j.yaml", "you@there"),
+        )
     ).outcomes
     found = await client.get(kinds.JOB, "default", "j")
     assert outcome.value == "changed"
     assert not found.spec.suspend
     assert found.metadata.labels[names_.ADMISSION] == "gang"
     assert "team" not in found.metadata.labels
+    assert Source.read(found.metadata.annotations[names_.SUBMITTED_FROM]) == first, "who made it"
     assert "/one" in found.spec.template["metadata"]["annotations"][names_.CALLER]
 
 

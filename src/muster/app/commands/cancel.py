@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 from muster.api import kinds
-from muster.api.base import Kind, controller_of
+from muster.api.base import Kind, controller_of, mark
 from muster.api.core_v1 import Pod
 from muster.app.commands.follow import Followed
 from muster.app.views.job import JobView
@@ -14,6 +15,8 @@ from muster.app.views.jobs import views
 from muster.app.views.objects import fetch
 from muster.kube.client import Client
 from muster.kube.errors import Conflict, NotFound
+from muster.names import SUBMITTED_FROM
+from muster.workloads.jobfile import Source
 
 #: seconds between two checks whether the pods are gone
 LOOK: Final = 0.1
@@ -68,16 +71,48 @@ async def creator(client: Client, job: JobView) -> Followed:
     return found
 
 
-def of_file(wanted: Iterable[Followed], there: Sequence[JobView]) -> list[JobView]:
+@dataclass(frozen=True, slots=True)
+class OfFile:
+    """Jobs that have a name which a file gives to its jobs."""
+
+    #: made from this file by this person
+    made: list[JobView]
+    #: not known to be made from it: another's job that has the very name, or one whose file is not recorded
+    unsure: list[JobView]
+    #: made from another file, or by another person; only their random suffix tells them from this file's
+    others: list[JobView]
+
+    @staticmethod
+    def told(views: Iterable[JobView]) -> str:
+        """Where these jobs come from, for people."""
+        files = ((view, made_from(view) or "a file that is not recorded") for view in views)
+        return "; ".join(f"{view.name} ({view.state.value}) was made from {file}" for view, file in files)
+
+
+def of_file(wanted: Iterable[Followed], there: Sequence[JobView], source: Source) -> OfFile:
     """The jobs that a file created, of those that are `there`.
 
     `wanted`: the file's jobs, compiled with `SUFFIX`. A name with a random suffix matches all such jobs that
-    have not finished.
+    have not finished. Any file may have such names, so where a job comes from counts, too.
     """
-    return [view for job in wanted for view in there if _is_made_by(job, view)]
+    found = OfFile([], [], [])
+    for job in wanted:
+        for view in there:
+            if _is_named(job, view):
+                was = made_from(view)
+                others = found.unsure if was is None or view.name == job.name else found.others
+                (found.made if was == source else others).append(view)
+    return found
 
 
-def _is_made_by(job: Followed, view: JobView) -> bool:
+def made_from(job: JobView) -> Source | None:
+    """Where the job comes from; None if neither it nor all of its pods say so."""
+    own = mark(job.resource.metadata, SUBMITTED_FROM)
+    said = {own} if own else {mark(pod.metadata, SUBMITTED_FROM) for pod in job.pods}
+    return Source.read(said.pop()) if len(said) == 1 else None
+
+
+def _is_named(job: Followed, view: JobView) -> bool:
     if (view.kind, view.namespace) != (job.kind, job.namespace):
         return False
     if view.name == job.name:

@@ -29,7 +29,7 @@ from muster.kube.errors import (
     Unreachable,
 )
 from muster.workloads import annotate
-from muster.workloads.jobfile import Item, JobFile, Role
+from muster.workloads.jobfile import Item, JobFile, Role, Source
 
 
 class Taken(Exception):
@@ -44,12 +44,14 @@ class Submitted:
     outcomes: list[tuple[Item, Outcome]]
 
 
-async def submit(client: Client, job: JobFile, *, new: bool = False) -> Submitted:
+async def submit(
+    client: Client, job: JobFile, *, new: bool = False, source: Source | None = None
+) -> Submitted:
     """Creates the objects in order; an existing object is updated to match the file (`kube.apply`).
 
     If one object is refused, all changes are undone: a file is submitted as a whole or not at all. What was
     created for the file's job alone belongs to it afterwards, and is deleted with it. `new`:
-    the file's jobs must not exist.
+    the file's jobs must not exist. `source`: recorded on the jobs that are created.
 
     Raises Taken for the first job that exists, and must not or cannot be changed.
     """
@@ -58,7 +60,7 @@ async def submit(client: Client, job: JobFile, *, new: bool = False) -> Submitte
     done: list[tuple[Item, Applied]] = []
     try:
         for item in job.items:
-            done.append((item, await _hand_in(client, job, item, new=new)))
+            done.append((item, await _hand_in(client, job, item, new=new, source=source)))
         await _own(client, done)
     except (ApiError, Taken, Unanswered, Unreachable):
         for item, applied in reversed(done):
@@ -142,14 +144,16 @@ def _instead(name: str, leaves: bool = False) -> str:
     return f"Choose another name, or remove it first: `muster cancel {name}`"
 
 
-async def _hand_in(client: Client, job: JobFile, item: Item, *, new: bool) -> Applied:
+async def _hand_in(client: Client, job: JobFile, item: Item, *, new: bool, source: Source | None) -> Applied:
     """Creates or updates one object. Raises Taken for a job that must not or cannot be updated."""
     stated, primary = annotate.stated(item.object), item.role is Role.PRIMARY
     namespace, name = item.object["metadata"].get("namespace", ""), item.object["metadata"]["name"]
+    job_or_group = primary or item.object["kind"] == POD_GROUP_X.kind
+    obj = annotate.with_source(item.object, source) if job_or_group else item.object
     try:
         if not (new and primary):
-            return await apply(client, _kind(item), item.object, stated)
-        await client.create(_kind(item), namespace, noted(item.object, stated))
+            return await apply(client, _kind(item), obj, stated)
+        await client.create(_kind(item), namespace, noted(obj, stated))
         return Applied(Outcome.CREATED)
     except (AlreadyExists, Invalid) as error:
         try:
