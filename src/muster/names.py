@@ -79,6 +79,9 @@ PLAN: Final = f"{DOMAIN}/plan"
 EPOCH: Final = f"{DOMAIN}/epoch"
 #: On a released Lease: `EPOCH/RESOURCEVERSION`, up to which its holder had seen pods.
 PODS_SEEN: Final = f"{DOMAIN}/pods-seen"
+#: On a Lease: the kinds that its holder cannot read, and the candidate that can and asks for the Lease.
+CANNOT_READ: Final = f"{DOMAIN}/cannot-read"
+SUCCESSOR: Final = f"{DOMAIN}/successor"
 
 #: Pod condition that marks what muster ended by its own decision; never counted as a failure.
 PREEMPTED: Final = f"{DOMAIN}/Preempted"

@@ -23,6 +23,7 @@ from muster.kube.errors import (
     ServerError,
     TooManyRequests,
     Unanswered,
+    Unauthorized,
     Unreachable,
 )
 from muster.kube.reflector import BACK_OFF, LOOK_AGAIN, Reflector
@@ -370,5 +371,55 @@ async def test_a_kind_that_is_refused_for_a_while_is_on_again_with_its_watch(
     assert caplog.messages == [
         "configmaps are off, as the cluster does not show them: no",
         "configmaps can be read now",
-        "watching configmaps: broken; again in 0.2 s",
+        "watching configmaps: broken; retried every 30 s at most",
     ]
+
+
+@pytest.mark.parametrize(
+    ("failure", "counts"),
+    [
+        (Forbidden("no"), True),
+        (Unauthorized("who?"), True),
+        (NotFound("what?"), True),
+        (ServerError("broken"), False),
+        (Unreachable("down"), False),
+        (TooManyRequests("busy"), False),
+    ],
+)
+@pytest.mark.parametrize("first", ["list", "watch"])
+async def test_for_how_long_a_kind_has_been_refused_is_known(
+    failure: Exception, counts: bool, first: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also of one that is watched already, and only by answers that refuse it."""
+    caplog.set_level(logging.INFO)
+    refused = [failure] * 8
+    lists: list[Any] = [*refused] if first == "list" else [page(5)]
+    watches = [[each] for each in refused] if first == "watch" else []
+    async with ran([*lists, page(6)], [*watches, []]) as run:
+        between = sum(run.clock.slept[: len(refused) - 1])
+        assert run.script.over.is_set()
+    if first == "watch":
+        assert run.reflector.refused_for == pytest.approx(between if counts else 0.0)
+    else:
+        assert run.reflector.refused_for == 0.0, "it has been listed since"
+    assert [each for each in caplog.messages if each.startswith("watching")] == [
+        f"watching configmaps: {failure}; retried every 30 s at most"
+    ], "once, as long as the reason is the same"
+
+
+async def test_a_kind_that_is_read_again_is_no_longer_refused(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    watches: list[list[Any]] = [
+        *[[Forbidden("no")]] * 5,
+        [event("BOOKMARK", config("", 6))],
+        [Forbidden("no")],
+    ]
+    async with ran([page(5)], watches) as run:
+        assert run.reflector.refused_for == 0.0
+    told = "watching configmaps: no; retried every 30 s at most"
+    assert caplog.messages == [told, "configmaps can be read again", told]
+
+
+async def test_a_tolerated_refusal_does_not_count() -> None:
+    async with ran([page(5)], [[Forbidden("no")]] * 9, Optional) as run:
+        assert run.reflector.refused_for == 0.0

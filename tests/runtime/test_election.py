@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from muster.api.base import Kind, Object, revision
 from muster.api.scheduling import Lease
 from muster.kube.errors import ServerError, Unanswered, Unreachable
 from muster.local.client import LocalClient
+from muster.names import CANNOT_READ, SUCCESSOR
 from muster.runtime.election import Election, Timing
 from muster.runtime.leader import Deposed
 from tests.runtime.test_loop import Cluster
@@ -61,9 +62,19 @@ def ready() -> Cluster:
     return made
 
 
-def candidate(cluster: Cluster, identity: str, timing: Timing = TIMING) -> tuple[Election, Faulty]:
-    client = Faulty(cluster.client)
-    return Election(client, cluster.clock, identity, *WHERE, timing), client  # type: ignore[arg-type]
+def candidate(
+    cluster: Cluster,
+    identity: str,
+    timing: Timing = TIMING,
+    missing: Sequence[str] = (),
+    instance: str = "",
+) -> tuple[Election, Faulty]:
+    """`missing` is looked at whenever the candidate asks what it cannot read."""
+    client: Any = Faulty(cluster.client)  # Any: it has no more than an election needs
+    made = Election(
+        client, cluster.clock, identity, *WHERE, timing, missing=lambda: missing, instance=instance
+    )
+    return made, client
 
 
 async def lease(cluster: Cluster) -> Lease:
@@ -372,3 +383,144 @@ async def test_an_absurd_duration_in_the_lease_does_not_stop_the_candidates(seco
     await cluster.client.create(kinds.LEASE, WHERE[0], {"metadata": {"name": WHERE[1]}, "spec": spec})
     one, _ = candidate(cluster, "one")
     assert (await asyncio.wait_for(one.win(), 1200)).epoch == 8
+
+
+async def free(cluster: Cluster) -> None:
+    """No Lease is there."""
+
+
+async def released(cluster: Cluster) -> None:
+    one, _ = candidate(cluster, "one")
+    await one.win()
+    await one.release()
+
+
+async def expired(cluster: Cluster) -> None:
+    one, _ = candidate(cluster, "one")
+    await one.win()
+    await asyncio.sleep(TIMING.duration)
+
+
+@pytest.mark.parametrize("before", [free, released, expired])
+async def test_only_a_candidate_that_can_read_all_kinds_takes_the_lease(
+    before: Callable[[Cluster], Awaitable[None]], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    cluster = ready()
+    await before(cluster)
+    blind, _ = candidate(cluster, "blind", missing=["poddisruptionbudgets"])
+    waiting = asyncio.create_task(blind.win())
+    await asyncio.sleep(120)
+    assert not waiting.done()
+    held = (await cluster.client.list(kinds.LEASE)).items
+    assert "blind" not in {each.spec.holder_identity for each in held}
+    told = "blind waits for lease muster-system/scheduler: this replica cannot read poddisruptionbudgets"
+    assert caplog.messages.count(told) == 1
+    two, _ = candidate(cluster, "two")
+    await asyncio.wait_for(two.win(), TIMING.duration + TIMING.deadline)
+    assert (await lease(cluster)).spec.holder_identity == "two"
+    waiting.cancel()
+
+
+async def test_a_candidate_takes_the_lease_once_it_can_read_all_kinds() -> None:
+    cluster = ready()
+    await released(cluster)
+    missing = ["pods"]
+    one, _ = candidate(cluster, "one", missing=missing)
+    winning = asyncio.create_task(one.win())
+    await asyncio.sleep(60)
+    missing.clear()
+    await asyncio.wait_for(winning, TIMING.retry + 0.1)
+
+
+@pytest.mark.parametrize("others", [0, 2])
+async def test_a_leader_that_cannot_read_a_kind_goes_on_while_no_other_can(others: int) -> None:
+    """All have the same rights. That nothing is led would be worse."""
+    cluster = ready()
+    missing = ["poddisruptionbudgets"]
+    one, _ = candidate(cluster, "one", missing=missing)
+    missing.clear()
+    term = await one.win()
+    keeping = asyncio.create_task(one.keep())
+    missing.append("poddisruptionbudgets")
+    waiting = [
+        asyncio.create_task(candidate(cluster, f"blind {n}", missing=missing)[0].win()) for n in range(others)
+    ]
+    for _ in range(60):
+        await asyncio.sleep(TIMING.retry)
+        assert term.fresh()
+    assert not keeping.done()
+    assert (await lease(cluster)).metadata.annotations[CANNOT_READ] == "poddisruptionbudgets"
+    missing.clear()
+    await asyncio.sleep(2 * TIMING.retry)
+    assert CANNOT_READ not in (await lease(cluster)).metadata.annotations
+    assert term.fresh()
+    for task in (keeping, *waiting):
+        task.cancel()
+
+
+async def test_a_leader_that_cannot_read_a_kind_releases_the_lease_for_one_that_can() -> None:
+    cluster = ready()
+    missing: list[str] = []
+    one, _ = candidate(cluster, "one", missing=missing)
+    first = await one.win()
+    keeping = asyncio.create_task(one.keep())
+    two, _ = candidate(cluster, "two")
+    winning = asyncio.create_task(two.win())
+    await asyncio.sleep(60)
+    missing.append("poddisruptionbudgets")
+    with pytest.raises(Deposed, match="poddisruptionbudgets cannot be read any more; two can"):
+        await asyncio.wait_for(keeping, 4 * TIMING.retry)
+    await asyncio.sleep(TIMING.retry)
+    assert not winning.done(), "what it leads is still to be stopped"
+    assert first.fresh()
+    await one.release(42)
+    term = await asyncio.wait_for(winning, TIMING.retry + 0.1)
+    assert (term.epoch, term.seen) == (first.epoch + 1, 42)
+    assert not {CANNOT_READ, SUCCESSOR} & {*(await lease(cluster)).metadata.annotations}
+
+
+async def test_a_leader_that_can_read_all_again_keeps_the_lease_though_another_has_asked_for_it() -> None:
+    cluster = ready()
+    missing: list[str] = []
+    one, _ = candidate(cluster, "one", missing=missing)
+    await one.win()
+    keeping = asyncio.create_task(one.keep())
+    missing.append("pods")
+    await asyncio.sleep(TIMING.retry + 0.1)
+    two, _ = candidate(cluster, "two")
+    winning = asyncio.create_task(two.win())
+    await asyncio.sleep(0.1)
+    assert (await lease(cluster)).metadata.annotations[SUCCESSOR] == "two"
+    missing.clear()
+    await asyncio.sleep(60)
+    assert one.fresh
+    assert not keeping.done()
+    assert not winning.done()
+    assert not {CANNOT_READ, SUCCESSOR} & {*(await lease(cluster)).metadata.annotations}
+    keeping.cancel()
+    winning.cancel()
+
+
+async def test_the_next_process_of_a_container_takes_the_lease_of_the_last_one_at_once() -> None:
+    cluster = ready()
+    one, _ = candidate(cluster, "pod-1_a", instance="pod-1_")
+    first = await one.win()
+    began = cluster.clock.monotonic()
+    again, _ = candidate(cluster, "pod-1_b", instance="pod-1_")
+    term = await again.win()
+    assert cluster.clock.monotonic() == began
+    assert (term.epoch, term.seen) == (first.epoch + 1, float("inf")), "what it left is to be fenced"
+
+
+@pytest.mark.parametrize(
+    ("holder", "instance"), [("pod-1_a", "pod-2_"), ("pod-1_a", ""), ("pod-12_a", "pod-1_"), ("", "pod-1_")]
+)
+async def test_the_lease_of_any_other_process_is_waited_for(holder: str, instance: str) -> None:
+    cluster = ready()
+    one, _ = candidate(cluster, holder or "elsewhere")
+    await one.win()
+    began = cluster.clock.monotonic()
+    two, _ = candidate(cluster, f"{instance}b", instance=instance)
+    await two.win()
+    assert cluster.clock.monotonic() - began == pytest.approx(TIMING.duration)

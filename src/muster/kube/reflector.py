@@ -5,6 +5,8 @@ existing objects first, and replaces the list: no answer is then as large as the
 no copy of it. When the watch ends, the reflector resumes from the last revision seen. When that revision has
 expired, it lists again and reports the differences. `items` therefore has every object at a recent revision,
 and each change is reported exactly once, in order.
+
+If the server refuses the kind (401, 403, 404), `items` grows old. `refused_for` says for how long.
 """
 
 import asyncio
@@ -17,7 +19,17 @@ from muster.api.base import Kind, Resource
 from muster.api.fields import UNREADABLE
 from muster.kube.client import Client, EventType, WatchEvent, ends_initial
 from muster.kube.clock import Clock, SystemClock, back_off
-from muster.kube.errors import ApiError, BadRequest, Expired, Invalid, Unanswered, Unreachable
+from muster.kube.errors import (
+    ApiError,
+    BadRequest,
+    Expired,
+    Forbidden,
+    Invalid,
+    NotFound,
+    Unanswered,
+    Unauthorized,
+    Unreachable,
+)
 from muster.kube.listing import list_all
 
 R = TypeVar("R", bound=Resource)
@@ -28,6 +40,8 @@ log = logging.getLogger(__name__)
 BACK_OFF = (0.2, 30.0)  # seconds between retries, first and largest
 
 
+#: Answers by which a server refuses a kind. Others may be over at the next request.
+REFUSALS: Final = (Unauthorized, Forbidden, NotFound)
 #: Seconds between two looks for a kind that the server does not have: its definition may be installed.
 LOOK_AGAIN: Final = 5.0
 #: Seconds without an object after which a server is taken not to stream lists.
@@ -76,6 +90,10 @@ class Reflector(Generic[R]):
         self._clock = clock or SystemClock()
         self._tolerated, self._streaming = tolerated, streaming
         self._off = False  # whether the last answer was a tolerated one
+        #: seconds between the first and the last of the refusals since anything was read
+        self.refused_for = 0.0
+        self._refused_since: float | None = None
+        self._told = ""  # why it cannot be read, as logged last
         self._heard = False  # whether this watch has sent anything
 
     def subscribe(
@@ -119,6 +137,8 @@ class Reflector(Generic[R]):
                 why = str(error)
                 if isinstance(error, self._tolerated):
                     self._turn_off(why)
+                elif isinstance(error, REFUSALS):
+                    self._refused()
                 if isinstance(error, ApiError) and error.retry_after is not None:
                     asked = min(error.retry_after, BACK_OFF[1])
             if self._heard:
@@ -128,8 +148,11 @@ class Reflector(Generic[R]):
             delay = max(asked, back_off(BACK_OFF, failures - 1))
             if self._off:
                 delay = max(asked, min(delay, LOOK_AGAIN))
-            else:
-                log.warning("watching %s: %s; again in %.1f s", self.kind.plural, why, delay)
+            elif why != self._told:
+                self._told = why
+                log.warning(
+                    "watching %s: %s; retried every %.0f s at most", self.kind.plural, why, BACK_OFF[1]
+                )
             await self._clock.sleep(max(asked, delay * (0.5 + random.random() / 2)))  # spread the retries
 
     async def _list(self) -> None:
@@ -155,6 +178,12 @@ class Reflector(Generic[R]):
             self._off = True
             log.info("%s are off, as the cluster does not show them: %s", self.kind.plural, why)
         self.synced.set()
+
+    def _refused(self) -> None:
+        now = self._clock.monotonic()
+        if self._refused_since is None:
+            self._refused_since = now
+        self.refused_for = now - self._refused_since
 
     async def _watch(self) -> None:
         #: what exists, while the watch sends that
@@ -226,6 +255,10 @@ class Reflector(Generic[R]):
         if self._off:  # also after a watch that goes on: while the kind is off, no failure of it is logged
             self._off = False
             log.info("%s can be read now", self.kind.plural)
+        if self._told:
+            self._told = ""
+            log.info("%s can be read again", self.kind.plural)
+        self._refused_since, self.refused_for = None, 0.0
         self.resource_version = resource_version
         for _, on_progress in self._subscribers:
             on_progress(resource_version)

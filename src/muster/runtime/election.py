@@ -11,6 +11,15 @@ The epoch of a term is `leaseTransitions`, which each new holder raises. A Lease
 been deleted under a leader. So it is created with a count that no earlier term can have reached, the seconds
 since `BEGIN`, and its creator leads only once such a leader's deadline has passed.
 
+A candidate takes the Lease only while its copy of the cluster is complete (`missing`). A leader that can no
+longer read a kind names it in the Lease, and goes on: what it still does is better than nothing. A candidate
+that is complete then asks for the Lease by an annotation, and the leader releases it. So the Lease changes
+hands only if another replica is better, and all this costs no write while nothing is missing.
+
+A container has no second main process. If the Lease names an earlier process of the same container, that
+process is gone, so its successor takes the Lease at once (`instance`). The late writes of the earlier process
+are refused as those of any other leader are, since the term is a new one.
+
 A leader that is shut down releases the Lease, and records in it up to which resourceVersion it has seen pods,
 for the fencing of the next leader. The record carries the epoch, because it does not cover a later term.
 
@@ -25,7 +34,7 @@ resourceVersions of the Lease are compared, because other resources may be kept 
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -37,7 +46,7 @@ from muster.api.scheduling import Lease
 from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unanswered, Unreachable
-from muster.names import PODS_SEEN
+from muster.names import CANNOT_READ, PODS_SEEN, SUCCESSOR
 from muster.runtime.leader import Deposed, Term
 
 log = logging.getLogger(__name__)
@@ -79,9 +88,18 @@ class Election:
         namespace: str,
         name: str,
         timing: Timing | None = None,
+        *,
+        missing: Callable[[], Sequence[str]] = tuple,
+        instance: str = "",
     ) -> None:
-        """`client`: its requests must not wait for the connections of others."""
+        """`client`: its requests must not wait for the connections of others.
+
+        `missing`: the kinds that this candidate cannot read; it is called in the thread of the election.
+        `instance`: how the identities begin of all processes that can only run one after the other, of which
+        this is one; "": none are known.
+        """
         self._client, self._clock, self._identity = client, clock, identity
+        self._missing, self._instance = missing, instance
         self._namespace, self._name = namespace, name
         self.timing = timing or Timing()
         self._seen: Lease | None = None
@@ -117,7 +135,8 @@ class Election:
         """Renew the Lease until it is lost. Ends when the deadline has passed, whatever is under way.
 
         The next attempt follows at once if one has taken longer than what is between two of them. Raises
-        `Deposed` if the API server's store is another one.
+        `Deposed` if the API server's store is another one, or if the Lease is to be released for a candidate
+        that can read what this leader cannot.
         """
         pause = self.timing.retry
         while (left := self._left) > 0:
@@ -125,6 +144,7 @@ class Election:
             asked = self._clock.monotonic()
             if left <= pause or await self._try(self._within(self._renew(), self._left)) is False:
                 break
+            self._make_way()
             pause = max(0.0, asked + self.timing.retry - self._clock.monotonic())
         self._renewed_at = float("-inf")
         log.warning("%s no longer leads", self._identity)
@@ -139,6 +159,12 @@ class Election:
             note = f"{self._seen.spec.lease_transitions}/{pods_seen}" if pods_seen else None
             with suppress(Deposed):
                 await self._try(self._renew({"holderIdentity": "", "leaseDurationSeconds": 1}, note))
+
+    def _make_way(self) -> None:
+        """Raises `Deposed` if a candidate can read what this leader cannot; `release` is to follow."""
+        assert self._seen is not None
+        if (successor := self._seen.metadata.annotations.get(SUCCESSOR)) and (missing := self._missing()):
+            raise Deposed(f"{', '.join(missing)} cannot be read any more; {successor} can, and is to lead")
 
     async def _try(self, attempt: Coroutine[Any, Any, T]) -> T | None:
         """The result of the attempt; None if it failed."""
@@ -191,17 +217,49 @@ class Election:
             return False
         if spec.holder_identity != self._identity:
             self._pods_seen = _pods_seen(lease)
-        if spec.holder_identity not in ("", self._identity):
+        missing = self._missing()
+        if spec.holder_identity not in ("", self._identity) and not self._succeeds(spec.holder_identity):
             patience = min(max(spec.lease_duration_seconds, 1), LONGEST)
             self._free_at = self._seen_at + patience
             if self._clock.monotonic() < self._free_at:
                 self._tell(f"{spec.holder_identity} leads")
+                if not missing:
+                    await self._ask_for(lease)
                 return False
+        if missing:
+            self._tell(f"this replica cannot read {', '.join(missing)}")
+            return False
         new = {} if spec.holder_identity == self._identity else self._new(spec.lease_transitions + 1)
         return await self._write(lease, new)
 
+    def _succeeds(self, holder: str) -> bool:
+        """Whether the holder is an earlier process of this candidate's container, and so is gone."""
+        return bool(self._instance) and holder.startswith(self._instance)
+
+    async def _ask_for(self, lease: Lease) -> None:
+        """Ask the leader for the Lease if it cannot read a kind, and no other candidate has asked."""
+        for _ in range(2):  # the leader may renew at the same moment, each time
+            noted = lease.metadata.annotations
+            if CANNOT_READ not in noted or SUCCESSOR in noted:
+                return
+            self._tell(f"the leader cannot read {noted[CANNOT_READ]}, and is asked to release it")
+            metadata = {
+                "resourceVersion": lease.metadata.resource_version,
+                "annotations": {SUCCESSOR: self._identity},
+            }
+            try:
+                asking = self._client.patch(LEASE, self._namespace, self._name, {"metadata": metadata})
+                await self._answer(asking)
+            except Conflict:
+                lease = await self._get()
+            else:
+                return
+
     async def _create(self) -> bool:
         """Create the Lease, as this candidate's. It does not lead yet."""
+        if missing := self._missing():
+            self._tell(f"this replica cannot read {', '.join(missing)}")
+            return False
         count = max(1, int((self._clock.now() - BEGIN).total_seconds()))
         body = {"metadata": {"name": self._name}, "spec": {**self._held(), **self._new(count)}}
         with suppress(AlreadyExists):
@@ -224,9 +282,15 @@ class Election:
     async def _write(self, lease: Lease, more: Object, note: str | None = None) -> bool:
         """Write the Lease as held since now, with `more`. False: it has changed since it was read."""
         asked = self._clock.monotonic()
+        cannot_read = ", ".join(self._missing()) or None
+        notes = {PODS_SEEN: note, CANNOT_READ: cannot_read}
+        if cannot_read is None:
+            notes[SUCCESSOR] = None
+        noted = lease.metadata.annotations
+        changed = {key: value for key, value in notes.items() if noted.get(key) != value}
         metadata: Object = {"resourceVersion": lease.metadata.resource_version}
-        if note is not None or PODS_SEEN in lease.metadata.annotations:
-            metadata["annotations"] = {PODS_SEEN: note}
+        if changed:
+            metadata["annotations"] = changed
         patch = {"metadata": metadata, "spec": {**self._held(), **more}}
         try:
             asking = self._client.patch(LEASE, self._namespace, self._name, patch)

@@ -11,7 +11,7 @@ from muster.app.wiring.daemon import Candidate
 from muster.app.wiring.settings import ControllersSettings
 from muster.kube.http import Connection
 from muster.runtime.election import Election
-from muster.runtime.leader import Term
+from muster.runtime.leader import Deposed, Term
 from tests.patience import PATIENCE
 
 
@@ -43,3 +43,40 @@ async def test_an_election_that_fails_is_not_waited_for(
         async with asyncio.timeout(PATIENCE):
             await ends(candidate)
     await candidate.leave(0)
+
+
+async def test_the_lease_is_released_once_what_leads_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the election is what ends it: a late write must not meet the next leader."""
+    released: list[int] = []
+
+    async def deposed(*args: Any) -> None:
+        raise Deposed("another can read what this leader cannot")
+
+    async def release(self: Any, pods_seen: int) -> None:
+        released.append(pods_seen)
+
+    monkeypatch.setattr(Election, "win", _wins)
+    monkeypatch.setattr(Election, "keep", deposed)
+    monkeypatch.setattr(Election, "release", release)
+    candidate = Candidate(Connection("http://127.0.0.1:1"), ControllersSettings())
+    candidate.start()
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(Deposed):
+            await candidate.lost()
+    assert released == []
+    await candidate.leave(42)
+    assert released == [42]
+
+
+@pytest.mark.parametrize(
+    ("pid", "pod", "instance"), [(1, "u-1", "u-1_"), (7, "u-1", ""), (1, "", ""), (1, None, "")]
+)
+def test_only_the_first_process_of_a_container_knows_that_the_last_one_is_gone(
+    pid: int, pod: str | None, instance: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second process in the container, or in a namespace of several containers, has another number."""
+    monkeypatch.setattr("os.getpid", lambda: pid)
+    monkeypatch.delenv(daemon.POD_UID, raising=False)
+    if pod is not None:
+        monkeypatch.setenv(daemon.POD_UID, pod)
+    assert daemon.instance() == instance

@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 
 from muster.api import kinds
 from muster.app.wiring import probes
-from muster.app.wiring.probes import STUCK, State, serving
+from muster.app.wiring.probes import REFUSED, STUCK, State, serving
 from muster.kube.informers import Informers
 from muster.local.client import LocalClient
 from muster.local.registry import Registry
@@ -108,7 +108,7 @@ async def test_a_daemon_is_ready_once_its_mirror_is_complete_and_shows_its_metri
 
         assert await asked("/healthz") == (200, "ok\n")
         status, text = await asked("/readyz")
-        assert (status, text) == (503, "not ready, waits for the lease: not listed yet: nodes, pods\n")
+        assert (status, text) == (503, "not ready, waits for the lease: cannot read nodes, pods\n")
         watching = asyncio.create_task(informers.run())
         await informers.synced(state.kinds)
         assert await asked("/readyz") == (200, "ok, waits for the lease\n")
@@ -121,4 +121,19 @@ async def test_a_daemon_is_ready_once_its_mirror_is_complete_and_shows_its_metri
         assert 'muster_api_request_seconds_count{method="GET",status="429"} 1.0' in text
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
+    store.close()
+
+
+@pytest.mark.parametrize(("seconds", "missing"), [(0.0, []), (REFUSED, []), (REFUSED + 1, ["pods"])])
+def test_a_daemon_is_not_ready_once_a_kind_has_been_refused_for_a_while(
+    seconds: float, missing: list[str]
+) -> None:
+    """A role that is applied again is away for seconds."""
+    state, store = State(), Store(":memory:")
+    informers = state.informers = Informers(LocalClient(Registry(store)))
+    state.kinds = (kinds.NODE, kinds.POD)
+    informers[kinds.NODE].synced.set()
+    informers[kinds.POD].synced.set()
+    informers[kinds.POD].refused_for = seconds
+    assert state.missing() == missing
     store.close()

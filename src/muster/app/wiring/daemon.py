@@ -61,6 +61,8 @@ __all__ = ["OthersNode", "controllers", "fake_nodes", "known_controllers", "sche
 
 #: Seconds that the release of the Lease may take.
 RELEASE: Final = 5.0
+#: The environment variable with the uid of the pod, which the chart sets (`metadata.uid`).
+POD_UID: Final = "MUSTER_POD_UID"
 
 
 def known_controllers(chosen: ControllersSettings) -> list[FieldError]:
@@ -232,7 +234,9 @@ async def _daemon(
     async with (
         _running(client, informers.run(), live.follow(SystemClock())) as beside,
         serving(live.now.listen, state),
-        _candidate(connection, live.now, lambda: revision(informers[POD].resource_version)) as candidate,
+        _candidate(
+            connection, live.now, lambda: revision(informers[POD].resource_version), state.missing
+        ) as candidate,
     ):
         stopped = asyncio.create_task(stop.wait())
         won = asyncio.create_task(candidate.won())
@@ -287,8 +291,10 @@ def _told_to_stop() -> asyncio.Event:
 class Candidate:
     """An election in a thread of its own."""
 
-    def __init__(self, connection: Connection, where: Common) -> None:
-        self._connection, self._where = connection, where
+    def __init__(
+        self, connection: Connection, where: Common, missing: Callable[[], Sequence[str]] = tuple
+    ) -> None:
+        self._connection, self._where, self._missing = connection, where, missing
         self._main = asyncio.get_running_loop()
         self._term: asyncio.Future[Term] = self._main.create_future()
         self._lost: asyncio.Future[None] = self._main.create_future()
@@ -313,13 +319,19 @@ class Candidate:
 
     async def _run(self) -> None:
         client = HttpClient(self._connection)
-        identity = f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
-        timing = _timing(self._where.leader_election)
-        election = Election(client, SystemClock(), identity, *settings.place(self._where), timing)
-        leaving = asyncio.create_task(asyncio.to_thread(self._leave.wait))
+        mine = instance()
+        election = Election(
+            client,
+            SystemClock(),
+            f"{mine}{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}",
+            *settings.place(self._where),
+            _timing(self._where.leader_election),
+            missing=self._missing,
+            instance=mine,
+        )
         holding = asyncio.create_task(self._hold(election))
         try:
-            await asyncio.wait({leaving, holding}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.to_thread(self._leave.wait)  # also after the Lease is lost: what leads ends first
             holding.cancel()
             await asyncio.gather(holding, return_exceptions=True)
             await election.release(self._pods_seen)
@@ -340,6 +352,16 @@ class Candidate:
             self._main.call_soon_threadsafe(waits.set_exception, error)
 
 
+def instance() -> str:
+    """How the identities of all main processes of this container begin; "" outside of one, or if unknown.
+
+    Of the first process of a PID namespace there is only one: the kubelet starts a container again after its
+    first process has ended, and all others of the namespace end with that.
+    """
+    pod = os.environ.get(POD_UID, "")
+    return f"{pod}_" if pod and os.getpid() == 1 else ""
+
+
 def _timing(times: LeaderElection) -> Timing:
     lasts, deadline, retry = map(
         duration.parse, (times.lease_duration, times.renew_deadline, times.retry_period)
@@ -349,9 +371,12 @@ def _timing(times: LeaderElection) -> Timing:
 
 @asynccontextmanager
 async def _candidate(
-    connection: Connection, where: Common, pods_seen: Callable[[], int]
+    connection: Connection,
+    where: Common,
+    pods_seen: Callable[[], int],
+    missing: Callable[[], Sequence[str]],
 ) -> AsyncIterator[Candidate]:
-    candidate = Candidate(connection, where)
+    candidate = Candidate(connection, where, missing)
     candidate.start()
     try:
         yield candidate

@@ -2,10 +2,10 @@
 
 They are served by a thread with an event loop of its own, so that they are answered while the daemon's loop
 computes. The daemon's loop beats once a second. A daemon is healthy while its loop has beaten within the last
-`STUCK` seconds. It is ready once its mirror is complete, whether it leads or waits for the Lease: a replica
-that waits is what takes over. Metrics are collected on the daemon's loop, which owns what they read. If it
-does not get round to that within `PATIENCE` seconds, the last ones are served again, with how long the loop
-has not answered (`muster_loop_silent_seconds`).
+`STUCK` seconds. It is ready while its mirror is complete, whether it leads or waits for the Lease: a replica
+that waits is what takes over, and only a ready one does. Metrics are collected on the daemon's loop, which
+owns what they read. If it does not get round to that within `PATIENCE` seconds, the last ones are served
+again, with how long the loop has not answered (`muster_loop_silent_seconds`).
 """
 
 import asyncio
@@ -27,6 +27,9 @@ from muster.kube.informers import Informers
 #: Seconds without a beat of its loop after which a daemon counts as stuck. One decision, or the first reading
 #: of a large cluster, takes some seconds at most.
 STUCK: Final = 60.0
+#: Seconds after which a mirror counts as incomplete if a kind is refused. A role or a definition that is
+#: replaced is gone for some seconds.
+REFUSED: Final = 60.0
 #: Seconds between two beats, and seconds that a scrape waits for the loop to collect metrics.
 BEAT: Final = 1.0
 PATIENCE: Final = 2.0
@@ -78,10 +81,14 @@ class State:
         return self.monotonic() - self._beaten
 
     def missing(self) -> list[str]:
-        """Returns the kinds that have not been listed yet."""
+        """Returns the kinds that have not been listed yet, or that the API server no longer shows.
+
+        Any thread may ask.
+        """
         if self.informers is None:
             return ["everything"]
-        return [str(kind.plural) for kind in self.kinds if not self.informers[kind].synced.is_set()]
+        read = {str(kind.plural): self.informers[kind] for kind in self.kinds}
+        return [name for name, each in read.items() if not each.synced.is_set() or each.refused_for > REFUSED]
 
 
 @asynccontextmanager
@@ -156,7 +163,7 @@ class _Server:
         state = self._state
         role = "leads" if state.leads() else "waits for the lease"
         if missing := state.missing():
-            return web.Response(text=f"not ready, {role}: not listed yet: {', '.join(missing)}\n", status=503)
+            return web.Response(text=f"not ready, {role}: cannot read {', '.join(missing)}\n", status=503)
         return web.Response(text=f"ok, {role}\n")
 
     async def _metrics(self, request: web.Request) -> web.Response:

@@ -1,0 +1,88 @@
+"""Deliberate faults in what decides which replica leads, and who may write to what."""
+
+from typing import Final
+
+from tests.mutants.faults import Fault
+
+_ELECTION: Final = ("tests/runtime/test_election.py",)
+_LEADING: Final = "leader"
+
+
+def _fault(name: str, file: str, old: str, new: str, tests: tuple[str, ...]) -> Fault:
+    return Fault(name, _LEADING, file, old, new, tests)
+
+
+FAULTS: Final = (
+    _fault(
+        "a replica that cannot read a kind takes the Lease",
+        "runtime/election.py",
+        """        if missing:
+            self._tell(f"this replica""",
+        """        if False:
+            self._tell(f"this replica""",
+        _ELECTION,
+    ),
+    _fault(
+        "a replica that cannot read a kind creates the Lease",
+        "runtime/election.py",
+        "        if missing := self._missing():",
+        "        if missing := ():",
+        _ELECTION,
+    ),
+    _fault(
+        "a leader makes way although no replica has asked",
+        "runtime/election.py",
+        "if (successor := self._seen.metadata.annotations.get(SUCCESSOR)) and (missing",
+        "if (successor := self._identity) and (missing",
+        _ELECTION,
+    ),
+    _fault(
+        "a replica that cannot read a kind asks for the Lease",
+        "runtime/election.py",
+        "                if not missing:",
+        "                if True:",
+        _ELECTION,
+    ),
+    _fault(
+        "the Lease of any process is taken at once",
+        "runtime/election.py",
+        "        return bool(self._instance) and holder.startswith(self._instance)",
+        "        return holder.startswith(self._instance)",
+        _ELECTION,
+    ),
+    _fault(
+        "any process of a container takes the Lease of any other",
+        "app/wiring/daemon.py",
+        'return f"{pod}_" if pod and os.getpid() == 1 else ""',
+        'return f"{pod}_" if pod else ""',
+        ("tests/app/wiring/test_daemon.py",),
+    ),
+    _fault(
+        "the Lease is released before what leads has ended",
+        "app/wiring/daemon.py",
+        "            await asyncio.to_thread(self._leave.wait)",
+        "            await asyncio.wait({holding})",
+        ("tests/app/wiring/test_daemon.py",),
+    ),
+    _fault(
+        "a server that is down counts as one that refuses",
+        "kube/reflector.py",
+        "                elif isinstance(error, REFUSALS):",
+        "                else:",
+        ("tests/kube/test_reflector.py",),
+    ),
+    _fault(
+        "a kind that is shown again counts as refused",
+        "kube/reflector.py",
+        "        self._refused_since, self.refused_for = None, 0.0",
+        "        self._refused_since = None",
+        ("tests/kube/test_reflector.py",),
+    ),
+    _fault(
+        "a replica is ready although a kind is refused",
+        "app/wiring/probes.py",
+        " or each.refused_for > REFUSED",
+        "",
+        ("tests/app/wiring/test_probes.py",),
+    ),
+)
