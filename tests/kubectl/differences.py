@@ -125,15 +125,6 @@ DIFFERENCES: Final = (
         last="pod other",
     ),
     Difference(
-        "a ResourceQuota that is used up",
-        _CREATE,
-        Said("created"),
-        Said("exceeded quota", 1),
-        {"kind": "ResourceQuota", "metadata": _META, "spec": {"hard": {"pods": "0"}}},
-        _pod(image="none"),
-        "pod/other quota/other",
-    ),
-    Difference(
         "a PodDisruptionBudget's status",
         "get pdb other -o jsonpath=<{.status}>",
         Said("<>"),

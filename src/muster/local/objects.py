@@ -1,8 +1,9 @@
 """Writes and removes whole objects, each with its consequences in the same transaction.
 
-The write of a pod is recorded in its history, and its removal frees its address. A removed object is recorded
-among past objects. A namespace that is being deleted is removed with its last object. The oldest Event
-objects are removed if there are too many. The registry decides what to write; this module does not check it.
+Each write is charged to the ResourceQuotas of its namespace. The write of a pod is recorded in its history,
+and its removal frees its address. A removed object is recorded among past objects. A namespace that is being
+deleted is removed with its last object. The oldest Event objects are removed if there are too many. The
+registry decides what to write; this module does not check it.
 """
 
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from muster.api import kinds
 from muster.api.base import Object, Resource
 from muster.api.core_v1 import Pod
 from muster.kube.clock import Clock
-from muster.local import namespaces
+from muster.local import namespaces, quota
 from muster.local.addresses import Addresses
 from muster.local.api_errors import AnyKind, forbidden, resource
 from muster.local.deletion import DeleteOptions, mark
@@ -56,6 +57,9 @@ class Objects:
         if kind is kinds.POD:
             assert isinstance(typed, Pod | None)
             self._history.record(obj, old, self._clock.now(), typed)
+        elif kind is kinds.RESOURCE_QUOTA:
+            obj["status"] = quota.status(self._store, obj)
+        quota.charge(self._store, kind, meta.get("namespace", ""), obj, old)
         return self._store.put(resource(kind), meta.get("namespace", ""), meta["name"], obj, raw)
 
     def remove(self, kind: AnyKind, obj: Object, old: Object, raw: bytes) -> bytes:
@@ -68,6 +72,7 @@ class Objects:
                 self._addresses.free((obj.get("status") or {}).get("podIP", ""))
         self._past.close(kind, obj, self._clock.now())
         body = self._store.remove(resource(kind), namespace, name, obj, raw)
+        quota.charge(self._store, kind, namespace, None, old)
         if namespace and namespaces.is_closing(self._store, namespace):
             self._finish_namespace(namespace)
         return body

@@ -33,6 +33,7 @@ from muster.local import (
     ownership,
     patches,
     priority,
+    quota,
     watching,
 )
 from muster.local.api_errors import (
@@ -194,6 +195,7 @@ class Registry:
         elif kind is kinds.SERVICE_ACCOUNT:
             obj.pop("status", None)
         admission.check(kind, name, obj, None)
+        quota.admit(self.store, kind, obj)
         with self.store.transaction():
             if kind is kinds.POD:
                 obj["status"] = {"phase": "Pending"}
@@ -347,6 +349,8 @@ class Registry:
             for name in namespaces.PERMANENT:
                 if self.store.get("namespaces", "", name) is None:
                     self.create(kinds.NAMESPACE, "", {"metadata": {"name": name}})
+            for raw, obj in quota.uncounted(self.store):
+                self._objects.put(kinds.RESOURCE_QUOTA, obj, obj, raw)
 
     def _load(self, kind: AnyKind, namespace: str, name: str) -> tuple[bytes, Object]:
         raw = self.get(kind, namespace, name)

@@ -8,8 +8,9 @@ state what a quota of CPU or memory charges; therefore muster refuses its gang, 
 A pod that exists has been charged. A pod that is only proposed (`World.uncreated`) is still to be charged,
 and so are those that a Job's controller has yet to create.
 
-The amount used is read from the quota's status. If no controller keeps that up to date (the embedded cluster
-has no quota controller), muster counts it from the existing pods.
+The amount used is read from the quota's status. The embedded API server keeps that with `usage`, as
+Kubernetes' admission and its quota controller do. Where nobody keeps it (a snapshot that was written by
+hand), muster counts it from the existing pods.
 
 Source: kubernetes, pkg/quota/v1/evaluator/core/pods.go.
 """
@@ -28,7 +29,9 @@ from muster.translate.world import World
 
 #: What a quota may charge for the pods' own resources; without a prefix it means requests.
 _COMPUTE: Final = ("cpu", "memory", "ephemeral-storage")
-_PODS: Final = ("pods", "count/pods")
+#: What counts all pods, also those that have ended.
+_OBJECTS: Final = "count/pods"
+_PODS: Final = ("pods", _OBJECTS)
 _PRIORITY_CLASS: Final = "PriorityClass"
 #: Every pod that a quota of these counts for must state them.
 _REQUIRED: Final = ("cpu", "memory")
@@ -71,7 +74,7 @@ def forbidden(pod: Pod, world: World) -> Gate | None:
 
 def refusal(quotas: Iterable[ResourceQuota], spec: PodSpec) -> Gate | None:
     """Returns why the API server would not create such a pod, whatever is left; or why muster cannot tell."""
-    pod = _Stated(spec)
+    _Stated(spec)
     for quota in quotas:
         name = quota.metadata.name
         if unknown := [scope for scope in _scopes(quota) if scope not in _SCOPES]:
@@ -79,32 +82,81 @@ def refusal(quotas: Iterable[ResourceQuota], spec: PodSpec) -> Gate | None:
             return Gate(Code.INVALID, f"{what}; it knows {', '.join(sorted(_SCOPES))}")
         if not matches(quota, spec):
             continue
-        for resource in sorted(quota.spec.hard):
-            if _of_pods(resource) and _unit(resource) in _REQUIRED and not pod.charge(resource):
-                field = resource if "." in resource else f"requests.{resource}"
-                message = f"ResourceQuota {name} counts {resource}; its pods must state resources.{field}"
-                return Gate(Code.QUOTA_EXCEEDED, message)
+        for resource in unstated(quota, spec):
+            field = resource if "." in resource else f"requests.{resource}"
+            message = f"ResourceQuota {name} counts {resource}; its pods must state resources.{field}"
+            return Gate(Code.QUOTA_EXCEEDED, message)
     return None
+
+
+def unstated(quota: ResourceQuota, spec: PodSpec) -> dict[str, list[str]]:
+    """Returns the CPU and memory that the quota counts, by the containers that do not state it.
+
+    The API server refuses such a pod. A pod that states any of it as a whole answers for its containers.
+    """
+    missing: dict[str, list[str]] = {}
+    if {*spec.resources.requests, *spec.resources.limits} & {*_REQUIRED}:
+        return missing
+    for name in sorted(quota.spec.hard):
+        if _of_pods(name) and unit(name) in _REQUIRED:
+            for container in (*spec.containers, *spec.init_containers):
+                stated = container.resources
+                if unit(name) not in stated.limits and (
+                    name.startswith("limits.") or unit(name) not in stated.requests
+                ):
+                    missing.setdefault(name, []).append(container.name)
+    return missing
 
 
 def room(quota: ResourceQuota, pods: Iterable[Pod]) -> Amounts:
     """Returns what the quota has left; 0 of a resource that cannot be read. `pods`: all of its namespace."""
     left = []
+    counted: dict[str, int] | None = None
     for name, text in sorted(quota.spec.hard.items()):
         if not _of_pods(name):
             continue
         try:
-            hard = quantity.capacity(_unit(name), text)
-            counted = quota.status.used.get(name)
-            used = quantity.request(_unit(name), counted) if counted is not None else _used(quota, name, pods)
+            hard = quantity.capacity(unit(name), text)
+            if (reported := quota.status.used.get(name)) is not None:
+                used = quantity.request(unit(name), reported)
+            else:
+                counted = used_by(quota, pods) if counted is None else counted
+                used = counted[name]
         except ValueError:
             hard = used = 0
         left.append((name, hard - used))
     return tuple(left)
 
 
+def used_by(quota: ResourceQuota, pods: Iterable[Pod]) -> dict[str, int]:
+    """Returns what the quota has charged for these pods, by each name that it states of pods."""
+    used = {name: 0 for name in sorted(quota.spec.hard) if _of_pods(name)}
+    for pod in pods:
+        for name, amount in usage(quota, pod).items():
+            used[name] += amount
+    return used
+
+
+def usage(quota: ResourceQuota, pod: Pod) -> dict[str, int]:
+    """Returns what the quota charges for a pod that exists; nothing for amounts that cannot be read.
+
+    A pod that has ended counts as an object only.
+    """
+    if not matches(quota, pod.spec):
+        return {}
+    names = [name for name in quota.spec.hard if _of_pods(name)]
+    if pod.terminal:
+        return {name: 1 for name in names if name == _OBJECTS}
+    stated = _Stated(pod.spec)
+    charges: dict[str, int] = {}
+    for name in names:
+        with suppress(ValueError):
+            charges[name] = stated.charge(name)
+    return charges
+
+
 def counts_itself(quota: ResourceQuota) -> bool:
-    """Whether a controller keeps the quota's status up to date."""
+    """Whether the quota's status says what is used: the API server keeps it up to date."""
     return all(name in quota.status.used for name in quota.spec.hard if _of_pods(name))
 
 
@@ -159,17 +211,8 @@ _SCOPES: Final[dict[str, Callable[[PodSpec], bool]]] = {
     "CrossNamespacePodAffinity": lambda spec: any(
         term.namespaces or term.namespace_selector is not None for term in pod_terms(spec)
     ),
+    "VolumeAttributesClass": lambda spec: False,  # of claims
 }
-
-
-def _used(quota: ResourceQuota, name: str, pods: Iterable[Pod]) -> int:
-    """Counts the amount used. A pod whose amounts cannot be read is charged nothing."""
-    used = 0
-    for pod in pods:
-        if not pod.terminal and matches(quota, pod.spec):
-            with suppress(ValueError):
-                used += _Stated(pod.spec).charge(name)
-    return used
 
 
 class _Stated:
@@ -189,7 +232,7 @@ class _Stated:
     def charge(self, name: str) -> int:
         if name in _PODS:
             return 1
-        return (self.limits if name.startswith("limits.") else self.requests).get(_unit(name), 0)
+        return (self.limits if name.startswith("limits.") else self.requests).get(unit(name), 0)
 
 
 def _of_pods(name: str) -> bool:
@@ -198,10 +241,12 @@ def _of_pods(name: str) -> bool:
     prefix, _, resource = name.partition(".")
     if prefix == "limits":
         return resource in _COMPUTE
+    if name.startswith("hugepages-"):
+        return True
     return prefix == "requests" and bool(resource) and resource != "storage"
 
 
-def _unit(name: str) -> str:
-    """Returns the resource that a quota's name is about."""
+def unit(name: str) -> str:
+    """Returns the resource that a quota's name is about: "cpu" for "limits.cpu"."""
     prefix, _, resource = name.partition(".")
     return resource if prefix in ("requests", "limits") else name

@@ -13,7 +13,19 @@ from typing import Any, Final, NamedTuple
 from muster.api import kinds
 from muster.api.base import Kind, Object
 from muster.api.fields import FieldError
-from muster.api.rules import cluster, cron, job, jobset, metadata, pod, queue, scheduling, stored, types
+from muster.api.rules import (
+    cluster,
+    cron,
+    job,
+    jobset,
+    metadata,
+    pod,
+    queue,
+    quota,
+    scheduling,
+    stored,
+    types,
+)
 
 
 class Rules(NamedTuple):
@@ -31,6 +43,7 @@ RULES: Final[dict[Kind[Any], Rules]] = {
     kinds.SERVICE: Rules(cluster.default_service, cluster.validate_service),
     kinds.CONFIG_MAP: Rules(validate=stored.validate_config_map),
     kinds.SECRET: Rules(stored.default_secret, stored.validate_secret),
+    kinds.RESOURCE_QUOTA: Rules(validate=quota.validate),
     kinds.PRIORITY_CLASS: Rules(scheduling.default_priority_class, scheduling.validate_priority_class),
     kinds.PDB: Rules(validate=scheduling.validate_budget),
     kinds.JOB: Rules(job.default, job.validate),
