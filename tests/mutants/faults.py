@@ -1123,6 +1123,22 @@ FAULTS: Final = (
         ("tests/runtime/test_mirror_changes.py",),
     ),
     Fault(
+        "a pod that has ended is charged to its quota",
+        "quota",
+        "local/quota.py",
+        "return ended[0] == ended[1] and new",
+        "return new",
+        ("tests/local/test_quota.py",),
+    ),
+    Fault(
+        "a quota refuses only what exceeds it by itself",
+        "quota",
+        "local/quota.py",
+        '_read(what, used.get(what, "0")) + amount >',
+        "amount >",
+        ("tests/local/test_quota.py",),
+    ),
+    Fault(
         "pods that are only proposed have used a quota",
         "quota",
         "runtime/allowances.py",
