@@ -20,7 +20,7 @@ BINDING: Final = Kind(
 )
 WORDS: Final = "member 3 has no approval"
 #: Seconds, from the first refusal until the others are given back, and from the end of the policy.
-GIVEN_BACK, WHOLE = 2.0, 30.0
+GIVEN_BACK, WHOLE = 2.0, 5.0
 
 
 def policy(pod: str) -> Object:

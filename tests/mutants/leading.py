@@ -72,6 +72,27 @@ FAULTS: Final = (
         ("tests/kube/test_reflector.py",),
     ),
     _fault(
+        "what admission refused is not retried when admission changes",
+        "runtime/commit/refusals.py",
+        "key: replace(refusal, times=min(refusal.times, 1), until=now)",
+        "key: replace(refusal, until=now)",
+        ("tests/runtime/test_refusals.py",),
+    ),
+    _fault(
+        "what admission refused is retried whenever admission changes",
+        "runtime/leader.py",
+        "if self.mirror.readmitted and self._now() >= self._readmits_at:",
+        "if self.mirror.readmitted:",
+        ("tests/runtime/test_refusals.py",),
+    ),
+    _fault(
+        "the status of a policy counts as a change of it",
+        "runtime/watched.py",
+        "old.metadata.generation != new.metadata.generation",
+        "old is not new",
+        ("tests/runtime/test_watched.py",),
+    ),
+    _fault(
         "a kind that is shown again counts as refused",
         "kube/reflector.py",
         "        self._refused_since, self.refused_for = None, 0.0",

@@ -15,6 +15,9 @@ from tests.runtime.test_repeats import play
 SIZE = 10
 #: Seconds in which the nine others are given back, and in which the gang starts once nothing refuses it.
 GIVEN_BACK, RETRIED = 2.0, 31.0
+#: Seconds after which a gang is whole once a watch shows that the policy that refused it is gone, and for
+#: which the API server still goes by the policy.
+READMITTED, LATE = 5.0, 1.0
 
 
 @dataclass
@@ -203,3 +206,51 @@ def test_a_refused_gang_is_retried_at_once_if_the_refused_member_changes(kind: K
     refused.leader.look()
     play(refused.cluster, refused.leader, 1.0)
     assert refused.cluster.outcome("main", SIZE) == "whole"
+
+
+def readmit(refused: Refused) -> None:
+    """A watch shows that the policy is gone."""
+    refused.leader.mirror.readmitted = True
+    refused.leader.mirror.changed.set()
+
+
+@pytest.mark.parametrize("after", [3.0, 47.0, 90.0, 300.0])
+@pytest.mark.parametrize("everyone", [False, True])
+@pytest.mark.parametrize("late", [0.0, LATE])
+@pytest.mark.parametrize("kind", ["job", "free job", "remade"])
+def test_a_refused_gang_is_whole_soon_after_the_policy_that_refused_it_is_gone(
+    kind: Kind, late: float, everyone: bool, after: float
+) -> None:
+    """Also if the API server goes by the policy for another second."""
+    refused = Refused(kind, everyone=everyone)
+    play(refused.cluster, refused.leader, after)
+    assert refused.cluster.bound("main") == 0
+    refused.refuses = late > 0
+    readmit(refused)
+    play(refused.cluster, refused.leader, late)
+    refused.refuses = False
+    play(refused.cluster, refused.leader, READMITTED - late)
+    assert refused.cluster.outcome("main", SIZE) == "whole"
+
+
+@pytest.mark.parametrize("error", [Forbidden("denied: no Gangs"), ServerError("failed calling webhook")])
+@pytest.mark.parametrize("kind", ["job", "free job", "remade"])
+def test_so_is_a_gang_whose_record_was_refused(kind: Kind, error: Exception) -> None:
+    refused = Refused(kind, unrecorded=error)
+    play(refused.cluster, refused.leader, 900.0)
+    refused.unrecorded, refused.refuses = None, False
+    readmit(refused)
+    play(refused.cluster, refused.leader, READMITTED)
+    assert refused.cluster.outcome("main", SIZE) == "whole"
+
+
+def test_admission_that_changes_all_the_time_costs_few_binds() -> None:
+    """Some clusters rewrite their webhooks every second."""
+    refused = Refused("job")
+    play(refused.cluster, refused.leader, 60.0)
+    before = len(refused.binds)
+    for _ in range(100):
+        readmit(refused)
+        play(refused.cluster, refused.leader, 1.0)
+    assert len(refused.binds) - before <= 80, "the pauses of 5 s have three binds each"
+    assert refused.cluster.bound("main") == 0

@@ -127,6 +127,20 @@ OWN: Final[tuple[Kind[Any], ...]] = tuple(kind for kind in ALL if kind.group == 
 #: The kinds that muster has definitions of.
 DEFINED: Final[tuple[Kind[Any], ...]] = (*OWN, LATTICE_JOB)
 
+_ADMISSION: Final = "admissionregistration.k8s.io"
+#: Kinds that decide what the API server refuses. A change of one may admit what was refused before.
+ADMITTING: Final[tuple[Kind[Any], ...]] = (
+    Kind(_ADMISSION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", False, Resource),
+    Kind(
+        *(_ADMISSION, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
+        *(False, Resource),
+    ),
+    Kind(
+        _ADMISSION, "v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", False, Resource
+    ),
+    Kind(_ADMISSION, "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", False, Resource),
+)
+
 #: Kinds that a cluster may not know, until their definitions are installed, and no part of muster waits for.
 OPTIONAL: Final[tuple[Kind[Any], ...]] = (
     JOBSET,
@@ -141,9 +155,10 @@ OPTIONAL: Final[tuple[Kind[Any], ...]] = (
     CEDAR_POLICY,
     TRUST_POLICY,
     VOLCANO_JOB,
+    *ADMITTING,
 )
 #: Those of them that muster need not be allowed to list; it then assumes that no objects exist.
-HIDDEN: Final[tuple[Kind[Any], ...]] = (LIMIT_RANGE, RUNTIME_CLASS)
+HIDDEN: Final[tuple[Kind[Any], ...]] = (LIMIT_RANGE, RUNTIME_CLASS, *ADMITTING)
 
 #: Kinds of other projects that BatchJobs are compiled to. Muster only creates them.
 EMITTED: Final[tuple[Kind[Any], ...]] = (

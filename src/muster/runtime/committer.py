@@ -24,6 +24,7 @@ from muster.effects.execute import Outcome
 from muster.kube.errors import Conflict
 from muster.names import GPU_PRODUCT
 from muster.runtime.commit.outcomes import learn, repeated
+from muster.runtime.commit.refusals import readmitted
 from muster.runtime.commit.step import step
 from muster.runtime.commit.view import NEVER, GangView, Limits, RetryState, Unfenced, Victim
 from muster.runtime.consent import Known, agreed, key_of
@@ -159,6 +160,17 @@ class Committer:
         before, self._unfenced = self._unfenced, unfenced
         for gang in sorted(before.keys() ^ unfenced.keys()):
             self.changed(gang)
+
+    def readmitted(self, now: float) -> tuple[Event, ...]:
+        """Takes a change of admission: retries what was refused. Returns the events that end back-offs."""
+        events: list[Event] = []
+        for gang, commit in sorted(self._commits.items()):
+            if commit.state.refusals or commit.state.retries:
+                if commit.state.until > now:
+                    events.append(CommitFailed(gang, now, "an admission policy or webhook has changed"))
+                commit.state = readmitted(commit.state, now)
+                self.changed(gang)
+        return tuple(events)
 
     def recorded(self, gang: GangId) -> Plan:
         """Returns the open plan of a gang that has one, with only those of its victims that count."""

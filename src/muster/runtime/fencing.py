@@ -119,6 +119,13 @@ class Fencing:
                 self._unfenced = None
                 yield min(tried.gangs), fence(kind, obj, self._epoch)
 
+    def readmitted(self, now: float) -> None:
+        """Takes a change of admission: fences that were refused are retried."""
+        for tried in self._tried.values():
+            if tried.refusal:
+                tried.tries, tried.due = 0, min(tried.due, now)
+        self._unfenced = None
+
     def learn(self, fence: Fence, error: Exception | None, now: float) -> None:
         """Takes the outcome of a fence. A success counts only once the mirror shows it."""
         key = f"{fence.namespace}/{fence.name}" if fence.namespace else fence.name

@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 
 #: Seconds after which everything is checked again even if nothing happened: the wall clock may be set.
 LONGEST_SLEEP: Final = 60.0
+#: Seconds between two retries of all that admission refused: some clusters rewrite their webhooks all day.
+READMITTED: Final = 5.0
 #: Most writes under way at once. A busy API server divides its time among them, so those that only report
 #: have few slots, and these are their own.
 WRITES: Final = 64
@@ -97,6 +99,8 @@ class Leader:
         if journal is not None:
             journal.write(self._now(), Began(term.epoch))
         self.fencing = Fencing(mirror, term.epoch, term.seen)
+        #: when what admission refused may be retried again because admission has changed
+        self._readmits_at = 0.0
         #: events for the core that outcomes of writes have produced
         self._learnt: list[Event] = []
         self._writing, self._reporting = asyncio.Semaphore(WRITES), asyncio.Semaphore(REPORTS)
@@ -165,6 +169,8 @@ class Leader:
         if self._learnt:
             return 0.0
         timers = [self._core.wake_at(), self.committer.next_timer(), self.fencing.next()]
+        if self.mirror.readmitted:
+            timers.append(self._readmits_at)
         due = min((timer for timer in timers if timer is not None), default=float("inf"))
         return min(max(due - self._now(), 0.0), LONGEST_SLEEP)
 
@@ -182,6 +188,11 @@ class Leader:
             self.committer.changed(gang)
         for gang in changes.renewed:
             self.committer.renewed(gang)
+
+        if self.mirror.readmitted and self._now() >= self._readmits_at:
+            self.mirror.readmitted, self._readmits_at = False, self._now() + READMITTED
+            self.fencing.readmitted(self._now())
+            self._learnt += self.committer.readmitted(self._now())
 
     def _decide(self) -> None:
         learnt, self._learnt = self._learnt, []

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
@@ -24,14 +25,22 @@ class WatchedMirror(Mirror):
         schedulers: frozenset[str] | None = None,
         selector: LabelSelector | None = None,
         priced_by: str = rates.KEY,
+        admitting: Iterable[AnyKind] = (),
     ) -> None:
-        """`priced_by`: namespace and name of the ConfigMap with the prices of GPUs."""
+        """`priced_by`: namespace and name of the ConfigMap with the prices of GPUs.
+
+        `admitting`: the kinds whose changes may admit what the API server has refused (`readmitted`).
+        """
         super().__init__(schedulers, selector=selector)
         #: set when there is something to drain
         self.changed = asyncio.Event()
+        #: whether an object of these kinds has changed; whoever acts on it resets it
+        self.readmitted = False
         self._informers = informers
         for kind in WATCHED:
             informers[kind].subscribe(partial(self.change, kind))
+        for kind in admitting:
+            informers[kind].subscribe(self._readmit)
         informers[kinds.CONFIG_MAP].subscribe(partial(self._priced, priced_by))
 
     async def synced(self) -> None:
@@ -40,6 +49,12 @@ class WatchedMirror(Mirror):
     def change(self, kind: AnyKind, old: Resource | None, new: Resource | None) -> None:
         super().change(kind, old, new)
         self.changed.set()
+
+    def _readmit(self, old: Resource | None, new: Resource | None) -> None:
+        """Notes a change of what admission is configured by; its status does not count."""
+        if old is None or new is None or old.metadata.generation != new.metadata.generation:
+            self.readmitted = True
+            self.changed.set()
 
     def _priced(self, key: str, old: ConfigMap | None, new: ConfigMap | None) -> None:
         changed = new or old

@@ -110,7 +110,9 @@ async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> No
     def lead(part: Part, term: Term) -> Coroutine[Any, Any, None]:
         now = live.now
         selector = selectors.parse(now.node_selector)
-        mirror = WatchedMirror(part.informers, frozenset(now.scheduler_names), selector, priced)
+        mirror = WatchedMirror(
+            part.informers, frozenset(now.scheduler_names), selector, priced, kinds.ADMITTING
+        )
         mirror.world.unranked = now.max_priority
         live.changed.append(lambda now: mirror.use(selectors.parse(now.node_selector)))
         decisions = Decisions()
@@ -145,7 +147,7 @@ async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> No
         await _daemon(
             connection,
             live,
-            (*WATCHED, kinds.CONFIG_MAP),
+            (*WATCHED, *kinds.ADMITTING, kinds.CONFIG_MAP),
             lead,
             {kinds.CONFIG_MAP: priced},
             {kinds.POD: SCHEDULED_POD},

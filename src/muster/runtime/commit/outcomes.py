@@ -73,7 +73,7 @@ def learn(
 def _unrecorded(
     gang: GangId, state: RetryState, error: Exception, now: float, limits: Limits
 ) -> tuple[RetryState, tuple[Event, ...]]:
-    """Fails a start whose record the server refuses. It is retried as binds are: policies are not watched.
+    """Fails a start whose record the server refuses. It is retried as binds are.
 
     Until then nothing of the gang is written: its status would go into the same object.
     """

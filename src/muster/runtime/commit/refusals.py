@@ -3,7 +3,8 @@
 The first refusal counts against the node, and the core chooses another. A second one counts against the
 member: the start fails at once, so that the other members do not wait on their nodes, and is retried after a
 pause of 1 s that doubles up to 28 s. The refused member is then bound first. The start is retried at once if
-something changes that admission may have checked.
+something changes that admission may have checked, or an admission policy or webhook does. The API server
+reads these in the background, so the pauses then begin with 1 s again.
 
 An internal error (500) is the server's own, or that of a webhook that fails. It counts as a refusal only if
 it is the answer to more than `PATIENT` binds of a member in a row. An overloaded server says 429, 503 or 504.
@@ -155,6 +156,17 @@ def reconsidered(context: Context) -> RetryState | None:
         if refusal.seen is not None and refusal.seen != judged(pod):
             changed[member(place, pod)] = replace(refusal, until=context.now, seen=judged(pod))
     return replace(context.state, refusals={**context.state.refusals, **changed}) if changed else None
+
+
+def readmitted(state: RetryState, now: float) -> RetryState:
+    """Returns the state in which all that was refused is tried at once: admission has changed."""
+    refusals = {
+        key: replace(refusal, times=min(refusal.times, 1), until=now)
+        for key, refusal in state.refusals.items()
+    }
+    return replace(
+        state, refusals=refusals, until=min(state.until, now), retries=0, retry_at=min(state.retry_at, now)
+    )
 
 
 def judged(pod: Pod) -> object:

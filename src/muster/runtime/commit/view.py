@@ -37,8 +37,8 @@ class Limits:
     #: how long muster avoids the name of a node that has vanished
     exclusion: float = 300.0
     #: pause after the API server has refused a member of a gang that has not started: the first, which
-    #: doubles after each refusal, and the longest. Policies and webhooks are not watched; with this bound a
-    #: gang is complete 30 s after they change
+    #: doubles after each refusal, and the longest. Not all is watched that admission may look at; with this
+    #: bound a gang is complete 30 s after that changes
     refused: tuple[float, float] = (1.0, 28.0)
     #: how long a start that has begun waits for nodes once the core says that the rest does not fit
     unplaced: float = 1.0

@@ -1,0 +1,31 @@
+"""What a mirror that watches notes besides the changes of what it mirrors."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from muster.api.base import Resource
+from muster.api.kinds import ADMITTING
+from muster.kube.informers import Informers
+from muster.runtime.watched import WatchedMirror
+
+
+def policy(version: int, generation: int) -> Resource:
+    meta = {"name": "approval", "uid": "u", "resourceVersion": str(version), "generation": generation}
+    return msgspec.convert({"metadata": meta}, Resource)
+
+
+@pytest.mark.parametrize("number", range(len(ADMITTING)))
+def test_a_change_of_admission_is_noted_and_the_status_of_a_policy_is_none(number: int) -> None:
+    client: Any = None  # Any: nothing is asked
+    informers = Informers(client)
+    mirror = WatchedMirror(informers, admitting=ADMITTING)
+    noted = []
+    for new in (policy(1, 1), policy(2, 1), policy(3, 2), None):
+        mirror.readmitted = False
+        mirror.changed.clear()
+        informers[ADMITTING[number]]._change("approval", new)
+        assert mirror.readmitted is mirror.changed.is_set()
+        noted.append(mirror.readmitted)
+    assert noted == [True, False, True, True]
