@@ -1,5 +1,6 @@
 """The command line with real processes, as a person uses it."""
 
+import json
 import os
 import re
 import shutil
@@ -328,7 +329,36 @@ def test_logs_say_why_a_job_that_failed_has_printed_nothing(muster: Muster) -> N
     muster.file("job.yaml", manifest("exit 4"))
     name = muster.run("run", "job.yaml", code=4).lines[0].partition(" ")[0]
     logs = muster.run("logs", "job")
-    assert (logs.out, logs.err) == ("", f"{name} has printed nothing: worker-0-0 failed with exit code 4\n")
+    assert logs.out == ""
+    assert logs.err.startswith(f"{name} has printed nothing: worker-0-0 exited with code 4 on ")
+
+
+def test_a_container_that_starts_again_in_place_keeps_its_exit_code_and_all_its_output(
+    muster: Muster,
+) -> None:
+    """Its Job stops it in the end, with a signal whose code says nothing."""
+    script = "echo start; test -e stop && sleep 60; touch stop; echo wrong >&2; exit 9"
+    container = {"name": "main", "command": ["sh", "-c", script]}
+    template = {"spec": {"restartPolicy": "OnFailure", "containers": [container]}}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "again"},
+        "spec": {"backoffLimit": 0, "template": template},
+    }
+    muster.file("job.yaml", json.dumps(job))
+    done = muster.run("run", "job.yaml", code=9)
+    (result,) = [line for line in done.lines if line.startswith("failed in ")]
+    assert " · 1 failed · BackoffLimitExceeded: " in result
+    assert " exited with code 9 on " in result
+    assert any("✗  exit 9 on " in line for line in done.lines)
+    why = muster.run("why", "again")
+    assert "exited with code 9 on " in why.out
+    assert "    wrong" in why.lines
+    assert (muster.json("list")[0]["failed"], muster.json("list")[0]["state"]) == (1, "failed")
+    assert [run["exit_code"] for run in muster.json("timeline", "again")] == [9]
+    printed = [line.partition(" │ ")[2] for line in muster.run("logs", "again").lines]
+    assert printed[:2] == ["start", "wrong"]
 
 
 def test_in_a_terminal_one_status_line_stays_and_ctrl_c_is_a_key(muster: Muster) -> None:

@@ -376,6 +376,38 @@ class TestFailure:
         assert old.isdisjoint(job.metadata.uid for job in world.memory.all(JOB))
         assert {job.metadata.labels[keys.RESTART_ATTEMPT] for job in world.memory.all(JOB)} == {"1"}
 
+    def test_the_condition_names_the_pod_that_failed_first_even_if_its_status_comes_later(
+        self, world: World
+    ) -> None:
+        world.submit()
+        world.settle()
+        begin, later = world.now.isoformat(), (world.now + timedelta(milliseconds=40)).isoformat()
+        world.pod("js-w-0", "js-w-0-0-x", "Failed", terminated={"exitCode": 1, "finishedAt": later})
+        world.pod("js-w-1", "js-w-1-0-y", "Running", running={"startedAt": begin})
+        world.fail("js-w-0")
+        world.settle()
+        since = world.found("Failed").last_transition_time
+        assert world.found("Failed").message == (
+            "one or more jobs failed: pod js-w-0-0-x, container main, exited with code 1 on node-1 "
+            "(first failed job: js-w-0)"
+        )
+        told = len(world.events)
+        state = {"terminated": {"exitCode": 17, "finishedAt": begin}}
+        body = {"status": {"phase": "Failed", "containerStatuses": [{"name": "main", "state": state}]}}
+        world.memory.patch(POD, "ns", "js-w-1-0-y", body, "status")
+        (watch,) = [watch for watch in controller.WATCHES if watch.kind is POD]
+        pod = world.memory.read(POD, "ns/js-w-1-0-y")
+        assert list(watch.keys(Change(world.memory.caches(KINDS, controller.INDEXES), None, pod))) == [
+            "ns/js"
+        ]
+        world.settle()
+        assert world.found("Failed").message == (
+            "one or more jobs failed: pod js-w-1-0-y, container main, exited with code 17 on node-1; "
+            "1 other with code 1, 40 ms later (first failed job: js-w-1)"
+        )
+        assert world.found("Failed").last_transition_time == since
+        assert len(world.events) == told, "a correction is no event"
+
     def test_the_status_tells_cause_and_count_while_and_after(self, world: World) -> None:
         world.submit(failurePolicy=RESTARTS)
         world.settle()
@@ -386,8 +418,8 @@ class TestFailure:
         world.fail("js-w-0")
         world.settle()
         cause = (
-            "restart 1: pod js-w-0-0-y, container main, exited with code 137 on node-1 "
-            "(first failed job: js-w-0)"
+            "restart 1: pod js-w-0-0-y, container main, exited with code 137 on node-1; 1 other with code 1, "
+            "1 s later (first failed job: js-w-0)"
         )
         restarting = world.found("RestartingJobSet")
         assert (restarting.status, restarting.reason) == ("True", "DefaultFailurePolicy")

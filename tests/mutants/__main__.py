@@ -25,7 +25,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from tests.mutants import committing, faults, leading
+from tests.mutants import committing, faults, leading, training
 from tests.mutants.faults import SOURCE, Fault, outdated
 
 #: Runs at a time.
@@ -36,7 +36,7 @@ PATIENCE: Final = 240
 #: Seconds after which a run that waits for something is ended.
 WAITING: Final = 1800
 ROOT: Final = SOURCE.parent
-FAULTS: Final = (*faults.FAULTS, *committing.FAULTS, *leading.FAULTS)
+FAULTS: Final = (*faults.FAULTS, *committing.FAULTS, *leading.FAULTS, *training.FAULTS)
 #: What pytest-timeout prints.
 _TIMED_OUT: Final = b"Timeout (>"
 #: How a process ends that has used up its CPU time.

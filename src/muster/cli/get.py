@@ -50,7 +50,7 @@ def command(
                     pod.spec.node_name or "-",
                     "Terminating" if pod.metadata.deletion_timestamp else pod.status.phase or "Pending",
                     str(code) if (code := run_of(pod).exit_code) is not None else "-",
-                    str(sum(status.restart_count for status in pod.status.container_statuses)),
+                    str(pods.restarts_of(pod)),
                     show.age(pod.metadata.creation_timestamp),
                     pods.pod_reason(pod),
                 ]

@@ -98,7 +98,7 @@ async def _views(target: "Target", every: bool, states: frozenset[str]) -> "list
     from muster.app.wiring.cluster import reading
 
     async with reading(target) as client:
-        found = jobs.views(await objects.fetch(client, target.scope))
+        found = past.recalled(jobs.views(await objects.fetch(client, target.scope)), target)
     if every:
         found = sorted([*past.deleted(target, target.scope), *found], key=jobs.by_age)
     return [view for view in found if view.state.value in states]

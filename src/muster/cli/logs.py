@@ -71,7 +71,13 @@ def command(
     from muster.kube.client import LogOptions
 
     target, selection = Target(kubeconfig, context, namespace), Selection(group, index, pod)
-    how = LogOptions(tail=tail, previous=previous, since=_since(since), timestamps=timestamps)
+    how = LogOptions(
+        tail=tail,
+        previous=previous,
+        since=_since(since),
+        timestamps=timestamps,
+        every_start=not previous,
+    )
     if target.embedded:  # the embedded cluster has this machine's clock
         how = how.at(datetime.now(UTC))
     if follow and previous:
@@ -188,7 +194,7 @@ def _say_why_silent(view: "JobView") -> None:
     from muster.cli import show
 
     if view.state not in (State.RUNNING, State.SUCCEEDED):
-        why = next(iter(show.failure(view)), show.reason(view))
+        why = str(view.verdict) if view.verdict is not None else show.reason(view)
         say(f"{view.name} has printed nothing: {why}", err=True)
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import signal
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final, Literal, Never
@@ -13,9 +13,10 @@ from muster.app.commands.cancel import PATIENCE, cancel, cancel_unfinished, crea
 from muster.app.commands.follow import LOOK, Ended, Followed, StatusChanged, follow
 from muster.app.commands.submit import submit
 from muster.app.records import runs
-from muster.app.views.failures import failure_code
+from muster.app.views.failures import failure_code, judged
 from muster.app.views.job import JobView, State
 from muster.app.views.jobs import views
+from muster.app.views.logs import last_lines
 from muster.app.views.objects import fetch
 from muster.app.wiring.cluster import Target, acting, alive, archive, full_disk
 from muster.app.wiring.state_directory import Endpoint
@@ -72,6 +73,7 @@ class Runner:
             try:
                 ended = await self._follow(client)
                 ended, others = await self._after(client, ended)
+                outputs = await self._last_lines(client, ended)
             except Unreachable as error:
                 names = ", ".join(job.name for job in self._jobs)
                 raise Failure(
@@ -82,12 +84,12 @@ class Runner:
         for number in _SIGNALS:  # what follows only prints
             asyncio.get_running_loop().remove_signal_handler(number)
         show.cut(ended.cut, [job.name for job in self._jobs])
-        self._tell_the_end(ended)
+        self._tell_the_end(ended, outputs)
         show.stays(others)
         return self._exit_code(ended)
 
     async def _after(self, client: Client, ended: Ended) -> tuple[Ended, list[str]]:
-        """How the jobs ended, with the pods that failed after their job did; and who needs the host still.
+        """How the jobs ended, judged by all pods that were seen; and who needs the host still.
 
         The names are those of other jobs, for which a host stays that would end with this run.
         """
@@ -98,13 +100,27 @@ class Runner:
                 for view in views(await fetch(client, namespace))
             }
         except (ApiError, Unanswered, Unreachable):  # the jobs have ended all the same
-            return ended, []
+            return replace(ended, views=tuple(judged(view, ended.pods) for view in ended.views)), []
         last = (there.get(Followed(view.kind, view.namespace, view.name), view) for view in ended.views)
-        final = tuple(new if new.state.finished else old for old, new in zip(ended.views, last, strict=True))
+        final = tuple(
+            judged(new if new.state.finished else old, ended.pods)
+            for old, new in zip(ended.views, last, strict=True)
+        )
         if self._endpoint is None or self._endpoint.stays:
             return replace(ended, views=final), []
         others = (view.name for job, view in there.items() if job not in self._jobs and view.needs_cluster)
         return replace(ended, views=final), list(others)
+
+    async def _last_lines(self, client: Client, ended: Ended) -> dict[str, list[str]]:
+        """What the first container that failed printed last, of each job that failed, by its name.
+
+        Nothing of a job of one pod: its output was shown without another's in between.
+        """
+        return {
+            view.name: await last_lines(client, view.verdict.first, archive=archive(self._target))
+            for view in ended.views
+            if view.state is State.FAILED and view.verdict is not None and view.wanted > 1
+        }
 
     async def _replace(self, client: Client) -> None:
         """Cancels the jobs that the file created before, and waits until their pods are gone."""
@@ -217,14 +233,15 @@ class Runner:
     def _kept(self) -> str:
         return f" (the last {LEAST_BYTES // 2**20} MiB of each container)" if self._target.embedded else ""
 
-    def _tell_the_end(self, ended: Ended) -> None:
+    def _tell_the_end(self, ended: Ended, outputs: Mapping[str, Sequence[str]]) -> None:
         """Prints how each job ended, and its timeline."""
         views = {(view.kind, view.name): view for view in ended.views}
         for job in self._jobs:
             view = views.get((job.kind, job.name))
             created = view.created if view else self._created.get(job)
             record = runs.record(self._target, job.name, job.namespace, self._seen(job), created)
-            show.end(job.name if len(self._jobs) > 1 else "", view, record, ended.pods)
+            name = job.name if len(self._jobs) > 1 else ""
+            show.end(name, view, record, outputs.get(job.name, ()))
 
     def _exit_code(self, ended: Ended) -> int:
         if self._interrupts and len(ended.views) < len(self._jobs):
@@ -232,4 +249,4 @@ class Runner:
         if len(ended.views) == len(self._jobs) and all(v.state is State.SUCCEEDED for v in ended.views):
             return 0
         failed = next((view for view in ended.views if view.state is State.FAILED), None)
-        return failure_code(failed, ended.pods) if failed else 1
+        return failure_code(failed) if failed else 1

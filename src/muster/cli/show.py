@@ -10,12 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from muster.api.base import Object
-from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang, PreemptionSpec
 from muster.api.visible import visible, visible_lines
-from muster.app.views.failures import last_failure
 from muster.app.views.job import JobView, State
-from muster.app.views.pods import failure_message, label
 from muster.cli import bars
 from muster.cli.bars import clock
 from muster.cli.options import Output
@@ -134,20 +131,18 @@ def standing(view: JobView, now: datetime | None) -> str:
     return visible(" · ".join(parts + _counts(view) + _why(view)))
 
 
-def end(name: str, view: JobView | None, record: "Record", seen: Sequence[Pod] = ()) -> None:
+def end(name: str, view: JobView | None, record: "Record", output: Sequence[str] = ()) -> None:
     """Prints the result of a job, `succeeded in 3:41 (waited 0:12)`, and its bars.
 
-    If the job failed, also prints what the first container that failed left as an explanation; `seen` are the
-    job's pods.
+    If the job failed, also prints what is known of the first container that failed; `output`: its last lines.
     """
     drawn = record.timeline(time.time())
     words = standing(view, None).split(" · ") if view else ["cancelled"]
     if drawn.waited is not None:
         words[0] += f" (waited {clock(drawn.waited)})"
     say(" · ".join([name, *words] if name else words))
-    failure = last_failure(view, seen) if view and view.state is State.FAILED else None
-    if failure and (why := failure_message(failure[0])):
-        say(f"{label(failure[0])}: {why}")
+    for line in failure(view, output) if view is not None else ():
+        say(line)
     if drawn.rows:
         say("", *bars.lines(drawn, most=ROWS))
 
@@ -217,15 +212,21 @@ def findings(view: JobView) -> list[str]:
     return list(map(visible, lines))
 
 
-def failure(view: JobView) -> list[str]:
-    """The first pod that failed in the last attempt and what is known of it, unless the job has succeeded."""
-    found = last_failure(view, view.pods) if view.state is not State.SUCCEEDED else None
-    if found is None:
+def failure(view: JobView, output: Sequence[str] = ()) -> list[str]:
+    """What is known of the first failure beyond what the headline says: a line each.
+
+    `output`: the last lines that its container printed.
+    """
+    if view.verdict is None or view.state is State.SUCCEEDED:
         return []
-    pod, code = found
-    return [
-        visible(": ".join(filter(None, [f"{label(pod)} failed with exit code {code}", failure_message(pod)])))
-    ]
+    first, told = view.verdict.first, list[str]()
+    if view.reason is None or str(view.verdict) not in view.reason[1]:
+        told.append(str(view.verdict))
+    if first.code is not None and first.why:
+        told.append(f"{first.source}: {first.why}")
+    if output:
+        told += [f"{first.source} printed last:", *(f"  {line}" for line in output)]
+    return list(map(visible, told))
 
 
 def explanation(gang: Gang, now: datetime | None = None) -> list[str]:

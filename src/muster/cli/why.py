@@ -27,8 +27,9 @@ def command(
     from muster.app.records import past
     from muster.app.views import summary
     from muster.app.views.job import JobView, State
+    from muster.app.views.logs import last_lines
     from muster.app.views.why import asked
-    from muster.app.wiring.cluster import Target, hosted, reading
+    from muster.app.wiring.cluster import Target, archive, hosted, reading
     from muster.cli import show
     from muster.names import SCHEDULER
 
@@ -36,18 +37,20 @@ def command(
 
     schedulers = None if target.embedded else frozenset({SCHEDULER})
 
-    async def fetch() -> tuple[JobView, Object | None]:
+    async def fetch() -> tuple[JobView, Object | None, list[str]]:
         deadline = time.monotonic() + FIRST_LOOK
         async with reading(target) as client:
             while True:
                 view = await past.named(client, job, target)
                 if view.state is not State.WAITING or view.kind is BATCH_JOB:
-                    return view, None
+                    first = view.verdict.first if view.verdict and view.state is not State.SUCCEEDED else None
+                    kept = archive(target)
+                    return view, None, await last_lines(client, first, archive=kept) if first else []
                 if view.reason is not None or not hosted(target) or time.monotonic() > deadline:
-                    return await asked(client, view, time.time(), schedulers)
+                    return *await asked(client, view, time.time(), schedulers), []
                 await asyncio.sleep(ASK)
 
-    view, alone = asyncio.run(fetch())
+    view, alone, printed = asyncio.run(fetch())
     if output is not Output.TABLE:
         told = {"gangs": [summary.gang_summary(gang) for gang in view.gangs]}
         if view.kind is BATCH_JOB:
@@ -57,7 +60,7 @@ def command(
     say(show.reason(view))
     for line in show.findings(view):
         say(f"  {line}")
-    for line in show.failure(view):
+    for line in show.failure(view, printed):
         say(f"  {line}")
     for line in show.explained(alone) if alone is not None else ():
         say(f"  {line}")

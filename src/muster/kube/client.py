@@ -66,6 +66,9 @@ class LogOptions:
     since: datetime | timedelta | None = None
     #: whether each line begins with its time (RFC 3339) and a blank
     timestamps: bool = False
+    #: also the output of the container's earlier starts, oldest first; `tail` then counts over all of them.
+    #: Only the embedded cluster keeps it and knows this option: other API servers ignore it
+    every_start: bool = False
 
     @property
     def partial(self) -> bool:
@@ -78,6 +81,8 @@ class LogOptions:
 
 
 EVERYTHING: Final = LogOptions()
+#: The parameter of a request for `LogOptions.every_start`.
+EVERY_START: Final = "musterEveryStart"
 
 
 class Client(Protocol):

@@ -30,7 +30,16 @@ from muster.api.base import Kind, Object, Resource
 from muster.api.kinds import POD
 from muster.api.natural import natural
 from muster.kube import errors
-from muster.kube.client import EVERYTHING, EventType, LogOptions, Page, Patch, Propagation, WatchEvent
+from muster.kube.client import (
+    EVERY_START,
+    EVERYTHING,
+    EventType,
+    LogOptions,
+    Page,
+    Patch,
+    Propagation,
+    WatchEvent,
+)
 from muster.kube.credentials import in_thread
 from muster.kube.decode import decode, decode_change, decode_event, decode_list
 from muster.kube.throttle import Bucket
@@ -221,6 +230,8 @@ class HttpClient:
         for option in ("follow", "previous", "timestamps"):
             if getattr(how, option):
                 query[option] = "true"
+        if how.every_start:
+            query[EVERY_START] = "true"
         if how.tail is not None:
             query["tailLines"] = str(how.tail)
         if isinstance(how.since, timedelta):

@@ -5,19 +5,21 @@ with the pod, then bound, started, ended. Times are seconds since 1970. Beyond a
 are forgotten.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final
 
 import msgspec
-from msgspec.structs import astuple, replace
+from msgspec import NODEFAULT
+from msgspec.structs import astuple, fields, replace
 
 from muster.api import kinds
 from muster.api.base import Object
 from muster.api.core_v1 import Pod
 from muster.kube.decode import decode
 from muster.local.store import Store
-from muster.workloads.pod_run import PodRun, Progress, progress_of, run_of
+from muster.workloads.pod_run import PodRun, Progress, failure_of, progress_of, run_of
 
 #: Most runs kept.
 RUNS: Final = 100_000
@@ -29,6 +31,7 @@ _TIMES: Final = ("bound", "started", "ended")
 _CHANGING: Final = tuple(name for name in Progress.__struct_fields__ if name not in _TIMES)
 #: Columns that name the job of a run.
 _JOB: Final = ("jobset", "jobset_uid", "job", "pod_group", "name")
+_DEFAULTS: Final = frozenset(each.name for each in fields(PodRun) if each.default is not NODEFAULT)
 _changing: Final = attrgetter(*_CHANGING)
 _INSERT: Final = (
     f"INSERT OR REPLACE INTO pod_runs({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
@@ -52,28 +55,33 @@ class History:
 
     def runs(self, *, namespace: str = "", job: str = "") -> list[PodRun]:
         """Runs in order of creation. `job`: a JobSet's name or uid, or the name of a Job, PodGroup or pod."""
+        if not job:
+            return self._read(["1"], namespace)
+        named = ", ".join(name for name in _JOB if name in self._columns())
+        return self._read([f"? IN ({named})"], namespace, [job])
+
+    def _read(self, where: list[str], namespace: str, values: Sequence[str] = ()) -> list[PodRun]:
         columns = self._columns()
         if not columns:
             return []
-        where, values = ["1"], list[str]()
+        values = list(values)
         if namespace:
             where.append("namespace = ?")
             values.append(namespace)
-        if job:
-            where.append(f"? IN ({', '.join(name for name in _JOB if name in columns)})")
-            values.append(job)
         rows = self._store.execute(
             f"SELECT {', '.join(columns)} FROM pod_runs WHERE {' AND '.join(where)} ORDER BY created, name",
             values,
         )
         runs = [dict(zip(columns, row, strict=True)) for row in rows]
-        flags = ("preempted", "deleted")
-        return [
-            PodRun(
-                **run | {name: bool(run[name]) for name in flags} | {"pod_group": run.get("pod_group") or ""}
-            )
-            for run in runs
-        ]
+        return [_run(run) for run in runs]
+
+    def failed(self, namespace: str = "") -> list[PodRun]:
+        """The runs that failed by themselves, or may have, in order of creation."""
+        where = "phase = 'Failed'" + (
+            " OR failed_code IS NOT NULL" if "failed_code" in self._columns() else ""
+        )
+        found = self._read([f"({where})"], namespace)
+        return [run for run in found if failure_of(run) is not None]
 
     def record(self, pod: Object, old: Object | None, now: datetime, typed: Pod | None = None) -> None:
         """Records a pod's new state. Call it within the transaction that writes `pod`.
@@ -116,6 +124,13 @@ class History:
         """
         there = {name for _, name, *_ in self._store.execute("PRAGMA table_info(pod_runs)")}
         return [name for name in _COLUMNS if name in there]
+
+
+def _run(row: dict[str, Any]) -> PodRun:  # Any: SQLite's types
+    """The run of a row. A column that the table of an earlier version lacked has its default."""
+    flags = {name: bool(row[name]) for name in ("preempted", "deleted")}
+    known = {name: value for name, value in row.items() if value is not None or name not in _DEFAULTS}
+    return PodRun(**known | flags)
 
 
 def _changed(pod: Object, old: Object) -> bool:

@@ -24,7 +24,7 @@ from typing import Final
 import msgspec
 
 from muster.api import kinds
-from muster.kube.client import LogOptions
+from muster.kube.client import EVERY_START, LogOptions
 from muster.kube.errors import (
     ApiError,
     BadRequest,
@@ -206,6 +206,7 @@ def _log(registry: Registry, logs: LogSource, target: Target, request: Request) 
         previous=request.flag("previous"),
         since=options.since(request.number("sinceSeconds"), request.query("sinceTime")),
         timestamps=request.flag("timestamps"),
+        every_start=request.flag(EVERY_START),
     )
     pod = msgspec.json.decode(registry.get(kinds.POD, target.namespace, target.name))
     meant = log_target(pod, request.query("container"), how, registry.now())

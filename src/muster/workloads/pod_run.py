@@ -5,6 +5,7 @@
 """
 
 from datetime import UTC, datetime
+from typing import Final
 
 import msgspec
 from msgspec.structs import asdict
@@ -12,6 +13,7 @@ from msgspec.structs import asdict
 from muster.api.base import bounded, condition, deletion_asked, is_true
 from muster.api.batch_v1 import COMPLETION_INDEX, JOB_NAME
 from muster.api.core_v1 import Pod
+from muster.api.failures import Failure, last_failures, verdict
 from muster.api.jobset_v1alpha2 import (
     JOB_GLOBAL_INDEX,
     JOB_INDEX,
@@ -22,7 +24,11 @@ from muster.api.jobset_v1alpha2 import (
 )
 from muster.api.membership import pod_groups
 from muster.api.natural import natural
+from muster.api.pod_label import labelled
 from muster.names import PREEMPTED
+
+#: Characters of a failure's message that are kept.
+WHY: Final = 1024
 
 
 class Progress(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -34,7 +40,7 @@ class Progress(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ended: float | None
     #: Pending, Running, Succeeded, Failed; "Deleted" if it was removed before it ended
     phase: str
-    #: exit code of the first container that failed, else 0 once all have ended, else None
+    #: exit code of the container that failed, or 0, once all have ended; None before
     exit_code: int | None
     reason: str
     #: restarts of containers within the pod
@@ -43,11 +49,24 @@ class Progress(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     preempted: bool
     #: whether the run ended because the pod was deleted, whatever its exit code
     deleted: bool
+    #: its newest failure, if a container failed by itself: container, exit code, time, and what else is known
+    failed_container: str = ""
+    failed_code: int | None = None
+    failed_at: float | None = None
+    failed_why: str = ""
+    #: how often that container has failed if it starts again in place; 0 if it does not
+    failed_times: int = 0
+    #: which start of that container it was, from 0
+    failed_start: int = 0
+    #: the names of the pod's containers with blanks in between, in the order in which they start
+    containers: str = ""
 
     @property
     def failed_by_itself(self) -> bool:
-        """Whether the pod failed, and was not stopped, whatever its exit code."""
-        return self.phase == "Failed" and not self.preempted and not self.deleted
+        """Whether the pod failed, and was not merely stopped, whatever its exit code."""
+        if self.preempted or self.phase not in ("Failed", "Deleted"):
+            return False
+        return self.failed_code is not None or (self.phase == "Failed" and not self.deleted)
 
 
 class PodRun(Progress, frozen=True, gc=False, kw_only=True):
@@ -105,8 +124,11 @@ def progress_of(pod: Pod, now: float | None = None) -> Progress:
                     starts.append(part.started_at)
         if container.state.terminated is not None:
             ends.append(container.state.terminated)
-    failures = [end for end in ends if end.exit_code]
-    first = min(failures, key=lambda end: _seconds(end.finished_at) or 0.0, default=None)
+    restarts += sum(each.restart_count for each in status.init_container_statuses)
+    found = verdict(last_failures(pod))
+    first = found.first if found is not None else None
+    code = first.code if first is not None else next((end.exit_code for end in ends if end.exit_code), None)
+    over = bool(ends) and len(ends) == len(status.container_statuses)
     started = _seconds(min(starts, default=None))
     ended = None
     if pod.terminal:
@@ -120,16 +142,51 @@ def progress_of(pod: Pod, now: float | None = None) -> Progress:
         started=now if started is None and status.phase == "Running" else started,
         ended=_seconds(ended),
         phase=status.phase or "Pending",
-        exit_code=first.exit_code
-        if first is not None
-        else 0
-        if ends and len(ends) == len(status.container_statuses)
-        else None,
-        reason=status.reason or (first.reason if first is not None else ""),
+        exit_code=0 if code is None and over else code if over or pod.terminal else None,
+        reason=status.reason or ("Error" if code and (over or pod.terminal) else ""),
         restarts=restarts,
         preempted=is_true(status.conditions, PREEMPTED),
         deleted=ended is not None and told_to_end(pod, ended),
+        failed_container=first.container if first is not None else "",
+        failed_code=first.code if first is not None else None,
+        failed_at=_seconds(first.at) if first is not None else None,
+        failed_why=first.why[:WHY] if first is not None else "",
+        failed_times=first.times if first is not None else 0,
+        failed_start=first.start if first is not None else 0,
+        containers=" ".join(each.name for each in (*pod.spec.init_containers, *pod.spec.containers)),
     )
+
+
+def failure_of(run: PodRun) -> Failure | None:
+    """The failure that a run records, as `last_failures` reads it from its pod; None without one."""
+    if run.preempted or run.phase == "Succeeded" or (run.failed_code is None and not run.failed_by_itself):
+        return None
+    return Failure(
+        namespace=run.namespace,
+        pod=run.name,
+        uid=run.uid,
+        label=label_of(run),
+        node=run.node,
+        container=run.failed_container,
+        several=" " in run.containers,
+        code=run.failed_code,
+        why=run.failed_why,
+        at=datetime.fromtimestamp(run.failed_at, UTC) if run.failed_at is not None else None,
+        attempt=run.attempt,
+        times=run.failed_times,
+        start=run.failed_start,
+    )
+
+
+def job_of(run: PodRun) -> str:
+    """The name of the job that the pod belonged to."""
+    return run.jobset or run.job or run.pod_group or run.name
+
+
+def label_of(run: PodRun) -> str:
+    """The label of the run's pod (`pod_label`)."""
+    job_index, index = ("" if each is None else str(each) for each in (run.job_index, run.completion_index))
+    return labelled(run.replicated_job, job_index, run.job, index, run.name)
 
 
 def told_to_end(pod: Pod, ended: datetime) -> bool:

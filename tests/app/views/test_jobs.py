@@ -8,7 +8,7 @@ import pytest
 from muster.api import kinds
 from muster.api.base import Condition, ObjectMeta, OwnerReference
 from muster.api.batch_v1 import CONTROLLER, Job, JobSpec, JobStatus
-from muster.api.core_v1 import ContainerState, ContainerStatus, Pod, PodStatus, Terminated, Waiting
+from muster.api.core_v1 import ContainerState, ContainerStatus, PodStatus, Waiting
 from muster.api.jobset_v1alpha2 import JobSet, JobSetSpec, JobSetStatus, ReplicatedJob
 from muster.api.muster_v1alpha1 import (
     BatchJob,
@@ -22,12 +22,12 @@ from muster.api.muster_v1alpha1 import (
     Source,
 )
 from muster.api.scheduling import POD_GROUP_LABEL, PodGroup, PodGroupSpec
-from muster.app.views.failures import failure_code
+from muster.app.views.failures import failure_code, judged
 from muster.app.views.find import SeveralJobs, UnknownJob, find, scoped
 from muster.app.views.job import JobView, State
 from muster.app.views.jobs import views
 from muster.app.views.objects import Objects
-from muster.app.views.pods import failure_message, first_failure, label, pod_order, pod_reason
+from muster.app.views.pods import label, pod_order, pod_reason
 from muster.app.views.summary import summary
 from muster.names import PREEMPTED
 from muster.workloads.pod_run import told_to_end
@@ -136,8 +136,8 @@ def test_a_job_whose_pods_muster_ended_waits() -> None:
     status = msgspec.structs.replace(failed.status, conditions=[Condition(PREEMPTED, "True")])
     ended = msgspec.structs.replace(failed, status=status)
     assert only(Objects(jobs=[job()], pods=[ended])).state is State.WAITING
-    assert first_failure([failed]) is not None
-    assert first_failure([ended]) is None
+    assert only(Objects(jobs=[job()], pods=[failed])).verdict is not None
+    assert only(Objects(jobs=[job()], pods=[ended])).verdict is None
 
 
 def test_a_job_whose_gang_waits_again_after_pods_have_succeeded_waits() -> None:
@@ -286,13 +286,6 @@ def test_a_pod_whose_container_cannot_start_says_why() -> None:
     assert only(Objects(jobs=[job()], pods=[member])).reason is None
 
 
-def test_a_failures_message_is_its_containers_else_its_pods() -> None:
-    ended = ContainerState(terminated=Terminated(exit_code=128, message="command 'x' not found"))
-    statuses = [ContainerStatus(name="main", state=ended)]
-    assert failure_message(Pod(status=PodStatus(container_statuses=statuses))) == "command 'x' not found"
-    assert failure_message(Pod(status=PodStatus(message="evicted"))) == "evicted"
-
-
 def three() -> list[JobView]:
     return views(Objects(jobs=[job("train-1"), job("train-2"), job("other")]))
 
@@ -356,16 +349,6 @@ def test_jobs_of_several_namespaces_are_distinguished() -> None:
     assert (scoped("train", "ml"), scoped("ml/train", "")) == (("train", "ml"), ("train", "ml"))
 
 
-def test_the_first_failure_is_of_a_container_that_was_not_stopped() -> None:
-    own = pod("own", "Failed", code=9, ended=5)
-    later = pod("later", "Failed", code=1, ended=6)
-    told = pod("told", "Failed", code=143, ended=4, deleted=3)
-    before = pod("before", "Failed", code=2, ended=2, deleted=3)
-    assert first_failure([later, own, told]) == (own, 9)
-    assert first_failure([told]) is None
-    assert first_failure([own, before]) == (before, 2), "it failed before it was told"
-
-
 @pytest.mark.parametrize(("ended", "told"), [(2.9, False), (3.0, True), (40.0, True)])
 def test_told_to_end(ended: float, told: bool) -> None:
     assert told_to_end(pod(deleted=3, grace=30), at(ended)) is told
@@ -381,8 +364,38 @@ def test_a_failed_jobs_exit_code_is_its_last_attempts_first_failure() -> None:
         pod("c", "Failed", code=6, ended=9, labels=labels("worker", 1, attempt=1)),
         pod("d", "Failed", code=7, ended=1, labels=labels("worker", 1, attempt=2, jobset="other")),
     ]
-    assert failure_code(view, seen) == 5
-    assert failure_code(view, []) == 1, "it failed without one"
+    assert failure_code(judged(view, seen)) == 5
+    assert failure_code(view) == 1, "it failed without one"
+
+
+def test_a_failed_job_says_once_what_failed_first_and_counts_what_failed_by_itself() -> None:
+    """Its status counts pods that were stopped with it, and its own message names no pod."""
+    ends = [Condition("Failed", "True", "BackoffLimitExceeded", "the limit is reached")]
+    status = JobStatus(failed=8, conditions=ends)
+    failed = pod("own", "Failed", node="n", code=9, ended=5, owner="j")
+    view = only(Objects(jobs=[msgspec.structs.replace(job(), status=status)], pods=[failed]))
+    said = ("BackoffLimitExceeded", "the limit is reached: own exited with code 9 on n")
+    assert (view.reason, view.failed, failure_code(view)) == (said, 1, 9)
+    assert judged(judged(view, [failed])) == view
+    before = pod("gone", "Failed", node="n", code=3, ended=4, labels={"batch.kubernetes.io/job-name": "j"})
+    later = judged(view, [before])
+    assert later.reason == (
+        said[0],
+        "the limit is reached: gone exited with code 3 on n; 1 other with code 9, 1 s later",
+    )
+    assert (later.failed, failure_code(later)) == (2, 3)
+
+
+def test_a_job_that_exceeded_its_time_did_not_fail_of_a_pod() -> None:
+    late = Condition("Failed", "True", "DeadlineExceeded", "too long")
+    failed = pod("own", "Failed", code=9, ended=5, owner="j")
+    view = only(Objects(jobs=[msgspec.structs.replace(job(), status=JobStatus([late]))], pods=[failed]))
+    assert (view.verdict, view.reason, failure_code(view)) == (None, ("DeadlineExceeded", "too long"), 1)
+    jobset = JobSet(
+        metadata=meta("js"), status=JobSetStatus(conditions=[Condition("Failed", "True", "FailedJobs")])
+    )
+    owned = msgspec.structs.replace(job(owner="js"), status=JobStatus([late]))
+    assert only(Objects([jobset], [owned], pods=[failed])).verdict is None
 
 
 def test_labels_and_order_are_those_of_the_job_file() -> None:

@@ -2,12 +2,16 @@
 
 import os
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from muster.app.views.logs import Selection, chunks, labelled, read, read_archive
+from muster.api.core_v1 import ContainerStatus, Pod, PodStatus
+from muster.api.failures import Failure
+from muster.app.views.logs import OLDER, Selection, chunks, labelled, last_lines, read, read_archive
 from muster.kube.client import EVERYTHING, LogOptions
 from muster.kube.errors import NotFound
 from muster.local.client import LocalClient
@@ -67,6 +71,65 @@ async def test_recorded_runs_are_read_in_the_order_of_attempts(tmp_path: Path) -
         ("worker-0-0 (2)", "second"),
     ]
     assert os.listdir(tmp_path), "reading leaves the files"
+
+
+async def test_containers_are_read_in_the_order_in_which_they_start(tmp_path: Path) -> None:
+    for container in ("fetch", "a-main"):
+        kept = archive(tmp_path, "p", f"{container}\n", container)
+    run = ran("p", containers="fetch a-main")
+    assert [line.pod for line in [line async for line in read_archive(kept, [run])]] == [
+        "worker-0-0/fetch",
+        "worker-0-0/a-main",
+    ]
+    silent = archive(tmp_path, "q", "x\n")
+    lines = [line async for line in read_archive(silent, [ran("q", containers="fetch main")])]
+    assert [line.pod for line in lines] == ["worker-0-0/main"], "as it is labelled while it runs"
+
+
+@pytest.mark.parametrize("tail", [None, *range(7)])
+async def test_the_output_of_every_start_is_kept_and_counted_from_its_end(
+    tmp_path: Path, tail: int | None
+) -> None:
+    for start, text in enumerate(("a\nb\n", "", "c\nd\n", "e\n")):
+        kept = archive(tmp_path, "p", text, start=start)
+    every = ["a", "b", "c", "d", "e"]
+    how = LogOptions(tail=tail)
+    lines = [line.text async for line in read_archive(kept, [ran("p")], how)]
+    assert lines == (every if tail is None else every[len(every) - min(tail, len(every)) :])
+    newest = [line.text async for line in read_archive(kept, [ran("p")], LogOptions(previous=True))]
+    assert newest == ["c", "d"]
+
+
+async def test_a_real_cluster_keeps_the_output_of_two_starts() -> None:
+    class Two(Spoken):
+        async def log(
+            self, namespace: str, name: str, *, container: str = "", how: LogOptions = EVERYTHING
+        ) -> AsyncIterator[bytes]:
+            yield b"before\n" if how.previous else b"now\n"
+
+    def restarted(count: int) -> Pod:
+        made = pod()
+        status = ContainerStatus(name="main", restart_count=count)
+        return msgspec.structs.replace(made, status=PodStatus("Running", container_statuses=[status]))
+
+    async def lines(count: int, how: LogOptions) -> list[str]:
+        return [line.text async for line in read(Two(), [restarted(count)], how)]
+
+    every = LogOptions(every_start=True)
+    assert await lines(0, every) == ["now"]
+    assert await lines(1, every) == ["before", "now"]
+    assert await lines(2, every) == [OLDER, "before", "now"]
+    assert await lines(2, LogOptions()) == ["now"]
+
+
+async def test_the_last_lines_of_a_failure_are_of_the_start_that_failed(tmp_path: Path) -> None:
+    for start in range(3):
+        kept = archive(tmp_path, "p", "".join(f"{start}.{line}\n" for line in range(9)) + "\n", start=start)
+    failure = Failure("default", "p", "uid-p", "p", "n", "main", False, 9, "", None, times=2, start=1)
+    assert await last_lines(Spoken(), failure, archive=kept) == [f"1.{line}" for line in range(4, 9)]
+    assert await last_lines(Spoken(b"one\n", b"two\x1b[2J\n"), failure) == ["one", "two"]
+    assert await last_lines(Spoken(), failure) == []
+    assert await last_lines(Spoken(b"x"), replace(failure, container="")) == []
 
 
 async def test_a_log_whose_oldest_output_was_dropped_begins_with_a_line_that_says_so(tmp_path: Path) -> None:

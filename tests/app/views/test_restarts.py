@@ -33,9 +33,9 @@ def failed(name: str, code: int = 3, **more: object) -> Pod:
     return pod(name, "Failed", node="n", labels={JOB_NAME: "j"}, owner="uid-j", code=code, **more)  # type: ignore[arg-type]
 
 
-def again(code: int, restarts: int, message: str = "", policy: str = "OnFailure") -> Pod:
+def again(code: int, restarts: int, message: str = "", policy: str = "OnFailure", ended: float = 5) -> Pod:
     """A pod whose container runs for another time."""
-    last = ContainerState(terminated=Terminated(exit_code=code, message=message, finished_at=at(5)))
+    last = ContainerState(terminated=Terminated(exit_code=code, message=message, finished_at=at(ended)))
     status = ContainerStatus(name="main", restart_count=restarts, last_state=last)
     made = pod("a", "Running", node="n", labels={JOB_NAME: "j"}, owner="uid-j")
     spec = msgspec.structs.replace(made.spec, restart_policy=policy)
@@ -69,12 +69,24 @@ def test_a_pod_that_was_stopped_has_not_failed() -> None:
 
 def test_a_container_that_starts_again_in_place() -> None:
     restarts = Restarts()
-    (first,) = told(restarts, [again(1, 1)], of=job(3))
+    (first,) = told(restarts, [again(1, 1)], of=job(4))
     assert first == "a failed with exit code 1 and starts again, 2 more failures are allowed"
-    (second,) = told(restarts, [again(128, 2, "command 'x' not found")], of=job(3))
+    (second,) = told(restarts, [again(128, 2, "command 'x' not found", ended=6)], of=job(4))
     assert second == (
         "a failed with exit code 128 (command 'x' not found) and starts again, 1 more failure is allowed"
     )
+    assert told(restarts, [again(128, 2, "command 'x' not found", ended=6)], of=job(4)) == []
+
+
+@pytest.mark.parametrize(("limit", "allowed"), [(0, 0), (1, 0), (2, 1), (3, 2), (6, 5)])
+def test_as_many_restarts_in_place_are_allowed_as_the_job_controller_allows(limit: int, allowed: int) -> None:
+    """A Job fails once its containers have started again `backoffLimit` times, and once if that is 0."""
+    restarts, lines = Restarts(), list[str]()
+    for count in range(1, limit + 3):
+        lines += told(restarts, [again(1, count, ended=count)], of=job(limit))
+    assert len(lines) == allowed, "one that ends the job is told by the job's result"
+    if lines:
+        assert lines[-1].endswith("no more failure is allowed")
 
 
 def test_many_that_fail_at_a_time_are_counted() -> None:

@@ -25,7 +25,7 @@ from muster.app.views.jobs import views
 from muster.app.views.lines import Output, Printed
 from muster.app.views.logs import chunks, source_of
 from muster.app.views.objects import Objects
-from muster.app.views.pods import label, pod_order
+from muster.app.views.pods import label, pod_order, statuses
 from muster.app.views.restarts import Restarts
 from muster.kube.client import EVERYTHING, Client, LogOptions
 from muster.kube.errors import ApiError, Unanswered, Unreachable
@@ -97,7 +97,7 @@ async def follow(
     requested. Requests to a cluster that does not answer are retried for as long as it is `alive`.
     """
     output = Output(terminal=terminal, stamped=how.timestamps)
-    reading = _Reading(only, replace(how, follow=True), archive)
+    reading = _Reading(only, replace(how, follow=True, every_start=True), archive)
     follower = _Follower(client, jobs, reading, alive, output)
     work = asyncio.create_task(follower.run())
     try:
@@ -152,7 +152,8 @@ class _Follower:
         self._taken = asyncio.Event()  # there may be room for output
         self._changed = asyncio.Event()  # an object changed
         self._seen: dict[str, Pod] = {}  # the last known state of every pod of the job, by uid
-        self._readers: dict[tuple[str, str], asyncio.Task[None]] = {}  # by pod and container
+        #: by pod, container and start: a real cluster has the output of one start at a time
+        self._readers: dict[tuple[str, str, int], asyncio.Task[None]] = {}
         self._fed = 0  # chunks
         self._slots = asyncio.Semaphore(READERS)
         self._unread = 0
@@ -205,9 +206,12 @@ class _Follower:
             views = self._views()
             for pod in (pod for view in views for pod in view.pods):
                 self._seen[pod.metadata.uid] = pod
-                for container in _started(pod) if self._reading.only(pod) else ():
-                    if (key := (pod.metadata.uid, container)) not in self._readers:
-                        self._readers[key] = group.create_task(self._read(pod, container))
+                for container, start in _started(pod) if self._reading.only(pod) else ():
+                    key = (pod.metadata.uid, container, 0 if self._reading.archive is not None else start)
+                    if key not in self._readers:
+                        first = not any(each[:2] == key[:2] for each in self._readers) if start else True
+                        how = replace(self._reading.how, every_start=first)
+                        self._readers[key] = group.create_task(self._read(pod, container, how))
             for view in views:
                 self._tell_restarts(view)
             if (stand := StatusChanged(views, self._unread)) != told:
@@ -235,7 +239,7 @@ class _Follower:
             _, left = await asyncio.wait(left, timeout=SILENCE)
         for reader in left:
             reader.cancel()
-        cut = [self._seen[uid] for (uid, _), reader in self._readers.items() if reader in left]
+        cut = [self._seen[uid] for (uid, _, _), reader in self._readers.items() if reader in left]
         return tuple(dict.fromkeys(label(pod) for pod in sorted(cut, key=pod_order)))
 
     def _views(self) -> tuple[JobView, ...]:
@@ -263,7 +267,7 @@ class _Follower:
             self._seen[newest.metadata.uid] = newest  # its last state, even if it lasts only briefly
         self._changed.set()
 
-    async def _read(self, pod: Pod, container: str) -> None:
+    async def _read(self, pod: Pod, container: str, how: LogOptions) -> None:
         """Passes on everything that the container prints, until it ends."""
         if self._slots.locked():
             self._unread += 1
@@ -276,7 +280,7 @@ class _Follower:
         else:
             await self._slots.acquire()
         source = self._output.source(source_of(pod, container))
-        written = chunks(self._client, pod, container, self._reading.how, archive=self._reading.archive)
+        written = chunks(self._client, pod, container, how, archive=self._reading.archive)
         try:
             with suppress(ApiError, Unanswered, Unreachable):  # the log was deleted with the pod
                 async for chunk in written:
@@ -292,10 +296,10 @@ class _Follower:
             self._slots.release()
 
 
-def _started(pod: Pod) -> list[str]:
-    """The names of the containers that run or have run."""
+def _started(pod: Pod) -> list[tuple[str, int]]:
+    """The containers that run or have run, each with the number of its newest start."""
     return [
-        status.name
-        for status in pod.status.container_statuses
+        (status.name, status.restart_count)
+        for status in statuses(pod)
         if status.state.running or status.state.terminated or status.restart_count
     ]

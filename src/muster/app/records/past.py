@@ -3,11 +3,13 @@
 Only the embedded cluster remembers them (`muster.local.past`), for as long as it keeps their pods' logs.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from muster.app.views import find, jobs
+from muster.app.views.failures import judged
 from muster.app.views.job import JobView, State
 from muster.app.wiring.cluster import Target
 from muster.app.wiring.state_directory import StateDirectory
@@ -16,7 +18,7 @@ from muster.kube.decode import decode
 from muster.local.history import History
 from muster.local.past import Deleted, Past
 from muster.local.store import Store
-from muster.workloads.pod_run import PodRun
+from muster.workloads.pod_run import PodRun, job_of
 
 
 async def named(client: Client, name: str, target: Target) -> JobView:
@@ -25,7 +27,7 @@ async def named(client: Client, name: str, target: Target) -> JobView:
     Raises UnknownJob.
     """
     try:
-        return await find.named(client, name, target.scope)
+        return recalled([await find.named(client, name, target.scope)], target)[0]
     except find.SeveralJobs:
         raise
     except find.UnknownJob:
@@ -37,6 +39,35 @@ async def named(client: Client, name: str, target: Target) -> JobView:
         if not exact and len({(view.namespace, view.name) for view in found}) > 1:
             raise find.SeveralJobs(name, [(view.namespace, view.name) for view in found]) from None
         return (exact or found)[-1]
+
+
+def recalled(views: Sequence[JobView], target: Target) -> list[JobView]:
+    """The views, with the verdict on failed jobs also from pods that are gone.
+
+    A real cluster remembers none.
+    """
+    path = StateDirectory.of_user().store
+    if not any(view.state is State.FAILED for view in views) or not target.embedded or not path.exists():
+        return list(views)
+    store = Store.open_read_only(path)
+    try:
+        runs: dict[tuple[str, str], list[PodRun]] = defaultdict(list)
+        for run in History(store).failed(target.scope):
+            runs[run.namespace, job_of(run)].append(run)
+    finally:
+        store.close()
+    return [
+        judged(view, runs=_since(view, runs[view.namespace, view.name]))
+        if view.state is State.FAILED
+        else view
+        for view in views
+    ]
+
+
+def _since(view: JobView, runs: Sequence[PodRun]) -> list[PodRun]:
+    """The runs that are of this job, not of an earlier one of its name."""
+    since = view.created.timestamp() if view.created is not None else 0.0
+    return [run for run in runs if since <= run.created]
 
 
 def deleted(target: Target, namespace: str = "", prefix: str = "") -> list[JobView]:
@@ -58,8 +89,9 @@ def _view(job: Deleted, runs: Sequence[PodRun]) -> JobView:
     created = resource.metadata.creation_timestamp
     since = created.timestamp() if created is not None else 0.0
     mine = [run for run in runs if since <= run.created <= job.at]
-    view = jobs.alone(job.kind, resource)
+    view = judged(jobs.alone(job.kind, resource), runs=mine)
     at = datetime.fromtimestamp(job.at, UTC)
+    failed = max(view.failed, sum(run.failed_by_itself for run in mine))
     if not view.state.finished:
         was = "running" if any(run.started is not None for run in mine) else "waiting"
         view = replace(view, state=State.CANCELLED, reason=("Cancelled", f"deleted while it was {was}"))
@@ -67,7 +99,7 @@ def _view(job: Deleted, runs: Sequence[PodRun]) -> JobView:
         view,
         running=0,
         succeeded=max(view.succeeded, sum(run.phase == "Succeeded" for run in mine)),
-        failed=max(view.failed, sum(run.failed_by_itself for run in mine)),
+        failed=view.failed if view.state is State.FAILED and view.verdict is not None else failed,
         finished=view.finished or at,
         deleted=at,
     )

@@ -14,7 +14,7 @@ from muster.app.wiring.cluster import Target, reading
 from muster.app.wiring.state_directory import StateDirectory
 from muster.local.history import History
 from muster.local.store import Store
-from muster.workloads.pod_run import PodRun, run_of
+from muster.workloads.pod_run import PodRun, job_of, run_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +83,6 @@ def _gone(target: Target, name: str, namespace: str) -> Record | None:
     if len(names) > 1:
         raise find.SeveralJobs(name, names)
     return record(target, names[0][1], names[0][0], (), None) if names else None
-
-
-def job_of(run: PodRun) -> str:
-    """The name of the job that a pod belonged to."""
-    return run.jobset or run.job or run.pod_group or run.name
 
 
 def _history(namespace: str, job: str = "") -> list[PodRun]:

@@ -9,6 +9,7 @@ from typing import Any
 from muster.api import kinds
 from muster.api.base import Kind, Resource, mark
 from muster.api.core_v1 import Pod
+from muster.api.failures import Verdict
 from muster.api.muster_v1alpha1 import BatchJob, BatchJobFinding, Gang
 from muster.names import PRIORITY, QUEUE
 
@@ -54,6 +55,10 @@ class JobView:
     managed_by: str = ""
     #: when the job was deleted; None while it exists
     deleted: datetime | None = None
+    #: whether the failure of a pod can be what the job failed of: not if it exceeded its time
+    by_pods: bool = True
+    #: which pod failed first, of those that are known (`muster.app.views.failures`)
+    verdict: Verdict | None = None
 
     @property
     def name(self) -> str:

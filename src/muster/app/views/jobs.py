@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from muster.api import kinds
-from muster.api.base import Condition, Kind, ObjectMeta, Resource, condition, is_true, mark
+from muster.api.base import LAST, Condition, Kind, ObjectMeta, Resource, condition, is_true, mark
 from muster.api.batch_v1 import CONTROLLER as JOB_CONTROLLER
 from muster.api.batch_v1 import Job, JobSpec
 from muster.api.core_v1 import Pod
@@ -23,6 +23,7 @@ from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.membership import pod_groups
 from muster.api.muster_v1alpha1 import BatchJob, Gang
 from muster.api.scheduling import PodGroup
+from muster.app.views.failures import judged
 from muster.app.views.job import JobView, State
 from muster.app.views.objects import (
     GroupName,
@@ -33,7 +34,7 @@ from muster.app.views.objects import (
     group_of,
     identity,
 )
-from muster.app.views.pods import failed
+from muster.app.views.pods import failed, restarts_of, statuses
 from muster.app.views.waiting import waits_for
 from muster.names import ADMISSION, PREEMPTED
 
@@ -139,6 +140,7 @@ def _jobset(jobset: JobSet, jobs: Iterable[Job], pods: Sequence[Pod], gangs: Seq
         ended=ended,
         success="Completed",
         managed_by=_other(jobset.spec.managed_by, JOBSET_CONTROLLER),
+        late=_is_late(jobs),
     )
 
 
@@ -175,8 +177,9 @@ def _view(
     ended: Condition | None,
     success: str,
     managed_by: str,
+    late: bool = False,
 ) -> JobView:
-    """The view of a JobSet or a Job."""
+    """The view of a JobSet or a Job. `late`: it failed because one of its Jobs exceeded its time."""
     phases = Counter(pod.status.phase for pod in pods if not pod.metadata.deletion_timestamp)
     reason = waits_for(pods, gangs)
     if ended is not None and ended.status == "True":
@@ -188,7 +191,7 @@ def _view(
         state = _live_state(pods, phases, gangs)
         if managed_by and not (pods and reason):
             reason = ("Gated", f"left to another controller (spec.managedBy: {managed_by})")
-    return JobView(
+    view = JobView(
         kind,
         resource,
         state,
@@ -202,7 +205,19 @@ def _view(
         tuple(gangs),
         pods,
         managed_by,
+        by_pods=not late and (ended is None or ended.reason != DEADLINE_EXCEEDED),
     )
+    return judged(view)
+
+
+def _is_late(jobs: Iterable[Job]) -> bool:
+    """Whether the first of these Jobs that failed did so because it exceeded its time."""
+    ends = [
+        (end.last_transition_time or LAST, end.reason)
+        for job in jobs
+        if (end := condition(job.status.conditions, "Failed")) is not None and end.status == "True"
+    ]
+    return min(ends, default=(LAST, ""))[1] == DEADLINE_EXCEEDED
 
 
 def _end(ended: Condition, pods: Sequence[Pod], counted: int) -> datetime | None:
@@ -237,19 +252,20 @@ def _pod_group(
         state = State.FAILED if State.FAILED in states else State.SUCCEEDED
     else:
         state = _live_state(pods, phases, gangs)
-    return JobView(
+    view = JobView(
         kind,
         group,
         state,
         wanted,
         phases["Running"],
         phases["Succeeded"],
-        phases["Failed"],
+        sum(map(failed, pods)),
         reason=None if state.finished else waits_for(pods, gangs),
         finished=_last_end(pods) if state.finished else None,
         gangs=tuple(gangs),
         pods=tuple(pods),
     )
+    return judged(view)
 
 
 def _absent_groups(
@@ -288,7 +304,7 @@ def _pod(pod: Pod) -> JobView:
         reason = waits_for([pod], ())
     else:  # the pod itself says nothing about containers that failed
         reason = (pod.status.reason, pod.status.message) if pod.status.reason else None
-    return JobView(
+    view = JobView(
         kinds.POD,
         pod,
         state,
@@ -296,11 +312,12 @@ def _pod(pod: Pod) -> JobView:
         phases["Running"],
         phases["Succeeded"],
         phases["Failed"],
-        restarts=sum(status.restart_count for status in pod.status.container_statuses),
+        restarts=restarts_of(pod),
         reason=reason,
         finished=_last_end([pod]) if state.finished else None,
         pods=(pod,),
     )
+    return judged(view)
 
 
 def _batch_job(job: BatchJob) -> JobView:
@@ -369,7 +386,7 @@ def _last_end(pods: Iterable[Pod]) -> datetime | None:
     ends = [
         status.state.terminated.finished_at
         for pod in pods
-        for status in pod.status.container_statuses
+        for status in statuses(pod)
         if status.state.terminated and status.state.terminated.finished_at
     ]
     return max(ends, default=None)

@@ -8,16 +8,25 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Final
 
 from muster.api.batch_v1 import COMPLETION_INDEX
 from muster.api.core_v1 import Pod
+from muster.api.failures import Failure
 from muster.api.jobset_v1alpha2 import JOB_INDEX
 from muster.app.views.lines import Splitter, shown
-from muster.app.views.pods import group_of, label, pod_order
+from muster.app.views.pods import group_of, label, pod_order, statuses
 from muster.kube.client import EVERYTHING, Client, LogOptions
-from muster.kube.errors import BadRequest, NotFound
+from muster.kube.errors import ApiError, BadRequest, NotFound, Unanswered, Unreachable
 from muster.local.node.logs import CUT, Logs
-from muster.workloads.pod_run import PodRun
+from muster.workloads.pod_run import PodRun, label_of
+
+#: What is shown of the output of a container that failed: lines, characters of each, bytes read.
+LAST_LINES: Final = 5
+LONGEST: Final = 500
+LAST_BYTES: Final = 4096
+#: Text with which the output of a container begins whose older starts a real cluster has forgotten.
+OLDER: Final = "[muster: the output of earlier starts is gone; the cluster keeps that of the last two]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +61,7 @@ class Selection:
         return (
             (self.group is None or run.replicated_job == self.group)
             and (self.index is None or self.index in (run.job_index, run.completion_index))
-            and (self.pod is None or self.pod in (run.name, _label(run)))
+            and (self.pod is None or self.pod in (run.name, label_of(run)))
         )
 
 
@@ -62,10 +71,10 @@ async def read(client: Client, pods: Iterable[Pod], how: LogOptions = EVERYTHING
     `how.previous`: the lines of the start before the newest, for containers that restarted.
     """
     for pod in sorted(pods, key=pod_order):
-        for container in pod.spec.containers:
+        for container in containers_of(pod):
             with suppress(NotFound, BadRequest):
-                written = chunks(client, pod, container.name, how)
-                async for line in _split(source_of(pod, container.name), written, how):
+                written = chunks(client, pod, container, how)
+                async for line in _split(source_of(pod, container), written, how):
                     yield line
 
 
@@ -77,10 +86,13 @@ async def read_archive(
     `how.previous`: the lines of the start before the newest; a re-created pod counts as a start, too.
     """
     for name, run, again in _before(archive, runs) if how.previous else _all(runs):
+        order = run.containers.split()
         containers = archive.containers(run.namespace, run.name, run.uid)
+        containers.sort(key=lambda name: order.index(name) if name in order else len(order))
         for container in containers:
-            start = replace(how, previous=again)
-            source = name if len(containers) == 1 else f"{name}/{container}"
+            start = replace(how, previous=again, every_start=not how.previous)
+            alone = len(containers) == 1 and len(order) <= 1
+            source = name if alone else f"{name}/{container}"
             log = (run.namespace, run.name, run.uid, container)
             if archive.is_cut(*log, start):
                 yield Line(source, CUT)
@@ -96,13 +108,32 @@ def _before(archive: Logs, runs: Sequence[PodRun]) -> Iterator[tuple[str, PodRun
     """For each place, the run that has the start before the newest, and whether it also has the newest."""
     places: dict[str, list[tuple[str, PodRun]]] = {}
     for name, run in labelled(runs):
-        places.setdefault(_label(run), []).append((name, run))
+        places.setdefault(label_of(run), []).append((name, run))
     for at in places.values():
         name, newest = at[-1]
         if archive.started_again(newest.namespace, newest.name, newest.uid):
             yield name, newest, True
         elif len(at) > 1:
             yield *at[-2], False
+
+
+async def last_lines(client: Client, failure: Failure, *, archive: Logs | None = None) -> list[str]:
+    """The last lines that the container printed before it failed, at most `LAST_LINES`, if they are kept."""
+    if not failure.container:
+        return []
+    if archive is not None:
+        log = (failure.namespace, failure.pod, failure.uid, failure.container)
+        text = archive.last_lines(*log, failure.start).encode()
+    else:
+        text = b""
+        for previous in (True, False) if failure.times else (False,):
+            how = LogOptions(tail=LAST_LINES, previous=previous)
+            with suppress(ApiError, Unanswered, Unreachable):
+                parts = client.log(failure.namespace, failure.pod, container=failure.container, how=how)
+                text = b"".join([part async for part in parts])[-LAST_BYTES:]
+                break
+    lines = [shown(line) for line in text.splitlines()]
+    return [line[:LONGEST] for line in lines if line.strip()][-LAST_LINES:]
 
 
 async def chunks(
@@ -115,25 +146,42 @@ async def chunks(
 ) -> AsyncIterator[bytes]:
     """The output of one container, up to its end if followed; from the archive if the pod is gone.
 
-    It begins with a line that says so if the archive has dropped older output.
+    It begins with a line that says so if older output has been dropped. A real cluster keeps the output of
+    the newest start and of the one before it.
     """
     meta = pod.metadata
     if archive is not None and archive.is_cut(meta.namespace, meta.name, meta.uid, container, how):
         yield CUT.encode() + b"\n"
+    if archive is None and how.every_start and how.tail is None and (starts := _restarts(pod, container)):
+        if starts > 1:
+            yield OLDER.encode() + b"\n"
+        before = replace(how, previous=True, follow=False)
+        with suppress(NotFound, BadRequest):
+            async for chunk in client.log(meta.namespace, meta.name, container=container, how=before):
+                yield chunk
     try:
         async for chunk in client.log(meta.namespace, meta.name, container=container, how=how):
             yield chunk
     except NotFound:  # gone before the first chunk
         if archive is None:
             raise
-        gone = replace(how, follow=False)
+        gone = replace(how, follow=False, every_start=not how.previous)
         async for chunk in archive.read(meta.namespace, meta.name, meta.uid, container, gone):
             yield chunk
 
 
+def _restarts(pod: Pod, container: str) -> int:
+    return next((each.restart_count for each in statuses(pod) if each.name == container), 0)
+
+
+def containers_of(pod: Pod) -> list[str]:
+    """The names of the pod's containers, in the order in which they start: init containers first."""
+    return [each.name for each in (*pod.spec.init_containers, *pod.spec.containers)]
+
+
 def source_of(pod: Pod, container: str) -> str:
     """The label of this container's lines."""
-    return label(pod) if len(pod.spec.containers) == 1 else f"{label(pod)}/{container}"
+    return label(pod) if len(containers_of(pod)) == 1 else f"{label(pod)}/{container}"
 
 
 def labelled(runs: Sequence[PodRun]) -> list[tuple[str, PodRun]]:
@@ -155,19 +203,10 @@ def labelled(runs: Sequence[PodRun]) -> list[tuple[str, PodRun]]:
     seen: Counter[str] = Counter()
     found = []
     for run in ordered:
-        name = _label(run)
+        name = label_of(run)
         seen[name] += 1
         found.append((name if seen[name] == 1 else f"{name} ({seen[name]})", run))
     return found
-
-
-def _label(run: PodRun) -> str:
-    """The label that `muster.app.views.pods.label` gives the run's pod."""
-    index = "" if run.completion_index is None else str(run.completion_index)
-    if run.replicated_job:
-        job = "" if run.job_index is None else str(run.job_index)
-        return "-".join(filter(None, [run.replicated_job, job, index]))
-    return f"{run.job}-{index}" if run.job and index else run.name
 
 
 async def _split(pod: str, written: AsyncIterator[bytes], how: LogOptions) -> AsyncIterator[Line]:

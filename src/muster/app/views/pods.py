@@ -3,15 +3,13 @@
 All of them are derived from labels and statuses, those of the embedded cluster and those of a real one.
 """
 
-from collections.abc import Iterable
-
-from muster.api.base import condition, is_true
-from muster.api.batch_v1 import COMPLETION_INDEX, JOB_NAME
-from muster.api.core_v1 import Pod
-from muster.api.jobset_v1alpha2 import JOB_GLOBAL_INDEX, JOB_INDEX, REPLICATED_JOB_NAME
+from muster.api.base import condition
+from muster.api.batch_v1 import COMPLETION_INDEX
+from muster.api.core_v1 import ContainerStatus, Pod
+from muster.api.jobset_v1alpha2 import JOB_GLOBAL_INDEX, REPLICATED_JOB_NAME
 from muster.api.natural import natural
-from muster.names import PREEMPTED
-from muster.workloads.pod_run import run_of, told_to_end
+from muster.api.pod_label import pod_label
+from muster.workloads.pod_run import run_of
 
 
 def group_of(pod: Pod) -> str:
@@ -20,14 +18,8 @@ def group_of(pod: Pod) -> str:
 
 
 def label(pod: Pod) -> str:
-    """`worker-1-0`: type, job, index; a Job's name and index; a bare pod's name."""
-    labels = pod.metadata.labels
-    index = labels.get(COMPLETION_INDEX) or pod.metadata.annotations.get(COMPLETION_INDEX)
-    if group := group_of(pod):
-        return "-".join(filter(None, [group, labels.get(JOB_INDEX, ""), index]))
-    if (job := labels.get(JOB_NAME)) and index:
-        return f"{job}-{index}"
-    return pod.metadata.name
+    """The pod's label (`pod_label`)."""
+    return pod_label(pod.metadata)
 
 
 def pod_order(pod: Pod) -> tuple[int, int, int, str]:
@@ -43,50 +35,27 @@ def pod_order(pod: Pod) -> tuple[int, int, int, str]:
     )
 
 
+def statuses(pod: Pod) -> list[ContainerStatus]:
+    """The statuses of all containers, init containers and sidecars first."""
+    return [*pod.status.init_container_statuses, *pod.status.container_statuses]
+
+
+def restarts_of(pod: Pod) -> int:
+    """How often containers of the pod have been started again."""
+    return sum(status.restart_count for status in statuses(pod))
+
+
 def pod_reason(pod: Pod) -> str:
     """Why a pod waits or failed, in a few words: the reason of the whole pod, else that of a container."""
     if pod.status.reason:
         return f"{pod.status.reason} {pod.status.message}".strip()
-    for status in [*pod.status.init_container_statuses, *pod.status.container_statuses]:
+    for status in statuses(pod):
         if status.state.waiting and status.state.waiting.reason:
             return f"{status.state.waiting.reason} {status.state.waiting.message}".strip()
         if status.state.terminated and status.state.terminated.exit_code:
             return status.state.terminated.message or status.state.terminated.reason
     scheduled = condition(pod.status.conditions, "PodScheduled")
     return scheduled.message if scheduled and scheduled.status == "False" else ""
-
-
-def first_failure(pods: Iterable[Pod]) -> tuple[Pod, int] | None:
-    """The pod whose container failed first, and that container's exit code.
-
-    A container that was stopped with its pod, or whose pod muster ended, has not failed, whatever its exit
-    code.
-    """
-    failures = [
-        (status.state.terminated.finished_at, pod.metadata.name, pod, status.state.terminated.exit_code)
-        for pod in pods
-        if not is_true(pod.status.conditions, PREEMPTED)
-        for status in [*pod.status.init_container_statuses, *pod.status.container_statuses]
-        if status.state.terminated
-        and status.state.terminated.exit_code
-        and status.state.terminated.finished_at
-        and not told_to_end(pod, status.state.terminated.finished_at)
-    ]
-    if not failures:
-        return None
-    _, _, pod, code = min(failures, key=lambda failure: failure[:2])
-    return pod, code
-
-
-def failure_message(pod: Pod) -> str:
-    """The message of a failed container, beyond its exit code."""
-    messages = [
-        state.terminated.message
-        for status in [*pod.status.init_container_statuses, *pod.status.container_statuses]
-        for state in (status.state, status.last_state)
-        if state.terminated and state.terminated.exit_code
-    ]
-    return next((message for message in messages if message), pod.status.message)
 
 
 def failed(pod: Pod) -> bool:

@@ -15,7 +15,8 @@ from typing import Final
 import msgspec
 
 from muster.api.base import Object
-from muster.workloads.pod_run import PodRun
+from muster.api.failures import verdict
+from muster.workloads.pod_run import PodRun, failure_of
 
 
 class Phase(Enum):
@@ -85,13 +86,15 @@ def timeline(
     for run in ordered:
         alone = "" if run.replicated_job else run.job or run.name
         by_job[run.replicated_job, alone, run.job_index or 0].append(run)
+    failed = verdict(failure for run in ordered if (failure := failure_of(run)) is not None)
+    first_failed = failed.first.uid if failed is not None and failed.others else ""
     rows = []
     for (group, alone, index), members in sorted(by_job.items(), key=lambda job: _first(job[1])):
         label = f"{group} {index}" if group else alone
         lanes = _lanes(members)
         for number, lane in enumerate(lanes):
             place = label if len(lanes) == 1 else f"{label}/{number}"
-            rows.append(Row(place, list(_lane(lane, begin, now, present)), _note(lane)))
+            rows.append(Row(place, list(_lane(lane, begin, now, present)), _note(lane, first_failed)))
     first = min((run.started for run in ordered if run.started is not None), default=None)
     end = max((span.end for row in rows for span in row.spans), default=now)
     return Timeline(tuple(rows), begin, end, None if first is None else max(0.0, first - begin))
@@ -154,8 +157,8 @@ def _spans(run: PodRun, since: float, until: float) -> Iterable[Span]:
         yield Span(Phase.RUNNING, started, ended, run.failed_by_itself)
 
 
-def _note(lane: Sequence[PodRun]) -> str:
-    """`restarted once: exit 137 on node-1`"""
+def _note(lane: Sequence[PodRun], first_failed: str) -> str:
+    """`restarted once: exit 137 on node-1`; `first_failed`: the pod that failed before others, by uid."""
     failures = [run for run in lane if run.failed_by_itself]
     if not failures:
         ends = [_ENDED.get(run.reason, "preempted") for run in lane if run.preempted]
@@ -165,7 +168,7 @@ def _note(lane: Sequence[PodRun]) -> str:
     where = f" on {first.node}" if first.node else ""
     restarts = sum(run.failed_by_itself for run in lane[:-1])
     if not restarts:
-        return f"{why}{where}"
+        return f"{why}{where}" + (", the first to fail" if first.uid == first_failed else "")
     times = {1: "once", 2: "twice"}.get(restarts, f"{restarts} times")
     return f"restarted {times}: {why}{where}"
 

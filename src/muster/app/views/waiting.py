@@ -7,6 +7,7 @@ from typing import Final
 from muster.api.base import Condition, condition
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang
+from muster.app.views.pods import statuses
 from muster.core.words.gang import Code
 
 _CODES: Final = frozenset(code.value for code in Code)
@@ -39,7 +40,7 @@ def _said(scheduled: Condition) -> tuple[str, str]:
 
 def _held_back(pod: Pod) -> tuple[str, str] | None:
     """Why a container of a bound pod has not started, or does not restart."""
-    for status in [*pod.status.init_container_statuses, *pod.status.container_statuses]:
+    for status in statuses(pod):
         waiting = status.state.waiting
         if waiting is not None and waiting.message:
             last = status.last_state.terminated

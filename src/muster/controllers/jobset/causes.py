@@ -1,60 +1,59 @@
-"""Describes in words what failed first: which pod, with which exit code, on which node."""
+"""Ends the messages about failed Jobs: the verdict on their pods, and the Job that JobSet's messages name.
 
-from collections.abc import Iterable
-from datetime import UTC, datetime
+`muster.api.failures` makes the verdict, over all Jobs of the attempt: the Job that fails first is not always
+the one whose pod did. Statuses of pods arrive in any order, some of them after the JobSet has failed. So
+`corrected` repeats the verdict while pods of the attempt exist.
+"""
 
-from muster import names
-from muster.api.base import controller_of, is_true
+from collections.abc import Iterable, Sequence
+
+from muster.api.base import controller_of
 from muster.api.batch_v1 import Job
-from muster.api.core_v1 import Pod, Terminated
+from muster.api.core_v1 import Pod
+from muster.api.failures import Verdict, last_failures, verdict, without_verdict
+from muster.api.jobset_v1alpha2 import RESTART_ATTEMPT
+from muster.api.natural import natural
+from muster.controllers.job.finish import DEADLINE_EXCEEDED
 from muster.controllers.jobset.attempts import failure
 
 
-def cause(job: Job, pods: Iterable[Pod]) -> str:
-    """Returns why this Job failed. If its pods are gone, the Job's own message must suffice."""
-    first = first_failure(pod for pod in pods if _belongs(pod, job))
-    if first is not None:
-        return first
+def cause(job: Job, current: Sequence[Job], pods: Iterable[Pod]) -> str:
+    """Why `job` failed for good, as one of the `current` Jobs: its own message if no pod tells."""
     why = failure(job)
-    return f"{why.reason}: {why.message}" if why is not None else "it failed"
+    if why is not None and why.reason == DEADLINE_EXCEEDED:
+        return _ended(f"{why.reason}: {why.message}", job.metadata.name)
+    return whole(job, current, pods)
 
 
-def first_failure(pods: Iterable[Pod]) -> str | None:
-    """Describes the first of these pods to fail, ignoring pods that muster itself ended."""
-    failed = [
-        pod
-        for pod in pods
-        if pod.status.phase == "Failed" and not is_true(pod.status.conditions, names.PREEMPTED)
-    ]
-    if not failed:
+def whole(job: Job, current: Sequence[Job], pods: Iterable[Pod]) -> str:
+    """What failed first of all `current` Jobs; what `job` says if no pod tells."""
+    uids = {each.metadata.uid for each in current}
+    found = _verdict(pod for pod in pods if (by := controller_of(pod)) is not None and by.uid in uids)
+    if found is not None:
+        return _ended(*found)
+    why = failure(job)
+    return _ended(f"{why.reason}: {why.message}" if why is not None else "it failed", job.metadata.name)
+
+
+def corrected(message: str, pods: Iterable[Pod], attempt: int) -> str:
+    """The message of a failed JobSet with the verdict on all pods of its last attempt that still exist."""
+    mine = (pod for pod in pods if (natural(pod.metadata.labels.get(RESTART_ATTEMPT)) or 0) == attempt)
+    found = _verdict(mine)
+    text = without_verdict(message)
+    # a message without a verdict is about something else, such as a deadline
+    return message if found is None or text == message else f"{text}: {_ended(*found)}"
+
+
+def _verdict(pods: Iterable[Pod]) -> tuple[Verdict, str] | None:
+    """The verdict on these pods, and the Job whose pod failed first."""
+    known = {pod.metadata.uid: pod for pod in pods}
+    found = verdict(failure for pod in known.values() for failure in last_failures(pod))
+    if found is None:
         return None
-    pod = min(failed, key=lambda pod: (_ended(pod), pod.metadata.name))
-    node = f" on {pod.spec.node_name}" if pod.spec.node_name else ""
-    container = next(iter(_failures(pod)), None)
-    if container is not None:
-        name, state = container
-        return f"pod {pod.metadata.name}, container {name}, exited with code {state.exit_code}{node}"
-    why = pod.status.reason or pod.status.message
-    return f"pod {pod.metadata.name} failed{node}" + (f": {why}" if why else "")
+    by = controller_of(known[found.first.uid])
+    return found, by.name if by is not None else ""
 
 
-def _belongs(pod: Pod, job: Job) -> bool:
-    controller = controller_of(pod)
-    return controller is not None and controller.uid == job.metadata.uid
-
-
-def _failures(pod: Pod) -> list[tuple[str, Terminated]]:
-    """Returns the pod's failed containers, in order of failure."""
-    found = [
-        (status.name, status.state.terminated)
-        for status in [*pod.status.init_container_statuses, *pod.status.container_statuses]
-        if status.state.terminated is not None and status.state.terminated.exit_code != 0
-    ]
-    return sorted(found, key=lambda item: (item[1].finished_at or _NEVER, item[0]))
-
-
-def _ended(pod: Pod) -> datetime:
-    return next((state.finished_at for _, state in _failures(pod) if state.finished_at), _NEVER)
-
-
-_NEVER = datetime.max.replace(tzinfo=UTC)
+def _ended(text: str | Verdict, job: str) -> str:
+    """The text, with the ending that JobSet's own messages have."""
+    return f"{text.exact if isinstance(text, Verdict) else text} (first failed job: {job})"

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 def apply(policy: FailurePolicy | None, failed: list[Job], cause: Callable[[Job], str], draft: Draft) -> None:
-    """Applies the policy. `failed` is not empty and in order of failure; `cause` describes one in words."""
+    """Applies the policy. `failed` is not empty and in order of failure; `cause` tells why one failed."""
     if policy is None:
         draft.fail("FailedJobs", _message("one or more jobs failed", cause, failed[0]))
         return
@@ -98,5 +98,4 @@ def _raised(counters: list[int], index: int, by: int) -> list[int]:
 
 
 def _message(text: str, cause: Callable[[Job], str], job: Job) -> str:
-    """Returns the message, with the ending that JobSet's own messages have."""
-    return f"{text}: {cause(job)} (first failed job: {job.metadata.name})"
+    return f"{text}: {cause(job)}"

@@ -12,6 +12,7 @@ from muster.controllers.driver import Change, Watch, controlled_by, itself
 from muster.controllers.jobset.attempts import is_failed
 from muster.controllers.jobset.construction import subdomain
 from muster.controllers.jobset.limits import awaits_first_pod, over_budget
+from muster.controllers.jobset.status import FAILED
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class Observed:
     jobs: list[Job]
     #: any Service that has the name of the subdomain
     service: Service | None = None
-    #: only if `reconcile` needs them: a Job failed for good, or the deadline awaits a first pod
+    #: only if `reconcile` needs them: a Job or the JobSet failed for good, or the deadline awaits a first pod
     pods: tuple[Pod, ...] = ()
 
 
@@ -37,12 +38,15 @@ def observe(caches: Caches, key: str) -> Observed | None:
 
 def _pods_tell(jobset: JobSet, jobs: list[Job]) -> bool:
     if jobset.status.terminal_state:
-        return False
+        return jobset.status.terminal_state == FAILED  # its condition names the pod that failed first
     return awaits_first_pod(jobset) or over_budget(jobset) is not None or any(map(is_failed, jobs))
 
 
-def _first_pod(change: Change) -> Iterable[str]:
-    """Yields the JobSet of a pod that starts, if its clock waits for one. Other changes do not matter."""
+def _pod(change: Change) -> Iterable[str]:
+    """Yields the JobSet of a pod that starts, if its clock waits for one, and that of a pod that fails late.
+
+    Other changes do not matter.
+    """
     pod: Pod | None = change.new
     if pod is None or pod.status.phase in ("", "Pending"):
         return
@@ -50,7 +54,9 @@ def _first_pod(change: Change) -> Iterable[str]:
         return
     key = f"{pod.metadata.namespace}/{pod.metadata.labels.get(JOBSET_NAME, '')}"
     jobset = change.caches[JOBSET].get(key)
-    if jobset is not None and awaits_first_pod(jobset):
+    if jobset is None:
+        return
+    if awaits_first_pod(jobset) or (pod.status.phase == "Failed" and jobset.status.terminal_state == FAILED):
         yield key
 
 
@@ -65,5 +71,5 @@ WATCHES = (
     Watch(JOBSET, itself),
     Watch(JOB, controlled_by(JOBSET)),
     Watch(SERVICE, controlled_by(JOBSET)),
-    Watch(POD, _first_pod),
+    Watch(POD, _pod),
 )

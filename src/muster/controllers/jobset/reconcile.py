@@ -14,7 +14,7 @@ from muster.api.jobset_v1alpha2 import CONTROLLER, JobSet
 from muster.api.kinds import JOB, JOBSET
 from muster.api.rules.jobset import unsupported
 from muster.controllers.jobset import attempts, failure_policy, limits, startup, success_policy
-from muster.controllers.jobset.causes import cause, first_failure
+from muster.controllers.jobset.causes import cause, corrected, whole
 from muster.controllers.jobset.observation import Observed
 from muster.controllers.jobset.status import COMPLETED, FAILED, SUSPENDED, Draft
 from muster.effects import Delete, Effect, Requeue
@@ -31,6 +31,7 @@ def reconcile(observed: Observed, now: datetime) -> list[Effect]:
     # 1. A finished JobSet has nothing running, and is deleted when its TTL is over.
     if draft.is_true(COMPLETED) or draft.is_true(FAILED):
         ended = [*_deleted(jobs.active), *startup.expire(jobset, jobs)]
+        draft.correct(FAILED, lambda message: corrected(message, observed.pods, jobset.status.restarts))
         return [*ended, *draft.effects(), *_expiry(draft, now)]
 
     # 2. A JobSet with an unsupported field fails as a whole.
@@ -57,7 +58,10 @@ def reconcile(observed: Observed, now: datetime) -> list[Effect]:
         draft.fail("ReachedMaxRestarts", _over_budget(*over, observed, jobs))
     elif jobs.failed:
         failure_policy.apply(
-            jobset.spec.failure_policy, jobs.failed, lambda job: cause(job, observed.pods), draft
+            jobset.spec.failure_policy,
+            jobs.failed,
+            lambda job: cause(job, jobs.current, observed.pods),
+            draft,
         )
     elif success_policy.is_met(jobset.spec, jobs):
         draft.complete("all jobs completed")
@@ -101,16 +105,14 @@ def _expiry(draft: Draft, now: datetime) -> list[Effect]:
 
 
 def _over_budget(failures: int, budget: int, observed: Observed, jobs: attempts.Jobs) -> str:
-    first = first_failure(observed.pods)
     replicated = observed.jobset.spec.replicated_jobs
     of_jobs = [each.template.get("spec", {}).get("backoffLimit") for each in replicated]
     # A manifest has one number, the backoffLimit, which its JobSet says of each Job and of all together.
     limit = "backoffLimit" if all(each == budget for each in of_jobs) else names.RESTART_BUDGET
     said = "1 failure" if failures == 1 else f"{failures} failures"
     text = f"{said} over all jobs, {limit} allows {budget or 'none'}"
-    text += f": {first}" if first else ""
     failing = jobs.failed or [job for job in jobs.current if job.status.failed]
-    return f"{text} (first failed job: {failing[0].metadata.name})" if failing else text
+    return f"{text}: {whole(failing[0], jobs.current, observed.pods)}" if failing else text
 
 
 def _deadline(jobset: JobSet) -> str:

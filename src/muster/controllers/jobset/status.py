@@ -4,6 +4,7 @@ A condition appears when it first becomes true. Events are recorded after the st
 that no event reports something that did not happen.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -59,6 +60,15 @@ class Draft:
 
     def set_true(self, type_: str, reason: str, message: str) -> None:
         self._set(type_, "True", reason, message)
+
+    def correct(self, type_: str, message: Callable[[str], str]) -> None:
+        """Changes the message of a true condition, which is no event."""
+        self.conditions = [
+            msgspec.structs.replace(each, message=message(each.message))
+            if each.type == type_ and each.status == "True"
+            else each
+            for each in self.conditions
+        ]
 
     def set_false(self, type_: str, reason: str, message: str) -> None:
         """Makes a true condition false; a condition that never was true is not added."""

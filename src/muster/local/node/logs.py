@@ -17,7 +17,8 @@ import contextlib
 import logging
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -201,7 +202,7 @@ class Logs:
         container: str,
         how: LogOptions = EVERYTHING,
     ) -> AsyncIterator[bytes]:
-        """Output of the container's newest start (or the one before it). `how.since` is a time, or None.
+        """Output of the container's newest start, the one before it, or all. `how.since` is a time, or None.
 
         A follower continues through restarts until the pod has ended, and may start before the pod does. A
         slow follower does not block the container: it misses output that is removed meanwhile, and gets a
@@ -213,6 +214,14 @@ class Logs:
             restarts = restarts[:-1]
             if not restarts:
                 return  # the container has started only once
+        earlier, how = _earlier(directory, restarts, how)
+        for position in earlier:
+            try:
+                for chunk in position.chunks():
+                    yield chunk
+                    await asyncio.sleep(0)
+            finally:
+                position.close()
         restart = restarts[-1] if restarts else 0
         position = _Position(directory / f"{restart}.log", how)
         follows = how.follow and not how.previous
@@ -249,11 +258,13 @@ class Logs:
         restarts = _restarts(directory)[: -1 if how.previous else None]
         if not restarts:
             return False
-        position = _Position(directory / f"{restarts[-1]}.log", how)
+        earlier, how = _earlier(directory, restarts, how)
+        positions = [*earlier, _Position(directory / f"{restarts[-1]}.log", how)]
         try:
-            return position.is_cut()
+            return any(position.is_cut() for position in positions)
         finally:
-            position.close()
+            for position in positions:
+                position.close()
 
     def _has_ended(self, directory: Path) -> bool:
         return directory in self._gone or (directory / _ENDED).exists()
@@ -311,6 +322,35 @@ class Logs:
 def _restarts(directory: Path) -> list[int]:
     """The starts of a container in order; the first start only if it wrote something."""
     return sorted(int(path.name.removesuffix(".log")) for path in directory.glob("*.log"))
+
+
+def _earlier(
+    directory: Path, restarts: Sequence[int], how: LogOptions
+) -> tuple[list["_Position"], LogOptions]:
+    """The positions to read in the logs of earlier starts, and the part to read of the newest."""
+    if not how.every_start or how.previous or len(restarts) < 2:
+        return [], how
+    paths = [directory / f"{restart}.log" for restart in restarts]
+    if how.tail is None:
+        return [_Position(path, how) for path in paths[:-1]], how
+    left, earlier = how.tail - _lines(paths[-1], how), list[_Position]()
+    for path in reversed(paths[:-1]):
+        if left <= 0:
+            break
+        earlier.insert(0, _Position(path, replace(how, tail=left)))
+        left -= _lines(path, replace(how, tail=left))
+    return earlier, how
+
+
+def _lines(path: Path, how: LogOptions) -> int:
+    """How many lines this part of a log has."""
+    position, count, last = _Position(path, how), 0, b"\n"
+    try:
+        for chunk in position.chunks():
+            count, last = count + chunk.count(b"\n"), chunk
+    finally:
+        position.close()
+    return count + (not last.endswith(b"\n"))
 
 
 class _Position:
