@@ -1,4 +1,8 @@
-"""The real `muster`, in a home and a directory of its own, and nothing left of it afterwards."""
+"""The real `muster`, in a home and a directory of its own, and nothing left of it afterwards.
+
+With `forks`, as in the quick tier, commands that run to their end are forked from a process that has loaded
+muster (`tests/cli/forked.py`). What a test starts and talks to meanwhile is always a program of its own.
+"""
 
 import fcntl
 import json
@@ -9,13 +13,15 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
+from tests.cli import forked
 from tests.patience import PATIENCE
 
 MUSTER: Final = Path(sys.executable).with_name("muster")
@@ -23,7 +29,8 @@ EXAMPLES: Final = Path(__file__).parents[2] / "examples"
 
 
 class Muster:
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, forks: bool) -> None:
+        self._forks = forks
         self.home = directory / "home"
         self.cwd = directory / "work"
         self.cwd.mkdir()
@@ -36,6 +43,10 @@ class Muster:
             # the muster that is tested here, which need not be the one that is installed
             "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
         }
+        if forks:  # what a shell finds, too
+            (directory / "bin").mkdir()
+            forked.program(directory / "bin" / "muster")
+            self.environ["PATH"] = f"{directory / 'bin'}:{self.environ['PATH']}"
 
     def file(self, name: str, text: str) -> str:
         (self.cwd / name).write_text(text)
@@ -43,6 +54,12 @@ class Muster:
 
     def run(self, *words: str, code: int = 0, stdin: str = "") -> "Done":
         """Runs a command to its end and expects its exit code."""
+        done = (self._forked if self._forks else self._run)(words, stdin)
+        assert "Traceback" not in done.err, done.err
+        assert done.code == code, f"exit {done.code}\n{done.out}\n{done.err}\n{self.log()}"
+        return done
+
+    def _run(self, words: Sequence[str], stdin: str) -> "Done":
         done = subprocess.run(
             [MUSTER, *words],
             cwd=self.cwd,
@@ -52,9 +69,16 @@ class Muster:
             text=True,
             timeout=PATIENCE,
         )
-        assert "Traceback" not in done.stderr, done.stderr
-        assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}\n{self.log()}"
-        return Done(done.stdout, done.stderr)
+        return Done(done.stdout, done.stderr, done.returncode)
+
+    def _forked(self, words: Sequence[str], stdin: str) -> "Done":
+        with ExitStack() as open_files:
+            given, out, err = (open_files.enter_context(tempfile.TemporaryFile()) for _ in range(3))
+            given.write(stdin.encode())
+            given.seek(0)
+            streams = [stream.fileno() for stream in (given, out, err)]
+            code = forked.command(forked.server(), words, str(self.cwd), self.environ, streams)
+            return Done(_text(out), _text(err), code)
 
     def json(self, *words: str) -> Any:  # Any: what JSON says
         return json.loads(self.run(*words, "-o", "json").out)
@@ -106,7 +130,15 @@ class Muster:
             zombie = (process / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
         except OSError:
             return False  # gone, or another's
+        if b"forked" in text and self._opened(process):
+            return True
         return str(self.home).encode() in text and not zombie
+
+    def _opened(self, process: Path) -> bool:
+        """Whether a file of this home is open there; what is forked has its forker's words."""
+        with suppress(OSError):  # gone
+            return any(self.home in Path(os.readlink(file)).parents for file in (process / "fd").iterdir())
+        return False
 
 
 class Terminal:
@@ -156,9 +188,14 @@ class Terminal:
 
 
 class Done:
-    def __init__(self, out: str, err: str) -> None:
-        self.out, self.err = out, err
+    def __init__(self, out: str, err: str, code: int) -> None:
+        self.out, self.err, self.code = out, err, code
         self.lines = out.splitlines()
+
+
+def _text(stream: IO[bytes]) -> str:
+    stream.seek(0)
+    return stream.read().decode()
 
 
 def until(holds: Callable[[], bool], what: str) -> None:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.binary import Muster
 from tests.cli.console import commands, comparable, run_until
 
@@ -18,6 +20,7 @@ ANSWERS = (
 )
 
 
+@pytest.mark.full
 def test_the_exercises(muster: Muster) -> None:
     for command in commands(PAGE.read_text()):
         output = run_until(command.output, command.text, muster.cwd, muster.environ)

@@ -15,6 +15,7 @@ from muster.core.words.gang import Gang, GangId, Layer, Place, PodId
 from muster.names import GPU, GPU_SHARE
 from tests.core.queueing.test_queues import queue
 from tests.core.words import amounts, gang, node
+from tests.tiers import examples
 
 GPUS = 8
 NODES = 4
@@ -113,7 +114,7 @@ SPARING = (rack("evil0", 9, 7, preemptible=False), rack("evil1", 11, 4, preempti
 
 @example(SPARING, 13, None)
 @given(st.tuples(*map(hostile, range(5))), st.integers(0, 16), st.sampled_from([None, 7, 16]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_the_other_tenant_gets_its_share(evil: tuple[Gang, ...], wanted: int, cap: int | None) -> None:
     made = Cluster(cap)
     for one in evil:

@@ -12,13 +12,13 @@ from tests.kubectl.manifests import POD
 
 NODES = "2 x name=node,cpu=4,memory=4Gi,pods=110"
 
-pytestmark = pytest.mark.skipif(bool(absent()), reason=absent())
+pytestmark = [pytest.mark.full, pytest.mark.skipif(bool(absent()), reason=absent())]
 
 
 @pytest.fixture(scope="module")
 def muster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Muster]:
     """A running cluster."""
-    muster = Muster(tmp_path_factory.mktemp("kubectl"))
+    muster = Muster(tmp_path_factory.mktemp("kubectl"), forks=False)
     try:
         muster.run("up", "-d", "--nodes", NODES)
         yield muster

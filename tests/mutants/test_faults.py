@@ -44,6 +44,7 @@ RUNS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("body", "outcome"), RUNS.items(), ids=RUNS)
 def test_only_a_test_that_fails_is_a_catch(body: str, outcome: Outcome, tmp_path: Path) -> None:
     test = tmp_path / "test_it.py"
@@ -52,6 +53,12 @@ def test_only_a_test_that_fails_is_a_catch(body: str, outcome: Outcome, tmp_path
     assert mutants._tested(SOURCE, [str(test)]) is outcome
 
 
+def test_the_quick_tier_may_let_one_of_ten_pass_and_the_full_tier_none() -> None:
+    assert [mutants.enough(caught, 20, full=True) for caught in (20, 19)] == [True, False]
+    assert [mutants.enough(caught, 20, full=False) for caught in (18, 17)] == [True, False]
+
+
+@pytest.mark.full
 def test_a_run_that_takes_too_long_is_no_catch(tmp_path: Path) -> None:
     test = tmp_path / "test_it.py"
     test.write_text("def test_it():\n    while True: pass\n")

@@ -15,6 +15,7 @@ from muster.runtime.starts import Decisions
 from muster.translate.disclosure import Disclosure
 from muster.translate.status import Phase, gang_status, unschedulable
 from tests.runtime.test_hostile import Watched
+from tests.tiers import examples
 
 #: In every name of the tenant, and in nothing else.
 TENANTS: Final = ("alpha", "bravo")
@@ -112,7 +113,7 @@ class Told(Watched):
     bodies: dict[str, Object]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(PODS, st.integers(1, 3), st.booleans())
 def test_nothing_in_a_namespace_names_what_is_in_another(
     specs: list[Object], nodes: int, queues: bool

@@ -17,6 +17,7 @@ from muster.kube.informers import Informers
 from muster.local.client import LocalClient
 from muster.local.registry import Registry
 from muster.local.store import Store
+from tests.patience import PATIENCE
 
 
 def somewhere() -> str:
@@ -90,6 +91,28 @@ async def test_an_address_that_is_taken_is_an_error_of_the_daemon() -> None:
         with pytest.raises(OSError, match="in use"):
             async with serving("{}:{}".format(*taken.getsockname()), State()):
                 pass
+
+
+class Large(Collector):
+    """More than a socket buffers."""
+
+    def collect(self) -> Iterator[Metric]:
+        metric = Metric("large", "What it is.", "gauge")
+        for number in range(1_000):
+            metric.add_sample("large", {"label": f"{number}".ljust(10_000, "x")}, 1)
+        yield metric
+
+
+async def test_a_scraper_that_does_not_read_does_not_keep_a_daemon() -> None:
+    state, address = State(), somewhere()
+    state.beside.register(Large())
+    host, port = address.split(":")
+    with socket.socket() as scraper:
+        async with asyncio.timeout(50), serving(address, state):  # aiohttp would wait for 60 s
+            scraper.connect((host, int(port)))
+            scraper.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+            scraper.settimeout(PATIENCE)
+            assert await asyncio.to_thread(scraper.recv, 1)
 
 
 async def test_a_daemon_is_ready_once_its_mirror_is_complete_and_shows_its_metrics() -> None:

@@ -14,6 +14,7 @@ NOBODY = 65534
 NEEDED = "import msgspec, pytest, pytest_asyncio, hypothesis, yaml, muster.local.node.agent"
 
 
+@pytest.mark.full
 @pytest.mark.timeout(0)  # each of the tests within has its own
 @pytest.mark.skipif(os.geteuid() != 0, reason="these tests run without privileges already")
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv is not here")

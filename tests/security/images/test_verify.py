@@ -30,7 +30,7 @@ LINUX = ("linux", "amd64")
 @asynccontextmanager
 async def serving(application: web.Application) -> AsyncIterator[str]:
     """The application on a port of this machine; yields `127.0.0.1:port`."""
-    runner = web.AppRunner(application)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)  # some handlers never answer
     await runner.setup()
     try:
         site = web.TCPSite(runner, "127.0.0.1", 0)

@@ -152,6 +152,10 @@ class _Server:
             self._started.set_result(None)
             await self._leave.wait()
         finally:
+            # A scraper that does not read its answer does not keep the daemon.
+            for connection in runner.server.connections if runner.server else ():
+                if connection.transport is not None:
+                    connection.transport.abort()
             await runner.cleanup()
 
     async def _healthz(self, _: web.Request) -> web.Response:
