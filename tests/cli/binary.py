@@ -54,7 +54,8 @@ class Muster:
 
     def run(self, *words: str, code: int = 0, stdin: str = "") -> "Done":
         """Runs a command to its end and expects its exit code."""
-        done = (self._forked if self._forks else self._run)(words, stdin)
+        same = "PYTHONIOENCODING" not in self.environ  # it is read when an interpreter begins
+        done = (self._forked if self._forks and same else self._run)(words, stdin)
         assert "Traceback" not in done.err, done.err
         assert done.code == code, f"exit {done.code}\n{done.out}\n{done.err}\n{self.log()}"
         return done

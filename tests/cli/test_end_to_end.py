@@ -42,6 +42,7 @@ def test_the_two_patterns_run_unmodified_side_by_side(examples: Muster, isolatio
     """Both scripts find their peers by name, at the same time, with namespaces where they are permitted."""
     examples.environ["MUSTER_ISOLATION"] = isolation
     first = examples.start("run", "examples/13-coordinator.yaml")
+    until((examples.home / "endpoint.json").exists, "the first to start the cluster")
     peers = examples.run("run", "examples/14-peers.yaml")
     out, err = first.communicate(timeout=PATIENCE)
     assert first.returncode == 0, out + err
@@ -257,9 +258,12 @@ def test_a_job_that_no_longer_fits_after_down_waits_and_says_what_would_help(mus
     other = muster.file("other.yaml", manifest("true", name="other"))
     err = muster.run("run", other).err
     assert f"note: the cluster stays up for {name}; `muster cancel {name}` or `muster down` ends that" in err
-    until(lambda: muster.json("why", name)["reason"], "the reason")
-    job = muster.json("why", name)
-    assert (job["state"], job["running"], job["reason"]["code"]) == ("waiting", 0, "NothingMatches")
+
+    def told() -> tuple[str, int, str]:
+        job = muster.json("why", name)
+        return job["state"], job["running"], (job["reason"] or {}).get("code", "")
+
+    until(lambda: told() == ("waiting", 0, "NothingMatches"), "the reason")
     said = muster.run("why", name).lines
     assert any(line.endswith(f"with muster cancel {name}") for line in said), said
     (nodes,) = (line.partition("--nodes ")[2] for line in said if "would start" in line)
@@ -374,6 +378,7 @@ def test_in_a_terminal_one_status_line_stays_and_ctrl_c_is_a_key(muster: Muster)
     gone(muster)
 
 
+@pytest.mark.full
 def test_a_terminal_is_given_what_it_can_take_and_bars_as_they_come(muster: Muster) -> None:
     command = "printf '\\r10%%\\r20%%\\033[2J'; while [ ! -e go ]; do sleep 0.05; done; echo; exec yes output"
     muster.file("job.yaml", manifest(command, count=2, spec=GANG))

@@ -9,7 +9,14 @@ from tests.cli.binary import MUSTER, Muster, manifest
 from tests.patience import PATIENCE
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    "closed",
+    [
+        pytest.param("<&-", marks=pytest.mark.full),
+        pytest.param(">&-", marks=pytest.mark.full),
+        "<&- >&- 2>&-",
+    ],
+)
 def test_what_is_opened_next_does_not_take_the_place_of_a_closed_stream(muster: Muster, closed: str) -> None:
     """A job runs to its end, and its exit code is told, whatever is closed."""
     muster.file("job.yaml", manifest("exit 7"))
