@@ -492,6 +492,43 @@ def test_missing_fields_of_pods_and_violated_rules_are_reported_together() -> No
     assert {"operator", "command"} <= fields
 
 
+def test_errors_of_one_object_hide_neither_wrong_keys_nor_the_other_objects() -> None:
+    text = """\
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: a
+  labels: {muster.dev/queu: q, muster.dev/gang: "yes"}
+spec:
+  template:
+    metadata: {annotations: {muster.dev/run-time: soon}}
+    spec: {restartPolicy: Never, containers: [{name: c, image: i}]}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: b, labels: {muster.dev/prority: "1"}}
+spec: {parallelism: many, template: {spec: {restartPolicy: Never, containers: [{name: c, command: [x]}]}}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: C}
+spec: {template: {spec: {restartPolicy: Never, containers: [{name: c}]}}}
+"""
+    with pytest.raises(JobFileError) as refused:
+        load("f.yaml", text=text)
+    assert [
+        (each.line, each.field.rpartition("/")[2].rpartition(".")[2]) for each in refused.value.findings
+    ] == [
+        (5, "queu"),
+        (5, "gang"),
+        (8, "run-time"),
+        (9, "command"),
+        (13, "prority"),
+        (14, "parallelism"),
+        (18, "name"),
+    ]
+
+
 def test_a_jobs_name_that_is_too_long_is_reported_where_it_is_written() -> None:
     with pytest.raises(JobFileError) as caught:
         load("f.yaml", text=job(metadata="name: " + "a" * 64))

@@ -38,6 +38,10 @@ def check(job: JobFile) -> list[Finding]:
     return sorted(findings, key=lambda finding: (finding.line, finding.column))
 
 
+def _marks(job: JobFile) -> Iterator[Finding]:
+    return marks(job.items)
+
+
 def _names_of_pods(job: JobFile) -> Iterator[Finding]:
     for item in _primary(job, "Pod"):
         name = item.object["metadata"]["name"]
@@ -236,7 +240,7 @@ _LINTS: Final[tuple[Callable[[JobFile], Iterator[Finding]], ...]] = (
     members_of_groups,
     _groups_of_kubernetes,
     _deadlines,
-    marks,
+    _marks,
     _resources_of_queues,
 )
 

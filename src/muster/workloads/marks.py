@@ -5,17 +5,16 @@ notice a misspelt key.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from muster import names
 from muster.api import duration, progress
 from muster.api.base import Object
 from muster.api.fields import Path
 from muster.workloads.findings import Finding, Severity
-from muster.workloads.jobfile import Item, JobFile
 
 #: Keys of `muster.dev` in `muster.names`, and the one key that only nodes have.
 KEYS: Final = frozenset(
@@ -95,9 +94,18 @@ _ON: Final = {
 }
 
 
-def marks(job: JobFile) -> Iterator[Finding]:
-    """A finding for each wrong key and value."""
-    for item in job.items:
+class Item(Protocol):
+    """An object of a file, whether or not the rest of it can be read."""
+
+    @property
+    def object(self) -> Object: ...
+
+    def report(self, path: Path, message: str, severity: Severity, /) -> Finding: ...
+
+
+def marks(items: Iterable[Item]) -> Iterator[Finding]:
+    """A finding for each wrong key and value of these objects."""
+    for item in items:
         for path, metadata, kind in _metadata(item.object, item.object["kind"], ()):
             for field in ("labels", "annotations"):
                 values = metadata.get(field)
@@ -132,7 +140,8 @@ def _metadata(value: Any, kind: str, at: Path) -> Iterator[tuple[Path, Object, s
         return
     if kind == "Job" and isinstance(spec.get("template"), dict):
         yield from _metadata(spec["template"], "Pod", (*at, "spec", "template"))
-    for index, replicated in enumerate(spec.get("replicatedJobs") or () if kind == "JobSet" else ()):
-        if isinstance(replicated.get("template"), dict):
+    jobs = spec.get("replicatedJobs") if kind == "JobSet" else None
+    for index, replicated in enumerate(jobs if isinstance(jobs, list) else ()):
+        if isinstance(replicated, dict) and isinstance(replicated.get("template"), dict):
             here: Path = (*at, "spec", "replicatedJobs", index, "template")
             yield from _metadata(replicated["template"], "Job", here)

@@ -16,6 +16,7 @@ from muster.workloads.formats import Format
 from muster.workloads.jobfile import Item, JobFile, Options, Role
 from muster.workloads.kubernetes import gangs, rules, templates, unknown_fields
 from muster.workloads.kubernetes.objects import JOBS, Entry, read
+from muster.workloads.marks import marks
 from muster.workloads.source import Document
 
 _FIRST: Final = (
@@ -42,17 +43,18 @@ def claims(value: Object) -> bool:
 
 def load(documents: Sequence[Document], options: Options) -> JobFile:
     """The JobFile of a file of objects. Raises `JobFileError` with everything that is wrong with the file."""
-    entries, findings = read(documents, options)
+    entries, unread, findings = read(documents, options)
     jobs = [entry for entry in entries if entry.kind in JOBS]
     if options.jobs and not jobs and not findings:
         findings = [documents[0].finding((), "has nothing to run: no JobSet, Job or Pod")]
-    _stop_at(findings)
     unfit = [finding for job in jobs for finding in templates.prepare(job, options)]
     slips = [finding for entry in entries for finding in unknown_fields.findings(entry)]
     broken = [finding for entry in entries for finding in rules.broken(entry)]
     told = {(each.line, each.path) for each in unfit}
-    wrong = [*unfit, *(each for each in broken if (each.line, each.path) not in told)]
-    _stop_at([*slips, *wrong] if wrong else [])  # a slip may be why a field seems to be missing
+    wrong = [*findings, *unfit, *(each for each in broken if (each.line, each.path) not in told)]
+    if wrong:  # a slip may be why a field seems to be missing, and no key is left for the next attempt
+        found = [*slips, *marks([*entries, *unread]), *wrong]
+        _stop_at(sorted(found, key=lambda finding: (finding.line, finding.column)))
     _stop_at(_too_many(jobs))
     groups, findings = gangs.apply(entries, options)
     _stop_at(findings)

@@ -81,9 +81,10 @@ class Entry:
         return self.document.finding((*self.at, *path), message, severity)
 
 
-def read(documents: Sequence[Document], options: Options) -> tuple[list[Entry], list[Finding]]:
-    """Every object of a file, and what is wrong with the objects."""
+def read(documents: Sequence[Document], options: Options) -> tuple[list[Entry], list[Entry], list[Finding]]:
+    """The objects of a file that can be read, those that cannot, and what is wrong with these."""
     entries: list[Entry] = []
+    unread: list[Entry] = []
     findings: list[Finding] = []
     names = _Names(options)
     for document, value, at in _flat(documents):
@@ -94,8 +95,8 @@ def read(documents: Sequence[Document], options: Options) -> tuple[list[Entry], 
         entry = Entry(found, without_nulls(value), document, at)
         errors = names.settle(entry) or _mistyped(entry)
         findings += errors
-        entries.append(entry)
-    return entries, findings
+        (unread if errors else entries).append(entry)
+    return entries, unread, findings
 
 
 def known(documents: Sequence[Document]) -> bool:
