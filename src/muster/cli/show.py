@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: most characters of a cell that is not the last of its line: the longest name of an object
 _WIDEST: Final = 253
+#: most characters of the failed indexes in a headline
+_INDEXES: Final = 120
 #: bars shown at the end of a run; `timeline` shows all
 ROWS: Final = 40
 COLOURS: Final = {
@@ -180,7 +182,9 @@ def cut(pods: Sequence[str], jobs: Sequence[str]) -> None:
 
 
 def _counts(view: JobView) -> list[str]:
-    counts = [(view.succeeded, "succeeded"), (view.failed, "failed")]
+    which = view.failed_indexes
+    indexes = f" (indexes {which if len(which) <= _INDEXES else which[:_INDEXES] + '…'})" if which else ""
+    counts = [(view.succeeded, "succeeded"), (view.failed, f"failed{indexes}")]
     return [f"{count} {what}" for count, what in counts if count] + (
         [plural(view.restarts, "restart")] if view.restarts else []
     )

@@ -81,8 +81,27 @@ def test_pods_beside_each_other_have_rows_of_their_own_and_waves_share_them() ->
     wave = [ran(f"{i}", completion_index=i, created=0.0) for i in range(2)]
     wave += [ran(f"{i}", completion_index=i, created=10.0, started=11.0, ended=12.0) for i in (2, 3)]
     first, second = timeline(wave, 0.0, 20.0).rows
-    assert (first.label, second.label) == ("worker 0/0", "worker 0/1")
+    assert (first.label, second.label) == ("worker 0 slot 0", "worker 0 slot 1")
     assert [len(row.spans) for row in (first, second)] == [4, 4]
+
+
+def test_a_sweep_names_the_indexes_that_failed_and_those_that_were_restarted() -> None:
+    failed: dict[str, Any] = {"phase": "Failed", "exit_code": 3}
+    wave = [ran(f"{i}", completion_index=i) for i in range(2)]
+    wave += [ran(f"{i}", completion_index=i, created=10.0, ended=12.0, **failed) for i in (2, 3)]
+    wave += [ran("4", completion_index=4, created=13.0, ended=14.0, **failed)]
+    wave += [ran("again", completion_index=3, created=14.0, started=15.0, ended=16.0)]
+    first, second = timeline(wave, 0.0, 20.0).rows
+    assert first.note == "failed: 2, 4 (exit 3 on node-0)"
+    assert second.note == "restarted: 3 (exit 3 on node-0)"
+    many = [
+        ran(f"{i}", completion_index=i, created=10.0 * i, ended=10.0 * i + 5, **failed) for i in range(10)
+    ]
+    (row,) = timeline(many, 0.0, 99.0).rows
+    assert (row.label, row.note) == (
+        "worker 0",
+        "failed: 0, 1, 2, 3, 4, 5, 6, 7 and 2 more (exit 3 on node-0)",
+    )
 
 
 def test_jobs_stand_as_in_the_file_whichever_pod_was_made_first() -> None:

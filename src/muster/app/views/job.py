@@ -59,6 +59,8 @@ class JobView:
     by_pods: bool = True
     #: which pod failed first, of those that are known (`muster.app.views.failures`)
     verdict: Verdict | None = None
+    #: the completion indexes that have failed for good, `3, 10-12`, each Job's after its name in a JobSet
+    failed_indexes: str = ""
 
     @property
     def name(self) -> str:

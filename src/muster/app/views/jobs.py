@@ -127,6 +127,11 @@ def _jobset(jobset: JobSet, jobs: Iterable[Job], pods: Sequence[Pod], gangs: Seq
     done = sum(job.status.succeeded for job in jobs)
     failures = sum(job.status.failed for job in jobs)
     ended = condition(status.conditions, "Completed") or condition(status.conditions, "Failed")
+    failed_indexes = (
+        f"{job.metadata.name.removeprefix(jobset.metadata.name + '-')}: {indexes}"
+        for job in jobs
+        if (indexes := _indexes(job))
+    )
     return _view(
         kinds.JOBSET,
         jobset,
@@ -141,6 +146,7 @@ def _jobset(jobset: JobSet, jobs: Iterable[Job], pods: Sequence[Pod], gangs: Seq
         success="Completed",
         managed_by=_other(jobset.spec.managed_by, JOBSET_CONTROLLER),
         late=_is_late(jobs),
+        failed_indexes="; ".join(failed_indexes),
     )
 
 
@@ -160,7 +166,13 @@ def _job(job: Job, pods: Sequence[Pod], gangs: Sequence[Gang]) -> JobView:
         ended=ended,
         success="Complete",
         managed_by=_other(spec.managed_by, JOB_CONTROLLER),
+        failed_indexes=_indexes(job),
     )
+
+
+def _indexes(job: Job) -> str:
+    """The indexes of a Job that have failed for good, as people read them."""
+    return job.status.failed_indexes.replace(",", ", ")
 
 
 def _view(
@@ -177,6 +189,7 @@ def _view(
     ended: Condition | None,
     success: str,
     managed_by: str,
+    failed_indexes: str,
     late: bool = False,
 ) -> JobView:
     """The view of a JobSet or a Job. `late`: it failed because one of its Jobs exceeded its time."""
@@ -206,6 +219,7 @@ def _view(
         pods,
         managed_by,
         by_pods=not late and (ended is None or ended.reason != DEADLINE_EXCEEDED),
+        failed_indexes=failed_indexes,
     )
     return judged(view)
 

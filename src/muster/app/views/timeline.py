@@ -1,12 +1,13 @@
 """When the pods of a job waited and ran, from recorded times.
 
 A row is a place in the job: type and job, and `/0`, `/1`, … if pods of a job ran at the same time. Pods that
-ran one after the other (waves, restarts, a preempted pod and its successor) share a row. A place waits from
-the job's creation until its first pod runs, between two pods, and at present if its pod was preempted.
+ran one after the other (waves, restarts, a preempted pod and its successor) share a row. If pods of several
+completion indexes do, the row is called a slot. A place waits from the job's creation until its first pod
+runs, between two pods, and at present if its pod was preempted.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -92,9 +93,12 @@ def timeline(
     for (group, alone, index), members in sorted(by_job.items(), key=lambda job: _first(job[1])):
         label = f"{group} {index}" if group else alone
         lanes = _lanes(members)
+        slots = any(len({run.completion_index for run in lane}) > 1 for lane in lanes)
+        last = {run.completion_index: run for run in members}  # the last of each index
         for number, lane in enumerate(lanes):
-            place = label if len(lanes) == 1 else f"{label}/{number}"
-            rows.append(Row(place, list(_lane(lane, begin, now, present)), _note(lane, first_failed)))
+            place = label if len(lanes) == 1 else f"{label}{' slot ' if slots else '/'}{number}"
+            note = _note_of_indexes(lane, last, first_failed) if slots else _note(lane, first_failed)
+            rows.append(Row(place, list(_lane(lane, begin, now, present)), note))
     first = min((run.started for run in ordered if run.started is not None), default=None)
     end = max((span.end for row in rows for span in row.spans), default=now)
     return Timeline(tuple(rows), begin, end, None if first is None else max(0.0, first - begin))
@@ -163,14 +167,42 @@ def _note(lane: Sequence[PodRun], first_failed: str) -> str:
     if not failures:
         ends = [_ENDED.get(run.reason, "preempted") for run in lane if run.preempted]
         return ", ".join(sorted(set(ends)))
-    first = failures[0]
-    why = f"exit {first.exit_code}" if first.exit_code else first.reason or "failed"
-    where = f" on {first.node}" if first.node else ""
-    restarts = sum(run.failed_by_itself for run in lane[:-1])
+    why, restarts = _why(failures[0]), sum(run.failed_by_itself for run in lane[:-1])
     if not restarts:
-        return f"{why}{where}" + (", the first to fail" if first.uid == first_failed else "")
+        return why + (", the first to fail" if failures[0].uid == first_failed else "")
     times = {1: "once", 2: "twice"}.get(restarts, f"{restarts} times")
-    return f"restarted {times}: {why}{where}"
+    return f"restarted {times}: {why}"
+
+
+#: Indexes that the note of a row names at most.
+_NAMED: Final = 8
+
+
+def _note_of_indexes(
+    lane: Sequence[PodRun], last: Mapping[int | None, PodRun], first_failed: str
+) -> str:
+    """`failed: 24, 31 (exit 3 on node-1); restarted: 5 (exit 1 on node-1)`
+
+    `last`: the last run of each index of the Job. An index with a later run has been restarted, in whichever
+    slot; the others have failed.
+    """
+    failures = {run.completion_index: run for run in reversed(lane) if run.failed_by_itself}
+    if not failures:
+        return _note(lane, first_failed)
+    told = []
+    for what, ended in (("failed", True), ("restarted", False)):
+        found = [index for index in failures if last[index].failed_by_itself == ended]
+        if found:
+            names = ", ".join(map(str, sorted(each for each in found if each is not None)[:_NAMED]))
+            more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+            told.append(f"{what}: {names}{more} ({_why(failures[found[-1]])})")
+    return "; ".join(told)
+
+
+def _why(run: PodRun) -> str:
+    """How a pod failed, and where."""
+    why = f"exit {run.exit_code}" if run.exit_code else run.reason or "failed"
+    return f"{why} on {run.node}" if run.node else why
 
 
 def summary(run: PodRun) -> Object:
