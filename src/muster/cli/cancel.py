@@ -35,30 +35,18 @@ def command(
 ) -> None:
     import asyncio
 
-    from muster.app.commands.cancel import cancel, creator, gone
+    from muster.app.commands.cancel import cancel_all
     from muster.app.wiring.cluster import Target, acting, attached
 
     if not names and file is None:
         raise Failure("name the jobs to cancel, or a job file with -f", BAD_INPUT)
     target = Target(kubeconfig, context, namespace)
 
-    async def act(view: "JobView") -> None:
-        async with acting(target, endpoint) as client:
-            made_by = await creator(client, view)
-            await cancel(client, made_by, view.pods)
-            await gone(client, made_by, view.pods)
-
     async def end(views: "list[JobView]") -> None:
-        """Cancels all jobs concurrently, and reports each one when its pods are gone."""
-        running = {asyncio.create_task(act(view)): view for view in views}
-        try:
-            for task, view in running.items():
-                await task
+        """Cancels all jobs, and reports each one when its pods are gone."""
+        async with acting(target, endpoint) as client:
+            async for view in cancel_all(client, views):
                 say(f"{view.name} cancelled", flush=True)
-        finally:
-            for task in running:
-                task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
 
     views = asyncio.run(_meant(target, names or [], file))  # first, or a cluster starts needlessly
     with attached(target) as endpoint:
@@ -75,7 +63,7 @@ async def _meant(target: "Target", names: list[str], file: str | None) -> "list[
 
     found = []
     async with reading(target) as client:
-        found += [await find.named(client, name, target.scope) for name in names]
+        found += await find.all_named(client, names, target.scope)
         if file is not None:
             job = jobfile.load(
                 file, gang=None, queue=None, volumes=None, target=target, suffix=SUFFIX, runs=False

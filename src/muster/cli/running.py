@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final, Literal, Never
 
 from muster.api.core_v1 import Pod
-from muster.app.commands.cancel import PATIENCE, cancel, cancel_unfinished, creator, gone, of_file
+from muster.app.commands.cancel import PATIENCE, cancel_all, cancel_unfinished, of_file
 from muster.app.commands.follow import LOOK, Ended, Followed, StatusChanged, follow
 from muster.app.commands.submit import submit
 from muster.app.records import runs
@@ -130,9 +130,8 @@ class Runner:
         replaced = jobfile.agreed(found, "replaced")
         for view in replaced:
             say(f"replacing {view.name} ({view.state.value})", flush=True)
-            job = await creator(client, view)
-            await cancel(client, job, view.pods)
-            await gone(client, job, view.pods)
+        async for _ in cancel_all(client, replaced):
+            pass
         uids = {view.resource.metadata.uid for view in replaced}
         for _ in range(round(PATIENCE / LOOK)):  # what the deleted job owns is collected after it
             if uids.isdisjoint(view.resource.metadata.uid for view in views(await fetch(client))):

@@ -14,6 +14,7 @@ from muster.app.commands.cancel import (
     OfFile,
     StillThere,
     cancel,
+    cancel_all,
     cancel_unfinished,
     creator,
     gone,
@@ -21,6 +22,7 @@ from muster.app.commands.cancel import (
     of_file,
 )
 from muster.app.commands.follow import Followed
+from muster.app.views.find import all_named
 from muster.app.views.job import JobView, State
 from muster.app.views.jobs import views
 from muster.app.views.objects import fetch
@@ -43,23 +45,53 @@ async def test_pods_that_do_not_go_are_waited_for_beyond_their_grace_only() -> N
         spec: Object = {"containers": [container], "nodeName": "n", "terminationGracePeriodSeconds": 100}
         await client.create(kinds.POD, "default", {"metadata": {"name": name}, "spec": spec})
     pods = (await client.list(kinds.POD)).items
-    job = Followed(kinds.POD, "default", "stuck")
+    job, quick_one = (Followed(kinds.POD, "default", name) for name in ("stuck", "quick"))
+    ended: list[Followed] = []
     await cancel(client, job, pods)
 
     async def quick_goes() -> None:
         await asyncio.sleep(60)
         await client.delete(kinds.POD, "default", "quick", grace_period=0)
 
+    async def wait() -> None:
+        async for each in gone(client, {job: pods, quick_one: pods[:1]}):
+            ended.append(each)
+
     now = asyncio.get_running_loop().time
     began = now()
     async with asyncio.TaskGroup() as group:
         group.create_task(quick_goes())
         with pytest.raises(StillThere, match=r"stuck has been deleted, but its pods do not end: stuck$"):
-            await gone(client, job, pods)
+            await wait()
+    assert ended == [quick_one], "the others are not held up"
     assert now() - began == pytest.approx(60 + 100 + PATIENCE, abs=1)
     await client.delete(kinds.POD, "default", "stuck", grace_period=0)
-    await gone(client, job, pods)
+    assert [each async for each in gone(client, {job: pods})] == [job]
     store.close()
+
+
+@pytest.mark.parametrize("count", [1, 40])
+async def test_many_jobs_are_cancelled_with_as_many_reads_as_one(count: int) -> None:
+    with closing(Store(":memory:")) as store:
+
+        class Counting(LocalClient):
+            reads = 0
+
+            async def list(self, *args: Any, **more: Any) -> Any:
+                self.reads += 1
+                return await super().list(*args, **more)
+
+        client = Counting(Registry(store))
+        names = [f"p{number}" for number in range(count)]
+        for name in names:
+            spec: Object = {"containers": [{"name": "c", "image": "i"}]}
+            await client.create(kinds.POD, "default", {"metadata": {"name": name}, "spec": spec})
+        client.reads = 0
+        wanted = await all_named(client, names, "")
+        once = client.reads
+        assert {view.name async for view in cancel_all(client, wanted)} == set(names)
+        await fetch(client)
+        assert client.reads == 2 * once + 1, "two lists of all, and one of pods"
 
 
 async def job_set(client: LocalClient, owners: list[Object]) -> JobView:

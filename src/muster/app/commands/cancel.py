@@ -1,7 +1,7 @@
 """Cancels a job: deletes its objects and its pods."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -22,6 +22,8 @@ from muster.workloads.jobfile import Source
 LOOK: Final = 0.1
 #: seconds beyond the pods' grace periods after which `gone` stops waiting
 PATIENCE: Final = 30.0
+#: jobs that are deleted at the same time
+_AT_A_TIME: Final = 16
 #: grace period in seconds of a pod that does not specify one
 GRACE: Final = 30
 
@@ -139,27 +141,61 @@ async def cancel_unfinished(
             continue
 
 
-async def gone(client: Client, job: Followed, pods: Iterable[Pod]) -> None:
-    """Returns when all of these pods are gone. Their grace periods may be long.
+async def cancel_all(client: Client, jobs: Iterable[JobView]) -> AsyncIterator[JobView]:
+    """Cancels these jobs, with what would create them again; yields each once its pods are gone.
 
-    Raises StillThere if no pod has terminated for `PATIENCE` plus the longest grace period of those left.
+    Raises StillThere when the others are gone.
     """
-    left = {pod.metadata.uid: pod for pod in pods}
-    waited = 0.0
-    while True:
-        there = {pod.metadata.uid for pod in (await client.list(kinds.POD, job.namespace)).items}
-        staying = {uid: pod for uid, pod in left.items() if uid in there}
-        if not staying:
-            return
-        waited = 0.0 if len(staying) < len(left) else waited + LOOK
-        left = staying
-        if waited > PATIENCE + max(_grace(pod) for pod in left.values()):
-            names = sorted(pod.metadata.name for pod in left.values())
-            raise StillThere(
-                f"{job.name} has been deleted, but its pods do not end: {', '.join(names[:10])}"
-                + (f" and {len(names) - 10} more" if len(names) > 10 else "")
-            )
-        await asyncio.sleep(LOOK)
+    turns = asyncio.Semaphore(_AT_A_TIME)
+
+    async def begin(view: JobView) -> Followed:
+        async with turns:
+            job = await creator(client, view)
+            await cancel(client, job, view.pods)
+            return job
+
+    wanted = list(jobs)
+    deleted: dict[Followed, list[JobView]] = {}
+    for job, view in zip(await asyncio.gather(*map(begin, wanted)), wanted, strict=True):
+        deleted.setdefault(job, []).append(view)
+    async for job in gone(
+        client, {job: [p for view in of for p in view.pods] for job, of in deleted.items()}
+    ):
+        for view in deleted[job]:
+            yield view
+
+
+async def gone(client: Client, jobs: Mapping[Followed, Iterable[Pod]]) -> AsyncIterator[Followed]:
+    """Yields each job when all of its pods are gone. Their grace periods may be long.
+
+    Raises StillThere, when the others are gone, for jobs of which no pod has terminated for `PATIENCE` plus
+    the longest grace period of those left.
+    """
+    left = {job: {pod.metadata.uid: pod for pod in pods} for job, pods in jobs.items()}
+    waited = dict.fromkeys(left, 0.0)
+    stuck: list[str] = []
+    while left:
+        there: set[str] = set()
+        for namespace in {job.namespace for job in left}:
+            there.update(pod.metadata.uid for pod in (await client.list(kinds.POD, namespace)).items)
+        for job, pods in [*left.items()]:
+            staying = {uid: pod for uid, pod in pods.items() if uid in there}
+            waited[job] = 0.0 if len(staying) < len(pods) else waited[job] + LOOK
+            left[job] = staying
+            if not staying:
+                del left[job]
+                yield job
+            elif waited[job] > PATIENCE + max(map(_grace, staying.values())):
+                del left[job]
+                names = sorted(pod.metadata.name for pod in staying.values())
+                stuck.append(
+                    f"{job.name} has been deleted, but its pods do not end: {', '.join(names[:10])}"
+                    + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+                )
+        if left:
+            await asyncio.sleep(LOOK)
+    if stuck:
+        raise StillThere("\n".join(stuck))
 
 
 def _grace(pod: Pod) -> int:

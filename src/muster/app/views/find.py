@@ -1,7 +1,7 @@
 """Finds the job that a user names: by its name, by namespace and name, or by a prefix."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from muster.api.kinds import BATCH_JOB, JOB, JOBSET, POD, POD_GROUP_X
@@ -35,8 +35,19 @@ class WithoutRun(UnknownJob):
 
 async def named(client: Client, name: str, scope: str) -> JobView:
     """Applies `find` to the jobs of the namespace that `scoped` returns. Raises UnknownJob."""
-    name, namespace = scoped(name, scope)
-    return find(name, views(await fetch(client, namespace)))
+    (found,) = await all_named(client, [name], scope)
+    return found
+
+
+async def all_named(client: Client, names: Iterable[str], scope: str) -> list[JobView]:
+    """As `named`, for several names: each namespace is read once."""
+    there: dict[str, list[JobView]] = {}
+    found = []
+    for name, namespace in (scoped(each, scope) for each in names):
+        if namespace not in there:
+            there[namespace] = views(await fetch(client, namespace))
+        found.append(find(name, there[namespace]))
+    return found
 
 
 async def with_run(client: Client, name: str, scope: str) -> JobView:
