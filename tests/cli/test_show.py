@@ -5,15 +5,20 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from muster.api import kinds
-from muster.api.base import Object, ObjectMeta
+from muster.api.base import Condition, Object, ObjectMeta
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import BatchJob, BatchJobFinding, BatchJobStatus, Gang, GangStatus
 from muster.app.records.runs import Record
 from muster.app.views.job import JobView, State
 from muster.cli import show
 from muster.cli.options import Output
+from muster.names import MOVED
 
 T0 = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+NAN = Condition("Progressing", "False", "LossNotFinite", "rank 0 (pod p) is on n: its loss is nan")
+ILL = Gang(status=GangStatus(conditions=[NAN, Condition("GpuHealthy", "True", "NoAnomaly")]))
 
 
 def view(state: State = State.RUNNING, **fields: object) -> JobView:
@@ -43,6 +48,16 @@ def view(state: State = State.RUNNING, **fields: object) -> JobView:
         ),
         (
             State.FAILED,
+            {"failed": 3, "failed_indexes": "3, 10-11", "reason": ("FailedIndexes", "")},
+            "failed · 3 failed (indexes 3, 10-11) · FailedIndexes",
+        ),
+        (
+            State.RUNNING,
+            {"gangs": (ILL,)},
+            "running 1:07 · 5 of 5 running · LossNotFinite: rank 0 (pod p) is on n: its loss is nan",
+        ),
+        (
+            State.FAILED,
             {"failed": 1, "restarts": 2, "reason": ("X", "")},
             "failed · 1 failed · 2 restarts · X",
         ),
@@ -50,6 +65,18 @@ def view(state: State = State.RUNNING, **fields: object) -> JobView:
 )
 def test_how_a_job_stands(state: State, fields: dict[str, object], text: str) -> None:
     assert show.standing(view(state, **fields), T0 + timedelta(seconds=67)) == text
+
+
+def test_a_job_says_when_it_was_moved_and_why() -> None:
+    for text, told in [
+        ("2026-03-01T12:00:00Z GpuAnomaly: XID 79", ["moved 3m ago: GpuAnomaly: XID 79"]),
+        ("", []),
+        ("soon GpuAnomaly", []),
+        ("2026-03-01 GpuAnomaly", []),
+    ]:
+        meta = ObjectMeta(name="job", annotations={MOVED: text} if text else {})
+        moved = JobView(kinds.POD, Pod(metadata=meta), State.RUNNING, 1, 1, 0, 0)
+        assert show.moved(moved, T0 + timedelta(minutes=3)) == told
 
 
 def test_the_end_of_a_run(capsys: pytest.CaptureFixture[str]) -> None:

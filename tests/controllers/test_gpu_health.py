@@ -9,11 +9,10 @@ import pytest
 from muster import names
 from muster.api.base import AnyKind, condition
 from muster.api.kinds import GANG, JOB, NODE, POD
-from muster.api.muster_v1alpha1 import Gang
+from muster.api.muster_v1alpha1 import GPU_HEALTHY, PROGRESSING, Gang
 from muster.controllers import gang as gangs
 from muster.controllers.driver import Change, Controller
 from muster.controllers.gpu_health import (
-    HEALTHY,
     ILL,
     POD_INDEX,
     TAINT,
@@ -22,8 +21,7 @@ from muster.controllers.gpu_health import (
     of_node,
     quarantine,
 )
-from muster.controllers.progress import PROGRESSING
-from muster.effects import Effect, Patch, Requeue
+from muster.effects import Effect, Patch, RecordEvent, Requeue
 from tests.controllers.memory import START, Memory
 from tests.unwalked import Unwalked
 
@@ -98,7 +96,7 @@ class Cluster:
     @property
     def told(self) -> str:
         gang: Gang = self.memory.read(GANG, "ml/job-train")
-        found = condition(gang.status.conditions, HEALTHY)
+        found = condition(gang.status.conditions, GPU_HEALTHY)
         return "" if found is None else f"{found.status}: {found.message}"
 
     @property
@@ -128,8 +126,10 @@ def test_the_rank_and_the_node_are_named_and_the_node_is_quarantined() -> None:
     cluster.settle()
     assert cluster.told == ""
     cluster.signal("node-1")
-    cluster.settle()
+    (event,) = [each for each in cluster.settle() if isinstance(each, RecordEvent)]
     assert cluster.told == f"False: rank 1 (pod train-1) is on node-1: {XID}"
+    assert (event.about["kind"], event.about["name"], event.reason) == ("Job", "train", "GpuAnomaly")
+    assert event.message == f"rank 1 (pod train-1) is on node-1: {XID}"
     assert cluster.quarantined == ["node-1"]
     assert not cluster.suspended
     cluster.signal("node-1", on=False)
@@ -191,6 +191,9 @@ def test_only_a_job_with_a_checkpoint_is_moved(annotations: dict[str, str], move
     cluster.now += timedelta(minutes=5)
     cluster.settle()
     assert cluster.suspended is moved
+    said = cluster.memory.read(JOB, "ml/train").metadata.annotations.get(names.MOVED, "")
+    why = f" GpuAnomaly: rank 1 (pod train-1) is on node-1: {XID}"
+    assert said.endswith(why) if moved else not said
 
 
 def test_a_job_that_has_saved_its_work_moves_at_once() -> None:

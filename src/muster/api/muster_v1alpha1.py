@@ -6,8 +6,15 @@ write can change spec and status together. A GangPlan is created and deleted, ne
 patched.
 """
 
+from typing import Final
+
 from muster.api.base import Condition, Int32, Int64, Object, Resource, Struct, Time
 from muster.api.core_v1 import Quantities
+
+#: Conditions of a Gang that are False if something is wrong with a gang that runs: with the GPUs of its
+#: nodes, and with what its ranks report (as of a Deployment that advances within its deadline).
+GPU_HEALTHY: Final = "GpuHealthy"
+PROGRESSING: Final = "Progressing"
 
 
 class Source(Struct, frozen=True):

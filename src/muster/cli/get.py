@@ -38,6 +38,8 @@ def command(
         show.machine(whole, output)
         return
     say(show.headline(view))
+    for line in show.moved(view):
+        say(line)
     for gang in view.gangs:
         for line in show.preemptions(gang.status.preemptions):
             say(line)

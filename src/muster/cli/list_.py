@@ -151,7 +151,7 @@ def _lines(found: "Sequence[JobView]") -> "list[Text]":
             f"{summary.gpus(view):g}",
             *map(str, (view.wanted, view.running, view.succeeded, view.failed, view.restarts)),
             show.age(view.created),
-            view.reason[0] if view.reason else "",
+            ", ".join(code for code, _ in ([view.reason] if view.reason else view.anomalies)),
         ]
         for view in found
     ]

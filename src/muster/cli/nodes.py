@@ -40,14 +40,21 @@ def command(
         say("no nodes" + (idle if target.embedded else ""))
         return
     resources = columns([(node.capacity, node.used) for node in found])
+    tainted = any(node.taints for node in found)
     show.table(
-        ["NAME", "STATE", *(f"{name.removeprefix('nvidia.com/')} used/all" for name in resources), "PRODUCT"],
+        [
+            *("NAME", "STATE"),
+            *(f"{name.removeprefix('nvidia.com/')} used/all" for name in resources),
+            "PRODUCT",
+            *(["TAINTS"] if tainted else []),
+        ],
         [
             [
                 node.name,
                 node.state,
                 *(f"{used(node, name)}/{quantity(name, node.capacity.get(name, 0))}" for name in resources),
                 node.product,
+                *([", ".join(node.taints)] if tainted else []),
             ]
             for node in found
         ],

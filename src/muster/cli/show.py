@@ -191,7 +191,8 @@ def _counts(view: JobView) -> list[str]:
 
 
 def _why(view: JobView) -> list[str]:
-    return [": ".join(filter(None, view.reason))] if view.reason else []
+    told = [*([view.reason] if view.reason else []), *view.anomalies]
+    return [": ".join(filter(None, each)) for each in told]
 
 
 def reason(view: JobView) -> str:
@@ -260,6 +261,11 @@ def explained(told: Object, now: datetime | None = None) -> list[str]:
             changes.append(("would start", f"{_in(expected['at'], now)}, {expected['basis']}"))
     changes.sort(key=lambda change: change[0].startswith("not "))  # what does not help is last
     return list(map(visible, lines + _columns(changes)))
+
+
+def moved(view: JobView, now: datetime | None = None) -> list[str]:
+    """The line of a job that muster has moved to other nodes."""
+    return [visible(f"moved {age(found[0], now)} ago: {found[1]}")] if (found := view.moved) else []
 
 
 def preemptions(told: Sequence[Object], now: datetime | None = None) -> list[str]:

@@ -60,7 +60,7 @@ def command(
     say(show.reason(view))
     for line in show.findings(view):
         say(f"  {line}")
-    for line in show.failure(view, printed):
+    for line in (*show.failure(view, printed), *show.moved(view)):
         say(f"  {line}")
     for line in show.explained(alone) if alone is not None else ():
         say(f"  {line}")

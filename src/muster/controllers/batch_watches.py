@@ -22,13 +22,11 @@ from muster.api.kinds import (
     SERVICE,
     TRUST_POLICY,
 )
-from muster.api.muster_v1alpha1 import Gang, Queue
+from muster.api.muster_v1alpha1 import GPU_HEALTHY, PROGRESSING, Gang, Queue
 from muster.api.scheduling import PriorityClass
 from muster.compiler.declared import READ
 from muster.controllers.caches import Caches, Index
 from muster.controllers.driver import Change, Watch, itself
-from muster.controllers.gpu_health import HEALTHY
-from muster.controllers.progress import PROGRESSING
 from muster.controllers.unsaved_work import SAVED
 from muster.core.words.gang import Code
 
@@ -126,7 +124,7 @@ def ill(gangs: Sequence[Gang]) -> tuple[str, str, str]:
         found = (condition(gang.status.conditions, type_) for gang in gangs)
         return "; ".join(each.message for each in found if each is not None and each.status == "False")
 
-    return told(HEALTHY), told(PROGRESSING), told(SAVED)
+    return told(GPU_HEALTHY), told(PROGRESSING), told(SAVED)
 
 
 def invalid(gangs: Sequence[Gang]) -> str:

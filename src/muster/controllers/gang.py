@@ -13,7 +13,7 @@ its pods name a PodGroup that never existed) is deleted `LINGER` after its last 
 record until no plan is open: a plan without its Gang could not be finished or undone after a crash.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -21,7 +21,17 @@ from typing import Final
 import msgspec
 
 from muster import names
-from muster.api.base import AnyKind, Condition, Object, Resource, condition, controller_of, is_true, mark
+from muster.api.base import (
+    AnyKind,
+    Condition,
+    Object,
+    Resource,
+    condition,
+    controller_of,
+    involved,
+    is_true,
+    mark,
+)
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JOBSET_NAME, REPLICATED_JOB_NAME
 from muster.api.kinds import (
@@ -38,12 +48,12 @@ from muster.api.kinds import (
     QUEUE,
 )
 from muster.api.membership import pod_groups
-from muster.api.muster_v1alpha1 import Gang
+from muster.api.muster_v1alpha1 import GPU_HEALTHY, PROGRESSING, Gang
 from muster.api.progress import Rules
 from muster.controllers import gpu_health, preemptions, progress, unsaved_work
 from muster.controllers.caches import Caches, Index
 from muster.controllers.driver import Change, Controller, Watch, itself
-from muster.effects import Absent, Delete, Effect, Patch, Requeue
+from muster.effects import Absent, Delete, Effect, Patch, RecordEvent, Requeue
 
 #: How long a record without an owner stays after its last member.
 LINGER: Final = timedelta(minutes=10)
@@ -58,7 +68,7 @@ GANG_OF: Final = "gang"
 #: What a group object says that concerns its record, besides its existence.
 _RULES: Final = (names.ON_GPU_ANOMALY, names.PROGRESS_RULES)
 #: Conditions whose every change is written at once.
-_ANOMALIES: Final = (gpu_health.HEALTHY, progress.PROGRESSING, unsaved_work.SAVED)
+_ANOMALIES: Final = (GPU_HEALTHY, PROGRESSING, unsaved_work.SAVED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +206,9 @@ def _count(observed: Observed, now: datetime) -> list[Effect]:
         "Members": (bool(pods), "PodsExist" if pods else "NoPods", ""),
     }
     if observed.faults:
-        answers[gpu_health.HEALTHY] = (False, "GpuAnomaly", gpu_health.summary(observed.faults))
-    elif condition(gang.status.conditions, gpu_health.HEALTHY) is not None:
-        answers[gpu_health.HEALTHY] = (True, "NoAnomaly", "")
+        answers[GPU_HEALTHY] = (False, "GpuAnomaly", gpu_health.summary(observed.faults))
+    elif condition(gang.status.conditions, GPU_HEALTHY) is not None:
+        answers[GPU_HEALTHY] = (True, "NoAnomaly", "")
     again: list[Effect] = []
     if observed.rules is not None:
         wrong, due = progress.judge(observed.rules, pods, now)
@@ -207,9 +217,9 @@ def _count(observed: Observed, now: datetime) -> list[Effect]:
             hit = [pod for pod in pods if pod.metadata.name in wrong]
             told = gpu_health.by_rank(hit, lambda pod: wrong[pod.metadata.name][1])
             why = progress.reason(wrong.values())
-            answers[progress.PROGRESSING] = (False, why, gpu_health.summary(told))
-    if progress.PROGRESSING not in answers and condition(gang.status.conditions, progress.PROGRESSING):
-        answers[progress.PROGRESSING] = (True, "NoAnomaly", "")
+            answers[PROGRESSING] = (False, why, gpu_health.summary(told))
+    if PROGRESSING not in answers and condition(gang.status.conditions, PROGRESSING):
+        answers[PROGRESSING] = (True, "NoAnomaly", "")
     answer, due = unsaved_work.judge(gang, observed.evictors, answers["Running"][0], now)
     again += [Requeue(due)] if due is not None else []
     if answer is not None:
@@ -231,7 +241,28 @@ def _count(observed: Observed, now: datetime) -> list[Effect]:
         return [Requeue(last + REFRESH), *again]
     counted = msgspec.to_builtins(now)
     body: Object = {"status": {**counts, "conditions": msgspec.to_builtins(conditions), "counted": counted}}
-    return [Patch(GANG, gang.metadata.namespace, gang.metadata.name, body), *again]
+    written = Patch(GANG, gang.metadata.namespace, gang.metadata.name, body)
+    return [written, *_anomalies(gang, conditions), *again]
+
+
+def _anomalies(gang: Gang, new: list[Condition]) -> Iterator[RecordEvent]:
+    """An Event about the group object for each anomaly that begins, or becomes another one."""
+    source = gang.spec.source
+    about = {
+        "apiVersion": source.api_version,
+        "kind": source.kind,
+        "namespace": gang.metadata.namespace,
+        "name": source.name,
+        "uid": source.uid,
+    }
+    for type_ in (GPU_HEALTHY, PROGRESSING):
+        before, now = condition(gang.status.conditions, type_), condition(new, type_)
+        if now is None or now.status != "False":
+            continue
+        if before is None or (before.status, before.reason) != (now.status, now.reason):
+            occasion = f"{type_} since {now.last_transition_time}"
+            whose = about if source.uid else involved(gang, GANG)
+            yield RecordEvent(whose, "Warning", now.reason, now.message, occasion)
 
 
 def _noticed(old: list[Condition], new: list[Condition]) -> bool:

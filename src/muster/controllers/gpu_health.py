@@ -28,19 +28,17 @@ from muster.api.batch_v1 import COMPLETION_INDEX, Job
 from muster.api.core_v1 import Node, Pod, Taint
 from muster.api.jobset_v1alpha2 import JOB_GLOBAL_INDEX, JobSet
 from muster.api.kinds import BY_NAME, GANG, JOB, JOBSET, NODE, POD
-from muster.api.muster_v1alpha1 import Gang
+from muster.api.muster_v1alpha1 import GPU_HEALTHY, PROGRESSING, Gang
 from muster.api.natural import natural
 from muster.controllers.caches import Caches, Index
 from muster.controllers.driver import Change, Controller, Watch, itself
-from muster.controllers.progress import PROGRESSING, judge, rules_of
+from muster.controllers.progress import judge, rules_of
 from muster.controllers.unsaved_work import has_gpus
 from muster.effects import Effect, Patch, RecordEvent, Requeue
 
 #: The condition of a node with unhealthy GPUs, and the taint of a node in quarantine.
 UNHEALTHY: Final = f"{names.DOMAIN}/GpuUnhealthy"
 TAINT: Final = f"{names.DOMAIN}/gpu-unhealthy"
-#: The condition of a Gang.
-HEALTHY: Final = "GpuHealthy"
 #: How long a job may take for its checkpoint: by default, and at most.
 GRACE: Final = timedelta(minutes=5)
 LONGEST_GRACE: Final = timedelta(minutes=10)
@@ -185,8 +183,12 @@ def move(observed: Observed, now: datetime) -> list[Effect]:
         if now < due:
             return [*_requests(observed.pods, since), Requeue(due)]
     kind = JOB if isinstance(owner, Job) else JOBSET
+    moved = f"{_written(now)} {ill.reason}: {ill.message}"
     body: Object = {
-        "metadata": {"resourceVersion": meta.resource_version, "annotations": annotations},
+        "metadata": {
+            "resourceVersion": meta.resource_version,
+            "annotations": {**annotations, names.MOVED: moved},
+        },
         "spec": {"suspend": True},
     }
     event = RecordEvent(involved(owner, kind), "Warning", ill.reason, f"moved: {ill.message}")
@@ -196,7 +198,7 @@ def move(observed: Observed, now: datetime) -> list[Effect]:
 def _cause(observed: Observed, now: datetime) -> tuple[Condition, Object] | None:
     """The condition for which a job is to be moved, and what the move writes on it; None if it is not."""
     meta, conditions = observed.owner.metadata, observed.gang.status.conditions
-    ill = condition(conditions, HEALTHY)
+    ill = condition(conditions, GPU_HEALTHY)
     chosen = mark(meta, names.ON_GPU_ANOMALY) == "checkpointAndMove"
     if chosen and ill is not None and ill.status == "False" and observed.quarantined:
         return ill, {}
@@ -212,7 +214,7 @@ def _cause(observed: Observed, now: datetime) -> tuple[Condition, Object] | None
 
 
 def _requests(pods: Iterable[Pod], since: datetime) -> list[Effect]:
-    text = bounded(since).isoformat().replace("+00:00", "Z")
+    text = _written(since)
     return [
         Patch(
             POD,
@@ -223,6 +225,10 @@ def _requests(pods: Iterable[Pod], since: datetime) -> list[Effect]:
         for pod in pods
         if pod.metadata.annotations.get(names.CHECKPOINT_REQUESTED) != text
     ]
+
+
+def _written(at: datetime) -> str:
+    return bounded(at).isoformat().replace("+00:00", "Z")
 
 
 def _grace(text: str | None) -> timedelta:
@@ -292,7 +298,7 @@ def _rank(pod: Pod) -> int:
 
 def _ill(gang: Gang) -> list[str]:
     """Returns the group object of a gang that may have to move, and "" for all such gangs."""
-    found = (condition(gang.status.conditions, each) for each in (HEALTHY, PROGRESSING))
+    found = (condition(gang.status.conditions, each) for each in (GPU_HEALTHY, PROGRESSING))
     if not any(each is not None and each.status == "False" for each in found):
         return []
     source = gang.spec.source

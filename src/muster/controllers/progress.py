@@ -15,8 +15,6 @@ from muster.api.base import Resource, mark
 from muster.api.core_v1 import Pod
 from muster.api.progress import Rules
 
-#: The condition of a Gang; Kubernetes' name for a Deployment that advances within its deadline.
-PROGRESSING: Final = "Progressing"
 #: The reasons, the gravest first.
 STALLED: Final = "Stalled"
 _REASONS: Final = ("LossNotFinite", "LossTooHigh", STALLED)

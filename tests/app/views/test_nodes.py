@@ -7,6 +7,7 @@ import pytest
 
 from muster.api import kinds
 from muster.app.views.nodes import fetch, quantities, summary
+from muster.controllers.gpu_health import TAINT, UNHEALTHY
 from muster.local.client import LocalClient
 from muster.local.registry import Registry
 from muster.local.store import Store
@@ -36,6 +37,21 @@ async def pod(client: LocalClient, name: str, phase: str, cpu: str = "500m") -> 
     )
     await client.bind("default", name, {"target": {"name": "gpu"}})
     await client.patch(kinds.POD, "default", name, {"status": {"phase": phase}}, subresource="status")
+
+
+async def test_nodes_that_take_no_pods_say_why(client: LocalClient) -> None:
+    own = {"key": "own", "value": "ml", "effect": "NoSchedule"}
+    await node(client, "own", taints=[own])
+    await node(client, "rather", taints=[{**own, "effect": "PreferNoSchedule"}])
+    await node(client, "sick", taints=[own, {"key": TAINT, "effect": "NoSchedule"}])
+    ill = {"type": UNHEALTHY, "status": "True", "reason": "Xid", "message": "XID 79"}
+    conditions = [{"type": "Ready", "status": "True"}, ill]
+    await client.patch(kinds.NODE, "", "sick", {"status": {"conditions": conditions}}, subresource="status")
+    assert [(view.name, view.state, view.taints) for view in await fetch(client)] == [
+        ("own", "tainted", ("own=ml:NoSchedule",)),
+        ("rather", "ready", ()),
+        ("sick", "quarantined", ("own=ml:NoSchedule", f"{TAINT}:NoSchedule (XID 79)")),
+    ]
 
 
 async def test_capacity_and_usage_of_nodes(client: LocalClient) -> None:

@@ -4,14 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
 from muster.api import kinds
-from muster.api.base import Kind, Resource, mark
+from muster.api.base import Kind, Resource, condition, mark
 from muster.api.core_v1 import Pod
 from muster.api.failures import Verdict
-from muster.api.muster_v1alpha1 import BatchJob, BatchJobFinding, Gang
-from muster.names import PRIORITY, QUEUE
+from muster.api.muster_v1alpha1 import GPU_HEALTHY, PROGRESSING, BatchJob, BatchJobFinding, Gang
+from muster.names import MOVED, PRIORITY, QUEUE
+
+#: Conditions of a Gang that say so if they are False.
+_ANOMALIES: Final = (PROGRESSING, GPU_HEALTHY)
 
 
 class State(Enum):
@@ -80,6 +83,22 @@ class JobView:
             return self.gangs[0].spec.queue
         named = self.resource.spec.get("queue") if isinstance(self.resource, BatchJob) else None
         return (named if isinstance(named, str) else mark(self.resource.metadata, QUEUE)) or "default"
+
+    @property
+    def anomalies(self) -> list[tuple[str, str]]:
+        """What is wrong with the job though it runs: (code, message), as its gangs' conditions say."""
+        found = (condition(gang.status.conditions, each) for each in _ANOMALIES for gang in self.gangs)
+        return [(each.reason, each.message) for each in found if each is not None and each.status == "False"]
+
+    @property
+    def moved(self) -> tuple[datetime, str] | None:
+        """When muster has moved the job to other nodes last, and why; None if it has not."""
+        at, _, why = self.resource.metadata.annotations.get(MOVED, "").partition(" ")
+        try:
+            when = datetime.fromisoformat(at)
+        except ValueError:
+            return None
+        return (when, why) if when.tzinfo is not None else None
 
     @property
     def needs_cluster(self) -> bool:

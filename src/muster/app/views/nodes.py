@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from muster.api import kinds
-from muster.api.base import Object, is_true
+from muster.api.base import Object, condition
 from muster.api.core_v1 import Node
 from muster.api.quantity import show, thousandths
-from muster.core.words.gang import NodeName
+from muster.controllers.gpu_health import TAINT, UNHEALTHY
+from muster.core.words.gang import Effect, NodeName, Taint
 from muster.kube.client import Client
 from muster.kube.listing import list_all
 from muster.names import GPU, GPU_PRODUCT, GPU_SHARE
@@ -26,6 +27,8 @@ class NodeView:
     used: dict[str, int]
     product: str
     labels: dict[str, str] = field(default_factory=dict)
+    #: taints that keep pods away, `key=value:NoSchedule`, that of unhealthy GPUs with what is wrong
+    taints: tuple[str, ...] = ()
 
 
 async def fetch(client: Client) -> list[NodeView]:
@@ -40,18 +43,32 @@ async def fetch(client: Client) -> list[NodeView]:
 
 
 def _view(node: Node, used: dict[str, int]) -> NodeView:
-    if not is_true(node.status.conditions, "Ready"):
+    told = node_changed(node)
+    keeping = [taint for taint in told.taints if taint.effect is not Effect.PREFER_NO_SCHEDULE]
+    if not told.ready:
         state = "not ready"
+    elif told.cordoned:
+        state = "cordoned"
+    elif any(taint.key == TAINT for taint in keeping):
+        state = "quarantined"
     else:
-        state = "cordoned" if node.spec.unschedulable else "ready"
+        state = "tainted" if keeping else "ready"
     return NodeView(
         NodeName(node.metadata.name),
         state,
-        dict(node_changed(node).capacity),
+        dict(told.capacity),
         used,
         node.metadata.labels.get(GPU_PRODUCT, ""),
         dict(node.metadata.labels),
+        tuple(_taint(taint, node) for taint in keeping),
     )
+
+
+def _taint(taint: Taint, node: Node) -> str:
+    """A taint as kubectl writes it; that of a node in quarantine with the reason."""
+    written = f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect.value}"
+    ill = condition(node.status.conditions, UNHEALTHY) if taint.key == TAINT else None
+    return f"{written} ({ill.message or ill.reason})" if ill is not None else written
 
 
 def summary(node: NodeView) -> Object:
@@ -62,6 +79,7 @@ def summary(node: NodeView) -> Object:
         "capacity": quantities(node.capacity),
         "used": quantities(node.used),
         "product": node.product,
+        "taints": list(node.taints),
     }
 
 

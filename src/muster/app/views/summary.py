@@ -27,6 +27,7 @@ def summary(view: JobView) -> Object:
         "failed": view.failed,
         "restarts": view.restarts,
         "reason": {"code": view.reason[0], "message": view.reason[1]} if view.reason else None,
+        "anomalies": [{"code": code, "message": message} for code, message in view.anomalies],
         "created": view.created,
         "finished": view.finished,
         "deleted": view.deleted,

@@ -97,7 +97,7 @@ def timeline(
         last = {run.completion_index: run for run in members}  # the last of each index
         for number, lane in enumerate(lanes):
             place = label if len(lanes) == 1 else f"{label}{' slot ' if slots else '/'}{number}"
-            note = _note_of_indexes(lane, last, first_failed) if slots else _note(lane, first_failed)
+            note = _note_of_indexes(lane, last) if slots else _note(lane, first_failed)
             rows.append(Row(place, list(_lane(lane, begin, now, present)), note))
     first = min((run.started for run in ordered if run.started is not None), default=None)
     end = max((span.end for row in rows for span in row.spans), default=now)
@@ -178,9 +178,7 @@ def _note(lane: Sequence[PodRun], first_failed: str) -> str:
 _NAMED: Final = 8
 
 
-def _note_of_indexes(
-    lane: Sequence[PodRun], last: Mapping[int | None, PodRun], first_failed: str
-) -> str:
+def _note_of_indexes(lane: Sequence[PodRun], last: Mapping[int | None, PodRun]) -> str:
     """`failed: 24, 31 (exit 3 on node-1); restarted: 5 (exit 1 on node-1)`
 
     `last`: the last run of each index of the Job. An index with a later run has been restarted, in whichever
@@ -188,7 +186,7 @@ def _note_of_indexes(
     """
     failures = {run.completion_index: run for run in reversed(lane) if run.failed_by_itself}
     if not failures:
-        return _note(lane, first_failed)
+        return _note(lane, "")
     told = []
     for what, ended in (("failed", True), ("restarted", False)):
         found = [index for index in failures if last[index].failed_by_itself == ended]
