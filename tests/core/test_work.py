@@ -1,6 +1,7 @@
 """Work of a cycle in steps: who asks for much is decided later, and changes nothing for others."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 from math import ceil
 
@@ -101,8 +102,24 @@ def test_many_namespaces_together_are_bounded_too() -> None:
             if budget.takes(f"ns{n}", "demand"):
                 budget.charge(f"ns{n}", 600, 1)
                 used[-1] += 600
-    assert max(used) <= 2 * 1000 + 600
+    assert max(used) <= 3 * 1000 + 600
+    assert sum(used) <= 40 * 2 * 1000 + 50 * 600
     assert sum(used) >= 50 * 600, "each has had its turn"
+
+
+@given(namespaces=st.integers(1, 40), steps=st.integers(1, 8), demands=st.integers(1, 6))
+def test_each_of_many_namespaces_has_its_turns(namespaces: int, steps: int, demands: int) -> None:
+    budget, served = WorkBudget(steps), Counter[str]()
+    cycles = 2 * namespaces * demands
+    for _ in range(cycles):
+        budget.next_cycle()
+        for n in range(namespaces):
+            for demand in range(demands):
+                if budget.takes(f"ns{n}", demand):
+                    budget.charge(f"ns{n}", 1)
+                    served[f"ns{n}"] += 1
+    least = min(cycles * min(steps, 2 * steps / namespaces) / 2, cycles * demands)
+    assert min(served[f"ns{n}"] for n in range(namespaces)) >= least // 2
 
 
 def test_debts_and_demands_are_forgotten_once_they_are_paid_and_gone() -> None:
@@ -123,6 +140,51 @@ def test_over_more_nodes_a_step_counts_more() -> None:
     large.charge("ns", 50, 10_000)
     assert small.takes("ns", 1)
     assert not large.takes("ns", 1)
+
+
+# Searches, each of which counts as one step
+
+
+def served(budget: WorkBudget, demands: Sequence[Hashable], namespace: str = "ns") -> list[Hashable]:
+    """The demands that are served, in the next cycle, if these ask."""
+    budget.next_cycle()
+    taken = []
+    for each in demands:
+        if budget.takes(namespace, each):
+            budget.charge(namespace, 1)
+            taken.append(each)
+    return taken
+
+
+def test_each_demand_that_goes_on_asking_is_searched() -> None:
+    budget = WorkBudget(2)
+    assert [served(budget, range(7)) for _ in range(4)] == [[0, 1], [2, 3], [4, 5], [6]]
+
+
+def test_a_demand_that_asks_no_longer_gives_up_its_turn() -> None:
+    budget = WorkBudget(1)
+    assert served(budget, "abcd") == ["a"]
+    assert served(budget, "cd") == ["c"]
+    assert served(budget, "d") == ["d"]
+    assert served(budget, "e") == ["e"]
+    budget.next_cycle()
+    budget.next_cycle()
+    assert not budget.behind
+
+
+def test_a_demand_that_asks_again_in_a_cycle_needs_another_turn() -> None:
+    budget = WorkBudget(2)
+    assert served(budget, "aaa") == ["a", "a"]
+    assert budget.behind
+
+
+def test_what_a_namespace_searches_for_takes_no_turn_of_another() -> None:
+    budget = WorkBudget(2)
+    for _ in range(5):
+        assert len(served(budget, range(100), "evil")) == 2
+        for demand in "ab":
+            assert budget.takes("good", demand)
+            budget.charge("good", 1)
 
 
 # In a scheduler

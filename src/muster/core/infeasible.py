@@ -8,7 +8,8 @@ resource use that ends, capacity, layers, exclusive domains. Some depend on more
 - If affinity or spread matters, a pod that starts can help. Such an entry also depends on starts in earlier
   cycles, and on events between cycles.
 - If a search found nothing without a proof, the entry depends on events between cycles.
-- If a search was postponed, it is made in the next cycle.
+- If a search was postponed, it is made in the next cycle. Until then gangs of other namespaces are tried, as
+  a search may be granted to them.
 
 An entry can also say that there are no victims for a demand of a queue. It is valid up to a priority, and
 depends on the versions that the search for victims names.
@@ -22,9 +23,9 @@ from muster.core.placement import Fit, Infeasible
 from muster.core.words.gang import Gang
 from muster.core.world import World
 
-#: The answer, or None if the demand is known not to fit without one; `Nodes.room`; and the counts of the
-#: table that it rests on besides, with zeros for the others.
-_Entry = tuple[Infeasible | None, int, tuple[int, int, int]]
+#: The answer, or None if the demand is known not to fit without one; `Nodes.room`; the counts of the table
+#: that it rests on besides, with zeros for the others; and the namespaces for which a search was postponed.
+_Entry = tuple[Infeasible | None, int, tuple[int, int, int], frozenset[str]]
 
 
 class _Spared(NamedTuple):
@@ -91,27 +92,43 @@ class InfeasibleDemands:
             return True
         answer = self._fit.refutes(demand)
         if answer is not None:
-            self._write(demand, answer, entry)
+            self._write(demand, answer, entry, "")
         return answer is not None
+
+    def refuses(self, namespace: str, demand: Demand) -> bool:
+        """Whether a gang of this namespace is not tried: it does not fit, or its search is made later."""
+        if demand not in self:
+            return False
+        answer, _, _, namespaces = self._known[demand]
+        return answer is None or not answer.postponed or namespace in namespaces
 
     def known(self, demand: Demand) -> bool:
         """Whether the table says that a demand does not fit."""
         entry = self._known.get(demand)
         if entry is None or entry[1] != self._room.value:
             return False
-        answer, _, besides = entry
+        answer, _, besides, _ = entry
         return besides == _NOTHING or besides == self._besides(demand, answer)
 
-    def note(self, demand: Demand, answer: Infeasible | None) -> None:
-        """Note that a demand does not fit. A trial that is undone forgets what was noted in it."""
+    def note(self, demand: Demand, answer: Infeasible | None, namespace: str) -> None:
+        """Note that a demand does not fit, as tried for a gang of this namespace.
+
+        A trial that is undone forgets what was noted in it.
+        """
         before = self._known.get(demand)
         if before is None or before[0] is not answer or not self.known(demand):
-            self._write(demand, answer, before)
+            self._write(demand, answer, before, namespace)
 
-    def _write(self, demand: Demand, answer: Infeasible | None, before: _Entry | None) -> None:
+    def _write(
+        self, demand: Demand, answer: Infeasible | None, before: _Entry | None, namespace: str
+    ) -> None:
         if self._log.depth:
             self._log.push(self._put, demand, before)
-        self._known[demand] = answer, self._room.value, self._besides(demand, answer)
+        namespaces = frozenset[str]()
+        if answer is not None and answer.postponed:
+            others = before[3] if before is not None and self.known(demand) else namespaces
+            namespaces = others | {namespace}
+        self._known[demand] = answer, self._room.value, self._besides(demand, answer), namespaces
 
     def _put(self, demand: Demand, entry: _Entry | None) -> None:
         if entry is None:

@@ -160,8 +160,7 @@ class Scheduler:
             self.world.queues.entitle()
         self._infeasible.begin()
         self.fit.exact.budget.next_cycle()
-        if self._work.tenants:
-            self._work.next_cycle()
+        self._work.next_cycle()
         self.preemption.next_cycle(now, changed=self._infeasible.changed)
         # When explaining, visit infeasible gangs too: the reason may be the gang's own.
         seen = self._has_reservation if self.config.explain else None

@@ -103,7 +103,7 @@ class PlacementStep:
             return True
         if cap_exceeded:
             return not self._preemption.may_help(state, demand)
-        if state.plain and demand in self._infeasible and not self._reservations.closed:
+        if state.plain and self._refuted(state, demand) and not self._reservations.closed:
             if self._preemption.may_help(state, demand):
                 return False
             return tier is Tier.BORROWING or not (self._reservations.wanted(demand) and state.waits)
@@ -161,7 +161,7 @@ class PlacementStep:
         request = self._request(state, demand, attempt.vacant, unannounced)
         outcome: Placed | Infeasible | WouldDelay | Overcharged | None = None
         # 3. Is it known not to fit?
-        known = self._comparable(state) and demand in self._infeasible
+        known = self._comparable(state) and self._refuted(state, demand)
         if known := known and not self._reservations.due(state.id):
             outcome = self._infeasible.answer(demand)
         if (capped or known) and not self._preemption.may_help(state, demand):
@@ -200,9 +200,9 @@ class PlacementStep:
             case WouldDelay(reservation):
                 state.refusal = reservation.refusal
             case Infeasible() as infeasible if noted:
-                self._infeasible.note(demand, infeasible)
+                self._infeasible.note(demand, infeasible, answer.request.namespace)
             case Placed() if noted:
-                self._infeasible.note(demand, None)
+                self._infeasible.note(demand, None, answer.request.namespace)
         # 6. It waits
         if self.reserves(attempt):
             self._reservations.wait(state, answer.request)
@@ -231,6 +231,10 @@ class PlacementStep:
         if not attempt.state.waits or attempt.tier is Tier.BORROWING or attempt.cap_exceeded:
             return False
         return self._reservations.wanted(attempt.demand)
+
+    def _refuted(self, state: GangState, demand: Demand) -> bool:
+        """Whether this demand of the gang need not be tried."""
+        return state.gang is not None and self._infeasible.refuses(state.gang.namespace, demand)
 
     def _comparable(self, state: GangState) -> bool:
         """Whether what is known about its demand holds for this gang, and the other way round."""
@@ -336,7 +340,14 @@ class PlacementStep:
         assert state.gang is not None
         ranks = {s.name: s.ranks for s in state.gang.pod_sets if s.ranks}
         if not (state.begun or state.avoided):
-            return Request(demand, vacant, search=self._search, ranks=ranks, footprints=state.footprints)
+            return Request(
+                demand,
+                vacant,
+                search=self._search,
+                namespace=state.gang.namespace,
+                ranks=ranks,
+                footprints=state.footprints,
+            )
         column = self._nodes.column
         nodes = {p: self._pods[pod].node for pod, p in state.pods.items() if p is not None}
         nodes.update({p: promise.node for p, promise in state.holds.items() if promise.announced})
@@ -348,6 +359,7 @@ class PlacementStep:
             settled={p: column[node] for p, node in nodes.items() if node in column},
             excluded=self._avoided(state),
             search=self._search,
+            namespace=state.gang.namespace,
             ranks=ranks,
             footprints=state.footprints,
         )

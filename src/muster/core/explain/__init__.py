@@ -17,6 +17,7 @@ The totals behind `InsufficientCapacity` are those of nodes that the gang's pods
 free" never means eight on nodes that they cannot use.
 """
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
 from typing import Final
@@ -35,7 +36,8 @@ __all__ = ["Explainer", "Remedies"]
 
 #: What an explanation takes besides its trials.
 STEPS: Final = 20
-#: Exact problems per cycle that may be solved to find out whether something besides room keeps gangs off.
+#: Exact problems per cycle and namespace that are solved to find out whether something besides room keeps its
+#: gangs off.
 PROBLEMS: Final = 4
 
 
@@ -50,6 +52,8 @@ class Explainer:
         #: the cases of this cycle, or of one request, and the holders that they share
         self._cases: dict[Demand, Case] = {}
         self._holding: dict[str, list[GangState]] = {}
+        #: exact problems that were solved in this cycle, by namespace
+        self._problems = Counter[str]()
         #: by demand and reasons, as of a revision of the nodes; None: no explanation applies
         self._explained: dict[Hashable, Explanation | None] = {}
         self._earlier: dict[Hashable, Explanation | None] = {}
@@ -62,10 +66,10 @@ class Explainer:
         """
         self._begin()
         self._work.next_cycle()
+        self._problems.clear()
         if self._as_of != self._world.nodes.revision:
             self._earlier, self._explained = self._explained, {}
-        with self._fit.exact.budget.lending(PROBLEMS):
-            reasons = self._reasons(served)
+        reasons = self._reasons(served)
         examined = self._remedies.begin(reasons, now)
         waits = []
         for state, explanation in reasons:
@@ -137,12 +141,18 @@ class Explainer:
         namespace, before = state.gang.namespace if state.gang is not None else "", state.explanation
         if state.refusal is not None and state.refusal.code is Code.POSTPONED:
             return before or state.refusal
-        if state.demand is not None and not self._work.takes(namespace, state.demand):
+        if state.demand is not None and not self._served(namespace, state.demand):
             return before
-        done = self._world.nodes.steps
-        reason = self._reason(state)
+        done, left = self._world.nodes.steps, PROBLEMS - self._problems[namespace]
+        with self._fit.exact.lending(left):
+            reason = self._reason(state)
+            self._problems[namespace] += left - self._fit.exact.lent
         self._work.charge(namespace, self._world.nodes.steps - done, len(self._world.nodes))
         return reason
+
+    def _served(self, namespace: str, demand: Demand) -> bool:
+        """Whether a demand is explained in this cycle; all of its gangs then are, by what is known of it."""
+        return self._work.taken(namespace, demand) or self._work.takes(namespace, demand)
 
     def _reason(self, state: GangState) -> Explanation | None:
         """Return the explanation of the first code that applies, in the order of docs/names.md."""

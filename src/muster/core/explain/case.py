@@ -104,7 +104,7 @@ class Case:
         if constraints:
             parts = tuple(replace(part, shape=_bare(part.shape), affinity=NO_CONTEXT) for part in parts)
         demand = self.world.demands.of(parts, self.demand.need, None if rules else self.demand.rules)
-        request = Request(demand, [range(part.count) for part in parts], search=fit.exact.budget.lent > 0)
+        request = Request(demand, [range(part.count) for part in parts], search=fit.exact.lent > 0)
         with self.world.trial():
             found = bool(fit.anywhere(request) if demand.rules is None else fit.fit(request))
         self._fits[rules, constraints] = found

@@ -7,8 +7,9 @@ computed from. The list may be incomplete: a trial is greedy (`Request.search`),
 search would find may be missing.
 
 Trials are bounded in three ways: a question tries only a few changes of each kind, only the first
-`Config.remedies` gangs of each queue are examined, and a cycle makes about `Config.trials` trials; further
-gangs are examined in the next cycle. Results are kept until something changes.
+`Config.remedies` gangs of each queue are examined, and a cycle makes about `Config.trials` trials for gangs
+of one namespace (`core/work.py`); further gangs are examined in later cycles. Results are kept until
+something changes.
 
 For the same gangs an expected start is found: the time of their reservation, else the estimate of an
 `Outlook`; or the reason why it is unknown.
@@ -26,6 +27,7 @@ from muster.core.explain.question import DryRun, Foresight, Question
 from muster.core.parts import Parts
 from muster.core.words.decisions import ExpectedStart, Explanation, Remedy
 from muster.core.words.gang import Code, GangId
+from muster.core.work import WorkBudget
 from muster.core.world.gangs import GangState
 
 #: Reasons that may disappear when other gangs end.
@@ -46,7 +48,7 @@ class Remedies:
         dry_run: DryRun,
     ) -> None:
         """`first`, `trials`: `Config.remedies` and `trials`; `request`: what a gang would be placed with."""
-        self._first, self._trials = first, trials
+        self._first, self._budget = first, WorkBudget(trials)
         self._request, self._parts, self._dry_run = request, parts, dry_run
         #: what was found, as long as nothing changes
         self._known: dict[GangId, tuple[Code, tuple[Remedy, ...], ExpectedStart | None]] = {}
@@ -54,10 +56,7 @@ class Remedies:
         self._as_of: Hashable = None
         #: by queue the gangs that are examined in this cycle, in serving order
         self._asked: dict[str, dict[GangId, tuple[GangState, Code]]] = {}
-        self._left = 0
         self._now = 0.0
-        #: whether a gang was not examined because this cycle's trials were used up
-        self.behind = False
 
     def begin(
         self, waiting: Iterable[tuple[GangState, Explanation | None]], now: float
@@ -66,7 +65,8 @@ class Remedies:
         if self._as_of != self._dry_run.as_of or (now != self._now and self._dry_run.timed):
             self._known.clear()
             self._foresight = Foresight()
-        self._now, self._left, self.behind = now, self._trials, False
+        self._now = now
+        self._budget.next_cycle()
         self._asked.clear()
         full = set[str]()
         for state, explanation in waiting:
@@ -82,6 +82,11 @@ class Remedies:
     def end(self) -> None:
         """End the cycle: all gangs have been explained."""
         self._as_of = self._dry_run.as_of
+
+    @property
+    def behind(self) -> bool:
+        """Whether a gang was not examined because its namespace had used up its share of this cycle."""
+        return self._budget.behind
 
     def known(self, state: GangState, explanation: Explanation) -> bool:
         """Whether remedies for this gang have been found already, and still hold."""
@@ -99,13 +104,12 @@ class Remedies:
         asked = self._asked[state.gang.queue]
         known = self._known.get(state.id)
         if known is None or not self.known(state, explanation):
-            if self._left <= 0:
-                self.behind = True
+            if not self._budget.takes(state.gang.namespace, state.id):
                 return explanation
             before = self._dry_run.trials
             question = self._question(state, explanation, case_of, asked.values(), self._foresight)
             known = self._known[state.id] = (explanation.code, *_answer(question))
-            self._left -= self._dry_run.trials - before
+            self._budget.charge(state.gang.namespace, self._dry_run.trials - before)
         _, found, start = known
         return replace(explanation, remedies=found, expected_start=start) if found or start else explanation
 

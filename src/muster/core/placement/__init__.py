@@ -119,7 +119,7 @@ class Fit:
 
     def _search(self, request: Request) -> Placed | Infeasible:
         """Place a request with constraints besides room: disproved by room alone, or searched pod by pod."""
-        if not self.exact.budget.take(request.demand):
+        if not self.exact.grants(request.namespace, request.demand):
             return Infeasible(Reason.UNSEARCHED)
         proof = self.exact.lacks_room(request)
         if proof is not None:

@@ -4,7 +4,7 @@
 search is made only where it can help (`may_help`): for a gang that may preempt, while a gang of lower
 priority runs in its queue, or its queue may reclaim from another; once for equal demands of a queue, the
 highest priority first (a gang that may evict less will not fit either); not again until something changes;
-and for at most `SEARCHES` demands in a cycle.
+and for at most `SEARCHES` demands of a namespace in a cycle (`core/work.py`).
 
 The rules of rank under which no two gangs evict each other in turn are those of `ranks_above` and
 `_may_evict`; docs/preemption.md gives the proof.
@@ -16,7 +16,7 @@ from itertools import groupby, product
 from math import inf
 from typing import Final
 
-from muster.core.demand import Demand, Request, SearchBudget
+from muster.core.demand import Demand, Request
 from muster.core.infeasible import InfeasibleDemands
 from muster.core.placement import Fit
 from muster.core.preemption.candidates import Candidates, Test, always
@@ -25,13 +25,14 @@ from muster.core.preemption.victims import Victims, find
 from muster.core.words.amounts import Sums, Usage
 from muster.core.words.decisions import Victim
 from muster.core.words.gang import Gang, GangId, PodId
+from muster.core.work import WorkBudget
 from muster.core.world import World
 from muster.core.world.gangs import GangState, departing, given_up, stands, starting
 from muster.core.world.ledger import Charged
 
 __all__ = ["Preemption", "Victims"]
 
-#: Demands per cycle for which victims are searched.
+#: Demands of a namespace for which victims are searched in a cycle.
 SEARCHES: Final = 4
 #: Steps (`core/work.py`) after which one search asks `Fit` no more.
 STEPS: Final = 16_000
@@ -47,11 +48,9 @@ class Preemption:
         self._candidates = Candidates(
             world.nodes, world.gangs, world.pods, world.exclusive_domains.surcharges
         )
-        self._budget = SearchBudget(SEARCHES)
+        self._budget = WorkBudget(SEARCHES)
         #: queues that a demand of a queue may take from, in this cycle
         self._from: dict[tuple[Demand, str], set[str]] = {}
-        #: demands of a queue that are searched in a later cycle
-        self._later: set[tuple[Demand, str]] = set()
         self._now = 0.0
         #: counts cycles in which searches that failed in earlier ones may succeed
         self._changes = 0
@@ -66,7 +65,6 @@ class Preemption:
         self._now = now
         self._budget.next_cycle()
         self._from.clear()
-        self._later.clear()
         # Entitlements matter only where something can be reclaimed.
         reclaims = len(self._running.queues) > 1
         rules = self._queues.rules_version, self._queues.entitlement_version if reclaims else -1
@@ -98,9 +96,9 @@ class Preemption:
         """
         gang, pending = state.gang, self._world.pending_evictions
         assert gang is not None
-        if not self._budget.take(request.demand):
-            self._later.add((request.demand, gang.queue))
+        if not self._budget.takes(gang.namespace, (request.demand, gang.queue)):
             return None
+        self._budget.charge(gang.namespace, 1)
         coming = {
             pod: since + COMING
             for pod, since in pending.deleted.items()
@@ -131,7 +129,9 @@ class Preemption:
             return lower or bool(self._reclaimed_from(gang.queue, demand))
         if not lower and running.queues.keys() <= {gang.queue}:
             return False
-        if (demand, gang.queue) in self._later or self._infeasible.spares_all(gang, demand, self._as_of):
+        if self._budget.refused(gang.namespace, (demand, gang.queue)):
+            return False  # its turn is in a later cycle
+        if self._infeasible.spares_all(gang, demand, self._as_of):
             return False
         return lower or bool(self._reclaims(gang.queue, demand))
 

@@ -96,7 +96,7 @@ def find(
         problems = max(PROBLEMS, SMALL // max(1, len(world.nodes)))  # no node may be known yet
         dependents = AffinityDependents(request, bounds.shapes, table, world)
     whole = Ground(Checks(request, table, allow, world, fit, dependents, until), bounds, request)
-    with fit.exact.budget.lending(problems):
+    with fit.exact.lending(problems):
         best = next((best for usable in _levels(bounds, table) if (best := _best(whole, usable))), None)
         if best is None:
             return None

@@ -211,9 +211,9 @@ class StartSearch:
                 search=request.search and self.problems > 0
             )
             self._fit.exclusive_domains.leave([Victim(state.id) for state in ended])
-            with self._fit.exact.budget.lending(self.problems):
+            with self._fit.exact.lending(self.problems):
                 placed = self._fit.fit(beside)
-                self.problems = self._fit.exact.budget.lent
+                self.problems = self._fit.exact.lent
             if not placed or not placed.columns:
                 return None
             self._calendar.give_back(charged)

@@ -10,18 +10,19 @@ The bound of the relaxation is Gilmore and Gomory's, and in practice nearly tigh
 relaxation fits almost always fits. Beyond the bounds of `patterns.py` only the totals speak, and the answer
 stays open.
 
-Proofs are cached (`refutes`). New problems are solved for at most `TURNS` demands per cycle; further ones
-are solved in later cycles.
+Proofs are cached (`refutes`). New problems are solved for at most `TURNS` demands of a namespace per cycle
+(`core/work.py`); further ones are solved in later cycles.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from itertools import count, islice
 from typing import Final
 
 import numpy as np
 
-from muster.core.demand import Demand, Request, SearchBudget
+from muster.core.demand import Demand, Request
 from muster.core.placement.answer import Infeasible, Placed, Reason
 from muster.core.placement.exact import solver
 from muster.core.placement.exact.patterns import Catalogue, Classes, Sharing
@@ -30,11 +31,12 @@ from muster.core.placement.exact.proofs import Proofs
 from muster.core.placement.greedy import Draft
 from muster.core.placement.slots import Slots
 from muster.core.words.gang import NodeName, Place
+from muster.core.work import WorkBudget
 from muster.core.world.devices import WHOLE
 from muster.core.world.ledger import Ledger
 from muster.core.world.nodes import Ints, Longs, RowAmounts, recent
 
-#: Demands per cycle for which problems are solved.
+#: Demands of a namespace for which problems are solved in a cycle.
 TURNS: Final = 4
 #: Steps of a program (`core/work.py`), besides one for so many of its patterns.
 _SOLUTION: Final = 100
@@ -49,7 +51,9 @@ class Exact:
     def __init__(self, ledger: Ledger, slots: Slots) -> None:
         self._ledger, self._nodes, self._slots = ledger, ledger.nodes, slots
         self._catalogues: dict[tuple[RowAmounts, ...], Catalogue] = {}
-        self.budget = SearchBudget(TURNS)
+        self.budget = WorkBudget(TURNS)
+        #: problems that may be solved outside the budget (`lending`)
+        self.lent = 0
         self._proofs = Proofs(self._nodes, slots, self.budget)
 
     def place(self, request: Request, *, granted: bool = False) -> Placed | Infeasible:
@@ -66,13 +70,32 @@ class Exact:
         caps = problem.caps(self._slots, request.excluded)
         if problem.exceeds(self._nodes, caps) or (len(problem.groups) == 1 and not preferred):
             return Infeasible(Reason.TOTALS)
-        if not (granted or self.budget.take(demand)):
+        if not (granted or self.grants(request.namespace, demand)):
             return Infeasible(Reason.UNSEARCHED)
         if preferred and (placed := self._place_around(request)):
             return placed
         remember = demand if request.excluded is None and not preferred else None
         draft = Draft(request, self._ledger, self._slots)
         return self._solve(draft, problem, caps, preferred, remember)
+
+    def grants(self, namespace: str, demand: Demand) -> bool:
+        """Whether a problem is solved for this demand now. Call it once for each that then is."""
+        if self.lent > 0:
+            self.lent -= 1
+            return True
+        granted = self.budget.takes(namespace, demand)
+        if granted:
+            self.budget.charge(namespace, 1)
+        return granted
+
+    @contextmanager
+    def lending(self, problems: int) -> Iterator[None]:
+        """Let a caller that asks several times about one demand (for victims, or a time) solve some first."""
+        before, self.lent = self.lent, problems
+        try:
+            yield
+        finally:
+            self.lent = before
 
     def lacks_room(self, request: Request) -> Infeasible | None:
         """Return a proof that the minimum has no room even without constraints; None if not proven."""

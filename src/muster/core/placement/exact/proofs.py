@@ -10,11 +10,12 @@ from typing import Final
 
 import numpy as np
 
-from muster.core.demand import Demand, SearchBudget
+from muster.core.demand import Demand
 from muster.core.placement.exact.patterns import Catalogue, Classes
 from muster.core.placement.exact.problem import Problem
 from muster.core.placement.exact.solver import Floats
 from muster.core.placement.slots import Slots
+from muster.core.work import WorkBudget
 from muster.core.world.nodes import Ints, Longs, Nodes
 
 #: Proofs in the cache; each has a few cells per node.
@@ -50,7 +51,7 @@ class Proof:
 class Proofs:
     """The cached proofs, by demand."""
 
-    def __init__(self, nodes: Nodes, slots: Slots, budget: SearchBudget) -> None:
+    def __init__(self, nodes: Nodes, slots: Slots, budget: WorkBudget) -> None:
         self._nodes, self._slots, self._budget = nodes, slots, budget
         self._proofs: dict[Demand, Proof] = {}
 

@@ -330,7 +330,7 @@ class Search:
         """Try the exact methods in a domain after greedy placement has failed."""
         exact, request = self._of.exact, self._request
         if self._granted is None and not self._multiples:
-            self._granted = request.search and exact.budget.take(self._minimum.demand)
+            self._granted = request.search and exact.grants(request.namespace, self._minimum.demand)
         if not self._granted or self._searches >= SEARCHES:
             self._leave_open(Infeasible(Reason.UNSEARCHED))
             return None
