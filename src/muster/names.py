@@ -37,6 +37,8 @@ PROGRESS_RULES: Final = f"{DOMAIN}/progress-rules"
 PROGRESS_MOVES: Final = f"{DOMAIN}/progress-moves"
 #: On a JobSet: the framework whose environment its pods get: PyTorch, DeepSpeed or Jax.
 TRAINING: Final = f"{DOMAIN}/training"
+#: On a JobSet with it: the groups (replicatedJobs) whose pods train, comma-separated; without it, all do.
+TRAINERS: Final = f"{DOMAIN}/trainers"
 #: On a Job or JobSet: when muster has moved it to other nodes last, and why.
 MOVED: Final = f"{DOMAIN}/moved"
 #: What to do with a job on a node with unhealthy GPUs: notify, checkpointAndMove or none.

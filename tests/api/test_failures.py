@@ -135,16 +135,16 @@ def failed(name: str, code: int | None, seconds: float | None, **more: Any) -> F
     [
         ([failed("w-0", 1, 9)], "w-0 exited with code 1 on n"),
         (
-            [failed("w-0", 1, 9), failed("w-1", 17, 8.95)],
-            "w-1 exited with code 17 on n; 1 other with code 1, 50 ms later",
+            [failed("w-0", 1, 9), failed("w-1", 17, 8.85)],
+            "w-1 exited with code 17 on n; 1 other with code 1, 150 ms later",
         ),
         (
-            [failed("w-2", 17, 8), *(failed(f"w-{n}", 1, 8.03) for n in (0, 1, 3))],
-            "w-2 exited with code 17 on n; 3 others with code 1, 30 ms later",
+            [failed("w-2", 17, 8), *(failed(f"w-{n}", 1, 8.13) for n in (0, 1, 3))],
+            "w-2 exited with code 17 on n; 3 others with code 1, 130 ms later",
         ),
         (  # peers of a lost member all fail alike
-            [failed("w-2", 17, 8.004), *(failed(f"w-{n}", 1, 8) for n in (0, 1, 3))],
-            "w-2 exited with code 17 on n; 3 others with code 1, within the same 4 ms" + UNCERTAIN,
+            [failed("w-2", 17, 8.06), *(failed(f"w-{n}", 1, 8) for n in (0, 1, 3))],
+            "w-2 exited with code 17 on n; 3 others with code 1, within the same 60 ms" + UNCERTAIN,
         ),
         (
             [failed("w-0", 1, 0), failed("w-1", 2, 700)],
@@ -191,7 +191,7 @@ FAILURES = st.lists(
         failed,
         st.sampled_from([f"w-{n}" for n in range(6)]),
         st.sampled_from([None, 1, 2, 17, 137]),
-        st.none() | st.integers(0, 400).map(lambda n: n / 100),
+        st.none() | st.integers(0, 400).map(lambda n: n / 30),
         times=st.integers(0, 2),
         attempt=st.integers(0, 2),
     ),
@@ -223,4 +223,4 @@ def test_a_verdict_does_not_depend_on_the_order_in_which_failures_are_known(
         assert told.first.times == 0, "a failure that ended its pod comes before one that did not"
         times = [each.at for each in mine if each.times == 0 and each.at is not None]
         if told.first.at is not None and times:
-            assert told.first.at - min(times) < timedelta(milliseconds=20)
+            assert told.first.at - min(times) < timedelta(milliseconds=100)

@@ -381,7 +381,7 @@ class TestFailure:
     ) -> None:
         world.submit()
         world.settle()
-        begin, later = world.now.isoformat(), (world.now + timedelta(milliseconds=40)).isoformat()
+        begin, later = world.now.isoformat(), (world.now + timedelta(milliseconds=140)).isoformat()
         world.pod("js-w-0", "js-w-0-0-x", "Failed", terminated={"exitCode": 1, "finishedAt": later})
         world.pod("js-w-1", "js-w-1-0-y", "Running", running={"startedAt": begin})
         world.fail("js-w-0")
@@ -403,7 +403,7 @@ class TestFailure:
         world.settle()
         assert world.found("Failed").message == (
             "one or more jobs failed: pod js-w-1-0-y, container main, exited with code 17 on node-1; "
-            "1 other with code 1, 40 ms later (first failed job: js-w-1)"
+            "1 other with code 1, 140 ms later (first failed job: js-w-1)"
         )
         assert world.found("Failed").last_transition_time == since
         assert len(world.events) == told, "a correction is no event"

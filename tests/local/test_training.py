@@ -42,7 +42,7 @@ async def test_the_environment_is_there_without_a_line_in_the_program(client: Lo
     await client.create(kinds.JOBSET, "default", jobset(env=[{"name": "NNODES", "value": "mine"}]))
     found = await env(client)
     assert found["MASTER_ADDR"] == "train-w-0-0.train"
-    assert (found["WORLD_SIZE"], found["NPROC_PER_NODE"]) == ("8", "2")
+    assert (found["WORLD_SIZE"], found["NPROC_PER_NODE"]) == ("4", "2")
     assert found["NNODES"] == "mine", "what the author has set stays"
     assert "job-global-index" in found["RANK"]["fieldRef"]["fieldPath"]
 

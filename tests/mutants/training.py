@@ -6,6 +6,7 @@ from tests.mutants.faults import Fault
 
 _FAILURES: Final = ("tests/api/test_failures.py",)
 _CAUSE: Final = "one cause"
+_ENVIRONMENT: Final = "ranks"
 
 FAULTS: Final = (
     Fault(
@@ -31,5 +32,29 @@ FAULTS: Final = (
         "corrected(message, observed.pods, jobset.status.restarts)",
         "message",
         ("tests/controllers/test_jobset.py",),
+    ),
+    Fault(
+        "WORLD_SIZE counts GPUs while RANK counts pods",
+        _ENVIRONMENT,
+        "workloads/training.py",
+        'plain("WORLD_SIZE", str(pods))',
+        'plain("WORLD_SIZE", str(pods * processes))',
+        ("tests/workloads/test_training.py",),
+    ),
+    Fault(
+        "init containers do not know their rank",
+        _ENVIRONMENT,
+        "workloads/training.py",
+        '    yield from pod.get("initContainers") or []',
+        "    yield from ()",
+        ("tests/workloads/test_training.py",),
+    ),
+    Fault(
+        "ranks of trainers begin after the groups before them",
+        _ENVIRONMENT,
+        "workloads/training.py",
+        "            return JOB_INDEX",
+        "            return JOB_GLOBAL_INDEX",
+        ("tests/workloads/test_training.py",),
     ),
 )

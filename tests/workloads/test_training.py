@@ -62,7 +62,7 @@ def test_an_aichor_manifest_of_jobs_with_one_pod() -> None:
     for group in (0, 1):
         found = env(text, group)
         assert found["MASTER_ADDR"] == "train-0-master-0-0.train-0"
-        assert (found["NNODES"], found["NPROC_PER_NODE"], found["WORLD_SIZE"]) == ("4", "2", "8")
+        assert (found["NNODES"], found["NPROC_PER_NODE"], found["WORLD_SIZE"]) == ("4", "2", "4")
         assert found["RANK"] == RANK
 
 
@@ -76,6 +76,78 @@ GROUPS = {
 def test_a_jobset(groups: Object, rank: str, size: str) -> None:
     found = env(jobset(groups))
     assert (found["RANK"], found["WORLD_SIZE"], found["NPROC_PER_NODE"]) == (rank, size, "1")
+
+
+def test_a_program_per_pod_and_torchrun_find_each_their_own_variables() -> None:
+    """One process per pod joins as many as there are pods; torchrun overrides that for those it starts."""
+    found = env(manifest({"worker": {"count": 4}}))
+    host = "train-0-worker-0-0.train-0"
+    assert {name: value for name, value in found.items() if name.startswith("PET_")} == {
+        "PET_NNODES": "4",
+        "PET_NODE_RANK": RANK,
+        "PET_NPROC_PER_NODE": "2",
+        "PET_MASTER_ADDR": host,
+        "PET_MASTER_PORT": "29500",
+    }
+    alone = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR")
+    assert [found[name] for name in alone] == ["4", RANK, "0", "1", host]
+
+
+def test_init_containers_and_sidecars_get_it_too() -> None:
+    document = yaml.safe_load(jobset({"w": (2, 1)}))
+    pod = document["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    pod["containers"][0]["resources"] = {"limits": {"nvidia.com/gpu": 4}}
+    side = {"name": "side", "image": "x", "command": ["true"], "restartPolicy": "Always"}
+    pod["initContainers"] = [{"name": "preflight", "image": "x", "command": ["true"]}, side]
+    [made] = load("f.yaml", Options(suffix="0"), text=yaml.safe_dump(document)).objects
+    pod = made["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    main, preflight, sidecar = pod["containers"] + pod["initContainers"]
+    assert main["env"] == preflight["env"] == sidecar["env"]
+    assert {"name": "NPROC_PER_NODE", "value": "4"} in main["env"]
+
+
+def trainers(text: str, named: str) -> str:
+    document = yaml.safe_load(text)
+    document["metadata"]["annotations"]["muster.dev/trainers"] = named
+    return yaml.safe_dump(document)
+
+
+JOB_INDEX = "jobset.sigs.k8s.io/job-index"
+SOME = {
+    "after the others": ({"tb": (1, 1), "w": (3, 1)}, "w", 1, JOB_INDEX, "3"),
+    "before the others": ({"m": (1, 1), "w": (2, 1), "tb": (1, 1)}, "m, w", 1, RANK, "3"),
+    "one Job of several pods": ({"tb": (2, 3), "w": (1, 4)}, "w", 1, INDEX, "4"),
+}
+
+
+@pytest.mark.parametrize(("groups", "named", "of", "rank", "size"), SOME.values(), ids=SOME)
+def test_groups_that_do_not_train_are_not_ranked(
+    groups: Object, named: str, of: int, rank: str, size: str
+) -> None:
+    text = trainers(jobset(groups), named)
+    found = env(text, of)
+    assert (found["RANK"], found["WORLD_SIZE"], found["PET_NNODES"]) == (rank, size, size)
+    assert found["MASTER_ADDR"] == f"train-{named.partition(',')[0]}-0-0.train"
+    for number, group in enumerate(groups):
+        if group not in named:
+            assert env(text, number) == {}
+
+
+def test_a_manifest_names_the_types_that_train() -> None:
+    document = yaml.safe_load(manifest({"worker": {"count": 2}, "board": {"count": 1}}))
+    document["spec"]["scheduling"]["trainers"] = ["worker"]
+    text = yaml.safe_dump(document, sort_keys=False)
+    assert env(text)["WORLD_SIZE"] == "2"
+    assert "RANK" not in env(text, 1)
+    document["spec"]["scheduling"]["trainers"] = "worker"
+    with pytest.raises(JobFileError, match="takes a list"):
+        load("f.yaml", Options(suffix="0"), text=yaml.safe_dump(document))
+
+
+def test_a_hint_does_not_take_musters_variables_for_the_authors() -> None:
+    text = jobset({"w": (2, 1)})
+    (note,) = load("f.yaml", Options(suffix="0"), text=text).notes
+    assert "PyTorch joins all pods: if the pods wait" in note.message
 
 
 def test_jax() -> None:
@@ -95,6 +167,28 @@ REFUSED = {
     "ranks that occur twice": (
         jobset({"a": (1, 2)}).replace("completions: 2", "completions: 4"),
         "occur twice",
+    ),
+    "trainers that do not exist": (
+        trainers(jobset({"worker": (2, 1)}), "wroker"),
+        "names 'wroker', which is no group of the job; did you mean worker",
+    ),
+    "trainers without a framework": (
+        trainers(jobset({"w": (2, 1)}), "w").replace("muster.dev/training:", "other:"),
+        "trainers needs muster.dev/training",
+    ),
+    "trainers between others": (
+        trainers(jobset({"a": (1, 1), "b": (1, 1), "c": (1, 1)}), "a,c"),
+        "must come last",
+    ),
+    "a Job whose pods have no numbers": (
+        jobset({"a": (1, 2)}).replace("completions: 2", "completions: 2\n        completionMode: NonIndexed"),
+        "not Indexed",
+    ),
+    "pods without host names": (
+        jobset({"a": (2, 1)}).replace(
+            "spec:\n  replicated", "spec:\n  network: {enableDNSHostnames: false}\n  replicated"
+        ),
+        "host names",
     ),
     "in a manifest": (manifest({"w": {"count": 2}}, "Caffe"), "Caffe"),
 }

@@ -24,8 +24,9 @@ from muster.api.natural import natural
 from muster.api.pod_label import pod_label
 from muster.names import PREEMPTED
 
-#: What times of ends resolve: of the embedded cluster (two ticks of its file system), and of API servers.
-RESOLUTION: Final = timedelta(milliseconds=20)
+#: What times of ends resolve: of the embedded cluster, whose wrappers may have to wait on a loaded machine
+#: before they record an end, and of API servers.
+RESOLUTION: Final = timedelta(milliseconds=100)
 WHOLE_SECONDS: Final = timedelta(seconds=1)
 #: Exit codes that a verdict names at most.
 CODES: Final = 3
@@ -109,9 +110,9 @@ class Verdict:
         if self.later is None:
             return said
         if self.unordered:
-            span = (
-                "second" if self.later == timedelta() else _span(max(self.later, timedelta(milliseconds=1)))
-            )
+            at = self.first.at
+            whole = self.later == timedelta() and at is not None and at.microsecond == 0
+            span = "second" if whole else _span(self.later)
             return f"{said}, within the same {span}, so the order is not certain"
         return f"{said}, {_span(self.later)} later"
 

@@ -84,6 +84,7 @@ _INSTEAD: Final = {
     ),
     names.GPU_SHARE: "write a resource of type gpu with compute",
     names.TRAINING: "write spec.training",
+    names.TRAINERS: "all tasks of a job with spec.training train; write the others as a job of their own",
     **dict.fromkeys(("sidecar.istio.io/inject", "istio.io/dataplane-mode"), _MESH),
 }
 #: The same for all keys with such a prefix.

@@ -4,6 +4,7 @@ import re
 from typing import Final
 
 from muster.api.base import Object
+from muster.names import TRAINING
 from muster.workloads.demand import PodSet, demand
 from muster.workloads.findings import Finding, Severity
 from muster.workloads.jobfile import JobFile, Role
@@ -20,10 +21,12 @@ def rendezvous(job: JobFile) -> Finding | None:
     sets = [pod_set for pod_set in demand(job) if pod_set.count]
     if sum(pod_set.count for pod_set in sets) < 2:
         return None
-    sign = _sign(sets)
+    where = next(item for item in job.items if item.role is Role.PRIMARY)
+    framework = (where.object["metadata"].get("annotations") or {}).get(TRAINING)
+    # with a framework, the variables of the environment are muster's, and say nothing about the program
+    sign = _sign(sets) if framework is None else f"{framework} joins all pods"
     if sign is None:
         return None
-    where = next(item for item in job.items if item.role is Role.PRIMARY)
     remedy = "--gang, or scheduling: {mode: gang} in spec," if job.format == "aichor" else "--gang"
     told = f"{sign}: if the pods wait for each other, make the job a gang: {remedy} starts all pods or none"
     return where.report((), told, Severity.HINT)

@@ -97,6 +97,14 @@ class Section:
         section = self.section(name)
         return {key: section.text(key) for key in section.names()}
 
+    def words(self, name: str) -> list[str]:
+        """A list of texts."""
+        items = self._typed(name, list, "a list") or []
+        for i, item in enumerate(items):
+            if not isinstance(item, str):
+                self.error((name, i), f"takes text, not {_kind(item)}")
+        return [item for item in items if isinstance(item, str)]
+
     def flag(self, name: str, default: bool = False) -> bool:
         value = self._typed(name, bool, "true or false")
         return default if value is None else value

@@ -1,8 +1,16 @@
 """The environment of training frameworks: the coordinator, the number of processes, and the rank.
 
 A BatchJob asks for it by `training`, an AIchor manifest by `scheduling: {training: PyTorch}`, a JobSet by the
-annotation `muster.dev/training: PyTorch`. Ranks count pods over all groups, in their order. `WORLD_SIZE` is
-pods × GPUs of a pod, as `torchrun` counts processes. A variable that the author has set stays as it is.
+annotation `muster.dev/training: PyTorch`. Two contracts hold at the same time, since a launcher overrides the
+variables of the first for the processes that it starts:
+
+- A program that is started once per pod is one process: `WORLD_SIZE` is the number of pods, `RANK` that of
+  the pod, `LOCAL_RANK` is 0. `torch.distributed.init_process_group("env://")` and DeepSpeed read these.
+- `torchrun` reads its arguments from variables with the prefix `PET_`, so it needs no arguments: it starts as
+  many processes in each pod as the pod has GPUs.
+
+Ranks count the pods of the groups that train, in their order: of all groups, or of those that
+`muster.dev/trainers` names. A variable that the author has set stays as it is.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,20 +19,19 @@ from typing import Any, Final
 from muster.api import quantity
 from muster.api.base import Object
 from muster.api.batch_v1 import COMPLETION_INDEX
-from muster.api.jobset_v1alpha2 import JOB_GLOBAL_INDEX
-from muster.names import GPU, TRAINING
+from muster.api.jobset_v1alpha2 import JOB_GLOBAL_INDEX, JOB_INDEX
+from muster.names import GPU, TRAINERS, TRAINING
+from muster.workloads.findings import nearest
 
 FRAMEWORKS: Final = ("PyTorch", "DeepSpeed", "Jax")
 PORT: Final = 29500
 
 
-def environment(framework: str, host: str, pods: int, container: Object, rank: str) -> list[Object]:
-    """Returns the variables of one container as `env`. `rank`: the pod's label that holds its rank."""
-    limits = (container.get("resources") or {}).get("limits") or {}
-    try:
-        processes = max(1, quantity.request(GPU, str(limits.get(GPU) or 0)))
-    except ValueError:
-        processes = 1  # the check of the limits reports what is wrong with this number
+def environment(framework: str, host: str, pods: int, processes: int, rank: str) -> list[Object]:
+    """The variables of a pod's containers as `env`.
+
+    `processes`: how many a launcher starts in the pod. `rank`: the pod's label that holds its rank.
+    """
     of_pod: Object = {"valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{rank}']"}}}
     if framework == "Jax":
         return [
@@ -33,13 +40,34 @@ def environment(framework: str, host: str, pods: int, container: Object, rank: s
             {"name": "JAX_PROCESS_ID", **of_pod},
         ]
     return [
+        plain("LOCAL_RANK", "0"),
+        plain("LOCAL_WORLD_SIZE", "1"),
         plain("MASTER_ADDR", host),
         plain("MASTER_PORT", str(PORT)),
         plain("NNODES", str(pods)),
+        {"name": "NODE_RANK", **of_pod},
         plain("NPROC_PER_NODE", str(processes)),
+        plain("PET_MASTER_ADDR", host),
+        plain("PET_MASTER_PORT", str(PORT)),
+        plain("PET_NNODES", str(pods)),
+        {"name": "PET_NODE_RANK", **of_pod},
+        plain("PET_NPROC_PER_NODE", str(processes)),
         {"name": "RANK", **of_pod},
-        plain("WORLD_SIZE", str(pods * processes)),
+        plain("WORLD_SIZE", str(pods)),
     ]
+
+
+def give(pod: Object, framework: str, host: str, pods: int, rank: str) -> None:
+    """Adds the variables to all containers of a pod's spec, init containers included."""
+    made = environment(framework, host, pods, _processes(pod), rank)
+    for container in containers(pod):
+        put_before(container, made)
+
+
+def containers(pod: Object) -> Iterator[Object]:
+    """The containers of a pod's spec, init containers first."""
+    yield from pod.get("initContainers") or []
+    yield from pod.get("containers") or []
 
 
 def put_before(container: Object, made: Sequence[Object]) -> None:
@@ -59,39 +87,82 @@ def prepare(jobset: Object) -> str:
     pod, if there is one Job.
     """
     metadata = jobset.get("metadata") or {}
-    framework = (metadata.get("annotations") or {}).get(TRAINING)
+    annotations = metadata.get("annotations") or {}
+    framework, named = annotations.get(TRAINING), annotations.get(TRAINERS)
     if framework is None:
-        return ""
+        return f"{TRAINERS} needs {TRAINING}: write a framework" if named is not None else ""
     if framework not in FRAMEWORKS:
         return f"{TRAINING} is {framework!r}; write {', '.join(FRAMEWORKS[:-1])} or {FRAMEWORKS[-1]}"
-    groups = (jobset.get("spec") or {}).get("replicatedJobs") or []
+    spec = jobset.get("spec") or {}
+    groups = spec.get("replicatedJobs") or []
     if not groups:
         return ""  # refused elsewhere
-    sizes = [(each.get("replicas", 1), *_pods_of(each)) for each in groups]
-    if any(pods != completions for _, pods, completions in sizes):
-        return f"{TRAINING}: completions differ from parallelism, so a rank would occur twice"
-    if all(pods == 1 for _, pods, _ in sizes):
-        rank = JOB_GLOBAL_INDEX
-    elif len(sizes) == 1 and sizes[0][0] == 1:
-        rank = COMPLETION_INDEX
-    else:
-        return f"{TRAINING}: no label has the rank of a pod if several Jobs have several pods; use replicas"
-    network, name = jobset["spec"].get("network") or {}, metadata.get("name")
-    host = f"{name}-{groups[0].get('name')}-0-0.{network.get('subdomain') or name}"
-    pods = sum(replicas * each for replicas, each, _ in sizes)
-    for container in _containers(groups):
-        put_before(container, environment(framework, host, pods, container, rank))
+    trainers = list(groups)
+    if named is not None:
+        names = [name.strip() for name in named.split(",")]
+        there = {str(each.get("name")) for each in groups}
+        for name in names:
+            if name not in there:
+                return f"{TRAINERS} names {name!r}, which is no group of the job{nearest(name, there)}"
+        trainers = [each for each in groups if each.get("name") in names]
+    rank = _rank(groups, trainers)
+    if rank not in (JOB_GLOBAL_INDEX, JOB_INDEX, COMPLETION_INDEX):
+        return f"{TRAINING}: {rank}"
+    network, name = spec.get("network") or {}, metadata.get("name")
+    if network.get("enableDNSHostnames") is False:
+        return (
+            f"{TRAINING}: pods cannot find the first one without host names; omit enableDNSHostnames: false"
+        )
+    host = f"{name}-{trainers[0].get('name')}-0-0.{network.get('subdomain') or name}"
+    sizes = [(each.get("replicas", 1), _pods_of(each)[0]) for each in trainers]
+    pods = sum(replicas * each for replicas, each in sizes)
+    for trainer in trainers:
+        give(_pod(trainer), framework, host, pods, rank)
     return ""
 
 
+def _rank(groups: Sequence[Object], trainers: Sequence[Object]) -> str:
+    """The label that has the rank of each pod; else why none has."""
+    sizes = [(each.get("replicas", 1), *_pods_of(each)) for each in trainers]
+    if any(pods != completions for _, pods, completions in sizes):
+        return "completions differ from parallelism, so a rank would occur twice"
+    if any(not replicas or not pods for replicas, pods, _ in sizes):
+        return "a group without pods cannot be ranked; remove it"
+    if all(pods == 1 for _, pods, _ in sizes):
+        if all(one is other for one, other in zip(trainers, groups, strict=False)):
+            return JOB_GLOBAL_INDEX
+        if len(trainers) == 1:
+            return JOB_INDEX
+        return f"groups that {TRAINERS} does not name must come last: JobSet numbers Jobs over all groups"
+    if len(sizes) == 1 and sizes[0][0] == 1:
+        if _job(trainers[0]).get("completionMode", "Indexed") != "Indexed":
+            return "pods of a Job that is not Indexed have no number; omit completionMode, or use replicas"
+        return COMPLETION_INDEX
+    return "no label has the rank of a pod if several Jobs have several pods; use replicas"
+
+
+def _processes(pod: Object) -> int:
+    """How many processes a launcher starts: one per GPU of the container that has most, at least one."""
+    return max((_gpus(container) for container in pod.get("containers") or []), default=1) or 1
+
+
+def _gpus(container: Object) -> int:
+    limits = (container.get("resources") or {}).get("limits") or {}
+    try:
+        return quantity.request(GPU, str(limits.get(GPU) or 0))
+    except ValueError:
+        return 0  # the check of the limits reports what is wrong with this number
+
+
+def _job(group: Object) -> Object:
+    return (group.get("template") or {}).get("spec") or {}
+
+
 def _pods_of(group: Object) -> tuple[int, int]:
-    spec: Object = (group.get("template") or {}).get("spec") or {}
-    pods: Any = spec.get("parallelism", 1)  # Any: a number, as the format has checked
-    return pods, spec.get("completions", pods)
+    """Parallelism and completions."""
+    pods: Any = _job(group).get("parallelism", 1)  # Any: a number, as the format has checked
+    return pods, _job(group).get("completions", pods)
 
 
-def _containers(groups: Sequence[Object]) -> Iterator[Object]:
-    for group in groups:
-        for part in ("template", "spec", "template", "spec"):
-            group = group.get(part) or {}
-        yield from group.get("containers") or []
+def _pod(group: Object) -> Object:
+    return (_job(group).get("template") or {}).get("spec") or {}

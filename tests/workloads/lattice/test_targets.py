@@ -45,7 +45,7 @@ def test_training_numbers_pods_over_all_tasks_with_the_coordinator_first() -> No
     [container] = first["template"]["spec"]["template"]["spec"]["containers"]
     variables = env(container)
     assert variables["MASTER_ADDR"] == "training-run-42-master-0-0.training-run-42"
-    assert variables["WORLD_SIZE"] == "40"
+    assert variables["WORLD_SIZE"] == "5"
     assert variables["NNODES"] == "5"
     assert "job-global-index" in variables["RANK"]["fieldRef"]["fieldPath"]
     assert variables["NCCL_SOCKET_IFNAME"] == "eth0"
@@ -54,7 +54,7 @@ def test_training_numbers_pods_over_all_tasks_with_the_coordinator_first() -> No
 
 @pytest.mark.parametrize("framework", ["PyTorch", "DeepSpeed"])
 def test_each_pod_has_the_whole_environment(framework: str) -> None:
-    """5 pods with 8 GPUs each, as the chapter counts them."""
+    """5 pods, each of one process or, with torchrun, of 8."""
     limits = {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "8"}
     gpus = {"spec/tasks/workers/workload/containers/trainer/resources": {"limits": limits}}
     asked = {"framework": framework, "nccl": NCCL}
@@ -62,15 +62,22 @@ def test_each_pod_has_the_whole_environment(framework: str) -> None:
     for group in job["spec"]["replicatedJobs"]:
         [container] = group["template"]["spec"]["template"]["spec"]["containers"]
         found = env(container)
-        rank = found.pop("RANK")["fieldRef"]["fieldPath"]
-        assert rank == "metadata.labels['jobset.sigs.k8s.io/job-global-index']"
+        for name in ("RANK", "NODE_RANK", "PET_NODE_RANK"):
+            rank = found.pop(name)["fieldRef"]["fieldPath"]
+            assert rank == "metadata.labels['jobset.sigs.k8s.io/job-global-index']"
         found.pop("S3_BUCKET", None)
         assert found == {
             "MASTER_ADDR": "training-run-42-master-0-0.training-run-42",
             "MASTER_PORT": "29500",
             "NNODES": "5",
             "NPROC_PER_NODE": "8",
-            "WORLD_SIZE": "40",
+            "WORLD_SIZE": "5",
+            "LOCAL_RANK": "0",
+            "LOCAL_WORLD_SIZE": "1",
+            "PET_MASTER_ADDR": "training-run-42-master-0-0.training-run-42",
+            "PET_MASTER_PORT": "29500",
+            "PET_NNODES": "5",
+            "PET_NPROC_PER_NODE": "8",
             "NCCL_SOCKET_IFNAME": "eth0",
             "NCCL_IB_HCA": "mlx5",
             "NCCL_NET_GDR_LEVEL": "SYS",

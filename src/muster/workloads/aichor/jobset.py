@@ -44,6 +44,8 @@ def compile_jobset(manifest: Manifest, name: str, mode: Mode, options: Options) 
         annotations[names.EXCLUSIVE] = manifest.exclusive
     if manifest.training:
         annotations[names.TRAINING] = manifest.training
+    if manifest.trainers:
+        annotations[names.TRAINERS] = ",".join(manifest.trainers)
     peers = hosts(manifest, name)
     jobset: Object = {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",

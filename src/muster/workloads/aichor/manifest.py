@@ -74,6 +74,8 @@ class Manifest:
     exclusive: str
     #: the framework whose environment the pods get; "" = none
     training: str
+    #: the types whose pods train; empty = all
+    trainers: tuple[str, ...]
     priority_class: str
     #: "" = none named
     queue: str
@@ -132,6 +134,7 @@ def parse(document: Document) -> tuple[Manifest, list[Finding]]:
         topology=scheduling.topology,
         exclusive=scheduling.exclusive,
         training=scheduling.training,
+        trainers=scheduling.trainers,
         priority_class=scheduling.priority_class,
         queue=scheduling.queue,
         ignored=tuple(ignored),
@@ -141,7 +144,7 @@ def parse(document: Document) -> tuple[Manifest, list[Finding]]:
 
 
 def _nothing(name: str) -> Manifest:
-    return Manifest(name, "", "", (), {}, 0, None, None, (), None, (), "", "", "", "", (), ())
+    return Manifest(name, "", "", (), {}, 0, None, None, (), None, (), "", "", (), "", "", (), ())
 
 
 def _of_another_operator(spec: Section) -> bool:
@@ -221,6 +224,7 @@ class _Scheduling(NamedTuple):
     topology: tuple[GatherRule, ...]
     exclusive: str
     training: str
+    trainers: tuple[str, ...]
 
 
 def _scheduling(spec: Section) -> _Scheduling:
@@ -234,6 +238,7 @@ def _scheduling(spec: Section) -> _Scheduling:
         tuple(_rule(rule) for rule in scheduling.sections("topology")),
         scheduling.text("exclusive"),
         scheduling.choice("training", FRAMEWORKS, ""),
+        tuple(scheduling.words("trainers")),
     )
     scheduling.close()
     return read
