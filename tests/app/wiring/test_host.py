@@ -1,5 +1,6 @@
 """A command and the host of another command that is just leaving."""
 
+import errno
 import os
 import select
 import subprocess
@@ -8,12 +9,14 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from muster.app.wiring import host
 from muster.app.wiring.state_directory import StateDirectory
+from muster.local.store import StoreError
 from tests.processes import started
 
 #: A host that is told to stop, and gives its lock back before its process ends.
@@ -67,6 +70,31 @@ def test_a_host_is_stopped_once_its_process_is_gone(
         assert host.stop(home) == leaving.pid
     assert leaving.poll() == 0
     assert host.stop(home) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "free", "said"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), 2**30, r"the disk of .*home is full\. Free some"),
+        (StoreError("database or disk is full"), 0, r"the disk of .*home is full"),
+        (
+            PermissionError(errno.EACCES, "Permission denied"),
+            2**30,
+            r"PermissionError: .*Permission denied; see",
+        ),
+        (RuntimeError(), 2**30, r"could not start: RuntimeError; see .*host\.log"),
+    ],
+)
+def test_a_host_that_cannot_start_says_why(
+    error: Exception, free: int, said: str, home: StateDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object) -> int:
+        raise error
+
+    monkeypatch.setattr(host, "run", fail)
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=free, f_frsize=1))
+    with pytest.raises(host.HostError, match=said), host.attached(home, ""):
+        pass
 
 
 def test_a_host_that_is_stopping_is_waited_for(home: StateDirectory, monkeypatch: pytest.MonkeyPatch) -> None:

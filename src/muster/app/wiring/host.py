@@ -6,6 +6,7 @@ no job is unfinished; a host started by `up` runs until `down`. The locks in
 `muster.app.wiring.state_directory` say whether a host runs.
 """
 
+import errno
 import os
 import select
 import signal
@@ -22,6 +23,8 @@ from muster.app.wiring.state_directory import Endpoint, StateDirectory
 
 #: seconds within which a host must start or stop
 PATIENCE: Final = 30.0
+#: bytes of free space below which a host that cannot start is told to have found the disk full
+_LEAST: Final = 2**20
 #: seconds within which a host that is no longer needed notices that and stops
 LEAVING: Final = 1.5
 
@@ -141,6 +144,12 @@ def _become_host(home: StateDirectory, nodes: str, stays: bool, writer: int) -> 
     if os.fork():
         os._exit(0)
     status = 1
+    told: list[object] = []
+
+    def tell(said: object) -> None:
+        told.append(said)
+        _tell(writer, said)
+
     try:
         log = os.open(home.host_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         null = os.open(os.devnull, os.O_RDONLY)
@@ -152,15 +161,29 @@ def _become_host(home: StateDirectory, nodes: str, stays: bool, writer: int) -> 
         # The host must not inherit the caller's open files, above all the caller's client lock.
         _close_all_but({0, writer, *logged})
         os.chdir("/")
-        status = run(home, nodes, stays, lambda said: _tell(writer, said))
-    except BaseException:
+        status = run(home, nodes, stays, tell)
+    except BaseException as error:
         import traceback
 
-        traceback.print_exc()
+        with suppress(OSError):  # on a full disk the log takes nothing, so the command is told all
+            traceback.print_exc()
+        if not told:
+            tell({"error": _why(error, home)})
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        with suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
         os._exit(status)
+
+
+def _why(error: BaseException, home: StateDirectory) -> str:
+    """Why a host could not start, for the command that started it."""
+    disk = os.statvfs(home.root)
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if full or disk.f_bavail * disk.f_frsize < _LEAST:  # SQLite has errors of its own for it
+        return f"the embedded cluster could not start: the disk of {home.root} is full. Free some space there"
+    said = f"{type(error).__name__}: {error}".removesuffix(": ")
+    return f"the embedded cluster could not start: {said}; see {home.host_log}"
 
 
 def _descriptor(stream: TextIO) -> Iterator[int]:
