@@ -85,9 +85,12 @@ def test_how_a_victim_is_ended(victim: Victim, writes: list[str]) -> None:
 
 def test_the_end_is_noted_with_its_cause_and_loss_and_once() -> None:
     victim = Victim(replace(LEAVING, work_lost=12.5, reclaimed=True), OWNER, BOUND, (), record())
-    noted, _ = end_victims([victim], G, lambda victim: {"costLost": "1.00"}, 100.0, EVERYTHING)
+    noted, _ = end_victims([victim], G, nothing, 100.0, EVERYTHING)
+    assert status_in(noted)["preemptions"][0]["lostResourceSeconds"] == 12.5, "as when it was decided"
+    since = {"costLost": "1.00", "lostResourceSeconds": 2.0}  # its checkpoint is younger than the decision
+    noted, _ = end_victims([victim], G, lambda victim: since, 100.0, EVERYTHING)
     (told,) = status_in(noted)["preemptions"]
-    assert (told["by"], told["lostResourceSeconds"], told["kind"]) == ("ns/g", 12.5, "reclaim")
+    assert (told["by"], told["lostResourceSeconds"], told["kind"]) == ("ns/g", 2.0, "reclaim")
     assert told["costLost"] == "1.00"
     again = end_victims(
         [replace(victim, record=record(told))], G, lambda victim: {"costLost": "2.00"}, 500.0, EVERYTHING

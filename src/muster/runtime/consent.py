@@ -62,9 +62,9 @@ def noted(record: GangRecord, victim: VictimRef, by: GangId, key: str) -> bool:
 
 
 def entry(victim: VictimRef, by: str) -> Object:
-    """Returns the victim's entry in `status.preemptions` without its price: equal for every leader."""
+    """Returns the victim's entry in `status.preemptions` without its loss: equal for every leader."""
     pods = None if victim.whole else len(victim.pods)
-    return preemption(by, victim.at, victim.work_lost, pods, reclaimed=victim.reclaimed)
+    return preemption(by, victim.at, pods, reclaimed=victim.reclaimed)
 
 
 def _namespaces(victim: VictimRef, group: Group | None) -> set[str]:

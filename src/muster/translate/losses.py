@@ -31,10 +31,12 @@ def seconds_lost(gang: Gang, pods: Iterable[Pod], product: Callable[[str], str],
 
 
 def priced(seconds: Seconds, rates: Rates) -> Object:
-    """Returns `gpuHoursLost` and `costLost` as they are in an entry of `status.preemptions`.
+    """Returns the loss as it is in an entry of `status.preemptions`: `lostResourceSeconds`, hours and cost.
 
     A gang without GPUs has no GPU-hours. If any part of the loss has no rate, there is no cost.
     """
-    told: Object = {"gpuHoursLost": hours(gpu_seconds(seconds))} if CPU not in seconds else {}
+    told: Object = {"lostResourceSeconds": float(sum(seconds.values()))}
+    if CPU not in seconds:
+        told["gpuHoursLost"] = hours(gpu_seconds(seconds))
     cost = rates.cost(seconds)
     return told if cost is None else {**told, "costLost": str(cost)}

@@ -130,11 +130,13 @@ def gang_status(
     return {"status": status}
 
 
-def preemption(by: str, at: float, work_lost: float, pods: int | None, *, reclaimed: bool) -> Object:
-    """Returns an entry of a victim's `status.preemptions`. `pods`: how many of its surplus; None: all."""
+def preemption(by: str, at: float, pods: int | None, *, reclaimed: bool) -> Object:
+    """Returns an entry of a victim's `status.preemptions` without its loss.
+
+    `pods`: how many of its surplus; None: all.
+    """
     kind = "reclaim" if reclaimed else "preemption"
-    lost = round(work_lost, 3)
-    entry: Object = {"by": by, "at": time_of(at), "lostResourceSeconds": lost, "kind": kind}
+    entry: Object = {"by": by, "at": time_of(at), "kind": kind}
     return entry if pods is None else {**entry, "pods": pods}
 
 

@@ -81,15 +81,17 @@ def _requests(victim: Victim, pods: Iterable[Pod]) -> Iterator[Patch]:
 def _preempted(victim: Victim, by: GangId, lost: Lost, names: Disclosure) -> Patch | None:
     """Notes in the victim's record which gang preempted it, when, and at what loss; None if already noted.
 
-    The note is written before the victim is evicted. The preemptor and the time of the decision identify a
-    note, so neither a crash nor a change of leader loses or duplicates it.
+    The note is written before the victim is evicted, and after its checkpoint if it was asked for one: the
+    loss is counted then. The preemptor and the time of the decision identify a note, so neither a crash nor
+    a change of leader loses or duplicates it.
     """
     record, recorded = victim.record, victim.recorded
     if record is None or noted(record, recorded, by, victim.key):
         return None
     own = {record.metadata.namespace}
     key = {} if names.may_name(by, own) else {"key": victim.key}
-    note = {**entry(recorded, names.gang(by, own)), **key, **lost(victim)}
+    loss = {"lostResourceSeconds": round(recorded.work_lost, 3), **lost(victim)}
+    note = {**entry(recorded, names.gang(by, own)), **key, **loss}
     return patch_gang(
         record, {"status": {"preemptions": [*record.status.preemptions[1 - MOST_PREEMPTIONS :], note]}}
     )
