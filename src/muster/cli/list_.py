@@ -117,7 +117,8 @@ async def _watch(target: "Target", every: bool, states: frozenset[str]) -> None:
     if sys.stdout.isatty():
         with Live(console=Console(highlight=False), auto_refresh=False, vertical_overflow="crop") as live:
             while True:
-                live.update(Group(*_lines(await _views(target, every, states))), refresh=True)
+                shown = newest(_lines(await _views(target, every, states)), live.console.size.height)
+                live.update(Group(*shown), refresh=True)
                 await asyncio.sleep(LOOK)
     before: list[Object] | None = None
     while True:
@@ -128,6 +129,16 @@ async def _watch(target: "Target", every: bool, states: frozenset[str]) -> None:
             sys.stdout.flush()
         before = [summary.summary(view) for view in found]
         await asyncio.sleep(LOOK)
+
+
+def newest(lines: "list[Text]", height: int) -> "list[Text]":
+    """The header and as many of the last lines as a terminal of this height shows, at least one."""
+    from rich.text import Text
+
+    if len(lines) <= height:
+        return lines
+    room = max(height - 2, 1)  # besides the header, and the line that counts the others
+    return [lines[0], Text(f"… {len(lines) - 1 - room:,} older", "dim"), *lines[-room:]]
 
 
 def _lines(found: "Sequence[JobView]") -> "list[Text]":
