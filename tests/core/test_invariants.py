@@ -703,8 +703,8 @@ class Machine(RuleBasedStateMachine):
         taken += [charged[:3] for departure in departures for charged in departure.promised]
         for departure in departures:
             for name, common in departure.shared.items():
-                for row, amount in common:
-                    expected[name, self.muster.world.nodes.resource(row)] -= amount
+                for resource, amount in common:
+                    expected[name, resource] -= amount
         for name, requests, device in taken:
             for resource, amount in (*requests, ("pods", 1)):
                 expected[name, resource] += amount

@@ -147,7 +147,7 @@ def test_the_scarce_resource_is_the_one_of_which_most_is_asked() -> None:
     nodes, _, _ = made(9)
 
     def scarce(gpu: int = 0, cpu: int = 0) -> str:
-        return nodes.resource(scarcest(nodes, nodes.row_amounts(shape(gpu=gpu, cpu=cpu).requests))[0])
+        return scarcest(nodes, shape(gpu=gpu, cpu=cpu).requests)[0]
 
     assert scarce(gpu=1, cpu=100) == GPU
     assert scarce(gpu=1, cpu=4000) == "cpu"

@@ -55,7 +55,7 @@ def test_usage_of_an_unknown_node_counts_when_the_node_appears() -> None:
     nodes.change(node("a"))
     nodes.settle()
     assert free(nodes, GPU) == [5]
-    assert free(nodes, "fpga") == [-1]
+    assert nodes.overdrawn(NodeName("a")) == {"fpga": 1}
 
 
 def test_usage_of_a_removed_node_counts_when_the_node_returns() -> None:

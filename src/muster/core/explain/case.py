@@ -17,7 +17,6 @@ from muster.core.demand import NO_CONTEXT, Demand, Part, Request
 from muster.core.placement import Fit, Infeasible
 from muster.core.placement.greedy import Draft
 from muster.core.placement.slots import Vector
-from muster.core.placement.topology.candidates import Grouped
 from muster.core.words.amounts import PODS, bare, show
 from muster.core.words.decisions import PodSetExplanation
 from muster.core.words.gang import GangId, Shape
@@ -25,7 +24,7 @@ from muster.core.world import World
 from muster.core.world.devices import WHOLE
 from muster.core.world.eligibility import Obstacle
 from muster.core.world.gangs import GangState
-from muster.core.world.nodes import Bools, Ints
+from muster.core.world.nodes import ABSENT, Bools, Ints
 from muster.names import GPU, GPU_SHARE
 
 #: Gangs named as blockers, largest holders first.
@@ -128,6 +127,8 @@ class Case:
         for flag, name in _LIMITS:
             count(name, obstacles & flag != 0)
         for resource, row, amount in self._asked(vector):
+            if not left.any():
+                return limits
             taken = np.multiply(more, amount, dtype=np.int64)
             count(resource, self.world.nodes.free(row) - taken < amount)
         if vector.share:
@@ -142,42 +143,56 @@ class Case:
         return self._asked(self.fit.slots.of(part.shape))
 
     def _asked(self, vector: Vector) -> list[tuple[str, int, int]]:
-        asked = [(self.world.nodes.resource(row), row, amount) for row, amount in vector.row_amounts]
-        return sorted(asked, key=lambda item: (item[1] != vector.scarce, item[0] == PODS, item[0]))
+        asked = self.world.nodes.asked(vector.shape.requests)
+        return sorted(asked, key=lambda item: (item[0] != vector.resource, item[0] == PODS, item[0]))
+
+    def row(self, resource: str) -> int:
+        """Return the row of a resource, also of one that no node has."""
+        return self.world.nodes.resources.get(resource, ABSENT)
 
     def matching(self, part: Part) -> Bools:
         """Return the nodes that this part's pods may use, were these ready and not cordoned."""
         return self.world.eligibility.of(part.shape).matching
 
     @cached_property
-    def least(self) -> dict[int, int]:
-        """What the minimum takes at least of each resource, whichever places make it up; by row."""
-        return {row: amount for row, amount in Grouped.of(self.demand, self.world.nodes).least if amount}
+    def least(self) -> dict[str, int]:
+        """What the minimum takes at least of each resource, whichever places make it up."""
+        names = dict.fromkeys(resource for amounts in self._amounts.values() for resource in amounts)
+        takes = [self._amounts[part.shape] for part in self.demand.parts]
+        least = {name: self.demand.at_least([each.get(name, 0) for each in takes]) for name in names}
+        return {name: amount for name, amount in least.items() if amount}
 
-    def amount(self, part: Part, row: int) -> int:
+    @cached_property
+    def _amounts(self) -> dict[Shape, dict[str, int]]:
+        """By shape, what one pod takes of each resource."""
+        shapes, asked = {part.shape for part in self.demand.parts}, self.world.nodes.asked
+        return {shape: {name: amount for name, _, amount in asked(shape.requests)} for shape in shapes}
+
+    def amount(self, part: Part, resource: str) -> int:
         """Return what one pod of a part takes of a resource."""
-        return dict(self.world.nodes.row_amounts(part.shape.requests)).get(row, 0)
+        return self._amounts[part.shape].get(resource, 0)
 
-    def usable(self, row: int) -> Bools:
+    def usable(self, resource: str) -> Bools:
         """Return the nodes that some part which requests this resource may use."""
         usable = np.zeros(len(self.world.nodes), np.bool_)
         for part in self.demand.parts:
-            if self.amount(part, row):
+            if self.amount(part, resource):
                 usable |= self.world.eligibility.of(part.shape).eligible
         return usable
 
-    def free(self, row: int, usable: Bools) -> int:
-        nodes = self.world.nodes
+    def free(self, resource: str, usable: Bools) -> int:
+        """Return what these nodes have free of a resource, all together."""
+        nodes, row = self.world.nodes, self.row(resource)
         if row == nodes.resources.get(GPU_SHARE):  # a node that has lost a GPU in use takes no share
             usable = usable & (nodes.free(nodes.devices.row) >= 0)
         return int(np.maximum(nodes.free(row)[usable], 0).sum(dtype=np.int64))
 
-    def total(self, resource: str, row: int, demanded: int) -> str:
+    def total(self, resource: str, demanded: int) -> str:
         """Return the demand as a phrase: "16 GPUs asked as 4 × 4"."""
         terms = [
             f"{part.need} × {bare(resource, amount)}"
             for part in self.demand.parts
-            if (amount := self.amount(part, row)) and part.need
+            if (amount := self.amount(part, resource)) and part.need
         ]
         if resource == PODS or not terms:
             return f"{show(resource, demanded)} asked"

@@ -227,10 +227,10 @@ def _blockers(question: Question) -> list[GangState]:
     case, world = question.case, question.parts.world
     lacking: dict[str, int] = {}
     usable: Bools = np.zeros(len(world.nodes), np.bool_)
-    for row, demanded in case.least.items():
-        nodes = case.usable(row)
+    for resource, demanded in case.least.items():
+        nodes = case.usable(resource)
         usable |= nodes
-        lacking[world.nodes.resource(row)] = max(demanded - case.free(row, nodes), 0)
+        lacking[resource] = max(demanded - case.free(resource, nodes), 0)
     found = [
         other
         for other in case.holds(PODS)

@@ -122,17 +122,17 @@ def insufficient_capacity(case: Case) -> Explanation | None:
     If pods of any part may make up the minimum: than one pod takes, of each part. The first is reported.
     """
     nodes, named = case.world.nodes, ""
-    short = _scarcest(case, [(row, least, case.usable(row)) for row, least in case.least.items()])
+    short = _scarcest(case, [(name, least, case.usable(name)) for name, least in case.least.items()])
     if short is None:
         each = [_scarcest(case, _one(case, part)) for part in case.demand.parts]
         if None in each or not each:
             return None
         short, named = each[0], case.named(case.demand.parts[0], "")
     assert short is not None
-    row, demanded, usable, free = short
-    resource, serving = nodes.resource(row), int(np.count_nonzero(usable))
-    capacity = int(nodes.capacity(row)[usable].sum(dtype=np.int64))
-    message = f"{named}{case.total(resource, row, demanded)}; "
+    resource, demanded, usable, free = short
+    serving = int(np.count_nonzero(usable))
+    capacity = int(nodes.capacity(case.row(resource))[usable].sum(dtype=np.int64))
+    message = f"{named}{case.total(resource, demanded)}; "
     message += f"{are(resource, free)} free" if serving else "no matching node is ready and uncordoned"
     if serving and capacity < demanded:
         whole = f"all {serving} matching nodes together have" if serving > 1 else "the only matching node has"
@@ -141,17 +141,17 @@ def insufficient_capacity(case: Case) -> Explanation | None:
     return Explanation(Code.INSUFFICIENT_CAPACITY, "placement", message, case.pod_sets, blockers)
 
 
-def _one(case: Case, part: Part) -> list[tuple[int, int, Bools]]:
-    """What one pod of a part takes: row, amount, and the nodes that it may use."""
+def _one(case: Case, part: Part) -> list[tuple[str, int, Bools]]:
+    """What one pod of a part takes: resource, amount, and the nodes that it may use."""
     usable = case.world.eligibility.of(part.shape).eligible
-    return [(row, amount, usable) for _, row, amount in case.asked(part)]
+    return [(resource, amount, usable) for resource, _, amount in case.asked(part)]
 
 
-def _scarcest(case: Case, demanded: Iterable[tuple[int, int, Bools]]) -> tuple[int, int, Bools, int] | None:
-    """Of (row, amount, nodes), the one of whose amount the least part is free there, and how much is."""
-    found = [(row, amount, usable, case.free(row, usable)) for row, amount, usable in demanded]
+def _scarcest(case: Case, demanded: Iterable[tuple[str, int, Bools]]) -> tuple[str, int, Bools, int] | None:
+    """Of (resource, amount, nodes), the one of whose amount the least part is free there, and how much."""
+    found = [(name, amount, usable, case.free(name, usable)) for name, amount, usable in demanded]
     short = [each for each in found if each[3] < each[1]]
-    return min(short, key=lambda each: (each[3] / each[1], case.world.nodes.resource(each[0])), default=None)
+    return min(short, key=lambda each: (each[3] / each[1], each[0]), default=None)
 
 
 def topology_unsatisfied(case: Case) -> Explanation | None:
@@ -287,7 +287,7 @@ def fragmented(case: Case) -> Explanation:
     part = next(part for part in demand.parts if part.pod_set == short.name)
     vector, pod = case.fit.slots.of(part.shape), case.asked(part)
     limiting = [item for item in pod if item[0] in short.limited_by] or pod[:1]
-    resource, row, asked = limiting[0]
+    resource, _, asked = limiting[0]
     holding = int(np.count_nonzero(vector.slots))
     pieces = " and ".join(show(name, amount) for name, _, amount in limiting)
     pieces = pieces if len(limiting) > 1 else bare(resource, asked)
@@ -299,10 +299,10 @@ def fragmented(case: Case) -> Explanation:
         but = f"in pieces that take only {short.fits} of {short.wanted} pods"
     if case.answer is not None and len({part.shape for part in demand.parts}) > 1:
         but += _certainty(case.answer)  # for one shape greedy placement is exact
-    usable = case.usable(row)
-    least = case.least.get(row)  # None: other parts may make up the minimum
-    asks = f"{show(resource, asked)} asked per pod" if least is None else case.total(resource, row, least)
-    message = case.named(part, f"{asks}; {are(resource, case.free(row, usable))} free, but {but}")
+    usable = case.usable(resource)
+    least = case.least.get(resource)  # None: other parts may make up the minimum
+    asks = f"{show(resource, asked)} asked per pod" if least is None else case.total(resource, least)
+    message = case.named(part, f"{asks}; {are(resource, case.free(resource, usable))} free, but {but}")
     return Explanation(Code.FRAGMENTED, "placement", message, sets, case.holders(resource, usable))
 
 
@@ -325,10 +325,10 @@ def kept_by_queue(case: Case, queues: Queues, queue: str, refusal: Explanation) 
     blockers: dict[GangId, None] = {}
     if parts:
         part = max(case.demand.parts, key=lambda part: part.need)
-        resource, row, _ = case.asked(part)[0]
+        resource = case.asked(part)[0][0]
         holders = case.holds(resource)
         own = [state.id for state in holders if state.gang is not None and state.gang.queue == queue]
-        others = case.holders(resource, case.usable(row)) if refusal.code is Code.OVER_SHARE else ()
+        others = case.holders(resource, case.usable(resource)) if refusal.code is Code.OVER_SHARE else ()
         blockers = dict.fromkeys([*own, *others])
     return replace(refusal, pod_sets=sets, blockers=tuple(islice(blockers, BLOCKERS)))
 

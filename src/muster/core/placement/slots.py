@@ -18,11 +18,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from muster.core.words.gang import Shape
+from muster.core.words.gang import Amounts, Shape
 from muster.core.world.devices import whole_slots
 from muster.core.world.eligibility import Eligibility
 from muster.core.world.gangs import GangState
 from muster.core.world.nodes import (
+    ABSENT,
     UNLIMITED,
     Bools,
     Columns,
@@ -55,7 +56,8 @@ class Vector:
     key: Ints
     #: nodes that the pod may use at all, as long as capacities and facts stay as they are
     eligible: Bools
-    #: row of the scarce resource, how much of it one pod takes, and the part of all capacity that this is
+    #: the scarce resource, its row, how much of it one pod takes, and the part of all capacity that this is
+    resource: str = ""
     scarce: int = -1
     amount: int = 0
     size: float = 0.0
@@ -201,7 +203,9 @@ class Slots:
         mask = self.eligibility.of(vector.shape)
         vector.eligible, vector.rank = mask.eligible, mask.rank if mask.ranked else None
         before = vector.scarce, vector.devices, vector.may_strand
-        vector.scarce, vector.amount, vector.size = scarcest(nodes, vector.row_amounts)
+        vector.row_amounts = nodes.row_amounts(vector.shape.requests)
+        vector.resource, vector.amount, vector.size = scarcest(nodes, vector.shape.requests)
+        vector.scarce = nodes.resources.get(vector.resource, ABSENT)
         vector.devices, vector.may_strand = (
             nodes.device_rows(vector.row_amounts),
             self.order.may_strand(vector),
@@ -282,20 +286,21 @@ class Slots:
         vector.slots[column] = slots
 
 
-def scarcest(nodes: Nodes, row_amounts: RowAmounts) -> tuple[int, int, float]:
-    """The scarce resource of a demand: its row, the amount asked for, and the part of all capacity.
+def scarcest(nodes: Nodes, requests: Amounts) -> tuple[str, int, float]:
+    """The scarce resource of a pod: the resource, the amount asked for, and the part of all capacity.
 
-    It is the resource of which the demand asks for the largest part of all capacity.
+    It is the resource of which the pod asks for the largest part of all capacity.
 
     `pods` counts only if nothing else is asked; of equal parts the smallest name wins.
     """
 
     def part(row: int, amount: int) -> float:
-        total = int(nodes.capacity(row).sum(dtype=np.int64))
+        total = 0 if row == ABSENT else int(nodes.capacity(row).sum(dtype=np.int64))
         return amount / total if total else float("inf")
 
-    parts = {row: (part(row, amount), amount) for row, amount in row_amounts[1:] or row_amounts}
-    scarce = min(parts, key=lambda row: (-parts[row][0], nodes.resource(row)))
+    pods, *others = nodes.asked(requests)
+    parts = {resource: (part(row, amount), amount) for resource, row, amount in others or [pods]}
+    scarce = min(parts, key=lambda resource: (-parts[resource][0], resource))
     largest, amount = parts[scarce]
     return scarce, amount, largest
 

@@ -281,7 +281,7 @@ class Candidates:
         times = {column[node]: number for node, number in nodes.items() if node in column}
         columns = sorted(times)
         return (
-            self._nodes.row_amounts(requests),
+            self._nodes.taken(requests).row_amounts,
             np.array(columns, np.intp),
             np.array([times[where] for where in columns], np.int64),
         )

@@ -112,12 +112,12 @@ class World(Handlers):
                 for place, promise in sorted(state.holds.items(), reverse=True):
                     if not (promise.announced and promise.node == node and over):
                         continue
-                    takes = dict(self.nodes.row_amounts(promise.requests))
+                    takes = {resource: amount for resource, _, amount in self.nodes.asked(promise.requests)}
                     if takes.keys().isdisjoint(over) and promise.device is None:
                         continue
                     found.setdefault(state.id, []).append(place)
-                    over = {row: most - takes.get(row, 0) for row, most in over.items()}
-                    over = {row: most for row, most in over.items() if most > 0}
+                    over = {resource: most - takes.get(resource, 0) for resource, most in over.items()}
+                    over = {resource: most for resource, most in over.items() if most > 0}
         return found
 
     def _touch_concerned(self) -> None:

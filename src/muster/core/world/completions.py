@@ -179,7 +179,7 @@ class Completions:
 
     def _take(self, state: GangState, lifted: Mapping[Charged, int] = _NOTHING_LIFTED) -> Taken:
         """What a gang takes, less what a trial has lifted already."""
-        column, row_amounts = self._nodes.column, self._nodes.row_amounts
+        nodes, column = self._nodes, self._nodes.column
         alike: dict[tuple[RowAmounts, Footprint], Sums[int]] = {}
         shares: list[Charged] = []
         leaving = self._pending_evictions.leaving
@@ -197,10 +197,11 @@ class Completions:
             if number and one.device is not None:
                 shares += [one] * number
             elif number and (at := column.get(one.node)) is not None:
-                alike.setdefault((row_amounts(one.requests), one.footprint), Sums()).count(at, number)
+                kind = nodes.taken(one.requests).row_amounts, one.footprint
+                alike.setdefault(kind, Sums()).count(at, number)
         for node, common in shared.items() if not lifted else ():
             if (at := column.get(node)) is not None:
-                alike.setdefault((common, NOTHING), Sums()).count(at, -1)
+                alike.setdefault((nodes.by_row(common).row_amounts, NOTHING), Sums()).count(at, -1)
         return Taken(
             [
                 (

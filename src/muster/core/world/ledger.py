@@ -85,7 +85,7 @@ class Ledger:
         Returns the device of a share of a GPU: `device`, or a chosen one. None: the pods have no share. A pod
         with a share is charged alone.
         """
-        row_amounts = self.nodes.row_amounts(requests)
+        row_amounts, absent = self.nodes.taken(requests)
         share = self.nodes.share(row_amounts)
         if share:
             assert abs(times) == 1
@@ -94,6 +94,8 @@ class Ledger:
                 device = self._choose(node, row_amounts, share)
             self._note_share(node, times * share, device)
         self._note(self.nodes.column.get(node, node), row_amounts, times, footprint)
+        if absent:
+            self._note_absent(node, absent, times)
         return device if share else None
 
     def give(self, charged: Charged, times: int = 1) -> None:
@@ -106,9 +108,12 @@ class Ledger:
         self.lifted.setdefault(gang, Counter())[charged] += 1
         self.give(charged)
 
-    def charge(self, node: NodeName, row_amounts: RowAmounts, times: int = 1) -> None:
-        """Charge an amount, without a pod or a device, to a node, whether the node is known or not."""
+    def charge(self, node: NodeName, amounts: Amounts, times: int = 1) -> None:
+        """Charge amounts, without a pod or a device, to a node, whether the node is known or not."""
+        row_amounts, absent = self.nodes.by_row(amounts)
         self._note(self.nodes.column.get(node, node), row_amounts, times, NOTHING)
+        if absent:
+            self._note_absent(node, absent, times)
 
     def rename(self, node: NodeName, old: Footprint, new: Footprint, times: int = 1) -> None:
         """Change what other pods see of `times` pods that are charged already. Not for trials."""
@@ -129,7 +134,8 @@ class Ledger:
     ) -> None:
         """Charge `times` pods to one column, or `times[i]` to each of several distinct ones.
 
-        Shares of GPUs cannot be given back by this, since it does not know their devices.
+        Shares of GPUs cannot be given back by this, since it does not know their devices. Nor does it know of
+        resources that no node has: a trial that lets pods end leaves these charged, as nothing fits for it.
         """
         if isinstance(columns, np.ndarray) and len(columns) == 1:
             columns, times = columns.item(), times if isinstance(times, int) else times.item()
@@ -146,7 +152,7 @@ class Ledger:
     def keep(self, share: Share, times: int = 1) -> None:
         """Charge thousandths to a device without a pod (`times` -1: give them back)."""
         self._note_share(share.node, times * share.share, share.device)
-        self.charge(share.node, ((self.nodes.row(GPU_SHARE), share.share),), times)
+        self.charge(share.node, ((GPU_SHARE, share.share),), times)
 
     def devices(self, trial: Trial) -> dict[tuple[NodeName, int], list[int]]:
         """Devices taken in a trial and not given back, in order, by node and thousandths."""
@@ -199,6 +205,10 @@ class Ledger:
     def _note_share(self, node: NodeName, share: int, device: int) -> None:
         self.nodes.charge_share(node, share, device)
         self.log.push(self.nodes.charge_share, node, -share, device)
+
+    def _note_absent(self, node: NodeName, amounts: Amounts, times: int) -> None:
+        self.nodes.charge_by_name(node, amounts, times)
+        self.log.push(self.nodes.charge_by_name, node, amounts, -times)
 
     def _note(self, where: Where, row_amounts: RowAmounts, times: Times, footprint: Footprint) -> None:
         carried = self.footprints.note(where, times, footprint) if footprint is not NOTHING else ()

@@ -2,7 +2,8 @@
 
 "How many pods fit on each of 10,000 nodes" is one SIMD division per resource, about thirty times faster than
 over an array of node records. Columns stand in order of node name, so that the first of several equal nodes
-is always the one with the smallest name. New nodes are collected and merged in once per cycle (`settle`).
+is always the one with the smallest name. New nodes, and nodes with a resource that no node has had, are
+collected and merged in once per cycle (`settle`).
 That moves columns, so column numbers are valid only until the next `settle`, and everything that lasts longer
 is kept by name.
 
@@ -15,10 +16,15 @@ and any amount below zero (a node that shrank, a foreign pod that was forced on 
 The resource `pods` is implicit: every pod takes one, whatever it requests, and a node whose capacity
 does not name `pods` sets no limit. A node has none of any other resource that it does not name. Shares of
 GPUs are kept by device (`devices.py`); their row is only read.
+
+Only nodes make rows, since pods may name any number of resources. All resources that no node has are the one
+row `ABSENT`, of which nothing is ever free or used, so a pod that requests one fits nowhere. Pods that were
+bound all the same are charged by name, until a node has the resource: then it gets a row, with that use. The
+row stays if no node has the resource any more.
 """
 
-from collections.abc import Callable
-from typing import Final, Generic, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +54,16 @@ RowAmounts = tuple[tuple[int, int], ...]
 Where = int | NodeName | Columns
 Times = int | Longs
 
+
+class Taken(NamedTuple):
+    """What is charged for a pod: by row, and by name for resources that no node has."""
+
+    row_amounts: RowAmounts
+    absent: Amounts
+
+
+#: The row of all resources that no node has.
+ABSENT: Final = 1
 #: The most that an int32 row holds.
 UNLIMITED: Final = 2**31 - 1
 #: The largest capacity that is counted of any resource; 64 TiB of bytes.
@@ -61,10 +77,10 @@ _FEW: Final = 16
 class Nodes:
     """Capacity, use and facts of every node.
 
-    `layout` changes when columns move. `changes` is a log of columns whose amounts or facts changed, one by
-    one or as arrays of distinct columns. `fact_changes` is a log of columns whose facts (labels, taints,
-    cordon, readiness) changed. Caches keep a position in these logs and catch up when they are read; a
-    position of before columns moved is too far behind.
+    `layout` changes when columns move, or nodes get rows. `changes` is a log of columns whose amounts or
+    facts changed, one by one or as arrays of distinct columns. `fact_changes` is a log of columns whose facts
+    (labels, taints, cordon, readiness) changed. Caches keep a position in these logs and catch up when they
+    are read; a position of before `layout` changed is too far behind.
     `revision` counts every change.
     """
 
@@ -72,6 +88,7 @@ class Nodes:
         self.names: list[NodeName] = []
         self.column: dict[NodeName, int] = {}
         self.facts: dict[NodeName, NodeChanged] = {}
+        #: row by resource, but for those that are `ABSENT`
         self.resources: dict[str, int] = {PODS: 0}
         self.layout = 0
         self.revision = 0
@@ -86,16 +103,17 @@ class Nodes:
         #: what changed between two positions of the log, as of the last call of `changed`
         self._changed: tuple[tuple[int, int], list[int] | Columns | None] = ((-1, -1), None)
         self._new: set[NodeName] = set()
-        #: use on nodes that have no column now: not merged in yet, removed, or not known yet
+        #: use that has no cell: of resources without a row, and on nodes that have no column now, as they are
+        #: not merged in yet, removed, or not known yet
         self._elsewhere: dict[NodeName, Sums[str]] = {}
-        self._resolved: dict[Amounts, RowAmounts] = {}
+        self._resolved: dict[Amounts, Taken] = {}
         #: row of GPU_SHARE, once a pod has asked for a share; -1 before
         self._shares = -1
-        self._capacity: Longs = np.zeros((1, 0), np.int64)
-        self._free: list[Row] = [np.zeros(0, np.int32)]
-        #: by row, the largest amount that its type holds
-        self._mosts = [UNLIMITED]
-        self.used: Longs = np.zeros((1, 0), np.int64)
+        self._capacity: Longs = np.zeros((2, 0), np.int64)
+        self._free: list[Row] = [np.zeros(0, np.int32), np.zeros(0, np.int32)]
+        #: by row, the largest amount that its type holds, and the resource
+        self._mosts, self._names = [UNLIMITED, UNLIMITED], [PODS, ""]
+        self.used: Longs = np.zeros((2, 0), np.int64)
         self.devices = Devices(self.row(GPU))
 
     def __len__(self) -> int:
@@ -111,7 +129,7 @@ class Nodes:
         self.facts[fact.name] = fact
         self.revision += 1
         column = self.column.get(fact.name)
-        if column is None:
+        if column is None or any(resource not in self.resources for resource, _ in fact.capacity):
             self._new.add(fact.name)
         else:
             self._write(column, fact)
@@ -129,15 +147,15 @@ class Nodes:
         return True
 
     def settle(self) -> None:
-        """Merge new nodes in. Columns move, and those of removed nodes are dropped."""
+        """Merge new nodes and resources in. Columns move, and those of removed nodes are dropped."""
         if not self._new:
             return
-        for name, column in self.column.items():
-            used = ((r, self.used.item(row, column)) for r, row in self.resources.items())
-            self._elsewhere[name] = Sums((r, amount) for r, amount in used if amount)
-        for name in self.facts:
-            for resource, _ in self.facts[name].capacity:
+        for fact in self.facts.values():
+            for resource, _ in fact.capacity:
                 self.row(resource)
+        for name, column in self.column.items():
+            used = {resource: self.used.item(row, column) for resource, row in self.resources.items()}
+            self._elsewhere.setdefault(name, Sums()).add(used)
         self.names = sorted(self.facts)
         self.column = {name: column for column, name in enumerate(self.names)}
         size = len(self.names)
@@ -145,11 +163,12 @@ class Nodes:
         self._free = [np.zeros(size, row.dtype) for row in self._free]
         self.used = np.zeros_like(self._capacity)
         for column, name in enumerate(self.names):
-            for resource, amount in self._elsewhere.pop(name, Sums[str]()).items():
-                self.used[self.row(resource), column] = amount
+            elsewhere = self._elsewhere.get(name, Sums[str]())
+            for resource in elsewhere.keys() & self.resources.keys():
+                self.used[self.resources[resource], column] = elsewhere.pop(resource)
+        self._elsewhere = {name: used for name, used in self._elsewhere.items() if used}
         for column, name in enumerate(self.names):
             self._write(column, self.facts[name])
-        self._elsewhere = {name: used for name, used in self._elsewhere.items() if used}
         self._new.clear()
         self.changes.clear()
         self.fact_changes.clear()
@@ -159,14 +178,41 @@ class Nodes:
     # Amounts
 
     def row_amounts(self, requests: Amounts) -> RowAmounts:
-        """What one pod with these requests takes of each resource, one of `pods` included."""
-        row_amounts = self._resolved.get(requests)
-        if row_amounts is None:
-            if len(self._resolved) >= _REMEMBERED:
-                self._resolved.clear()
-            wanted = [(self.row(r), min(q, LARGEST + 1)) for r, q in requests if q > 0 and r != PODS]
-            row_amounts = self._resolved[requests] = ((self.row(PODS), 1), *sorted(wanted))
-        return row_amounts
+        """What one pod with these requests needs on its node, one of `pods` included.
+
+        If no node has some of it, one of `ABSENT` stands for all of that.
+        """
+        row_amounts, absent = self.taken(requests)
+        return tuple(sorted((*row_amounts, (ABSENT, 1)))) if absent else row_amounts
+
+    def taken(self, requests: Amounts) -> Taken:
+        """What is charged for one pod with these requests, one of `pods` included."""
+        taken = self._resolved.get(requests)
+        if taken is None:
+            taken = self.by_row((resource, amount) for resource, _, amount in self.asked(requests))
+            if not taken.absent:  # then it stays as it is
+                if len(self._resolved) >= _REMEMBERED:
+                    self._resolved.clear()
+                self._resolved[requests] = taken
+        return taken
+
+    def asked(self, requests: Amounts) -> Iterator[tuple[str, int, int]]:
+        """Resource, row and amount of all that one pod with these requests needs, one of `pods` first."""
+        yield PODS, self.resources[PODS], 1
+        for resource, amount in requests:
+            if amount > 0 and resource != PODS:
+                row = self.row(resource) if resource == GPU_SHARE else self.resources.get(resource, ABSENT)
+                yield resource, row, min(amount, LARGEST + 1)
+
+    def by_row(self, amounts: Iterable[tuple[str, int]]) -> Taken:
+        """Split amounts into those of resources that have a row, and those of all others."""
+        rows, absent = [], []
+        for resource, amount in amounts:
+            if (row := self.resources.get(resource)) is None:
+                absent.append((resource, amount))
+            else:
+                rows.append((row, amount))
+        return Taken(tuple(sorted(rows)), tuple(absent))
 
     def charge(self, where: Where, row_amounts: RowAmounts, times: Times) -> None:
         """Use `times` (negative: give back) the demand."""
@@ -193,11 +239,15 @@ class Nodes:
             self.changes.append(where)
         else:
             assert isinstance(where, str)
-            elsewhere = self._elsewhere.setdefault(where, Sums())
-            for row, amount in row_amounts:
-                elsewhere.count(self.resource(row), times * amount)
-            if not elsewhere:
-                del self._elsewhere[where]
+            self.charge_by_name(where, [(self._names[row], amount) for row, amount in row_amounts], times)
+
+    def charge_by_name(self, name: NodeName, amounts: Iterable[tuple[str, int]], times: int) -> None:
+        """Use what has no cell: of resources without a row, or on a node without a column."""
+        elsewhere = self._elsewhere.setdefault(name, Sums())
+        for resource, amount in amounts:
+            elsewhere.count(resource, times * amount)
+        if not elsewhere:
+            del self._elsewhere[name]
 
     def charge_share(self, name: NodeName, share: int, device: int) -> None:
         """Use thousandths of a device (negative: give them back). An open device is charged whole."""
@@ -247,20 +297,21 @@ class Nodes:
             return self.thousandths_at(column)
         return self._free[row].item(column)
 
-    def overdrawn(self, name: NodeName) -> dict[int, int]:
-        """Return the excess by row of each overcommitted resource of the node. Shares count as their GPUs."""
+    def overdrawn(self, name: NodeName) -> dict[str, int]:
+        """Return the excess of each overcommitted resource of the node. Shares count as their GPUs."""
         if (column := self.column.get(name)) is None:
             return {}
         over = {
-            row: self.used.item(row, column) - self._capacity.item(row, column)
-            for row in range(len(self._capacity))
+            resource: self.used.item(row, column) - self._capacity.item(row, column)
+            for resource, row in self.resources.items()
             if row != self._shares
         }
-        return {row: amount for row, amount in over.items() if amount > 0}
+        over |= self._elsewhere.get(name, {})
+        return {resource: amount for resource, amount in over.items() if amount > 0}
 
     @property
     def elsewhere(self) -> bool:
-        """Whether pods use nodes that are not known, or not known yet."""
+        """Whether pods may use nodes that are not known, or not known yet."""
         return bool(self._elsewhere)
 
     def used_off(self, columns: Columns) -> Usage:
@@ -268,9 +319,13 @@ class Nodes:
         sums = self.used[:, columns].sum(axis=1)
         used = Sums({resource: int(sums[row]) for resource, row in self.resources.items() if sums[row]})
         names = [*map(self.names.__getitem__, columns.tolist())]
+        off = {*names}
         for name, amounts in self._elsewhere.items():
-            used.add(amounts)
-            names.append(name)
+            if name in off:
+                used.add(amounts)
+            elif name not in self.column:
+                used.add(amounts)
+                names.append(name)
         # The shares on an open device are counted themselves.
         used.count(GPU, -sum(bool(share) for name in names for share in self.devices.used(name)))
         return Usage.of(used.items())
@@ -313,25 +368,26 @@ class Nodes:
         return [row for r, row in self.resources.items() if "/" in r and row not in asked]
 
     def resource(self, row: int) -> str:
-        return next(resource for resource, number in self.resources.items() if number == row)
+        """The resource of a row; "" for `ABSENT`."""
+        return self._names[row]
 
     def row(self, resource: str) -> int:
-        """The row of a resource; a new row if the resource has not been named so far."""
-        row = self.resources.setdefault(resource, len(self.resources))
-        if row >= len(self._capacity):
-            size = self.used.shape[1]
-            self._free.append(np.zeros(size, np.int32))
-            self._mosts.append(UNLIMITED)
-            more = np.zeros((1, size), np.int64)
-            self.used, self._capacity = np.vstack((self.used, more)), np.vstack((self._capacity, more))
+        """The row of a resource that nodes have, or an order looks at; a new row if it has none."""
+        if (row := self.resources.get(resource)) is not None:
+            return row
+        row = self.resources[resource] = len(self._names)
+        self._names.append(resource)
+        size = self.used.shape[1]
+        self._free.append(np.zeros(size, np.int32))
+        self._mosts.append(UNLIMITED)
+        more = np.zeros((1, size), np.int64)
+        self.used, self._capacity = np.vstack((self.used, more)), np.vstack((self._capacity, more))
         if resource == GPU_SHARE:
             self._shares = row
         return row
 
     def _write(self, column: int, fact: NodeChanged) -> None:
         amounts = {PODS: UNLIMITED, **dict(fact.capacity)}
-        for resource in amounts:
-            self.row(resource)
         for resource, row in self.resources.items():
             amount = min(max(amounts.get(resource, 0), 0), LARGEST)
             if amount > self._mosts[row]:

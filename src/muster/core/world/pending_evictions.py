@@ -22,11 +22,10 @@ from typing import Final
 from muster.core.words.amounts import Usage
 from muster.core.words.decisions import Victim
 from muster.core.words.events import PodsBound
-from muster.core.words.gang import GangId, NodeName, Place, PodId
+from muster.core.words.gang import Amounts, GangId, NodeName, Place, PodId
 from muster.core.world.exclusive_domains import ExclusiveDomains
 from muster.core.world.gangs import Gangs, GangState, Hold, occupy, used_by
 from muster.core.world.ledger import Charged, Ledger
-from muster.core.world.nodes import RowAmounts
 from muster.core.world.queues import Terminating
 from muster.core.world.trial import UndoLog
 
@@ -43,7 +42,7 @@ class PendingEviction:
     #: places held for the beneficiary with it; once one of them is filled, no bind of a victim is on its way
     places: set[Place] = field(default_factory=set)
     #: what is taken off the ledger, as it is charged to pods and to holds
-    shared: dict[NodeName, RowAmounts] = field(default_factory=dict)
+    shared: dict[NodeName, Amounts] = field(default_factory=dict)
 
 
 class PendingEvictions(dict[GangId, PendingEviction]):
@@ -216,8 +215,8 @@ class PendingEvictions(dict[GangId, PendingEviction]):
         eviction = self.pop(beneficiary)
         whole = [gang for gang, cause in self.whole.items() if cause == beneficiary]
         gangs = {*whole, *(self._pods[pod].gang for pod in eviction.pods)}
-        for node, row_amounts in eviction.shared.items():
-            self._ledger.charge(node, row_amounts)
+        for node, shared in eviction.shared.items():
+            self._ledger.charge(node, shared)
         for charged in eviction.promised:
             self._ledger.give(charged)
         for pod in eviction.pods:
@@ -283,8 +282,8 @@ class PendingEvictions(dict[GangId, PendingEviction]):
         eviction = self[beneficiary]
         for charged in self._all(eviction):
             self._ledger.lift(beneficiary, charged)
-        for node, row_amounts in eviction.shared.items():
-            self._ledger.charge(node, row_amounts)
+        for node, shared in eviction.shared.items():
+            self._ledger.charge(node, shared)
 
     def lower(self, beneficiary: GangId) -> None:
         """Charge it again, less what it has in common with the places that are held now."""
@@ -296,7 +295,7 @@ class PendingEvictions(dict[GangId, PendingEviction]):
         self._restamp(beneficiary)
         self._share(beneficiary, eviction)
 
-    def charged_to(self, beneficiary: GangId) -> tuple[list[Charged], Mapping[NodeName, RowAmounts]]:
+    def charged_to(self, beneficiary: GangId) -> tuple[list[Charged], Mapping[NodeName, Amounts]]:
         """What leaves for it, and the part of that which its places use already: charged once."""
         eviction = self.get(beneficiary)
         return ([], {}) if eviction is None else ([*self._all(eviction)], eviction.shared)
@@ -320,9 +319,9 @@ class PendingEvictions(dict[GangId, PendingEviction]):
         left = self._by_node(self._all(eviction))
         common = {
             node: tuple(
-                (row, least)
-                for row, amount in sorted(amounts.items())
-                if (least := min(amount, left[node].get(row, 0)))
+                (resource, least)
+                for resource, amount in sorted(amounts.items())
+                if (least := min(amount, left[node].get(resource, 0)))
             )
             for node, amounts in held.items()
             if node in left
@@ -336,12 +335,13 @@ class PendingEvictions(dict[GangId, PendingEviction]):
         eviction.shared = common
         self._restamp(beneficiary)
 
-    def _by_node(self, some: Iterable[Hold | Charged]) -> dict[NodeName, dict[int, int]]:
-        """What these take by node and row of the ledger, without those that share a GPU."""
+    def _by_node(self, some: Iterable[Hold | Charged]) -> dict[NodeName, dict[str, int]]:
+        """What these take by node and resource, without those that share a GPU."""
         nodes = self._ledger.nodes
-        sums: dict[NodeName, dict[int, int]] = {}
+        sums: dict[NodeName, dict[str, int]] = {}
         for each in some:
-            row_amounts, amounts = nodes.row_amounts(each.requests), sums.setdefault(each.node, {})
-            for row, amount in () if nodes.share(row_amounts) else row_amounts:
-                amounts[row] = amounts.get(row, 0) + amount
+            amounts = sums.setdefault(each.node, {})
+            if not nodes.share(nodes.row_amounts(each.requests)):
+                for resource, _, amount in nodes.asked(each.requests):
+                    amounts[resource] = amounts.get(resource, 0) + amount
         return sums

@@ -67,6 +67,8 @@ class TopologyPlacement:
         self.exact = exact
         self.totals = Totals(nodes, topology)
         self._resolved: dict[tuple[Demand, tuple[Layer, ...]], _Resolved | None] = {}
+        #: the layout of `Nodes` for which they are valid
+        self._layout = -1
 
     def place(self, request: Request) -> Placed | Infeasible:
         """As `Fit.fit`."""
@@ -86,6 +88,9 @@ class TopologyPlacement:
     def search(self, request: Request) -> "Search | None":
         """Return the search for a request's placement; None if a required layer does not exist."""
         self.topology.refresh()
+        if self._layout != self.nodes.layout:
+            self._resolved.clear()
+            self._layout = self.nodes.layout
         key = request.demand, self.topology.layers
         resolved = recent(self._resolved, key, lambda key: self._resolve(*key), _KEPT)
         return None if resolved is None else Search(self, request, *resolved)
