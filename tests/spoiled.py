@@ -114,6 +114,33 @@ STRANGE: Final[list[Any]] = [
 ]
 
 
+#: What stands where a time should: the first and last that a `datetime` can be, and what is none.
+TIMES: Final = (
+    "0001-01-01T00:00:00Z",
+    "0001-01-01T00:00:00+23:59",
+    "1969-12-31T23:59:59.999999Z",
+    "9999-12-31T23:59:59.999999Z",
+    "9999-12-31T23:59:59-23:59",
+    "9999-99-99T99:99:99Z",
+    "-0001-01-01T00:00:00Z",
+    "10000-01-01T00:00:00Z",
+    "2026-01-01T00:00:00",
+    "2026-01-01T00:00:00.1234567890123Z",
+    "2026-06-30T23:59:60Z",
+)
+
+
+def with_times(valid: Any, usual: str, choose: Choose) -> Any:
+    """A copy of a JSON value in which strange times stand wherever the time `usual` stood."""
+    match valid:
+        case dict():
+            return {key: with_times(value, usual, choose) for key, value in valid.items()}
+        case list():
+            return [with_times(value, usual, choose) for value in valid]
+        case _:
+            return choose(TIMES) if valid == usual else valid
+
+
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Every place in a JSON value."""
     yield path

@@ -1,6 +1,8 @@
 """Nothing that the command line says for people controls their terminal."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 import yaml
@@ -10,7 +12,7 @@ from rich.text import Text
 
 from muster.cli import show
 from muster.cli.options import Output
-from muster.cli.say import say, say_styled
+from muster.cli.say import redrawn, say, say_styled
 
 HOSTILE = st.text(
     st.one_of(
@@ -33,6 +35,22 @@ def test_what_is_said_is_visible(capsys: pytest.CaptureFixture[str], text: str, 
     said = capsys.readouterr()
     assert harmless(said.out + said.err)
     assert (said.out == "") is err
+
+
+@of_capsys
+@given(HOSTILE)
+def test_what_is_redrawn_is_visible(capsys: pytest.CaptureFixture[str], text: str) -> None:
+    with redrawn() as show_instead:
+        show_instead([Text(text), Text.assemble(("WHY: ", "red"), text)])
+    assert harmless(capsys.readouterr().out)
+
+
+def test_texts_have_one_way_to_the_terminal() -> None:
+    """Apart from output for programs, and the output of jobs, which is their own bytes."""
+    root = Path(say.__code__.co_filename).parent
+    ways = re.compile(r"\bConsole\(|\bprint\(|sys\.std(out|err)\.(buffer\.)?write")
+    found = {path.name for path in root.glob("*.py") if ways.search(path.read_text())}
+    assert found == {"say.py", "show.py", "logs.py"}
 
 
 @of_capsys

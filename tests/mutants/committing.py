@@ -254,7 +254,7 @@ FAULTS: Final = (
     _fault(
         "a note of an earlier end is leave for the next",
         "consent.py",
-        "    return created is None or created.timestamp() <= at",
+        "    return seconds(pod.metadata.creation_timestamp) <= at",
         "    return True",
         _CONSENT,
     ),

@@ -24,8 +24,8 @@ from muster.translate.disclosure import Disclosure
 from muster.translate.job import Reader
 from muster.translate.pods import pod_bound
 from muster.translate.status import explained, gang_record
-from tests.objects import CLUSTER, PLAIN_SPEC, meta
-from tests.spoiled import Choose, spoiled
+from tests.objects import CLUSTER, PLAIN_SPEC, TIME, meta
+from tests.spoiled import Choose, spoiled, with_times
 from tests.tiers import examples
 
 Bad = tuple[Kind[Any], Any]  # Any: an object of the kind, as JSON
@@ -121,6 +121,33 @@ def test_one_bad_object_harms_its_own_gang_at_most(data: st.DataObject, times: i
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(dialects, "UNREADABLE", ())
         survives(choose, times, whole=whole)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(data=st.data())
+@pytest.mark.parametrize("boundary", [True, False])
+def test_absurd_times_harm_their_own_gangs_at_most(data: st.DataObject, boundary: bool) -> None:
+    """In every field and mark that is a time, of every object of a namespace at once."""
+
+    def choose(values: Sequence[Any]) -> Any:
+        return data.draw(st.sampled_from(values))
+
+    marks = {"muster.dev/checkpoint": TIME, "muster.dev/running-since": TIME}
+    with pytest.MonkeyPatch.context() as patched:
+        if not boundary:
+            patched.setattr(dialects, "UNREADABLE", ())
+        watched = Watched()
+        for kind, valid in WATCHED_CLUSTER:
+            annotations = {**valid["metadata"].get("annotations", {}), **marks}
+            metadata = {**valid["metadata"], "annotations": annotations}
+            if choose([False, True, False]):
+                metadata["deletionTimestamp"] = TIME
+                metadata["deletionGracePeriodSeconds"] = choose([0, -(2**63), 2**63 - 1])
+            watched.put(kind, with_times({**valid, "metadata": metadata}, TIME, choose))
+        for kind, body in GOOD:
+            watched.put(kind, body)
+        assert GangId("elsewhere/good") in [d.gang for d in watched.cycle() if isinstance(d, Assign)]
+        watched.cycle()
 
 
 def test_the_cluster_that_is_spoiled_is_valid() -> None:

@@ -1,14 +1,19 @@
 """Text files line by line: compressed or not, broken in all ways, and numbers that are none."""
 
 import gzip
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from muster.app.plan.fit import as_nodes
+from muster.local.nodespec import read
+from muster.sim import trace
 from muster.sim.readers import lines as reading
 from muster.sim.readers.csv_lines import MOST_SETS, records
 from muster.sim.readers.lines import LONGEST, lines, number
-from muster.sim.trace import TraceError
+from muster.sim.readers.native import Native
+from muster.sim.trace import Tally, TraceError
 from tests.sim.traces import write
 
 
@@ -95,6 +100,33 @@ def test_a_file_that_unpacks_without_end_is_read_up_to_a_bound(
     assert [next(read)[0] for _ in range(3)] == [1, 2, 3]
     with pytest.raises(TraceError, match=r"more, line 4: a trace has .* lines and .* MiB at most"):
         next(read)
+
+
+@pytest.mark.parametrize("idle", ["\n", " \t\n", "; comment\n", "  ;\n"])
+def test_lines_that_hold_nothing_are_read_up_to_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, idle: str
+) -> None:
+    monkeypatch.setattr(reading, "MOST_IDLE", 3)
+    path = write(tmp_path / "t", f"one\n{idle * 3}" * 5)
+    assert len(list(lines(path))) == 20
+    path = write(tmp_path / "u", f"one\n{idle * 4}")
+    with pytest.raises(TraceError, match="u, line 5: more than 3 lines in a row are blank or comments"):
+        list(lines(path))
+
+
+@pytest.mark.parametrize("at", ["j,", "k,"])
+def test_lines_that_cannot_be_read_are_left_out_up_to_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    monkeypatch.setattr(trace, "MOST_BAD", 3)
+    nodes = as_nodes(read("1 x cpu=8"))
+    for bad, refused in ((3, False), (4, True)):
+        text = "job,submit,run\nj,0,1\nk,0,1\n".replace(at, "x\n" * bad + at)
+        path = write(tmp_path / f"t{bad}.csv", text)
+        with pytest.raises(TraceError, match="more than 3 lines") if refused else nullcontext():
+            tally = Tally()
+            assert len(list(Native([path], nodes, skip_bad=True).jobs(tally))) == 2
+            assert tally.bad >= bad
 
 
 def test_a_job_whose_pod_sets_do_not_end_is_refused(tmp_path: Path) -> None:

@@ -4,10 +4,12 @@ Times are `datetime`s in UTC, encoded as RFC 3339 with microseconds.
 """
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Final, Generic, TypeVar
+from datetime import datetime
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
+
+from muster.api.times import after
 
 #: JSON that muster passes on unread. `Any`, because its shape is the user's, not ours.
 Object = dict[str, Any]
@@ -17,14 +19,6 @@ Object = dict[str, Any]
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
-#: Times that fit every zone, and seconds since the epoch that are not negative.
-FIRST: Final = datetime(1970, 1, 1, tzinfo=UTC)
-LAST: Final = datetime(9999, 1, 1, tzinfo=UTC)
-
-
-def bounded(time: datetime) -> datetime:
-    """Returns the time in UTC; one that is absurd, such as the year 1, becomes the nearest that is usable."""
-    return min(max(time, FIRST), LAST).astimezone(UTC)
 
 
 class Struct(msgspec.Struct, frozen=True, gc=False, rename="camel", kw_only=True, omit_defaults=True):
@@ -62,9 +56,7 @@ def deletion_asked(meta: ObjectMeta) -> datetime | None:
     """When the deletion was asked for: the deletion timestamp is the end of the grace period."""
     if meta.deletion_timestamp is None:
         return None
-    end = bounded(meta.deletion_timestamp)
-    grace = max(meta.deletion_grace_period_seconds or 0, 0)  # it may be longer than any timedelta
-    return end - timedelta(seconds=min(grace, (end - FIRST).total_seconds()))
+    return after(meta.deletion_timestamp, -max(meta.deletion_grace_period_seconds or 0, 0))
 
 
 class Condition(Struct, frozen=True):

@@ -17,11 +17,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from muster.api.base import bounded, deletion_asked, is_true
+from muster.api.base import deletion_asked, is_true
 from muster.api.core_v1 import ContainerStatus, Pod, Terminated
 from muster.api.jobset_v1alpha2 import RESTART_ATTEMPT
 from muster.api.natural import natural
 from muster.api.pod_label import pod_label
+from muster.api.times import bounded, seconds
 from muster.names import PREEMPTED
 
 #: What times of ends resolve: of the embedded cluster, whose wrappers may have to wait on a loaded machine
@@ -235,7 +236,7 @@ def _order(failure: Failure) -> tuple[bool, int, bool, float, str, str, int]:
         failure.times > 0,
         -failure.times,
         at is None,
-        at.timestamp() if at is not None else 0.0,
+        seconds(at),
         failure.pod,
         failure.container,
         failure.code or 0,

@@ -9,11 +9,11 @@ lossFactor=3 action=notify`. Fields are separated by spaces or commas.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from statistics import median
 from typing import Final
 
-from muster.api import duration
+from muster.api import duration, times
 from muster.api.natural import natural
 
 #: Characters of a report and of rules at most.
@@ -41,7 +41,7 @@ class Report:
         told = {"step": self.step, "loss": self.loss, "median": self.median}
         words = [f"{field}={value}" for field, value in told.items() if value is not None]
         if self.at is not None:
-            words.append(f"at={_utc(self.at).isoformat().replace('+00:00', 'Z')}")
+            words.append(f"at={times.written(self.at)}")
         return " ".join(words)
 
 
@@ -73,7 +73,7 @@ def report(text: str) -> Report | None:
     try:
         said = _fields(text)
         step = natural(said["step"], _MOST_STEPS)
-        at = _utc(datetime.fromisoformat(said["at"])) if "at" in said else None
+        at = times.read(said["at"]) if "at" in said else None
         loss, middle = (float(said[each]) if each in said else None for each in ("loss", "median"))
     except (KeyError, OverflowError, ValueError):
         return None
@@ -121,10 +121,6 @@ def wrong_loss(rules: Rules, report: Report) -> tuple[str, str] | None:
     factor = f"{rules.loss_factor:g}"
     told = f"its loss is {loss:g}, more than {factor} times the median of earlier losses, {middle:g}"
     return "LossTooHigh", told
-
-
-def _utc(at: datetime) -> datetime:
-    return at.astimezone(UTC) if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
 def _factor(text: str | None) -> float | None:

@@ -89,12 +89,13 @@ def _compare(alone: "Outcome", together: "Outcome") -> None:
 
 
 def _tell(recovered: "Recovery") -> None:
+    from muster.api.times import seconds
     from muster.app.views.timeline import timeline
     from muster.cli.bars import lines
     from muster.cli.show import headline
 
     created = recovered.view.created
-    for line in lines(timeline(recovered.runs, created.timestamp() if created else None, time.time())):
+    for line in lines(timeline(recovered.runs, seconds(created) if created else None, time.time())):
         say(f"   {line}")
     say(f"   {headline(recovered.view)}; process {recovered.killed} was killed")
 

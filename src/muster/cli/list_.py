@@ -8,7 +8,7 @@ import typer
 
 from muster.cli.errors import BAD_INPUT, Failure
 from muster.cli.options import Context, Kubeconfig, Namespace, Output, OutputFormat
-from muster.cli.say import say
+from muster.cli.say import console, redrawn, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,17 +108,14 @@ async def _watch(target: "Target", every: bool, states: frozenset[str]) -> None:
     """Shows changes: a terminal's table is redrawn; elsewhere the lines of changed jobs are printed."""
     import asyncio
 
-    from rich.console import Console, Group
-    from rich.live import Live
-
     from muster.app.views import summary
     from muster.cli import show
 
     if sys.stdout.isatty():
-        with Live(console=Console(highlight=False), auto_refresh=False, vertical_overflow="crop") as live:
+        with redrawn() as show_instead:
             while True:
-                shown = newest(_lines(await _views(target, every, states)), live.console.size.height)
-                live.update(Group(*shown), refresh=True)
+                lines = _lines(await _views(target, every, states))
+                show_instead(newest(lines, console().size.height))
                 await asyncio.sleep(LOOK)
     before: list[Object] | None = None
     while True:

@@ -3,7 +3,7 @@
 from types import TracebackType
 from typing import Final
 
-from muster.cli.say import say
+from muster.cli.say import console, say
 
 #: Cycles between two updates of the bar.
 EVERY: Final = 200
@@ -17,19 +17,18 @@ class Progress:
         self._calls = self._done = 0
 
     def __enter__(self) -> "Progress":
-        from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
         from rich.progress import Progress as Bar
 
-        console = Console(stderr=True)
+        out = console(err=True)
         self._bar = Bar(
             TextColumn(self._unit),
             BarColumn(),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
-            console=console,
+            console=out,
             transient=True,
-            disable=not console.is_terminal,
+            disable=not out.is_terminal,
         )
         self._task = self._bar.add_task(self._unit, total=self._total)
         try:

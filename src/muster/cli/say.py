@@ -6,10 +6,12 @@ job are its own bytes.
 """
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.text import Text
 
 
@@ -23,11 +25,26 @@ def say(*texts: str, err: bool = False, flush: bool = False) -> None:
 
 def say_styled(texts: Iterable["Text"], *, err: bool = False) -> None:
     """Prints each text on lines of its own, however long they are."""
+    out = console(err=err, soft_wrap=True)
+    for text in texts:
+        out.print(harmless(text))
+
+
+@contextmanager
+def redrawn() -> "Iterator[Callable[[Iterable[Text]], None]]":
+    """Yields a function that shows texts on the terminal in place of those that it showed before."""
+    from rich.console import Group
+    from rich.live import Live
+
+    with Live(console=console(), auto_refresh=False, vertical_overflow="crop") as live:
+        yield lambda texts: live.update(Group(*map(harmless, texts)), refresh=True)
+
+
+def console(*, err: bool = False, soft_wrap: bool = False) -> "Console":
+    """A console for texts that are harmless."""
     from rich.console import Console
 
-    console = Console(stderr=err, soft_wrap=True, highlight=False)
-    for text in texts:
-        console.print(harmless(text))
+    return Console(stderr=err, soft_wrap=soft_wrap, highlight=False)
 
 
 def harmless(text: "Text") -> "Text":

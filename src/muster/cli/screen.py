@@ -94,8 +94,9 @@ class Screen:
             await asyncio.sleep(FRAME)
 
     def _print(self, lines: Lines) -> None:
-        self._width = max(self._width, len(lines.pod))
-        label = f"{lines.pod:<{self._width}} │ "
+        pod = visible(lines.pod)
+        self._width = max(self._width, len(pod))
+        label = f"{pod:<{self._width}} │ "
         if self._writer.colours:
             if lines.pod not in self._colour:
                 self._colour[lines.pod] = next(self._colours)
@@ -134,7 +135,7 @@ class Screen:
     def _lines_below(self) -> Sequence[str]:
         size = self._writer.size()
         room = max(1, size.lines - _OTHERS)
-        lines = [f"{pod:<{self._width}} │ {plain(text)}" for pod, text in self._unfinished[:room]]
+        lines = [f"{visible(pod):<{self._width}} │ {plain(text)}" for pod, text in self._unfinished[:room]]
         if len(self._unfinished) > room:
             lines.append(f"… and {len(self._unfinished) - room} more")
         if self._stands and self._stand.views:
@@ -146,7 +147,7 @@ class Screen:
         standing = visible(plain(clean(show.standing(view, now))))
         if self._stand.unread:
             standing += f" · output of {self._stand.unread} containers is not shown yet"
-        return f"{view.name} · {standing}" if self._several else standing
+        return f"{visible(view.name)} · {standing}" if self._several else standing
 
 
 def frame(scrolled: Sequence[str], before: Sequence[str], below: Sequence[str]) -> str:

@@ -16,14 +16,14 @@ most `MOST_MOVES` times, because the fault may be the job's. No node is quaranti
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
 
 from muster import names
-from muster.api import duration
-from muster.api.base import Condition, Object, bounded, condition, involved, is_true, mark
+from muster.api import duration, times
+from muster.api.base import Condition, Object, condition, involved, is_true, mark
 from muster.api.batch_v1 import COMPLETION_INDEX, Job
 from muster.api.core_v1 import Node, Pod, Taint
 from muster.api.jobset_v1alpha2 import JOB_GLOBAL_INDEX, JobSet
@@ -183,7 +183,7 @@ def move(observed: Observed, now: datetime) -> list[Effect]:
         if now < due:
             return [*_requests(observed.pods, since), Requeue(due)]
     kind = JOB if isinstance(owner, Job) else JOBSET
-    moved = f"{_written(now)} {ill.reason}: {ill.message}"
+    moved = f"{times.written(now)} {ill.reason}: {ill.message}"
     body: Object = {
         "metadata": {
             "resourceVersion": meta.resource_version,
@@ -214,7 +214,7 @@ def _cause(observed: Observed, now: datetime) -> tuple[Condition, Object] | None
 
 
 def _requests(pods: Iterable[Pod], since: datetime) -> list[Effect]:
-    text = _written(since)
+    text = times.written(since)
     return [
         Patch(
             POD,
@@ -227,10 +227,6 @@ def _requests(pods: Iterable[Pod], since: datetime) -> list[Effect]:
     ]
 
 
-def _written(at: datetime) -> str:
-    return bounded(at).isoformat().replace("+00:00", "Z")
-
-
 def _grace(text: str | None) -> timedelta:
     try:
         return min(timedelta(seconds=duration.parse(text)), LONGEST_GRACE) if text else GRACE
@@ -240,10 +236,9 @@ def _grace(text: str | None) -> timedelta:
 
 def _time(text: str) -> datetime | None:
     try:
-        at = datetime.fromisoformat(text)
+        return times.read(text)
     except ValueError:
         return None
-    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
 def _taint(node: Node, *, on: bool) -> Patch:

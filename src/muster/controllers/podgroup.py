@@ -26,6 +26,7 @@ from muster.api.core_v1 import Pod
 from muster.api.kinds import POD
 from muster.api.membership import pod_groups
 from muster.api.scheduling import PodGroup
+from muster.api.times import written
 from muster.controllers.caches import Caches
 from muster.controllers.driver import Change, Controller, Watch, itself
 from muster.controllers.gang import GROUP, POD_INDEX
@@ -90,7 +91,7 @@ def reconcile(observed: Observed, now: datetime) -> list[Effect]:
     if new == old and start == status.schedule_start_time:
         return []
     if start is not None:
-        new["scheduleStartTime"] = start.isoformat().replace("+00:00", "Z")
+        new["scheduleStartTime"] = written(start)
     return [Patch(observed.kind, group.metadata.namespace, group.metadata.name, {"status": new}, "status")]
 
 

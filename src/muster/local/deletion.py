@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from muster.api import kinds
+from muster.api import kinds, times
 from muster.api.base import Object
 from muster.api.rules.container import LONGEST
 from muster.api.rules.pod import GRACE_PERIOD
@@ -53,7 +53,7 @@ def mark(kind: AnyKind, current: Object, options: DeleteOptions, now: datetime) 
     else:
         before = old.get("deletionGracePeriodSeconds", 0)
         if options.grace_period is not None and grace < before:  # the grace period may only be shortened
-            due = datetime.fromisoformat(old["deletionTimestamp"]) - timedelta(seconds=before - grace)
+            due = times.after(times.read(old["deletionTimestamp"]), grace - before)
             meta["deletionTimestamp"] = time_text(due)
             meta["deletionGracePeriodSeconds"] = grace
     gone = not meta.get("finalizers") and not meta["deletionGracePeriodSeconds"]

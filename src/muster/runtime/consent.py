@@ -18,6 +18,7 @@ from muster.api import kinds
 from muster.api.base import AnyKind, Object, Resource
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang as GangRecord
+from muster.api.times import seconds
 from muster.core.words.gang import GangId
 from muster.runtime.plan_record import PlacementPlan, VictimRef, occupying
 from muster.translate.group import Group
@@ -75,5 +76,4 @@ def _namespaces(victim: VictimRef, group: Group | None) -> set[str]:
 
 def _was_there(pod: Pod, at: float) -> bool:
     """Whether the pod existed at `at`: an entry does not permit ending the pods of a later start."""
-    created = pod.metadata.creation_timestamp
-    return created is None or created.timestamp() <= at
+    return seconds(pod.metadata.creation_timestamp) <= at

@@ -19,6 +19,8 @@ from muster.core.words.gang import Gang, GangId, Gather, NodeName, PodSet, Shape
 from muster.names import GPU, GPU_SHARE
 
 #: What one piece is in the core's integers: processors are milli-CPU there.
+#: Lines of a trace that cannot be read, and are left out.
+MOST_BAD: Final = 100_000
 PIECE: Final = {"cpu": 1000}
 #: What one piece is in a replay's: sizes, capacities and what is in use.
 WHOLE: Final = 1000
@@ -131,6 +133,10 @@ class Tally:
     def drop(self, error: TraceError) -> None:
         self.bad += 1
         self.first_bad = self.first_bad or str(error)
+        if self.bad > MOST_BAD:
+            raise TraceError(
+                f"{self.first_bad}; more than {MOST_BAD:,} lines cannot be read: is this a trace?"
+            )
 
 
 class Trace(ABC):

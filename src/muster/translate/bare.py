@@ -8,6 +8,7 @@ from muster.api.base import ObjectMeta, controller_of, mark
 from muster.api.core_v1 import Pod
 from muster.api.koordinator_v1alpha1 import BY_NAME
 from muster.api.muster_v1alpha1 import Source
+from muster.api.times import seconds
 from muster.core.words.gang import Code, Gang, GangId, Gate, Place, PodId, PodSet
 from muster.translate import marks, network, quotas
 from muster.translate.group import NONE_MOVED, Group, Members, ReadGroup, Touched
@@ -69,7 +70,7 @@ def _read(key: GroupKey, world: World) -> Group | None:
             PodSet(MAIN, shape, 1, 1, labels=labels_of(meta.labels), uncreated=uncreated, quotas=charges),
         ),
         min_count=1,
-        submitted=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
+        submitted=seconds(meta.creation_timestamp),
         priority=rank.number,
         queue=queue,
         gate=gate,

@@ -16,6 +16,7 @@ from muster.api.core_v1 import Pod
 from muster.api.indexes import Indexes
 from muster.api.kinds import JOB
 from muster.api.membership import pod_groups
+from muster.api.times import seconds
 from muster.core.words.gang import Place, PodId
 from muster.translate.group import Members
 from muster.translate.places import Claim, Filling, planned
@@ -176,8 +177,7 @@ class Filled:
             self.gates[uid] = gates
             self.members.put(pod, None)
             return
-        created = pod.metadata.creation_timestamp
-        order = created.timestamp() if created else 0.0, pod.metadata.name
+        order = seconds(pod.metadata.creation_timestamp), pod.metadata.name
         claim = Claim(order, block.offset(planned(pod)), completion_index(pod))
         known.indexes[uid] = claim.own
         known.filling.put(uid, claim, last)

@@ -15,6 +15,7 @@ from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.kinds import JOB, JOBSET
 from muster.api.muster_v1alpha1 import Source
+from muster.api.times import seconds
 from muster.core.words.gang import MOST_PLACES, Code, Gang, GangId, Gate, PodSet
 from muster.translate import marks, network
 from muster.translate.demand import Part, asks_for_gang, demand
@@ -145,7 +146,7 @@ def assemble(
         # a gang with minimum 0 would get no reason why it waits
         min_count=sum(pod_set.count for pod_set in pod_sets)
         or int(gate is not None and gate.code is Code.INVALID),
-        submitted=meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0,
+        submitted=seconds(meta.creation_timestamp),
         priority=rank.number,
         queue=queue,
         gate=gate,

@@ -7,12 +7,11 @@ nodes until they are gone, but their places belong to the new Jobs at once.
 """
 
 from collections.abc import Collection, Mapping
-from datetime import datetime
 from math import isfinite
 from typing import Final
 
 from muster import names
-from muster.api import duration
+from muster.api import duration, times
 from muster.api.base import controls, is_true, mark
 from muster.api.batch_v1 import (
     COMPLETION_INDEX,
@@ -196,7 +195,7 @@ def _left(jobset: JobSet, filled: Filled) -> float | None:
     try:
         left = duration.parse(deadline) - float(said.get(names.TIME_USED, "0"))
         began = said.get(names.RUNNING_SINCE)
-        since = datetime.fromisoformat(began).timestamp() if began else None
+        since = times.seconds(times.read(began)) if began else None
     except (ValueError, OverflowError):
         return None
     if not isfinite(left):

@@ -17,6 +17,7 @@ from muster.api.batch_v1 import COMPLETION_INDEX
 from muster.api.core_v1 import Container, ContainerStatus, Pod, PodSpec, PodTemplate
 from muster.api.core_v1 import Toleration as PodToleration
 from muster.api.natural import natural
+from muster.api.times import seconds
 from muster.core.words.events import Footprint, PodsBound
 from muster.core.words.gang import (
     Amounts,
@@ -171,7 +172,7 @@ def bound_at(pod: Pod) -> float | None:
     scheduled = condition(pod.status.conditions, "PodScheduled")
     bound = scheduled.last_transition_time if scheduled is not None and scheduled.status == "True" else None
     at = bound or pod.status.start_time or pod.metadata.creation_timestamp
-    return at.timestamp() if at is not None else None
+    return seconds(at) if at is not None else None
 
 
 def completion_index(pod: Pod) -> int | None:

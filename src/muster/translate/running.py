@@ -10,11 +10,10 @@ its own object says.
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, fields, replace
-from datetime import UTC, datetime
 from typing import Final, TypeVar
 
 from muster import names
-from muster.api import duration
+from muster.api import duration, times
 from muster.api.base import ObjectMeta, controller_of, mark
 from muster.api.core_v1 import Pod
 from muster.api.koordinator_v1alpha1 import NOT_PREEMPTIBLE
@@ -188,13 +187,12 @@ def _checkpoint(text: str) -> tuple[float | None, float | None]:
     except ValueError:
         pass
     try:
-        at = datetime.fromisoformat(text)
+        return None, times.seconds(times.read(text))
     except ValueError:
         raise ValueError(
             f"{names.CHECKPOINT} is {text!r}; write an interval (30m), or when the last one was "
             "(2026-01-31T12:00:00Z)"
         ) from None
-    return None, (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
 
 
 _KEYS = frozenset(

@@ -5,13 +5,14 @@ grew with the cluster, the API server would refuse the very object that explains
 """
 
 from collections.abc import Collection
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import Enum
 from typing import Final
 
 import msgspec
 
 from muster import names
+from muster.api import times
 from muster.api.base import Condition, Object, condition, controller_of
 from muster.api.core_v1 import Pod
 from muster.api.kinds import GANG
@@ -25,8 +26,6 @@ LONGEST_MESSAGE: Final = 1024  # characters
 MOST_LISTED: Final = 50
 #: most entries for what keeps pods off nodes, per pod set
 MOST_LIMITS: Final = 20
-#: the last second that a date can express
-_LATEST: Final = 253_402_300_799.0
 #: The condition of pods that autoscalers look at, and the reason for which they add nodes.
 SCHEDULED: Final = "PodScheduled"
 UNSCHEDULABLE: Final = "Unschedulable"
@@ -253,8 +252,7 @@ def _owner(group: Group) -> Object | None:
 
 def time_of(at: float) -> str:
     """Returns seconds since the epoch as RFC 3339."""
-    at = min(max(at, 0.0), _LATEST)
-    return datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z")
+    return times.written(times.after(times.FIRST, at))
 
 
 def _cut(text: str) -> str:

@@ -43,6 +43,7 @@ from muster.api.koordinator_v1alpha1 import DEFAULT
 from muster.api.membership import pod_groups, same_membership
 from muster.api.scheduling import PodGroup, PriorityClass
 from muster.api.storage_v1 import StorageClass
+from muster.api.times import seconds
 from muster.core.words.gang import Requirement
 from muster.translate import described, ganggroup
 from muster.translate.claims import claims_of
@@ -281,7 +282,7 @@ class World:
         if not isinstance(pod, Pod) or not (gang := described.gang_of(pod)) or not self.schedules(pod):
             return set()
         name, created = (pod.metadata.namespace, gang), pod.metadata.creation_timestamp
-        entry = (created.timestamp() if created is not None else 0.0, pod.metadata.name)
+        entry = (seconds(created), pod.metadata.name)
         pods = self._describing.setdefault(name, [])
         if there:
             insort(pods, entry)

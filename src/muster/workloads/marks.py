@@ -6,12 +6,11 @@ notice a misspelt key.
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, Final, Protocol
 
 from muster import names
-from muster.api import duration, progress
+from muster.api import duration, progress, times
 from muster.api.base import Object
 from muster.api.fields import Path
 from muster.workloads.findings import Finding, Severity
@@ -41,7 +40,7 @@ def _duration(text: str) -> str:
 
 def _checkpoint(text: str) -> str:
     try:
-        datetime.fromisoformat(text)
+        times.read(text)
     except ValueError:
         if _duration(text):
             return "write an interval (30m), or when the last one was (2026-01-31T12:00:00Z)"

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import asdict
 
-from muster.api.base import bounded, condition, deletion_asked, is_true
+from muster.api.base import condition, deletion_asked, is_true
 from muster.api.batch_v1 import COMPLETION_INDEX, JOB_NAME
 from muster.api.core_v1 import Pod
 from muster.api.failures import Failure, last_failures, verdict
@@ -25,6 +25,7 @@ from muster.api.jobset_v1alpha2 import (
 from muster.api.membership import pod_groups
 from muster.api.natural import natural
 from muster.api.pod_label import labelled
+from muster.api.times import seconds
 from muster.names import PREEMPTED
 
 #: Characters of a failure's message that are kept.
@@ -196,4 +197,4 @@ def told_to_end(pod: Pod, ended: datetime) -> bool:
 
 
 def _seconds(time: datetime | None) -> float | None:
-    return bounded(time).timestamp() if time else None
+    return seconds(time) if time else None

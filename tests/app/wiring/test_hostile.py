@@ -27,9 +27,9 @@ from muster.local import credentials, nodespec
 from muster.local.api_errors import resource
 from muster.local.registry import Registry
 from muster.local.store import Store
-from tests.objects import CLUSTER
+from tests.objects import CLUSTER, TIME
 from tests.patience import PATIENCE
-from tests.spoiled import nested, spoiled
+from tests.spoiled import TIMES, nested, spoiled, with_times
 
 #: A node that plays pods, for the pod that has to be bound; and one that runs them.
 NODES: Final = (
@@ -157,6 +157,17 @@ async def test_strange_values_in_every_field_of_every_kind(
     source = random.Random(1)
     told = await survives(tmp_path, *(strange_objects(source, 3 * len(CLUSTER)) for _ in range(2)))
     assert all(accepted > 15 and refused > 15 for accepted, refused in told), told
+
+
+async def test_absurd_times_in_every_field_of_every_kind(tmp_path: Path) -> None:
+    source = random.Random(1)
+    usable = TIMES[:5]  # the others are refused
+    absurd = (
+        (kind, with_times(body, TIME, lambda _: source.choice(usable)))
+        for kind, body in strange_objects(source, 0)
+    )
+    [(accepted, _)] = await survives(tmp_path, absurd)
+    assert accepted > len(CLUSTER) // 2
 
 
 async def test_a_start_sets_aside_what_it_cannot_read(

@@ -1,19 +1,26 @@
 """Pods without processes, in virtual time."""
 
 import asyncio
+import json
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from muster.api.base import is_true
 from muster.api.core_v1 import Pod
 from muster.api.kinds import POD
-from muster.local.node.fake_runtime import Play, play
+from muster.kube.client import Client
+from muster.kube.decode import decode
+from muster.local.node.fake_runtime import FakeRuntime, Play, play
 from muster.local.node.isolation import Isolation
 from muster.local.nodespec import NodeSpec
 from tests.local.node.conftest import Cluster
 from tests.local.node.virtual import VirtualClock
+from tests.spoiled import TIMES
 
 
 @pytest.mark.parametrize(
@@ -46,6 +53,41 @@ def test_the_annotation(text: str, expected: Play) -> None:
 def test_an_annotation_that_the_fake_runtime_cannot_read_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match='write "run=30s,exit=1"'):
         play({"muster.dev/pretend": text})
+
+
+class Patient:
+    """An API server that takes whatever it gets."""
+
+    async def delete(self, *_: Any, **__: Any) -> None:
+        pass
+
+    async def patch(self, kind: Any, namespace: str, name: str, body: Any, **_: Any) -> Pod:
+        return decode(POD, json.dumps({"metadata": {"name": name}, "status": body["status"]}).encode())
+
+
+@given(
+    st.sampled_from(TIMES),
+    st.none() | st.sampled_from(TIMES),
+    st.sampled_from([None, 0, -(2**63), 2**63 - 1]),
+    st.sampled_from(["", "run=68y", "run=2147483648", "run=1,stop=never", "stop=2147483648", *TIMES]),
+)
+def test_no_time_of_a_pod_stops_the_fake_runtime(
+    started: str, deleted: str | None, seconds: int | None, text: str
+) -> None:
+    body = {
+        "metadata": {
+            "name": "p",
+            "uid": "u",
+            "annotations": {"muster.dev/pretend": f"at={text},run=1" if text in TIMES else text},
+            "deletionTimestamp": deleted,
+            "deletionGracePeriodSeconds": seconds,
+        },
+        "spec": {"nodeName": "n", "activeDeadlineSeconds": seconds, "containers": [{"name": "c"}]},
+        "status": {"startTime": started, "phase": "Running"},
+    }
+    runtime = FakeRuntime(cast("Client", Patient()), VirtualClock())
+    runtime.update(decode(POD, json.dumps(body).encode()))
+    asyncio.run(runtime._step("u"))
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from math import inf
 
 import msgspec
 
+from muster.api import times
 from muster.api.base import Object, Resource
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
@@ -149,9 +150,9 @@ def _compare(found: Plan, waiting: set[GangId], then: Mapping[GangId, float], co
 
 def latest(objects: Objects) -> float:
     """The newest creation or start time; 0 if no object has one."""
-    times = [resource.metadata.creation_timestamp for resource in objects.items.values()]
-    times += [pod.status.start_time for pod in objects.items.values() if isinstance(pod, Pod)]
-    return max((time.timestamp() for time in times if time is not None), default=0.0)
+    stated = [resource.metadata.creation_timestamp for resource in objects.items.values()]
+    stated += [pod.status.start_time for pod in objects.items.values() if isinstance(pod, Pod)]
+    return max(map(times.seconds, stated), default=0.0)
 
 
 def _left_to_others(proposed: Objects, found: Plan, schedulers: frozenset[str]) -> Iterator[str]:

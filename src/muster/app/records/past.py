@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from muster.api.times import seconds
 from muster.app.views import find, jobs
 from muster.app.views.failures import judged
 from muster.app.views.job import JobView, State
@@ -66,7 +67,7 @@ def recalled(views: Sequence[JobView], target: Target) -> list[JobView]:
 
 def _since(view: JobView, runs: Sequence[PodRun]) -> list[PodRun]:
     """The runs that are of this job, not of an earlier one of its name."""
-    since = view.created.timestamp() if view.created is not None else 0.0
+    since = seconds(view.created)
     return [run for run in runs if since <= run.created]
 
 
@@ -86,8 +87,7 @@ def deleted(target: Target, namespace: str = "", prefix: str = "") -> list[JobVi
 
 def _view(job: Deleted, runs: Sequence[PodRun]) -> JobView:
     resource = decode(job.kind, job.body)
-    created = resource.metadata.creation_timestamp
-    since = created.timestamp() if created is not None else 0.0
+    since = seconds(resource.metadata.creation_timestamp)
     mine = [run for run in runs if since <= run.created <= job.at]
     view = judged(jobs.alone(job.kind, resource), runs=mine)
     at = datetime.fromtimestamp(job.at, UTC)

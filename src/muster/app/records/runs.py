@@ -6,6 +6,7 @@ from datetime import datetime
 
 from muster.api.base import Object
 from muster.api.core_v1 import Pod
+from muster.api.times import seconds
 from muster.app.records.past import deleted
 from muster.app.views import find
 from muster.app.views.job import JobView, State
@@ -67,7 +68,7 @@ def record(
     if created is None:
         named = (view for view in deleted(target, namespace, name) if view.name == name)
         created = max(filter(None, (view.created for view in named)), default=None)
-    submitted = created.timestamp() if created else None
+    submitted = seconds(created) if created else None
     if not target.embedded:
         return Record(name, tuple(run_of(pod) for pod in pods if pod.metadata.creation_timestamp), submitted)
     runs = (run for run in _history(namespace, name) if submitted is None or run.created >= submitted)

@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, Final
 
-from muster.api import kinds
+from muster.api import kinds, times
 from muster.api.base import Kind, Resource, condition, mark
 from muster.api.core_v1 import Pod
 from muster.api.failures import Verdict
@@ -95,10 +95,9 @@ class JobView:
         """When muster has moved the job to other nodes last, and why; None if it has not."""
         at, _, why = self.resource.metadata.annotations.get(MOVED, "").partition(" ")
         try:
-            when = datetime.fromisoformat(at)
+            return times.read(at), why
         except ValueError:
             return None
-        return (when, why) if when.tzinfo is not None else None
 
     @property
     def needs_cluster(self) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from muster.api import kinds
-from muster.api.base import LAST, Condition, Kind, ObjectMeta, Resource, condition, is_true, mark
+from muster.api.base import Condition, Kind, ObjectMeta, Resource, condition, is_true, mark
 from muster.api.batch_v1 import CONTROLLER as JOB_CONTROLLER
 from muster.api.batch_v1 import Job, JobSpec
 from muster.api.core_v1 import Pod
@@ -23,6 +23,7 @@ from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.membership import pod_groups
 from muster.api.muster_v1alpha1 import BatchJob, Gang
 from muster.api.scheduling import PodGroup
+from muster.api.times import LAST
 from muster.app.views.failures import judged
 from muster.app.views.job import JobView, State
 from muster.app.views.objects import (

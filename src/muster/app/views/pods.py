@@ -9,6 +9,7 @@ from muster.api.core_v1 import ContainerStatus, Pod
 from muster.api.jobset_v1alpha2 import JOB_GLOBAL_INDEX, REPLICATED_JOB_NAME
 from muster.api.natural import natural
 from muster.api.pod_label import pod_label
+from muster.api.times import seconds
 from muster.workloads.pod_run import run_of
 
 
@@ -26,11 +27,10 @@ def pod_order(pod: Pod) -> tuple[int, int, int, str]:
     """Sort key for the order of the job file: by job over all types, then by index."""
     labels = pod.metadata.labels
     index = labels.get(COMPLETION_INDEX) or pod.metadata.annotations.get(COMPLETION_INDEX)
-    created = pod.metadata.creation_timestamp
     return (
         natural(labels.get(JOB_GLOBAL_INDEX)) or 0,
         natural(index) or 0,
-        int(created.timestamp() * 1e6) if created else 0,
+        int(seconds(pod.metadata.creation_timestamp) * 1e6),
         pod.metadata.name,
     )
 

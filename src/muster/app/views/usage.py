@@ -6,9 +6,10 @@ from datetime import UTC
 from decimal import Decimal
 
 from muster.api import kinds
-from muster.api.base import FIRST, LAST, Object
+from muster.api.base import Object
 from muster.api.muster_v1alpha1 import Preemption
 from muster.api.rates import amount
+from muster.api.times import FIRST, LAST
 from muster.kube.client import Client
 from muster.kube.listing import list_all
 

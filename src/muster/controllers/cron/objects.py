@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, tzinfo
 from typing import Final
 
-from muster.api.base import AnyKind, ObjectMeta, Resource, bounded, involved
+from muster.api import times
+from muster.api.base import AnyKind, ObjectMeta, Resource, involved
 from muster.controllers.cron.decide import Concurrency, Decision, Run, State
 from muster.effects import Delete, Effect, RecordEvent, Requeue
 
@@ -26,7 +27,7 @@ def name_of(name: str, at: datetime) -> str:
 
 def written(at: datetime, zone: tzinfo = UTC) -> str:
     """RFC 3339; a run's annotation has it in the zone of its schedule, as Kubernetes' controller does."""
-    text = bounded(at).astimezone(zone).isoformat()
+    text = times.bounded(at).astimezone(zone).isoformat()
     return text.replace("+00:00", "Z")
 
 
@@ -46,10 +47,9 @@ def served(runs: Iterable[ObjectMeta], written: datetime | None) -> datetime | N
 
 def _scheduled(meta: ObjectMeta) -> datetime | None:
     try:
-        at = datetime.fromisoformat(meta.annotations.get(SCHEDULED, ""))
+        return times.read(meta.annotations.get(SCHEDULED, ""))
     except ValueError:
         return None
-    return at if at.tzinfo is not None else None
 
 
 def concurrency(text: str) -> Concurrency:

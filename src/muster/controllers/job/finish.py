@@ -6,11 +6,12 @@ counted. Failure is checked before success. Source: KEP-3329, KEP-3998, KEP-4368
 """
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from muster.api.base import condition
 from muster.api.batch_v1 import Job
+from muster.api.times import after
 from muster.controllers.job import success_policy
 from muster.controllers.job.counts import Counts
 from muster.controllers.job.pod_states import PodStates
@@ -61,7 +62,7 @@ def deadline(job: Job) -> datetime | None:
     spec, start = job.spec, job.status.start_time
     if spec.active_deadline_seconds is None or start is None or spec.suspend:
         return None
-    return start + timedelta(seconds=spec.active_deadline_seconds)
+    return after(start, spec.active_deadline_seconds)
 
 
 def _written(job: Job) -> Finish | None:

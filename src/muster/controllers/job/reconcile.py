@@ -12,7 +12,7 @@ bound counts as ended (`pod_states`).
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 
@@ -20,6 +20,7 @@ from muster.api import kinds
 from muster.api.base import Object, condition, involved, is_true
 from muster.api.batch_v1 import TRACKING_FINALIZER, Job
 from muster.api.core_v1 import Pod
+from muster.api.times import after
 from muster.controllers.job import finish, scale, status
 from muster.controllers.job.counts import Counts, count
 from muster.controllers.job.finish import Finish
@@ -126,7 +127,7 @@ def _after_the_end(job: Job, pods: Sequence[Pod], now: datetime) -> list[Effect]
         job.status.conditions, finish.FAILED
     )
     assert ended is not None, "the Job has finished"
-    due = (ended.last_transition_time or now) + timedelta(seconds=job.spec.ttl_seconds_after_finished)
+    due = after(ended.last_transition_time or now, job.spec.ttl_seconds_after_finished)
     if now < due:
         return [*effects, Requeue(due)]
     meta = job.metadata

@@ -13,6 +13,7 @@ from typing import Final
 from muster.api.base import Object
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
+from muster.api.times import seconds
 from muster.controllers.job import backoff
 from muster.controllers.job.counts import Counts
 from muster.controllers.job.pod_states import Latest, PodStates, index_of, is_ready
@@ -81,12 +82,11 @@ def _drop(scale: Scale, number: int) -> None:
 
 def _progress(pod: Pod) -> tuple[bool, bool, bool, float, int, str]:
     """Sort key of a pod's progress; between equals the older, then the lower index is ahead."""
-    created = pod.metadata.creation_timestamp or backoff.EPOCH
     return (
         bool(pod.spec.node_name),
         pod.status.phase == "Running",
         is_ready(pod),
-        -created.timestamp(),
+        -seconds(pod.metadata.creation_timestamp),
         -index_of(pod),
         pod.metadata.name,
     )

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from muster.api import kinds
-from muster.api.base import Object, bounded, condition
+from muster.api import kinds, times
+from muster.api.base import Object, condition
 from muster.api.batch_v1 import Job
 from muster.controllers.job.counts import Counts
 from muster.effects import Patch
@@ -91,7 +91,7 @@ def set_condition(
 
 def text(time: datetime | None) -> str | None:
     """Returns the time in RFC 3339, in UTC and in whole seconds, as Kubernetes writes it."""
-    return None if time is None else bounded(time).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return None if time is None else times.bounded(time).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _merged(job: Job, changed: list[Object]) -> list[Object]:

@@ -14,12 +14,12 @@ has no room for them in JobSet's schema), written before any step that would los
 
 import json
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from math import isfinite
 
 from muster import names
-from muster.api import duration
-from muster.api.base import Object, bounded, condition, is_true, mark
+from muster.api import duration, times
+from muster.api.base import Object, condition, is_true, mark
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JobSet
@@ -43,7 +43,7 @@ def due(jobset: JobSet) -> datetime | None:
     deadline, since = _deadline(jobset), _running_since(jobset)
     if deadline is None or since is None:
         return None
-    return since + timedelta(seconds=max(0.0, deadline - _time_used(jobset)))
+    return times.after(since, max(0.0, deadline - _time_used(jobset)))
 
 
 def over_budget(jobset: JobSet) -> tuple[int, int] | None:
@@ -74,7 +74,7 @@ def _clock(jobset: JobSet, pods: Iterable[Pod], now: datetime) -> dict[str, str 
     if awaits_first_pod(jobset):
         started = min((time for pod in pods if (time := _ran_at(pod, _resumed_at(jobset)))), default=None)
         if started is not None:
-            return {names.RUNNING_SINCE: bounded(started).isoformat().replace("+00:00", "Z")}
+            return {names.RUNNING_SINCE: times.written(started)}
     return {}
 
 
@@ -134,10 +134,9 @@ def _deadline(jobset: JobSet) -> int | None:
 
 def _running_since(jobset: JobSet) -> datetime | None:
     try:
-        since = datetime.fromisoformat(jobset.metadata.annotations[names.RUNNING_SINCE])
+        return times.read(jobset.metadata.annotations[names.RUNNING_SINCE])
     except (KeyError, ValueError):
         return None
-    return since if since.tzinfo is not None else since.replace(tzinfo=UTC)
 
 
 def _time_used(jobset: JobSet) -> float:

@@ -5,7 +5,7 @@ written before any step that depends on them. A restart therefore takes two reco
 counter, the second replaces the Jobs that this made stale.
 """
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from muster import names
 from muster.api.base import mark
@@ -13,6 +13,7 @@ from muster.api.batch_v1 import Job
 from muster.api.jobset_v1alpha2 import CONTROLLER, JobSet
 from muster.api.kinds import JOB, JOBSET
 from muster.api.rules.jobset import unsupported
+from muster.api.times import after
 from muster.controllers.jobset import attempts, failure_policy, limits, startup, success_policy
 from muster.controllers.jobset.causes import cause, corrected, whole
 from muster.controllers.jobset.observation import Observed
@@ -97,7 +98,7 @@ def _expiry(draft: Draft, now: datetime) -> list[Effect]:
     finished = next(c for c in draft.conditions if c.type in (COMPLETED, FAILED) and c.status == "True")
     if seconds is None or finished.last_transition_time is None:
         return []
-    at = finished.last_transition_time + timedelta(seconds=seconds)
+    at = after(finished.last_transition_time, seconds)
     if now < at:
         return [Requeue(at)]
     meta = jobset.metadata

@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from muster.api import times
 from muster.api.core_v1 import Pod
 from muster.api.kinds import POD
 from muster.kube.client import Client
@@ -98,12 +99,12 @@ def look(pod: Pod, now: datetime) -> str | None:
         return None  # a directory changes with every file in it, and nothing is saved
     requested = annotations.get(CHECKPOINT_REQUESTED)
     if requested is not None:
-        _request(path, datetime.fromisoformat(requested).timestamp())
+        _request(path, times.seconds(times.read(requested)))
     modified = path.stat().st_mtime
     began = pod.status.start_time
-    if (began is not None and modified < began.timestamp()) or modified > now.timestamp() + LOOK:
+    if (began is not None and modified < times.seconds(began)) or modified > now.timestamp() + LOOK:
         return None  # of an earlier run, or in the future
-    saved = datetime.fromtimestamp(modified, UTC).isoformat().replace("+00:00", "Z")
+    saved = times.written(datetime.fromtimestamp(modified, UTC))
     return None if annotations.get(CHECKPOINT) == saved else saved
 
 

@@ -18,6 +18,7 @@ from typing import Final
 from muster.api.base import is_true
 from muster.api.core_v1 import Pod, Service
 from muster.api.jobset_v1alpha2 import JOBSET_NAME, JobSet
+from muster.api.times import seconds
 from muster.local.node.environment import hostname_of
 from muster.local.node.hosts import HostsTable
 
@@ -155,8 +156,7 @@ def _standing(pod: Pod) -> tuple[object, ...]:
 def _seniority(pod: Pod) -> tuple[bool, float, str]:
     """Sort key of pods: those that are being deleted before the others, then the oldest first."""
     meta = pod.metadata
-    made = meta.creation_timestamp.timestamp() if meta.creation_timestamp else 0.0
-    return meta.deletion_timestamp is None, made, meta.uid
+    return meta.deletion_timestamp is None, seconds(meta.creation_timestamp), meta.uid
 
 
 def _listed(pod: Pod, service: Service) -> bool:

@@ -17,13 +17,14 @@ import heapq
 import logging
 import re
 from collections.abc import Callable, Mapping, Set
-from datetime import datetime, timedelta
+from datetime import datetime
 from math import inf
 from typing import Final
 
 import msgspec
 
 from muster import names
+from muster.api import times
 from muster.api.core_v1 import ContainerState, Pod, Running
 from muster.api.kinds import POD
 from muster.kube.client import Client
@@ -58,7 +59,7 @@ class Play(msgspec.Struct, frozen=True):
     stop: float = 0.0
 
     def end(self, started: datetime) -> datetime | None:
-        ends = [] if self.run is None else [started + timedelta(seconds=self.run)]
+        ends = [] if self.run is None else [times.after(started, self.run)]
         return min(ends if self.at is None else [*ends, self.at], default=None)
 
 
@@ -97,7 +98,7 @@ def _time(text: str) -> datetime:
     time = datetime.fromisoformat(text)
     if time.tzinfo is None:
         raise ValueError("a time without a time zone")
-    return time
+    return times.bounded(time)
 
 
 class FakeRuntime:
@@ -181,7 +182,7 @@ class FakeRuntime:
         meta = pod.metadata
         if (asked := meta.deletion_timestamp) is not None:
             now, stop = self._clock.now(), _stop(pod)
-            ended = asked + timedelta(seconds=min(stop, _LONGEST) - (meta.deletion_grace_period_seconds or 0))
+            ended = times.after(asked, stop - (meta.deletion_grace_period_seconds or 0))
             if stop and now < ended:
                 if stop < inf:
                     self._wait_for(uid, ended, now)

@@ -5,7 +5,7 @@ Source: kubernetes pkg/kubelet/kubelet_pods.go (getPhase) and pkg/kubelet/status
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -13,6 +13,7 @@ import msgspec
 from muster.api import quantity
 from muster.api.base import Condition, Object
 from muster.api.core_v1 import Container, ContainerState, ContainerStatus, Pod, Terminated, Waiting
+from muster.api.times import after
 from muster.names import GPU, PREEMPTED
 
 
@@ -57,14 +58,10 @@ TOO_LONG: Final = Override(
 )
 
 
-#: Seconds from which on a deadline is ignored, so that times cannot overflow.
-_NEVER: Final = 2**31
-
-
 def deadline(pod: Pod, started: datetime) -> datetime | None:
     """The time at which the pod has to end; None without one."""
     seconds = pod.spec.active_deadline_seconds
-    return None if seconds is None or seconds >= _NEVER else started + timedelta(seconds=seconds)
+    return None if seconds is None else after(started, seconds)
 
 
 def phase(pod: Pod, containers: Sequence[Observed], override: Override = Override()) -> str:

@@ -21,6 +21,8 @@ MOST_LINES: Final = 10_000_000
 MOST_BYTES: Final = 2**30
 #: Seconds, processors, numbers of jobs: beyond this a float no longer tells neighbours apart.
 LARGEST: Final = 2**53
+#: Lines in a row that are blank or comments: a few KB of gzip may unpack to millions.
+MOST_IDLE: Final = 100_000
 _GZIP: Final = b"\x1f\x8b"
 _SHOWN: Final = 40  # characters of a line in a message
 
@@ -42,7 +44,7 @@ class Line(str):
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
     """Numbers from 1, and lines without their end. Raises TraceError."""
-    number = size = 0
+    number = size = idle = 0
     try:
         with opened(path) as file:
             while line := file.readline(LONGEST + 1):
@@ -54,6 +56,12 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
                     raise TraceError(
                         f"{path}, line {number}: a trace has {MOST_LINES:,} lines and "
                         f"{MOST_BYTES >> 20:,} MiB at most, unpacked; split the file by time"
+                    )
+                idle = idle + 1 if line.lstrip()[:1] in (b"", b";") else 0
+                if idle > MOST_IDLE:
+                    raise TraceError(
+                        f"{path}, line {number}: more than {MOST_IDLE:,} lines in a row are blank or "
+                        "comments; is this a trace?"
                     )
                 if number == 1:
                     line = line.removeprefix(codecs.BOM_UTF8)

@@ -44,7 +44,7 @@ class Native(Trace):
         """Reads what comes before the jobs; raises TraceError."""
         self._paths, self._skip_bad = paths, skip_bad
         #: what is left out of what comes before the jobs
-        self._bad: list[TraceError] = []
+        self._bad = Tally()
         self._found: dict[NodeName, NodeChanged] = {node.name: node for node in given}
         self._queues: dict[str, tuple[QueueChanged, Line]] = {}
         self._outages: list[tuple[Outage, Line]] = []
@@ -105,11 +105,10 @@ class Native(Trace):
     def _drop(self, error: TraceError) -> None:
         if not self._skip_bad:
             raise error
-        self._bad.append(error)
+        self._bad.drop(error)
 
     def jobs(self, tally: Tally) -> Iterator[Job]:
-        for error in self._bad:
-            tally.drop(error)
+        tally.bad, tally.first_bad = self._bad.bad, self._bad.first_bad  # of what comes before the jobs
         last, names = 0.0, set[GangId]()
         for path in self._paths:
             header = True

@@ -16,6 +16,7 @@ from muster.api.base import Kind, controller_of
 from muster.api.core_v1 import Pod
 from muster.api.kinds import JOB, POD_GROUP_SIGS, POD_GROUP_X
 from muster.api.scheduling import PodGroup
+from muster.api.times import seconds
 from muster.core.words.gang import Labels, Place, PodId, PodSet, Shape
 from muster.translate import ganggroup
 from muster.translate.filling import job_finished
@@ -200,7 +201,7 @@ class Reading:
         else:
             counted = (one for one in self._noted.values() if one.state in (*_PLACED, State.GATED))
             created = [one.pod.metadata.creation_timestamp for one in counted]
-        return min((time.timestamp() for time in created if time is not None), default=0.0)
+        return min((seconds(time) for time in created if time is not None), default=0.0)
 
     def ready(self, names: Iterable[str]) -> Iterator[tuple[Pod, Said]]:
         """Yields these ready pods, in order of name."""
