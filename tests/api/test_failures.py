@@ -109,6 +109,8 @@ WAITS = ContainerState(waiting=Waiting("CrashLoopBackOff", "back-off 10 s"))
         (pod([main(NEVER)], inits=[ContainerStatus("fetch", state=end(3, 1))]), [(3, 0, 0)]),
         # a sidecar that is stopped after the others has not failed; one that started again has
         (pod([main(end(0, 1))], inits=[LOG_STOPPED], sidecars=["log"]), [(None, 0, 0)]),
+        (pod([main(end(0, 1))], phase="Running", inits=[LOG_STOPPED], sidecars=["log"]), []),
+        (pod([main(RUNS)], phase="Running", inits=[LOG_STOPPED], sidecars=["log"]), [(143, 0, 1)]),
         (pod([main(RUNS)], phase="Running", inits=[LOG_AGAIN], sidecars=["log"]), [(1, 0, 1)]),
         (pod([main(NEVER)], why=("Evicted", "disk is full")), [(None, 0, 0)]),
         (pod([main(NEVER)], deleted=1), []),

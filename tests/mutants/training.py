@@ -57,4 +57,12 @@ FAULTS: Final = (
         "            return JOB_GLOBAL_INDEX",
         ("tests/workloads/test_training.py",),
     ),
+    Fault(
+        "a sidecar that is stopped after the others has failed",
+        _CAUSE,
+        "api/failures.py",
+        "            if over and end is now and status.name in sidecars:",
+        "            if False:",
+        _FAILURES,
+    ),
 )

@@ -8,6 +8,7 @@ import pytest
 from muster import names
 from muster.workloads.check import check
 from muster.workloads.demand import demand
+from muster.workloads.demand import gpus as gpus_of
 from muster.workloads.findings import Severity
 from muster.workloads.jobfile import Options
 from muster.workloads.load import load
@@ -157,6 +158,26 @@ def test_demand_counts_places_and_pods() -> None:
     assert (pod_set.owner, pod_set.name) == (("JobSet", "experiment-00000000"), "w")
     assert (pod_set.count, pod_set.pods, pod_set.gpus) == (6, 12, 0)
     assert pod_set.template["spec"]["containers"][0]["name"] == "w"
+
+
+GPUS = {
+    "containers add up": ([], [1, 2], 3),
+    "an init container runs alone": ([(4, False), (2, False)], [1], 4),
+    "a sidecar runs beside the others": ([(1, True), (2, False)], [3], 4),
+    "and beside later init containers": ([(2, True), (4, False)], [1], 6),
+}
+
+
+@pytest.mark.parametrize(("inits", "mains", "gpus"), GPUS.values(), ids=GPUS)
+def test_gpus_are_counted_as_kubernetes_counts_them(
+    inits: list[tuple[int, bool]], mains: list[int], gpus: int
+) -> None:
+    def container(count: int, sidecar: bool = False) -> dict[str, object]:
+        made: dict[str, object] = {"resources": {"limits": {"nvidia.com/gpu": count}}}
+        return made | ({"restartPolicy": "Always"} if sidecar else {})
+
+    spec = {"initContainers": [container(*each) for each in inits], "containers": list(map(container, mains))}
+    assert gpus_of({"spec": spec}) == gpus
 
 
 def marked(kind: str, key: str, text: str, *, on_template: bool = False) -> list[tuple[str, str, str]]:

@@ -125,13 +125,14 @@ def failures(pod: Pod) -> list[Failure]:
     found = []
     sidecars = {each.name for each in pod.spec.init_containers if each.restart_policy == "Always"}
     statuses = [*pod.status.init_container_statuses, *pod.status.container_statuses]
+    over = pod.terminal or all(status.state.terminated for status in pod.status.container_statuses)
     for status in statuses:
         last, now = status.last_state.terminated, status.state.terminated
         for start, end in _ends(status):
             if not end.exit_code or _after_deletion(pod, end):
                 continue
             ended = pod.terminal and end is now and now != last  # the container does not start again
-            if ended and status.name in sidecars:
+            if over and end is now and status.name in sidecars:
                 continue  # it was stopped after the other containers
             again = not ended and (pod.spec.restart_policy != "Never" or status.name in sidecars)
             why = end.message or ("" if end.reason in ("Error", "") else end.reason) or _of_pod(pod)

@@ -44,8 +44,13 @@ def gpus(template: Object) -> float:
     metadata = template.get("metadata") or {}
     marks = {**(metadata.get("annotations") or {}), **(metadata.get("labels") or {})}
     share = str(marks.get(names.GPU_SHARE, ""))
-    containers = template.get("spec", {}).get("containers", [])
-    whole = sum(_amount(container) for container in containers)
+    spec = template.get("spec", {})
+    sidecars = most = 0  # as Kubernetes counts: a sidecar runs beside every container that starts after it
+    for container in spec.get("initContainers") or []:
+        amount = _amount(container)
+        most = max(most, sidecars + amount)
+        sidecars += amount if container.get("restartPolicy") == "Always" else 0
+    whole = max(most, sidecars + sum(_amount(container) for container in spec.get("containers", [])))
     return whole + int(share) / 1000 if share.isdecimal() and len(share) <= 4 else whole
 
 

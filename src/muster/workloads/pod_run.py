@@ -117,19 +117,19 @@ def run_of(pod: Pod, now: float | None = None) -> PodRun:
 def progress_of(pod: Pod, now: float | None = None) -> Progress:
     """The part of a pod's run that changes; `now` as for `run_of`."""
     status, starts, ends, restarts = pod.status, [], [], 0
-    for container in status.container_statuses:
+    mains = len(status.container_statuses)
+    for number, container in enumerate([*status.container_statuses, *status.init_container_statuses]):
         restarts += container.restart_count
         for state in (container.state, container.last_state):
             for part in (state.running, state.terminated):
                 if part is not None and part.started_at is not None:
                     starts.append(part.started_at)
-        if container.state.terminated is not None:
+        if container.state.terminated is not None and number < mains:
             ends.append(container.state.terminated)
-    restarts += sum(each.restart_count for each in status.init_container_statuses)
     found = verdict(last_failures(pod))
     first = found.first if found is not None else None
     code = first.code if first is not None else next((end.exit_code for end in ends if end.exit_code), None)
-    over = bool(ends) and len(ends) == len(status.container_statuses)
+    over = bool(ends) and len(ends) == mains
     started = _seconds(min(starts, default=None))
     ended = None
     if pod.terminal:

@@ -6,8 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from muster.api.core_v1 import ContainerState, ContainerStatus, PodStatus, Terminated
 from muster.app.views.timeline import Now, Phase, Row, Span, summary, timeline
-from muster.workloads.pod_run import run_of
+from muster.workloads.pod_run import PodRun, run_of
 from tests.app.objects import T0, at, labels, pod, ran
 
 W, R = Phase.WAITING, Phase.RUNNING
@@ -150,6 +151,37 @@ def test_each_failure_is_marked() -> None:
     ]
     rows = timeline(runs, 0.0, 20.0).rows
     assert [sum(span.failed for span in row.spans) for row in rows] == [2, 0]
+
+
+def test_a_pod_has_run_since_its_first_init_container() -> None:
+    def status(name: str, state: ContainerState) -> ContainerStatus:
+        return ContainerStatus(name=name, state=state)
+
+    ended = Terminated(exit_code=3, started_at=at(2), finished_at=at(9))
+    fetch = status("fetch", ContainerState(terminated=ended))
+    main = status("main", ContainerState())
+    made = pod("a", "Failed", node="n")
+    told = msgspec.structs.replace(
+        made, status=PodStatus("Failed", init_container_statuses=[fetch], container_statuses=[main])
+    )
+    run = run_of(told)
+    assert (run.started, run.exit_code, run.failed_container) == (at(2).timestamp(), 3, "fetch")
+    drawn = timeline([run], T0.timestamp(), at(20).timestamp())
+    assert (drawn.waited, drawn.rows[0].note) == (2.0, "exit 3 on n")
+
+
+def test_the_first_of_several_failures_is_named() -> None:
+    def fell(name: str, index: int, seconds: float, code: int) -> PodRun:
+        failed: dict[str, Any] = {"phase": "Failed", "exit_code": code, "failed_code": code}
+        return ran(name, job_index=index, failed_at=seconds, failed_container="main", **failed)
+
+    runs = [fell("a", 0, 10.0, 1), fell("b", 1, 9.0, 17), fell("c", 2, 10.0, 1)]
+    assert [row.note for row in timeline(runs, 0.0, 20.0).rows] == [
+        "exit 1 on node-0",
+        "exit 17 on node-0, the first to fail",
+        "exit 1 on node-0",
+    ]
+    assert [row.note for row in timeline(runs[1:2], 0.0, 20.0).rows] == ["exit 17 on node-0"]
 
 
 def test_nothing_has_run() -> None:

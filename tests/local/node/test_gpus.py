@@ -34,6 +34,19 @@ def test_no_two_containers_share_one(gpus: Gpus) -> None:
     assert gpus.take("b", "one", "here", 1) == ["3"]
 
 
+def test_an_init_container_that_has_ended_leaves_its_gpus_to_those_after_it(
+    tmp_path: Path, gpus: Gpus
+) -> None:
+    assert gpus.take("a", "warm", "here", 4) == ["0", "1", "2", "3"]
+    gpus.done("a", "warm")
+    gpus.done("a", "other")
+    gpus.done("unknown", "warm")
+    assert gpus.take("a", "main", "here", 2) == ["0", "1"]
+    again = machine(tmp_path)
+    again.restore("a")
+    assert again.take("b", "main", "here", 4) == ["2", "3"]
+
+
 def test_simulated_nodes_give_none(gpus: Gpus) -> None:
     assert gpus.take("a", "main", "pretended", 2) == []
     assert gpus.take("a", "main", "here", 0) == []

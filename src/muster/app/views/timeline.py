@@ -206,7 +206,7 @@ def _why(run: PodRun) -> str:
 def summary(run: PodRun) -> Object:
     """A run as JSON: its times are in RFC 3339."""
     told: Object = msgspec.structs.asdict(run)
-    for key in ("created", "bound", "started", "ended"):
+    for key in ("created", "bound", "started", "ended", "failed_at"):
         if told[key] is not None:
             told[key] = datetime.fromtimestamp(told[key], UTC)
     return told

@@ -46,6 +46,13 @@ class Gpus:
             self._write(pod_uid, record)
         return own[:count]
 
+    def done(self, pod_uid: str, container: str) -> None:
+        """Frees the GPUs of an init container that has ended, so that the containers after it get them."""
+        record = self._taken.get(pod_uid)
+        if record is not None and container in record.whole:
+            del record.whole[container]
+            self._write(pod_uid, record)
+
     def share(self, pod_uid: str, node: str, device: int) -> str:
         """The GPU that serves as this shared device of the node; "" if no GPU is free for it."""
         if not self.has(node):

@@ -130,6 +130,7 @@ class PodWorker:
                     await self._has_started(container, sidecars[-1])
                 else:
                     await self._supervise(container, sources)
+                    self._machine.devices.done(self.pod.metadata.uid, container.spec.name)
                     if container.exit_code != 0:
                         return
             mains = [c for c in self._containers if not c.init]
