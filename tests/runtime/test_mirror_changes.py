@@ -239,6 +239,8 @@ class Watched:
                 told["budget", event.namespace, event.name] = event
             case events.BudgetRemoved():
                 del told["budget", event.namespace, event.name]
+            case events.StartFailed():
+                pass  # told once
             case events.LayersChanged():
                 told["layers",] = event.layers
             case _:

@@ -13,6 +13,7 @@ def command(
     output: OutputFormat = Output.TABLE, kubeconfig: Kubeconfig = None, context: Context = None
 ) -> None:
     import asyncio
+    import time
 
     from muster.api.quantity import about as quantity
     from muster.app.views import nodes
@@ -24,7 +25,7 @@ def command(
 
     async def fetch() -> list[nodes.NodeView]:
         async with reading(target) as client:
-            return await nodes.fetch(client)
+            return await nodes.fetch(client, target.schedulers, time.time())
 
     def used(node: nodes.NodeView, name: str) -> str:
         if name == GPU:
@@ -59,6 +60,9 @@ def command(
             for node in found
         ],
     )
+    for node in found:
+        if node.note:
+            say(node.note)
 
 
 def columns(found: Sequence[tuple[Mapping[str, int], Mapping[str, int]]]) -> list[str]:

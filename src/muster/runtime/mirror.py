@@ -25,6 +25,7 @@ from muster.api.fields import UNREADABLE
 from muster.api.muster_v1alpha1 import Gang, GangPlan, Queue
 from muster.api.rates import Rates
 from muster.core.words.events import (
+    AvoidanceChanged,
     Event,
     GangRemoved,
     GangSubmitted,
@@ -34,8 +35,9 @@ from muster.core.words.events import (
     PodsBound,
     PodsEnded,
     QueueRemoved,
+    StartFailed,
 )
-from muster.core.words.gang import GangId, NodeName, Place, PodId
+from muster.core.words.gang import Avoidance, GangId, NodeName, Place, PodId
 from muster.runtime.allowances import Allowances
 from muster.runtime.plan_record import PlacementPlan, Plan, found
 from muster.translate.dialects import (
@@ -54,6 +56,7 @@ from muster.translate.nodes import node_changed, says_as_before
 from muster.translate.pods import bound_at, occupies, pod_bound, says_the_same
 from muster.translate.queues import queue_changed
 from muster.translate.requests import as_it_runs
+from muster.translate.start_failures import Counted, start_failed
 from muster.translate.world import KINDS, World
 
 T = TypeVar("T")
@@ -106,6 +109,9 @@ class Mirror:
         #: groups to read again, with the objects that have changed since
         self._stale: dict[GroupKey, Touched] = {}
         self._allowances = Allowances(self.world)
+        #: which failures at the start of pods are reported, and the pods of which one has been
+        self.counted = Counted()
+        self._failed: set[PodId] = set()
         self._pods: dict[PodId, Pod | None] = {}  # changed since the last drain; None = gone
         self._pending = Changes()
         #: names of the nodes that muster uses
@@ -150,6 +156,10 @@ class Mirror:
         ended = _one_by_one(pods, lambda uid: self._charge(uid, pods[uid], changes))
         if ended:
             changes.events.append(PodsEnded(tuple(ended), now))
+        failed: list[StartFailed] = []
+        _one_by_one(pods, lambda uid: failed.extend(self._start_failures(uid, pods[uid], now)))
+        failed.sort(key=lambda event: (event.at, event.origin, event.node))
+        changes.events += failed
         metered, disrupted = self._allowances.due()
         _one_by_one(metered, lambda where: changes.events.extend(self._allowances.of_quotas(where)))
         _one_by_one(disrupted, lambda where: changes.events.extend(self._allowances.of_budgets(where)))
@@ -213,6 +223,10 @@ class Mirror:
             self._pending.renewed[group.gang.id] = None
         self._charged[uid] = charged, new
         return True
+
+    def avoid(self, rules: Avoidance) -> None:
+        """Avoids nodes by these rules from now on."""
+        self._pending.events.append(AvoidanceChanged(rules))
 
     def select(self, selector: LabelSelector, nodes: Iterable[Node]) -> None:
         """Uses only nodes with these labels from now on; `nodes`: all that there are."""
@@ -348,6 +362,19 @@ class Mirror:
                 changes.events.append(bound)
         self._charged[uid] = before, settled
         return False
+
+    def _start_failures(self, uid: PodId, pod: Pod | None, now: float) -> Iterator[StartFailed]:
+        """Yields the failure of a pod at its start, once."""
+        if pod is None:
+            self._failed.discard(uid)
+        elif pod.status.phase == "Failed" and uid not in self._failed:
+            key = group_of(pod, self.world)
+            group = self._by_key.get(key) if key is not None else None
+            if group is not None:
+                origin = group.gang.origin or group.gang.id
+                if (failed := start_failed(pod, self.counted, origin, now)) is not None:
+                    self._failed.add(uid)
+                    yield failed
 
     def _whose(self, uid: PodId, pod: Pod) -> tuple[GangId | None, Place | None]:
         key = group_of(pod, self.world)

@@ -17,6 +17,7 @@ from muster.translate.job import MAIN
 from muster.translate.pods import asked, labels_of, live, occupies, scheduling_gates
 from muster.translate.priority import chosen, may_preempt, priority, ranked
 from muster.translate.running import marked, pod_limit, run
+from muster.translate.start_failures import origin_of
 from muster.translate.world import World
 
 
@@ -75,6 +76,7 @@ def _read(key: GroupKey, world: World) -> Group | None:
         queue=queue,
         gate=gate,
         namespace=key.namespace,
+        origin=origin_of(pod),
         preempts=may_preempt(pod.spec, world),
         of_node=pod.of_its_node,
         limit=pod_limit(pod),

@@ -125,10 +125,10 @@ def rejected(pod: Pod) -> bool:
     """
     status = pod.status
     refused = status.phase == "Failed" and status.message.startswith("Pod was rejected")
-    return refused and all(c.state.running is None and c.state.terminated is None for c in _containers(pod))
+    return refused and all(c.state.running is None and c.state.terminated is None for c in containers(pod))
 
 
-def _containers(pod: Pod) -> Iterator[ContainerStatus]:
+def containers(pod: Pod) -> Iterator[ContainerStatus]:
     yield from pod.status.init_container_statuses
     yield from pod.status.container_statuses
 

@@ -80,3 +80,28 @@ async def test_shares_of_gpus_are_shown_in_thousandths(client: LocalClient) -> N
     assert view.used == {"muster.dev/gpu-share": 250, "pods": 1}
     assert summary(view)["used"] == {"nvidia.com/gpu": "0.25", "pods": "1"}
     assert quantities({"nvidia.com/gpu": 2, "muster.dev/gpu-share": 1250}) == {"nvidia.com/gpu": "3.25"}
+
+
+async def test_nodes_on_which_pods_of_several_namespaces_fail_are_shown_as_such(client: LocalClient) -> None:
+    await node(client, "gpu")
+    for number, namespace in enumerate(("default", "one", "two")):
+        if number:
+            await client.create(kinds.NAMESPACE, "", {"metadata": {"name": namespace}})
+        body = {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c"}]}}
+        await client.create(kinds.POD, namespace, body)
+        await client.bind(namespace, "a", {"target": {"name": "gpu"}})
+        status = {
+            "phase": "Failed",
+            "message": "Pod was rejected: no room",
+            "startTime": "1970-01-01T00:00:00Z",
+        }
+        await client.patch(kinds.POD, namespace, "a", {"status": status}, subresource="status")
+        (view,) = await fetch(client, None, 0.0)
+        assert (view.state == "used last") == (number == 2), "1 of 1 node is more than 5 %"
+    assert view.note == ("node gpu is used last: pods of 3 jobs of 3 namespaces failed there at their start")
+    assert summary(view)["note"] == view.note
+    for number in range(19):
+        await node(client, f"other-{number}")
+    found = await fetch(client, None, 0.0)
+    assert found[0].state == "avoided"
+    assert (await fetch(client, None, 600.0))[0].state == "ready"

@@ -11,6 +11,7 @@ from muster.core.queueing import Admission, Attempts, Tier
 from muster.core.queueing.pending import PendingQueues, first_claim
 from muster.core.words.gang import Code, GangId, Gate
 from muster.core.world.eligibility import Eligibility
+from muster.core.world.failed_starts import FailedStarts
 from muster.core.world.footprints import Footprints
 from muster.core.world.gangs import BackOff, GangState
 from muster.core.world.lacking import Demands
@@ -26,7 +27,7 @@ class Cluster:
     """Pending queues of a cluster with one queue, and the gangs that one walk along them visits."""
 
     def __init__(self) -> None:
-        self.demands = Demands(Footprints(Nodes()))
+        self.demands = Demands(Footprints(Nodes()), FailedStarts())
         nodes = Nodes()
         self._queues = Queues(nodes, Eligibility(nodes), UndoLog())
         self._admission = Admission(self._queues, Quotas(UndoLog()), self.demands)

@@ -137,7 +137,7 @@ class Bearable(Cluster):
     def decide(self, now: float) -> list[Decision]:
         decisions, there = super().decide(now), self.core
         for head in self.core.reservations.made:
-            request = Demands(there.world.ledger.footprints).in_trial(head.request)
+            request = Demands(there.world.ledger.footprints, there.world.failed_starts).in_trial(head.request)
             empty = Calendar(there.world.ledger, there.world.completions)
             search = StartSearch(there.world, there.fit, empty)
             found = search.find(head.gang, request, inf, now)

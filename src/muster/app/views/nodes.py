@@ -1,21 +1,32 @@
-"""Nodes as users see them: their capacity, and the requests of bound pods."""
+"""Nodes as users see them: their capacity, the requests of bound pods, and whether pods avoid them.
+
+Which nodes are avoided is computed from the pods that have failed, as the scheduler does with its default
+settings. The live scheduler also knows of failed pods that are deleted by now.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from muster.api import kinds
 from muster.api.base import Object, condition
 from muster.api.core_v1 import Node
 from muster.api.quantity import show, thousandths
+from muster.app.plan.snapshot import SnapshotMirror
+from muster.app.views.observe import observe
 from muster.controllers.gpu_health import TAINT, UNHEALTHY
-from muster.core.words.gang import Effect, NodeName, Taint
+from muster.core.words.events import StartFailed
+from muster.core.words.gang import Effect, Taint
+from muster.core.world.failed_starts import FailedStarts
 from muster.kube.client import Client
+from muster.kube.errors import Forbidden
 from muster.kube.listing import list_all
 from muster.names import GPU, GPU_PRODUCT, GPU_SHARE
 from muster.translate.nodes import node_changed
 from muster.translate.pods import asked
 from muster.translate.requests import as_it_runs
+from muster.translate.start_failures import Counted, start_failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +37,17 @@ class NodeView:
     capacity: dict[str, int]
     used: dict[str, int]
     product: str
+    #: why pods avoid it, or use it last; "" = they do not
+    note: str = ""
     labels: dict[str, str] = field(default_factory=dict)
     #: taints that keep pods away, `key=value:NoSchedule`, that of unhealthy GPUs with what is wrong
     taints: tuple[str, ...] = ()
 
 
-async def fetch(client: Client) -> list[NodeView]:
+async def fetch(
+    client: Client, schedulers: frozenset[str] | None = None, now: float | None = None
+) -> list[NodeView]:
+    """All nodes by name. Without a time `now`, whether they are avoided is not looked up."""
     nodes = (await list_all(client, kinds.NODE)).items
     pods = (await list_all(client, kinds.POD, fields="spec.nodeName!=")).items
     used: dict[str, Counter[str]] = defaultdict(Counter)
@@ -39,10 +55,27 @@ async def fetch(client: Client) -> list[NodeView]:
         if not pod.terminal:
             used[pod.spec.node_name].update(dict(asked(as_it_runs(pod)).shape.requests))
             used[pod.spec.node_name]["pods"] += 1
-    return sorted((_view(node, dict(used[node.metadata.name])) for node in nodes), key=lambda view: view.name)
+    memory = FailedStarts()
+    if now is not None and any(start_failed(pod, Counted(), "", now) for pod in pods):
+        memory = await _failed_starts(client, schedulers, now, len(nodes))
+    views = (_view(node, dict(used[node.metadata.name]), memory) for node in nodes)
+    return sorted(views, key=lambda view: view.name)
 
 
-def _view(node: Node, used: dict[str, int]) -> NodeView:
+async def _failed_starts(
+    client: Client, schedulers: frozenset[str] | None, now: float, nodes: int
+) -> FailedStarts:
+    memory, snapshot = FailedStarts(), SnapshotMirror(schedulers)
+    with suppress(Forbidden):  # who may not read the cluster is not told
+        snapshot.put_all(await observe(client))
+        for event in snapshot.events(now):
+            if isinstance(event, StartFailed):
+                memory.record(event)
+        memory.settle(now, nodes)
+    return memory
+
+
+def _view(node: Node, used: dict[str, int], memory: FailedStarts) -> NodeView:
     told = node_changed(node)
     keeping = [taint for taint in told.taints if taint.effect is not Effect.PREFER_NO_SCHEDULE]
     if not told.ready:
@@ -53,12 +86,17 @@ def _view(node: Node, used: dict[str, int]) -> NodeView:
         state = "quarantined"
     else:
         state = "tainted" if keeping else "ready"
+    note = ""
+    if told.name in memory.suspects:
+        state = state if state != "ready" else "avoided" if told.name in memory.avoided else "used last"
+        note = memory.accused(told.name)
     return NodeView(
-        NodeName(node.metadata.name),
+        told.name,
         state,
         dict(told.capacity),
         used,
         node.metadata.labels.get(GPU_PRODUCT, ""),
+        note,
         dict(node.metadata.labels),
         tuple(_taint(taint, node) for taint in keeping),
     )
@@ -80,6 +118,7 @@ def summary(node: NodeView) -> Object:
         "used": quantities(node.used),
         "product": node.product,
         "taints": list(node.taints),
+        **({"note": node.note} if node.note else {}),
     }
 
 

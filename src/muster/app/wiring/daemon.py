@@ -114,6 +114,8 @@ async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> No
             part.informers, frozenset(now.scheduler_names), selector, priced, kinds.ADMITTING
         )
         mirror.world.unranked = now.max_priority
+        mirror.counted = now.bad_nodes.counted()
+        mirror.avoid(now.bad_nodes.rules())
         live.changed.append(lambda now: mirror.use(selectors.parse(now.node_selector)))
         decisions = Decisions()
         metrics = Metrics(part.state.registry, decisions, part.informers)

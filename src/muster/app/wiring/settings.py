@@ -16,8 +16,10 @@ import msgspec
 
 from muster.api import duration, quantity, selectors
 from muster.api.fields import FieldError, InvalidObject, Path, convert
+from muster.core.words.gang import Avoidance
 from muster.kube.clock import Clock
 from muster.names import DOMAIN, NAMESPACE, SCHEDULER
+from muster.translate.start_failures import Counted
 from muster.workloads import source
 from muster.workloads.findings import Finding, JobFileError, nearest
 
@@ -81,6 +83,32 @@ class Common(Struct, frozen=True):
     leader_election: LeaderElection = LeaderElection()
 
 
+class BadNodes(Struct, frozen=True):
+    """Which failures of pods at their start count against their node, and when nodes are avoided."""
+
+    failures: tuple[Literal["rejected", "startError", "exit"], ...] = ("rejected", "startError")
+    #: after its container's start, for `exit`
+    exit_within: str = "10s"
+    #: so many jobs of so many namespaces have failed on a node that all avoid
+    jobs: int = 3
+    namespaces: int = 2
+    avoid_for: str = "10m"
+    #: how many of the nodes are avoided at most
+    at_most: str = "5%"
+
+    def rules(self) -> Avoidance:
+        return Avoidance(
+            origins=self.jobs,
+            tenants=self.namespaces,
+            lasts=float(duration.parse(self.avoid_for)),
+            share=int(self.at_most.removesuffix("%")) / 100,
+        )
+
+    def counted(self) -> Counted:
+        within = float(duration.parse(self.exit_within)) if "exit" in self.failures else 0.0
+        return Counted("rejected" in self.failures, "startError" in self.failures, within)
+
+
 class SchedulerSettings(Common, frozen=True):
     lease: str = f"{NAMESPACE}/muster-scheduler"
     scheduler_names: tuple[str, ...] = (SCHEDULER,)
@@ -92,6 +120,7 @@ class SchedulerSettings(Common, frozen=True):
     tracing: Tracing = Tracing()
     #: which gangs the objects of a namespace may name: its own, or those of all namespaces
     explanations: Literal["own", "all"] = "own"
+    bad_nodes: BadNodes = BadNodes()
 
 
 class BatchJobs(Struct, frozen=True):
@@ -310,12 +339,28 @@ def _check_scheduler(settings: SchedulerSettings, demand: Callable[[bool, str, s
         demand(
             2**20 <= size <= 2**40, "journal.size", f"{settings.journal.size}: write 1Mi to 1Ti, such as 64Mi"
         )
+    _check_bad_nodes(settings.bad_nodes, demand)
     endpoint = settings.tracing.endpoint
     demand(
         not endpoint or endpoint.startswith(("http://", "https://")),
         "tracing.endpoint",
         f"{endpoint!r} is not a URL, such as http://localhost:4318/v1/traces",
     )
+
+
+def _check_bad_nodes(found: BadNodes, demand: Callable[[bool, str, str], None]) -> None:
+    for name, text, most in (("exitWithin", found.exit_within, 600), ("avoidFor", found.avoid_for, 86_400)):
+        try:
+            seconds = duration.parse(text)
+        except ValueError as error:
+            demand(False, f"badNodes.{name}", str(error))
+        else:
+            demand(0 <= seconds <= most, f"badNodes.{name}", f"{text}: write at most {most}s")
+    for name, number in (("jobs", found.jobs), ("namespaces", found.namespaces)):
+        demand(1 <= number <= 1000, f"badNodes.{name}", f"{number}: write 1 to 1000")
+    share = found.at_most.removesuffix("%")
+    good = found.at_most.endswith("%") and share.isascii() and share.isdecimal() and int(share) <= 50
+    demand(good, "badNodes.atMost", f"{found.at_most!r}: write 0% to 50%")
 
 
 def _with_example(error: FieldError) -> FieldError:
@@ -357,6 +402,13 @@ EXAMPLES: Final = {
     "journal.size": "64Mi",
     "tracing": '{endpoint: "http://localhost:4318/v1/traces"}',
     "explanations": "own or all",
+    "badNodes": "{failures: [rejected], avoidFor: 10m}",
+    "badNodes.failures": "[rejected, startError, exit]",
+    "badNodes.exitWithin": "10s",
+    "badNodes.jobs": "3",
+    "badNodes.namespaces": "2",
+    "badNodes.avoidFor": "10m",
+    "badNodes.atMost": "5%",
     "only": "[gang, podgroup, batchjob]",
     "batchJobs": "{network: auto, programs: auto}",
     "batchJobs.target": "muster, volcano or native",

@@ -142,15 +142,16 @@ class Scheduler:
     def wake_at(self) -> float | None:
         """The earliest time at which a cycle has work without a new event; None: there is none.
 
-        At that time a hold, a back-off or a minimum run time ends, a reservation begins, a postponed search
-        is due, or gangs may fit thanks to the affinity of a gang that has just started.
+        At that time a hold, a back-off or a minimum run time ends, a node is no longer avoided, a reservation
+        begins, a postponed search is due, or gangs may fit thanks to the affinity of a gang that has just
+        started.
         """
         times = [time for time in self.world.gangs.timed.values() if time != inf]
         if self.behind or self._explainer.behind:
             times.append(self.world.now + self.config.turn)
         if self._work.behind or self._explainer.postponed:
             times.append(self.world.now + self.config.turn / SOONER)
-        times += [self.preemption.due, self.reservations.due_at]
+        times += [self.preemption.due, self.reservations.due_at, self.world.failed_starts.due]
         return None if (first := min(times)) == inf else first
 
     def _begin(self, now: float, lapsed: set[GangId]) -> Attempts:

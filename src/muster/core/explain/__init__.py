@@ -24,7 +24,7 @@ from typing import Final
 
 from muster.core.demand import Demand
 from muster.core.explain.case import Case
-from muster.core.explain.reasons import NEVER, NOW, Reasons, kept_by_queue
+from muster.core.explain.reasons import NEVER, NOW, Reasons, kept_by_queue, nodes_avoided
 from muster.core.explain.remedies import Remedies
 from muster.core.parts import Parts
 from muster.core.words.decisions import Explanation, Wait
@@ -207,9 +207,22 @@ class Explainer:
         failing = state.back_off is not None or state.avoided
         if failing and (failed := _commit_failed(state, self._case(demand))) is not None:
             return failed
+        if (avoided := self._keeps_off(state, demand)) is not None:
+            return avoided
         if code is Code.WAITING_FOR_VICTIMS or code is Code.HELD_FOR_RESERVATION:
             return refusal
         return self._first(NOW, demand)
+
+    def _keeps_off(self, state: GangState, demand: Demand) -> Explanation | None:
+        """Explain that only nodes would do on which pods have failed. Computed once for equal gangs."""
+        failed, gang = self._world.failed_starts, state.gang
+        assert gang is not None
+        origin = gang.origin or gang.id
+        told = failed.told(origin)
+        if not told and not failed.avoided:
+            return None
+        key = (demand, tuple(sorted(told.items())), failed.avoided)
+        return self._once(key, lambda: nodes_avoided(self._case(demand), told))
 
     def _first(self, reasons: Reasons, demand: Demand) -> Explanation | None:
         """Return the first explanation that these reasons give. Computed once for equal demands."""

@@ -19,10 +19,10 @@ from muster.core.placement.greedy import Draft
 from muster.core.placement.slots import Vector
 from muster.core.words.amounts import PODS, bare, show
 from muster.core.words.decisions import PodSetExplanation
-from muster.core.words.gang import GangId, Shape
+from muster.core.words.gang import GangId, NodeName, Shape, Toleration
 from muster.core.world import World
 from muster.core.world.devices import WHOLE
-from muster.core.world.eligibility import Obstacle
+from muster.core.world.eligibility import AVOIDED, Obstacle
 from muster.core.world.gangs import GangState
 from muster.core.world.nodes import ABSENT, Bools, Ints
 from muster.names import GPU, GPU_SHARE
@@ -37,6 +37,7 @@ _LIMITS: Final = (
     (Obstacle.TAINT, "taint"),
     (Obstacle.CORDON, "cordon"),
     (Obstacle.NOT_READY, "notReady"),
+    (Obstacle.AVOIDED, "avoided"),
 )
 
 
@@ -50,7 +51,7 @@ class Case:
     answer: Infeasible | None = None
     #: gangs by resource, the largest holders first: found once for all cases of a cycle
     holding: dict[str, list[GangState]] = field(default_factory=dict)
-    _fits: dict[tuple[bool, bool], bool] = field(default_factory=dict)
+    _fits: dict[tuple[bool, bool, bool], bool] = field(default_factory=dict)
 
     @cached_property
     def pod_sets(self) -> tuple[PodSetExplanation, ...]:
@@ -92,21 +93,26 @@ class Case:
         limits = self.limits(vector, (), vector.slots) if fits < wanted else {}
         return PodSetExplanation(part.pod_set, wanted, fits, limits)
 
-    def fits_without(self, *, rules: bool = False, constraints: bool = False) -> bool:
-        """Whether there is room without regard to the topology, or to other pods, as far as is known.
+    def fits_without(
+        self, *, rules: bool = False, constraints: bool = False, avoidance: bool = False
+    ) -> bool:
+        """Whether there is room without regard to the topology, to other pods, or to what has failed where,
+        as far as is known.
 
         Greedy placement finds out, or an exact search while problems are lent (`lending`).
         """
-        if (known := self._fits.get((rules, constraints))) is not None:
+        if (known := self._fits.get((rules, constraints, avoidance))) is not None:
             return known
         fit, parts = self.fit, self.demand.parts
         if constraints:
             parts = tuple(replace(part, shape=_bare(part.shape), affinity=NO_CONTEXT) for part in parts)
+        if avoidance:
+            parts = tuple(replace(part, shape=_anywhere(part.shape)) for part in parts)
         demand = self.world.demands.of(parts, self.demand.need, None if rules else self.demand.rules)
         request = Request(demand, [range(part.count) for part in parts], search=fit.exact.lent > 0)
         with self.world.trial():
             found = bool(fit.anywhere(request) if demand.rules is None else fit.fit(request))
-        self._fits[rules, constraints] = found
+        self._fits[rules, constraints, avoidance] = found
         return found
 
     def limits(
@@ -137,6 +143,14 @@ class Case:
         for name, blocked in constraints:
             count(name, blocked)
         return limits
+
+    def kept_off(self) -> list[NodeName]:
+        """Return the nodes that only avoidance keeps some pod off."""
+        nodes, found = self.world.nodes, set[int]()
+        for part in self.demand.parts:
+            obstacles = self.world.eligibility.of(part.shape).obstacles
+            found.update(np.flatnonzero(obstacles == Obstacle.AVOIDED).tolist())
+        return [nodes.names[column] for column in sorted(found)]
 
     def asked(self, part: Part) -> list[tuple[str, int, int]]:
         """Return (resource, row, amount) of one pod: the scarce resource first, then by name, `pods` last."""
@@ -221,6 +235,12 @@ class Case:
     def named(self, part: Part, message: str) -> str:
         """Return the message, with the pod set's name if the demand has several."""
         return f"{part.pod_set}: {message}" if len(self.demand.parts) > 1 else message
+
+
+def _anywhere(shape: Shape) -> Shape:
+    """The shape of pods that use nodes also where pods have failed."""
+    tolerated = Toleration(AVOIDED.key, None, AVOIDED.effect)
+    return replace(shape, avoided=(), last=(), tolerations=(*shape.tolerations, tolerated))
 
 
 def _bare(shape: Shape) -> Shape:

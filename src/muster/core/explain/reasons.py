@@ -4,7 +4,7 @@
 `kept_by_queue` adds numbers to a queue's refusal (`queueing`).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Final
@@ -19,7 +19,7 @@ from muster.core.placement.topology.rules import resolve
 from muster.core.words.amounts import PODS, are, bare, nodes_, show
 from muster.core.words.decisions import Explanation, PodSetExplanation
 from muster.core.words.events import NodeChanged
-from muster.core.words.gang import Code, GangId, Shape, Strategy
+from muster.core.words.gang import Code, GangId, NodeName, Shape, Strategy
 from muster.core.world.eligibility import Obstacle, obstacle, untolerated
 from muster.core.world.nodes import Bools
 from muster.core.world.queues import Queues
@@ -133,7 +133,10 @@ def insufficient_capacity(case: Case) -> Explanation | None:
     serving = int(np.count_nonzero(usable))
     capacity = int(nodes.capacity(case.row(resource))[usable].sum(dtype=np.int64))
     message = f"{named}{case.total(resource, demanded)}; "
-    message += f"{are(resource, free)} free" if serving else "no matching node is ready and uncordoned"
+    none = "no matching node is ready and uncordoned"
+    if case.kept_off():
+        none += " beside those that are avoided because pods failed there"
+    message += f"{are(resource, free)} free" if serving else none
     if serving and capacity < demanded:
         whole = f"all {serving} matching nodes together have" if serving > 1 else "the only matching node has"
         message += f", {whole} {bare(resource, capacity)}"
@@ -304,6 +307,20 @@ def fragmented(case: Case) -> Explanation:
     asks = f"{show(resource, asked)} asked per pod" if least is None else case.total(resource, least)
     message = case.named(part, f"{asks}; {are(resource, case.free(resource, usable))} free, but {but}")
     return Explanation(Code.FRAGMENTED, "placement", message, sets, case.holders(resource, usable))
+
+
+def nodes_avoided(case: Case, told: Mapping[NodeName, str]) -> Explanation | None:
+    """CommitFailed: the pods would fit if they used nodes that they keep off because pods have failed there.
+
+    `told`: what has failed, on each node that only pods of this origin keep off.
+    """
+    nodes = case.kept_off()
+    if not nodes or not case.fits_without(avoidance=True):
+        return None
+    parts = [told.get(node) or case.world.failed_starts.accused(node) for node in nodes[:SHOWN]]
+    more = [f"{len(nodes) - SHOWN} more nodes are avoided"] if len(nodes) > SHOWN else []
+    message = f"{'; '.join([*parts, *more])}; nothing else fits"
+    return Explanation(Code.COMMIT_FAILED, "commit", message, case.pod_sets)
 
 
 Reasons = tuple[Callable[[Case], Explanation | None], ...]

@@ -7,6 +7,7 @@ from typing import Final
 from muster.core.words.decisions import Victim
 from muster.core.words.gang import (
     Amounts,
+    Avoidance,
     Gang,
     GangId,
     Hashed,
@@ -103,6 +104,29 @@ class PodsEnded:
 
     pods: tuple[PodId, ...]
     at: float
+
+
+@dataclass(frozen=True, slots=True)
+class StartFailed:
+    """A pod has failed on its node at its start: the node rejected it, or as a setting says.
+
+    Its place is not held for its replacement, which keeps off the node for a while, as all pods of `origin`.
+    """
+
+    node: NodeName
+    #: `Gang.origin` of its gang, or the gang
+    origin: str
+    #: its namespace; failures of one tenant do not keep others off the node
+    tenant: str
+    at: float
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class AvoidanceChanged:
+    """When nodes are avoided from now on: a setting."""
+
+    rules: Avoidance
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +238,8 @@ Event = (
     | PlacesRetired
     | PlanFound
     | PlacesLost
+    | StartFailed
+    | AvoidanceChanged
     | CommitFailed
     | LayersChanged
     | QueueChanged

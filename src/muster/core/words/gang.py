@@ -194,6 +194,9 @@ class Shape(Hashed):
     pod_anti_affinity: tuple[PodTerm, ...] = ()
     preferred_pod_affinity: tuple[tuple[int, PodTerm], ...] = ()
     spread: tuple[Spread, ...] = ()
+    #: nodes that its pods must not use for now, and nodes that they use last (core/world/failed_starts.py)
+    avoided: tuple[NodeName, ...] = ()
+    last: tuple[NodeName, ...] = ()
 
     __hash__ = Hashed.__hash__
 
@@ -284,6 +287,24 @@ class Queue:
     fault: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Avoidance:
+    """When nodes are avoided because pods have failed there at their start; times in seconds."""
+
+    #: how long an origin keeps off a node after its first failure there, and at most
+    first: float = 60.0
+    longest: float = 600.0
+    #: how long a failure counts
+    remembered: float = 3600.0
+    #: a suspect has failed pods of so many origins, and of so many tenants
+    origins: int = 3
+    tenants: int = 2
+    #: how long a suspect is avoided after the last failure there
+    lasts: float = 600.0
+    #: the share of the nodes that is avoided at most
+    share: float = 0.05
+
+
 class Code(Enum):
     """Why a gang waits; the first that applies (docs/names.md)."""
 
@@ -330,6 +351,8 @@ class Gang:
     namespace: str = ""
     #: "" = not known
     user: str = ""
+    #: what has made its only pod, and others like it; "" = the gang has no siblings
+    origin: str = ""
     gather: tuple[Gather, ...] = ()
     #: the layer in which it has a domain to itself; "" = none
     exclusive: str = ""

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from muster.core.words.decisions import Release
 from muster.core.words.gang import GangId, Place
+from muster.core.world.failed_starts import ANYWHERE
 from muster.core.world.gangs import GangState, give_back, stands, unwanted
 from muster.core.world.handlers import Handlers
 from muster.core.world.trial import Trial
@@ -41,6 +42,8 @@ class World(Handlers):
             some = (state.id for state in self.gangs.values() if not state.nodes.keys().isdisjoint(removed))
             self.gangs.touched.update(some)
             removed.clear()
+        if self.failed_starts.active:
+            self._keep_off(now)
         lapsed, releases = self._release(now)
         if self.pending_evictions.deleted:
             self.pending_evictions.settle_deleted(now)
@@ -48,6 +51,15 @@ class World(Handlers):
         if self.exclusive_domains.outdated():
             self.gangs.touched.update(self.exclusive_domains.holders)
         return lapsed, releases, self.account()
+
+    def _keep_off(self, now: float) -> None:
+        """Update which nodes pods keep off because pods have failed there."""
+        origins, nodes = self.failed_starts.settle(now, len(self.nodes.facts))
+        if nodes:
+            self.nodes.set_apart(self.failed_starts.avoided, self.failed_starts.last)
+        for origin in origins:
+            mine = self.siblings.get(origin, {GangId(origin)})
+            self.gangs.touched.update(mine & self.gangs.keys())
 
     def end_forsaken(self) -> bool:
         """End pending evictions whose beneficiary gave up. Returns whether there were any."""
@@ -81,7 +93,9 @@ class World(Handlers):
                     state.lapsed.update(run_out)
                 places = {*run_out, *crowded_out.get(gang, ())}
                 if gang in gangs.touched:  # of a gang that only got promised pods, all holds are wanted
-                    places |= unwanted(state, self.nodes.facts)
+                    origin = state.gang.origin if state.gang is not None else ""
+                    off = self.failed_starts.of_origin.get(origin or gang, ANYWHERE)
+                    places |= unwanted(state, self.nodes.facts, off.avoided)
                 announced = give_back(state, places, self.ledger)
                 if announced:
                     releases.append(Release(gang, frozenset(announced)))

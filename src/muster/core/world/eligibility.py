@@ -2,8 +2,9 @@
 
 A node is eligible if it is ready, not cordoned (or the pod tolerates the taint of cordoned nodes), carries
 every label of the selector, satisfies one term of the required node affinity and one of the node affinity of
-each volume, and has no NoSchedule or NoExecute taint that is not tolerated. PreferNoSchedule taints and
-preferred node affinity rank nodes: those with fewer such taints first, then those that satisfy more weight.
+each volume, has no NoSchedule or NoExecute taint that is not tolerated, and is not avoided because pods have
+failed there (`failed_starts`). PreferNoSchedule taints and preferred node affinity rank nodes: those with
+fewer such taints first, then those that satisfy more weight. Nodes that are used last come after all these.
 
 All shapes of equal constraint share one mask. It costs a pass over the nodes once; afterwards only nodes
 whose facts changed are evaluated again.
@@ -18,19 +19,23 @@ import numpy as np
 import numpy.typing as npt
 
 from muster.core.words.events import NodeChanged
-from muster.core.words.gang import Effect, NodeTerm, Operator, Shape, Taint, Toleration
+from muster.core.words.gang import Effect, NodeName, NodeTerm, Operator, Shape, Taint, Toleration
 from muster.core.world.labels import compares, holds
 from muster.core.world.nodes import Bools, Ints, Nodes, recent
+from muster.names import DOMAIN
 
 #: Masks kept; the least recently used is dropped first.
 _KEPT: Final = 1024
 
 #: Weight of one PreferNoSchedule taint in a rank: more than all weights (at most 100 each) together.
 _TAINT: Final = 2**20
+#: Weight in a rank of a node that is used last: more than all taints together.
+_LAST: Final = 2**28
 
 
-#: The taint that stands for a cordon, and by which a pod tolerates one.
+#: The taints that stand for a cordon and for a node that all avoid, and by which a pod tolerates them.
 UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", "", Effect.NO_SCHEDULE)
+AVOIDED: Final = Taint(f"{DOMAIN}/avoided", "", Effect.NO_SCHEDULE)
 
 
 class Obstacle(IntFlag):
@@ -44,6 +49,7 @@ class Obstacle(IntFlag):
     NOT_READY = 16
     GONE = 32
     VOLUME = 64
+    AVOIDED = 128
 
 
 @dataclass(slots=True)
@@ -59,8 +65,8 @@ class Mask:
 
     @property
     def matching(self) -> Bools:
-        """Nodes that would do if they were ready and not cordoned."""
-        lasting = np.uint8(~(Obstacle.CORDON | Obstacle.NOT_READY) & 0xFF)
+        """Nodes that would do if they were ready, not cordoned and not avoided."""
+        lasting = np.uint8(~(Obstacle.CORDON | Obstacle.NOT_READY | Obstacle.AVOIDED) & 0xFF)
         matching: Bools = (self.obstacles & lasting) == 0
         return matching
 
@@ -74,7 +80,8 @@ class Eligibility:
     def of(self, shape: Shape) -> Mask:
         """The current mask for pods of this shape, one cell per node. Read it, do not keep it."""
         nodes = self._nodes
-        constraint = shape.selector, shape.affinity, shape.tolerations, shape.volumes, shape.preferred
+        places = shape.volumes, shape.avoided, shape.last
+        constraint = shape.selector, shape.affinity, shape.tolerations, shape.preferred, *places
         mask = recent(self._masks, constraint, lambda _: Mask(), _KEPT)
         if (changed := nodes.fact_changes.since(mask.position)) is None:
             mask.rank, mask.ranked = np.zeros(len(nodes), np.int32), False
@@ -83,9 +90,13 @@ class Eligibility:
         for column in sorted(set(changed)):
             fact = nodes.facts.get(nodes.names[column])
             obstacles = Obstacle.GONE if fact is None else obstacle(shape, fact)
+            if fact is not None and avoids(shape, fact.name, nodes):
+                obstacles |= Obstacle.AVOIDED
             mask.obstacles[column] = obstacles
             mask.eligible[column] = not obstacles
             mask.rank[column] = 0 if fact is None else rank(shape, fact)
+            if fact is not None and (fact.name in nodes.last or fact.name in shape.last):
+                mask.rank[column] += _LAST
         if changed:
             ranks = mask.rank[mask.eligible]
             mask.ranked = bool(len(ranks)) and bool((ranks != ranks[0]).any())
@@ -113,6 +124,13 @@ def obstacle(shape: Shape, node: NodeChanged) -> Obstacle:
     if not node.ready:
         found |= Obstacle.NOT_READY
     return found
+
+
+def avoids(shape: Shape, node: NodeName, nodes: Nodes) -> bool:
+    """Whether pods of this shape keep off a node because pods have failed there."""
+    if node in shape.avoided:
+        return True
+    return node in nodes.avoided and not _tolerated(AVOIDED, shape.tolerations)
 
 
 def rank(shape: Shape, node: NodeChanged) -> int:

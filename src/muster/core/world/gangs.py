@@ -250,12 +250,16 @@ def footprint(gang: Gang, pod_set: PodSet) -> Footprint:
     return Footprint(namespace, pod_set.labels, shape.ports, shape.pod_anti_affinity)
 
 
-def unwanted(state: GangState, nodes: Container[NodeName]) -> set[Place]:
-    """Held places that the gang in its present form must not or need not hold, or whose node is gone."""
+def unwanted(state: GangState, nodes: Container[NodeName], avoided: Container[NodeName] = ()) -> set[Place]:
+    """Held places that the gang in its present form must not or need not hold, or whose node is gone.
+
+    `avoided`: nodes that its pods must keep off.
+    """
     found = set()
     for place, promise in state.holds.items():
         pod_set = pod_set_of(state, place)
-        if pod_set is None or promise.requests != pod_set.shape.requests or promise.node not in nodes:
+        changed = pod_set is None or promise.requests != pod_set.shape.requests
+        if changed or promise.node not in nodes or promise.node in avoided:
             found.add(place)
     return found
 

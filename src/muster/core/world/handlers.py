@@ -14,11 +14,12 @@ from math import inf
 
 from muster.core.words import events
 from muster.core.words.events import Event, PodsBound
-from muster.core.words.gang import Amounts, Gang, NodeName, Place, PodId
+from muster.core.words.gang import Amounts, Gang, GangId, NodeName, Place, PodId
 from muster.core.world.budgets import Budgets
 from muster.core.world.completions import Completions
 from muster.core.world.eligibility import Eligibility
 from muster.core.world.exclusive_domains import ExclusiveDomains
+from muster.core.world.failed_starts import FailedStarts
 from muster.core.world.gangs import (
     BackOff,
     Gangs,
@@ -69,7 +70,10 @@ class Handlers:
             self.ledger, self.exclusive_domains, self.pods, self.gangs, self.log
         )
         self.completions = Completions(self.gangs, self.pods, self.ledger, self.pending_evictions, duration)
-        self.demands = Demands(self.ledger.footprints)
+        self.failed_starts = FailedStarts()
+        self.demands = Demands(self.ledger.footprints, self.failed_starts)
+        #: gangs by the origin that they share
+        self.siblings: dict[str, set[GangId]] = {}
         #: nodes that may have less room than is promised there: they changed, or unplanned pods were bound
         #: there
         self.unexpected: set[NodeName] = set()
@@ -94,12 +98,19 @@ class Handlers:
             case events.GangRemoved():
                 self._gang_removed(event)
             case events.NodeChanged():
+                if _recovered(self.nodes.facts.get(event.name), event):
+                    self.failed_starts.forget(event.name)
                 if self.nodes.change(event):
                     self.unexpected.add(event.name)
                     self._end_endless_back_offs()
             case events.NodeRemoved():
                 if self.nodes.remove(event.name):
                     self.removed.add(event.name)
+                    self.failed_starts.forget(event.name)
+            case events.StartFailed():
+                self.failed_starts.record(event)
+            case events.AvoidanceChanged():
+                self.failed_starts.follow(event.rules)
             case events.PlacesRetired():
                 self._places_retired(event)
             case events.PlanFound():
@@ -232,6 +243,7 @@ class Handlers:
             gang = replace(gang, submitted=min(gang.submitted, state.gang.submitted))
         if gang == state.gang:
             return
+        self._related(state, gang.origin)
         state.gang = gang
         self.gangs.arrivals += 1
         state.arrived = self.gangs.arrivals
@@ -244,10 +256,23 @@ class Handlers:
         if state.back_off is not None and state.back_off.until == inf:
             state.back_off = None
 
+    def _related(self, state: GangState, origin: str) -> None:
+        """Record the siblings of a gang: those of its origin from now on."""
+        before = state.gang.origin if state.gang is not None else ""
+        if before == origin:
+            return
+        if before:
+            self.siblings[before].discard(state.id)
+            if not self.siblings[before]:
+                del self.siblings[before]
+        if origin:
+            self.siblings.setdefault(origin, set()).add(state.id)
+
     def _gang_removed(self, event: events.GangRemoved) -> None:
         state = self.gangs.touch(event.gang)
         self.pending_evictions.give_up(event.gang)
         give_back(state, list(state.holds), self.ledger)
+        self._related(state, "")
         state.gang = state.back_off = state.explanation = None
         state.avoided.clear()
         state.retired = frozenset()
@@ -296,6 +321,13 @@ class Handlers:
 def _undone(state: GangState) -> bool:
     """Whether the start of a gang has failed: its pods are deleted on purpose, and have no replacements."""
     return state.back_off is not None and not stands(state)
+
+
+def _recovered(before: events.NodeChanged | None, now: events.NodeChanged) -> bool:
+    """Whether a node is ready, or schedulable, after it was not."""
+    if before is None:
+        return False
+    return (before.cordoned and not now.cordoned) or (now.ready and not before.ready)
 
 
 def _one(event: PodsBound, pod: PodId) -> PodsBound:

@@ -11,7 +11,8 @@ from weakref import WeakValueDictionary
 
 from muster.core.demand import AffinityContext, Demand, Part, Request, Rules, affinity_context
 from muster.core.words.events import Footprint
-from muster.core.words.gang import Gang, Place, PodSet, PodTerm
+from muster.core.words.gang import Gang, Place, PodSet, PodTerm, Shape
+from muster.core.world.failed_starts import ANYWHERE, FailedStarts, KeepOff
 from muster.core.world.footprints import Footprints, selects
 from muster.core.world.gangs import GangState, footprint, indices
 
@@ -24,8 +25,8 @@ _KEPT: Final = 1024
 class Demands:
     """Computes what gangs want; equal demands are one object."""
 
-    def __init__(self, footprints: Footprints) -> None:
-        self._footprints = footprints
+    def __init__(self, footprints: Footprints, failed_starts: FailedStarts) -> None:
+        self._footprints, self._keep_off = footprints, failed_starts.of_origin
         #: weak: cached results about a demand keep it alive, so it makes no difference when a demand without
         #: them is freed
         self._known: WeakValueDictionary[tuple[tuple[Part, ...], int, Rules | None], Demand] = (
@@ -90,7 +91,8 @@ class Demands:
         if self._as_of != as_of or len(self._whole) >= _KEPT:
             self._whole.clear()
             self._as_of = as_of
-        key = gang.pod_sets, gang.min_count, gang.namespace, gang.gather, gang.exclusive
+        keep_off = self._keep_off.get(gang.origin or gang.id, ANYWHERE)
+        key = gang.pod_sets, gang.min_count, gang.namespace, gang.gather, gang.exclusive, keep_off
         try:
             return self._whole[key]
         except KeyError:
@@ -117,7 +119,11 @@ class Demands:
             if v or n
         ]
         own = {term for p in gang.pod_sets for term in p.shape.pod_anti_affinity}
-        parts = tuple(Part(p.name, p.shape, len(v), n, self._concern(p, f, own)) for p, f, v, n in chosen)
+        keep_off = self._keep_off.get(gang.origin or gang.id, ANYWHERE)
+        parts = tuple(
+            Part(p.name, _off(p.shape, keep_off), len(v), n, self._concern(p, f, own))
+            for p, f, v, n in chosen
+        )
         if not parts and not overall:
             return None
         demand = self.of(parts, max(overall, sum(needs)), _rules(state, gang))
@@ -153,6 +159,13 @@ class Demands:
             for p, v in zip(state.gang.pod_sets, vacant, strict=True)
         ]
         return kept, needs
+
+
+def _off(shape: Shape, keep_off: KeepOff) -> Shape:
+    """The shape of pods that keep off these nodes."""
+    if not any(keep_off):
+        return shape
+    return replace(shape, avoided=keep_off.avoided, last=keep_off.last)
 
 
 def _rules(state: GangState, gang: Gang) -> Rules | None:

@@ -103,6 +103,9 @@ class Nodes:
         #: what changed between two positions of the log, as of the last call of `changed`
         self._changed: tuple[tuple[int, int], list[int] | Columns | None] = ((-1, -1), None)
         self._new: set[NodeName] = set()
+        #: nodes that pods keep off for now, and those that they use last, because pods have failed there
+        self.avoided: frozenset[NodeName] = frozenset()
+        self.last: frozenset[NodeName] = frozenset()
         #: use that has no cell: of resources without a row, and on nodes that have no column now, as they are
         #: not merged in yet, removed, or not known yet
         self._elsewhere: dict[NodeName, Sums[str]] = {}
@@ -145,6 +148,14 @@ class Nodes:
         if column is not None:
             self._write(column, NodeChanged(name, ((PODS, 0),), ready=False))
         return True
+
+    def set_apart(self, avoided: frozenset[NodeName], last: frozenset[NodeName]) -> None:
+        """Record which nodes pods keep off, and which they use last."""
+        changed = (avoided ^ self.avoided) | (last ^ self.last)
+        self.avoided, self.last = avoided, last
+        for name in sorted(changed & self.column.keys() & self.facts.keys()):
+            self.revision += 1
+            self._write(self.column[name], self.facts[name])
 
     def settle(self) -> None:
         """Merge new nodes and resources in. Columns move, and those of removed nodes are dropped."""
