@@ -61,7 +61,7 @@ def commands(page: str) -> Iterator[Command]:
         yield Command(at, text, output)
 
 
-def run(command: str, directory: Path, environ: Mapping[str, str]) -> str:
+def run(command: str, directory: Path, environ: Mapping[str, str], patience: float = PATIENCE) -> str:
     """What the command prints, on both streams; ends with its exit code if that is not 0."""
     done = subprocess.run(
         ["/bin/sh", "-c", command],
@@ -71,7 +71,7 @@ def run(command: str, directory: Path, environ: Mapping[str, str]) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=PATIENCE,
+        timeout=patience,
     )
     return done.stdout + (f"[exit {done.returncode}]\n" if done.returncode else "")
 

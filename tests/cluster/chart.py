@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from tests.cluster.control_plane import PATIENCE, Missing, built
+from tests.cluster.control_plane import Missing, built
+from tests.patience import CLUSTER
 
 CHART: Final = Path(__file__).parents[2] / "charts/muster"
 NAMESPACE: Final = "muster-system"
@@ -39,7 +40,7 @@ class Chart:
 
     def await_roles(self) -> None:
         """Waits until the API server, which reads roles in the background, knows those of the chart."""
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + CLUSTER
         for daemon in ("scheduler", "controllers"):
             for right in (("list", "pods"), ("create", "leases.coordination.k8s.io")):  # ClusterRole and Role
                 while not self.may(daemon, *right):
@@ -124,7 +125,7 @@ def run(program: str, *arguments: str, kubeconfig: Path, home: Path, stdin: str 
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=CLUSTER,
     )
     assert done.returncode == 0, f"{program} {' '.join(arguments)}\n{done.stdout}{done.stderr}"
     return done.stdout

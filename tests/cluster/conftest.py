@@ -37,14 +37,11 @@ from muster.kube.http import HttpClient
 from muster.local.node.node_object import RUNTIME
 from tests.cluster.chart import Chart, install
 from tests.cluster.control_plane import ControlPlane, running
+from tests.patience import CLUSTER, LONGEST
 
 T = TypeVar("T")
 
 ROOT: Final = Path(__file__).parents[2]
-#: Seconds in which a cluster that is busy with other things has done what a test waits for.
-PATIENCE: Final = 120.0
-#: Seconds after which a test hangs, although it waits for several things with patience.
-LONGEST: Final = 900.0
 #: The ends of what a daemon says that has lost its Lease.
 LOST: Final = (b"; another replica may lead\n", b"; another leader may act\n")
 CRD: Final = Kind(
@@ -57,8 +54,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if Path(__file__).parent in item.path.parents:
             if os.environ.get("MUSTER_TEST_CLUSTER") != "1":
                 item.add_marker(pytest.mark.skip(reason="MUSTER_TEST_CLUSTER=1 (make test-cluster) runs it"))
-            if item.get_closest_marker("timeout") is None:
-                item.add_marker(pytest.mark.timeout(LONGEST))
+            item.add_marker(pytest.mark.timeout(LONGEST))
 
 
 @pytest.fixture(scope="session")
@@ -215,10 +211,9 @@ class Cluster:
         what: str,
         look: Callable[[], Awaitable[T | None]],
         pause: float = 0.1,
-        patience: float = PATIENCE,
     ) -> T:
         """What `look` returns, once that is true."""
-        until, last = asyncio.get_running_loop().time() + patience, ""
+        until, last = asyncio.get_running_loop().time() + CLUSTER, ""
         while asyncio.get_running_loop().time() < until:
             assert self.crashed() == []
             try:
@@ -228,7 +223,7 @@ class Cluster:
                 last = f" ({error})"
             await asyncio.sleep(pause)
         logs = "\n".join(f"== {log.name}\n{log.read_text()[-3000:]}" for log in sorted(self.logs.iterdir()))
-        raise AssertionError(f"not within {patience:.0f} s: {what}{last}\n{logs}")
+        raise AssertionError(f"not within {CLUSTER:.0f} s: {what}{last}\n{logs}")
 
 
 @pytest.fixture

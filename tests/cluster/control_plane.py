@@ -24,6 +24,8 @@ from typing import Any, Final
 
 import msgspec
 
+from tests.patience import CLUSTER
+
 HERE: Final = Path(__file__).parent / "control_plane"
 #: What is built, and of which package. All share most of their code, and are compiled once.
 PROGRAMS: Final = {
@@ -32,8 +34,6 @@ PROGRAMS: Final = {
     "kubectl": "k8s.io/kubernetes/cmd/kubectl",
 }
 HOST: Final = "127.0.0.1"
-#: Seconds until a component must answer.
-PATIENCE: Final = 180.0
 UNMANAGED: Final = "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"
 GATES: Final = "GenericWorkload=true,WorkloadWithJob=true"
 RUNTIME: Final = "scheduling.k8s.io/v1beta1=true"
@@ -160,7 +160,7 @@ class ControlPlane:
         (url,) = (one.partition("=")[2] for one in map(str, arguments) if "advertise-client-urls" in one)
         request = urllib.request.Request(f"{url}/v3/kv/{call}", msgspec.json.encode(body))
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
-            request, timeout=PATIENCE
+            request, timeout=CLUSTER
         ) as answer:
             found: dict[str, Any] = msgspec.json.decode(answer.read())
             return found
@@ -292,7 +292,7 @@ def _await(plane: ControlPlane, name: str, url: str, token: str = "", *, verify:
         urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=tls)
     )
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    until, last = time.monotonic() + PATIENCE, ""
+    until, last = time.monotonic() + CLUSTER, ""
     while time.monotonic() < until and plane.processes[name].poll() is None:
         try:
             with opener.open(urllib.request.Request(url, headers=headers), timeout=5) as answer:

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 from tests.cluster.control_plane import built
+from tests.patience import LONGEST
 
 
 def test_the_schedulers_are_measured_side_by_side() -> None:
@@ -22,7 +23,7 @@ def test_the_schedulers_are_measured_side_by_side() -> None:
         ],
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=LONGEST,
     )
     assert done.returncode == 0, done.stderr
     (_, _, *lines), (_, _, *figures), _ = (part.splitlines() for part in done.stdout.split("\n\n"))

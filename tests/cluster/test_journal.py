@@ -9,6 +9,7 @@ from muster.api.kinds import NODE
 from muster.journal import Snapshot, previous, read
 from tests.cluster.conftest import Cluster
 from tests.cluster.gangs import bound, gang
+from tests.patience import CLUSTER
 
 LIMIT = 2**20
 
@@ -85,7 +86,10 @@ def replayed(path: Path) -> None:
     whole.write_bytes(copies[1].read_bytes())
     for copy in (*copies, whole):
         done = subprocess.run(
-            [sys.executable, "-m", "muster", "replay", str(copy)], capture_output=True, text=True, timeout=120
+            [sys.executable, "-m", "muster", "replay", str(copy)],
+            capture_output=True,
+            text=True,
+            timeout=CLUSTER,
         )
         print(done.stdout)
         assert (done.returncode, done.stderr) == (0, "")

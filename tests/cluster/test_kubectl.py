@@ -9,10 +9,11 @@ from collections.abc import Iterator
 import pytest
 
 from muster.api.crd import definitions
-from tests.cluster.control_plane import PATIENCE, ControlPlane
+from tests.cluster.control_plane import ControlPlane
 from tests.kubectl import CASES
 from tests.kubectl.cases import Case, Kubectl, Run, absent
 from tests.kubectl.differences import DIFFERENCES, Difference
+from tests.patience import CLUSTER
 
 pytestmark = pytest.mark.skipif(bool(absent()), reason=absent())
 
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.skipif(bool(absent()), reason=absent())
 @pytest.fixture(scope="module")
 def kubectl(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
     home = tmp_path_factory.mktemp("kubectl")
-    kubectl = Kubectl(plane.kubeconfig, home)
+    kubectl = Kubectl(plane.kubeconfig, home, CLUSTER)
     kubectl.step(
         Run("apply -f -", stdin=json.dumps({"kind": "List", "apiVersion": "v1", "items": definitions()}))
     )
@@ -36,13 +37,13 @@ def kubectl(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> It
             start_new_session=True,
         )
     try:
-        kubectl.step(Run("wait --for=condition=Ready node/node-0 node/node-1 --timeout=60s", again=True))
+        kubectl.step(Run("wait --for=condition=Ready node/node-0 node/node-1", again=True))
         kubectl.step(Run("explain queue.spec", ("weight <integer>",), again=True))
         yield kubectl
         kubectl.step(Run("delete node node-0 node-1"))
     finally:
         nodes.send_signal(signal.SIGTERM)
-        nodes.wait(PATIENCE)
+        nodes.wait(CLUSTER)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name.replace(" ", "-"))

@@ -50,6 +50,8 @@ class Kubectl:
 
     kubeconfig: Path
     home: Path
+    #: seconds that a step waits for what must come about
+    patience: float = PATIENCE
 
     def check(self, case: Case) -> None:
         for step in case.steps:
@@ -59,7 +61,7 @@ class Kubectl:
         if step.meanwhile or step.then:
             self._stream(step)
             return
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + self.patience
         while True:
             done = subprocess.run(
                 self._words(step),
@@ -69,7 +71,7 @@ class Kubectl:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
-                timeout=PATIENCE,
+                timeout=self.patience,
             )
             wrong = _wrong(step, done.returncode, done.stdout)
             if not wrong or not step.again or time.monotonic() > until:
@@ -86,13 +88,15 @@ class Kubectl:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         ) as process:
-            _read(process, step.prints, step.command)
+            _read(process, step.prints, step.command, self.patience)
             for inner in step.meanwhile:
                 self.step(inner)
-            _read(process, step.then, step.command)
+            _read(process, step.then, step.command, self.patience)
 
     def _words(self, step: Run) -> list[str]:
-        return ["kubectl", *shlex.split(step.command)]
+        verb, *words = shlex.split(step.command)
+        patience = [f"--timeout={self.patience:.0f}s"] if verb == "wait" else []  # its own is half a minute
+        return ["kubectl", verb, *words, *patience]
 
     def _environ(self, step: Run) -> dict[str, str]:
         own = {"KUBECONFIG": str(self.kubeconfig), "HOME": str(self.home), "PATH": os.environ["PATH"]}
@@ -120,10 +124,10 @@ def _wrong(step: Run, code: int, output: str) -> str:
     return ""
 
 
-def _read(process: "subprocess.Popen[bytes]", patterns: Sequence[str], command: str) -> None:
+def _read(process: "subprocess.Popen[bytes]", patterns: Sequence[str], command: str, patience: float) -> None:
     """Reads what a command streams until all patterns have matched, in any order."""
     assert process.stdout is not None
-    seen, until = "", time.monotonic() + PATIENCE
+    seen, until = "", time.monotonic() + patience
     while not all(_found(pattern, seen) for pattern in patterns):
         readable, _, _ = select.select([process.stdout], [], [], max(0.0, until - time.monotonic()))
         chunk = os.read(process.stdout.fileno(), 65536) if readable else b""

@@ -12,7 +12,7 @@ CASES = (
         "tables of pods",
         (
             Run("create -f -", ("pod/table created",), stdin=POD.format(name="table")),
-            Run("wait --for=condition=Ready pod/table --timeout=60s", ("condition met",)),
+            Run("wait --for=condition=Ready pod/table", ("condition met",)),
             Run(
                 "get pods table",
                 (r"^NAME READY STATUS RESTARTS AGE$", rf"^table 1/1 Running 0 {AGE}$"),
@@ -39,7 +39,7 @@ CASES = (
             ),
             Run("get pods --field-selector status.phase=Running,metadata.name=table", ("^table",)),
             Run("describe pod table", ("^Name: table", "^Node: node-0/", "Command: sh -c", "^Events:")),
-            Run("wait --for=jsonpath={.status.phase}=Running pod/table --timeout=60s", ("condition met",)),
+            Run("wait --for=jsonpath={.status.phase}=Running pod/table", ("condition met",)),
             Run("get pods nothing", ('pods "nothing" not found',), code=1),
             Run("delete pod table --now", ("deleted",)),
         ),
@@ -52,7 +52,7 @@ CASES = (
                 WATCHES,
                 meanwhile=(
                     Run("create -f -", stdin=POD.format(name="watched")),
-                    Run("wait --for=condition=Ready pod/watched --timeout=60s"),
+                    Run("wait --for=condition=Ready pod/watched"),
                     Run("delete pod watched --grace-period=1"),
                 ),
                 then=(
@@ -77,7 +77,7 @@ CASES = (
         "tables of jobs and events",
         (
             Run("create -f -", ("job.batch/listed created",), stdin=job("listed")),
-            Run("wait --for=condition=Complete job/listed --timeout=60s", ("condition met",)),
+            Run("wait --for=condition=Complete job/listed", ("condition met",)),
             Run(
                 "get jobs listed",
                 (r"^NAME STATUS COMPLETIONS DURATION AGE$", r"^listed Complete 1/1 \d+s"),

@@ -52,7 +52,7 @@ CASES = (
         "logs",
         (
             Run("create -f -", stdin=TALKER),
-            Run("wait --for=condition=Ready pod/talker --timeout=60s"),
+            Run("wait --for=condition=Ready pod/talker"),
             Run("logs talker", ("^first$", "^second$"), again=True),
             Run("logs talker --tail=1", ("^second$",), never=("first",)),
             Run("logs talker --since=1h --timestamps", (r"^20\d\d-\d\d-\d\dT\S+Z first$",)),
@@ -84,7 +84,7 @@ CASES = (
         (
             Run("apply -f -", ("jobset.jobset.x-k8s.io/ganged created",), stdin=JOBSET),
             Run(
-                "wait --for=jsonpath={.status.phase}=Standing gang/jobset-ganged --timeout=60s",
+                "wait --for=jsonpath={.status.phase}=Standing gang/jobset-ganged",
                 ("condition met",),
                 again=True,
             ),
@@ -97,8 +97,8 @@ CASES = (
             Run("describe gang jobset-ganged", ("^Kind: Gang$", "Phase: Standing", "^Events:")),
             Run("describe jobset ganged", ("^Kind: JobSet$", "Replicated Jobs:", "^Events:")),
             Run("get queues,gangs,jobsets -o name", ("^gang.muster.dev/", "^jobset.jobset.x-k8s.io/")),
-            Run("delete jobset ganged --timeout=60s", ("deleted",)),
-            Run("wait --for=delete gang/jobset-ganged --timeout=60s"),
+            Run("delete jobset ganged", ("deleted",)),
+            Run("wait --for=delete gang/jobset-ganged"),
         ),
         "the test's control plane has no JobSet controller",
     ),
@@ -106,7 +106,7 @@ CASES = (
         "exec",
         (
             Run("create -f -", stdin=POD.format(name="entered")),
-            Run("wait --for=condition=Ready pod/entered --timeout=60s"),
+            Run("wait --for=condition=Ready pod/entered"),
             Run("exec entered -- hostname", ("^entered$",)),
             Run(
                 "exec entered -- sh -c 'echo out; echo err >&2; exit 7'", ("^out$", "^err$", "code 7"), code=7
@@ -124,7 +124,7 @@ CASES = (
         "cp",
         (
             Run("create -f -", stdin=POD.format(name="filled")),
-            Run("wait --for=condition=Ready pod/filled --timeout=60s"),
+            Run("wait --for=condition=Ready pod/filled"),
             Run("create cm file --from-literal=a=b -o yaml --dry-run=client", ("a: b",)),
             Run("cp /etc/hostname filled:copied-by-kubectl"),
             Run("exec filled -- cat copied-by-kubectl", (r"\S",)),

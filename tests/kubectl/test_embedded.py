@@ -45,7 +45,7 @@ def test_a_difference(kubectl: Kubectl, difference: Difference) -> None:
 def test_a_command_in_a_terminal(muster: Muster, kubectl: Kubectl) -> None:
     """The terminal is the container's: it has a size, it echoes, and Ctrl-D ends its input."""
     kubectl.step(Run("create -f -", stdin=POD.format(name="screen")))
-    kubectl.step(Run("wait --for=condition=Ready pod/screen --timeout=60s"))
+    kubectl.step(Run("wait --for=condition=Ready pod/screen"))
     muster.environ["KUBECONFIG"] = str(kubectl.kubeconfig)
     script = "stty size; test -t 0 && cat; hostname; exit 3"
     terminal = Terminal(muster, "exec", "-it", "screen", "--", "sh", "-c", script, program="kubectl")

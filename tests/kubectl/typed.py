@@ -73,7 +73,7 @@ CASES = (
             Run("create -f -", stdin=POD.format(name="drained").replace("node-0", "node-1")),
             Run("create -f -", stdin=POD.format(name="guarded").replace("node-0", "node-1")),
             Run("create -f -", stdin=PDB),
-            Run("wait --for=condition=Ready pod/guarded pod/drained --timeout=60s"),
+            Run("wait --for=condition=Ready pod/guarded pod/drained"),
             Run("drain node-1", ("cannot delete.*declare no controller",), code=1),
             Run(
                 "drain node-1 --force",

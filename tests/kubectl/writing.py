@@ -12,7 +12,7 @@ def _cascade(name: str, then: str) -> tuple[Run, ...]:
     return (
         Run("create -f -", stdin=job(f"to-{name}", "sleep 1000")),
         Run(f"get pods -l job-name=to-{name}", ("Running",), again=True),
-        Run(f"delete job to-{name} --cascade={name} --timeout=60s", ("deleted",)),
+        Run(f"delete job to-{name} --cascade={name}", ("deleted",)),
         Run(f"get job to-{name}", ("not found",), code=1, again=True),
         Run(f"get pods -l job-name=to-{name}", (then,), again=True),
     )

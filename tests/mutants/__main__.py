@@ -28,7 +28,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from tests.mutants import committing, faults, leading, training
+from tests.mutants import committing, faults, leading, outside, training
 from tests.mutants.faults import SOURCE, Fault, outdated
 from tests.tiers import FULL
 
@@ -42,7 +42,7 @@ WAITING: Final = 1800
 #: The share of the faults that the quick tier may let pass.
 QUICK_MISSES: Final = 0.1
 ROOT: Final = SOURCE.parent
-FAULTS: Final = (*faults.FAULTS, *committing.FAULTS, *leading.FAULTS, *training.FAULTS)
+FAULTS: Final = (*faults.FAULTS, *committing.FAULTS, *leading.FAULTS, *outside.FAULTS, *training.FAULTS)
 #: What pytest-timeout prints.
 _TIMED_OUT: Final = b"Timeout (>"
 #: How a process ends that has used up its CPU time.

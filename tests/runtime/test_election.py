@@ -13,7 +13,7 @@ from muster.api.base import Kind, Object, revision
 from muster.api.scheduling import Lease
 from muster.kube.errors import ServerError, Unanswered, Unreachable
 from muster.local.client import LocalClient
-from muster.names import CANNOT_READ, SUCCESSOR
+from muster.names import CANNOT_READ, PODS_SEEN, SUCCESSOR
 from muster.runtime.election import Election, Timing
 from muster.runtime.leader import Deposed
 from tests.runtime.test_loop import Cluster
@@ -376,13 +376,56 @@ async def test_a_leader_stops_before_a_candidate_may_take_its_lease(timing: Timi
     assert cluster.clock.monotonic() - renewed == pytest.approx(timing.deadline)
 
 
+async def test_a_term_counts_from_when_its_renewal_was_asked_for() -> None:
+    """However late the answer: another candidate counts from when the server had the renewal."""
+    cluster = ready()
+    one, client = candidate(cluster, "one")
+    term = await one.win()
+    asked: list[float] = []
+
+    def answered_once(verb: str, before: bool) -> None:
+        if verb == "patch" and before:
+            asked.append(cluster.clock.monotonic())
+        client.hangs = len(asked) > 1
+
+    client.fault, client.delay = answered_once, TIMING.answer - 0.1
+    keeping = asyncio.create_task(one.keep())
+    await asyncio.sleep(TIMING.retry + 0.1)
+    await asyncio.sleep(asked[0] + TIMING.deadline - 0.05 - cluster.clock.monotonic())
+    assert term.fresh()
+    await asyncio.sleep(0.1)
+    assert not term.fresh()
+    await keeping
+
+
+async def test_a_lease_that_is_held_is_no_release_whatever_it_notes() -> None:
+    cluster = ready()
+    spec = {"holderIdentity": "gone", "leaseDurationSeconds": 5, "leaseTransitions": 7}
+    metadata = {"name": WHERE[1], "annotations": {PODS_SEEN: "7/42"}}
+    await cluster.client.create(kinds.LEASE, WHERE[0], {"metadata": metadata, "spec": spec})
+    one, _ = candidate(cluster, "one")
+    assert (await one.win()).seen == float("inf")
+
+
+async def test_a_leader_whose_deadline_has_passed_does_not_release_the_lease() -> None:
+    """Another may be about to take it, and needs its whole duration."""
+    cluster = ready()
+    one, _ = candidate(cluster, "one")
+    await one.win()
+    await asyncio.sleep(TIMING.deadline)
+    await one.release(42)
+    assert (await lease(cluster)).spec.holder_identity == "one"
+
+
 @pytest.mark.parametrize("seconds", [0, -5, 2**31 - 1])
 async def test_an_absurd_duration_in_the_lease_does_not_stop_the_candidates(seconds: int) -> None:
     cluster = ready()
     spec = {"holderIdentity": "gone", "leaseDurationSeconds": seconds, "leaseTransitions": 7}
     await cluster.client.create(kinds.LEASE, WHERE[0], {"metadata": {"name": WHERE[1]}, "spec": spec})
     one, _ = candidate(cluster, "one")
+    began = cluster.clock.monotonic()
     assert (await asyncio.wait_for(one.win(), 1200)).epoch == 8
+    assert cluster.clock.monotonic() - began >= 1
 
 
 async def free(cluster: Cluster) -> None:

@@ -1,4 +1,4 @@
-"""How many writes a leader makes at once."""
+"""How many writes a leader makes at once, when it looks again, and that it acts in its term alone."""
 
 import asyncio
 from typing import Any, cast
@@ -11,7 +11,7 @@ from muster.effects import Patch
 from muster.kube.client import Client
 from muster.kube.clock import SystemClock
 from muster.kube.informers import Informers
-from muster.runtime.leader import REPORTS, WRITES, Leader, Term
+from muster.runtime.leader import LONGEST_SLEEP, REPORTS, WRITES, Deposed, Leader, Term
 from muster.runtime.watched import WatchedMirror
 from tests.runtime.planner import Planner
 
@@ -30,12 +30,28 @@ class Slow:
         return Gang()
 
 
+def leading(server: Slow, core: Planner, term: Term) -> Leader:
+    client = cast(Client, server)  # it is only written to
+    return Leader(client, SystemClock(), term, WatchedMirror(Informers(client)), core)
+
+
+def test_a_leader_looks_again_though_no_timer_is_due() -> None:
+    """The wall clock, by which timers are due, may be set."""
+    assert leading(Slow(), Planner({}), Term(1)).idle() == LONGEST_SLEEP
+
+
+async def test_a_leader_writes_nothing_once_its_term_cannot_be_proven() -> None:
+    server = Slow()
+    leader = leading(server, Planner({}), Term(1, fresh=lambda: False))
+    with pytest.raises(Deposed):
+        await leader.write(Patch(kinds.GANG, "ns", "g", {"status": {}}, missing_ok=True))
+    assert server.under_way == 0
+
+
 @pytest.mark.parametrize("most", [REPORTS, WRITES])
 async def test_reports_and_other_writes_have_slots_of_their_own(most: int) -> None:
     server = Slow()
-    client = cast(Client, server)  # it is only written to
-    mirror = WatchedMirror(Informers(client))
-    leader = Leader(client, SystemClock(), Term(1), mirror, Planner({}))
+    leader = leading(server, Planner({}), Term(1))
     patch = Patch(kinds.GANG, "ns", "g", {"status": {}}, missing_ok=True)
     async with asyncio.TaskGroup() as tasks:
         for _ in range(most + 5):

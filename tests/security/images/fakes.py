@@ -53,23 +53,28 @@ class Store:
         return digest(body)
 
     def image(self, tag: str = "", *, entrypoint: list[str] | None = None, several: bool = False) -> str:
-        """Puts an image; `several`: behind an index of two platforms. Returns its digest."""
-        config = self.blob(
-            json.dumps({"config": {"Entrypoint": entrypoint or ["/app"], "Cmd": ["-v"]}}).encode()
-        )
-        content = {"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": []}
+        """Puts an image; `several`: behind an index, after two others. Returns its digest."""
+
+        def made(entrypoint: list[str], tag: str = "") -> str:
+            config = self.blob(json.dumps({"config": {"Entrypoint": entrypoint, "Cmd": ["-v"]}}).encode())
+            return self.manifest(
+                {"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": []}, tag
+            )
+
         if not several:
-            return self.manifest(content, tag)
-        one = self.manifest(content)
-        other = self.manifest({**content, "annotations": {"other": "yes"}})
+            return made(entrypoint or ["/app"], tag)
         listed = [
             {
                 "mediaType": MANIFEST,
                 "digest": each,
                 "size": 1,
-                "platform": {"os": "linux", "architecture": arch},
+                "platform": {"os": system, "architecture": architecture},
             }
-            for each, arch in ((other, "arm64"), (one, "amd64"))
+            for each, system, architecture in (
+                (made(["/other"]), "linux", "arm64"),
+                (made(["/other.exe"]), "windows", "amd64"),
+                (made(entrypoint or ["/app"]), "linux", "amd64"),
+            )
         ]
         return self.manifest({"schemaVersion": 2, "mediaType": INDEX, "manifests": listed}, tag)
 
@@ -226,12 +231,15 @@ class Authority:
         return sign(self.log_key, json.dumps(entry, sort_keys=True, separators=(",", ":")).encode())
 
     def keyless(self, of: str, **changes: Any) -> tuple[bytes, dict[str, str]]:
-        """A keyless signature in the legacy format. `changes`: for `leaf`; `logged` is the log's time."""
-        logged = changes.pop("logged", SIGNED_AT)
+        """A keyless signature in the legacy format.
+
+        `changes`: for `leaf`; `logged` is the log's time, `about` the message of the log's entry.
+        """
+        logged, about = changes.pop("logged", SIGNED_AT), changes.pop("about", None)
         private = key()
         blob, annotations = legacy(private, of)
         signature = base64.b64decode(annotations[cosign.SIGNATURE])
-        entry = self.entry(blob, signature, logged)
+        entry = self.entry(blob if about is None else about, signature, logged)
         log = {"SignedEntryTimestamp": b64(self.promise(entry)), "Payload": entry}
         return blob, {
             **annotations,

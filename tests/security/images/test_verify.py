@@ -203,11 +203,31 @@ async def test_keyless_signatures_in_both_formats() -> None:
     assert (await looked_up(store, "app:v1", {"keyless": pattern})).image.trusted
 
 
+async def test_a_pattern_is_for_the_whole_subject() -> None:
+    store, authority = Store(), Authority()
+    store.sign_legacy(digest := store.image("v1"), [authority.keyless(digest)])
+    for pattern in ("https://example.com/team", "example.com/team/app/build"):
+        policy = authority.policy(subjectRegExp=pattern, subject="")
+        assert not (await looked_up(store, "app:v1", {"keyless": policy})).image.trusted
+
+
+async def test_whether_all_signatures_could_be_read_is_told() -> None:
+    """Otherwise a registry that fails for a moment would make an image untrusted for longer."""
+    store, private = Store(), fakes.key()
+    digest = store.image("v1")
+    assert (await looked_up(store, "app:v1", by_key(private))).complete
+    store.manifests[f"{digest.replace(':', '-')}.sig"] = b"<html>"
+    found = await looked_up(store, "app:v1", by_key(private))
+    assert "is not JSON" in found.image.reason
+    assert not found.complete
+
+
 KEYLESS_LIES: list[tuple[str, dict[str, Any]]] = [
     ("was signed by https://evil.example.com", {"subject": "https://evil.example.com"}),
     ("was issued by 'https://evil.example.com'", {"issuer": "https://evil.example.com"}),
     ("does not chain", {"by": fakes.key()}),
     ("not valid when the image was signed", {"logged": fakes.SIGNED_AT + timedelta(hours=1)}),
+    ("about another signature", {"about": b"another message"}),
 ]
 
 

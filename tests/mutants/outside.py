@@ -1,0 +1,435 @@
+"""Faults outside of the core: leaders and fences, images, schedules and runs, the embedded API server."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from tests.mutants.faults import Fault
+
+#: What is broken, its line of the source, and what that is replaced by.
+Change = tuple[str, str, str]
+
+
+def _faults(invariant: str, file: str, test: str, *changes: Change) -> Iterator[Fault]:
+    for name, old, new in changes:
+        yield Fault(name, invariant, file, old, new, (f"tests/{test}.py",))
+
+
+FAULTS: Final = (
+    *_faults(
+        "one leader",
+        "runtime/election.py",
+        "runtime/test_election",
+        (
+            "a term that is counted from the answer",
+            "            self._renewed_at = max(self._renewed_at, asked)",
+            "            self._renewed_at = self._clock.monotonic()",
+        ),
+        (
+            "a leader that acts for the whole duration of its Lease",
+            "        return self._renewed_at + self.timing.deadline - self._clock.monotonic()",
+            "        return self._renewed_at + self.timing.duration - self._clock.monotonic()",
+        ),
+        (
+            "a Lease that keeps candidates for as long as it says",
+            "            patience = min(max(spec.lease_duration_seconds, 1), LONGEST)",
+            "            patience = max(spec.lease_duration_seconds, 1)",
+        ),
+        (
+            "a Lease of no duration that is free at once",
+            "            patience = min(max(spec.lease_duration_seconds, 1), LONGEST)",
+            "            patience = min(max(spec.lease_duration_seconds, 0), LONGEST)",
+        ),
+        (
+            "the creator of a Lease that leads at once",
+            "        if self._clock.monotonic() < self._not_before:",
+            "        if False:",
+        ),
+        (
+            "a Lease that was deleted and made again is the same",
+            "        if new.uid == old.uid and revision(new.resource_version)",
+            "        if revision(new.resource_version)",
+        ),
+        (
+            "a Lease from a backup is the same",
+            " and revision(new.resource_version) >= revision(old.resource_version):",
+            ":",
+        ),
+        (
+            "a record of pods that counts for a later term",
+            "    released = not lease.spec.holder_identity and epoch == str(lease.spec.lease_transitions)",
+            "    released = not lease.spec.holder_identity",
+        ),
+        (
+            "a record of pods that counts though its Lease was not released",
+            "    released = not lease.spec.holder_identity and epoch",
+            "    released = epoch",
+        ),
+        (
+            "a leader whose deadline has passed gives the Lease back",
+            "        if self.fresh and self._seen is not None:",
+            "        if self._seen is not None:",
+        ),
+    ),
+    *_faults(
+        "one leader",
+        "runtime/leader.py",
+        "runtime/test_leader",
+        (
+            "a leader that writes though its term cannot be proven",
+            "        if not self.term.fresh():",
+            "        if False:",
+        ),
+        (
+            "reports that take the slots of other writes",
+            "        async with self._reporting if reports else self._writing:",
+            "        async with self._writing:",
+        ),
+        (
+            "a sleep that does not end though the wall clock is set",
+            "        return min(max(due - self._now(), 0.0), LONGEST_SLEEP)",
+            "        return max(due - self._now(), 0.0)",
+        ),
+        (
+            "a leader on the embedded cluster that fences",
+            "        return [] if self.term.sole else self.fencing.first(self._now())",
+            "        return self.fencing.first(self._now())",
+        ),
+    ),
+    *_faults(
+        "one leader",
+        "runtime/fencing.py",
+        "runtime/test_fencing",
+        (
+            "a bound pod that needs no fence since it is new",
+            "        unbound = isinstance(obj, Pod) and not obj.spec.node_name",
+            "        unbound = isinstance(obj, Pod)",
+        ),
+        (
+            "a fence of a pod that counts for another of its name",
+            "            if known is None or known.uid != obj.metadata.uid:",
+            "            if known is None:",
+        ),
+        (
+            "a pod of a plan's name is taken for that of the plan",
+            "            if pod is not None and pod.metadata.uid == ref.uid:",
+            "            if pod is not None:",
+        ),
+        (
+            "a server that is busy has refused a fence",
+            "not isinstance(error, (Conflict, TooManyRequests))",
+            "not isinstance(error, Conflict)",
+        ),
+        (
+            "a server that does not answer says something of the object",
+            "        if isinstance(error, Unreachable):",
+            "        if False:",
+        ),
+        (
+            "owners are not fenced",
+            "        if group.owner is not None and group.owner.admission and not group.finished:",
+            "        if False:",
+        ),
+    ),
+    *_faults(
+        "gates",
+        "security/images/verify.py",
+        "security/images/test_verify",
+        (
+            "the entry point of another architecture",
+            '(found.get("os"), found.get("architecture")) == platform',
+            'found.get("os") == platform[0]',
+        ),
+        (
+            "the entry point of another operating system",
+            '(found.get("os"), found.get("architecture")) == platform',
+            'found.get("architecture") == platform[1]',
+        ),
+        (
+            "signatures that cannot be read are read without end",
+            "                if len(found) + len(problems) >= _MOST:",
+            "                if len(found) >= _MOST:",
+        ),
+        (
+            "all signatures are said to be read though one could not",
+            "            complete = False",
+            "            complete = True",
+        ),
+        (
+            "one authority of a policy that names all",
+            '        met = not missing if policy.mode == "all" else len(missing) < len(reasons)',
+            "        met = len(missing) < len(reasons)",
+        ),
+        (
+            "a policy that is about other images",
+            "    applying = [policy for policy in policies if policy.applies(image.name)]",
+            "    applying = list(policies)",
+        ),
+        (
+            "a policy that is only reported denies",
+            "    denied = [each for each in findings if each.enforced]",
+            "    denied = list(findings)",
+        ),
+    ),
+    *_faults(
+        "gates",
+        "security/images/cosign.py",
+        "security/images/test_cosign",
+        (
+            "an authority that may issue no authorities issues them",
+            "        if allowed.path_length is not None and below > allowed.path_length:",
+            "        if False:",
+        ),
+    ),
+    *_faults(
+        "gates",
+        "security/images/cosign.py",
+        "security/images/test_verify",
+        (
+            "a signature of another image",
+            "    if signed.digest != digest:",
+            "    if not signed.digest:",
+        ),
+        (
+            "an identity from another issuer",
+            "    if (issuer := _issuer(leaf)) != authority.issuer:",
+            "    if not (issuer := _issuer(leaf)):",
+        ),
+        (
+            "a log's entry of another signature",
+            "    if not _about(body, signed):",
+            "    if not body:",
+        ),
+        (
+            "a log's entry of the same signature of another message",
+            ', _at(spec, "data", "hash", "value")) == (text, hashed)',
+            ", hashed) == (text, hashed)",
+        ),
+    ),
+    *_faults(
+        "gates",
+        "security/images/registry.py",
+        "security/images/test_verify",
+        (
+            "a manifest of another digest",
+            "        if is_digest(version) and digest != version:",
+            "        if False:",
+        ),
+        (
+            "a blob of another digest",
+            "        if _digest(body) != digest:",
+            "        if False:",
+        ),
+        (
+            "credentials for a token service of somebody else",
+            "        login = credentials if credentials and _same_domain(realm.host, host) else None",
+            "        login = credentials",
+        ),
+        (
+            "credentials that are sent along a redirect",
+            "            if url.origin() == start.origin() and (token := ",
+            "            if (token := ",
+        ),
+        (
+            "a redirect from https to http",
+            '        if url.scheme == "https" and onward.scheme == "http":',
+            "        if False:",
+        ),
+    ),
+    *_faults(
+        "gates",
+        "security/images/trust.py",
+        "security/images/test_verify",
+        (
+            "a subject of which a pattern is only the beginning",
+            "bool(self.pattern.fullmatch(subject))",
+            "bool(self.pattern.match(subject))",
+        ),
+    ),
+    *_faults(
+        "gates",
+        "security/images/lookups.py",
+        "security/images/test_lookups",
+        (
+            "an image that is not signed yet stays so",
+            '    return UNMET if result.findings else float("inf")',
+            '    return float("inf")',
+        ),
+        (
+            "an image is denied though not all signatures could be read",
+            "        if not found.image.trusted and not found.complete:",
+            "        if False:",
+        ),
+        (
+            "a namespace that takes all attempts",
+            "        async with of_both, of_namespace, entry.attempt:",
+            "        async with of_both, entry.attempt:",
+        ),
+    ),
+    *_faults(
+        "gates",
+        "security/images/reference.py",
+        "security/images/test_reference",
+        (
+            "a glob whose parts overlap",
+            "    if len(segment) < len(first) + len(last) or not segment.startswith(first)",
+            "    if not segment.startswith(first)",
+        ),
+        ("a glob that is about the beginning of a name", "    return reached[-1]", "    return any(reached)"),
+    ),
+    *_faults(
+        "gates",
+        "security/posture.py",
+        "security/test_posture",
+        ("an audit of many years", "    if until - now > MOST:", "    if False:"),
+    ),
+    *_faults(
+        "gates",
+        "compiler/secrets.py",
+        "compiler/test_secrets",
+        (
+            "a Secret whose name another application's may be",
+            '    return f"{name}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"',
+            '    return f"{name}-secret"',
+        ),
+        (
+            "secrets of several stores in one value",
+            "        if len(stores) > 1:",
+            "        if False:",
+        ),
+        (
+            "a secret that no policy is asked about",
+            '        self._draft.origin(QUESTION, f"{store}:{remote}", resource.path)',
+            "        pass",
+        ),
+        (
+            "an author's braces are a template",
+            "    return _BRACES.sub(lambda match: f'{{{{ \"{match[0]}\" }}}}', value)",
+            "    return value",
+        ),
+    ),
+    *_faults(
+        "schedules",
+        "controllers/cron/decide.py",
+        "controllers/cron/test_cron",
+        (
+            "a run whose deadline is passed begins",
+            "    if plan.deadline is not None and (now - due).total_seconds() > plan.deadline:",
+            "    if False:",
+        ),
+        ("a run that is made twice", "    if any(run.at == due for run in runs):", "    if False:"),
+        (
+            "a run beside one that is active under Forbid",
+            '    if active and plan.concurrency == "Forbid":',
+            "    if False:",
+        ),
+        (
+            "the run before goes on under Replace",
+            '    replaced = active if plan.concurrency == "Replace" else []',
+            "    replaced: list[Run] = []",
+        ),
+        ("a suspended schedule that starts", "    if plan.suspend:", "    if False:"),
+        (
+            "the newest runs go first",
+            "key=lambda run: (run.at, run.name))",
+            "key=lambda run: (run.at, run.name), reverse=True)",
+        ),
+    ),
+    *_faults(
+        "schedules",
+        "controllers/cron/cron_jobs.py",
+        "controllers/cron/test_cron",
+        (
+            "a schedule that begins at its creation again and again",
+            "    decision = decide.decide(plan, last or meta.creation_timestamp or now, runs, now)",
+            "    decision = decide.decide(plan, meta.creation_timestamp or now, runs, now)",
+        ),
+        (
+            "a run that is replaced is active in the status",
+            '        if run.state == "active" and run not in decision.delete',
+            '        if run.state == "active"',
+        ),
+    ),
+    *_faults(
+        "gates",
+        "controllers/batch_grant.py",
+        "controllers/test_batch_grant",
+        (
+            "a grant that is larger than annotations may be",
+            "    if len(whole) <= MOST and len(whole) + len(msgspec.json.encode(run)) <= MOST_RUN:",
+            "    if len(whole) + len(msgspec.json.encode(run)) <= MOST_RUN:",
+        ),
+        (
+            "the images of a run move with their tags",
+            "    status = replace(job.status, images=noted.images, ",
+            "    status = replace(job.status, ",
+        ),
+    ),
+    *_faults(
+        "gates",
+        "controllers/batch_run.py",
+        "controllers/test_batch_run",
+        (
+            "Volcano's pods start before all that they need exists",
+            '    return sorted(support, key=lambda each: bool(each["kind"] == _LAST))',
+            "    return list(support)",
+        ),
+        (
+            "Volcano's pods start with somebody else's ServiceAccount",
+            '    return [each for each in support if started and each["kind"] == _LAST]',
+            "    return []",
+        ),
+        ("a run that is not suspended at first", '        run["spec"]["suspend"] = True', "        pass"),
+        (
+            "a run that has changed meanwhile is released",
+            '{"resourceVersion": meta.resource_version, "annotations"',
+            '{"annotations"',
+        ),
+    ),
+    *_faults(
+        "embedded",
+        "local/eviction.py",
+        "local/test_eviction",
+        (
+            "an eviction below what a budget wants",
+            "    if healthy - 1 < wanted:",
+            "    if healthy < wanted:",
+        ),
+        (
+            "a budget that cannot be computed allows everything",
+            "        wanted = len(counted) + 1",
+            "        wanted = 0",
+        ),
+        (
+            "a pod that is not ready goes though its budget lacks pods",
+            "    if not _healthy(pod) and (always or healthy >= wanted):",
+            "    if not _healthy(pod):",
+        ),
+        ("one budget of two is asked", "    if len(selecting) > 1:", "    if False:"),
+        (
+            "a pod that is being deleted counts as healthy",
+            '    return "deletionTimestamp" not in pod["metadata"] and any(\n        c["type"] == "Ready"',
+            '    return any(\n        c["type"] == "Ready"',
+        ),
+    ),
+    *_faults(
+        "embedded",
+        "local/admission.py",
+        "local/test_registry",
+        (
+            "a template of a job of any type",
+            "        for path, template, type_ in _templates(kind, obj):",
+            "        for path, template, type_ in ():",
+        ),
+        ("an object of any depth", "    if too_deep(raw, copy):", "    if False:"),
+        (
+            "an object of another kind than its request",
+            '        if obj.get(key) not in (None, "", expected):',
+            "        if False:",
+        ),
+        (
+            "nulls that are kept",
+            "    return _identified(kind, without_nulls(copy) if nulls else copy)",
+            "    return _identified(kind, copy)",
+        ),
+    ),
+)
