@@ -1,7 +1,9 @@
 """Names of images, and globs that match whole segments."""
 
+import re
+
 import pytest
-from hypothesis import given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from muster.security.images.reference import InvalidReference, Reference, check_glob, matches, parse, split
@@ -140,6 +142,13 @@ def test_any_text_is_a_reference_or_an_error(text: str) -> None:
     except InvalidReference:
         return
     assert parse(f"{found.name}:{found.tag}" if found.tag else found.pinned(found.digest)).name == found.name
+
+
+@example("ab*b", "ab")
+@given(st.text("ab*", min_size=1, max_size=6), st.text("ab", min_size=1, max_size=6))
+def test_a_star_is_any_part_of_a_segment(glob: str, segment: str) -> None:
+    assume(glob != "**")
+    assert matches(glob, segment) is bool(re.fullmatch(glob.replace("*", ".*"), segment))
 
 
 @given(
