@@ -24,7 +24,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from muster.security.images.trust import Authority, Key, Keyless, PublicKey
+from muster.security.images import trusted_root
+from muster.security.images.trust import Authority, Key, Keyless, Keys, PublicKey
 
 E = TypeVar("E", bound=x509.ExtensionType)
 
@@ -73,6 +74,8 @@ class Signed:
     #: the transparency log's entry: body, integratedTime, logIndex, logID
     entry: Mapping[str, Any] | None = None
     promise: bytes = b""
+    #: the whole bundle; "" in the legacy format
+    bundle: bytes = b""
 
 
 def legacy(blob: bytes, annotations: Mapping[str, str]) -> Signed:
@@ -131,6 +134,7 @@ def bundle(blob: bytes, digest: str) -> Signed:
         certificate=certificate,
         entry=entry,
         promise=promise,
+        bundle=blob,
     )
 
 
@@ -141,30 +145,48 @@ def check(signed: Signed, digest: str, authority: Authority) -> None:
     match authority:
         case Key(key=key):
             _verify(key, signed.signature, signed.message)
-        case Keyless():
+        case Keyless(by=Keys() as keys):
             try:
-                _keyless(signed, authority)
+                _keyless(signed, authority, keys)
             except Rejected:
                 raise
             except _UNREADABLE as error:
                 raise Rejected(f"a certificate cannot be read: {str(error)[:200]}") from None
+        case Keyless(by=known):
+            _rooted(signed, authority, known)
 
 
-def _keyless(signed: Signed, authority: Keyless) -> None:
+def _keyless(signed: Signed, authority: Keyless, keys: Keys) -> None:
     if not signed.certificate:
         raise Rejected("the signature has no certificate")
     leaf = x509.load_pem_x509_certificate(signed.certificate.encode())
     between = x509.load_pem_x509_certificates(signed.chain.encode()) if signed.chain else []
-    _chains(leaf, between, authority.root, _logged(signed, authority.log))
+    _chains(leaf, between, keys.root, _logged(signed, keys.log))
+    _identity(leaf, authority)
+    key = leaf.public_key()
+    if not isinstance(key, PublicKey):
+        raise Rejected("the certificate's key is of an unknown kind")
+    _verify(key, signed.signature, signed.message)
+
+
+def _rooted(signed: Signed, authority: Keyless, known: Any) -> None:  # Any: the extra's Verifier
+    if not signed.bundle:
+        raise Rejected("the signature is of the older format, which a trustedRoot does not verify")
+    try:
+        kind, payload = trusted_root.verify(known, signed.bundle, lambda leaf: _identity(leaf, authority))
+    except trusted_root.Unverified as error:
+        raise Rejected(str(error)) from None
+    if kind != _IN_TOTO or _pae(payload) != signed.message:
+        raise Rejected("the bundle has no in-toto statement")
+
+
+def _identity(leaf: x509.Certificate, authority: Keyless) -> None:
+    """Raises unless the certificate names the identity that the authority stands for."""
     if (issuer := _issuer(leaf)) != authority.issuer:
         raise Rejected(f"the identity was issued by {issuer!r}, not {authority.issuer!r}")
     subjects = _subjects(leaf)
     if not any(authority.admits(subject) for subject in subjects):
         raise Rejected(f"was signed by {', '.join(subjects) or 'an identity without a name'}")
-    key = leaf.public_key()
-    if not isinstance(key, PublicKey):
-        raise Rejected("the certificate's key is of an unknown kind")
-    _verify(key, signed.signature, signed.message)
 
 
 def _chains(
@@ -213,6 +235,8 @@ def _extension(certificate: x509.Certificate, kind: type[E]) -> E | None:
 def _logged(signed: Signed, log: PublicKey) -> datetime:
     """When the log saw this signature. Raises unless the log has signed an entry about exactly it."""
     entry = signed.entry
+    if entry is None and signed.bundle:
+        raise Rejected("no transparency log says when it was signed; for logs of Rekor 2 write trustedRoot")
     if entry is None:
         raise Rejected("the signature has no entry of a transparency log")
     canonical = {key: entry[key] for key in ("body", "integratedTime", "logID", "logIndex")}
@@ -287,6 +311,8 @@ def _log_entry(entries: Any) -> tuple[Mapping[str, Any] | None, bytes]:  # Any: 
     if not isinstance(entries, list) or len(entries) != 1 or not isinstance(entries[0], dict):
         return None, b""
     entry = entries[0]
+    if "inclusionPromise" not in entry:  # of Rekor 2, which says no time
+        return None, b""
     try:
         form = {
             "body": entry["canonicalizedBody"],

@@ -7,7 +7,7 @@ met. An image that no policy applies to needs no signature; whether it may run i
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import re2
 from cryptography import x509
@@ -16,10 +16,16 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from muster.security.images import reference
+from muster.security.images.trusted_root import Unavailable, verifier
+
+if TYPE_CHECKING:
+    from sigstore.verify import Verifier
 
 PublicKey = ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey | rsa.RSAPublicKey
 #: Bytes of a key or certificate in PEM.
 _MOST: Final = 2**16
+#: Fields of a keyless authority without a trusted root.
+_KEYS: Final = ("rootCA", "rekorKey")
 #: Authorities of a policy; each is tried with each signature of an image.
 _AUTHORITIES: Final = 100
 
@@ -37,6 +43,15 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
+class Keys:
+    """What keyless signatures are verified with: the root of certificates, and the key of the log."""
+
+    root: x509.Certificate
+    #: of the transparency log, which says when the image was signed
+    log: PublicKey
+
+
+@dataclass(frozen=True, slots=True)
 class Keyless:
     """Images signed by this identity are trusted, if the authority certified it for the moment of signing."""
 
@@ -45,9 +60,7 @@ class Keyless:
     #: the whole subject, or an RE2 pattern for the whole subject
     subject: str
     pattern: Any  # Any: re2's patterns are untyped
-    root: x509.Certificate
-    #: of the transparency log, which says when the image was signed
-    log: PublicKey
+    by: "Keys | Verifier"
 
     def admits(self, subject: str) -> bool:
         """Whether the certificate's subject is the one that the policy names."""
@@ -116,7 +129,7 @@ def _authority(value: Any, at: str, secrets: Mapping[str, str] | None) -> Author
     keyless, at = value["keyless"], f"{at}.keyless"
     if not isinstance(keyless, dict):
         raise InvalidPolicy(f"{at}: takes a mapping")
-    _only(keyless, ("issuer", "subject", "subjectRegExp", "rootCA", "rekorKey"), f"{at}.")
+    _only(keyless, ("issuer", "subject", "subjectRegExp", *_KEYS, "trustedRoot"), f"{at}.")
     issuer, subject, expression = (str(keyless.get(k, "")) for k in ("issuer", "subject", "subjectRegExp"))
     if not issuer:
         raise InvalidPolicy(f"{at}.issuer: is missing; such as https://token.actions.githubusercontent.com")
@@ -124,13 +137,26 @@ def _authority(value: Any, at: str, secrets: Mapping[str, str] | None) -> Author
         raise InvalidPolicy(f"{at}: takes exactly one of subject and subjectRegExp")
     try:
         pattern = re2.compile(expression) if expression else None
-        root = x509.load_pem_x509_certificate(_text(keyless.get("rootCA"), f"{at}.rootCA").encode())
     except re2.error as error:
         raise InvalidPolicy(f"{at}.subjectRegExp: {error}") from None
-    except ValueError:
-        raise InvalidPolicy(f"{at}.rootCA: is not a certificate in PEM") from None
-    log = public_key(_text(keyless.get("rekorKey"), f"{at}.rekorKey"), f"{at}.rekorKey")
-    return Keyless(name, issuer, subject, pattern, root, log)
+    return Keyless(name, issuer, subject, pattern, _by(keyless, at))
+
+
+def _by(keyless: Mapping[str, Any], at: str) -> "Keys | Verifier":  # Any: JSON
+    if "trustedRoot" not in keyless:
+        try:
+            root = x509.load_pem_x509_certificate(_text(keyless.get("rootCA"), f"{at}.rootCA").encode())
+        except InvalidPolicy:
+            raise
+        except ValueError:
+            raise InvalidPolicy(f"{at}.rootCA: is not a certificate in PEM") from None
+        return Keys(root, public_key(_text(keyless.get("rekorKey"), f"{at}.rekorKey"), f"{at}.rekorKey"))
+    if any(key in keyless for key in _KEYS):
+        raise InvalidPolicy(f"{at}: takes trustedRoot, or rootCA and rekorKey")
+    try:
+        return verifier(_text(keyless["trustedRoot"], f"{at}.trustedRoot"))
+    except Unavailable as error:
+        raise InvalidPolicy(f"{at}.trustedRoot: {error}") from None
 
 
 def _pem(key: Any, at: str, secrets: Mapping[str, str] | None) -> str | None:  # Any: JSON
