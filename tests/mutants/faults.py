@@ -854,8 +854,8 @@ FAULTS: Final = (
         "budgets are not asked",
         "preemption",
         "core/preemption/eviction_units.py",
-        "    if world.budgets and (selected := _selected(table, world)):",
-        "    if False and (selected := _selected(table, world)):",
+        "    if selected := {name: units for name, units in heeded.items() if units}:",
+        "    if selected := dict[tuple[str, str], dict[int, int]]():",
         ("tests/core/preemption/test_preemption.py",),
     ),
     Fault(
@@ -1668,5 +1668,35 @@ FAULTS: Final = (
         "live.update(Group(*map(harmless, texts)), refresh=True)",
         "live.update(Group(*texts), refresh=True)",
         ("tests/cli/test_say.py",),
+    ),
+    Fault(
+        "a budget protects what a queue borrows",
+        "entitlement",
+        "core/preemption/eviction_units.py",
+        "if heeds(table.gang_of(unit))}",
+        "if True}",
+        (
+            "tests/core/preemption/test_preemption.py",
+            "tests/core/preemption/test_victims.py",
+        ),
+    ),
+    Fault(
+        "budgets of other queues are never asked",
+        "preemption",
+        "core/preemption/__init__.py",
+        "allow = limits(table, gang.queue, asked, world, counted, heeds)",
+        "allow = limits(table, gang.queue, asked, world, counted, protects)",
+        (
+            "tests/core/preemption/test_preemption.py",
+            "tests/core/preemption/test_victims.py",
+        ),
+    ),
+    Fault(
+        "a budget alone is no reason to search again",
+        "entitlement",
+        "core/preemption/__init__.py",
+        "                    differs |= any(",
+        "                    differs |= False and any(",
+        ("tests/core/preemption/test_preemption.py",),
     ),
 )

@@ -226,7 +226,14 @@ def oracle(case: Case) -> Best | None:
             surplus = not any(_whole(c, some) for c, some in chosen)
             sets.append((Best(level, surplus, sum(c.lost[n] for c, some in chosen for n in some)), chosen))
     sets.sort(key=lambda one: one[0].key)
-    return next((best for best, chosen in sets if _allowed(case, chosen) and _fits(case, chosen)), None)
+    heeding = (
+        (best, chosen, all_)
+        for all_ in (True, False)  # budgets of other queues count first, as long as others make room
+        for best, chosen in sets
+    )
+    return next(
+        (best for best, chosen, all_ in heeding if _allowed(case, chosen, all_) and _fits(case, chosen)), None
+    )
 
 
 def _candidates(case: Case) -> list[Candidate]:
@@ -263,9 +270,10 @@ def _whole(candidate: Candidate, some: _Some) -> bool:
     return any(candidate.units[n].core for n in some)
 
 
-def _allowed(case: Case, chosen: _Chosen) -> bool:
+def _allowed(case: Case, chosen: _Chosen, heeds_all: bool) -> bool:
     made = case.made
-    pods = [made.world.pods[pod] for c, some in chosen for n in some for pod in c.units[n].pods]
+    heeded = [(c, some) for c, some in chosen if heeds_all or c.gang.queue == case.preemptor.queue]
+    pods = [made.world.pods[pod] for c, some in heeded for n in some for pod in c.units[n].pods]
     if case.budget is not None and sum(("app", "a") in pod.footprint.labels for pod in pods) > case.budget:
         return False
     row_amounts = Counter({"pods": case.preemptor.min_count})

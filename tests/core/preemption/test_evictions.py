@@ -217,7 +217,7 @@ class Machine(RuleBasedStateMachine):
             leaving = victim.pods or pods.keys()
             assert not victim.pods or len(pods.keys() - leaving) >= gang.min_count
             assert gang.id not in self.pending
-            if gang.queue == "a":
+            if gang.queue == "a" and not victim.reclaimed:
                 selected += len(leaving)
         before = sum(
             self.gangs[b.gang].queue == "a"

@@ -577,6 +577,44 @@ def test_what_a_queue_borrows_is_reclaimed_whatever_its_gangs_say(mark: dict[str
     assert ended(made.decide(2.0)) == ["large"]
 
 
+def lent(allowed: int, one: Gang, *others: Gang, **rules: Any) -> Scheduler:
+    """Queue a has these gangs on 12 GPUs of its own and 4 of b's, one under a budget that allows so many."""
+    made = scheduler([node("n0"), node("n1")])
+    made.apply(queue("a", weight=3, **rules))
+    made.apply(queue("b"))
+    labelled(made, of("a", one))
+    running(made, *(of("a", other) for other in others))
+    budgeted(made, allowed)
+    made.apply(GangSubmitted(of("b", gang("small", count=4))))
+    return made
+
+
+@pytest.mark.parametrize("minimum", [16, 12])
+@pytest.mark.parametrize("allowed", [0, 3])
+def test_what_a_queue_borrows_is_reclaimed_whatever_its_budgets_say(allowed: int, minimum: int) -> None:
+    assert ended(lent(allowed, gang("large", count=16, minimum=minimum)).decide(2.0)) == ["large"]
+
+
+def test_a_budget_counts_for_what_is_borrowed_if_the_queue_protects_it() -> None:
+    made = lent(3, gang("large", count=16), **KEEPS)
+    assert ended(made.decide(2.0)) == []
+    budgeted(made, 16)
+    assert ended(made.decide(3.0)) == ["large"]
+
+
+def test_gangs_whose_budgets_allow_it_are_reclaimed_first() -> None:
+    """A is over by 4. Its small gang loses less work, but a budget forbids its eviction."""
+    made = lent(0, gang("a0", count=4), gang("a1", count=12))
+    assert ended(made.decide(2.0)) == ["a1"]
+
+
+def test_budgets_count_within_a_queue_while_it_borrows() -> None:
+    made = lent(0, gang("large", count=16))
+    made.apply(GangSubmitted(replace(of("a", gang("high", count=4)), priority=9)))
+    (evict,) = evicts(made.decide(2.0))
+    assert evict.beneficiary == GangId("small")
+
+
 def raised(least: int, **rules: Any) -> Scheduler:
     """Queue a borrows 4 of its 16 GPUs for a gang, whose minimum is raised then."""
     made = scheduler([node("n0"), node("n1")])

@@ -20,7 +20,7 @@ from muster.core.demand import Demand, Request
 from muster.core.infeasible import InfeasibleDemands
 from muster.core.placement import Fit
 from muster.core.preemption.candidates import Candidates, Test, always
-from muster.core.preemption.eviction_units import UnitTable, caps, limits
+from muster.core.preemption.eviction_units import UnitTable, budgeted, caps, limits
 from muster.core.preemption.victims import Victims, find
 from muster.core.words.amounts import Sums, Usage
 from muster.core.words.decisions import Victim
@@ -232,10 +232,14 @@ class Preemption:
         gang, world = state.gang, self._world
         assert gang is not None
         asked = world.exclusive_domains.least(request.demand).minus(given_up(state))
-        may_evict = self._may_evict(gang, request.demand)
+        may_evict, protects = self._may_evict(gang, request.demand), self._protects(gang)
         found, due, until = None, inf, world.nodes.steps + STEPS
-        searches = product(self._heeding_first(gang), self._nearest_first(gang, request.demand))
-        for heeds, queues in searches:
+        # First all gangs are heeded that say something against their eviction, or have a disruption budget
+        # that does; then those that the queues protect, if that makes a difference.
+        differs = any(not self._queues.protects(gang.queue, other) for other in self._running.protected)
+        for heeds, queues in product((always, protects), self._nearest_first(gang, request.demand)):
+            if heeds is protects and not differs:
+                break
 
             def may(other: Gang, queues: Set[str] = queues) -> bool:
                 return other.queue in queues and may_evict(other)
@@ -244,7 +248,11 @@ class Preemption:
                 candidates, due = self._candidates.of(self._now, may, highest, heeds)
                 table = UnitTable(candidates, len(world.nodes))
                 if table.groups:  # some candidate is on a node
-                    allow = limits(table, gang.queue, asked, world)
+                    counted = budgeted(table, world)
+                    differs |= any(
+                        not protects(table.gang_of(n)) for units in counted.values() for n in units
+                    )
+                    allow = limits(table, gang.queue, asked, world, counted, heeds)
                     quota = caps(table, gang.queue, asked, not state.begun, self._queues)
                     found = find(request, table, allow, quota, world, self._fit, until)
                 if found is not None:
@@ -268,13 +276,6 @@ class Preemption:
             yield frozenset(queues)
         if self._running.queues[preemptor.queue]:
             yield frozenset({preemptor.queue, *queues})
-
-    def _heeding_first(self, preemptor: Gang) -> Iterator[Test]:
-        """Which gangs are heeded if they say something against their eviction: first all, then those that
-        the queues protect."""
-        yield always
-        if any(not self._queues.protects(preemptor.queue, other) for other in self._running.protected):
-            yield self._protects(preemptor)
 
 
 class RunningGangs:

@@ -5,7 +5,8 @@ spare (`UnitTable.holds`). A mask with more surplus than that is an upper bound 
 whole a set must keep the `limits`:
 
 - *budgets*: of the pods that a PodDisruptionBudget selects, no more than it allows. A pod may be selected by
-  several, and pods that are leaving already count.
+  several, and pods that are leaving already count. Pods of gangs that are not heeded do not: what a queue
+  borrows is reclaimed whatever budgets its tenant has made.
 - *reclaim*: what another queue uses may be taken only while that queue is over its entitlement, from the
   first unit to the last: the units before the last one must not have brought it down already. The smallest
   gangs are taken first, which is the order that allows most. A queue is brought down by surplus, unit by
@@ -16,7 +17,7 @@ victims free below the hard caps of the preemptor's queues, which must be enough
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, combinations
 from math import comb
@@ -24,9 +25,10 @@ from math import comb
 import numpy as np
 import numpy.typing as npt
 
-from muster.core.preemption.candidates import Candidate
+from muster.core.preemption.candidates import Candidate, Test
 from muster.core.words.amounts import Usage
 from muster.core.words.decisions import Victim
+from muster.core.words.gang import Gang
 from muster.core.world import World
 from muster.core.world.nodes import Bools, Columns, Longs, RowAmounts
 from muster.core.world.queues import Queues
@@ -75,6 +77,10 @@ class UnitTable:
 
     def __len__(self) -> int:
         return len(self.gang)
+
+    def gang_of(self, unit: int) -> Gang:
+        gang: Gang = self.candidates[self.gang[unit]].gang
+        return gang
 
     def holds(self, chosen: Bools) -> bool:
         """Whether each gang keeps its minimum or is evicted as a whole."""
@@ -266,6 +272,8 @@ class _Ranks:
 
 #: Whether a set of victims keeps the limits.
 Limits = Callable[[Bools], bool]
+#: By budget and unit, a number of pods.
+Budgeted = Mapping[tuple[str, str], Mapping[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,10 +286,19 @@ class Quota:
     freed: Longs
 
 
-def limits(table: UnitTable, queue: str, asked: Usage, world: World) -> Limits:
-    """The limits for a preemptor of this queue, which takes at least `asked`."""
+def limits(
+    table: UnitTable, queue: str, asked: Usage, world: World, counted: Budgeted, heeds: Test
+) -> Limits:
+    """The limits for a preemptor of this queue, which takes at least `asked`.
+
+    `counted`: as `budgeted` returns it; `heeds`: the gangs for which budgets count.
+    """
     checks: list[Limits] = []
-    if world.budgets and (selected := _selected(table, world)):
+    heeded = {
+        name: {unit: number for unit, number in units.items() if heeds(table.gang_of(unit))}
+        for name, units in counted.items()
+    }
+    if selected := {name: units for name, units in heeded.items() if units}:
         names, needs = sorted(selected), np.zeros((len(table), len(selected)), np.int64)
         for column, name in enumerate(names):
             needs[[*selected[name]], column] = [*selected[name].values()]
@@ -308,9 +325,11 @@ def caps(table: UnitTable, queue: str, asked: Usage, new: bool, queues: Queues) 
     return Quota(np.array([amount for *_, amount in over], np.int64), freed)
 
 
-def _selected(table: UnitTable, world: World) -> dict[tuple[str, str], Counter[int]]:
+def budgeted(table: UnitTable, world: World) -> Budgeted:
     """Returns how many pods of each unit a budget selects, for the budgets that select any."""
     found: dict[tuple[str, str], Counter[int]] = {}
+    if not world.budgets:
+        return found
     for unit, one in enumerate(table.units):
         for pod in one.pods:
             for name in world.budgets.of(world.pods[pod]):
