@@ -7,7 +7,7 @@ UV_VERSION := 0.13.8
 # Which versions test-newest installs: uv's names for the newest and the oldest that pyproject.toml allows.
 RESOLUTIONS := highest lowest-direct
 
-.PHONY: setup demo test test-full test-newest test-cluster kustomize check bench bench-cluster reproduce mutants clean
+.PHONY: setup demo test test-full test-newest test-cluster kustomize check bench bench-cluster reproduce mutants release clean
 
 demo: setup
 	@$(BIN)/muster demo
@@ -55,6 +55,10 @@ mutants: setup
 # Published experiments, on the traces under $MUSTER_TRACES.
 reproduce: setup
 	@$(BIN)/python -m bench.reproduce
+
+# What a release publishes, built into dist/ and tried in clean environments; the chart's Helm is built with Go.
+release: setup
+	@$(BIN)/python -m tests.release
 
 setup: $(VENV)/.done
 
