@@ -7,6 +7,7 @@ from tests.mutants.faults import Fault
 _FAILURES: Final = ("tests/api/test_failures.py",)
 _CAUSE: Final = "one cause"
 _ENVIRONMENT: Final = "ranks"
+_FIELDS: Final = "no field is silent"
 
 FAULTS: Final = (
     Fault(
@@ -64,5 +65,21 @@ FAULTS: Final = (
         "            if over and end is now and status.name in sidecars:",
         "            if False:",
         _FAILURES,
+    ),
+    Fault(
+        "a field of a volume is ignored silently",
+        _FIELDS,
+        "workloads/pod_fields.py",
+        '        "sizeLimit": "it may grow',
+        '        "medium": "it may grow',
+        ("tests/workloads/test_pod_fields.py",),
+    ),
+    Fault(
+        "a probe that ends a container leaves no Event",
+        _FIELDS,
+        "local/node/pod.py",
+        "                await record_event(self._machine, self.pod, UNHEALTHY, told)",
+        "                pass",
+        ("tests/local/node/test_pod_fields.py",),
     ),
 )

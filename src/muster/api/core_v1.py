@@ -51,6 +51,8 @@ class Container(Struct, frozen=True):
     liveness_probe: Object | None = None
     readiness_probe: Object | None = None
     lifecycle: Object | None = None
+    termination_message_path: str = ""
+    termination_message_policy: str = ""
     #: "Always" on an init container makes it a sidecar
     restart_policy: str = ""
 
@@ -139,6 +141,7 @@ class PodSpec(Struct, frozen=True):
     runtime_class_name: str = ""
     hostname: str = ""
     subdomain: str = ""
+    set_hostname_as_fqdn: bool = msgspec.field(name="setHostnameAsFQDN", default=False)
     restart_policy: str = "Always"
     termination_grace_period_seconds: Int64 | None = None
     active_deadline_seconds: Int64 | None = None

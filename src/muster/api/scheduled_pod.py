@@ -65,12 +65,12 @@ class _Volume(Struct, frozen=True):
 _Container = _slim(
     Container,
     "image command args working_dir env env_from volume_mounts startup_probe liveness_probe readiness_probe "
-    "lifecycle",
+    "lifecycle termination_message_path termination_message_policy",
 )
 _ContainerStatus = _slim(ContainerStatus, "image last_state restart_count ready started")
 _Spec = _slim(
     PodSpec,
-    "hostname subdomain restart_policy service_account_name",
+    "hostname subdomain set_hostname_as_fqdn restart_policy service_account_name",
     containers=[_Container],
     init_containers=[_Container],
     volumes=[_Volume],

@@ -227,9 +227,9 @@ def failure(view: JobView, output: Sequence[str] = ()) -> list[str]:
     first, told = view.verdict.first, list[str]()
     if view.reason is None or str(view.verdict) not in view.reason[1]:
         told.append(str(view.verdict))
-    if first.code is not None and first.why:
-        told.append(f"{first.source}: {first.why}")
-    if output:
+    if first.code is not None:
+        told += [f"{first.source}: {line}" for line in first.why.splitlines() if line.strip()]
+    if output and not set(output) <= set(first.why.splitlines()):
         told += [f"{first.source} printed last:", *(f"  {line}" for line in output)]
     return list(map(visible, told))
 

@@ -16,9 +16,12 @@ from muster.api.failures import Failure, failures
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.app.views.failures import judged
 from muster.app.views.job import JobView
+from muster.app.views.pods import label, statuses
 
 #: pods named at a time; further ones are counted
 NAMED: Final = 5
+#: How the messages of containers begin that a probe has ended (`muster.local.node.probes`).
+_PROBES: Final = ("liveness probe failed", "startup probe failed")
 
 
 class Restarts:
@@ -31,7 +34,7 @@ class Restarts:
 
     def look(self, view: JobView, seen: Iterable[Pod], jobs: Mapping[str, Job]) -> list[str]:
         """Messages about new failures; `seen` are all pods so far, `jobs` by namespace and name."""
-        told = self._pods(view, jobs)
+        told = [*self._pods(view, jobs), *self._probes(view)]
         resource = view.resource
         if isinstance(resource, JobSet):
             count, uid = resource.status.restarts, resource.metadata.uid
@@ -39,6 +42,20 @@ class Restarts:
                 told.append(_restart(resource, judged(view, seen)))
             self._restarts[uid] = count
         return told[:NAMED] + ([f"… and {len(told) - NAMED} more failed"] if len(told) > NAMED else [])
+
+    def _probes(self, view: JobView) -> list[str]:
+        """Messages about containers that a probe ended and that returned 0: nothing else tells of it."""
+        told = []
+        for pod in view.pods:
+            for status in statuses(pod):
+                for state in (status.last_state.terminated, status.state.terminated):
+                    if state is None or state.exit_code or not state.message.startswith(_PROBES):
+                        continue
+                    identity = (pod.metadata.uid, status.name, state.finished_at)
+                    if identity not in self._known:
+                        self._known.add(identity)
+                        told.append(f"{label(pod)} was ended and returned 0: {state.message}")
+        return told
 
     def _pods(self, view: JobView, jobs: Mapping[str, Job]) -> list[str]:
         told = []

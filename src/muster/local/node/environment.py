@@ -60,7 +60,7 @@ class Lookup(msgspec.Struct, frozen=True):
 def environment(pod: Pod, container: Container, caller: Caller, lookup: Lookup) -> dict[str, str]:
     """All variables of a container, without those of the isolation. Raises Unavailable."""
     result = {"PATH": caller.path, "HOME": caller.home, "LANG": caller.lang}
-    result["HOSTNAME"] = hostname_of(pod)
+    result["HOSTNAME"] = kernel_hostname_of(pod)
     for source in container.env_from:
         result.update(_all_of(source, lookup))
     for entry in container.env:
@@ -77,6 +77,14 @@ def environment(pod: Pod, container: Container, caller: Caller, lookup: Lookup) 
 def hostname_of(pod: Pod) -> str:
     """The pod's host name, cut to 63 characters, the limit of the kernel and of DNS."""
     return (pod.spec.hostname or pod.metadata.name)[:63].rstrip("-.")
+
+
+def kernel_hostname_of(pod: Pod) -> str:
+    """What `hostname` prints in the pod: its host name or, with `setHostnameAsFQDN`, its full name."""
+    host, sub = hostname_of(pod), pod.spec.subdomain
+    if not pod.spec.set_hostname_as_fqdn or not sub:
+        return host
+    return f"{host}.{sub}.{pod.metadata.namespace}.svc.cluster.local"
 
 
 def command_line(container: Container, env: Mapping[str, str]) -> list[str]:

@@ -91,6 +91,11 @@ class Files(msgspec.Struct, frozen=True):
         return self.directory / marks.OUTPUT
 
     @property
+    def message(self) -> Path:
+        """The termination message that the command wrote."""
+        return self.directory / "message"
+
+    @property
     def rest(self) -> Path:
         """The output that was still in the FIFO when the command ended while no muster was running."""
         return self.directory / "rest"

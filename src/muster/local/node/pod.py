@@ -11,7 +11,6 @@ a start that is running, has ended, is lost, or has not been made.
 """
 
 import asyncio
-import logging
 import shutil
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
@@ -19,18 +18,20 @@ from typing import Any, Final, Literal
 
 from muster.api.base import Object
 from muster.api.core_v1 import ContainerState, Pod, Running, Waiting
+from muster.api.fields import dotted
+from muster.api.kinds import POD
 from muster.kube.clock import back_off, first
+from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.local.node import processes, starts, status, volumes
 from muster.local.node.environment import Unavailable
 from muster.local.node.execution import Execution
 from muster.local.node.isolation import SETUP_FAILED, Files
 from muster.local.node.machine import Machine
 from muster.local.node.probes import Probes
-from muster.local.node.reporting import StatusWriter, confirm_deletion
+from muster.local.node.reporting import IGNORED, UNHEALTHY, StatusWriter, confirm_deletion, record_event
 from muster.local.node.starts import CannotStart, Start
 from muster.local.node.status import TOO_LONG, Observed, Override
-
-log = logging.getLogger(__name__)
+from muster.workloads import pod_fields
 
 BACK_OFF: Final = (10.0, 300.0)  # seconds before the second restart, and at most
 BACK_OFF_RESET: Final = 600.0  # a container that ran this long starts with the first delay again
@@ -121,6 +122,7 @@ class PodWorker:
     # the life of a pod
 
     async def _live(self) -> None:
+        await self._tell_what_is_ignored()
         sources = await self._when_available(self._volumes)
         sidecars: list[asyncio.Task[None]] = []
         try:
@@ -141,6 +143,17 @@ class PodWorker:
             await asyncio.gather(*sidecars, return_exceptions=True)
         for container in reversed([c for c in self._containers if c.sidecar]):
             await self._terminate(container, self._grace())
+
+    async def _tell_what_is_ignored(self) -> None:
+        """Records an Event about fields of the pod that other clusters act upon."""
+        meta = self.pod.metadata
+        try:
+            whole = await self._machine.client.get_json(POD, meta.namespace, meta.name)
+        except (ApiError, Unanswered, Unreachable):  # the command that made the pod says it, too
+            return
+        if found := list(pod_fields.ignored(whole["spec"])):
+            told = "; ".join(f"{dotted(path)}: {instead}" for path, instead in found)
+            await record_event(self._machine, self.pod, IGNORED, f"ignored on the embedded cluster: {told}")
 
     async def _end(self) -> None:
         """Ends all containers at once, then sidecars in reverse order, all within one grace period."""
@@ -227,7 +240,8 @@ class PodWorker:
         async with probes:
             ended: int | str | None = await first(start.process.wait(), probes.failed())
             if isinstance(ended, str):
-                log.info("%s: container %s: %s", self.pod.key, container.spec.name, ended)
+                told = f"container {container.spec.name}: {ended}"
+                await record_event(self._machine, self.pod, UNHEALTHY, told)
                 await start.process.terminate(self._grace())
         probed = ended if isinstance(ended, str) else ""
         await self._finish(container, await start.process.wait(), probed)
@@ -273,7 +287,8 @@ class PodWorker:
             container.state = status.ended(LOST, "ContainerStatusUnknown", message, started, now)
         else:
             reason = "Completed" if code == 0 else "Error"
-            container.state = status.ended(code, reason, "", started, now)
+            said = starts.termination_message(self._machine, self.pod, container, files, code)
+            container.state = status.ended(code, reason, said, started, now)
         container.ready = container.started = False
         self._report()
 
@@ -304,10 +319,12 @@ class PodWorker:
         message = probed or (
             starts.PORT_IN_USE if code and starts.says_in_use(self._machine, self.pod, container) else ""
         )
+        files = start.process.files
+        said = message or starts.termination_message(self._machine, self.pod, container, files, code)
         if message and self.pod.spec.restart_policy == "Never":
             self._override = Override(message=f"container {container.spec.name}: {message}")
         reason = "Completed" if code == 0 else "Error"
-        container.state = status.ended(code, reason, message, start.started, now)
+        container.state = status.ended(code, reason, said, start.started, now)
         self._report()
 
     async def _terminate(self, container: Observed, grace: float) -> None:

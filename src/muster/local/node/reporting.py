@@ -8,16 +8,22 @@ import contextlib
 import logging
 from typing import Final, Protocol
 
-from muster.api.base import Object
+from muster.api.base import Object, involved
 from muster.api.core_v1 import Pod
-from muster.api.kinds import POD
+from muster.api.kinds import EVENT, POD
+from muster.effects import events
 from muster.kube.clock import back_off
-from muster.kube.errors import ApiError, Conflict, NotFound, Unanswered, Unreachable
+from muster.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unanswered, Unreachable
 from muster.local.node.machine import Machine
 
 log = logging.getLogger(__name__)
 
 WRITE_RETRY: Final = (0.1, 10.0)
+#: Who reports Events of pods.
+COMPONENT: Final = "muster-node"
+#: Reasons of Events: a probe that fails has its container ended, or fields of the pod are ignored.
+UNHEALTHY: Final = "Unhealthy"
+IGNORED: Final = "FieldsIgnored"
 
 
 class Worker(Protocol):
@@ -93,6 +99,19 @@ class StatusWriter:
             newest = await self._machine.client.get(POD, pod.metadata.namespace, pod.metadata.name)
             if newest.metadata.uid == pod.metadata.uid:
                 self._worker.update(newest)
+
+
+async def record_event(machine: Machine, pod: Pod, reason: str, message: str) -> None:
+    """Records a warning about the pod, once. Nothing depends on an Event, so a refusal is only logged."""
+    about, now = involved(pod, POD), machine.clock.now()
+    identity = f"{pod.metadata.uid}/{reason}/{message}"
+    body = events.first(about, "Warning", reason, message, COMPONENT, now, identity)
+    try:
+        await machine.client.create(EVENT, body["metadata"]["namespace"], body)
+    except AlreadyExists:
+        pass
+    except (ApiError, Unanswered, Unreachable) as error:
+        log.warning("%s: event not recorded: %s", pod.key, error)
 
 
 async def confirm_deletion(machine: Machine, pod: Pod) -> None:

@@ -22,7 +22,7 @@ from muster.local.node.environment import (
     caller_of,
     command_line,
     environment,
-    hostname_of,
+    kernel_hostname_of,
 )
 from muster.local.node.execution import Execution
 from muster.local.node.isolation import Files, Setup
@@ -38,6 +38,16 @@ PORT_IN_USE: Final = (
     "a port is in use: the network is shared by all pods of this machine; listen on the pod's own address "
     "(its host name resolves to it) instead of all addresses, or choose another port"
 )
+
+
+#: The longest host name of a kernel.
+HOST_NAME: Final = 64
+#: The file that a container may write its termination message to, and most bytes of the message.
+MESSAGE_PATH: Final = "/dev/termination-log"
+MESSAGE_BYTES: Final = 4096
+#: Most lines and characters of output that stand in for it.
+FALLBACK_LINES: Final = 80
+FALLBACK_BYTES: Final = 2048
 
 
 class CannotStart(Exception):
@@ -63,24 +73,29 @@ def start(
     working_dir = working_dir_of(pod, container)
     if refusal := cannot_start(argv, env, working_dir, wanted) or variables.too_long(env, argv):
         raise CannotStart(refusal)
+    if len(name := kernel_hostname_of(pod)) > HOST_NAME:
+        raise CannotStart(
+            f"setHostnameAsFQDN: {name} has {len(name)} characters; the kernel takes {HOST_NAME}"
+        )
     env |= _isolation_env(machine, pod, env) | _gpu_env(machine, pod, container)
     hosts = Bind(str(machine.hosts(pod.metadata.namespace)), "/etc/hosts")
     caller = caller_of(pod)
-    own = (caller.cwd, caller.home, "/tmp")
-    setup = Setup(
-        hostname_of(pod),
-        working_dir,
-        [hosts, *wanted],
-        own,
-        str(machine.stage),
-        machine.open_files,
-        machine.umask,
-    )
+    # below them mount points are really made, which must not mean the whole machine
+    own = [path for path in (caller.cwd, caller.home, "/tmp") if path != "/"]
     writer = None
     try:
         if not machine.isolation.namespaces:
             machine.links.hold(pod.metadata.uid, wanted)
         files.directory.mkdir(mode=0o700, parents=True)
+        setup = Setup(
+            kernel_hostname_of(pod),
+            working_dir,
+            [hosts, *wanted, *_message_file(machine, container, files, argv, env)],
+            own,
+            str(machine.stage),
+            machine.open_files,
+            machine.umask,
+        )
         writer = writer_of(machine, pod, container, files)
         carried, command = variables.carry(env, argv)
         command = machine.isolation.command(setup, files, machine.lock, command)
@@ -196,10 +211,43 @@ def cannot_start(argv: list[str], env: dict[str, str], working_dir: str, binds: 
     return f"command {argv[0]!r}: {'not executable' if os.path.exists(program) else 'no such file'}"
 
 
+def _message_file(
+    machine: Machine, container: Observed, files: Files, argv: Sequence[str], env: Mapping[str, str]
+) -> list[Bind]:
+    """The file behind `terminationMessagePath`, for this start alone; without namespaces, none.
+
+    To make a mount point in /dev, all of /dev is mirrored, which is slow. The default path is therefore there
+    only if the command or the environment names it.
+    """
+    path = container.spec.termination_message_path or MESSAGE_PATH
+    named = path != MESSAGE_PATH or any(MESSAGE_PATH in text for text in (*argv, *env.values()))
+    if not (named and machine.isolation.namespaces):
+        return []
+    files.message.touch(0o600)
+    return [Bind(str(files.message), os.path.normpath(path))]
+
+
+def termination_message(machine: Machine, pod: Pod, container: Observed, files: Files, code: int) -> str:
+    """What the container says about its end: its message file or, if its policy says so, its last output.
+
+    Source: kubernetes pkg/kubelet/kuberuntime (limits of both).
+    """
+    try:
+        with files.message.open("rb") as file:
+            text = file.read(MESSAGE_BYTES).decode(errors="replace")
+    except OSError:
+        text = ""
+    if text or not code or container.spec.termination_message_policy != "FallbackToLogsOnError":
+        return text
+    meta, name = pod.metadata, container.spec.name
+    end = machine.logs.last_lines(meta.namespace, meta.name, meta.uid, name, container.restart_count)
+    return "".join(end.splitlines(keepends=True)[-FALLBACK_LINES:])[-FALLBACK_BYTES:]
+
+
 def _isolation_env(machine: Machine, pod: Pod, env: dict[str, str]) -> dict[str, str]:
     if machine.isolation.namespaces:
         return {}
-    return shim.variables(env, machine.hosts(pod.metadata.namespace), hostname_of(pod))
+    return shim.variables(env, machine.hosts(pod.metadata.namespace), kernel_hostname_of(pod))
 
 
 def _gpu_env(machine: Machine, pod: Pod, container: Observed) -> dict[str, str]:

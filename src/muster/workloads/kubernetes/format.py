@@ -56,6 +56,7 @@ def load(documents: Sequence[Document], options: Options) -> JobFile:
         found = [*slips, *marks([*entries, *unread]), *wrong]
         _stop_at(sorted(found, key=lambda finding: (finding.line, finding.column)))
     _stop_at(_too_many(jobs))
+    slips += [finding for job in jobs for finding in templates.ignored(job, options)]
     groups, findings = gangs.apply(entries, options)
     _stop_at(findings)
     ordered = sorted([*groups, *entries], key=lambda entry: _RANK.get(entry.kind, len(_RANK)))

@@ -6,8 +6,8 @@ from typing import Final
 from muster.api import kinds
 from muster.api.base import Object
 from muster.api.fields import Path
-from muster.workloads import annotate
-from muster.workloads.findings import Finding
+from muster.workloads import annotate, pod_fields
+from muster.workloads.findings import Finding, Severity
 from muster.workloads.jobfile import Options
 from muster.workloads.kubernetes.objects import Entry
 
@@ -25,6 +25,14 @@ def prepare(job: Entry, options: Options) -> list[Finding]:
         findings += _containers(job, path, template, options)
         findings += _volumes(job, path, template, options)
     return findings
+
+
+def ignored(job: Entry, options: Options) -> Iterator[Finding]:
+    """Warnings about fields of the pods that the embedded cluster ignores."""
+    for path, template in pods(job) if options.local else ():
+        for field, instead in pod_fields.ignored(template.get("spec") or {}):
+            message = f"is ignored on the embedded cluster: {instead}"
+            yield job.report((*path, "spec", *field), message, Severity.WARNING)
 
 
 def pods(job: Entry) -> Iterator[tuple[Path, Object]]:
