@@ -24,6 +24,7 @@ from muster.local.store import Store
 from tests.local.conftest import StillClock
 from tests.local.objects import config, pod, read
 from tests.objects import CLUSTER
+from tests.spoiled import nested
 
 
 def create(registry: Registry, obj: Object, kind: Any = kinds.CONFIG_MAP) -> Any:
@@ -47,6 +48,15 @@ def test_the_server_stamps_what_is_its_own(registry: Registry) -> None:
     assert "generation" not in meta
     assert "managedFields" not in meta
     assert read(registry.get(kinds.CONFIG_MAP, "default", "c")) == made
+
+
+@pytest.mark.parametrize(("depth", "taken"), [(90, True), (110, False)])
+def test_objects_are_nested_to_a_depth_that_every_reader_can_read(
+    registry: Registry, depth: int, taken: bool
+) -> None:
+    refused = pytest.raises(BadRequest, match="is nested more than 100 levels deep")
+    with contextlib.nullcontext() if taken else refused:
+        create(registry, {**pod(), "unknown": nested(depth)}, kinds.POD)
 
 
 def test_a_new_object_has_no_status_of_its_own_making(registry: Registry) -> None:

@@ -141,8 +141,8 @@ FAULTS: Final = (
     _fault(
         "a victim in another namespace reads for which gang it is evicted",
         "commit/victims.py",
-        "    note = {**entry(recorded, names.gang(by, own)), **key, **lost(victim)}",
-        "    note = {**entry(recorded, by), **key, **lost(victim)}",
+        "    note = {**entry(recorded, names.gang(by, own)), **key, **loss}",
+        "    note = {**entry(recorded, by), **key, **loss}",
         ("tests/runtime/test_crashes.py",),
     ),
     _fault(

@@ -373,16 +373,21 @@ FAULTS: Final = (
             '    return sorted(support, key=lambda each: bool(each["kind"] == _LAST))',
             "    return list(support)",
         ),
-        (
-            "Volcano's pods start with somebody else's ServiceAccount",
-            '    return [each for each in support if started and each["kind"] == _LAST]',
-            "    return []",
-        ),
         ("a run that is not suspended at first", '        run["spec"]["suspend"] = True', "        pass"),
         (
             "a run that has changed meanwhile is released",
             '{"resourceVersion": meta.resource_version, "annotations"',
             '{"annotations"',
+        ),
+    ),
+    *_faults(
+        "gates",
+        "controllers/batch_run.py",
+        "controllers/test_batch_job",
+        (
+            "Volcano's pods start with somebody else's ServiceAccount",
+            '    return [each for each in support if started and each["kind"] == _LAST]',
+            "    return []",
         ),
     ),
     *_faults(

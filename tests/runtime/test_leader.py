@@ -42,6 +42,7 @@ def test_a_leader_looks_again_though_no_timer_is_due() -> None:
 
 async def test_a_leader_writes_nothing_once_its_term_cannot_be_proven() -> None:
     server = Slow()
+    server.may.set()
     leader = leading(server, Planner({}), Term(1, fresh=lambda: False))
     with pytest.raises(Deposed):
         await leader.write(Patch(kinds.GANG, "ns", "g", {"status": {}}, missing_ok=True))
