@@ -258,6 +258,14 @@ FAULTS: Final = (
         "    return True",
         _CONSENT,
     ),
+    Fault(
+        "a success that its Job has not counted yet is a loss",
+        "commit",
+        "translate/filling.py",
+        "len(known.succeeded.keys() | {*map(PodId, listed)})",
+        "len(listed)",
+        ("tests/translate/test_job.py",),
+    ),
     _fault(
         "a fence that is refused is made without end",
         "fencing.py",

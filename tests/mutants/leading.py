@@ -4,6 +4,7 @@ from typing import Final
 
 from tests.mutants.faults import Fault
 
+_REFRESHES: Final = ("tests/runtime/test_refreshes.py",)
 _ELECTION: Final = ("tests/runtime/test_election.py",)
 _LEADING: Final = "leader"
 
@@ -91,6 +92,28 @@ FAULTS: Final = (
         "old.metadata.generation != new.metadata.generation",
         "old is not new",
         ("tests/runtime/test_watched.py",),
+    ),
+    _fault(
+        "each gang writes its reason again whenever its figures change",
+        "runtime/commit/status.py",
+        "    if refresh is not None and not context.view.refreshes:",
+        "    if refresh is not None and False:",
+        _REFRESHES,
+    ),
+    _fault(
+        "a first reason waits for its turn",
+        "runtime/commit/status.py",
+        "    if record is None or record.status.reason is None:",
+        "    if record is not None and record.status.reason is None:\n        return Refresh.FIGURES\n"
+        "    if record is None or record.status.reason is None:",
+        _REFRESHES,
+    ),
+    _fault(
+        "figures come before reasons",
+        "runtime/commit/refreshes.py",
+        "        for waiting in self._waiting.values():\n            while waiting",
+        "        for waiting in reversed(self._waiting.values()):\n            while waiting",
+        _REFRESHES,
     ),
     _fault(
         "a kind that is shown again counts as refused",

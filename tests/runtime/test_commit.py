@@ -10,7 +10,7 @@ import pytest
 from muster.api import kinds
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang as GangRecord
-from muster.api.muster_v1alpha1 import Source
+from muster.api.muster_v1alpha1 import GangStatus, Source
 from muster.core.words.decisions import Explanation
 from muster.core.words.events import CommitFailed, PlacesLost
 from muster.core.words.gang import Code, Gang, GangId, NodeName, Place, PodId, PodSet, Shape
@@ -18,6 +18,7 @@ from muster.effects import Bind, Create, Patch
 from muster.kube.errors import Conflict, Invalid, ServerError, TooManyRequests, Unanswered
 from muster.runtime.commit.outcomes import learn
 from muster.runtime.commit.places import minimum_met
+from muster.runtime.commit.refreshes import Refresh
 from muster.runtime.commit.step import step
 from muster.runtime.commit.view import NEVER, GangView, Limits, RetryState
 from muster.runtime.plan_record import PlacementPlan, Plan, PlanTooLarge, RecordedPod, RecreationPlan
@@ -297,9 +298,21 @@ def test_a_gang_is_recorded_with_its_first_reason_and_changes_are_written_at_int
     assert create.body["status"]["reason"]["message"] == "why"
     recorded = replace(waiting, record=msgspec.convert(create.body, GangRecord))
     assert not step(recorded, made.state, 100.1, LIMITS).writes
-    changed = replace(recorded, explanation=Explanation(Code.FRAGMENTED, "placement", "why else"))
-    assert not step(changed, made.state, 100.2, LIMITS).writes
-    assert kinds_of(changed, made.state, 101.0) == ["patch Gang"]
+    figures = replace(recorded, explanation=Explanation(Code.FRAGMENTED, "placement", "why else"))
+    reason = replace(recorded, explanation=Explanation(Code.OVER_SHARE, "share", "why else"))
+    for changed, pause, refresh in (
+        (figures, LIMITS.figures, Refresh.FIGURES),
+        (reason, LIMITS.report, Refresh.REASON),
+    ):
+        early = step(replace(changed, refreshes=True), made.state, 100.2, LIMITS)
+        assert (early.writes, early.wake) == ((), 100.0 + pause)
+        waits = step(changed, made.state, 100.0 + pause, LIMITS)
+        assert (waits.writes, waits.wants) == ((), refresh), "it is not the gang's turn"
+        assert kinds_of(replace(changed, refreshes=True), made.state, 100.0 + pause) == ["patch Gang"]
+    freed = replace(recorded, group=group(2, []), explanation=reason.explanation)
+    assert recorded.record is not None
+    record = msgspec.structs.replace(recorded.record, status=GangStatus(phase="Waiting"))
+    assert kinds_of(replace(freed, record=record), RetryState(), 100.0) == ["patch Gang"], "its first reason"
 
 
 def test_a_gang_that_lacks_only_pods_is_reported_later_than_one_that_does_not_fit() -> None:

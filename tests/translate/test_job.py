@@ -1,12 +1,17 @@
 """Jobs as gangs: demand, owner, gates, which places are retired."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
 
 from muster import names
 from muster.api.base import Object
-from muster.api.batch_v1 import Job
+from muster.api.batch_v1 import TRACKING_FINALIZER, Job
+from muster.api.core_v1 import Pod
 from muster.api.kinds import JOB
 from muster.core.words.gang import MOST_PLACES, Code, Gate, Place, PodId, PodSet, Shape
 from muster.translate.group import Group, Owner
@@ -241,6 +246,69 @@ def test_retired_places(fields: Object, pods: list[Object], expected: frozenset[
     running = job(gang="true", parallelism=3, **fields)
     live = [pod(f"p{number}", owner=running, **one) for number, one in enumerate(pods)]
     assert the_gang(running, *live).retired == expected
+
+
+def succeeded(running: Job, index: int, *, tracked: bool) -> Pod:
+    """A pod of the Job that has ended well; `tracked`: the Job's controller has not counted it yet."""
+    ended = pod(f"done-{index}", owner=running, index=index, node="n", phase="Succeeded")
+    finalizers = [TRACKING_FINALIZER] if tracked else []
+    return structs.replace(ended, metadata=structs.replace(ended.metadata, finalizers=finalizers))
+
+
+#: How a Job comes to count a pod: it does not know of the end; it lists the pod (an indexed Job counts the
+#: pod with that); the pod has lost its finalizer; the Job counts it.
+STAGES = ("ended", "listed", "released", "counted")
+
+
+@given(
+    mode=st.sampled_from(["", "Indexed", "queue"]),
+    parallelism=st.integers(1, 4),
+    more=st.integers(0, 4),
+    stages=st.lists(st.sampled_from(STAGES), max_size=8),
+    running=st.integers(0, 4),
+)
+def test_a_pod_that_has_succeeded_retires_the_same_places_however_far_it_is_counted(
+    mode: str, parallelism: int, more: int, stages: list[str], running: int
+) -> None:
+    """Else its place is held for a successor, which never comes."""
+    completions = parallelism + more
+    del stages[completions:]
+    running = min(running, parallelism, completions - len(stages))
+
+    def group(stages: Sequence[str]) -> Group:
+        listed = [f"uid-done-{n}" for n, stage in enumerate(stages) if stage in ("listed", "released")]
+        counted = [n for n, stage in enumerate(stages) if stage == "counted"]
+        known = [n for n, stage in enumerate(stages) if stage != "ended"]
+        status: Object = {"succeeded": len(counted)}
+        if mode == "Indexed":
+            status = {"succeeded": len(known), "completedIndexes": ",".join(map(str, known))}
+        elif listed:
+            status["uncountedTerminatedPods"] = {"succeeded": listed}
+        spec: Object = {} if mode == "queue" else {"completions": completions}
+        if mode == "Indexed":
+            spec["completionMode"] = mode
+        made = job(gang="true", parallelism=parallelism, status=status, **spec)
+        ended = [succeeded(made, n, tracked=stage in ("ended", "listed")) for n, stage in enumerate(stages)]
+        live = [
+            pod(f"live-{n}", owner=made, index=len(stages) + n, node="n", phase="Running")
+            for n in range(running)
+        ]
+        return the_gang(made, *ended, *live)
+
+    now, then = group(stages), group(["counted"] * len(stages))
+    assert now.retired == then.retired
+    assert now.gang.gate == then.gang.gate
+    if len(stages) == completions and mode != "queue":
+        assert now.gang.gate is None, "a finished Job misses no pods"
+
+
+def test_a_pod_that_has_failed_has_a_successor() -> None:
+    running = job(gang="true", parallelism=2, completions=2)
+    ended = pod("a", owner=running, node="n", phase="Failed")
+    tracked = structs.replace(
+        ended, metadata=structs.replace(ended.metadata, finalizers=[TRACKING_FINALIZER])
+    )
+    assert the_gang(running, tracked, pod("b", owner=running, node="n")).retired == frozenset()
 
 
 def test_finished() -> None:

@@ -24,6 +24,7 @@ from muster.effects.execute import Outcome
 from muster.kube.errors import Conflict
 from muster.names import GPU_PRODUCT
 from muster.runtime.commit.outcomes import learn, repeated
+from muster.runtime.commit.refreshes import Refreshes
 from muster.runtime.commit.refusals import readmitted
 from muster.runtime.commit.step import step
 from muster.runtime.commit.view import NEVER, GangView, Limits, RetryState, Unfenced, Victim
@@ -128,6 +129,7 @@ class Committer:
         #: victims that are whole gangs → beneficiary. From the lookup of its pods until they are gone, a
         #: victim belongs to its beneficiary: a pod that it bound in the meantime would be left behind
         self._ending: dict[GangId, GangId] = {}
+        self._refreshes = Refreshes()
         #: gangs that must not be written to yet
         self._unfenced: Mapping[GangId, Unfenced] = {}
         #: gangs that wait for pods of this one to leave
@@ -238,11 +240,14 @@ class Committer:
                 if not removed.isdisjoint(commit.assigned.values()):
                     self.changed(gang)
             removed.clear()
+        for gang in self._refreshes.due(now):
+            self.changed(gang)
         due, self._changed = self._changed, {}
         return [gang for gang in due if self._is_free(gang, now)]
 
     def next_timer(self) -> float | None:
-        return self._timers[0][0] if self._timers else None
+        timers = (self._timers[0][0] if self._timers else None, self._refreshes.next())
+        return min((timer for timer in timers if timer is not None), default=None)
 
     def work(self, gang: GangId, now: float) -> tuple[tuple[Write, ...], tuple[Event, ...]]:
         """Returns the writes to make for this gang, and events for the core. Report outcomes to `done`."""
@@ -250,7 +255,10 @@ class Committer:
         if gang in self._ending:
             return (), ()
         commit, view = self._commit(gang), self.view(gang, now)
+        view = replace(view, refreshes=self._refreshes.take(gang))
         taken = step(view, commit.state, now, self.limits)
+        if taken.wants is not None:
+            self._refreshes.want(gang, taken.wants)
         commit.state = taken.state
         commit.working = bool(taken.writes)
         self._wake(gang, taken.wake, now)
@@ -259,6 +267,7 @@ class Committer:
             self.changed(gang)  # fewer places are assigned now: something else to do or to wait for
         if view.group is None and not taken.writes and not view.plans:
             self._commits.pop(gang, None)
+            self._refreshes.forget(gang)
         return taken.writes, taken.events
 
     def done(self, gang: GangId, outcomes: Sequence[Outcome[Write]], now: float) -> tuple[Event, ...]:

@@ -2,16 +2,19 @@
 
 A place is retired once its Job has no further pod to start for it: then it is satisfied and holds
 nothing. Pods that have ended or are being deleted give up their places; the latter keep their nodes.
+
+A pod that has succeeded counts at once. Its Job's status counts it a second or so later: first the pod's uid
+is listed there, then the pod loses its finalizer, and last the uid becomes part of a number.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
 from muster.api.base import controller_of, controls, is_true
-from muster.api.batch_v1 import Job
+from muster.api.batch_v1 import TRACKING_FINALIZER, Job
 from muster.api.core_v1 import Pod
 from muster.api.indexes import Indexes
 from muster.api.kinds import JOB
@@ -55,6 +58,8 @@ class _Filled:
     pods: dict[PodId, Pod] = field(default_factory=dict)
     #: completion indexes of the pods that claim a place
     indexes: dict[PodId, int | None] = field(default_factory=dict)
+    #: pods that have succeeded and still have the finalizer by which a Job counts them, and their indexes
+    succeeded: dict[PodId, int | None] = field(default_factory=dict)
     #: pods that have changed since the last `settle`
     changed: set[PodId] = field(default_factory=set)
     retired: set[Place] = field(default_factory=set)
@@ -144,7 +149,7 @@ class Filled:
             filling.moved.clear()
             filling.changed.clear()
             known.changed.clear()
-            retired = {block.place(offset) for offset in _retired(known.job, filling, known.indexes)}
+            retired = {block.place(offset) for offset in _retired(known)}
             self._count(known, len(filling.place_of), retired)
         self._changed.clear()
         return moved
@@ -165,6 +170,9 @@ class Filled:
         self._pods[pod.metadata.name] = known, uid
         known.changed.add(uid)
         self._changed.add(known.job.metadata.name)
+        known.succeeded.pop(uid, None)
+        if pod.status.phase == "Succeeded" and TRACKING_FINALIZER in pod.metadata.finalizers:
+            known.succeeded[uid] = completion_index(pod)
         if block is NOWHERE or not live(pod):
             if occupies(pod):
                 self.leaving[uid] = pod
@@ -185,6 +193,7 @@ class Filled:
     def _drop(self, known: _Filled, uid: PodId) -> None:
         del self._pods[known.pods.pop(uid).metadata.name]
         known.indexes.pop(uid, None)
+        known.succeeded.pop(uid, None)
         known.filling.drop(uid)
         self._changed.add(known.job.metadata.name)
         self.members.remove(uid)
@@ -201,18 +210,24 @@ class Filled:
         known.placed, known.retired = placed, retired
 
 
-def _retired(job: Job, filling: Filling, indexes: Mapping[PodId, int | None]) -> Collection[int]:
+def _retired(known: _Filled) -> Collection[int]:
     """Returns the free places for which the Job has no further pod to start, as `Filling` would place it."""
+    job, filling, indexes = known.job, known.filling, known.indexes
     free = filling.free
     if not free or job_succeeded(job):
         return free
     if job.spec.completions is None:
         # a work queue: no further pod starts once one pod has found it empty
-        return free if job.status.succeeded else ()
+        return free if _succeeded(known) else ()
     if job.spec.completion_mode != "Indexed":
-        further = job.spec.completions - job.status.succeeded - len(indexes)
+        further = job.spec.completions - _succeeded(known) - len(indexes)
         return free[max(further, 0) :]
-    ended, done = _ended(job.status.completed_indexes, job.status.failed_indexes, filling.size)
+    status = job.status
+    ended, done = _ended(status.completed_indexes, status.failed_indexes, filling.size)
+    if known.succeeded:
+        counted = _indexes(status.completed_indexes)
+        new = {index for index in known.succeeded.values() if index is not None and index not in counted}
+        ended, done = ended + len(new), done | new
     own = set(free).difference(indexes.values(), done)
     if len(own) == len(free):
         return ()
@@ -220,12 +235,23 @@ def _retired(job: Job, filling: Filling, indexes: Mapping[PodId, int | None]) ->
     return [place for place in free if place not in own][max(further, 0) :]
 
 
+def _succeeded(known: _Filled) -> int:
+    """Returns how many pods have succeeded: those that the status counts, those listed there, and others."""
+    listed = known.job.status.uncounted_terminated_pods.succeeded
+    return known.job.status.succeeded + len(known.succeeded.keys() | {*map(PodId, listed)})
+
+
 @lru_cache(maxsize=64)
 def _ended(completed: str, failed: str, size: int) -> tuple[int, frozenset[int]]:
     """Returns how many indexes have ended for good, and those of them that are slots."""
-    ended = (Indexes.salvage(completed) | Indexes.salvage(failed)).intervals
+    ended = (_indexes(completed) | _indexes(failed)).intervals
     slots = (slot for low, high in ended for slot in range(low, min(high, size - 1) + 1))
     return sum(high - low + 1 for low, high in ended), frozenset(slots)
+
+
+@lru_cache(maxsize=64)
+def _indexes(text: str) -> Indexes:
+    return Indexes.salvage(text)
 
 
 def job_finished(job: Job) -> bool:

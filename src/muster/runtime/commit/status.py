@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from muster.api import kinds
-from muster.api.base import Object
+from muster.api.base import Object, condition
 from muster.api.muster_v1alpha1 import Gang as GangRecord
 from muster.api.muster_v1alpha1 import GangSpec, GangStatus
 from muster.core.words.decisions import Explanation
@@ -15,33 +15,63 @@ from muster.core.words.gang import Code
 from muster.effects import Create, Patch
 from muster.runtime.commit.context import Context
 from muster.runtime.commit.places import minimum_met
+from muster.runtime.commit.refreshes import Refresh
 from muster.runtime.commit.refusals import refusals
 from muster.runtime.commit.view import GangView, Step
 from muster.runtime.plan_record import RecreationPlan
 from muster.runtime.writes import create_gang, patch_gang, without_nulls
 from muster.translate.disclosure import POD
 from muster.translate.group import Group
-from muster.translate.status import Phase, gang_spec, gang_status, unschedulable
+from muster.translate.status import SCHEDULED, Phase, gang_spec, gang_status, unschedulable
 
 #: Most pods that a message names.
 NAMED: Final = 3
 
 
 def write_status(context: Context) -> Step:
-    """Writes the gang's status if it has changed and was not written within the last moment."""
+    """Writes the gang's status if it has changed and was not written within the last moment.
+
+    A reason is written again only when it is the gang's turn.
+    """
     state, now = context.state, context.now
     write = _status_write(context)
     if write is None:
         return Step(state)
     if isinstance(write, Create) and not state.reported_at and _arrives(context):
         return Step(replace(state, reported_at=now), wake=now + context.limits.report)
-    only_counts = _changes(context.view.record, write) == {"bound"}
-    pause = context.limits.count if only_counts else context.limits.report
+    refresh = _refresh(context, write)
+    pause = context.limits.figures if refresh is Refresh.FIGURES else context.limits.report
+    if _changes(context.view.record, write) == {"bound"}:
+        pause = context.limits.count
     if isinstance(write, Create) and not _arrives(context):
         pause /= 2  # nothing has been reported yet
     if now < state.reported_at + pause:
         return Step(state, wake=state.reported_at + pause)
+    if refresh is not None and not context.view.refreshes:
+        return Step(state, wants=refresh)
     return Step(replace(state, reported_at=now), (write,))
+
+
+def _refresh(context: Context, write: Create | Patch) -> Refresh | None:
+    """Returns how a write differs from the last one if it only writes a reason again; else None."""
+    if not isinstance(write.body, dict):
+        return None
+    if write.kind is kinds.POD:  # a gang of one: the message begins with the code
+        pod = next(iter(context.places.ready.values()))
+        old = condition(pod.status.conditions, SCHEDULED)
+        (new,) = (one for one in write.body["status"]["conditions"] if one["type"] == SCHEDULED)
+        if old is None or (old.status, old.reason) != (new["status"], new["reason"]):
+            return None  # autoscalers act on it
+        was, now = old.message.partition(":")[0], new["message"].partition(":")[0]
+        return Refresh.FIGURES if was == now else Refresh.REASON
+    record = context.view.record
+    if record is None or record.status.reason is None:
+        return None
+    changed = _changes(record, write) - {"bound"}
+    reason = write.body["status"]["reason"]
+    if not changed or reason is None or not changed <= {"reason", "explanation"}:
+        return None
+    return Refresh.FIGURES if reason["code"] == record.status.reason.code else Refresh.REASON
 
 
 def _arrives(context: Context) -> bool:

@@ -10,6 +10,7 @@ from muster.api.muster_v1alpha1 import Gang as GangRecord
 from muster.core.words.decisions import Explanation
 from muster.core.words.events import Event
 from muster.core.words.gang import GangId, NodeName, Place
+from muster.runtime.commit.refreshes import Refresh
 from muster.runtime.plan_record import Plan, VictimRef
 from muster.runtime.writes import Write
 from muster.translate.disclosure import EVERYTHING, Disclosure
@@ -44,9 +45,11 @@ class Limits:
     unplaced: float = 1.0
     #: pause after a write whose outcome is unknown or for which the server had no time: first, longest
     retry: tuple[float, float] = (0.2, 10.0)
-    #: least time between two writes of a Gang's status that only report, and between two that only count
+    #: least time between two writes of a Gang's status that only report, between two that only count, and
+    #: between two that only bring the figures of a reason up to date (`refreshes`)
     report: float = 1.0
     count: float = 5.0
+    figures: float = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,7 @@ class GangView:
     namesakes: tuple[Pod | None, ...] = ()  # the pods that now have the names the highest plan re-creates
     explanation: Explanation | None = None
     unfenced: Unfenced | None = None  # an earlier leader could still write to the gang
+    refreshes: bool = False  # it is its turn to write its reason again
     owner_shared: bool = False  # other gangs of its owner have bound pods: another stage is running
     #: looks up a PersistentVolumeClaim by `namespace/name`
     claim: Callable[[str], PersistentVolumeClaim | None] = lambda key: None
@@ -145,3 +149,5 @@ class Step:
     writes: tuple[Write, ...] = ()
     events: tuple[Event, ...] = ()
     wake: float = NEVER
+    #: what of the status is to be written again once it is the gang's turn
+    wants: Refresh | None = None
