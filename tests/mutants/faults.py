@@ -1699,4 +1699,28 @@ FAULTS: Final = (
         "                    differs |= False and any(",
         ("tests/core/preemption/test_preemption.py",),
     ),
+    Fault(
+        "one more guest of the probes",
+        "bounds",
+        "app/wiring/guests.py",
+        "        if len(self._inside) >= GUESTS:",
+        "        if False:",
+        ("tests/app/wiring/test_guests.py",),
+    ),
+    Fault(
+        "a guest of the probes stays",
+        "bounds",
+        "app/wiring/guests.py",
+        "call_later(SECONDS, guest.abort)",
+        "call_later(9e9, guest.abort)",
+        ("tests/app/wiring/test_guests.py",),
+    ),
+    Fault(
+        "values of variables in the arguments of a command",
+        "secrecy",
+        "local/node/variables.py",
+        "    return kept | carriers, restore",
+        "    return kept | carriers, [*restore, *carriers.values()]",
+        ("tests/local/node/test_variables.py",),
+    ),
 )

@@ -57,6 +57,22 @@ def test_every_variable_reaches_the_command(isolation: Isolation, stated: dict[s
         assert not [name for name in got if name.startswith("MUSTER_CARRIED_") and name not in stated]
 
 
+@given(st.sets(_NAMES, max_size=6))
+@example({"password", "db.password", "TOKEN"})
+def test_no_value_is_an_argument_which_other_users_can_read(names: set[str]) -> None:
+    env, argv = variables.carry(dict.fromkeys(names, "s3cr3t"), ["program", "argument"])
+    assert not [word for word in argv if "s3cr3t" in word]
+    assert sum("s3cr3t" in value for value in env.values()) == len(names)
+
+
+def test_the_command_has_the_signals_that_it_would_have_without_variables() -> None:
+    """Python ignores two at its start, and who is ignored stays so in what a process becomes."""
+    report = ["grep", "^SigIgn:", "/proc/self/status"]
+    env = {"PATH": os.environ["PATH"]}
+    carried, argv = variables.carry({**env, "a.b": "c"}, report)
+    assert subprocess.check_output(argv, env=carried) == subprocess.check_output(report, env=env)
+
+
 def test_a_command_with_an_equals_sign_in_its_path_is_no_variable(tmp_path: Path) -> None:
     program = tmp_path / "lr=0.1"
     program.write_text('#!/bin/sh\necho "ran $1"\n')

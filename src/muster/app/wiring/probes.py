@@ -18,10 +18,12 @@ from typing import Final
 
 import prometheus_client as prometheus
 from aiohttp import web
+from aiohttp.typedefs import Handler
 from prometheus_client import CollectorRegistry, Metric
 from prometheus_client.exposition import choose_encoder
 
 from muster.api.base import AnyKind
+from muster.app.wiring.guests import Guests
 from muster.kube.informers import Informers
 
 #: Seconds without a beat of its loop after which a daemon counts as stuck. One decision, or the first reading
@@ -138,25 +140,26 @@ class _Server:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
-        app = web.Application()
+        app = web.Application(middlewares=[_once])
         routes = {"/healthz": self._healthz, "/readyz": self._readyz, "/metrics": self._metrics}
         app.add_routes([web.get(path, answer) for path, answer in routes.items()])
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
+        assert runner.server is not None, "it has been set up"
+        guests = Guests(runner.server)
         host, _, port = self._listen.rpartition(":")
         try:
-            await web.TCPSite(runner, host.strip("[]") or None, int(port)).start()
+            server = await self._loop.create_server(guests, host.strip("[]") or None, int(port))
         except OSError as error:
             self._started.set_exception(error)
         else:
             self._started.set_result(None)
             await self._leave.wait()
+            server.close()
         finally:
-            # A scraper that does not read its answer does not keep the daemon.
-            for connection in runner.server.connections if runner.server else ():
-                if connection.transport is not None:
-                    connection.transport.abort()
+            guests.close()
             await runner.cleanup()
+            await asyncio.sleep(0)  # the loop informs the protocols of what was aborted
 
     async def _healthz(self, _: web.Request) -> web.Response:
         if (silent := self._state.silent) > STUCK:
@@ -180,6 +183,14 @@ class _Server:
 
     async def _collect(self) -> Sequence[Metric]:
         return [*self._state.registry.collect()]
+
+
+@web.middleware
+async def _once(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answers one request of a connection: its time is bounded, and so none ends in the next answer."""
+    response = await handler(request)
+    response.force_close()
+    return response
 
 
 class _Collected:

@@ -2,14 +2,14 @@
 
 A shell keeps only variables whose names are identifiers, and changes some by itself (`PWD`, `IFS`, …); its
 script has variables of its own. Kubernetes permits any printable name without `=`: the keys of a ConfigMap
-become `optim.lr` and `batch-size`. Such variables travel as values of names that a shell leaves alone, and
-`env` gives them their own names as the last step. Their values are in the arguments of `env` only until it
-becomes the command.
+become `optim.lr` and `batch-size`. Such variables travel as values of names that a shell leaves alone, and a
+Python process gives them their own names before it becomes the command. `env` could do that faster, but has
+values in its arguments, which other users of the machine can read; a value may be a Secret's.
 """
 
 import os
 import re
-import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -26,18 +26,36 @@ _OF_SHELL: Final = re.compile(
 )
 
 
+#: Arguments: how many variables are carried, variables that Python itself may have added, the command.
+_RESTORE: Final = """
+import os, signal, sys
+count, added, *argv = map(os.fsencode, sys.argv[1:])
+env = {**os.environb}
+for name in added.split():
+    env.pop(name, None)
+for number in range(int(count)):
+    name, _, value = env.pop(b"CARRIER%d" % number).partition(b"=")
+    env[name] = value
+for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
+    signal.signal(number, signal.SIG_DFL)
+try:
+    os.execvpe(argv[0], argv, env)
+except OSError as error:
+    print(f"{sys.argv[3]}: {error.strerror}", file=sys.stderr)
+    sys.exit(127 if isinstance(error, FileNotFoundError) else 126)
+""".replace("CARRIER", _CARRIER)
+
+
 def carry(env: Mapping[str, str], argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """The environment for a shell, and the command that restores `env` exactly before it becomes `argv`."""
     odd = [name for name in env if not _PLAIN.fullmatch(name) or _OF_SHELL.fullmatch(name)]
     if not odd:
         return dict(env), list(argv)
     carriers = {f"{_CARRIER}{number}": f"{name}={env[name]}" for number, name in enumerate(odd)}
-    unset = " ".join(f"-u {carrier}" for carrier in carriers)
-    values = " ".join(f'"${carrier}"' for carrier in carriers)
-    # `nice`: `env` would take a command with "=" in its path for one more variable
-    script = f'exec {_tool("env")} {unset} -- {values} {_tool("nice")} -n 0 "$@"'
     kept = {name: value for name, value in env.items() if name not in odd}
-    return kept | carriers, ["/bin/sh", "-c", script, "sh", *argv]
+    added = "" if "LC_CTYPE" in env else "LC_CTYPE"  # PEP 538
+    restore = [sys.executable, "-ISc", _RESTORE, str(len(odd)), added, *argv]
+    return kept | carriers, restore
 
 
 def too_long(env: Mapping[str, str], argv: Sequence[str]) -> str:
@@ -55,7 +73,3 @@ def too_long(env: Mapping[str, str], argv: Sequence[str]) -> str:
 
 def _limit(size: int) -> str:
     return f"{size:,} bytes, and Linux permits {LONGEST:,}; mount it as a file (a ConfigMap volume) instead"
-
-
-def _tool(name: str) -> str:
-    return shutil.which(name) or f"/usr/bin/{name}"
