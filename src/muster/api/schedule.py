@@ -26,12 +26,15 @@ _MACROS: Final = {
     "@hourly": "0 * * * *",
 }
 _FIELDS: Final = 5
-_VALUE: Final = r"(?:[0-9]+|[A-Za-z]{3})"
-_PART: Final = rf"(?:[*?]|{_VALUE}(?:-{_VALUE})?)(?:/[0-9]+)?"
+_VALUE: Final = r"(?:\+?[0-9]+|[A-Za-z]{3})"
+_PART: Final = rf"(?:[*?](?:-{_VALUE})?|{_VALUE}(?:-{_VALUE})?)(?:/\+?[0-9]+)?"
+#: The fifth field, whose days are 0 (Sunday) to 6: cronsim also takes 7.
+_WEEKDAY: Final = 4
+_SATURDAY: Final = 6
 _FIELD: Final = re.compile(rf"{_PART}(?:,{_PART})*")
 _EVERY: Final = "@every "
 #: A duration of Go, such as 1h30m or 1.5h, and its parts.
-_DURATION: Final = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?(?:ns|us|µs|ms|s|m|h))+")
+_DURATION: Final = re.compile(r"[+-]?(?:0|(?:[0-9]+(?:\.[0-9]*)?(?:ns|us|µs|ms|s|m|h))+)")
 _AMOUNT: Final = re.compile(r"([0-9.]+)(ns|us|µs|ms|s|m|h)")
 _SECONDS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
 _LONGEST: Final = 100 * 366 * 86400
@@ -44,18 +47,25 @@ class InvalidSchedule(ValueError):
     """A schedule or time zone that cannot be used; the message says what to write."""
 
 
+class NeverDue(InvalidSchedule):
+    """A schedule that API servers accept although it names a day that never comes, such as 30 February."""
+
+
 class Schedule:
     """A parsed schedule. Times are in UTC."""
 
     def __init__(self, expression: str, zone: str = "") -> None:
-        """`zone`: a name of the tz database; "" for UTC. Raises `InvalidSchedule`."""
+        """`zone`: a name of the tz database; "" for UTC. Raises `InvalidSchedule`, `NeverDue`."""
         self.zone: Final = _zone(zone)
         self._every = _interval(expression)
         self._expression = _fields(expression if self._every is None else "@hourly")
         try:
             next(CronSim(self._expression, datetime(2026, 1, 1, tzinfo=UTC)))
         except (CronSimError, StopIteration) as error:
-            raise InvalidSchedule(f"{expression[:80]!r}: {error or 'names a day that never comes'}") from None
+            # cronsim refuses as Bad day-of-month what API servers take; bad numbers are bad for both
+            if isinstance(error, StopIteration) or _never_comes(self._expression):
+                raise NeverDue(f"{expression[:80]!r} names a day that never comes") from None
+            raise InvalidSchedule(f"{expression[:80]!r}: {error}") from None
 
     def next(self, after: datetime, since: datetime | None = None) -> datetime:
         """The first time after this one. `@every` counts from `since`, or else from `after`."""
@@ -82,7 +92,7 @@ class Schedule:
 
 @lru_cache(maxsize=1024)
 def parse(expression: str, zone: str = "") -> Schedule:
-    """The schedule of an expression. Raises `InvalidSchedule`."""
+    """The schedule of an expression. Raises `InvalidSchedule`, `NeverDue`."""
     return Schedule(expression, zone)
 
 
@@ -91,20 +101,39 @@ def _fields(expression: str) -> str:
         raise InvalidSchedule(f"has {len(expression)} characters; the most is {_MOST}")
     if expression.lstrip().startswith(("TZ=", "CRON_TZ=")):
         raise InvalidSchedule("the time zone is written in timeZone, not in the schedule")
-    text = _MACROS.get(expression.strip(), expression)
+    text = _MACROS.get(expression, expression)
     if text.strip().startswith("@"):
-        raise InvalidSchedule(f"{text.strip()[:20]} is not one of {', '.join(_MACROS)}, @every 1h30m")
+        raise InvalidSchedule(f"{text[:20]!r} is not one of {', '.join(_MACROS)}, @every 1h30m")
     fields = text.split()
     if len(fields) != _FIELDS:
         raise InvalidSchedule(
             f"has {len(fields)} fields; a schedule has {_FIELDS}: minute, hour, day, month, day of the week"
         )
-    for field in fields:
+    # as Kubernetes' parser: an empty element of a list says nothing, and neither does the end of `*-5`
+    fields = [",".join(filter(None, field.split(","))) for field in fields]
+    for number, field in enumerate(fields):
         if not _FIELD.fullmatch(field):
             raise InvalidSchedule(
                 f"{expression[:80]!r}: {field[:20]!r} is no field; write *, 5, 1-5, */15, MON or a list"
             )
-    return " ".join(field.replace("?", "*") for field in fields)
+        days = re.findall(r"(?<![/0-9])[0-9]+", field) if number == _WEEKDAY else []
+        if any(int(day) > _SATURDAY for day in days):
+            raise InvalidSchedule(
+                f"{expression[:80]!r}: days of the week are 0 to {_SATURDAY}; Sunday is 0 or SUN"
+            )
+    plain = (re.sub(r"[*?](?:-[^/,]+)?", "*", field).replace("+", "") for field in fields)
+    return " ".join(plain)
+
+
+def _never_comes(expression: str) -> bool:
+    """Whether each field of the expression is right, but no month has such a day."""
+    minute, hour, day, month, weekday = expression.split()
+    try:
+        next(CronSim(f"{minute} {hour} {day} * {weekday}", datetime(2026, 1, 1, tzinfo=UTC)))
+        next(CronSim(f"{minute} {hour} * {month} {weekday}", datetime(2026, 1, 1, tzinfo=UTC)))
+    except (CronSimError, StopIteration):
+        return False
+    return True
 
 
 def _interval(expression: str) -> timedelta | None:
@@ -112,12 +141,12 @@ def _interval(expression: str) -> timedelta | None:
     if not expression.startswith(_EVERY):
         return None
     text = expression.removeprefix(_EVERY)
-    seconds = 0.0
-    if len(text) <= _MOST and _DURATION.fullmatch(text):
-        seconds = sum(float(number) * _SECONDS[unit] for number, unit in _AMOUNT.findall(text))
-    if not 0 < seconds <= _LONGEST:
+    if len(text) > _MOST or not _DURATION.fullmatch(text):
         raise InvalidSchedule(f"{expression[:80]!r}: write a duration such as @every 1h30m")
-    return timedelta(seconds=max(int(seconds), 1))
+    seconds = sum(float(number) * _SECONDS[unit] for number, unit in _AMOUNT.findall(text))
+    if seconds > _LONGEST:
+        raise InvalidSchedule(f"{expression[:80]!r}: the longest is 100 years")
+    return timedelta(seconds=1 if text.startswith("-") else max(int(seconds), 1))  # as Kubernetes' parser
 
 
 def _zone(name: str) -> tzinfo:

@@ -35,6 +35,12 @@ def as_gang(owner: Object, *, gated: bool = False) -> None:
         owner["spec"]["suspend"] = True
 
 
+def suspended(owner: Object) -> bool:
+    """Whether the author has suspended the Job or JobSet, so that muster does not start it."""
+    labels = owner.get("metadata", {}).get("labels") or {}
+    return bool((owner.get("spec") or {}).get("suspend")) and names.ADMISSION not in labels
+
+
 def stated(obj: Object) -> Object:
     """A copy of `obj` with only what its author wrote, without what its first submission adds.
 

@@ -11,7 +11,7 @@ from muster.api.rules.cron import default, validate
 def _cron(name: str = "nightly", **spec: object) -> Object:
     pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]}
     job = {"spec": {"template": {"spec": pod}}}
-    return {"metadata": {"name": name}, "spec": {"schedule": "0 3 * * 7", "jobTemplate": job, **spec}}
+    return {"metadata": {"name": name}, "spec": {"schedule": "0 3 * * 0", "jobTemplate": job, **spec}}
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,8 @@ def _cron(name: str = "nightly", **spec: object) -> Object:
         (_cron("n" * 53), "metadata.name"),
         (_cron(schedule=""), "spec.schedule"),
         (_cron(schedule="* * * *"), "spec.schedule"),
-        (_cron(schedule="0 0 30 2 *"), "spec.schedule"),
+        (_cron(schedule="0 3 * * 7"), "spec.schedule"),
+        (_cron(schedule="@hourly "), "spec.schedule"),
         (_cron(schedule="TZ=UTC 0 3 * * *"), "spec.schedule"),
         (_cron(schedule="CRON_TZ=UTC 0 3 * * *", timeZone="UTC"), "spec.schedule"),
         (_cron(timeZone="Europe/Nowhere"), "spec.timeZone"),
@@ -36,7 +37,13 @@ def test_a_cron_job_that_could_not_run_is_refused_and_a_stored_one_stays_editabl
     assert validate(cron, copy.deepcopy(cron)) == []
 
 
-@pytest.mark.parametrize("schedule", ["0 3 * * 7", "@every 1h30m", "?/5 * ? * MON-FRI", "@daily"])
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        *("0 3 * * 0-6", "@every 1h30m", "?/5 * ? * MON-FRI", "@daily", "@every 0s", "@every -5m"),
+        *("0 0 30 2 *", "1,,2 * * * *", "+1 * * * *", "*-5 * * * *"),
+    ],
+)
 def test_what_the_api_server_takes_as_a_schedule_is_taken(schedule: str) -> None:
     cron = default(_cron("n" * 52, schedule=schedule, timeZone="Europe/Berlin"))
     assert validate(cron, None) == []

@@ -334,6 +334,18 @@ async def test_a_job_that_fits_is_submitted_and_one_that_never_can_is_refused_wi
     assert await never(client, gpu) == []
 
 
+async def test_a_suspended_job_may_select_what_is_not_there_yet(client: LocalClient) -> None:
+    """Its author resumes it, perhaps with other selectors."""
+    await node(client, cpu="4", memory="8Gi", pods="110")
+    wants = yaml.safe_load(gang_job("j"))
+    wants["spec"]["template"]["spec"]["nodeSelector"] = {"pool": "none"}
+    wants["spec"]["suspend"] = True
+    assert await never(client, read(yaml.safe_dump(wants))) == []
+    wants["spec"]["suspend"] = False
+    (missing, *_) = await never(client, read(yaml.safe_dump(wants)))
+    assert "pool=none" in missing
+
+
 async def test_a_job_that_no_node_could_run_is_refused_on_any_cluster(client: LocalClient) -> None:
     """Where nodes may come, only what cannot be honoured is refused. What the file brings along counts."""
     job = gang_job("j", labels={names_.GANG: "true", names_.PRIORITY: "gold"})

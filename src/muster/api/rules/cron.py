@@ -1,4 +1,4 @@
-"""CronJobs: defaults and what is accepted, as the API server has it, and that a schedule is due at all.
+"""CronJobs: defaults and what is accepted, as the API server has it.
 
 Source: kubernetes, the API reference of batch/v1 and KEP-3140.
 """
@@ -27,7 +27,7 @@ def default(obj: Object) -> Object:
 
 
 def validate(obj: Object, old: Object | None) -> list[FieldError]:
-    """What Kubernetes checks of a CronJob, and that its schedule is due at all.
+    """What Kubernetes checks of a CronJob. A schedule that is never due is accepted: its controller says so.
 
     An update is checked for what it changes: a stored CronJob stays editable.
     """
@@ -72,7 +72,7 @@ def validate(obj: Object, old: Object | None) -> list[FieldError]:
 
 
 def _due(spec: CronJobSpec, stated: Object) -> list[FieldError]:
-    from muster.api.schedule import InvalidSchedule, parse  # cronsim takes 28 ms to load
+    from muster.api.schedule import InvalidSchedule, NeverDue, parse  # cronsim takes 28 ms to load
 
     errors: list[FieldError] = []
     if not spec.schedule:
@@ -87,6 +87,8 @@ def _due(spec: CronJobSpec, stated: Object) -> list[FieldError]:
     ):
         try:
             parse(*of)
+        except NeverDue:
+            pass
         except InvalidSchedule as error:
             errors.append(_error(field, f"Invalid value: {str(error).removeprefix('timeZone: ')}"))
     return errors

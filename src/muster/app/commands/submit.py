@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from muster.api.base import Kind, Resource, controller_of, owner
@@ -86,7 +86,9 @@ async def never(client: Client, job: JobFile, schedulers: frozenset[str] | None 
         except Forbidden:
             return []
     cluster = await observe(client, fit.SURROUNDINGS)
-    found = fit.misfits(job, cluster=cluster)
+    # its author resumes a suspended job, perhaps with other selectors, as Kueue and others do
+    job = replace(job, items=tuple(item for item in job.items if not annotate.suspended(item.object)))
+    found = fit.misfits(job, cluster=cluster) if job.primary else []
     advice = fit.advice(job, cluster) if found else None
     return [*found, f"simulated nodes would do: {advice}"] if advice else found
 
