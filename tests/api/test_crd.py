@@ -72,6 +72,16 @@ def test_the_chart_defines_the_kinds_as_this_version_does() -> None:
     assert list(yaml.safe_load_all((CHART / "crds.yaml").read_text())) == definitions()
 
 
+def test_definitions_have_the_labels_that_the_chart_gives_them() -> None:
+    """So whichever of the two is applied after the other, neither takes the other's labels away."""
+    base = yaml.safe_load_all((CHART.parents[2] / "kustomize" / "muster.yaml").read_text())
+    labels = [each["metadata"]["labels"] for each in base if each["kind"] == "CustomResourceDefinition"]
+    assert labels
+    assert all(
+        each["metadata"]["labels"] == labels[0] for each in (*definitions(), definition(kinds.LATTICE_JOB))
+    )
+
+
 def test_the_chart_defines_lattice_jobs_in_a_file_of_their_own() -> None:
     """`muster crds --lattice-jobs > charts/muster/files/latticejobs.yaml` brings the file up to date."""
     assert yaml.safe_load((CHART / "latticejobs.yaml").read_text()) == definition(kinds.LATTICE_JOB)

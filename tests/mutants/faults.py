@@ -1203,6 +1203,22 @@ FAULTS: Final = (
         ("tests/core/cycle/test_failed_starts.py",),
     ),
     Fault(
+        "a gang stands on a node that has been deleted",
+        "lost nodes",
+        "runtime/commit/orphans.py",
+        "    if not orphans:\n        return None",
+        "    if orphans or not orphans:\n        return None",
+        ("tests/runtime/test_orphans.py",),
+    ),
+    Fault(
+        "a node that the cache no longer shows counts as deleted",
+        "lost nodes",
+        "runtime/commit/orphans.py",
+        "for node in sorted({pod.spec.node_name for pod in orphans})]",
+        "for node in sorted({pod.spec.node_name for pod in orphans}) if not node]",
+        ("tests/runtime/test_orphans.py",),
+    ),
+    Fault(
         "pods that are only proposed have used a quota",
         "quota",
         "runtime/allowances.py",

@@ -30,6 +30,7 @@ class Seen:
     pod: Pod
     groups: dict[GangId, Group] = field(default_factory=dict)
     nodes: frozenset[str] = frozenset()
+    present: frozenset[str] = frozenset()
     rates: Rates = field(default_factory=Rates)
 
     def plans(self, gang: GangId) -> Sequence[Plan]:

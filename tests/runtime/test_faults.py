@@ -85,14 +85,15 @@ class Trouble:
             self.cluster.server.patch(kind, key, note)
 
     def _a_node_goes(self) -> None:
-        """With its pods; another of its size comes."""
+        """With its pods, or without those that a controller replaces; another of its size comes."""
         server = self.cluster.server
         if server.time > CALM or self.random.random() < 0.7:
             return
         node = self.random.choice(server.all(kinds.NODE))
         server.end(kinds.NODE, node.metadata.name)
+        stay = self.random.random() < 0.5
         for pod in server.all(kinds.POD):
-            if pod.spec.node_name == node.metadata.name:
+            if pod.spec.node_name == node.metadata.name and not (stay and pod.metadata.owner_references):
                 self.cluster.kept.pop(pod.metadata.name, None)
                 server.end(kinds.POD, pod.key)
         room = int(node.status.allocatable["cpu"])

@@ -11,7 +11,14 @@ from msgspec import inspect
 
 from muster.api import kinds
 from muster.api.base import Kind, Object
+from muster.version import VERSION
 
+#: The chart's labels, as a release called `muster` has them.
+LABELS: Final = {
+    "app.kubernetes.io/name": "muster",
+    "app.kubernetes.io/instance": "muster",
+    "app.kubernetes.io/version": VERSION,
+}
 #: By kind, columns of `kubectl get`: name, type, path.
 COLUMNS: Final[dict[str, tuple[tuple[str, str, str], ...]]] = {
     "Queue": (
@@ -137,7 +144,7 @@ def definition(kind: Kind[Any]) -> Object:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{kind.plural}.{kind.group}"},
+        "metadata": {"name": f"{kind.plural}.{kind.group}", "labels": {**LABELS}},
         "spec": {
             "group": kind.group,
             "scope": "Namespaced" if kind.namespaced else "Cluster",

@@ -110,11 +110,13 @@ class Bind:
 class Evict:
     """A pod to mark as ended by muster's own decision, then to delete: two writes, in this order.
 
-    Without a message it is only deleted: it has no controller that would read the mark.
+    Without a message it is only deleted: it has no controller that would read the mark. `at_once`: without a
+    grace period, since no node is left that would end it.
     """
 
     pod: Pod
     message: str = ""
+    at_once: bool = False
 
 
 @dataclass(frozen=True, slots=True)

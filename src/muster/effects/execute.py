@@ -88,8 +88,8 @@ async def execute(client: Client, effect: Effect, now: datetime, component: str 
                     raise
         case Delete():
             await _delete(client, effect)
-        case Evict(pod, message):
-            await _evict(client, pod, message, now)
+        case Evict(pod, message, at_once):
+            await _evict(client, pod, message, at_once, now)
         case Absent(kind, namespace, name, uid):
             if await _exists(client, kind, namespace, name, uid):
                 raise Conflict(f"{kind.kind} {name} {f'of uid {uid} ' if uid else ''}exists")
@@ -260,7 +260,7 @@ async def _exists(client: Client, kind: AnyKind, namespace: str, name: str, uid:
     return not uid or found.metadata.uid == uid
 
 
-async def _evict(client: Client, pod: Pod, message: str, now: datetime) -> None:
+async def _evict(client: Client, pod: Pod, message: str, at_once: bool, now: datetime) -> None:
     """Evicts as kube-scheduler preempts: conditions first, then deletion. The core respects the budgets."""
     meta = pod.metadata
     version = meta.resource_version
@@ -271,7 +271,14 @@ async def _evict(client: Client, pod: Pod, message: str, now: datetime) -> None:
                 Condition("DisruptionTarget", "True", "PreemptionByScheduler", message, now),
             ]
             version = await _add_conditions(client, pod, conditions)
-        await client.delete(kinds.POD, meta.namespace, meta.name, uid=meta.uid, resource_version=version)
+        await client.delete(
+            kinds.POD,
+            meta.namespace,
+            meta.name,
+            uid=meta.uid,
+            resource_version=version,
+            grace_period=0 if at_once else None,
+        )
 
 
 async def _add_conditions(client: Client, pod: Pod, added: list[Condition]) -> str:

@@ -56,6 +56,9 @@ class Observed(Known, Protocol):
     def nodes(self) -> Container[str]: ...
 
     @property
+    def present(self) -> Container[str]: ...
+
+    @property
     def rates(self) -> Rates: ...
 
     def plans(self, gang: GangId) -> Sequence[Plan]:
@@ -311,6 +314,7 @@ class Committer:
             explanation=commit.explanation,
             unfenced=self._unfenced.get(gang),
             owner_shared=group is not None and self._is_shared(group),
+            present=observed.present,
             claim=self._claim,
             names=self.names,
             lost=partial(self._lost, now=now),

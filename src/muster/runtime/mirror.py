@@ -116,6 +116,8 @@ class Mirror:
         self._pending = Changes()
         #: names of the nodes that muster uses
         self.nodes: set[str] = set()
+        #: names of all nodes, also of others; and of those that are gone since the last drain
+        self.present, self._vanished = set[str](), set[str]()
         #: prices of GPUs, for what evictions lose
         self.rates = Rates()
         self._selector = selector or LabelSelector()
@@ -146,6 +148,10 @@ class Mirror:
     def drain(self, now: float) -> Changes:
         """Reads what has changed since the last drain; `now` dates the ends of pods."""
         changes, self._pending = self._pending, Changes()
+        if self._vanished:  # their pods are lost
+            some = (bound.gang for bound, _ in self._charged.values() if bound.node in self._vanished)
+            changes.gangs.update((gang, None) for gang in some if gang is not None)
+            self._vanished.clear()
         stale, self._stale = self._stale, {}
         pods, self._pods = self._pods, {}
         for key, touched in stale.items():
@@ -235,6 +241,11 @@ class Mirror:
             self._node(node, node)
 
     def _node(self, old: Resource | None, new: Resource | None) -> None:
+        if new is not None:
+            self.present.add(new.metadata.name)
+        elif old is not None:
+            self.present.discard(old.metadata.name)
+            self._vanished.add(old.metadata.name)
         if isinstance(new, Node) and selectors.matches(self._selector, new.metadata.labels):
             before = old if isinstance(old, Node) and old.metadata.name in self.nodes else None
             if before is None or not says_as_before(new, before):

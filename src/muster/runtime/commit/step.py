@@ -16,6 +16,7 @@ from muster.runtime.commit.ending import (
     replace_rejected,
     suspendable,
 )
+from muster.runtime.commit.orphans import end_orphans
 from muster.runtime.commit.outcomes import UNSHOWN, places_lost, plan_not_shown
 from muster.runtime.commit.places import minimum_met
 from muster.runtime.commit.refusals import given_back, reconsidered, refusals
@@ -46,6 +47,8 @@ def step(view: GangView, state: RetryState, now: float, limits: Limits) -> Step:
         return recreate(context, plan)
     if group.finished:
         return end(view, state, now)
+    if (ended := end_orphans(context, planned=plan is not None)) is not None:
+        return ended
     return _begin(context) if plan is None else _continue(context, plan)
 
 

@@ -92,6 +92,8 @@ class GangView:
     unfenced: Unfenced | None = None  # an earlier leader could still write to the gang
     refreshes: bool = False  # it is its turn to write its reason again
     owner_shared: bool = False  # other gangs of its owner have bound pods: another stage is running
+    #: names of all nodes, also of those that muster must not use; None = not known
+    present: Container[str] | None = None
     #: looks up a PersistentVolumeClaim by `namespace/name`
     claim: Callable[[str], PersistentVolumeClaim | None] = lambda key: None
     #: which other gangs what is written may name
