@@ -1219,6 +1219,14 @@ FAULTS: Final = (
         ("tests/runtime/test_orphans.py",),
     ),
     Fault(
+        "a pod may run where one of the features that it needs is declared",
+        "placement",
+        "core/world/eligibility.py",
+        "not {*shape.features} <= {*node.features}",
+        "{*shape.features}.isdisjoint(node.features)",
+        ("tests/translate/test_features.py",),
+    ),
+    Fault(
         "pods that are only proposed have used a quota",
         "quota",
         "runtime/allowances.py",

@@ -55,6 +55,8 @@ class Container(Struct, frozen=True):
     termination_message_policy: str = ""
     #: "Always" on an init container makes it a sidecar
     restart_policy: str = ""
+    #: what to do if it exits with certain codes (KEP-5307)
+    restart_policy_rules: list[Object] = []
 
 
 class Toleration(Struct, frozen=True):
@@ -164,6 +166,8 @@ class PodSpec(Struct, frozen=True):
     #: the pod's group in scheduling.k8s.io (KEP-4671)
     scheduling_group: Object | None = None
     host_network: bool = False
+    #: False: in a user namespace of its own
+    host_users: bool | None = None
 
 
 class PodTemplate(Struct, frozen=True):
@@ -261,6 +265,8 @@ class NodeSpec(Struct, frozen=True):
 class NodeStatus(Struct, frozen=True):
     capacity: Quantities = {}
     allocatable: Quantities = {}
+    #: features that its kubelet has, of those that not every kubelet has (KEP-5328)
+    declared_features: list[str] = []
     conditions: list[Condition] = []
 
 

@@ -62,10 +62,15 @@ class _Volume(Struct, frozen=True):
     ephemeral: Object | None = None
 
 
+class _Mount(Struct, frozen=True):
+    bind_mount_options: list[str] = []
+
+
 _Container = _slim(
     Container,
-    "image command args working_dir env env_from volume_mounts startup_probe liveness_probe readiness_probe "
-    "lifecycle termination_message_path termination_message_policy",
+    "image command args working_dir env env_from startup_probe liveness_probe readiness_probe lifecycle "
+    "termination_message_path termination_message_policy",
+    volume_mounts=[_Mount],
 )
 _ContainerStatus = _slim(ContainerStatus, "image last_state restart_count ready started")
 _Spec = _slim(
@@ -89,7 +94,14 @@ _Pod = _slim(Pod, "", spec=_Spec, status=_Status)
 def _shared(pod: Pod) -> Pod:
     """Returns the pod. Parts that equal those of other pods are the same objects as theirs."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
-    node, plain = spec.node_name, msgspec.structs.replace(spec, node_name="", volumes=_claims(spec))
+    node = spec.node_name
+    plain = msgspec.structs.replace(
+        spec,
+        node_name="",
+        volumes=_claims(spec),
+        containers=[*map(_with_options, spec.containers)],
+        init_containers=[*map(_with_options, spec.init_containers)],
+    )
     plain = _SPECS.first(_packed(plain), plain)
     return Pod(
         api_version=POD.api_version,
@@ -106,6 +118,15 @@ def _shared(pod: Pod) -> Pod:
         spec=msgspec.structs.replace(plain, node_name=_TEXTS.first(node, node)) if node else plain,
         status=_status(status),
     )
+
+
+def _with_options(container: Container) -> Container:
+    """Returns the container with only the mounts that limit where a pod runs."""
+    if not container.volume_mounts:
+        return container
+    mounts: Any = container.volume_mounts  # Any: they have been read as `_Mount`
+    kept = [{"bindMountOptions": mount.bind_mount_options} for mount in mounts if mount.bind_mount_options]
+    return msgspec.structs.replace(container, volume_mounts=kept)
 
 
 def _claims(spec: PodSpec) -> list[Object]:

@@ -10,6 +10,7 @@ from muster.core.words.amounts import Usage
 from muster.core.words.events import NodeChanged
 from muster.core.words.gang import Effect, NodeName, Taint
 from muster.core.world.eligibility import UNSCHEDULABLE
+from muster.translate.features import declared
 
 
 def node_changed(node: Node) -> NodeChanged:
@@ -40,6 +41,7 @@ def node_changed(node: Node) -> NodeChanged:
         ),
         cordoned=node.spec.unschedulable,
         ready=ready,
+        features=declared(node.status.declared_features),
     )
 
 
@@ -52,6 +54,7 @@ def says_as_before(node: Node, old: Node) -> bool:
         node.spec == old.spec
         and node.metadata.labels == old.metadata.labels
         and allocatable(node) == allocatable(old)
+        and node.status.declared_features == old.status.declared_features
         and is_true(node.status.conditions, "Ready") == is_true(old.status.conditions, "Ready")
     )
 

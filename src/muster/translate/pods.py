@@ -34,7 +34,7 @@ from muster.core.words.gang import (
     Toleration,
 )
 from muster.names import GANG, GPU, GPU_SHARE
-from muster.translate import constraints, limits
+from muster.translate import constraints, features, limits
 from muster.translate.marks import gpu_device, gpu_share
 from muster.translate.requests import as_it_runs, requests
 from muster.translate.surroundings import Made, Surroundings, node_term, surroundings
@@ -204,6 +204,7 @@ def _what_counts(spec: PodSpec) -> PodSpec:
         overhead=spec.overhead,
         resources=spec.resources,
         host_network=spec.host_network,
+        host_users=spec.host_users,
         scheduling_group=spec.scheduling_group,
     )
 
@@ -214,6 +215,8 @@ def _what_counts_of(container: Container) -> Container:
         ports=container.ports,
         resources=container.resources,
         restart_policy=container.restart_policy,
+        restart_policy_rules=container.restart_policy_rules,
+        volume_mounts=[mount for mount in container.volume_mounts if mount.get(features.OPTIONS)],
     )
 
 
@@ -272,6 +275,7 @@ def _constrained(shape: Shape, spec: PodSpec, around: Surroundings) -> Shape:
         pod_anti_affinity=apart,
         preferred_pod_affinity=drawn,
         spread=tuple(constraints.spreads(spec, around)),
+        features=features.needed(spec),
     )
 
 

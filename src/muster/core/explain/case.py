@@ -34,6 +34,7 @@ _LIMITS: Final = (
     (Obstacle.SELECTOR, "selector"),
     (Obstacle.AFFINITY, "affinity"),
     (Obstacle.VOLUME, "volume"),
+    (Obstacle.FEATURES, "features"),
     (Obstacle.TAINT, "taint"),
     (Obstacle.CORDON, "cordon"),
     (Obstacle.NOT_READY, "notReady"),

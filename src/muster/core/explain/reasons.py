@@ -95,6 +95,8 @@ def mismatch(shape: Shape, nodes: Iterable[NodeChanged]) -> str:
         causes.append("affinity")
     if Obstacle.VOLUME in found:
         causes.append("its volumes are elsewhere")
+    if Obstacle.FEATURES in found:
+        causes.append(f"its nodes must declare {', '.join(shape.features)} (status.declaredFeatures)")
     if Obstacle.TAINT in found:
         taints = {taint for node in facts for taint in untolerated(shape, node)}
         texts = {f"{taint.key}={taint.value}" if taint.value else taint.key for taint in taints}

@@ -177,7 +177,7 @@ class Constraints:
             keeping |= Obstacle.SELECTOR | Obstacle.AFFINITY
         if spread.honor_taints:
             keeping |= Obstacle.TAINT | Obstacle.CORDON | Obstacle.NOT_READY
-        nodes: Bools = (obstacles & np.uint8(keeping)) == 0
+        nodes: Bools = (obstacles & np.uint16(keeping)) == 0
         for other in self.hard if spread.required else self._soft:
             nodes &= self._domain(other.key).index >= 0
         return nodes

@@ -11,7 +11,7 @@ class PodSetExplanation:
     """How far one pod set gets: of `wanted` more pods, `fits` could start now.
 
     `limited_by` counts nodes by what keeps the next pod off them: a resource's name, `selector`,
-    `affinity`, `volume`, `taint`, `cordon`, `notReady`, `avoided`, `ports`, `podAffinity`,
+    `affinity`, `volume`, `features`, `taint`, `cordon`, `notReady`, `avoided`, `ports`, `podAffinity`,
     `podAntiAffinity`, `spread`, `topology` or `quota`.
     """
 

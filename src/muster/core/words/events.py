@@ -34,6 +34,8 @@ class NodeChanged:
     taints: tuple[Taint, ...] = ()
     cordoned: bool = False
     ready: bool = True
+    #: what it offers that not every node does, and pods may need
+    features: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,6 +194,8 @@ class Shape(Hashed):
     pod_anti_affinity: tuple[PodTerm, ...] = ()
     preferred_pod_affinity: tuple[tuple[int, PodTerm], ...] = ()
     spread: tuple[Spread, ...] = ()
+    #: what its node must offer, by name
+    features: tuple[str, ...] = ()
     #: nodes that its pods must not use for now, and nodes that they use last (core/world/failed_starts.py)
     avoided: tuple[NodeName, ...] = ()
     last: tuple[NodeName, ...] = ()

@@ -1,6 +1,7 @@
 """Which nodes a pod may run on at all: a boolean mask per constraint, kept up to date.
 
-A node is eligible if it is ready, not cordoned (or the pod tolerates the taint of cordoned nodes), carries
+A node is eligible if it is ready, not cordoned (or the pod tolerates the taint of cordoned nodes), offers
+the features that the pod needs, carries
 every label of the selector, satisfies one term of the required node affinity and one of the node affinity of
 each volume, has no NoSchedule or NoExecute taint that is not tolerated, and is not avoided because pods have
 failed there (`failed_starts`). PreferNoSchedule taints and preferred node affinity rank nodes: those with
@@ -50,13 +51,14 @@ class Obstacle(IntFlag):
     GONE = 32
     VOLUME = 64
     AVOIDED = 128
+    FEATURES = 256
 
 
 @dataclass(slots=True)
 class Mask:
     """For one constraint, each node's obstacles (as bits), and whether it has none."""
 
-    obstacles: npt.NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
+    obstacles: npt.NDArray[np.uint16] = field(default_factory=lambda: np.zeros(0, np.uint16))
     eligible: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
     #: lower is better; `ranked` if eligible nodes differ in it
     rank: Ints = field(default_factory=lambda: np.zeros(0, np.int32))
@@ -66,7 +68,7 @@ class Mask:
     @property
     def matching(self) -> Bools:
         """Nodes that would do if they were ready, not cordoned and not avoided."""
-        lasting = np.uint8(~(Obstacle.CORDON | Obstacle.NOT_READY | Obstacle.AVOIDED) & 0xFF)
+        lasting = np.uint16(~(Obstacle.CORDON | Obstacle.NOT_READY | Obstacle.AVOIDED) & 0xFFFF)
         matching: Bools = (self.obstacles & lasting) == 0
         return matching
 
@@ -80,12 +82,12 @@ class Eligibility:
     def of(self, shape: Shape) -> Mask:
         """The current mask for pods of this shape, one cell per node. Read it, do not keep it."""
         nodes = self._nodes
-        places = shape.volumes, shape.avoided, shape.last
+        places = shape.volumes, shape.features, shape.avoided, shape.last
         constraint = shape.selector, shape.affinity, shape.tolerations, shape.preferred, *places
         mask = recent(self._masks, constraint, lambda _: Mask(), _KEPT)
         if (changed := nodes.fact_changes.since(mask.position)) is None:
             mask.rank, mask.ranked = np.zeros(len(nodes), np.int32), False
-            mask.obstacles, mask.eligible = mask.rank.astype(np.uint8), mask.rank.astype(np.bool_)
+            mask.obstacles, mask.eligible = mask.rank.astype(np.uint16), mask.rank.astype(np.bool_)
             changed = list(range(len(nodes)))
         for column in sorted(set(changed)):
             fact = nodes.facts.get(nodes.names[column])
@@ -117,6 +119,8 @@ def obstacle(shape: Shape, node: NodeChanged) -> Obstacle:
         labels = dict(node.labels)
         if not all(any(_term(t, labels, node.name) for t in terms) for terms in shape.volumes):
             found |= Obstacle.VOLUME
+    if shape.features and not {*shape.features} <= {*node.features}:
+        found |= Obstacle.FEATURES
     if node.taints and untolerated(shape, node):
         found |= Obstacle.TAINT
     if node.cordoned and not _tolerated(UNSCHEDULABLE, shape.tolerations):

@@ -39,7 +39,7 @@ from muster.core.world.topology import Topology, named
 from muster.core.world.trial import UndoLog
 from muster.names import GPU_SHARE
 
-_UNUSABLE: Final = np.uint8(Obstacle.CORDON | Obstacle.NOT_READY | Obstacle.GONE)
+_UNUSABLE: Final = np.uint16(Obstacle.CORDON | Obstacle.NOT_READY | Obstacle.GONE)
 
 
 class _Charge(NamedTuple):
