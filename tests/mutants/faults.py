@@ -147,6 +147,22 @@ FAULTS: Final = (
         _EVENTS,
     ),
     Fault(
+        "what a subgroup needs together is forgotten",
+        "all or nothing",
+        "core/world/lacking.py",
+        "            minima.append((subgroup.name, lacking))",
+        "            pass",
+        ("tests/core/placement/test_subgroups.py",),
+    ),
+    Fault(
+        "the minimum of a subgroup is made up by others in an exact search",
+        "all or nothing",
+        "core/placement/exact/problem.py",
+        "    left = [(members, n) for members, n in some if n]",
+        "    left: list[tuple[tuple[int, ...], int]] = []",
+        ("tests/core/placement/test_subgroups.py",),
+    ),
+    Fault(
         "gated gangs are placed",
         "all or nothing",
         "core/world/lacking.py",

@@ -12,7 +12,7 @@ from muster.api.base import Resource
 from muster.api.kinds import POD_GROUP_X
 from muster.api.koordinator_v1alpha1 import GROUPS, TOPOLOGY_SPEC
 from muster.api.scheduling import PodGroup
-from muster.core.words.gang import Code, Gate
+from muster.core.words.gang import Code, Gate, Subgroup
 from muster.translate.dialects import Reader, group_of, keys_touched
 from muster.translate.group import Group, Touched
 from muster.translate.identity import Dialect, GroupKey
@@ -65,6 +65,20 @@ def test_one_podgroup_of_a_ganggroup_may_have_no_minimum() -> None:
     assert (both.gang.gate, both.gang.min_count) == (None, 1)
     assert sets == [("master@ns", 1, 1), ("worker@ns", 1, 0), ("worker@ns", 1, 0)]
     assert the_gang(master, worker, grouped("m", "master", node="n", phase="Succeeded")).finished
+
+
+def test_pods_of_one_podgroup_that_differ_share_its_minimum() -> None:
+    pods = [grouped(f"w{i}", "worker", spec=pod_spec(size)) for i, size in enumerate((2, 2, 2, 8))]
+    gang = the_gang(one_of("master", 1), one_of("worker", 2), grouped("m", "master"), *pods).gang
+    assert gang.subgroups == (Subgroup("ns/master", 1), Subgroup("ns/worker", 2))
+    assert (gang.gate, gang.min_count) == (None, 3)
+    sets = [(one.count, one.min_count, one.subgroup) for one in gang.pod_sets]
+    assert sets == [(1, 1, "ns/master"), (3, 0, "ns/worker"), (1, 0, "ns/worker")]
+    most = {one.name: one.count for one in gang.pod_sets}
+    assert gang.met(most)
+    assert gang.met({**most, gang.pod_sets[1].name: 1})
+    assert not gang.met({**most, gang.pod_sets[1].name: 0})
+    assert not gang.met({**most, gang.pod_sets[0].name: 0})
 
 
 def test_equal_pods_of_two_groups_are_two_sets() -> None:

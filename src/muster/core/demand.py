@@ -44,6 +44,8 @@ class Part:
     count: int
     need: int
     affinity: AffinityContext = NO_CONTEXT
+    #: parts of one subgroup share a minimum (`Demand.minima`); "" = none
+    subgroup: str = ""
 
     @property
     def constrained(self) -> bool:
@@ -88,12 +90,16 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Demand:
-    """What a gang still lacks; `need` is its minimum over all parts, at least the sum of theirs."""
+    """What a gang still lacks; `need` is its minimum over all parts, at least the sum of all other minima."""
 
     parts: tuple[Part, ...]
     need: int
     rules: Rules | None = None
+    #: subgroups that need more places than the minima of their parts, and how many each needs
+    minima: tuple[tuple[str, int], ...] = ()
 
+    #: minima over several parts: their indices, ascending, and the places needed; the one over all is last
+    joint: tuple[tuple[Sequence[int], int], ...] = field(init=False, repr=False)
     #: some part has constraints besides room
     constrained: bool = field(init=False, repr=False)
     #: the places that the gang has already decide where its other places may be
@@ -112,6 +118,10 @@ class Demand:
     def __post_init__(self) -> None:
         parts, rules, put = self.parts, self.rules, object.__setattr__
         shapes = [part.shape for part in parts]
+        members = (
+            ([p for p, part in enumerate(parts) if part.subgroup == name], n) for name, n in self.minima
+        )
+        put(self, "joint", (*members, (range(len(parts)), self.need)))
         constrained = any(part.constrained for part in parts)
         put(self, "constrained", constrained)
         put(self, "bound", rules is not None and rules.started is not None)
@@ -131,15 +141,34 @@ class Demand:
 
     def at_least(self, worth: Sequence[int]) -> int:
         """Return what the minimum is worth at least if a place of each part is worth so much."""
-        rest = self.need - sum(part.need for part in self.parts)
-        cheapest = min((n for n, p in zip(worth, self.parts, strict=True) if p.count > p.need), default=0)
-        return rest * cheapest + sum(n * p.need for n, p in zip(worth, self.parts, strict=True))
+        parts, found, sure = self.parts, 0, 0
+        for n, part in zip(worth, parts, strict=True):
+            found += n * part.need
+            sure += part.need
+        for members, need in self.joint:
+            own = sure if len(members) == len(parts) else sum(parts[p].need for p in members)
+            more = need - own
+            found += more * min((worth[p] for p in members if parts[p].count > parts[p].need), default=0)
+            sure += more
+        return found
+
+    def short(self, fits: Sequence[int]) -> int:
+        """Return how many more places the minimum takes if so many of each part fit."""
+        found, have, (*subgroups, (_, least)) = 0, [], self.joint
+        for n, part in zip(fits, self.parts, strict=True):
+            able = min(n, part.count)
+            have.append(max(able, part.need))
+            found += have[-1] - able
+        more = sum(max(need - sum(have[p] for p in members), 0) for members, need in subgroups)
+        return found + more + max(least - sum(have) - more, 0)
 
     def equal_but_for_anti_affinity(self, other: "Demand") -> bool:
         """Whether the two differ at most in the anti-affinity of other pods that keeps them off."""
         if self is other:
             return True
-        if (self.need, self.rules, len(self.parts)) != (other.need, other.rules, len(other.parts)):
+        if (self.need, self.rules, self.minima) != (other.need, other.rules, other.minima):
+            return False
+        if len(self.parts) != len(other.parts):
             return False
         return all(
             replace(mine, affinity=NO_CONTEXT) == replace(theirs, affinity=NO_CONTEXT)
@@ -193,8 +222,8 @@ def cut(demand: Demand, room: Mapping[Key, int], costs: Sequence[Mapping[Key, in
     """As many places of each part as there is room for, but at least the minimum.
 
     Parts without any are left out. `costs`: what a place of each part takes. What `room` does not name is not
-    limited. A minimum over all parts is filled with the smallest pods that there is room for, else with the
-    smallest; the rest of the room goes to the parts in their order.
+    limited. A minimum over several parts is filled with the smallest pods that there is room for, else with
+    the smallest; the rest of the room goes to the parts in their order.
     """
     left = dict(room)
     counts = [0] * len(demand.parts)
@@ -215,10 +244,11 @@ def cut(demand: Demand, room: Mapping[Key, int], costs: Sequence[Mapping[Key, in
     for p, part in enumerate(demand.parts):
         add(p, part.need)
     smallest = sorted(range(len(demand.parts)), key=size)
-    for p in smallest:
-        add(p, max(min(demand.need - sum(counts), fitting(p)), 0))
-    for p in smallest:
-        add(p, max(min(demand.need - sum(counts), demand.parts[p].count - counts[p]), 0))
+    for members, need in demand.joint:
+        for roomy in (True, False):
+            for p in (p for p in smallest if p in members):
+                missing = need - sum(counts[q] for q in members)
+                add(p, max(min(missing, fitting(p) if roomy else demand.parts[p].count - counts[p]), 0))
     for p in range(len(demand.parts)):
         add(p, fitting(p))
     return tuple(

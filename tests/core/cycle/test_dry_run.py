@@ -5,6 +5,7 @@ time the change is made just after that cycle, and the scheduler decides at the 
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
@@ -37,6 +38,7 @@ from muster.core.words.gang import (
     Queue,
     Shape,
     Strategy,
+    Subgroup,
 )
 from muster.names import GPU, GPU_SHARE
 from tests.core.words import amounts, assigns, bind, gang, node, pod, scheduler, shape
@@ -116,9 +118,18 @@ def _resized(gang: Gang, counts: dict[str, int], was: dict[str, int], least: fro
         min_count = min(pod_set.min_count, count)
         return replace(pod_set, count=pod_set.count if pod_set.name in least else count, min_count=min_count)
 
-    fewer = sum(was[name] - count for name, count in counts.items())
+    fewer = {name: was[name] - count for name, count in counts.items()}
+    less = Counter[str]()
+    for pod_set in gang.pod_sets:
+        less[pod_set.subgroup] += fewer.get(pod_set.name, 0)
+    subgroups = tuple(
+        replace(each, min_count=max(each.min_count - less[each.name], 0)) for each in gang.subgroups
+    )
     return replace(
-        gang, pod_sets=tuple(map(resized, gang.pod_sets)), min_count=max(gang.min_count - fewer, 0)
+        gang,
+        pod_sets=tuple(map(resized, gang.pod_sets)),
+        min_count=max(gang.min_count - less.total(), 0),
+        subgroups=subgroups,
     )
 
 
@@ -140,18 +151,20 @@ def _smaller_sets(gang: Gang, match: re.Match[str]) -> Gang:
 def _cut(gang: Gang, match: re.Match[str]) -> Gang:
     said = re.findall(r"(?:(\w+) as )?(\d+) × (\d+) GPUs? instead of (\d+) × (\d+)", match[0])
     sets = {pod_set.name: pod_set for pod_set in gang.pod_sets}
-    more = 0
+    more: Counter[str] = Counter()
     for name, new, _, old, before in said:
         pod_set = sets[name or gang.pod_sets[0].name]
         factor = int(new) // int(old)
-        more += int(new) - int(old)
+        more[pod_set.subgroup] += int(new) - int(old)
         sets[pod_set.name] = replace(
             pod_set,
             shape=shape(gpu=int(before) // factor),
             count=pod_set.count * factor,
             min_count=pod_set.min_count * factor,
         )
-    return replace(gang, pod_sets=tuple(sets.values()), min_count=gang.min_count + more)
+    subgroups = tuple(replace(each, min_count=each.min_count + more[each.name]) for each in gang.subgroups)
+    least = gang.min_count + more.total()
+    return replace(gang, pod_sets=tuple(sets.values()), min_count=least, subgroups=subgroups)
 
 
 def _without(rule: Callable[[Gather], bool]) -> Callable[[Gang, re.Match[str]], Gang]:
@@ -191,9 +204,17 @@ GATHER = st.sampled_from(
 
 @st.composite
 def gangs(draw: st.DrawFn, name: str, queues: list[str]) -> Gang:
-    drawn = draw(st.lists(POD_SETS, min_size=1, max_size=2))
-    sets = tuple(PodSet(f"s{i}", shape(gpu=g), n, least) for i, (g, n, least) in enumerate(drawn))
+    drawn = draw(st.lists(POD_SETS, min_size=1, max_size=draw(st.sampled_from([2, 2, 3]))))
+    # the first set, or the first two, may be a subgroup
+    joint = draw(st.sampled_from([0] * 3 + [1, 2]))
+    sets = tuple(
+        PodSet(f"s{i}", shape(gpu=g), n, least, subgroup="j" if i < joint else "")
+        for i, (g, n, least) in enumerate(drawn)
+    )
+    few, many = sum(s.min_count for s in sets[:joint]), sum(s.count for s in sets[:joint])
+    subgroups = (Subgroup("j", draw(st.integers(few, many))),) if joint else ()
     low, high = sum(s.min_count for s in sets), sum(s.count for s in sets)
+    low += sum(each.min_count - few for each in subgroups)
     seconds = st.sampled_from([None, None, 15.0, 40.0, 100.0])
     return Gang(
         GangId(name),
@@ -208,6 +229,7 @@ def gangs(draw: st.DrawFn, name: str, queues: list[str]) -> Gang:
         estimate=draw(seconds),
         preempts=draw(st.booleans()),
         preemptible=draw(st.sampled_from([True, True, False])),
+        subgroups=subgroups,
     )
 
 

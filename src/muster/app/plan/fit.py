@@ -235,9 +235,12 @@ def _alone(gang: Gang) -> Gang:
         replace(one, shape=replace(one.shape, pod_affinity=()), min_count=min(one.min_count, one.count))
         for one in gang.pod_sets
     )
-    return replace(
-        gang, pod_sets=sets, min_count=min(gang.min_count, sum(one.count for one in sets)), queue="default"
+    subgroups = tuple(
+        replace(each, min_count=min(each.min_count, sum(p.count for p in sets if p.subgroup == each.name)))
+        for each in gang.subgroups
     )
+    least = min(gang.min_count, sum(one.count for one in sets))
+    return replace(gang, pod_sets=sets, subgroups=subgroups, min_count=least, queue="default")
 
 
 #: Node labels that pods of one sort require.

@@ -69,11 +69,10 @@ class Case:
         """What a placement of as much as fits has placed, and what limits the rest."""
         demand, slots = self.demand, self.fit.slots
         wanted = [max(part.need, n) for part, n in zip(demand.parts, draft.placed, strict=True)]
-        missing = demand.need - sum(wanted)
-        for p, part in enumerate(demand.parts):
-            more = min(max(missing, 0), part.count - wanted[p])
-            wanted[p] += more
-            missing -= more
+        for members, need in demand.joint:
+            for p in members:
+                missing = need - sum(wanted[q] for q in members)
+                wanted[p] += min(max(missing, 0), demand.parts[p].count - wanted[p])
         return tuple(
             PodSetExplanation(
                 part.pod_set,
@@ -109,7 +108,8 @@ class Case:
             parts = tuple(replace(part, shape=_bare(part.shape), affinity=NO_CONTEXT) for part in parts)
         if avoidance:
             parts = tuple(replace(part, shape=_anywhere(part.shape)) for part in parts)
-        demand = self.world.demands.of(parts, self.demand.need, None if rules else self.demand.rules)
+        demand = self.demand
+        demand = self.world.demands.of(parts, demand.need, None if rules else demand.rules, demand.minima)
         request = Request(demand, [range(part.count) for part in parts], search=fit.exact.lent > 0)
         with self.world.trial():
             found = bool(fit.anywhere(request) if demand.rules is None else fit.fit(request))

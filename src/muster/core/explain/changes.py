@@ -58,7 +58,7 @@ def _sizes(question: Question, wanted: Mapping[str, int], told: PodSetExplanatio
         counts = {**wanted, told.name: count}
         some = [part for part in question.demand.parts if part.pod_set in counts]
         parts = tuple(replace(part, count=counts[part.pod_set], need=counts[part.pod_set]) for part in some)
-        return question.fits(replace(question.demand, parts=parts, need=sum(counts.values())))
+        return question.fits(replace(question.demand, parts=parts, need=sum(counts.values()), minima=()))
 
     low, high = 0, told.wanted
     for guess in (told.fits, told.fits + 1):
@@ -86,9 +86,24 @@ def _of_size(gang: Gang, wanted: Mapping[str, int], counts: Mapping[str, int]) -
             pod_set, count=count, min_count=least, ranks=pod_set.ranks[:count], uncreated=uncreated
         )
 
-    fewer = sum(wanted[name] - count for name, count in counts.items())
-    least = max(gang.min_count - fewer, 0)
-    return replace(gang, pod_sets=tuple(map(edited, gang.pod_sets)), min_count=least)
+    more = {name: count - wanted[name] for name, count in counts.items()}
+    return replace(_needing(gang, more), pod_sets=tuple(map(edited, gang.pod_sets)))
+
+
+def _needing(gang: Gang, more: Mapping[str, int]) -> Gang:
+    """Return the gang with minima over several pod sets that are so much higher, by pod set."""
+    subgroups = tuple(
+        replace(
+            subgroup,
+            min_count=max(
+                subgroup.min_count
+                + sum(more.get(p.name, 0) for p in gang.pod_sets if p.subgroup == subgroup.name),
+                0,
+            ),
+        )
+        for subgroup in gang.subgroups
+    )
+    return replace(gang, subgroups=subgroups, min_count=max(gang.min_count + sum(more.values()), 0))
 
 
 def _fewer(question: Question, wanted: Mapping[str, int], counts: Mapping[str, int]) -> str:
@@ -117,7 +132,7 @@ def smaller_pods(question: Question) -> Iterator[Remedy]:
         cut = {name: _divided(part.shape, factor) for name, part in short.items() if part.need}
         if not cut or None in cut.values() or len(cut) < len(short):
             return
-        if question.starts(_divide(question.gang, cut, factor, sum(short[name].need for name in cut))):
+        if question.starts(_divide(question.gang, cut, factor, {name: short[name].need for name in cut})):
             changes = []
             for name, requests in cut.items():
                 resource, _, amount = question.case.asked(part := short[name])[0]
@@ -128,7 +143,7 @@ def smaller_pods(question: Question) -> Iterator[Remedy]:
             return
 
 
-def _divide(gang: Gang, cut: Mapping[str, Amounts | None], factor: int, need: int) -> Gang:
+def _divide(gang: Gang, cut: Mapping[str, Amounts | None], factor: int, needs: Mapping[str, int]) -> Gang:
     """Return the gang with `factor` times as many pods of these sets, which have these requests."""
 
     def edited(pod_set: PodSet) -> PodSet:
@@ -144,8 +159,8 @@ def _divide(gang: Gang, cut: Mapping[str, Amounts | None], factor: int, need: in
             ranks=(),
         )
 
-    least = gang.min_count + need * (factor - 1)
-    return replace(gang, pod_sets=tuple(map(edited, gang.pod_sets)), min_count=least)
+    more = {name: need * (factor - 1) for name, need in needs.items()}
+    return replace(_needing(gang, more), pod_sets=tuple(map(edited, gang.pod_sets)))
 
 
 def _divided(shape: Shape, factor: int) -> Amounts | None:

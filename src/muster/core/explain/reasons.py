@@ -39,11 +39,12 @@ def invalid(case: Case) -> Explanation | None:
         layers = case.fit.topology_placement.topology.layers
         error = resolve(demand.rules.gather, demand.rules.exclusive, layers).error
     short = next((part for part in demand.parts if part.need > part.count), None)
-    size = sum(part.count for part in demand.parts)
     if not error and short is not None:
         error = case.named(short, _too_many(short.need, short.count))
-    elif not error and demand.need > size:
-        error = _too_many(demand.need, size)
+    for members, need in demand.joint:
+        size = sum(demand.parts[p].count for p in members)
+        if not error and need > size:
+            error = _too_many(need, size)
     return Explanation(Code.INVALID, "placement", error) if error else None
 
 
@@ -57,11 +58,13 @@ def nothing_matches(case: Case) -> Explanation | None:
     A selector that no node satisfies is described by the first of its labels that no node has, with the
     values that nodes do have, since the likeliest cause is a typing error.
     """
-    parts, world = case.demand.parts, case.world
-    never = [part for part in parts if not case.fit.slots.when_empty(part.shape, case.matching(part)).any()]
-    if not any(part.need for part in never) and len(never) < len(parts):
+    parts, world, short = case.demand.parts, case.world, case.demand.short
+    able = [case.fit.slots.when_empty(part.shape, case.matching(part)).any() for part in parts]
+    fits = [part.count if fits else 0 for part, fits in zip(parts, able, strict=True)]
+    if not (lacking := short(fits)):
         return None
-    part = next((part for part in never if part.need), never[0])
+    # the first whose pods would help
+    part = next(p for i, p in enumerate(parts) if short([*fits[:i], p.count, *fits[i + 1 :]]) < lacking)
     present = int(np.count_nonzero(world.eligibility.of(part.shape).obstacles & Obstacle.GONE == 0))
     if not present:
         message = "there is no node"

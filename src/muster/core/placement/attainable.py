@@ -68,7 +68,9 @@ class Attainable:
         if levels is not None and levels.multiples and len(demand.parts) == 1:
             fits[0], counts[0] = self._in_multiples(levels, slots[0], domains, number, counts[0])
         most = np.minimum(fits, np.array(counts, np.int64)[:, None])
-        able: Bools = most.sum(axis=0) >= demand.need
+        able: Bools = np.ones(number, np.bool_)
+        for members, need in demand.joint:
+            able &= most[[*members]].sum(axis=0) >= need
         for part, each in zip(demand.parts, most, strict=True):
             able &= each >= part.need
         if len(demand.parts) > 1:

@@ -59,13 +59,7 @@ def place(request: Request, ledger: Ledger, slots: Slots) -> Placed | None:
 
 def short_of_slots(demand: Demand, slots: Slots) -> bool:
     """Whether the minimum takes more slots than there are, and so cannot be placed."""
-    fitting = 0
-    for part in demand.parts:
-        total = slots.room(part.shape).total
-        if total < part.need:
-            return True
-        fitting += min(part.count, total)
-    return fitting < demand.need
+    return demand.short([slots.room(part.shape).total for part in demand.parts]) > 0
 
 
 def _fill(draft: "Draft", ledger: Ledger) -> bool:
@@ -216,19 +210,20 @@ class Draft:
         return False
 
     def fill_minimum(self) -> bool:
-        """Place each part's minimum, larger pods first, then the smallest pods up to the gang's minimum.
+        """Place each part's minimum, larger pods first, then the smallest pods up to each joint minimum.
 
         False: some of it does not fit.
         """
-        need, short = self.request.demand.need, False
+        demand, placed = self.request.demand, self.placed
         for p in self.order:
-            self.fill(p, self.parts[p].need - self.placed[p])
-            short |= self.placed[p] < self.parts[p].need
-        for p in reversed(self.order):
-            if (missing := need - sum(self.placed)) <= 0:
-                break
-            self.fill(p, missing)
-        return not short and sum(self.placed) >= need
+            self.fill(p, self.parts[p].need - placed[p])
+        for members, need in demand.joint:
+            for p in reversed(self.order):
+                if (missing := need - sum(placed[q] for q in members)) <= 0:
+                    break
+                if p in members:
+                    self.fill(p, missing)
+        return not demand.short(placed)
 
     def fill_up(self) -> None:
         """Place as many more pods as fit. A part whose further pods break a required spread gets none."""
@@ -405,6 +400,7 @@ class _Walk:
         lacking = [p for p in draft.order if draft.placed[p] < draft.parts[p].need]
         if lacking:
             return lacking if self._by_affinity else lacking[:1]
-        if sum(draft.placed) >= draft.request.demand.need:
-            return []
-        return [p for p in draft.order if draft.placed[p] < draft.parts[p].count]
+        for members, need in draft.request.demand.joint:
+            if sum(draft.placed[p] for p in members) < need:
+                return [p for p in draft.order if p in members and draft.placed[p] < draft.parts[p].count]
+        return []

@@ -296,12 +296,25 @@ def _with_domains(units: tuple[EvictionUnit, ...], surcharge: Usage) -> tuple[Ev
 
 
 def _spare(state: GangState, gang: Gang) -> Mapping[str, int]:
-    """How many filled places the gang can spare: of each pod set, and in all (the name ""). Empty: none."""
+    """How many filled places the gang can spare: of each pod set, and in all (the name ""). Empty: none.
+
+    What a subgroup can spare is dealt out to its pod sets, the last first: any of these may go together.
+    """
     if gang.min_count >= sum(pod_set.count for pod_set in gang.pod_sets):
         return {}
     counts = satisfied(state, gang)
     spare = sum(counts.values()) - gang.min_count
-    room = {p.name: n for p in gang.pod_sets if (n := counts[p.name] - p.min_count) > 0}
+    left = {
+        each.name: sum(counts[p.name] for p in gang.pod_sets if p.subgroup == each.name) - each.min_count
+        for each in gang.subgroups
+    }
+    room = {}
+    for p in reversed(gang.pod_sets):
+        n = min(counts[p.name] - p.min_count, left.get(p.subgroup, spare))
+        if n > 0:
+            room[p.name] = n
+            if p.subgroup in left:
+                left[p.subgroup] -= n
     return {**room, "": spare} if spare > 0 and room else {}
 
 

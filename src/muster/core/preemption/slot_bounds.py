@@ -64,7 +64,7 @@ class SlotBounds:
         #: pods of one shape, of whichever pod sets
         grouped = Grouped.of(request.demand, nodes)
         self._parts = grouped.groups
-        self._need = request.demand.need
+        self._joint = grouped.joint
         self._table = table
         self._quota = quota
         rows = [row for row, _ in grouped.least]
@@ -325,19 +325,18 @@ class SlotBounds:
 
     def _suffices(self, slots: Sequence[Longs | Floats]) -> Bools:
         """By domain, whether these slots suffice for the minimum; `slots`: by shape."""
-        fitting = np.zeros_like(slots[0])
-        enough: Bools = np.ones(fitting.shape, np.bool_)
+        enough: Bools = np.ones(slots[0].shape, np.bool_)
         for n, part in zip(slots, self._parts, strict=True):
             enough &= n >= part.need
-            fitting += np.minimum(n, part.count)
-        enough &= fitting >= self._need
+        for counts, need in self._joint:
+            enough &= sum(np.minimum(slots[p], count) for p, count in counts) >= need
         return enough
 
     def _lacks(self, slots: list[int]) -> int:
         """How many pods do not fit yet."""
         lacking = sum(max(part.need - n, 0) for n, part in zip(slots, self._parts, strict=True))
-        fitting = sum(min(n, part.count) for n, part in zip(slots, self._parts, strict=True))
-        return max(lacking, self._need - fitting, 0)
+        jointly = (need - sum(min(slots[p], count) for p, count in counts) for counts, need in self._joint)
+        return max(lacking, *jointly)
 
     def _owed(self, taken: Bools) -> Longs:
         """What is still to be freed below each cap."""

@@ -321,7 +321,7 @@ class Admission:
         demand = grant.demand
         if self._quotas and self._quotas.apply_to(state):
             parts = cut(demand, self._quotas.room(state), self._quotas.costs(state, demand))
-            demand = self._demands.of(parts, demand.need, demand.rules)
+            demand = self._demands.of_parts(demand, parts)
         if demand is state.demand:
             return Attempt(state, tier, demand, state.vacant, cap_exceeded=grant.cap_exceeded)
         vacant = {p.pod_set: indices for p, indices in zip(state.demand.parts, state.vacant, strict=True)}
@@ -429,7 +429,7 @@ class Admission:
         # Of a gang with exclusive domains these are charged, so more pods take no more (`overcharges`).
         if least is demand.least and not demand.most.fits_in(room):
             parts = cut(demand, room, [part.usage for part in demand.parts])
-            part = self._demands.of(parts, demand.need, demand.rules) if parts else None
+            part = self._demands.of_parts(demand, parts) if parts else None
             if part is not None and not part.most.fits_in(room):  # its minimum alone takes more
                 if tier is Tier.WITHIN:
                     return None
@@ -458,9 +458,11 @@ class Admission:
             if mine:
                 parts.append(replace(part, count=len(mine)))
                 vacant.append(mine)
-        if not parts or sum(map(len, vacant)) < demand.need:
+        if not parts:
             return None
-        planned = self._demands.of(tuple(parts), demand.need, demand.rules)
+        planned = self._demands.of_parts(demand, parts)
+        if planned.short([part.count for part in parts]):
+            return None
         return Attempt(state, Tier.STARTED, planned, tuple(vacant), whole=False)
 
 

@@ -1,6 +1,6 @@
 """The words of the core: gangs, their pod sets and places, and what a pod asks of a node."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache, partial
@@ -220,6 +220,8 @@ class PodSet(Hashed):
     labels: Labels = ()
     #: namespace of its pods, where it is not the gang's
     namespace: str = ""
+    #: the subgroup of the gang to which it belongs; "" = none
+    subgroup: str = ""
     #: by index of the set, its rank in the gang's own order, which decides neighbours. () = set after set
     ranks: tuple[int, ...] = ()
     #: number of places whose pod the API server has not charged to a ResourceQuota yet
@@ -228,6 +230,14 @@ class PodSet(Hashed):
     quotas: tuple[tuple[str, Amounts], ...] = ()
 
     __hash__ = Hashed.__hash__
+
+
+@dataclass(frozen=True, slots=True)
+class Subgroup:
+    """Pod sets of a gang that share a minimum: of all their places together, `min_count` are needed."""
+
+    name: str
+    min_count: int = 0
 
 
 class Strategy(Enum):
@@ -339,7 +349,7 @@ class Gate:
 class Gang:
     """A group of pods that is queued, charged, placed, preempted and explained as one.
 
-    All stated minima hold together: each pod set's `min_count`, and `min_count` over the whole gang.
+    All stated minima hold together: each pod set's and each subgroup's `min_count`, and that of the gang.
     """
 
     id: GangId
@@ -377,6 +387,18 @@ class Gang:
     of_node: bool = False
     #: it may preempt other gangs; False: preemptionPolicy Never
     preempts: bool = True
+    #: those that its pod sets name, each once
+    subgroups: tuple[Subgroup, ...] = ()
+
+    def met(self, counts: Mapping[str, int]) -> bool:
+        """Whether so many places of each pod set satisfy all minima."""
+        sets = self.pod_sets
+        if sum(counts.get(p.name, 0) for p in sets) < self.min_count:
+            return False
+        return all(counts.get(p.name, 0) >= p.min_count for p in sets) and all(
+            sum(counts.get(p.name, 0) for p in sets if p.subgroup == subgroup.name) >= subgroup.min_count
+            for subgroup in self.subgroups
+        )
 
     def time_lost(self, since: float | None, now: float) -> float:
         """Returns the seconds of work that a pod of the gang, bound at `since`, would have to repeat.

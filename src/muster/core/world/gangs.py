@@ -269,8 +269,7 @@ def stands(state: GangState) -> bool:
     gang = state.gang
     if gang is None or len(state.filled) + len(state.retired) < gang.min_count:
         return False
-    done = satisfied(state, gang)
-    return sum(done.values()) >= gang.min_count and all(done[p.name] >= p.min_count for p in gang.pod_sets)
+    return gang.met(satisfied(state, gang))
 
 
 def starting(state: GangState) -> bool:

@@ -4,7 +4,7 @@ Equal demands of different gangs are one object: whether a demand fits, whether 
 waits are computed once for all gangs that want the same, and cached by identity.
 """
 
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import replace
 from typing import Final
 from weakref import WeakValueDictionary
@@ -18,6 +18,8 @@ from muster.core.world.gangs import GangState, footprint, indices
 
 #: A demand, the indices of each part's vacant places, and what other pods see of each pod set's pods.
 _Lack = tuple[Demand, tuple[Sequence[int], ...], dict[str, Footprint]]
+#: What makes two demands equal.
+_Fields = tuple[tuple[Part, ...], int, Rules | None, tuple[tuple[str, int], ...]]
 #: Kinds of gangs whose demands are cached.
 _KEPT: Final = 1024
 
@@ -29,19 +31,27 @@ class Demands:
         self._footprints, self._keep_off = footprints, failed_starts.of_origin
         #: weak: cached results about a demand keep it alive, so it makes no difference when a demand without
         #: them is freed
-        self._known: WeakValueDictionary[tuple[tuple[Part, ...], int, Rules | None], Demand] = (
-            WeakValueDictionary()
-        )
+        self._known: WeakValueDictionary[_Fields, Demand] = WeakValueDictionary()
         #: demands of gangs that have no places yet, by what they ask for, as of this anti-affinity
         self._whole: dict[tuple[object, ...], _Lack | None] = {}
         self._as_of: object = None
 
-    def of(self, parts: tuple[Part, ...], need: int, rules: Rules | None) -> Demand:
-        key = (parts, need, rules)
+    def of(
+        self,
+        parts: tuple[Part, ...],
+        need: int,
+        rules: Rules | None,
+        minima: tuple[tuple[str, int], ...] = (),
+    ) -> Demand:
+        key = (parts, need, rules, minima)
         demand = self._known.get(key)
         if demand is None:
             demand = self._known[key] = Demand(*key)
         return demand
+
+    def of_parts(self, demand: Demand, parts: Iterable[Part]) -> Demand:
+        """The same demand with other parts; all of its minima stay."""
+        return self.of(tuple(parts), demand.need, demand.rules, demand.minima)
 
     def settle(self, state: GangState) -> None:
         """Update `state.demand` and `state.vacant`. No demand: the gang lacks nothing, or is gated.
@@ -70,7 +80,7 @@ class Demands:
             pod_footprint = request.footprints[part.pod_set]
             apart = part.affinity.pod_anti_affinity | self._footprints.carried.selecting(pod_footprint)
             parts.append(replace(part, affinity=affinity_context(part.shape, pod_footprint, apart)))
-        return request._replace(demand=self.of(tuple(parts), request.demand.need, request.demand.rules))
+        return request._replace(demand=self.of_parts(request.demand, parts))
 
     def only(self, request: Request, places: Collection[Place]) -> Request:
         """The same request for these places and no others; the minimum must be among them."""
@@ -81,9 +91,7 @@ class Demands:
             if some := [index for index in lacking if Place(part.pod_set, index) in places]:
                 parts.append(replace(part, count=len(some)))
                 vacant.append(some)
-        return request._replace(
-            demand=self.of(tuple(parts), request.demand.need, request.demand.rules), vacant=vacant
-        )
+        return request._replace(demand=self.of_parts(request.demand, parts), vacant=vacant)
 
     def _all(self, state: GangState, gang: Gang) -> _Lack | None:
         """The demand of a gang without places, which is the same for every such gang of its kind."""
@@ -92,7 +100,8 @@ class Demands:
             self._whole.clear()
             self._as_of = as_of
         keep_off = self._keep_off.get(gang.origin or gang.id, ANYWHERE)
-        key = gang.pod_sets, gang.min_count, gang.namespace, gang.gather, gang.exclusive, keep_off
+        asked = gang.pod_sets, gang.subgroups, gang.min_count, gang.namespace, gang.gather, gang.exclusive
+        key = *asked, keep_off
         try:
             return self._whole[key]
         except KeyError:
@@ -106,11 +115,10 @@ class Demands:
         done = [p.count - len(v) for p, v in zip(gang.pod_sets, vacant, strict=True)]
         overall = max(gang.min_count - sum(done), 0)
         needs = [max(p.min_count - d, 0) for p, d in zip(gang.pod_sets, done, strict=True)]
+        rooms = [len(v) for v in vacant]
+        minima, overall = _minima(gang, done, needs, rooms, overall)
         if not (overall or any(vacant) or any(needs)):
             return None
-        # What the other sets cannot contribute to the overall minimum, this set must.
-        room = sum(len(v) for v in vacant)
-        needs = [max(n, overall - (room - len(v))) for n, v in zip(needs, vacant, strict=True)]
         if state.lapsed:
             vacant, needs = self._without_lapsed(state, vacant, needs, overall)
         chosen = [
@@ -121,12 +129,12 @@ class Demands:
         own = {term for p in gang.pod_sets for term in p.shape.pod_anti_affinity}
         keep_off = self._keep_off.get(gang.origin or gang.id, ANYWHERE)
         parts = tuple(
-            Part(p.name, _off(p.shape, keep_off), len(v), n, self._concern(p, f, own))
+            Part(p.name, _off(p.shape, keep_off), len(v), n, self._concern(p, f, own), p.subgroup)
             for p, f, v, n in chosen
         )
         if not parts and not overall:
             return None
-        demand = self.of(parts, max(overall, sum(needs)), _rules(state, gang))
+        demand = self.of(parts, max(overall, sum(needs)), _rules(state, gang), minima)
         return demand, tuple(v for _, _, v, _ in chosen), {p.name: f for p, f, _, _ in chosen}
 
     def newly_concerned(self, state: GangState) -> bool:
@@ -166,6 +174,29 @@ def _off(shape: Shape, keep_off: KeepOff) -> Shape:
     if not any(keep_off):
         return shape
     return replace(shape, avoided=keep_off.avoided, last=keep_off.last)
+
+
+def _minima(
+    gang: Gang, done: Sequence[int], needs: list[int], rooms: Sequence[int], overall: int
+) -> tuple[tuple[tuple[str, int], ...], int]:
+    """What subgroups need besides their pod sets' `needs`, and what the gang needs in all.
+
+    What the other pod sets cannot contribute to a minimum over several, each pod set must: `needs` is raised.
+    """
+    sets, room, more = gang.pod_sets, sum(rooms), 0
+    minima: list[tuple[str, int]] = []
+    for i, size in enumerate(rooms):
+        needs[i] = max(needs[i], overall - (room - size))
+    for subgroup in gang.subgroups:
+        members = [i for i, p in enumerate(sets) if p.subgroup == subgroup.name]
+        lacking, own = subgroup.min_count - sum(done[i] for i in members), sum(rooms[i] for i in members)
+        lacking = max(lacking, overall - (room - own), 0)
+        for i in members:
+            needs[i] = max(needs[i], lacking - (own - rooms[i]))
+        if lacking > (sure := sum(needs[i] for i in members)):
+            minima.append((subgroup.name, lacking))
+            more += lacking - sure
+    return tuple(minima), max(overall, sum(needs) + more)
 
 
 def _rules(state: GangState, gang: Gang) -> Rules | None:

@@ -140,12 +140,14 @@ class Quotas(dict[Charged, int]):
     def _minimum(self, state: GangState, demand: Demand) -> Charges:
         """What the minimum is charged; its rest beyond the parts' minima uses uncharged pod sets first."""
         assert state.gang is not None
-        sets = {pod_set.name: pod_set for pod_set in state.gang.pod_sets}
-        rest, charges = demand.need - sum(part.need for part in demand.parts), Charges()
-        for part in sorted(demand.parts, key=lambda part: bool(sets[part.pod_set].uncreated)):
+        sets, charges = {pod_set.name: pod_set for pod_set in state.gang.pod_sets}, Charges()
+        counts = [part.need for part in demand.parts]
+        for members, need in demand.joint:
+            for p in sorted(members, key=lambda p: bool(sets[demand.parts[p].pod_set].uncreated)):
+                rest = need - sum(counts[q] for q in members)
+                counts[p] += max(min(rest, demand.parts[p].count - counts[p]), 0)
+        for part, count in zip(demand.parts, counts, strict=True):
             pod_set, held = sets[part.pod_set], _held(state, part.pod_set)
-            count = part.need + max(min(rest, part.count - part.need), 0)
-            rest -= count - part.need
             more = min(pod_set.uncreated, held + count) - min(pod_set.uncreated, held)
             if more > 0:
                 charges.add(_charges(state, pod_set), more)

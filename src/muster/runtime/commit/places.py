@@ -50,7 +50,4 @@ class Places:
 
 def minimum_met(gang: Gang, places: Iterable[Place]) -> bool:
     """Whether these places satisfy all stated minima of `gang`."""
-    counts = Counter(place.pod_set for place in places)
-    return counts.total() >= gang.min_count and all(
-        counts[pod_set.name] >= pod_set.min_count for pod_set in gang.pod_sets
-    )
+    return gang.met(Counter(place.pod_set for place in places))

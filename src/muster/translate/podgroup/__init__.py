@@ -70,6 +70,7 @@ class Reader:
             or next(filter(None, (gate_of(key, one, world) for one in readings)), None),
             preempts=all(one.preempts for one in said),
             limit=limit_of_all(one.limit for one in kept),
+            subgroups=tuple(subgroup for one in readings for subgroup in one.subgroups),
         )
         own, runs = SILENT, [one.run for one in said]
         if len(groups) == 1:

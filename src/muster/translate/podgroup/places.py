@@ -118,6 +118,11 @@ class Places:
         filling.moved, filling.changed, self._changed = set(), set(), set()
         return moved
 
+    @property
+    def size(self) -> int:
+        """The number of its places."""
+        return self._filling.size
+
     def pod_set(self) -> PodSet:
         if self._pods:
             any_of_them = next(iter(self._pods.values())).metadata.labels
@@ -125,15 +130,14 @@ class Places:
             self._common = tuple(sorted(item for item in any_of_them.items() if self._labels[item] == same))
         asked = self._names if self._world.uncreated else self._names[:1]
         uncreated, charges = proposed((self._pods[uid] for _, uid in asked), self._world)
-        size = self._filling.size
         return PodSet(
             self.name,
             self.shape,
-            size,
+            self.size,
             labels=self._common,
             uncreated=uncreated,
             quotas=charges,
-            ranks=network.ranks(size, self._ranks),
+            ranks=network.ranks(self.size, self._ranks),
         )
 
     def _unlabel(self, pod: Pod) -> None:

@@ -17,7 +17,7 @@ from muster.api.core_v1 import Pod
 from muster.api.kinds import JOB, POD_GROUP_SIGS, POD_GROUP_X
 from muster.api.scheduling import PodGroup
 from muster.api.times import seconds
-from muster.core.words.gang import Labels, Place, PodId, PodSet, Shape
+from muster.core.words.gang import Labels, Place, PodId, PodSet, Shape, Subgroup
 from muster.translate import ganggroup
 from muster.translate.filling import job_finished
 from muster.translate.group import Members
@@ -179,14 +179,22 @@ class Reading:
 
     @property
     def pod_sets(self) -> list[PodSet]:
-        """The pod sets. A single one has the group's minimum; several need all their pods, if any."""
+        """The pod sets. Those of one of several PodGroups are a subgroup of the gang."""
         sets = [places.pod_set() for places in self.places]
         if not self.several:
             return sets
-        if not self.wanted:
-            return [replace(one, namespace=self.name[0]) for one in sets]
-        least = [min(self.least, sets[0].count)] if len(sets) == 1 else [one.count for one in sets]
-        return [replace(one, min_count=n, namespace=self.name[0]) for one, n in zip(sets, least, strict=True)]
+        sets = [replace(one, namespace=self.name[0], subgroup="/".join(self.name)) for one in sets]
+        if len(sets) == 1 and self.wanted:
+            return [replace(sets[0], min_count=min(self.least, sets[0].count))]
+        return sets
+
+    @property
+    def subgroups(self) -> tuple[Subgroup, ...]:
+        """The minimum that holds over its own pod sets, if it is one of several PodGroups of a gang."""
+        if not (self.several and self.places):
+            return ()
+        size = sum(places.size for places in self.places)
+        return (Subgroup("/".join(self.name), min(self.least, size)),)
 
     @property
     def finished(self) -> bool:

@@ -3,7 +3,7 @@
 It is solved as a program over patterns, whose solutions are pods on nodes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -19,7 +19,7 @@ from muster.core.world.nodes import Columns, Ints, Longs, Nodes, RowAmounts
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Pods of one shape across parts: at least `need`, at most `count`."""
+    """Pods of one shape across parts of one subgroup: at least `need`, at most `count`."""
 
     shape: Shape
     row_amounts: RowAmounts
@@ -31,10 +31,12 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A minimum: the `need` of each group, and `rest` more pods of any group."""
+    """A minimum: the `need` of each group, and more pods of any of several groups together."""
 
     groups: tuple[Group, ...]
-    rest: int
+    #: which groups, ascending, and how many more pods of them; those of any group are last, and are all that
+    #: is needed beyond the groups' own needs
+    rests: tuple[tuple[tuple[int, ...], int], ...]
     #: by part that still takes pods: how many it still needs, and how many more it may have
     parts: Mapping[int, tuple[int, int]]
 
@@ -42,27 +44,38 @@ class Problem:
     def of(demand: Demand, placed: Sequence[int], slots: Slots) -> "Problem":
         """Return what is left of the demand's minimum once so many pods of each part are placed."""
         needs = [max(part.need - n, 0) for part, n in zip(demand.parts, placed, strict=True)]
-        rest = max(demand.need - sum(placed) - sum(needs), 0)
+        more = [
+            (members, max(need - sum(placed[p] + needs[p] for p in members), 0))
+            for members, need in demand.joint
+        ]
+        own = {p: i for i, (members, _) in enumerate(more[:-1]) for p in members}
+        anywhere = more[-1][1] > sum(n for _, n in more[:-1])
         parts = {}
-        by_shape: dict[Shape, list[int]] = {}
+        by_shape: dict[tuple[Shape, int], list[int]] = {}
         for p, part in enumerate(demand.parts):
-            spare = max(part.count - placed[p] - needs[p], 0) if rest else 0
+            joint = own.get(p, -1)
+            wanted = anywhere or (joint >= 0 and more[joint][1] > 0)
+            spare = max(part.count - placed[p] - needs[p], 0) if wanted else 0
             if needs[p] or spare:
                 parts[p] = (needs[p], spare)
-                by_shape.setdefault(part.shape, []).append(p)
+                by_shape.setdefault((part.shape, joint), []).append(p)
         groups = []
-        for shape, members in by_shape.items():
+        for (shape, _), members in by_shape.items():
             vector = slots.of(shape)
             need = sum(needs[p] for p in members)
             count = sum(sum(parts[p]) for p in members)
             groups.append(Group(shape, vector.row_amounts, need, count, tuple(members), vector.size))
         # The order does not depend on pod sets' names, so that equal lists of shapes share their patterns.
         groups.sort(key=lambda group: (group.row_amounts, group.parts))
-        return Problem(tuple(groups), rest, parts)
+        rests = [
+            (tuple(g for g, group in enumerate(groups) if own.get(group.parts[0], -1) == i), n)
+            for i, (_, n) in enumerate(more[:-1])
+        ]
+        return Problem(tuple(groups), _rests(rests, len(groups), more[-1][1]), parts)
 
     @property
     def size(self) -> int:
-        return sum(group.need for group in self.groups) + self.rest
+        return sum(group.need for group in self.groups) + self.rests[-1][1]
 
     def caps(self, slots: Slots, excluded: Columns | None, columns: Columns | None = None) -> Ints:
         """Return groups × nodes (all, or `columns`), int32: how many pods of each could matter there."""
@@ -77,7 +90,8 @@ class Problem:
         fitting = caps.sum(axis=1, dtype=np.int64).tolist()
         if any(fits < group.need for fits, group in zip(fitting, self.groups, strict=True)):
             return True
-        if sum(min(fits, g.count) for fits, g in zip(fitting, self.groups, strict=True)) < self.size:
+        able = [min(fits, g.count) - g.need for fits, g in zip(fitting, self.groups, strict=True)]
+        if any(sum(able[g] for g in members) < rest for members, rest in self.rests):
             return True
         asked = [dict(group.row_amounts) for group in self.groups]
         for row in {row for amounts in asked for row in amounts}:
@@ -90,12 +104,13 @@ class Problem:
 
     def without(self, placed: Sequence[int]) -> "Problem":
         """Return the rest once so many pods of each group are placed: usable to solve, not to carry out."""
-        groups, rest = [], self.rest
+        groups, over = [], []
         for group, n in zip(self.groups, placed, strict=True):
             need, count = max(group.need - n, 0), max(group.count - n, 0)
-            rest -= min(max(n - group.need, 0), group.count - group.need)
+            over.append(min(max(n - group.need, 0), group.count - group.need))
             groups.append(replace(group, need=need, count=count))
-        return replace(self, groups=tuple(groups), rest=max(rest, 0))
+        left = [(members, max(rest - sum(over[g] for g in members), 0)) for members, rest in self.rests]
+        return replace(self, groups=tuple(groups), rests=_rests(left[:-1], len(groups), left[-1][1]))
 
     @property
     def group_of(self) -> dict[int, int]:
@@ -103,11 +118,15 @@ class Problem:
 
     def least(self, worth: Sequence[int]) -> int:
         """Return the least that a minimum can be worth if a pod of group g is worth `worth[g]`."""
-        total, rest = sum(n * g.need for n, g in zip(worth, self.groups, strict=True)), self.rest
-        for n, group in sorted(zip(worth, self.groups, strict=True), key=lambda item: item[0]):
-            more = min(rest, group.count - group.need)
-            total += n * more
-            rest -= more
+        total = sum(n * g.need for n, g in zip(worth, self.groups, strict=True))
+        over = [0] * len(self.groups)
+        for members, rest in self.rests:
+            rest -= sum(over[g] for g in members)
+            for g in sorted(members, key=worth.__getitem__):
+                more = min(rest, self.groups[g].count - self.groups[g].need - over[g])
+                total += worth[g] * more
+                over[g] += more
+                rest -= more
         return total
 
     def targets(self, have: Sequence[int]) -> dict[int, int] | None:
@@ -116,19 +135,30 @@ class Problem:
         The rest is made up of the smallest pods. None if there are not enough pods.
         """
         targets = {p: need for p, (need, _) in self.parts.items()}
-        rest = self.rest
-        by_size = sorted(range(len(self.groups)), key=lambda g: self.groups[g].size)
-        for g in by_size:
-            group = self.groups[g]
-            if have[g] < group.need:
+        left = [n - group.need for n, group in zip(have, self.groups, strict=True)]
+        if min(left, default=0) < 0:
+            return None
+        over = [0] * len(self.groups)
+        for members, rest in self.rests:
+            rest -= sum(over[g] for g in members)
+            for g in sorted(members, key=lambda g: self.groups[g].size):
+                for p in self.groups[g].parts:
+                    need, spare = self.parts[p]
+                    extra = min(rest, left[g] - over[g], need + spare - targets[p])
+                    targets[p] += extra
+                    over[g] += extra
+                    rest -= extra
+            if rest > 0:
                 return None
-            more = min(rest, have[g] - group.need)
-            for p in group.parts:
-                extra = min(more, self.parts[p][1])
-                targets[p] += extra
-                more -= extra
-                rest -= extra
-        return targets if not rest else None
+        return targets
+
+
+def _rests(
+    some: Iterable[tuple[tuple[int, ...], int]], groups: int, rest: int
+) -> tuple[tuple[tuple[int, ...], int], ...]:
+    """Return the rests of several groups that are left, and that of all groups, which includes them."""
+    left = [(members, n) for members, n in some if n]
+    return (*left, (tuple(range(groups)), max(rest, sum(n for _, n in left))))
 
 
 #: Nodes of the search tree per problem.
@@ -174,7 +204,7 @@ def program(problem: Problem, classes: Classes, relaxed: bool) -> solver.Program
 
     Unknowns: nodes of each class per pattern; per group its part of the rest; per group the missing pods. The
     last only if `relaxed`: then there always is a solution, and its cost is the number of missing pods.
-    Rows: nodes of each class; pods of each group; the rest.
+    Rows: nodes of each class; pods of each group; each rest.
     """
     groups = problem.groups
     first, kinds = len(classes.columns), len(classes)
@@ -188,11 +218,16 @@ def program(problem: Problem, classes: Classes, relaxed: bool) -> solver.Program
     upper = [np.array([len(members) for members in classes.columns])[class_of]]
     cost = [np.zeros(kinds)]
     width = kinds
-    if problem.rest:
+    rests = [(np.array(members), rest) for members, rest in problem.rests if rest]
+    if rests:
         more = width + np.arange(len(groups))
-        columns += [more, more]
-        rows += [of_group, np.full(len(groups), first + len(groups))]
-        values += [np.full(len(groups), -1.0), np.ones(len(groups))]
+        columns.append(more)
+        rows.append(of_group)
+        values.append(np.full(len(groups), -1.0))
+        for r, (members, _) in enumerate(rests):
+            columns.append(more[members])
+            rows.append(np.full(len(members), first + len(groups) + r))
+            values.append(np.ones(len(members)))
         upper.append(np.array([g.count - g.need for g in groups]))
         cost.append(np.zeros(len(groups)))
         width += len(groups)
@@ -205,8 +240,8 @@ def program(problem: Problem, classes: Classes, relaxed: bool) -> solver.Program
         width += len(groups)
     column, row = np.concatenate(columns), np.concatenate(rows)
     order = np.lexsort((row, column))
-    infinite = np.full(len(groups) + bool(problem.rest), np.inf)
-    least = [group.need for group in groups] + [problem.rest] * bool(problem.rest)
+    infinite = np.full(len(groups) + len(rests), np.inf)
+    least = [group.need for group in groups] + [rest for _, rest in rests]
     return solver.Program(
         cost=np.concatenate(cost),
         upper=np.concatenate(upper).astype(np.float64),

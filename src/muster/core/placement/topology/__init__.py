@@ -243,7 +243,7 @@ class Search:
         """
         of, parts, (group,) = self._of, asked.demand.parts, asked.groups
         placed = [0] * len(parts) if draft is None else draft.placed
-        least = max(asked.demand.need, group.need) - sum(placed)
+        least = asked.demand.short(placed)
         most = group.count - sum(placed)
         vector, free = of.slots.of(group.shape), self.domains.slots(0)
         if not self._multiples:
@@ -259,15 +259,17 @@ class Search:
                 divided = InMultiples(pods, self._multiples, there)
             if draft is None:
                 self._in_multiples = divided
-            filled = divided.fill(level, number, max(least, 0))
+            filled = divided.fill(level, number, least)
         if filled is None:
             return None
         counts = [max(part.need - n, 0) for part, n in zip(parts, placed, strict=True)]
         left = int(filled[1].sum()) - sum(counts)
-        for p, part in enumerate(parts):
-            more = min(left, part.count - placed[p] - counts[p])
-            counts[p] += more
-            left -= more
+        for members, need in (*asked.demand.joint, (range(len(parts)), most + sum(placed))):
+            for p in members:
+                missing = need - sum(placed[q] + counts[q] for q in members)
+                more = max(min(left, missing, parts[p].count - placed[p] - counts[p]), 0)
+                counts[p] += more
+                left -= more
         return deal(filled, counts)
 
     # On the ledger

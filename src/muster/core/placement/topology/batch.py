@@ -87,7 +87,7 @@ class _Batch:
 
     def fill(self, demand: Demand) -> tuple[int, list[Filled]] | None:
         """Fill as `Draft.fill_minimum` does, and then the first domain that holds it as far as it goes."""
-        parts, need = demand.parts, demand.need
+        parts = demand.parts
         order = sorted(range(len(parts)), key=lambda p: -self._vectors[p].size)
         able: Bools = np.ones(len(self._columns), np.bool_)
         for p in order:
@@ -95,10 +95,13 @@ class _Batch:
             able &= self._placed[p] >= parts[p].need
             if not able.any():
                 return None
-        if need > sum(part.need for part in parts):
+        for members, need in demand.joint if demand.need > sum(part.need for part in parts) else ():
+            some = [*members]
             for p in reversed(order):
-                self._put(p, np.minimum(need - self._placed.sum(axis=0), parts[p].count - self._placed[p]))
-            able &= self._placed.sum(axis=0) >= need
+                if p in members:
+                    more = need - self._placed[some].sum(axis=0)
+                    self._put(p, np.minimum(more, parts[p].count - self._placed[p]))
+            able &= self._placed[some].sum(axis=0) >= need
             if not able.any():
                 return None
         first = int(able.argmax())

@@ -38,6 +38,9 @@ class Grouped:
     demand: Demand
     groups: tuple[Group, ...]
     least: RowAmounts
+    #: minima over several groups: how many pods of which groups count, and how many are needed; the one over
+    #: all is last
+    joint: tuple[tuple[tuple[tuple[int, int], ...], int], ...]
 
     @staticmethod
     def of(demand: Demand, nodes: Nodes) -> "Grouped":
@@ -48,7 +51,14 @@ class Grouped:
         taken = [dict(nodes.row_amounts(part.shape.requests)) for part in demand.parts]
         rows = sorted({row for amounts in taken for row in amounts})
         least = [(row, demand.at_least([amounts.get(row, 0) for amounts in taken])) for row in rows]
-        return Grouped(demand, tuple(groups.values()), tuple(least))
+        number, joint = {shape: g for g, shape in enumerate(groups)}, []
+        for members, need in demand.joint:
+            counts: dict[int, int] = {}
+            for p in members:
+                g = number[demand.parts[p].shape]
+                counts[g] = counts.get(g, 0) + demand.parts[p].count
+            joint.append((tuple(counts.items()), need))
+        return Grouped(demand, tuple(groups.values()), tuple(least), tuple(joint))
 
     @property
     def size(self) -> int:
@@ -97,7 +107,9 @@ class Candidates:
         for g, group in enumerate(asked.groups):
             able &= self._total(level, g) >= group.need
         if need > sum(group.need for group in asked.groups):
-            able &= self.useful(level) >= need
+            for counts, least in asked.joint:
+                useful = [np.minimum(self._total(level, g), count) for g, count in counts]
+                able &= np.sum(useful, axis=0, dtype=np.int64) >= least
         if home is not None:
             able[:home] = able[home + 1 :] = False
         numbers = np.flatnonzero(able)
