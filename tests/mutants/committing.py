@@ -198,8 +198,8 @@ FAULTS: Final = (
     _fault(
         "minima of pod sets are not asked for",
         "commit/places.py",
-        "        counts[pod_set.name] >= pod_set.min_count for pod_set in gang.pod_sets",
-        "        counts[pod_set.name] >= 0 for pod_set in gang.pod_sets",
+        "    return gang.met(Counter(place.pod_set for place in places))",
+        "    return Counter(place.pod_set for place in places).total() >= gang.min_count",
         _STEP,
     ),
     _fault(

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from muster import names
 from muster.api.base import Resource
+from muster.api.core_v1 import Pod
 from muster.api.kinds import POD_GROUP_X
 from muster.api.koordinator_v1alpha1 import GROUPS, TOPOLOGY_SPEC
 from muster.api.scheduling import PodGroup
@@ -282,13 +283,34 @@ def test_its_queue_is_one() -> None:
     assert gate == Gate(Code.INVALID, "its PodGroups name different queues (a, b), and a gang waits in one")
 
 
-def test_topology_is_of_the_whole_gang() -> None:
-    near = json.dumps({"gatherStrategy": [{"layer": "NodeTopologyLayer", "strategy": "MustGather"}]})
-    pods = (grouped("m", "master"), grouped("w", "worker"))
-    one = the_gang(one_of("master", 1, topology=near), one_of("worker", 1), *pods)
-    assert one.gang.gather[0].layer == "NodeTopologyLayer"
-    other = near.replace("Must", "Prefer")
-    groups = (one_of("master", 1, topology=near), one_of("worker", 1, topology=other))
-    gate = the_gang(*groups, *pods).gang.gate
+def test_topology_is_of_each_podgroup_unless_all_say_the_same() -> None:
+    must = json.dumps({"gatherStrategy": [{"layer": "NodeTopologyLayer", "strategy": "MustGather"}]})
+    prefer = must.replace("Must", "Prefer")
+    pods = (grouped("m", "master"), grouped("w", "worker"), grouped("v", "worker", spec=pod_spec(2)))
+
+    def rules(master: str, worker: str, *pods: Pod) -> tuple[list[str], dict[str, list[str]]]:
+        groups = one_of("master", 1, topology=master), one_of("worker", 2, topology=worker)
+        gang = the_gang(*groups, *pods).gang
+        assert gang.gate is None
+        assert {each.name: each.min_count for each in gang.subgroups} == {"ns/master": 1, "ns/worker": 2}
+        own = {
+            each.name.removeprefix("ns/"): [rule.strategy.value for rule in each.gather if rule.strategy]
+            for each in gang.subgroups
+        }
+        return [rule.strategy.value for rule in gang.gather if rule.strategy], own
+
+    assert rules(must, must, *pods) == (["MustGather"], {"master": [], "worker": []})
+    assert rules(must, "", *pods) == ([], {"master": ["MustGather"], "worker": []})
+    assert rules("", must, *pods) == ([], {"master": [], "worker": ["MustGather"]})
+    assert rules(must, prefer, *pods) == ([], {"master": ["MustGather"], "worker": ["PreferGather"]})
+    told = [
+        replace(pod, metadata=replace(pod.metadata, annotations={TOPOLOGY_SPEC: must})) for pod in pods[1:]
+    ]
+    assert rules("", "", pods[0], *told) == ([], {"master": [], "worker": ["MustGather"]})
+    groups = (one_of("master", 1), one_of("worker", 2))
+    gate = the_gang(*groups, *pods[:2], told[1]).gang.gate
     assert gate is not None
-    assert gate.message == f"its groups differ in {TOPOLOGY_SPEC}; write the same on all"
+    assert gate.message == (
+        f"PodGroup ns/worker: its pods differ in {TOPOLOGY_SPEC}, and some have none; write it on the "
+        "PodGroup, or make a PodGroup of each sort"
+    )

@@ -9,6 +9,7 @@ from muster.api.kinds import CLUSTER_NETWORK_TOPOLOGY
 from muster.api.koordinator_v1alpha1 import TOPOLOGY_INDEX, TOPOLOGY_SPEC
 from muster.core.words.gang import Code, Gather, Strategy
 from muster.core.world.nodes import UNLIMITED
+from muster.names import EXCLUSIVE
 from muster.translate.dialects import keys_touched
 from muster.translate.group import Group
 from muster.translate.identity import Dialect, GroupKey
@@ -54,8 +55,45 @@ def test_on_jobsets_their_templates_and_single_pods() -> None:
     assert the_group(TREE, jobset(annotations=spec(rule())), key=key).gang.gather == (MUST,)
     template = {"metadata": {"annotations": spec(rule())}, "spec": pod_spec()}
     assert the_group(TREE, jobset(jobs={"w": {"template": template}}), key=key).gang.gather == (MUST,)
+    both = {"w": {"template": template}, "c": {}}
+    gang = the_group(TREE, jobset(jobs=both), key=key).gang
+    assert gang.gather == ()
+    assert {each.name: each.gather for each in gang.subgroups} == {"w": (MUST,)}
+    assert {each.name: each.subgroup for each in gang.pod_sets} == {"w": "w", "c": ""}
+    far = Gather("SpineLayer", Strategy.MUST_GATHER)
+    gang = the_group(TREE, jobset(jobs=both, annotations=spec(rule("SpineLayer"))), key=key).gang
+    assert (gang.gather, [each.gather for each in gang.subgroups]) == ((far,), [(MUST,)])
+    same = {"w": {"template": template}, "c": {"template": template}}
+    gang = the_group(TREE, jobset(jobs=same), key=key).gang
+    assert (gang.gather, gang.subgroups) == ((MUST,), ())
     single = the_group(TREE, pod("p", annotations=spec(rule())), key=GroupKey(Dialect.POD, "ns", "p"))
     assert single.gang.gather == (MUST,)
+
+
+def test_what_only_one_template_says_is_refused_with_its_name_or_as_no_rule_of_a_part() -> None:
+    key = GroupKey(Dialect.JOBSET, "ns", "s")
+
+    def refused(**annotations: str) -> str:
+        template = {"metadata": {"annotations": annotations}, "spec": pod_spec()}
+        gate = the_group(TREE, jobset(jobs={"w": {"template": template}, "c": {}}), key=key).gang.gate
+        assert gate is not None
+        assert gate.code is Code.INVALID
+        return gate.message
+
+    assert refused(**spec(rule("Rack"))).startswith("w: there is no topology layer Rack; there are ")
+    assert refused(**{EXCLUSIVE: "BlockLayer"}) == (
+        f"{EXCLUSIVE} is of the whole gang, and of its parts only w name it; "
+        "write the same on all, or on the group"
+    )
+
+
+def test_pods_of_one_podgroup_of_which_only_some_have_a_rule_are_refused() -> None:
+    gate = the_group(TREE, pod_group(), grouped("a", annotations=spec(rule())), grouped("b")).gang.gate
+    assert gate is not None
+    assert gate.message == (
+        f"its pods differ in {TOPOLOGY_SPEC}, and some have none; write it on the PodGroup, or make a "
+        "PodGroup of each sort"
+    )
 
 
 @pytest.mark.parametrize(

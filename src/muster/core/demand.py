@@ -82,10 +82,18 @@ class Rules:
     exclusive: str = ""
     #: the gang, once some of its places are filled or held: these bind its other places; None before
     started: GangId | None = None
+    #: by subgroup, the rules for its own pods; subgroups without any are left out
+    subgroups: "tuple[tuple[str, Rules], ...]" = ()
 
     @property
     def in_multiples(self) -> bool:
         return any(rule.multiple > 1 for rule in self.gather)
+
+    @property
+    def each(self) -> "Iterator[tuple[str, Rules]]":
+        """Yield the gang's own rules (under the name ""), and those of subgroups."""
+        yield "", self
+        yield from self.subgroups
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)

@@ -48,7 +48,7 @@ def _read(key: GroupKey, world: World) -> Group | None:
     rank = ranked(owners, number if isinstance(number, int) else 0, key.namespace, queue, world)
     unranked = rank.refusal or (number if chosen(owners, world) is None else None)
     gates = scheduling_gates(pod.spec)
-    topology = network.wish([meta], (), world)
+    topology = network.wish(network.rules(meta), {}, world)
     gate = None
     if not pod.spec.node_name:
         gate = (

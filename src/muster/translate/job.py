@@ -126,7 +126,8 @@ def assemble(
     its Jobs are not ended before.
     """
     key, meta = read.key, read.resource.metadata
-    topology = network.wish([meta], (network.rules(part.demand.metadata) for part in parts.values()), world)
+    rules = {name: network.rules(part.demand.metadata) for name, part in parts.items() if part.count}
+    topology = network.wish(network.rules(meta), rules, world)
     queue, quarrel = marks.queue([meta], (marks.own_queue(part.demand.metadata) for part in parts.values()))
     # the highest: a gang must not be preempted through its least important member
     highest = max((part.demand.priority for part in parts.values()), default=0)

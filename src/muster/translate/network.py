@@ -1,13 +1,14 @@
 """Reads a group's network topology rules: Koordinator's annotations and `muster.dev/exclusive`.
 
-They may be on the group object or on its pods (or their template); the group object takes precedence.
-Pods with different rules are refused: one gang is placed in one way. A rule that names an unknown layer is
-refused too, unless it is only a preference; a preference causes a warning (the Gang record's
-`status.warnings`, and `muster why`).
+They may be on the group object or on its pods (or their template). What a template or one of several
+PodGroups says is a rule of that part alone, unless all parts say the same. A PodGroup takes precedence over
+its pods; without it, pods with different rules are refused, as one PodGroup is placed in one way. A rule that
+names an unknown layer is refused too, unless it is only a preference; a preference causes a warning (the Gang
+record's `status.warnings`, and `muster why`).
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from math import lcm
 from typing import Final
 
@@ -19,7 +20,7 @@ from muster.api.core_v1 import Pod
 from muster.api.koordinator_v1alpha1 import TOPOLOGY_INDEX, TOPOLOGY_SPEC, NetworkTopologySpec
 from muster.api.natural import natural
 from muster.core.placement.topology.rules import resolve
-from muster.core.words.gang import MOST_PLACES, Code, Gang, Gate, Gather, Strategy
+from muster.core.words.gang import MOST_PLACES, Code, Gang, Gate, Gather, Strategy, Subgroup
 from muster.core.world.nodes import UNLIMITED
 from muster.translate.world import World
 
@@ -39,33 +40,92 @@ class Wish:
     #: Invalid if the rules cannot be honoured
     refusal: Gate | None = None
     warnings: tuple[str, ...] = ()
+    #: by part, the rules for its own pods
+    parts: Mapping[str, tuple[Gather, ...]] = field(default_factory=dict)
 
     def of(self, gang: Gang) -> Gang:
-        """Returns the gang with these rules."""
-        if not (self.gather or self.exclusive):
+        """Returns the gang with these rules. A part is a subgroup, or else a pod set that becomes one."""
+        if not (self.gather or self.exclusive or self.parts):
             return gang
-        return replace(gang, gather=self.gather, exclusive=self.exclusive)
+        known = {subgroup.name: subgroup for subgroup in gang.subgroups}
+        pod_sets = tuple(
+            replace(p, subgroup=p.name) if p.name in self.parts and not p.subgroup else p
+            for p in gang.pod_sets
+        )
+        names = dict.fromkeys([*known, *(p.subgroup for p in pod_sets if p.subgroup)])
+        subgroups = (
+            replace(known.get(name, Subgroup(name)), gather=self.parts.get(name, ())) for name in names
+        )
+        return replace(
+            gang,
+            pod_sets=pod_sets,
+            gather=self.gather,
+            exclusive=self.exclusive,
+            subgroups=tuple(subgroups),
+        )
 
 
 _NONE: Final = Wish()
+#: The rules as an object writes them: Koordinator's, and the exclusive layer; "" = none.
+Rules = tuple[str, str]
+_KEYS: Final = (TOPOLOGY_SPEC, names.EXCLUSIVE)
 
 
-def wish(groups: Iterable[ObjectMeta], members: Iterable[tuple[str, str]], world: World) -> Wish:
-    """Returns the rules of a gang, from one group object or several; `members`: those of its pods."""
-    own, theirs = set(map(rules, groups)), set(members)
-    found = []
-    for i, key in enumerate((TOPOLOGY_SPEC, names.EXCLUSIVE)):
-        said = {texts[i] for texts in own if texts[i]}
-        if len(said) > 1:
-            return Wish(refusal=Gate(Code.INVALID, f"its groups differ in {key}; write the same on all"))
-        said = said or {texts[i] for texts in theirs if texts[i]}
-        if len(said) > 1:
-            return Wish(refusal=Gate(Code.INVALID, f"its pods differ in {key}; write it on the group"))
-        found.append(said.pop() if said else "")
-    return _read(found[0], found[1], world) if any(found) else _NONE
+def wish(own: Rules, parts: Mapping[str, Rules], world: World) -> Wish:
+    """Returns the rules of a gang: those of its group object, and those of its parts.
+
+    What all parts say alike is a rule of the gang. What only some say, or what they say differently, is a
+    rule of each of these parts, which holds besides those of the group object.
+    """
+    whole, each = list(own), dict.fromkeys(parts, "")
+    for i, key in enumerate(_KEYS):
+        said = {rules[i] for rules in parts.values()}
+        if len(said) < 2:
+            whole[i] = whole[i] or "".join(said)
+        elif i == 0:
+            each = {name: rules[0] for name, rules in parts.items() if rules[0] != whole[0]}
+        elif not whole[i]:
+            some = sorted(name for name, rules in parts.items() if rules[i])
+            why = (
+                f"only {' and '.join(some)} name it" if len(said) == 2 and "" in said else "they differ in it"
+            )
+            what = (
+                f"{key} is of the whole gang, and of its parts {why}; write the same on all, or on the group"
+            )
+            return Wish(refusal=Gate(Code.INVALID, what))
+    found = _read(whole[0], whole[1], world) if any(whole) else _NONE
+    for name, spec in each.items():
+        if spec:
+            found = _with_part(found, name, _read(spec, "", world))
+    return found
 
 
-def rules(meta: ObjectMeta) -> tuple[str, str]:
+def _with_part(found: Wish, name: str, part: Wish) -> Wish:
+    refusal = part.refusal and replace(part.refusal, message=f"{name}: {part.refusal.message}")
+    return replace(
+        found,
+        refusal=found.refusal or refusal,
+        warnings=(*found.warnings, *(f"{name}: {warning}" for warning in part.warnings)),
+        parts={**found.parts, name: part.gather} if part.gather else found.parts,
+    )
+
+
+def of_pods(group: ObjectMeta | None, members: Collection[Rules]) -> Rules | Gate:
+    """Returns the rules of a PodGroup, which count for all of its pods; else what all of its pods say."""
+    own, found = rules(group) if group is not None else ("", ""), []
+    for i, key in enumerate(_KEYS):
+        said = {texts[i] for texts in members}
+        if not own[i] and len(said) > 1:
+            some = ", and some have none" if "" in said else ""
+            return Gate(
+                Code.INVALID,
+                f"its pods differ in {key}{some}; write it on the PodGroup, or make a PodGroup of each sort",
+            )
+        found.append(own[i] or "".join(said))
+    return found[0], found[1]
+
+
+def rules(meta: ObjectMeta) -> Rules:
     """Returns the rules as an object writes them: Koordinator's, and the exclusive layer."""
     return meta.annotations.get(TOPOLOGY_SPEC, ""), mark(meta, names.EXCLUSIVE) or ""
 

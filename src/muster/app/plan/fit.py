@@ -90,7 +90,9 @@ def barred(
     for gang in gangs:
         if gang.pod_sets and not any(_invalid([gang])):
             # without nodes and layers, rules about these say nothing
-            asked = replace(_alone(gang), queue=gang.queue, gather=(), exclusive="")
+            alone = _alone(gang)
+            free = tuple(replace(each, gather=()) for each in alone.subgroups)
+            asked = replace(alone, queue=gang.queue, gather=(), exclusive="", subgroups=free)
             why = misfit(asked, events)
             if why is not None and why.code in (Code.INVALID, Code.QUOTA_EXCEEDED):
                 empty = " even if nothing else runs" if why.code is Code.QUOTA_EXCEEDED else ""

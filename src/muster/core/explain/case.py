@@ -93,6 +93,12 @@ class Case:
         limits = self.limits(vector, (), vector.slots) if fits < wanted else {}
         return PodSetExplanation(part.pod_set, wanted, fits, limits)
 
+    def fits(self) -> bool:
+        """Whether greedy placement finds room for it as it is."""
+        request = Request(self.demand, [range(part.count) for part in self.demand.parts], search=False)
+        with self.world.trial():
+            return bool(self.fit.fit(request))
+
     def fits_without(
         self, *, rules: bool = False, constraints: bool = False, avoidance: bool = False
     ) -> bool:

@@ -1,7 +1,7 @@
 """The remedies: changes that would start a waiting gang. Each function yields at most one, if a dry run
 confirms it."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Final
@@ -22,6 +22,8 @@ SETS: Final = 8
 #: Queues, and gangs whose end is looked at, that are tried.
 QUEUES: Final = 3
 BLOCKERS: Final = 6
+#: Rules about the topology that are left out, one at a time.
+RULES: Final = 8
 #: Victims that are named.
 NAMED: Final = 3
 
@@ -177,7 +179,7 @@ def _divided(shape: Shape, factor: int) -> Amounts | None:
 
 
 def without_layer(question: Question) -> Iterator[Remedy]:
-    """Without a layer: one rule about the network topology removed, else all of them.
+    """Without a layer: one rule about the network topology removed, of the gang or a subgroup; else all.
 
     Preferences prevent no start, so only required rules are removed.
     """
@@ -185,23 +187,39 @@ def without_layer(question: Question) -> Iterator[Remedy]:
     if rules is None:
         return
 
-    def starts(left_out: Collection[int], exclusive: str) -> bool:
-        gather = tuple(rule for i, rule in enumerate(gang.gather) if i not in left_out)
-        return question.starts(replace(gang, gather=gather, exclusive=exclusive))
-
-    required = [i for i, rule in enumerate(rules.gather) if _required(rule)]
-    for i in required:
-        if starts({i}, gang.exclusive):
-            rule = rules.gather[i]
+    required = [
+        (name, rule) for name, each in rules.each for rule in dict.fromkeys(each.gather) if _required(rule)
+    ]
+    for name, rule in required[:RULES]:
+        if question.starts(_without(gang, name, rule)):
             if rule.strategy is Strategy.MUST_GATHER:
-                yield Remedy(f"without having to be in one {rule.layer}", NOW)
+                yield Remedy(f"without {name and f'{name} '}having to be in one {rule.layer}", NOW)
             else:
-                yield Remedy(f"without multiples of {rule.multiple} per {rule.layer}", NOW)
+                of = f" of {name}" if name else ""
+                yield Remedy(f"without multiples of {rule.multiple} per {rule.layer}{of}", NOW)
             return
-    if rules.exclusive and starts((), ""):
+    if rules.exclusive and question.starts(replace(gang, exclusive="")):
         yield Remedy(f"without a {rules.exclusive} of its own", NOW)
-    elif len(required) + bool(rules.exclusive) > 1 and starts(range(len(rules.gather)), ""):
-        yield Remedy("without any rule about the topology", NOW)
+    elif len(required) + bool(rules.exclusive) > 1:
+        subgroups = tuple(replace(each, gather=()) for each in gang.subgroups)
+        if question.starts(replace(gang, gather=(), exclusive="", subgroups=subgroups)):
+            yield Remedy("without any rule about the topology", NOW)
+
+
+def _without(gang: Gang, subgroup: str, rule: Gather) -> Gang:
+    """Return the gang without this rule of a subgroup; "": of the gang itself."""
+
+    def others(rules: tuple[Gather, ...]) -> tuple[Gather, ...]:
+        # not the multiple: it no longer counts once a place is retired
+        return tuple(each for each in rules if (each.layer, each.strategy) != (rule.layer, rule.strategy))
+
+    if not subgroup:
+        return replace(gang, gather=others(gang.gather))
+    subgroups = (
+        replace(each, gather=others(each.gather)) if each.name == subgroup else each
+        for each in gang.subgroups
+    )
+    return replace(gang, subgroups=tuple(subgroups))
 
 
 def _required(rule: Gather) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 from muster.core.demand import Demand, Part, Rules
 from muster.core.explain.case import BLOCKERS, Case
 from muster.core.placement import Infeasible, Reason
+from muster.core.placement.subgroups import pieces
 from muster.core.placement.topology import Nearest
 from muster.core.placement.topology.rules import resolve
 from muster.core.words.amounts import PODS, are, bare, nodes_, show
@@ -37,7 +38,10 @@ def invalid(case: Case) -> Explanation | None:
     demand, error = case.demand, ""
     if demand.rules is not None:
         layers = case.fit.topology_placement.topology.layers
-        error = resolve(demand.rules.gather, demand.rules.exclusive, layers).error
+        found = (
+            (name, resolve(each.gather, each.exclusive, layers).error) for name, each in demand.rules.each
+        )
+        error = next((f"{name}: {why}" if name else why for name, why in found if why), "")
     short = next((part for part in demand.parts if part.need > part.count), None)
     if not error and short is not None:
         error = case.named(short, _too_many(short.need, short.count))
@@ -181,6 +185,8 @@ def topology_unsatisfied(case: Case) -> Explanation | None:
         names = dict.fromkeys(text for part in demand.parts for _, text in _constraints(part))
         besides = f" and without {' and '.join(names)}"
     rules, sets = demand.rules or Rules(), case.pod_sets
+    if rules.subgroups and (told := _of_a_subgroup(case)) is not None:
+        return told
     nearest = case.fit.nearest(demand, case.answer) if demand.rules is not None else None
     if uneven := _uneven(rules, demand):
         found = uneven
@@ -188,6 +194,8 @@ def topology_unsatisfied(case: Case) -> Explanation | None:
         parts = zip(demand.parts, nearest.fits, strict=True)
         sets = tuple(_there(case, part, n, nearest) for part, n in parts)
         found = _found(nearest, demand.need)
+    elif rules.subgroups:
+        found = "each of its parts fits by itself, but not all of them together"
     elif rules.exclusive:
         found = f"other gangs are in the domains of {nodes_(shut)}, or they have no label of it"
     elif shut:
@@ -200,7 +208,22 @@ def topology_unsatisfied(case: Case) -> Explanation | None:
     return Explanation(Code.TOPOLOGY_UNSATISFIED, "placement", message, sets)
 
 
+def _of_a_subgroup(case: Case) -> Explanation | None:
+    """The explanation of the first subgroup that would not fit even if it were the whole gang."""
+    for piece in pieces(case.demand):
+        alone = Case(case.world, case.fit, piece.demand, holding=case.holding)
+        if piece.subgroup and not alone.fits() and (told := topology_unsatisfied(alone)) is not None:
+            there = {each.name: each for each in told.pod_sets}
+            sets = tuple(there.get(each.name, each) for each in case.pod_sets)
+            return replace(told, message=f"{piece.subgroup}: {told.message}", pod_sets=sets)
+    return None
+
+
 def _asked(rules: Rules) -> str:
+    return f"{_asked_of(rules)}{''.join(f', {name}{_asked_of(each)}' for name, each in rules.subgroups)}"
+
+
+def _asked_of(rules: Rules) -> str:
     layers = [rule.layer for rule in rules.gather if rule.strategy is Strategy.MUST_GATHER]
     multiples = [f"{rule.multiple} per {rule.layer}" for rule in rules.gather if rule.multiple > 1]
     asked = [f"in one {' and one '.join(layers)}"] * bool(layers)

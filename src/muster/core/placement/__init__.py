@@ -14,6 +14,7 @@ from muster.core.placement.answer import Infeasible, Placed, Reason
 from muster.core.placement.exact import Exact
 from muster.core.placement.greedy import Draft, place, search, short_of_slots
 from muster.core.placement.slots import Order, Slots
+from muster.core.placement.subgroups import SubgroupPlacement
 from muster.core.placement.topology import Nearest, TopologyPlacement
 from muster.core.words.gang import Place
 from muster.core.world import World
@@ -26,7 +27,7 @@ __all__ = ["Fit", "Infeasible", "Placed", "Reason"]
 class Fit:
     """Places requests on the ledger: greedily, then exactly or, with constraints besides room, by search.
 
-    Requests with rules about the topology are placed domain by domain.
+    Requests with rules about the topology are placed domain by domain, those of subgroups one by one.
     """
 
     def __init__(self, world: World, order: Order) -> None:
@@ -36,6 +37,7 @@ class Fit:
         self.exact = Exact(ledger, self.slots)
         self.exclusive_domains = world.exclusive_domains
         self.topology_placement = TopologyPlacement(nodes, topology, ledger, self.slots, self.exact)
+        self._subgroups = SubgroupPlacement(ledger, self.topology_placement, self.exact, self.anywhere)
         self._nodes, self._ledger = nodes, ledger
 
     def fit(self, request: Request) -> Placed | Infeasible:
@@ -47,9 +49,11 @@ class Fit:
             barred = np.setdiff1d(barred, request.planned)
         if barred is not None and len(barred):
             request = request.keeping_off(barred)
-        if request.demand.rules is not None:
-            return self.topology_placement.place(request)
-        return self.anywhere(request)
+        if request.demand.rules is None:
+            return self.anywhere(request)
+        if request.demand.rules.subgroups:
+            return self._subgroups.place(request)
+        return self.topology_placement.place(request)
 
     def anywhere(self, request: Request) -> Placed | Infeasible:
         """As `fit`, for a request without topology rules; other gangs' exclusive domains are not barred."""
@@ -80,8 +84,10 @@ class Fit:
     def by_slots(self, demand: Demand) -> bool:
         """Whether a demand fits into one of its `grounds` if, and only if, that has enough slots."""
         shapes = {part.shape for part in demand.parts}
-        in_multiples = demand.rules is not None and demand.rules.in_multiples
-        if demand.constrained or demand.sharing or len(shapes) > 1 or in_multiples:
+        rules = demand.rules
+        if demand.constrained or demand.sharing or len(shapes) > 1:
+            return False
+        if rules is not None and (rules.in_multiples or rules.subgroups):
             return False
         return not self.bars(demand)
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from muster.core.demand import Demand
 from muster.core.placement.slots import Slots
+from muster.core.placement.subgroups import pieces
 from muster.core.placement.topology.rules import Levels
 from muster.core.words.amounts import Usage
 from muster.core.words.gang import Shape
@@ -48,6 +49,9 @@ class Attainable:
 
     def _of(self, demand: Demand) -> Usage:
         levels = None
+        divided = pieces(demand) if demand.rules is not None and demand.rules.subgroups else ()
+        if not all(self._of(piece.demand) for piece in divided if piece.demand.need):
+            return Usage()
         if demand.rules is not None:
             self._topology.refresh()
             levels = Levels.of(demand.rules, self._topology.layers)

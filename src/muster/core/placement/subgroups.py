@@ -1,16 +1,16 @@
-"""Places demands of which single subgroups have rules about the topology (docs/topology.md, "Rules of a part").
+"""Places demands of which subgroups have rules of their own (docs/topology.md, "Rules of a part").
 
-Each of these subgroups is a *piece* that is placed as a gang with its rules would be; the rest of the demand is
-one more piece. Pieces are placed one after the other, each as far as it goes. If a later one has no room, the
-earlier ones are tried in other domains, depth first, then in another order, and then all of them with no more
-pods than the minimum takes. If the whole gang has to gather as well, all of that is done within one of its
-domains after the other.
+Each of these subgroups is a *piece* that is placed as a gang with its rules would be; the rest of the demand
+is one more piece. Pieces are placed one after the other, each as far as it goes. If a later one has no room,
+the earlier ones are tried in other domains, depth first; then in another order; and then all of them with no
+more pods than the minimum takes. If the whole gang has to gather as well, all of that is done within one of
+its domains after the other.
 
-This finds a placement of which no domain has to be shared by pieces in a particular way; it is no proof that
-there is none. So an answer "infeasible" stays open, unless one piece alone is proven not to fit.
+Only domains are varied, and not where in a domain a piece is. So an answer "infeasible" stays open, unless
+one piece alone is proven not to fit.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, permutations
 from typing import Final
@@ -53,20 +53,25 @@ def pieces(demand: Demand) -> list[Piece]:
         by_name.setdefault(part.subgroup if part.subgroup in ruled else "", []).append(part)
     found = []
     for name, parts in by_name.items():
-        minima = tuple(each for each in demand.minima if each[0] == name or (not name and each[0] not in ruled))
+        minima = tuple(
+            each for each in demand.minima if each[0] == name or (not name and each[0] not in ruled)
+        )
         jointly = dict(minima)
         need = sum(part.need for part in parts if part.subgroup not in jointly) + sum(jointly.values())
-        rules = ruled.get(name)
-        if rules is not None:
-            rules = replace(rules, started=demand.rules.started)
-        found.append(Piece(name, Demand(tuple(parts), need, rules, minima)))
+        found.append(Piece(name, Demand(tuple(parts), need, ruled.get(name), minima)))
     return sorted(found, key=lambda piece: (not piece.subgroup, -piece.demand.need))
 
 
 class SubgroupPlacement:
     """Places requests whose demands have rules of subgroups, on one ledger."""
 
-    def __init__(self, ledger: Ledger, topology: TopologyPlacement, exact: Exact, anywhere: "Anywhere") -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        topology: TopologyPlacement,
+        exact: Exact,
+        anywhere: Callable[[Request], Placed | Infeasible],
+    ) -> None:
         """`anywhere`: places a request without rules (`Fit.anywhere`)."""
         self._ledger, self.topology, self._exact, self._anywhere = ledger, topology, exact, anywhere
         self._known: dict[Demand, tuple[list[Piece], list[Piece]]] = {}
@@ -114,10 +119,11 @@ class SubgroupPlacement:
         if not request.demand.rules.gather:
             yield None
             return
-        search = self.topology.search(request)
+        if (search := self.topology.search(request)) is None:
+            return
         everywhere = np.arange(len(self._ledger.nodes))
-        for level, asked in search.tries() if search is not None else ():
-            for number in search.domains.of(level, asked)[:TRIES].tolist() if search is not None else ():
+        for level, asked in search.tries():
+            for number in search.domains.of(level, asked)[:TRIES].tolist():
                 yield np.setdiff1d(everywhere, search.domains.columns(level, number))
 
     def _holds(self, request: Request, placed: dict[Place, int]) -> bool:

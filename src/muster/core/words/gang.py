@@ -232,14 +232,6 @@ class PodSet(Hashed):
     __hash__ = Hashed.__hash__
 
 
-@dataclass(frozen=True, slots=True)
-class Subgroup:
-    """Pod sets of a gang that share a minimum: of all their places together, `min_count` are needed."""
-
-    name: str
-    min_count: int = 0
-
-
 class Strategy(Enum):
     MUST_GATHER = "MustGather"
     PREFER_GATHER = "PreferGather"
@@ -247,7 +239,7 @@ class Strategy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """All of a gang in one domain of a topology layer, or as close to that as possible.
+    """All pods of a gang or a subgroup in one domain of a topology layer, or as close to that as possible.
 
     Source: koordinator, apis/extension/network_topology.go.
     """
@@ -257,6 +249,18 @@ class Gather:
     strategy: Strategy | None
     #: pods in any one domain of the layer are a multiple of this
     multiple: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Subgroup:
+    """Pod sets of a gang that share a minimum: of all their places together, `min_count` are needed.
+
+    Its rules about the topology hold for its own pods, besides those of the gang.
+    """
+
+    name: str
+    min_count: int = 0
+    gather: tuple[Gather, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from muster.core.demand import AffinityContext, Demand, Part, Request, Rules, affinity_context
 from muster.core.words.events import Footprint
-from muster.core.words.gang import Gang, Place, PodSet, PodTerm, Shape
+from muster.core.words.gang import Gang, Gather, Place, PodSet, PodTerm, Shape
 from muster.core.world.failed_starts import ANYWHERE, FailedStarts, KeepOff
 from muster.core.world.footprints import Footprints, selects
 from muster.core.world.gangs import GangState, footprint, indices
@@ -205,12 +205,16 @@ def _rules(state: GangState, gang: Gang) -> Rules | None:
     So its rules equal those of no other gang. Multiples are dropped once a place is retired, because what is
     left need not be a multiple.
     """
-    if not (gang.gather or gang.exclusive):
+    own = [(subgroup.name, subgroup.gather) for subgroup in gang.subgroups if subgroup.gather]
+    if not (gang.gather or gang.exclusive or own):
         return None
-    gather = gang.gather
-    if state.retired:
-        gather = tuple(replace(rule, multiple=1) for rule in gather)
-    return Rules(gather, gang.exclusive, state.id if state.begun else None)
+
+    def gather(rules: tuple[Gather, ...]) -> tuple[Gather, ...]:
+        return tuple(replace(rule, multiple=1) for rule in rules) if state.retired else rules
+
+    started = state.id if state.begun else None
+    subgroups = tuple((name, Rules(gather(rules), started=started)) for name, rules in own)
+    return Rules(gather(gang.gather), gang.exclusive, started, subgroups)
 
 
 def _vacant(count: int, taken: set[int] | None) -> Sequence[int]:

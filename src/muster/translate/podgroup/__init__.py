@@ -11,13 +11,14 @@ applied after the pods), its gang waits: MembersMissing.
 
 from collections import ChainMap
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 
 from muster import names
 from muster.api.base import mark
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Source
-from muster.core.words.gang import Gang, GangId
+from muster.core.words.gang import Gang, GangId, Gate
 from muster.translate import ganggroup, marks, network
 from muster.translate.group import Group, ReadGroup, Touched, all_of
 from muster.translate.identity import Dialect, GroupKey
@@ -52,7 +53,7 @@ class Reader:
             return None, moved
         said = list(dict.fromkeys(said for one in readings for said in one.said))
         kept = {kept for one in readings for kept in one.kept}
-        topology = network.wish((group.metadata for group in groups), (one.rules for one in said), world)
+        topology = _topology(readings, world)
         queue, quarrel = marks.queue([group.metadata for group in groups], (one.queue for one in said))
         rank = _rank(readings, queue, world)
         source = groups[0] if groups else None
@@ -135,6 +136,21 @@ class Reader:
 def key_of(dialect: Dialect, namespace: str, name: str, world: World) -> GroupKey:
     """Returns the gang of the pods that name this PodGroup."""
     return GroupKey(dialect, *world.together(KINDS[dialect], namespace, name)[0])
+
+
+def _topology(readings: Sequence[Reading], world: World) -> network.Wish:
+    """Returns the rules of the PodGroups. One that has neither pods nor rules says nothing yet."""
+    parts: dict[str, network.Rules] = {}
+    for one in readings:
+        found = network.of_pods(
+            one.group.metadata if one.group is not None else None, {said.rules for said in one.said}
+        )
+        if isinstance(found, Gate):
+            whose = f"PodGroup {'/'.join(one.name)}: " if one.several else ""
+            return network.Wish(refusal=replace(found, message=whose + found.message))
+        if one.said or any(found):
+            parts["/".join(one.name)] = found
+    return network.wish(("", ""), parts, world)
 
 
 def _rank(readings: Sequence[Reading], queue: str, world: World) -> Ranked:
