@@ -827,6 +827,14 @@ FAULTS: Final = (
         ("tests/core/placement/test_greedy.py",),
     ),
     Fault(
+        "a remedy passes by a gang that only a search places beside a reservation",
+        "explanations",
+        "core/cycle/dry_run.py",
+        "case (Infeasible() | WouldDelay()) as no if no.postponed",
+        "case Infeasible() as no if no.postponed",
+        ("tests/core/cycle/test_dry_run.py",),
+    ),
+    Fault(
         "a remedy that was not tried",
         "explanations",
         "core/cycle/dry_run.py",

@@ -288,8 +288,32 @@ def reserved_until_its_queue_shrank() -> tuple[Config, list[Event], list[Step]]:
     return config, facts, [(alone, runs, reserved), (other,)]
 
 
+def taken_by_a_search_beside_a_reservation() -> tuple[Config, list[Event], list[Step]]:
+    """When r1 ends, "front" fits beside the reservation of "first", which only a search finds.
+
+    It takes what r1 leaves, so that "last" does not start then.
+    """
+
+    def told(name: str, *sets: tuple[int, int], on: str = "", estimate: float | None = None) -> Gang:
+        selector = {"name": on} if on else None
+        pod_sets = tuple(
+            PodSet(f"s{i}", shape(gpu=gpu, selector=selector), count, count)
+            for i, (gpu, count) in enumerate(sets)
+        )
+        least = sum(count for _, count in sets)
+        return Gang(GangId(name), pod_sets, least, 0.0, estimate=estimate, preempts=False)
+
+    facts: list[Event] = [
+        node(name, gpu=gpu, labels={"name": name}) for name, gpu in (("n0", 4), ("n1", 5), ("n2", 8))
+    ]
+    run = told("r1", (2, 1), on="n1"), told("r2", (1, 1), on="n2", estimate=100.0)
+    wait = told("first", (8, 1)), told("front", (3, 1), (2, 3)), told("last", (5, 1))
+    return Config(drain_after=1000.0, remedies=20, trials=10_000), facts, [run, wait]
+
+
 @given(stories())
 @example(reserved_until_its_queue_shrank())
+@example(taken_by_a_search_beside_a_reservation())
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_every_remedy_starts_its_gang(drawn: tuple[Config, list[Event], list[Step]]) -> None:
     story = Story(*drawn)

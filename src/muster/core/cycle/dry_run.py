@@ -24,6 +24,7 @@ from muster.core.parts import Parts
 from muster.core.placement import Infeasible, Placed
 from muster.core.preemption import Victims
 from muster.core.queueing import Attempt, Attempts, Tier
+from muster.core.reservations.answer import WouldDelay
 from muster.core.words.gang import Gang, GangId, NodeName
 from muster.core.world.gangs import GangState
 from muster.core.world.nodes import Columns
@@ -56,6 +57,8 @@ class DryRun:
         #: the gang that may preempt here, and the victims that it would preempt
         self._preempting: GangId | None = None
         self._found: Victims | None = None
+        #: the answer about it does not depend on what a dry run omits
+        self._sure = True
         #: the gang that is placed is in front of one in question
         self._in_front = False
         #: whether entitlements changed: victims may be found where there were none
@@ -91,6 +94,7 @@ class DryRun:
             try:
                 return any(self._play({state.id: state}))
             except _Unsure:
+                self._sure = False
                 return False
 
     def starts_without(self, other: GangState, asked: Sequence[GangState], most: int) -> dict[GangId, bool]:
@@ -114,14 +118,17 @@ class DryRun:
             return self.starts_without(other, asked[:1], most)
         return {gang: gang in starting for gang in left}
 
-    def preempts(self, state: GangState, most: int) -> Victims | None:
-        """Return the victims with which the gang would start now if it might preempt; None if none."""
+    def preempts(self, state: GangState, most: int) -> tuple[Victims | None, bool]:
+        """Return the victims with which the gang would start now if it might preempt, or None.
+
+        Second, whether that is certain.
+        """
         if self._pending_evictions or state.gang is None:
-            return None
-        self._found, self._preempting = None, state.id
+            return None, False
+        self._found, self._preempting, self._sure = None, state.id, True
         starts = self.starts(state, replace(state.gang, preempts=True), most)
         self._preempting = None
-        return self._found if starts else None
+        return (self._found if starts else None), self._sure
 
     def outlooks(
         self, asked: Sequence[GangState], most: int, *, beyond: bool
@@ -313,7 +320,7 @@ class DryRun:
                 self.trials += len(answer.columns) // PLACES
                 self._world.log.push(self._pending.update, (state,))
                 self._started.append(state)
-            case Infeasible(postponed=True) if not (last or demand.fits_by_slots):
+            case (Infeasible() | WouldDelay()) as no if no.postponed and not (last or demand.fits_by_slots):
                 self._unsure()
         if not last:
             self.trials += not answer.starts and self._step.reserves(attempt)

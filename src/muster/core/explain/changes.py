@@ -286,15 +286,18 @@ def preempting(question: Question) -> Iterator[Remedy]:
     gang, state = question.gang, question.state
     if not state.waits or not question.parts.admission.admits(state):
         return
-    if not gang.preempts and (found := question.victims()) is not None:
+    found, sure = (None, True) if gang.preempts else question.victims()
+    if found is not None:
         names = [str(victim.gang) for victim in found.gangs]
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
         lost = sum(victim.work_lost for victim in found.gangs)
         ended = f"{', '.join(names[:NAMED])}{more} would end, {lost:,.0f} resource-seconds of work lost"
         yield Remedy(f"if it might preempt (MayNotPreempt): {ended}", LATER)
-    elif not question.explanation.blockers or question.explanation.code is Code.HELD_FOR_RESERVATION:
         return
-    elif reason := question.parts.preemption.none_because(state, question.request):
+    told = question.explanation
+    if not sure or not told.blockers or told.code is Code.HELD_FOR_RESERVATION:
+        return
+    if reason := question.parts.preemption.none_because(state, question.request):
         yield Remedy(reason, NOT)
 
 

@@ -69,7 +69,7 @@ class DryRun(Protocol):
         self, other: GangState, asked: Sequence[GangState], most: int
     ) -> dict[GangId, bool]: ...
 
-    def preempts(self, state: GangState, most: int) -> Victims | None: ...
+    def preempts(self, state: GangState, most: int) -> tuple[Victims | None, bool]: ...
 
     def outlooks(
         self, asked: Sequence[GangState], most: int, *, beyond: bool
@@ -168,11 +168,11 @@ class Question:
             known |= self.dry_run.starts_without(other, asked, MOST * self.patience * len(asked))
         return known[self.state.id]
 
-    def victims(self) -> Victims | None:
-        """Return the victims that the gang would preempt if it might (`DryRun.preempts`)."""
+    def victims(self) -> tuple[Victims | None, bool]:
+        """Return the victims if it might preempt, and whether that is certain (`DryRun.preempts`)."""
         self.dry_run.trials += VICTIMS
         if self.exhausted:
-            return None
+            return None, False
         return self.dry_run.preempts(self.state, MOST * self.patience)
 
     def outlook(self) -> Outlook | None:

@@ -81,13 +81,13 @@ class SubgroupPlacement:
         demand = request.demand
         whole, lean = recent(self._known, demand, self._divided, _KEPT)
         found = self._place(request._replace(search=False), whole, lean)
-        if found or found.proven or not request.search:
+        if found or not (request.search and found.postponed):
             return found
         if not self._exact.budget.take(demand):
             return Infeasible(Reason.UNSEARCHED)
         with self._exact.budget.lending(PLACEMENTS):
             found = self._place(request, whole, lean)
-        return found if found or found.proven else Infeasible(Reason.BUDGET)
+        return found if found or not found.postponed else Infeasible(Reason.BUDGET)
 
     def _divided(self, demand: Demand) -> tuple[list[Piece], list[Piece]]:
         """Return the pieces, and those with only the places that make up the minimum, if these are fewer."""
@@ -111,7 +111,7 @@ class SubgroupPlacement:
                             return Placed(placed)
                     if attempt.proven is not None:
                         return attempt.proven
-        return Infeasible(Reason.UNSEARCHED if attempt.postponed and attempt.left else Reason.BUDGET)
+        return Infeasible(Reason.UNSEARCHED if attempt.postponed else Reason.BUDGET)
 
     def _grounds(self, request: Request) -> Iterator[Columns | None]:
         """Yield where not to place the gang, for each domain in which it may be; None: it may be anywhere."""

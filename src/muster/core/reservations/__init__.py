@@ -11,6 +11,7 @@ not moved to an earlier future time; a gang that can start at once without delay
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from enum import Enum
 from itertools import takewhile
 from math import inf
@@ -219,13 +220,14 @@ class Reservations:
                 answer = self._try(state, off, until, beside=True)
         if answer:
             return answer
+        postponed = isinstance(answer, Infeasible) and answer.postponed
         if taken := self._in_its_places(state, request) or self._overrule(state, request, until):
             return taken
         minded = any(self._guard.concerns(each, request) for each in self._calendar.values())
         if state.id not in self._calendar and not minded:
             last = max(each.at for each in self._calendar.values() if each.at < until)
             self._held[request.demand, state.begun] = last, anywhere.reservation
-        return anywhere
+        return replace(anywhere, postponed=postponed)
 
     def of(self, gang: GangId) -> Reservation | None:
         return self._calendar.get(gang)

@@ -99,6 +99,8 @@ class WouldDelay:
     """The answer to a placement request that would fit but for a reservation; false, as `Infeasible`."""
 
     reservation: Reservation
+    #: a search that was not made might place it beside the reservations
+    postponed: bool = False
 
     def __bool__(self) -> Literal[False]:
         return False
