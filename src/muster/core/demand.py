@@ -5,7 +5,7 @@ holds for all gangs that lack the same: ten thousand identical pods are tried on
 one with all that its placement needs to know of the gang.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 

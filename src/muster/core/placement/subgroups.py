@@ -20,7 +20,7 @@ import numpy as np
 from muster.core.demand import Demand, Part, Request, Rules, cut
 from muster.core.placement.answer import Infeasible, Placed, Reason
 from muster.core.placement.exact import Exact
-from muster.core.placement.topology import TRIES, TopologyPlacement
+from muster.core.placement.topology import SEARCHES, TRIES, TopologyPlacement
 from muster.core.placement.topology.fill import hold
 from muster.core.placement.topology.rules import Levels
 from muster.core.words.gang import Place
@@ -73,7 +73,7 @@ class SubgroupPlacement:
         anywhere: Callable[[Request], Placed | Infeasible],
     ) -> None:
         """`anywhere`: places a request without rules (`Fit.anywhere`)."""
-        self._ledger, self.topology, self._exact, self._anywhere = ledger, topology, exact, anywhere
+        self._ledger, self.topology, self.exact, self._anywhere = ledger, topology, exact, anywhere
         self._known: dict[Demand, tuple[list[Piece], list[Piece]]] = {}
 
     def place(self, request: Request) -> Placed | Infeasible:
@@ -83,9 +83,9 @@ class SubgroupPlacement:
         found = self._place(request._replace(search=False), whole, lean)
         if found or not (request.search and found.postponed):
             return found
-        if not self._exact.budget.take(demand):
+        if not self.exact.grants(request.namespace, demand):
             return Infeasible(Reason.UNSEARCHED)
-        with self._exact.budget.lending(PLACEMENTS):
+        with self.exact.lending(SEARCHES):
             found = self._place(request, whole, lean)
         return found if found or not found.postponed else Infeasible(Reason.BUDGET)
 
@@ -191,6 +191,7 @@ class _Attempt:
         names = {part.pod_set for part in piece.demand.parts}
         return request._replace(
             demand=piece.demand,
+            search=request.search and self._of.exact.lent > 0,
             vacant=[self._vacant[part.pod_set][: part.count] for part in piece.demand.parts],
             preferred={p: c for p, c in request.preferred.items() if p.pod_set in names},
             settled={p: c for p, c in request.settled.items() if p.pod_set in names},
