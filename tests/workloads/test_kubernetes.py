@@ -50,7 +50,7 @@ def jobset(more: str = "", metadata: str = "name: a") -> str:
     ("file", "name", "kinds", "sets", "gang"),
     [
         ("10-jobset", "rendezvous", ["JobSet"], [("driver", 1, 1), ("worker", 4, 4)], False),
-        ("11-job", "squares-3f9a1c20", ["Job"], [("squares-3f9a1c20", 3, 10)], False),
+        ("11-job", "squares-3f9a1", ["Job"], [("squares-3f9a1", 3, 10)], False),
         (
             "12-pods-with-podgroup",
             "trio-0",
@@ -121,6 +121,48 @@ def test_a_list_is_its_items() -> None:
 def test_a_jobset_may_have_no_jobs(spec: str) -> None:
     text = f"apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata: {{name: a}}\n{spec}"
     assert [o["spec"] for o in load("f.yaml", text=text).primary] == [{}]
+
+
+def test_generated_names_are_no_longer_than_those_of_an_api_server() -> None:
+    text = job(metadata=f"generateName: {'n' * 57}-")
+    (made,) = load("f.yaml", Options(suffix="3f9a1c20"), text=text).objects
+    assert made["metadata"]["name"] == "n" * 57 + "-3f9a1"
+
+
+SERVICE = """
+apiVersion: v1
+kind: Service
+metadata: {name: tracker}
+spec:
+  selector: {app: tracker}
+  ports: [{port: 80, targetPort: TARGET}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "more", "refused"),
+    [
+        ("80", "", False),
+        ("8080", "", True),
+        ("8080", "  clusterIP: None\n", False),
+        ("http", "", False),  # of pods that are not in the file
+        ("web", "", True),
+        ("same", "", False),
+    ],
+)
+def test_a_service_that_translates_ports_is_refused_for_the_embedded_cluster(
+    target: str, more: str, refused: bool
+) -> None:
+    ports = [{"name": "web", "containerPort": 8080}, {"name": "same", "containerPort": 80}]
+    owner = yaml.safe_load(job())
+    owner["spec"]["template"]["spec"]["containers"][0] |= {"ports": ports, "image": "x"}
+    text = f"{yaml.safe_dump(owner)}---{SERVICE.replace('TARGET', target)}{more}"
+    if refused:
+        with pytest.raises(JobFileError, match="translates no ports"):
+            load("f.yaml", text=text)
+    else:
+        load("f.yaml", text=text)
+    load("f.yaml", Options(local=False), text=text)
 
 
 def test_generated_names_end_in_the_suffix_and_are_unique() -> None:

@@ -52,6 +52,11 @@ class Source(msgspec.Struct, frozen=True):
         return f"{'standard input' if self.file == '-' else self.file}, submitted by {self.by}"
 
 
+#: Names from generateName, as API servers make them: most characters of the author's, and those that follow.
+PREFIX: Final = 58
+GENERATED: Final = 5
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """What the command line adds to a file."""

@@ -6,10 +6,22 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import pytest
 
 from muster.api import kinds
-from muster.api.base import Object
-from muster.app.commands.follow import READERS, SILENCE, Ended, Followed, StatusChanged, Update, follow
+from muster.api.base import Object, ObjectMeta
+from muster.api.jobset_v1alpha2 import JobSet, JobSetSpec, ReplicatedJob
+from muster.app.commands.follow import (
+    READERS,
+    SILENCE,
+    Ended,
+    Followed,
+    StatusChanged,
+    Update,
+    _shared_groups,
+    follow,
+)
 from muster.app.views.job import State
+from muster.app.views.jobs import views
 from muster.app.views.lines import Lines, Printed
+from muster.app.views.objects import Objects
 from muster.kube.client import LogOptions
 from muster.kube.errors import Unreachable
 from muster.local.client import LocalClient
@@ -104,6 +116,17 @@ async def test_lines_statuses_and_the_end(client: LocalClient) -> None:
     assert isinstance(end, Ended)
     assert (end.views[0].state, end.pods[0].metadata.name) == (State.FAILED, "mine")
     assert other.name not in {pod.metadata.name for pod in end.pods}
+
+
+def test_groups_that_several_jobsets_have_are_told_apart_by_their_jobsets() -> None:
+    def jobset(name: str, *groups: str) -> JobSet:
+        meta = ObjectMeta(name=name, namespace="default", uid=name)
+        spec = JobSetSpec(replicated_jobs=[ReplicatedJob(each) for each in groups])
+        return JobSet(metadata=meta, spec=spec)
+
+    made = views(Objects(jobsets=[jobset("a", "w", "m"), jobset("b", "w"), jobset("c", "x")]))
+    assert _shared_groups(made) == {"w"}
+    assert _shared_groups(made[:1]) == set()
 
 
 async def test_only_the_chosen_pods_are_read(client: LocalClient) -> None:

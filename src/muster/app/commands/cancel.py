@@ -16,7 +16,7 @@ from muster.app.views.objects import fetch
 from muster.kube.client import Client
 from muster.kube.errors import Conflict, NotFound
 from muster.names import SUBMITTED_FROM
-from muster.workloads.jobfile import Source
+from muster.workloads.jobfile import GENERATED, Source
 
 #: seconds between two checks whether the pods are gone
 LOOK: Final = 0.1
@@ -119,8 +119,10 @@ def _is_named(job: Followed, view: JobView) -> bool:
         return False
     if view.name == job.name:
         return True
-    stem, digits = job.name.removesuffix(SUFFIX), view.name[-len(SUFFIX) :]
-    generated = job.name.endswith(f"-{SUFFIX}") and view.name == stem + digits
+    # the name of a manifest's JobSet, or one from generateName
+    ending = SUFFIX if job.name.endswith(f"-{SUFFIX}") else SUFFIX[:GENERATED]
+    stem, digits = job.name.removesuffix(ending), view.name[-len(ending) :]
+    generated = job.name.endswith(ending) and view.name == stem + digits
     return generated and not digits.strip("0123456789abcdef") and not view.state.finished
 
 

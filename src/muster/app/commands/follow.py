@@ -11,8 +11,8 @@ lines (`muster.app.views.lines`), but never lags behind.
 """
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -20,12 +20,13 @@ from typing import Any, Final
 from muster.api import kinds
 from muster.api.base import Kind, Resource
 from muster.api.core_v1 import Pod
+from muster.api.jobset_v1alpha2 import JOBSET_NAME, JobSet
 from muster.app.views.job import JobView
 from muster.app.views.jobs import views
 from muster.app.views.lines import Output, Printed
 from muster.app.views.logs import chunks, source_of
 from muster.app.views.objects import Objects
-from muster.app.views.pods import label, pod_order, statuses
+from muster.app.views.pods import group_of, label, pod_order, statuses
 from muster.app.views.restarts import Restarts
 from muster.kube.client import EVERYTHING, Client, LogOptions
 from muster.kube.errors import ApiError, Unanswered, Unreachable
@@ -204,6 +205,7 @@ class _Follower:
         while True:
             self._changed.clear()
             views = self._views()
+            shared = _shared_groups(views)
             for pod in (pod for view in views for pod in view.pods):
                 self._seen[pod.metadata.uid] = pod
                 for container, start in _started(pod) if self._reading.only(pod) else ():
@@ -211,9 +213,12 @@ class _Follower:
                     if key not in self._readers:
                         first = not any(each[:2] == key[:2] for each in self._readers) if start else True
                         how = replace(self._reading.how, every_start=first)
-                        self._readers[key] = group.create_task(self._read(pod, container, how))
+                        source = source_of(pod, container)
+                        if group_of(pod) in shared:
+                            source = f"{pod.metadata.labels.get(JOBSET_NAME)}/{source}"
+                        self._readers[key] = group.create_task(self._read(pod, container, source, how))
             for view in views:
-                self._tell_restarts(view)
+                self._tell_restarts(view, told_apart=bool(shared.intersection(map(group_of, view.pods))))
             if (stand := StatusChanged(views, self._unread)) != told:
                 self._stand = told = stand
                 self._news.set()
@@ -225,9 +230,10 @@ class _Follower:
             await asyncio.sleep(pace)
             pace = min(pace * 2, longest)
 
-    def _tell_restarts(self, view: JobView) -> None:
+    def _tell_restarts(self, view: JobView, *, told_apart: bool) -> None:
+        """`told_apart`: whether another job has pods of the same labels."""
         notes = self._restarts.look(view, self._seen.values(), self._informers[kinds.JOB].items)
-        self._notes += map(Note, notes)
+        self._notes += [Note(f"{view.name} · {note}" if told_apart else note) for note in notes]
         if notes:
             self._news.set()
 
@@ -267,7 +273,7 @@ class _Follower:
             self._seen[newest.metadata.uid] = newest  # its last state, even if it lasts only briefly
         self._changed.set()
 
-    async def _read(self, pod: Pod, container: str, how: LogOptions) -> None:
+    async def _read(self, pod: Pod, container: str, called: str, how: LogOptions) -> None:
         """Passes on everything that the container prints, until it ends."""
         if self._slots.locked():
             self._unread += 1
@@ -279,7 +285,7 @@ class _Follower:
                 self._changed.set()
         else:
             await self._slots.acquire()
-        source = self._output.source(source_of(pod, container))
+        source = self._output.source(called)
         written = chunks(self._client, pod, container, how, archive=self._reading.archive)
         try:
             with suppress(ApiError, Unanswered, Unreachable):  # the log was deleted with the pod
@@ -294,6 +300,17 @@ class _Follower:
             source.end()
             self._news.set()
             self._slots.release()
+
+
+def _shared_groups(views: Iterable[JobView]) -> set[str]:
+    """The groups that several of the JobSets have, so that the labels of their pods are the same."""
+    groups = Counter(
+        each.name
+        for view in views
+        if isinstance(view.resource, JobSet)
+        for each in view.resource.spec.replicated_jobs
+    )
+    return {name for name, count in groups.items() if count > 1}
 
 
 def _started(pod: Pod) -> list[tuple[str, int]]:

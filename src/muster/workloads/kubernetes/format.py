@@ -14,7 +14,7 @@ from muster.workloads.demand import MAX_PLACES, MAX_PODS, pod_sets
 from muster.workloads.findings import Finding, JobFileError
 from muster.workloads.formats import Format
 from muster.workloads.jobfile import Item, JobFile, Options, Role
-from muster.workloads.kubernetes import gangs, rules, templates, unknown_fields
+from muster.workloads.kubernetes import gangs, rules, services, templates, unknown_fields
 from muster.workloads.kubernetes.objects import JOBS, Entry, read
 from muster.workloads.marks import marks
 from muster.workloads.source import Document
@@ -55,7 +55,7 @@ def load(documents: Sequence[Document], options: Options) -> JobFile:
     if wrong:  # a slip may be why a field seems to be missing, and no key is left for the next attempt
         found = [*slips, *marks([*entries, *unread]), *wrong]
         _stop_at(sorted(found, key=lambda finding: (finding.line, finding.column)))
-    _stop_at(_too_many(jobs))
+    _stop_at([*services.findings(entries, options), *_too_many(jobs)])
     slips += [finding for job in jobs for finding in templates.ignored(job, options)]
     groups, findings = gangs.apply(entries, options)
     _stop_at(findings)

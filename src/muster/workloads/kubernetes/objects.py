@@ -16,7 +16,7 @@ from muster.api.fields import FieldError, InvalidObject, Path, convert
 from muster.names import TRAINING
 from muster.workloads import dns
 from muster.workloads.findings import Finding, Severity, nearest
-from muster.workloads.jobfile import Options
+from muster.workloads.jobfile import GENERATED, PREFIX, Options
 from muster.workloads.source import Document
 
 #: Kinds whose end ends the run.
@@ -184,11 +184,13 @@ class _Names:
         return []
 
     def _generated(self, entry: Entry, prefix: str) -> str:
+        """As long a name as API servers generate: what they accept must not be too long here."""
         namespace = str(entry.object["metadata"].get("namespace", ""))
-        name, number = f"{prefix}{self._options.suffix}", 1
+        stem = f"{prefix[:PREFIX]}{self._options.suffix[:GENERATED]}"
+        name, number = stem, 1
         while (entry.kind.path(), namespace, name) in self._taken:
             number += 1
-            name = f"{prefix}{self._options.suffix}-{number}"
+            name = f"{stem}-{number}"
         return name
 
 
