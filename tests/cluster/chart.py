@@ -22,17 +22,20 @@ NAMESPACE: Final = "muster-system"
 
 @dataclass
 class Chart:
-    """The chart as installed in `NAMESPACE`."""
+    """A release of the chart."""
 
     admin: Path
     home: Path
+    release: str = "muster"
+    namespace: str = NAMESPACE
     _users: dict[str, Path] = field(default_factory=dict)
 
     @property
     def accounts(self) -> frozenset[str]:
         """The users that the daemons are."""
         return frozenset(
-            f"system:serviceaccount:{NAMESPACE}:muster-{name}" for name in ("scheduler", "controllers")
+            f"system:serviceaccount:{self.namespace}:{self.release}-{name}"
+            for name in ("scheduler", "controllers")
         )
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
@@ -48,15 +51,17 @@ class Chart:
 
     def may(self, daemon: str, verb: str, resource: str) -> bool:
         """Whether the API server permits this to the Deployment's ServiceAccount, in its namespace."""
-        user = f"--as=system:serviceaccount:{NAMESPACE}:muster-{daemon}"
+        user = f"--as=system:serviceaccount:{self.namespace}:{self.release}-{daemon}"
         try:
-            return "yes" in self.kubectl("auth", "can-i", verb, resource, user, f"--namespace={NAMESPACE}")
+            return "yes" in self.kubectl(
+                "auth", "can-i", verb, resource, user, f"--namespace={self.namespace}"
+            )
         except AssertionError:  # it exits with 1 for "no"
             return False
 
     def arguments(self, daemon: str, port: int = 0) -> list[str]:
         """The arguments of the Deployment's container, with its ConfigMap in a file; port 0: none."""
-        data = self._get("configmap", f"muster-{daemon}")["data"]
+        data = self._get("configmap", f"{self.release}-{daemon}")["data"]
         file = self.home / f"{daemon}.yaml"
         file.write_text(data["config.yaml"])
         given = [each for each in self.container(daemon)["args"] if not each.startswith("--listen")]
@@ -72,7 +77,7 @@ class Chart:
         account = self._pod(daemon)["serviceAccountName"]
         if account not in self._users:
             token = self.kubectl(
-                "create", "token", account, f"--namespace={NAMESPACE}", "--duration=2h"
+                "create", "token", account, f"--namespace={self.namespace}", "--duration=2h"
             ).strip()
             found = json.loads(
                 self.kubectl("config", "view", "--raw", "--minify", "--flatten", "--output=json")
@@ -88,25 +93,27 @@ class Chart:
         self._users.clear()
 
     def _pod(self, daemon: str) -> Any:  # Any: JSON
-        return self._get("deployment", f"muster-{daemon}")["spec"]["template"]["spec"]
+        return self._get("deployment", f"{self.release}-{daemon}")["spec"]["template"]["spec"]
 
     def _get(self, kind: str, name: str) -> Any:  # Any: JSON
-        return json.loads(self.kubectl("get", kind, name, f"--namespace={NAMESPACE}", "--output=json"))
+        return json.loads(self.kubectl("get", kind, name, f"--namespace={self.namespace}", "--output=json"))
 
 
-def install(kubeconfig: Path, home: Path, *values: str) -> Chart:
+def install(
+    kubeconfig: Path, home: Path, *values: str, release: str = "muster", namespace: str = NAMESPACE
+) -> Chart:
     """Installs the chart with these values, each `PATH=VALUE`, or upgrades it to them."""
     arguments = [
         "upgrade",
         "--install",
-        "muster",
+        release,
         str(CHART),
-        f"--namespace={NAMESPACE}",
+        f"--namespace={namespace}",
         "--create-namespace",
         "--force-conflicts",  # with what other tests have applied by kubectl
     ]
     run("helm", *arguments, *(f"--set={value}" for value in values), kubeconfig=kubeconfig, home=home)
-    return Chart(kubeconfig, home)
+    return Chart(kubeconfig, home, release, namespace)
 
 
 def rendered(home: Path, *values: str) -> str:

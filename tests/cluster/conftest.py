@@ -103,6 +103,11 @@ class Cluster:
         arguments = self.chart.arguments(name, port)
         return self._start(name, self.chart.kubeconfig(name), *altered, *arguments, *more)
 
+    def scheduler_of(self, release: Chart) -> subprocess.Popen[bytes]:
+        """Starts a replica of the scheduler of another release of the chart; the fixture ends it."""
+        kubeconfig = release.kubeconfig("scheduler")
+        return self._start(release.release, kubeconfig, "muster", *release.arguments("scheduler"))
+
     def muster(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Starts `muster …` as the cluster's administrator; the fixture ends it."""
         return self._start(arguments[0], self.kubeconfig, "muster", *arguments)

@@ -13,8 +13,10 @@ from tests.cluster.control_plane import ControlPlane
 POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 
 
-def member(gang: str, index: int, cpu: str = "1", test: str = "", **annotations: str) -> Object:
-    """A pod of a gang; with `test`, for nodes with that label only."""
+def member(
+    gang: str, index: int, cpu: str = "1", test: str = "", by: str = SCHEDULER, **annotations: str
+) -> Object:
+    """A pod of a gang; with `test`, for nodes with that label only; `by`: its scheduler's name."""
     container = {"name": "c", "image": "none", "resources": {"requests": {"cpu": cpu}}}
     return {
         "metadata": {
@@ -23,7 +25,7 @@ def member(gang: str, index: int, cpu: str = "1", test: str = "", **annotations:
             "annotations": {f"muster.dev/{key}": value for key, value in annotations.items()},
         },
         "spec": {
-            "schedulerName": SCHEDULER,
+            "schedulerName": by,
             "restartPolicy": "Never",
             "containers": [container],
             **({"nodeSelector": {"test": test}} if test else {}),
@@ -31,10 +33,12 @@ def member(gang: str, index: int, cpu: str = "1", test: str = "", **annotations:
     }
 
 
-async def gang(cluster: Cluster, name: str, size: int, cpu: str = "1", test: str = "") -> None:
+async def gang(
+    cluster: Cluster, name: str, size: int, cpu: str = "1", test: str = "", by: str = SCHEDULER
+) -> None:
     await cluster.make(POD_GROUP_X, {"metadata": {"name": name}, "spec": {"minMember": size}})
     for index in range(size):
-        await cluster.make(POD, member(name, index, cpu, test))
+        await cluster.make(POD, member(name, index, cpu, test, by))
 
 
 async def leads(cluster: Cluster, replica: subprocess.Popen[bytes]) -> bool:

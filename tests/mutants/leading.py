@@ -5,6 +5,7 @@ from typing import Final
 from tests.mutants.faults import Fault
 
 _REFRESHES: Final = ("tests/runtime/test_refreshes.py",)
+_TWO: Final = ("tests/runtime/test_two_musters.py",)
 _ELECTION: Final = ("tests/runtime/test_election.py",)
 _LEADING: Final = "leader"
 
@@ -114,6 +115,34 @@ FAULTS: Final = (
         "        for waiting in self._waiting.values():\n            while waiting",
         "        for waiting in reversed(self._waiting.values()):\n            while waiting",
         _REFRESHES,
+    ),
+    _fault(
+        "the plans of another scheduler are undone",
+        "runtime/mirror.py",
+        "return obj if not self.others(obj) else None",
+        "return obj",
+        _TWO,
+    ),
+    _fault(
+        "a gang that another scheduler has recorded is written to",
+        "runtime/commit/status.py",
+        "    if view.unfenced is not None and view.unfenced.foreign:",
+        "    if view.unfenced is not None and False:",
+        _TWO,
+    ),
+    _fault(
+        "a gang that another scheduler has recorded is fenced",
+        "runtime/fencing.py",
+        '        if observed.others(observed.find(GANG, f"{group.namespace}/{group.record}")):',
+        "        if False:",
+        _TWO,
+    ),
+    _fault(
+        "a PodGroup of another scheduler is a gang",
+        "translate/podgroup/reading.py",
+        "        return self.group is None or others",
+        "        return self.group is None",
+        _TWO,
     ),
     _fault(
         "a kind that is shown again counts as refused",

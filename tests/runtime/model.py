@@ -84,6 +84,7 @@ class Cluster:
         self.priorities: dict[str, int] = {}  # of a gang's pods
         self.homes: dict[str, str] = {}  # namespaces of gangs that have another
         self.slow_nodes = False  # pods on nodes do not end
+        self.schedulers: dict[str, str] = {}  # by gang, what schedules its pods
         self.refuses: Counter[str] = Counter()  # how often the node of a pod of this name refuses it yet
         self.made = 0
 
@@ -94,7 +95,7 @@ class Cluster:
         other.making, other.preempts, other.made = dict(self.making), dict(self.preempts), self.made
         other.priorities, other.homes = dict(self.priorities), dict(self.homes)
         other.sizes, other.whole, other.kept = dict(self.sizes), set(self.whole), dict(self.kept)
-        other.refuses = Counter(self.refuses)
+        other.refuses, other.schedulers = Counter(self.refuses), dict(self.schedulers)
         return other
 
     def home(self, gang: str) -> str:
@@ -202,9 +203,12 @@ class Cluster:
         self.server.create(kinds.POD, self.home(gang), {"metadata": metadata, "spec": self._pod_spec(gang)})
 
     def _pod_spec(self, gang: str) -> Object:
+        spec = {**_POD_SPEC}
+        if gang in self.schedulers:
+            spec["schedulerName"] = self.schedulers[gang]
         if (priority := self.priorities.get(gang)) is None:
-            return {**_POD_SPEC}
-        return {**_POD_SPEC, "priority": priority, "priorityClassName": _CLASS.format(priority)}
+            return spec
+        return {**spec, "priority": priority, "priorityClassName": _CLASS.format(priority)}
 
     # -- what must always hold, and what must hold in the end
 
@@ -332,6 +336,9 @@ class Running:
     limits: Limits | None = None
     #: the latest resourceVersion of pods that a leader has seen that stopped in order
     pods_seen: float = float("inf")
+    #: what it schedules, and its Lease; None: everything
+    schedulers: frozenset[str] | None = None
+    lease: str = ""
     #: looks and decides after each single write, while the other writes of the same gang are under way
     overlapping: bool = False
 
@@ -340,7 +347,7 @@ class Running:
         self.client = self.wrap(ServerClient(server))
         clock = ServerClock(server)
         self.informers = Informers(self.client, clock)
-        self.mirror = WatchedMirror(self.informers)
+        self.mirror = WatchedMirror(self.informers, self.schedulers, lease=self.lease)
         core = self.core or Planner(dict(self.cluster.preempts))
         term = Term(self.epoch, seen=self.pods_seen, fresh=lambda: self.fresh)
         names = Disclosure(self.mirror.names)

@@ -42,6 +42,9 @@ class Seen:
     def gangs_of(self, owner_uid: str) -> Sequence[GangId]:
         return ()
 
+    def others(self, record: Resource | None) -> str:
+        return ""
+
     def find(self, kind: AnyKind, key: str) -> Resource | None:
         return self.pod
 

@@ -43,8 +43,13 @@ class Seen:
     def show(self, *members: Pod, owner: object = None, finished: bool = False) -> None:
         self.pods: dict[str, Resource] = {f"ns/{each.metadata.name}": each for each in members}
         shown = {each.metadata.name: SimpleNamespace(pod=each) for each in members}
-        group: Any = SimpleNamespace(namespace="ns", owner=owner, finished=finished, members=shown)
+        group: Any = SimpleNamespace(
+            namespace="ns", record="g", owner=owner, finished=finished, members=shown
+        )
         self.groups: Any = {G: group}
+
+    def others(self, record: Resource | None) -> str:
+        return ""
 
     def find(self, kind: AnyKind, key: str) -> Resource | None:
         return self.pods.get(key)

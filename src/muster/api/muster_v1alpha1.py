@@ -39,6 +39,8 @@ class GangSpec(Struct, frozen=True):
     min_count: Int32 = 0
     pod_sets: list[GangPodSet] = []
     source: Source = Source()
+    #: `namespace/name` of the Lease of the scheduler that the gang belongs to; "" = there is only one
+    lease: str = ""
 
 
 class Reason(Struct, frozen=True):
@@ -92,6 +94,8 @@ class Gang(Resource, frozen=True):
 
 class GangPlanSpec(OpenPlan, frozen=True):
     gang: str = ""
+    #: as in `GangSpec`
+    lease: str = ""
 
 
 class GangPlan(Resource, frozen=True):

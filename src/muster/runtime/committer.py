@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from muster.api import kinds
-from muster.api.base import Object
+from muster.api.base import Object, Resource
 from muster.api.core_v1 import PersistentVolumeClaim, Pod
 from muster.api.muster_v1alpha1 import Gang as GangRecord
 from muster.api.rates import Rates
@@ -47,6 +47,8 @@ from muster.translate.pods import live, occupies
 #: Seconds after which a gang is stepped even if the mirror has not shown what was expected. Every write
 #: is conditional, so acting on an outdated picture fails but does no harm.
 LONGEST_WAIT: Final = 5.0
+#: Seconds between two starts of a gang whose record is another scheduler's, each of which fails at once.
+FOREIGN: Final = 30.0
 
 
 class Observed(Known, Protocol):
@@ -71,6 +73,10 @@ class Observed(Known, Protocol):
 
     def gangs_of(self, owner_uid: str) -> Iterable[GangId]:
         """Gangs of this owner: several if it has stages."""
+        ...
+
+    def others(self, record: Resource | None) -> str:
+        """Returns the Lease of the other scheduler that a Gang belongs to; "" = it is this one's."""
         ...
 
 
@@ -312,7 +318,7 @@ class Committer:
             victims=self._victims(gang),
             namesakes=tuple(self._namesakes(plans[-1])) if plans else (),
             explanation=commit.explanation,
-            unfenced=self._unfenced.get(gang),
+            unfenced=self._foreign(group, now) or self._unfenced.get(gang),
             owner_shared=group is not None and self._is_shared(group),
             present=observed.present,
             claim=self._claim,
@@ -419,7 +425,20 @@ class Committer:
         if group is None:
             return None
         found = self._observed.find(kinds.GANG, f"{group.namespace}/{group.record}")
-        return found if isinstance(found, GangRecord) else None
+        return found if isinstance(found, GangRecord) and not self._observed.others(found) else None
+
+    def _foreign(self, group: Group | None, now: float) -> Unfenced | None:
+        """Returns why nothing of a gang is to be written if its record is another scheduler's."""
+        if group is None:
+            return None
+        lease = self._observed.others(self._observed.find(kinds.GANG, f"{group.namespace}/{group.record}"))
+        if not lease:
+            return None
+        message = (
+            f"Gang {group.record} belongs to the scheduler of lease {lease}: give one of the two other "
+            "schedulerNames, or delete the Gang if that scheduler is gone"
+        )
+        return Unfenced(message, now + FOREIGN, foreign=True)
 
     def _claim(self, key: str) -> PersistentVolumeClaim | None:
         found = self._observed.find(kinds.PERSISTENT_VOLUME_CLAIM, key)

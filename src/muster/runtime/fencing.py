@@ -23,7 +23,7 @@ from typing import Final, Protocol
 
 from muster.api.base import AnyKind, Resource, revision
 from muster.api.core_v1 import Pod
-from muster.api.kinds import POD
+from muster.api.kinds import GANG, POD
 from muster.core.words.gang import GangId
 from muster.kube.clock import back_off
 from muster.kube.errors import ApiError, Conflict, NotFound, TooManyRequests, Unreachable
@@ -47,6 +47,8 @@ class Observed(Known, Protocol):
     def plans(self, gang: GangId) -> Iterable[Plan]: ...
 
     def planned(self) -> Iterable[GangId]: ...
+
+    def others(self, record: Resource | None) -> str: ...
 
 
 @dataclass(slots=True)
@@ -162,6 +164,8 @@ class Fencing:
 def _in_reach(observed: Observed) -> Iterator[tuple[GangId, AnyKind, Resource]]:
     """Yields owners that may be suspended or resumed, unbound members, and pods that an open plan may end."""
     for gang, group in sorted(observed.groups.items()):
+        if observed.others(observed.find(GANG, f"{group.namespace}/{group.record}")):
+            continue  # no leader of this Lease writes to it
         if group.owner is not None and group.owner.admission and not group.finished:
             owner = observed.find(group.owner.kind, f"{group.namespace}/{group.owner.name}")
             if owner is not None:

@@ -86,7 +86,9 @@ class Changes:
 class Mirror:
     """Holds the objects of the cluster, and reads groups from them. `schedulers`, `whole`: see `World`.
 
-    `selector`: labels of the nodes that muster may use. Other nodes do not exist for the core.
+    `selector`: labels of the nodes that muster may use. Other nodes do not exist for the core. `lease`: the
+    Lease of this scheduler. Gangs and plans that belong to another Lease are another scheduler's: their plans
+    do not exist here. Records without a Lease, as earlier versions wrote them, belong to anybody.
     """
 
     def __init__(
@@ -95,8 +97,9 @@ class Mirror:
         *,
         whole: bool = False,
         selector: LabelSelector | None = None,
+        lease: str = "",
     ) -> None:
-        self.world = World(schedulers, whole=whole)
+        self.world = World(schedulers, whole=whole, lease=lease)
         #: groups as last drained
         self.groups: dict[GangId, Group] = {}
         self._by_key: dict[GroupKey, Group] = {}
@@ -182,10 +185,10 @@ class Mirror:
         elif kind is kinds.PDB:
             self._allowances.budget(latest, gone=new is None)
         elif kind is kinds.GANG:
-            self._plan(old, new)
+            self._plan(self._own(old), self._own(new))
             self._record(latest)
         elif kind is kinds.GANG_PLAN:
-            self._plan(old, new)
+            self._plan(self._own(old), self._own(new))
         else:
             if new is not None:
                 self.world.put(kind, new)
@@ -269,6 +272,15 @@ class Mirror:
                 self._pending.events.append(event)
         elif old is not None:
             self._pending.events.append(QueueRemoved(old.metadata.name))
+
+    def _own(self, obj: Resource | None) -> Resource | None:
+        """Returns a Gang or a GangPlan, unless it belongs to another scheduler."""
+        return obj if not self.others(obj) else None
+
+    def others(self, record: Resource | None) -> str:
+        """Returns the Lease of the other scheduler that a Gang or a plan belongs to, if it does."""
+        lease = record.spec.lease if self.world.lease and isinstance(record, (Gang, GangPlan)) else ""
+        return lease if lease != self.world.lease else ""
 
     def _record(self, record: Resource) -> None:
         if gang := self._ids.get((record.metadata.namespace, record.metadata.name)):

@@ -111,6 +111,8 @@ class _Header:
     namespace: str
     epoch: int
     attempt: int
+    #: the Lease of the scheduler that the plan belongs to, as in the gang's record
+    lease: str = field(default="", kw_only=True, compare=False)
     #: uid of the GangPlan object, "" before it is created
     uid: str = field(default="", kw_only=True)
     #: any name of the GangPlan object that the plan was read from; "" = as muster names its own
@@ -189,7 +191,7 @@ def encode(plan: Plan) -> Object:
         "apiVersion": kinds.GANG_PLAN.api_version,
         "kind": kinds.GANG_PLAN.kind,
         "metadata": {"name": plan.name, "namespace": plan.namespace},
-        "spec": {"gang": plan.record, **packed(plan)},
+        "spec": {"gang": plan.record, **({"lease": plan.lease} if plan.lease else {}), **packed(plan)},
     }
 
 

@@ -26,12 +26,13 @@ class WatchedMirror(Mirror):
         selector: LabelSelector | None = None,
         priced_by: str = rates.KEY,
         admitting: Iterable[AnyKind] = (),
+        lease: str = "",
     ) -> None:
         """`priced_by`: namespace and name of the ConfigMap with the prices of GPUs.
 
         `admitting`: the kinds whose changes may admit what the API server has refused (`readmitted`).
         """
-        super().__init__(schedulers, selector=selector)
+        super().__init__(schedulers, selector=selector, lease=lease)
         #: set when there is something to drain
         self.changed = asyncio.Event()
         #: whether an object of these kinds has changed; whoever acts on it resets it

@@ -121,7 +121,7 @@ class Reader:
             log.exception("%s %s/%s cannot be read", key.dialect.value, key.namespace, key.name)
             self._reader = _READERS[key.dialect](key, self._world)
             why = f"cannot be read: {type(error).__name__}: {error}"
-            return _within(_unreadable(key, why)), NONE_MOVED
+            return _within(_unreadable(key, why, self._world.lease)), NONE_MOVED
 
     def renew(self, group: Group, old: Pod, new: Pod) -> bool:
         """Takes in a newer state of a running member that says the same; False: the group must be read again.
@@ -162,7 +162,7 @@ def _within(group: Group | None) -> Group | None:
     return replace(group, gang=replace(group.gang, gate=cut))
 
 
-def _unreadable(key: GroupKey, why: str) -> Group:
+def _unreadable(key: GroupKey, why: str, lease: str) -> Group:
     """Returns a gang of which only the name is known. Its pods on nodes are still charged to it."""
     kind = KIND_OF[key.dialect]
     return Group(
@@ -176,6 +176,7 @@ def _unreadable(key: GroupKey, why: str) -> Group:
         ),
         namespace=key.namespace,
         record=key.record,
+        lease=lease,
         source=Source(api_version=kind.api_version, kind=kind.kind, name=key.name)
         if kind is not POD
         else Source(),

@@ -135,6 +135,8 @@ class Group:
     set_groups: dict[str, str] = field(default_factory=dict, kw_only=True)
     #: what muster interprets otherwise than it is written, or what is wrong with a gang that runs
     warnings: tuple[str, ...] = field(default=(), kw_only=True)
+    #: the Lease of the scheduler that records the gang, as in its record (`GangSpec`)
+    lease: str = field(default="", kw_only=True)
     #: pods on a node that no longer hold a place, because they are being deleted or belong to an
     #: earlier attempt: charged to the gang (PodsBound without a place) until they are gone
     leaving: Mapping[PodId, Pod] = field(default_factory=dict)

@@ -168,6 +168,7 @@ def assemble(
         finished=read.finished,
         controlled=True,
         leaving=filled.leaving,
+        lease=world.lease,
         warnings=(*rank.warnings, *topology.warnings),
     )
 

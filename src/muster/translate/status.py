@@ -95,6 +95,7 @@ def gang_spec(group: Group) -> Object:
             for pod_set in gang.pod_sets[:MOST_POD_SETS]
         ],
         "source": msgspec.to_builtins(group.source),
+        **({"lease": group.lease} if group.lease else {}),
     }
 
 

@@ -83,8 +83,11 @@ class World:
     exist, as in a snapshot; otherwise it may not have been seen yet.
     """
 
-    def __init__(self, schedulers: frozenset[str] | None = None, *, whole: bool = False) -> None:
-        self.schedulers = schedulers
+    def __init__(
+        self, schedulers: frozenset[str] | None = None, *, whole: bool = False, lease: str = ""
+    ) -> None:
+        """`lease`: of the scheduler that records the gangs, `namespace/name`; "": there is no other."""
+        self.schedulers, self.lease = schedulers, lease
         self.whole = whole
         #: uids of pods that are only proposed: no API server has charged them to a ResourceQuota
         self.uncreated: set[str] = set()

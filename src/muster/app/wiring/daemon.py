@@ -111,7 +111,12 @@ async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> No
         now = live.now
         selector = selectors.parse(now.node_selector)
         mirror = WatchedMirror(
-            part.informers, frozenset(now.scheduler_names), selector, priced, kinds.ADMITTING
+            part.informers,
+            frozenset(now.scheduler_names),
+            selector,
+            priced,
+            kinds.ADMITTING,
+            "/".join(settings.place(now)),
         )
         mirror.world.unranked = now.max_priority
         mirror.counted = now.bad_nodes.counted()

@@ -28,6 +28,7 @@ def record_attempt(context: Context, victims: tuple[VictimRef, ...]) -> Step:
         nodes={**{p: NodeName(pod.spec.node_name) for p, pod in places.filled.items()}, **places.missing},
         pods={p: PodId(pod.metadata.uid) for p, pod in chain(places.filled.items(), places.ready.items())},
         victims=victims,
+        lease=group.lease,
     )
     waits = view.explanation is not None or not places.ready
     phase = Phase.STARTING if places.filled or not (victims or waits) else Phase.HELD
@@ -49,7 +50,7 @@ def record_pods(context: Context, pods: Iterable[Pod], *, alone: bool = False) -
     view, group, state = context.view, context.group, context.state
     attempt = _next_attempt(view, state)
     header = (view.id, group.record, group.namespace, view.epoch, attempt)
-    plan = RecreationPlan(*header, (), state.giving_up, alone)
+    plan = RecreationPlan(*header, (), state.giving_up, alone, lease=group.lease)
     refs = tuple(PodRef(pod.metadata.namespace, pod.metadata.name, PodId(pod.metadata.uid)) for pod in pods)
     return Step(replace(state, attempt=attempt), (RecordPods(plan, refs),))
 

@@ -136,6 +136,8 @@ def degraded(context: Context) -> Explanation:
 
 def _status_write(context: Context) -> Create | Patch | None:
     view, group, places = context.view, context.group, context.places
+    if view.unfenced is not None and view.unfenced.foreign:
+        return None
     if not group.source.kind:  # a gang of one has no record: its pod has the status
         pod = next(iter(places.ready.values()), None)
         explanation = _explanation(context)
@@ -149,6 +151,8 @@ def _status_write(context: Context) -> Create | Patch | None:
     if view.unfenced is not None:
         explanation = Explanation(Code.COMMIT_FAILED, "commit", view.unfenced.message)
     if view.record is None:
+        if group.lease and not group.gang.pod_sets:
+            return None  # a PodGroup without pods: they will say which scheduler it belongs to
         known = explanation is not None or phase is not Phase.WAITING
         if not known:
             return None

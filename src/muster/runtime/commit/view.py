@@ -71,6 +71,8 @@ class Unfenced:
 
     message: str
     until: float
+    #: whether the gang's record is another scheduler's, so that nothing at all is written
+    foreign: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,7 @@ class Reader:
             recreate=all(map(_may_be_recreated, readings))
             and all(one.name[0] == key.namespace for one in readings),
             rejected=tuple(pod for one in readings for pod in one.rejected()),
+            lease=world.lease,
             leaving=ChainMap(*(one.leaving for one in readings)),
             set_groups={
                 pod_set.name: one.name[1] if one.name[0] == key.namespace else "/".join(one.name)

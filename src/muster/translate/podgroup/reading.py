@@ -157,8 +157,12 @@ class Reading:
 
     @property
     def empty(self) -> bool:
+        """Whether there is no gang: neither a PodGroup nor pods, or only pods of other schedulers."""
         counted = (*_PLACED, State.GATED, State.LEAVING)
-        return self.group is None and not any(self.count[state] for state in counted)
+        if any(self.count[state] for state in counted):
+            return False
+        others = not self._noted and bool(self._world.pods_in(self._kind, *self.name))
+        return self.group is None or others
 
     @property
     def retired(self) -> frozenset[Place]:
