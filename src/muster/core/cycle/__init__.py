@@ -198,7 +198,7 @@ class Scheduler:
             return
         self._pending.update(changed)
         self.preemption.update(changed)
-        self.fit.slots.order.gangs_changed(changed)
+        self.fit.gangs_changed(changed)
 
     def _in_order(self, attempts: Attempts) -> Iterable[Attempt]:
         if not self.config.shortest_first:

@@ -4,7 +4,7 @@ A cycle that starts gangs, a search for victims, a reservation and a remedy all 
 ledger. A caller that must not change the ledger asks within a trial.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import numpy as np
@@ -18,6 +18,8 @@ from muster.core.placement.subgroups import SubgroupPlacement
 from muster.core.placement.topology import Nearest, TopologyPlacement
 from muster.core.words.gang import Place
 from muster.core.world import World
+from muster.core.world.eligibility import SPARE
+from muster.core.world.gangs import GangState
 from muster.core.world.nodes import Ints
 from muster.core.world.trial import Trial
 
@@ -38,7 +40,25 @@ class Fit:
         self.exclusive_domains = world.exclusive_domains
         self.topology_placement = TopologyPlacement(nodes, topology, ledger, self.slots, self.exact)
         self._subgroups = SubgroupPlacement(ledger, self.topology_placement, self.exact, self.anywhere)
-        self._nodes, self._ledger = nodes, ledger
+        self._nodes, self._ledger, self._gangs, self._pods = nodes, ledger, world.gangs, world.pods
+        #: how many gangs have left since what was cached for them was last dropped
+        self._left = 0
+
+    def gangs_changed(self, changed: Iterable[GangState]) -> None:
+        """Record gangs that have arrived, changed or left since the last cycle.
+
+        What is cached by shape goes with the gangs. Finding it takes a visit to each gang that there is, so
+        that waits until as many have left.
+        """
+        self.slots.order.gangs_changed(changed)
+        self._left += sum([state.gang is None for state in changed])
+        if self._left >= max(SPARE, len(self._gangs)):
+            self._left = 0
+            gangs = [state.gang for state in self._gangs.values() if state.gang is not None]
+            shapes = {pod_set.shape for gang in gangs for pod_set in gang.pod_sets}
+            self.slots.forget(shapes)
+            self.topology_placement.totals.forget(shapes)
+            self._ledger.footprints.drop_gone(len(self._pods))
 
     def fit(self, request: Request) -> Placed | Infeasible:
         """Place at least the minimum, and as many more pods as fit, and charge them to the ledger."""

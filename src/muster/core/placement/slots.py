@@ -11,7 +11,7 @@ It also says which of a node's GPUs a share is put on. The scheduler's own order
 published orders that muster is compared with in `muster.sim.policies`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from muster.core.words.gang import Amounts, Shape
 from muster.core.world.devices import whole_slots
-from muster.core.world.eligibility import Eligibility
+from muster.core.world.eligibility import Eligibility, forget
 from muster.core.world.gangs import GangState
 from muster.core.world.nodes import (
     ABSENT,
@@ -229,6 +229,12 @@ class Slots:
             key[vector.slots[changed] == 0] = NO_SLOT
             vector.key[changed] = key
         vector.keyed = vector.position
+
+    def forget(self, shapes: Set[Shape]) -> None:
+        """Drop what is cached for other shapes than these, but for a few."""
+        forget(self._vectors, shapes)
+        self._asked = self._last = None
+        self.eligibility.forget(shapes)
 
     def when_empty(self, shape: Shape, mask: Bools) -> Ints:
         """How many pods of this shape each node of the mask would take if nothing ran there."""

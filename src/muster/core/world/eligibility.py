@@ -11,7 +11,7 @@ All shapes of equal constraint share one mask. It costs a pass over the nodes on
 whose facts changed are evaluated again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntFlag
 from typing import Final
@@ -22,11 +22,15 @@ import numpy.typing as npt
 from muster.core.words.events import NodeChanged
 from muster.core.words.gang import Effect, NodeName, NodeTerm, Operator, Shape, Taint, Toleration
 from muster.core.world.labels import compares, holds
-from muster.core.world.nodes import Bools, Ints, Nodes, recent
+from muster.core.world.nodes import Bools, Ints, Key, Nodes, Value, recent
 from muster.names import DOMAIN
 
 #: Masks kept; the least recently used is dropped first.
 _KEPT: Final = 1024
+
+#: Entries that a cache by shape keeps for shapes that may return, once the last gang that had one has left.
+#: At 10,000 nodes, masks and slots of so many take 20 MB.
+SPARE: Final = 128
 
 #: Weight of one PreferNoSchedule taint in a rank: more than all weights (at most 100 each) together.
 _TAINT: Final = 2**20
@@ -82,9 +86,7 @@ class Eligibility:
     def of(self, shape: Shape) -> Mask:
         """The current mask for pods of this shape, one cell per node. Read it, do not keep it."""
         nodes = self._nodes
-        places = shape.volumes, shape.features, shape.avoided, shape.last
-        constraint = shape.selector, shape.affinity, shape.tolerations, shape.preferred, *places
-        mask = recent(self._masks, constraint, lambda _: Mask(), _KEPT)
+        mask = recent(self._masks, _constraint(shape), lambda _: Mask(), _KEPT)
         if (changed := nodes.fact_changes.since(mask.position)) is None:
             mask.rank, mask.ranked = np.zeros(len(nodes), np.int32), False
             mask.obstacles, mask.eligible = mask.rank.astype(np.uint16), mask.rank.astype(np.bool_)
@@ -104,6 +106,22 @@ class Eligibility:
             mask.ranked = bool(len(ranks)) and bool((ranks != ranks[0]).any())
         mask.position = nodes.fact_changes.end
         return mask
+
+    def forget(self, shapes: Iterable[Shape]) -> None:
+        """Drop the masks of other shapes than these, but for a few."""
+        forget(self._masks, {*map(_constraint, shapes)})
+
+
+def forget(cache: dict[Key, Value], living: Container[Key]) -> None:
+    """Drop from a cache what is not `living`, but for the `SPARE` that were in use last (`recent`)."""
+    gone = [key for key in cache if key not in living]
+    for key in gone[: max(len(gone) - SPARE, 0)]:
+        del cache[key]
+
+
+def _constraint(shape: Shape) -> tuple[object, ...]:
+    places = shape.volumes, shape.features, shape.avoided, shape.last
+    return shape.selector, shape.affinity, shape.tolerations, shape.preferred, *places
 
 
 def obstacle(shape: Shape, node: NodeChanged) -> Obstacle:

@@ -26,6 +26,8 @@ from muster.core.world.nodes import Ints, Nodes, Times, Where, owned, recent
 BOUND: Final = 65_536
 #: Questions kept; the least recently used is dropped first. At 10,000 nodes and 50,000 pods one takes 90 kB.
 _KEPT: Final = 256
+#: Footprints kept beyond twice as many as there are pods.
+_SPARE: Final = 1024
 #: Addresses that stand for all addresses of a node.
 _ANY: Final = ("", "0.0.0.0")
 
@@ -150,6 +152,10 @@ class Footprints:
         if self._names is not self._nodes.names:
             self._begin_afresh()
         answer = recent(self._answers, question, lambda _: _Answer(np.zeros(0, np.int32)), _KEPT)
+        self._catch_up(question, answer)
+        return answer.count
+
+    def _catch_up(self, question: Question, answer: _Answer) -> None:
         for footprint in self._footprints[len(answer.known) :]:
             answer.known.append(question.answers(footprint))
         if answer.position < self._start:
@@ -159,7 +165,18 @@ class Footprints:
                 if answer.known[number] and not isinstance(where, str):
                     answer.count[where] += times
         answer.position = self._start + len(self._log)
-        return answer.count
+
+    def drop_gone(self, pods: int) -> None:
+        """Drop footprints that no pod has, if there are many more than pods; answers that are in use stay."""
+        if len(self._footprints) <= 2 * pods + _SPARE:
+            return
+        if self._names is not self._nodes.names:
+            self._begin_afresh()
+            return
+        self._answers = {q: answer for q, answer in self._answers.items() if answer.position > self._start}
+        for question, answer in self._answers.items():
+            self._catch_up(question, answer)
+        self._compact()
 
     def _recount(self, answer: _Answer) -> None:
         self._fold()
@@ -186,14 +203,20 @@ class Footprints:
 
     def _begin_afresh(self) -> None:
         """Columns have moved, or the log is full: keep the account of pods, and drop what is only cached."""
+        self._answers.clear()
+        self._compact()
+        self._names = self._nodes.names
+
+    def _compact(self) -> None:
+        """Drop the log, which all answers have read, and footprints that no pod has."""
         self._fold()
         self._start += len(self._log)
         self._log, self._folded, self._logged = [], 0, 0
-        self._names = self._nodes.names
-        self._answers.clear()
-        kept = [(p, on) for p, on in zip(self._footprints, self._on, strict=True) if on]
-        self._footprints = [footprint for footprint, _ in kept]
-        self._on = [on for _, on in kept]
+        kept = [number for number, on in enumerate(self._on) if on]
+        for answer in self._answers.values():
+            answer.known = bytearray([answer.known[number] for number in kept])
+        self._footprints = [self._footprints[number] for number in kept]
+        self._on = [self._on[number] for number in kept]
         self._numbers = {footprint: number for number, footprint in enumerate(self._footprints)}
         self.carried = self.carried.only(
             {term for footprint in self._footprints for term in footprint.pod_anti_affinity}

@@ -8,7 +8,7 @@ to the domain whose surroundings are fullest, from the next wider layer outwards
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,6 +18,7 @@ from muster.core.demand import Demand, Request
 from muster.core.placement.slots import Slots, Vector
 from muster.core.placement.topology.rules import Levels
 from muster.core.words.gang import Shape
+from muster.core.world.eligibility import forget
 from muster.core.world.nodes import Bools, Columns, Ints, Longs, Nodes, RowAmounts, recent
 from muster.core.world.topology import Topology
 
@@ -220,6 +221,10 @@ class Totals:
         self._nodes = nodes
         self._topology = topology
         self._kept: dict[Shape | int, _Kept] = {}
+
+    def forget(self, shapes: Set[Shape]) -> None:
+        """Drop the sums of other shapes than these, but for a few."""
+        forget(self._kept, {key for key in self._kept if isinstance(key, int) or key in shapes})
 
     def slots(self, vector: Vector) -> Longs:
         """Return by cell the slots of a vector, which must be up to date."""
