@@ -12,7 +12,8 @@ served once before any is served twice, and a demand of a namespace without debt
 others ask for. Only if many namespaces use up their shares in one cycle may it wait for the next.
 
 If one namespace waits, or two, the share of each is a whole cycle, so that what one of them asks for changes
-nothing for the other. If more wait, they share what two have.
+nothing for the other. If more wait, they share what two have; and so do all that ask, if one was refused what
+it had a share for.
 """
 
 from collections.abc import Hashable
@@ -52,6 +53,8 @@ class WorkBudget:
         #: by namespace
         self.tenants: dict[str, _Tenant] = {}
         self._share, self._used = self._steps or 0, 0
+        #: whether a namespace was refused what it had a share for
+        self._crowded = False
         #: how many cycles have begun
         self.cycle = 0
         #: whether demands have been postponed in this cycle
@@ -62,7 +65,9 @@ class WorkBudget:
         if self._steps is None:
             return
         self.behind, self._used = False, 0
-        waiting = sum(not all(tenant.asked.values()) for tenant in self.tenants.values())
+        asking = [tenant.asked for tenant in self.tenants.values() if tenant.asked]
+        waiting = len(asking) if self._crowded else sum(not all(asked.values()) for asked in asking)
+        self._crowded = False
         self._share = min(self._steps, _SHARED * self._steps // max(waiting, 1))
         for tenant in self.tenants.values():
             tenant.debt = max(tenant.debt - self._share, 0)
@@ -92,8 +97,9 @@ class WorkBudget:
             return False
         if tenant is None:
             tenant = self.tenants[namespace] = _Tenant()
-        paid = tenant.debt < self._share and self._used < _MOST * self._steps
-        if paid and (not tenant.now or demand in tenant.now):
+        paid, free = tenant.debt < self._share, self._used < _MOST * self._steps
+        self._crowded |= paid and not free
+        if paid and free and (not tenant.now or demand in tenant.now):
             return False
         tenant.asked[demand] = False
         if demand not in tenant.now:

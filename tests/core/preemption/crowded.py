@@ -15,7 +15,7 @@ import numpy as np
 from muster.core.cycle import Scheduler
 from muster.core.demand import Request
 from muster.core.preemption.candidates import Candidate, Candidates
-from muster.core.words.decisions import Evict, Victim
+from muster.core.words.decisions import Decision, Evict, Victim
 from muster.core.words.events import BudgetChanged, GangSubmitted, LayersChanged, NodeChanged, QueueChanged
 from muster.core.words.gang import (
     Effect,
@@ -192,12 +192,22 @@ def compare(case: Case) -> float | None:
         return None
     best = oracle(case)
     made.apply(GangSubmitted(case.preemptor))
-    found = searched(made, made.decide(NOW))
+    found = searched(made, patiently(made))
     if best is None or found is None:
         assert found is best, (best, found)
         return None
     assert (found.level, found.surplus) == (best.level, best.surplus), (best, found)
     return found.lost / best.lost
+
+
+def patiently(made: Scheduler, cycles: int = 500) -> list[Decision]:
+    """The decisions of the cycles until victims are found, or no search goes on."""
+    decisions = made.decide(NOW)
+    while made.behind and not any(isinstance(each, Evict) for each in decisions):
+        cycles -= 1
+        assert cycles
+        decisions = made.decide(NOW)
+    return decisions
 
 
 def searched(made: Scheduler, decisions: Sequence[object]) -> Best | None:

@@ -71,14 +71,14 @@ class Scheduler:
         world.queues.attainable = Attainable(nodes, eligibility, world.topology, fit.slots)
         # What a cycle asks about that state
         self._infeasible = InfeasibleDemands(world, fit)
-        self.preemption = Preemption(world, fit, self._infeasible)
-        self.reservations = Reservations(backfill, config.depth, config.drain_after, world, fit)
+        steps = config.steps if config.explain else None
+        self.preemption = Preemption(world, fit, self._infeasible, steps)
+        self.reservations = Reservations(backfill, config.depth, config.drain_after, world, fit, steps)
         self._admission = Admission(world.queues, world.quotas, world.demands, world.exclusive_domains.least)
         self._pending = PendingQueues(world.queues, world.completions.duration if backfill.reserves else None)
         own = self._infeasible, self._admission, self._pending, self.preemption, self.reservations
         parts = Parts(world, fit, *own)
         self._incremental = IncrementalCycle(parts)
-        steps = config.steps if config.explain else None
         self._work = WorkBudget(steps)
         self._placement = step = PlacementStep(hold, parts, self.preemption, self._work)
         self._attempts = Attempts(
@@ -149,7 +149,7 @@ class Scheduler:
         times = [time for time in self.world.gangs.timed.values() if time != inf]
         if self.behind or self._explainer.behind:
             times.append(self.world.now + self.config.turn)
-        if self._work.behind or self._explainer.postponed:
+        if self._work.behind or self._explainer.postponed or self.preemption.interrupted:
             times.append(self.world.now + self.config.turn / SOONER)
         times += [self.preemption.due, self.reservations.due_at, self.world.failed_starts.due]
         return None if (first := min(times)) == inf else first

@@ -22,7 +22,7 @@ NOW: Final = "would start now"
 LATER: Final = "would start"
 NOT: Final = "not by preemption"
 #: Steps (`core/work.py`) after which a question in a cycle tries nothing more.
-PATIENCE: Final = 3_000
+PATIENCE: Final = 2_000
 #: So many steps of a placement count as one more placement that is tried.
 STEPS: Final = 50
 #: Placements that one dry run may try, and one whole outlook.

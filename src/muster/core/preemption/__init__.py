@@ -21,6 +21,7 @@ from muster.core.infeasible import InfeasibleDemands
 from muster.core.placement import Fit
 from muster.core.preemption.candidates import Candidates, Test, always
 from muster.core.preemption.eviction_units import UnitTable, budgeted, caps, limits
+from muster.core.preemption.progress import Progress
 from muster.core.preemption.victims import Victims, find
 from muster.core.words.amounts import Sums, Usage
 from muster.core.words.decisions import Victim
@@ -34,21 +35,31 @@ __all__ = ["Preemption", "Victims"]
 
 #: Demands of a namespace for which victims are searched in a cycle.
 SEARCHES: Final = 4
-#: Steps (`core/work.py`) after which one search asks `Fit` no more.
+#: Steps (`core/work.py`) of one search in a cycle, if cycles are not limited.
 STEPS: Final = 16_000
+#: Interrupted searches of a namespace that are remembered, and for how many cycles all of a namespace are.
+_INTERRUPTED: Final = 16
+_FORGOTTEN: Final = 1_000
 #: Seconds, from the first cycle that sees a pod being deleted, in which muster does not preempt for the
 #: capacity that the pod is about to free. A pod that exists longer may be stuck.
 COMING: Final = 300.0
 
 
 class Preemption:
-    def __init__(self, world: World, fit: Fit, infeasible: InfeasibleDemands) -> None:
+    def __init__(
+        self, world: World, fit: Fit, infeasible: InfeasibleDemands, steps: int | None = None
+    ) -> None:
+        """`steps`: of one search in a cycle, as in `Config`."""
         self._world, self._fit, self._queues, self._running = world, fit, world.queues, RunningGangs()
         self._infeasible = infeasible
         self._candidates = Candidates(
             world.nodes, world.gangs, world.pods, world.exclusive_domains.surcharges
         )
-        self._budget = WorkBudget(SEARCHES)
+        self._budget, self._steps = WorkBudget(SEARCHES), steps or STEPS
+        #: by namespace, searches that were interrupted
+        self._interrupted: dict[str, dict[tuple[Demand, str], Progress]] = {}
+        #: whether a search was interrupted in this cycle
+        self.interrupted = False
         #: queues that a demand of a queue may take from, in this cycle
         self._from: dict[tuple[Demand, str], set[str]] = {}
         self._now = 0.0
@@ -64,6 +75,7 @@ class Preemption:
         """Begin a cycle. `changed`: the results of earlier cycles no longer hold."""
         self._now = now
         self._budget.next_cycle()
+        self.interrupted = False
         self._from.clear()
         # Entitlements matter only where something can be reclaimed.
         reclaims = len(self._running.queues) > 1
@@ -87,7 +99,7 @@ class Preemption:
     @property
     def behind(self) -> bool:
         """Whether some demands have not been searched yet."""
-        return self._budget.behind
+        return self._budget.behind or self.interrupted
 
     def victims(self, state: GangState, request: Request) -> Victims | None:
         """Victims for the gang, and its places then. The ledger is charged as the gang sees it, and stays so.
@@ -96,7 +108,8 @@ class Preemption:
         """
         gang, pending = state.gang, self._world.pending_evictions
         assert gang is not None
-        if not self._budget.takes(gang.namespace, (request.demand, gang.queue)):
+        what = request.demand, gang.queue
+        if not self._budget.takes(gang.namespace, what):
             return None
         self._budget.charge(gang.namespace, 1)
         coming = {
@@ -107,11 +120,38 @@ class Preemption:
         if (pending or coming) and self._fits_soon(state, request, coming.keys()):
             found, due = None, min(coming.values(), default=inf)
         else:
-            found, due = self.search(state, request)
+            progress = self._progress_of(gang.namespace, what)
+            found, due = self.search(state, request, progress)
+            if found is None and (progress.unfinished or progress.since != self._as_of):
+                self._go_on_later(gang.namespace, what, progress)
+                return None
         self.due = min(self.due, due)
         if found is None:
             self._infeasible.note_spared(gang, request.demand, self._as_of)
         return found
+
+    def _progress_of(self, namespace: str, what: tuple[Demand, str]) -> Progress:
+        """How far the search for this demand of a queue has come."""
+        mine = self._interrupted.get(namespace, {})
+        return mine.pop(what, None) or Progress(since=self._as_of)
+
+    def _go_on_later(self, namespace: str, what: tuple[Demand, str], progress: Progress) -> None:
+        """Let a search go on in a later cycle, or begin anew if it is as of a world that has changed."""
+        self.interrupted, cycle = True, self._budget.cycle
+        if not progress.unfinished:
+            return
+        if namespace not in self._interrupted:
+            others = self._interrupted.items()
+            self._interrupted = {
+                name: each
+                for name, each in others
+                if any(cycle - other.cycle < _FORGOTTEN for other in each.values())
+            }
+        mine = self._interrupted.setdefault(namespace, {})
+        if len(mine) >= _INTERRUPTED:
+            del mine[next(iter(mine))]
+        progress.cycle = cycle
+        mine[what] = progress
 
     # -- whether a search can help
 
@@ -227,36 +267,52 @@ class Preemption:
                     pending.lift(beneficiary)
             return bool(self._fit.fit(request._replace(search=False)))
 
-    def search(self, state: GangState, request: Request) -> tuple[Victims | None, float]:
-        """Victims, whether or not the gang may preempt, and when the next minimum run time ends."""
+    def search(
+        self, state: GangState, request: Request, progress: Progress | None = None
+    ) -> tuple[Victims | None, float]:
+        """Victims, whether or not the gang may preempt, and when the next minimum run time ends.
+
+        `progress`: where the search goes on. If it is interrupted again, that says so.
+        """
         gang, world = state.gang, self._world
         assert gang is not None
         asked = world.exclusive_domains.least(request.demand).minus(given_up(state))
         may_evict, protects = self._may_evict(gang, request.demand), self._protects(gang)
-        found, due, until = None, inf, world.nodes.steps + STEPS
+        progress = progress or Progress()
+        progress.go_on(world.nodes.steps, self._steps)
+        found, due, number = None, inf, 0
         # First all gangs are heeded that say something against their eviction, or have a disruption budget
         # that does; then those that the queues protect, if that makes a difference.
-        differs = any(not self._queues.protects(gang.queue, other) for other in self._running.protected)
+        progress.differs |= any(
+            not self._queues.protects(gang.queue, other) for other in self._running.protected
+        )
         for heeds, queues in product((always, protects), self._nearest_first(gang, request.demand)):
-            if heeds is protects and not differs:
+            if heeds is protects and not progress.differs:
                 break
 
             def may(other: Gang, queues: Set[str] = queues) -> bool:
                 return other.queue in queues and may_evict(other)
 
             for highest in self._candidates.levels(request.demand, may, heeds):
+                number += 1
+                if number <= progress.tables:
+                    continue
                 candidates, due = self._candidates.of(self._now, may, highest, heeds)
                 table = UnitTable(candidates, len(world.nodes))
                 if table.groups:  # some candidate is on a node
                     counted = budgeted(table, world)
-                    differs |= any(
+                    progress.differs |= any(
                         not protects(table.gang_of(n)) for units in counted.values() for n in units
                     )
                     allow = limits(table, gang.queue, asked, world, counted, heeds)
                     quota = caps(table, gang.queue, asked, not state.begun, self._queues)
-                    found = find(request, table, allow, quota, world, self._fit, until)
-                if found is not None:
+                    found = find(request, table, allow, quota, world, self._fit, progress)
+                if found is not None or progress.unfinished:
                     return found, due
+                progress.tables = number
+                progress.unfinished = progress.over(world.nodes.steps)
+                if progress.unfinished:
+                    return None, due
         return found, due
 
     def _nearest_first(self, preemptor: Gang, demand: Demand) -> Iterator[Set[str]]:

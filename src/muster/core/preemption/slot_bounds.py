@@ -24,6 +24,7 @@ worth its part of the missing slots, and of the missing quota.
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
+from typing import Final
 
 import numpy as np
 
@@ -36,6 +37,10 @@ from muster.core.world.devices import WHOLE
 from muster.core.world.eligibility import Eligibility
 from muster.core.world.nodes import Bools, Columns, Ints, Longs, Nodes, RowAmounts
 from muster.names import GPU_SHARE
+
+#: Steps (`core/work.py`) of one pick for each shape; and how many sets of units, times nodes, make a step.
+PICK: Final = 3
+SETS: Final = 100
 
 
 class SlotBounds:
@@ -58,7 +63,7 @@ class SlotBounds:
         alone: tuple[Ints, Longs] | None,
     ) -> None:
         self.grounds = grounds
-        self._alone = alone
+        self._nodes, self._alone = nodes, alone
         #: units that free something here, or must be taken before one that does
         self.reach: Bools = np.ones(len(table), np.bool_)
         #: pods of one shape, of whichever pod sets
@@ -166,6 +171,7 @@ class SlotBounds:
 
     def enough_each(self, sets: Bools, dependents: AffinityDependents) -> Bools:
         """For many sets of units, one a row, whether the slots suffice beside the pods that stay."""
+        self._nodes.steps += sets.shape[0] * self._free.shape[1] // SETS
         freed = np.zeros((len(self._free), len(self._table), self._free.shape[1]))
         freed[:, self._unit, self._column] = self._amount
         free = self._free[:, None, :] + sets @ freed
@@ -261,6 +267,7 @@ class SlotBounds:
             _, ready, rest = table.next(left, taken)
         allowed = True
         while True:
+            self._nodes.steps += PICK * len(self._parts)
             owed, lacks = self._owed(taken), self._lacks([int(s.sum()) for s in slots])
             if allowed and not lacks and not owed.any():
                 yield taken

@@ -20,12 +20,14 @@ preemption:
   nothing but capacity they are sufficient. Otherwise `Fit` decides, in a trial, at most `CHECKS` times.
 - *exchange*: for each victim, the most costly first, look for others that do the same for less; then begin
   with each of those that were not chosen. Only if there are few candidates.
+
+A search may take so many steps at once (`progress.py`). Then it tries no more alternatives to what it has
+found. If it has found nothing, it is interrupted, and goes on later with the next level or set of victims.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
-from math import inf
+from itertools import chain, islice, takewhile
 from typing import Final
 
 import numpy as np
@@ -34,6 +36,7 @@ from muster.core.demand import Request
 from muster.core.placement import Fit
 from muster.core.preemption.affinity_dependents import AffinityDependents
 from muster.core.preemption.eviction_units import Limits, Quota, UnitTable
+from muster.core.preemption.progress import Progress
 from muster.core.preemption.slot_bounds import SlotBounds
 from muster.core.words.decisions import Victim
 from muster.core.words.gang import Place
@@ -50,6 +53,8 @@ SMALL: Final = 2_400
 SETS: Final = 100_000
 #: Of the sets that leave it room and the pods it needs, how many are tried.
 ASKED: Final = 200
+#: So many of them are tried before a search is interrupted: to list them takes time as well.
+TOGETHER: Final = 16
 #: Exchanges, or other beginnings, tried in one search, and all of them times the units there are.
 EXCHANGES: Final = 60
 EFFORT: Final = 500
@@ -80,11 +85,11 @@ def find(
     quota: Quota,
     world: World,
     fit: Fit,
-    until: float = inf,
+    progress: Progress,
 ) -> Victims | None:
-    """The victims among these units; None if no set of them makes room. The ledger stays as it is.
+    """The victims among these units; None if no set of them makes room, or if the search is interrupted.
 
-    `until`: `Nodes.steps` after which `Fit` is not asked any more.
+    The ledger stays as it is.
     """
     grounds = fit.grounds(request)
     if not grounds:
@@ -95,15 +100,29 @@ def find(
     if request.demand.helped_by_arrivals:
         problems = max(PROBLEMS, SMALL // max(1, len(world.nodes)))  # no node may be known yet
         dependents = AffinityDependents(request, bounds.shapes, table, world)
-    whole = Ground(Checks(request, table, allow, world, fit, dependents, until), bounds, request)
+    whole = Ground(Checks(request, table, allow, world, fit, dependents, progress), bounds, request)
     with fit.exact.lending(problems):
-        best = next((best for usable in _levels(bounds, table) if (best := _best(whole, usable))), None)
+        best = _first(whole, islice(_levels(bounds, table), progress.levels, None), progress)
         if best is None:
             return None
         # Spare victims that are not needed after all, as the gang fits elsewhere without them.
         chosen = best.chosen if best.ground is whole else _reprieve(whole, best.chosen)
         placed = whole.placed(chosen) or best.ground.placed(best.chosen)
         return None if placed is None else Victims(tuple(table.victims(chosen)), placed)
+
+
+def _first(whole: "Ground", levels: Iterator[Bools], progress: Progress) -> "_Way | None":
+    """The best way of the first of these levels that has any; None, too, if the search is interrupted."""
+    for usable in levels:
+        best = _best(whole, usable, progress)
+        if best is not None or progress.unfinished:
+            return best
+        progress.levels, progress.sets = progress.levels + 1, 0
+        if whole.checks.over:
+            progress.unfinished = True
+            return None
+    progress.levels = 0
+    return None
 
 
 def _levels(bounds: SlotBounds, table: UnitTable) -> Iterator[Bools]:
@@ -135,21 +154,26 @@ class Checks:
         world: World,
         fit: Fit,
         dependents: AffinityDependents | None,
-        until: float,
+        progress: Progress,
     ) -> None:
         """`dependents`: for a gang that may need some pods to stay."""
         self.table, self.allow, self.dependents = table, allow, dependents
         self._world, self._fit = world, fit
         self._left = CHECKS if dependents is None else CHECKS_WITH_DEPENDENTS
-        self._until = until
+        self._progress = progress
         #: slots are sufficient
         self.by_slots = fit.by_slots(request.demand)
         #: pods elsewhere may keep it off
         self.far = request.demand.constrained or fit.bars(request.demand)
 
+    @property
+    def over(self) -> bool:
+        """Whether the steps of this search are used up."""
+        return self._progress.over(self._world.nodes.steps)
+
     def place(self, request: Request, taken: Bools) -> dict[Place, int] | None:
         """Where the gang goes without these units; None, too, once there have been too many checks."""
-        if not self._left or self._world.nodes.steps > self._until:
+        if not self._left or self._progress.spent(self._world.nodes.steps):
             return None
         self._left -= 1
         with self._world.trial():
@@ -179,7 +203,7 @@ class Ground:
     def __init__(self, checks: Checks, bounds: SlotBounds, request: Request) -> None:
         self.bounds = bounds
         self.table, self.allow = checks.table, checks.allow
-        self._checks, self._request = checks, request
+        self.checks, self._request = checks, request
         self._known: dict[bytes, dict[Place, int] | None] = {}
 
     def inside(self, rank: int, number: int) -> "Ground":
@@ -190,7 +214,7 @@ class Ground:
         outside = np.ones(self.table.columns, np.bool_)
         outside[columns] = False
         request = self._request.keeping_off(np.flatnonzero(outside))
-        return Ground(self._checks, self.bounds.within(columns), request)
+        return Ground(self.checks, self.bounds.within(columns), request)
 
     def fits(self, taken: Bools) -> bool:
         """Whether the preemptor fits once these units are gone. Also False after too many checks."""
@@ -198,13 +222,13 @@ class Ground:
 
     def fits_given_slots(self, taken: Bools) -> bool:
         """Whether it fits, given that the slots suffice."""
-        return self._checks.by_slots or self.placed(taken) is not None
+        return self.checks.by_slots or self.placed(taken) is not None
 
     def placed(self, taken: Bools) -> dict[Place, int] | None:
         """Where it is placed once these units are gone."""
         key = taken.tobytes()
         if key not in self._known:
-            self._known[key] = self._checks.place(self._request, taken)
+            self._known[key] = self.checks.place(self._request, taken)
         return self._known[key]
 
     def choice(self, usable: Bools) -> Bools | None:
@@ -216,11 +240,11 @@ class Ground:
         here: Bools = usable & self.bounds.reach
         if not self.bounds.attainable(here):
             return None
-        dependents = self._checks.dependents
+        dependents = self.checks.dependents
         few = dependents is not None and len(self.table) <= FEW
         if self.fits(here) or (few and self.bounds.enough(here)):
             return here
-        if self._checks.far and self.fits(usable):
+        if self.checks.far and self.fits(usable):
             return usable
         if dependents is not None:
             independent = usable & ~self.table.from_on(dependents.needed)
@@ -232,7 +256,7 @@ class Ground:
 
         None: for gangs that need no pod to stay, and if sets times nodes are more than `most`.
         """
-        dependents = self._checks.dependents
+        dependents = self.checks.dependents
         sets = self.table.sets(usable, most // self.table.columns) if dependents is not None else None
         if dependents is None or sets is None:
             return None
@@ -255,24 +279,30 @@ class _Way:
         return *table.cost(self.chosen), self.rank, table.order(self.chosen)
 
 
-def _best(whole: Ground, usable: Bools) -> _Way | None:
+def _best(whole: Ground, usable: Bools, progress: Progress) -> _Way | None:
     sets = whole.sets(usable, SETS)
     if sets is not None:
-        chosen = next(filter(whole.fits, sets[:ASKED]), None)
-        if chosen is not None or len(sets) <= ASKED:
-            return None if chosen is None else _Way(whole, usable, chosen, 0)
+        for each in sets[progress.sets : ASKED]:
+            if whole.fits(each):
+                return _Way(whole, usable, each, 0)
+            progress.sets += 1
+            if whole.checks.over and progress.sets % TOGETHER == 0:
+                progress.unfinished = True
+                return None
+        if len(sets) <= ASKED:
+            return None
     if whole.choice(usable) is None:
         return None
     ways: list[_Way] = []
     for ground, rank, least in _grounds(whole, usable):
-        if ways and least > min(way.cost for way in ways)[0]:
+        if ways and (least > min(way.cost for way in ways)[0] or whole.checks.over):
             break
         some = ground.choice(usable)
         if some is not None and (chosen := _chosen(ground, some)) is not None:
             ways.append(_Way(ground, some, chosen, rank))
     left = _exchanges(whole.table) if len(whole.table) <= FEW else 0
     for way in sorted(ways, key=lambda way: way.cost):
-        chosen, left = _exchange(way, left)
+        chosen, left = _exchange(way, left if not whole.checks.over else 0)
         ways.append(replace(way, chosen=chosen))
     return min(ways, key=lambda way: way.cost, default=None)
 
@@ -292,14 +322,17 @@ def _chosen(ground: Ground, usable: Bools) -> Bools | None:
     table, best = ground.table, None
     none = np.zeros(len(table), np.bool_)
     for fraction in FRACTIONS:
+        if ground.checks.over and fraction != FRACTIONS[0]:
+            break
         chosen = _greedy(ground, usable, none, fraction)
         if chosen is not None:
             best = _better(table, _reprieve(ground, chosen), best)
     if best is not None:
         return best
     # What loses least has used up what the limits allow.
-    starts = islice(table.prefixes(usable), _exchanges(table))
-    tries = (_greedy(ground, usable, start, FRACTIONS[0], fewest=True) for start in (none, *starts))
+    starts = chain([none], islice(table.prefixes(usable), _exchanges(table)))
+    some = takewhile(lambda _: not ground.checks.over, starts)
+    tries = (_greedy(ground, usable, start, FRACTIONS[0], fewest=True) for start in some)
     chosen = next((taken for taken in tries if taken is not None), None)
     if chosen is None:
         chosen = _least(ground, usable)
@@ -378,7 +411,7 @@ def _exchange(way: _Way, left: int) -> tuple[Bools, int]:
     """
     ground, best = way.ground, way.chosen
     improved = True
-    while improved and left > 0:
+    while improved and left > 0 and not ground.checks.over:
         improved = False
         for others, start in _variants(ground.table, way.usable, best):
             chosen = _greedy(ground, others, start, FRACTIONS[0])
@@ -387,7 +420,7 @@ def _exchange(way: _Way, left: int) -> tuple[Bools, int]:
                 chosen = _reprieve(ground, chosen)
                 improved = _better(ground.table, chosen, best) is chosen
                 best = chosen if improved else best
-            if improved or left <= 0:
+            if improved or left <= 0 or ground.checks.over:
                 break
     return best, left
 

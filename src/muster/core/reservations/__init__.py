@@ -23,7 +23,7 @@ from muster.core.placement import Fit, Infeasible, Placed
 from muster.core.reservations.affinity_guard import AffinityGuard
 from muster.core.reservations.answer import Reservation, WouldDelay, held
 from muster.core.reservations.calendar import Calendar, Withheld
-from muster.core.reservations.start_search import PROBLEMS, StartSearch
+from muster.core.reservations.start_search import StartSearch
 from muster.core.words.decisions import Explanation, Reserve
 from muster.core.words.gang import GangId
 from muster.core.world import World
@@ -56,9 +56,15 @@ class Reservations:
     """The reservations of a cycle, and what they leave to others."""
 
     def __init__(
-        self, backfill: Backfill, depth: int, drain_after: float | None, world: World, fit: Fit
+        self,
+        backfill: Backfill,
+        depth: int,
+        drain_after: float | None,
+        world: World,
+        fit: Fit,
+        steps: int | None = None,
     ) -> None:
-        """`depth` is used only by `conservative`."""
+        """`depth` is used only by `conservative`. `steps`: of one search for a time, as in `Config`."""
         self._backfill, self._drain_after = backfill, inf if drain_after is None else drain_after
         #: reservations are kept from one cycle to the next
         self._keeps = backfill is Backfill.CONSERVATIVE
@@ -69,7 +75,7 @@ class Reservations:
         self._fit, self._completions, self._demands = fit, world.completions, world.demands
         self._calendar = Calendar(world.ledger, world.completions)
         self._guard = AffinityGuard(world, fit)
-        self._search = StartSearch(world, fit, self._calendar)
+        self._search = StartSearch(world, fit, self._calendar, steps)
         #: of the gangs that have to wait in this cycle, in their order
         self.made: list[Reservation] = []
         #: the reason of all other gangs, if no gang may start any more in this cycle
@@ -109,7 +115,7 @@ class Reservations:
                 self._calendar.reset()
         self.made = []
         if unchanged is None:  # else it is a dry run
-            self._search.problems = PROBLEMS
+            self._search.problems.clear()
         self.closed = None
         self._held.clear()
         self._never.clear()
@@ -129,7 +135,7 @@ class Reservations:
         """Begin a cycle with the reservations of the last one, which hold up the same gangs."""
         self._now, self._unchanged, self._kept = now, None, None
         self._held.clear()
-        self._search.problems = PROBLEMS
+        self._search.problems.clear()
 
     def save(self) -> None:
         """Let the trial that has begun restore what this cycle has found, if it is undone."""

@@ -6,8 +6,10 @@ topology and constraints are therefore part of the answer.
 
 Greedy placement is not monotone: more room may fit less. The instants are therefore tried one after the
 other, without bisection. Before the first trial the sums of what is free must suffice, which skips most of
-them. After `TRIALS` trials the steps grow; the time that is then found is one at which the gang fits, but
-perhaps not the first.
+them. After `TRIALS` trials instants are left out, more and more. Once a search has used up its steps
+(`core/work.py`), each further trial is twice as far from the beginning as the one before, and greedy; after
+twice as many steps only the last instant is tried. The time that is then found is one at which the gang fits,
+but perhaps not the first.
 
 A reservation is kept as long as possible, in its places or in others at the same time, and is not given up
 for a gang of lower rank. Two things may endanger it from one cycle to the next:
@@ -19,6 +21,7 @@ for a gang of lower rank. Two things may endanger it from one cycle to the next:
   reservation after this one counts only from when this one was to be over: it will be late as well.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from heapq import merge
@@ -43,11 +46,11 @@ from muster.core.world.devices import NO_SHARES, WHOLE
 from muster.core.world.gangs import GangState
 from muster.names import GPU, GPU_SHARE
 
-#: Instants that are tried one by one before the steps grow.
+#: Instants that are tried one by one before some are left out.
 TRIALS: Final = 256
-#: So many steps of trials (`core/work.py`) count as one trial at least.
-STEPS: Final = 30
-#: Problems that may be solved exactly in a cycle for all searches together; further trials are greedy.
+#: Steps (`core/work.py`) of one search, if cycles are not limited.
+STEPS: Final = 8_000
+#: Problems that may be solved exactly in a cycle for all searches of a namespace; further trials are greedy.
 PROBLEMS: Final = 20
 #: How many ends are tried for a gang whose time has come and that still waits.
 LATE: Final = 16
@@ -59,12 +62,14 @@ _NONE: Final[_Instant] = (inf, None)
 
 
 class StartSearch:
-    def __init__(self, world: World, fit: Fit, calendar: Calendar) -> None:
+    def __init__(self, world: World, fit: Fit, calendar: Calendar, steps: int | None = None) -> None:
+        """`steps`: of one search, as in `Config`."""
         self._nodes, self._ledger, self._log, self._fit = world.nodes, world.ledger, world.log, fit
         self._gangs, self._completions = world.gangs, world.completions
         self._calendar, self._guard = calendar, AffinityGuard(world, fit)
-        #: problems that may still be solved in this cycle
-        self.problems = PROBLEMS
+        self._steps = steps or STEPS
+        #: problems that were solved in this cycle, by namespace
+        self.problems = Counter[str]()
 
     def make(
         self,
@@ -149,7 +154,8 @@ class StartSearch:
         """
         short, begun = self._shortage(request.demand), self._nodes.steps
         ended: list[GangState] = []
-        given = tried = next_trial = 0
+        given = tried = spent = 0
+        next_trial: float = 0
         known, instants = now, chain(self._instants(gang, now, endless), [_NONE])
         with self._log.trial():
             for i, ((end, state), following) in enumerate(pairwise(instants), 1):
@@ -158,7 +164,7 @@ class StartSearch:
                     ended.append(state)
                     for resource in short:
                         short[resource] -= _left_by(state, resource)
-                if following is not _NONE and (following[0] == end < inf or i <= next_trial):
+                if following is not _NONE and (following[0] == end < inf or i < next_trial):
                     continue
                 if any(amount > 0 for amount in short.values()):
                     continue
@@ -166,12 +172,15 @@ class StartSearch:
                 self._completions.give(ended[given:])
                 given = len(ended)
                 standing = self._calendar.standing(known, known + duration)
-                found = self._beside(gang, request, known, known + duration, standing, ended, now)
+                greedy = spent > self._steps
+                found = self._beside(gang, request, known, known + duration, standing, ended, now, greedy)
                 if found is not None:
                     found.start = end
                     return found
-                tried = max(tried + 1, (self._nodes.steps - begun) // STEPS)
-                next_trial = i + max(0, tried - TRIALS)
+                tried, spent = tried + 1, self._nodes.steps - begun
+                next_trial = i + 1 + max(0, tried - TRIALS)
+                if spent > self._steps:
+                    next_trial = 2 * i if spent <= 2 * self._steps else inf
         return None
 
     def at(self, gang: GangId, request: Request, time: float, until: float, now: float) -> Reservation | None:
@@ -203,17 +212,19 @@ class StartSearch:
         standing: Sequence[Reservation],
         ended: Sequence[GangState],
         now: float,
+        greedy: bool = False,
     ) -> Reservation | None:
         """A reservation beside these, on the ledger as it is at this time; None: the gang does not fit."""
         with self._log.trial() as trial:
             charged = self._calendar.withhold(standing, at, sharing=request.demand.sharing)
             beside = self._guard.beside_reserved(request, standing, at)._replace(
-                search=request.search and self.problems > 0
+                search=request.search and not greedy and self.problems[request.namespace] < PROBLEMS
             )
             self._fit.exclusive_domains.leave([Victim(state.id) for state in ended])
-            with self._fit.exact.lending(self.problems):
+            left = PROBLEMS - self.problems[request.namespace]
+            with self._fit.exact.lending(left):
                 placed = self._fit.fit(beside)
-                self.problems = self._fit.exact.lent
+                self.problems[request.namespace] += left - self._fit.exact.lent
             if not placed or not placed.columns:
                 return None
             self._calendar.give_back(charged)
