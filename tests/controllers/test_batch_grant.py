@@ -6,12 +6,14 @@ import json
 import zlib
 from typing import Any, Final
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster import names
 from muster.api.base import Object
+from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.kinds import BATCH_JOB, JOBSET, VOLCANO_JOB
 from muster.api.muster_v1alpha1 import BatchJob
 from muster.controllers import batch_grant
@@ -148,6 +150,18 @@ def test_the_images_of_a_run_stay_at_their_digests_when_the_job_changes() -> Non
     assert granted is not None
     assert granted.status.observed_generation == job.metadata.generation != job.status.observed_generation
     assert [(each.image, each.digest) for each in granted.status.images] == [(IMAGE, FIRST)]
+
+
+def test_the_images_of_a_run_are_those_that_it_was_compiled_with() -> None:
+    """Whatever the BatchJob's status says of its images by now."""
+    cluster = running()
+    (job,) = cluster.memory.caches([BATCH_JOB])[BATCH_JOB].items.values()
+    run = msgspec.convert(cluster.jobset(), JobSet)
+    noted = batch_grant.note(job, "hash", [("app:v1", "sha256:1")], cluster.jobset())
+    metadata = msgspec.structs.replace(run.metadata, annotations={names.GRANTED: noted})
+    found = batch_grant.read(job, msgspec.structs.replace(run, metadata=metadata))
+    assert found.job is not None
+    assert [(each.image, each.digest) for each in found.job.status.images] == [("app:v1", "sha256:1")]
 
 
 def test_on_volcano_a_run_keeps_what_it_was_granted() -> None:

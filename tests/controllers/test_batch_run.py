@@ -1,4 +1,4 @@
-"""How far a run is, on every target, task by task."""
+"""The first form of a run, its release, and how far it is, on every target, task by task."""
 
 from typing import Any
 
@@ -8,7 +8,8 @@ import pytest
 from muster.api.batch_v1 import Job
 from muster.api.jobset_v1alpha2 import REPLICATED_JOB_NAME, JobSet
 from muster.api.volcano_v1alpha1 import VolcanoJob
-from muster.controllers.batch_run import Progress, progress
+from muster.controllers.batch_run import Progress, first, must_not_exist, order, progress, released
+from muster.names import ADMISSION, GRANTED
 
 
 def jobset(*conditions: str, suspend: bool = False) -> JobSet:
@@ -27,6 +28,43 @@ def job(task: str, deleted: bool = False, **status: int) -> Job:
     if deleted:
         meta["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     return msgspec.convert({"metadata": meta, "status": status}, Job)
+
+
+MADE: dict[str, Any] = {
+    "apiVersion": "jobset.x-k8s.io/v1alpha2",
+    "kind": "JobSet",
+    "metadata": {"name": "j", "namespace": "ns", "labels": {ADMISSION: "gang", "team": "ml"}},
+    "spec": {"suspend": False},
+}
+VOLCANO: dict[str, Any] = {
+    "apiVersion": "batch.volcano.sh/v1alpha1",
+    "kind": "Job",
+    "metadata": {"name": "j"},
+    "spec": {},
+}
+SUPPORT = [{"kind": kind, "metadata": {"name": "x"}} for kind in ("ServiceAccount", "ConfigMap", "Secret")]
+
+
+def test_no_pod_of_a_runs_first_form_starts() -> None:
+    run = first(MADE, "granted")
+    assert run["spec"]["suspend"] is True
+    assert run["metadata"]["labels"] == {"team": "ml"}
+    assert run["metadata"]["annotations"] == {GRANTED: "granted"}
+    assert MADE["spec"]["suspend"] is False
+
+
+def test_what_lets_volcanos_pods_start_is_made_last_and_must_not_be_there() -> None:
+    assert [each["kind"] for each in order(SUPPORT)] == ["ConfigMap", "Secret", "ServiceAccount"]
+    assert must_not_exist(VOLCANO, SUPPORT) == SUPPORT[:1]
+    assert must_not_exist(MADE, SUPPORT) == []
+
+
+def test_a_run_is_released_as_it_was_observed() -> None:
+    run = msgspec.convert({**MADE, "metadata": {**MADE["metadata"], "resourceVersion": "7"}}, JobSet)
+    body = released(run, MADE, "hash").body
+    assert isinstance(body, dict)
+    assert body["metadata"]["resourceVersion"] == "7"
+    assert (body["spec"], body["metadata"]["labels"]) == ({"suspend": False}, MADE["metadata"]["labels"])
 
 
 def test_a_jobsets_pods_are_counted_by_task_over_all_its_jobs() -> None:

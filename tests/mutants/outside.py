@@ -16,7 +16,7 @@ def _faults(invariant: str, file: str, test: str, *changes: Change) -> Iterator[
 
 FAULTS: Final = (
     *_faults(
-        "one leader",
+        "leader",
         "runtime/election.py",
         "runtime/test_election",
         (
@@ -71,7 +71,7 @@ FAULTS: Final = (
         ),
     ),
     *_faults(
-        "one leader",
+        "leader",
         "runtime/leader.py",
         "runtime/test_leader",
         (
@@ -96,7 +96,7 @@ FAULTS: Final = (
         ),
     ),
     *_faults(
-        "one leader",
+        "leader",
         "runtime/fencing.py",
         "runtime/test_fencing",
         (
@@ -297,11 +297,6 @@ FAULTS: Final = (
             "        if False:",
         ),
         (
-            "a secret that no policy is asked about",
-            '        self._draft.origin(QUESTION, f"{store}:{remote}", resource.path)',
-            "        pass",
-        ),
-        (
             "an author's braces are a template",
             "    return _BRACES.sub(lambda match: f'{{{{ \"{match[0]}\" }}}}', value)",
             "    return value",
@@ -369,6 +364,11 @@ FAULTS: Final = (
         "controllers/batch_run.py",
         "controllers/test_batch_run",
         (
+            "Volcano's pods start with somebody else's ServiceAccount",
+            '    return [each for each in support if started and each["kind"] == _LAST]',
+            "    return []",
+        ),
+        (
             "Volcano's pods start before all that they need exists",
             '    return sorted(support, key=lambda each: bool(each["kind"] == _LAST))',
             "    return list(support)",
@@ -378,16 +378,6 @@ FAULTS: Final = (
             "a run that has changed meanwhile is released",
             '{"resourceVersion": meta.resource_version, "annotations"',
             '{"annotations"',
-        ),
-    ),
-    *_faults(
-        "gates",
-        "controllers/batch_run.py",
-        "controllers/test_batch_job",
-        (
-            "Volcano's pods start with somebody else's ServiceAccount",
-            '    return [each for each in support if started and each["kind"] == _LAST]',
-            "    return []",
         ),
     ),
     *_faults(
@@ -420,11 +410,6 @@ FAULTS: Final = (
         "embedded",
         "local/admission.py",
         "local/test_registry",
-        (
-            "a template of a job of any type",
-            "        for path, template, type_ in _templates(kind, obj):",
-            "        for path, template, type_ in ():",
-        ),
         ("an object of any depth", "    if too_deep(raw, copy):", "    if False:"),
         (
             "an object of another kind than its request",

@@ -13,6 +13,7 @@ from muster.kube.clock import SystemClock
 from muster.kube.informers import Informers
 from muster.runtime.leader import LONGEST_SLEEP, REPORTS, WRITES, Deposed, Leader, Term
 from muster.runtime.watched import WatchedMirror
+from muster.runtime.writes import Fence
 from tests.runtime.planner import Planner
 
 pytestmark = pytest.mark.looptime
@@ -47,6 +48,14 @@ async def test_a_leader_writes_nothing_once_its_term_cannot_be_proven() -> None:
     with pytest.raises(Deposed):
         await leader.write(Patch(kinds.GANG, "ns", "g", {"status": {}}, missing_ok=True))
     assert server.under_way == 0
+
+
+@pytest.mark.parametrize("sole", [True, False])
+def test_where_no_other_leader_can_be_nothing_is_fenced(sole: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    leader = leading(Slow(), Planner({}), Term(1, sole=sole))
+    fences = [Fence(kinds.POD, "ns", "p", {})]
+    monkeypatch.setattr(leader.fencing, "first", lambda now: fences)
+    assert leader.fences() == ([] if sole else fences)
 
 
 @pytest.mark.parametrize("most", [REPORTS, WRITES])

@@ -13,7 +13,7 @@ from muster.controllers import cron
 from muster.controllers.cron import objects
 from muster.controllers.cron.decide import Plan, Run, State, decide
 from muster.controllers.driver import Controller
-from muster.effects import Create, Delete, Effect, RecordEvent, Requeue
+from muster.effects import Create, Delete, Effect, Patch, RecordEvent, Requeue
 from tests.controllers.memory import START, Memory
 
 DAILY = Schedule("0 0 * * *")
@@ -208,6 +208,15 @@ def test_a_batch_job_with_a_schedule_runs_while_it_is_scheduled() -> None:
     cluster.memory.patch(BATCH_JOB, "ns", "nightly", change)
     cluster.at(START + DAY + 2 * HOUR)
     assert told() == ("Running", "suspended, last scheduled 2026-01-02T00:00:00Z", 2, START + DAY)
+
+
+def test_a_run_that_is_replaced_is_not_told_as_active() -> None:
+    cluster = Cluster(CRON_JOB, {**SPECS[CRON_JOB], "concurrencyPolicy": "Replace"})
+    assert len(cluster.at(START + DAY)) == 1
+    cluster.now = START + 2 * DAY
+    bodies: list[Any] = [each.body for each in cluster.decided() if isinstance(each, Patch)]
+    (status,) = (body["status"] for body in bodies)
+    assert (status["active"], status["lastScheduleTime"]) == ([], "2026-01-03T00:00:00Z")
 
 
 #: field, value, then hours after the start and how many runs exist by then

@@ -15,6 +15,7 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
+from yarl import URL
 
 from muster.security.images import cosign, trust
 from muster.security.images.connections import Connections
@@ -203,6 +204,17 @@ async def test_keyless_signatures_in_both_formats() -> None:
     assert (await looked_up(store, "app:v1", {"keyless": pattern})).image.trusted
 
 
+async def test_a_policy_is_about_the_images_that_it_names() -> None:
+    store = Store()
+    store.image("v1")
+    async with serving(store.application()) as host, Connections(loopback=True) as connections:
+        for glob, trusted in ((f"{host}/other/*", True), (f"{host}/*", False)):
+            spec = {"match": {"images": [glob]}, "authorities": [by_key(fakes.key())]}
+            policies = [trust.read("team", spec, {})]
+            found = await look_up(f"{host}/app:v1", Registry(connections), policies, LINUX)
+            assert found.image.trusted is trusted
+
+
 async def test_a_pattern_is_for_the_whole_subject() -> None:
     store, authority = Store(), Authority()
     store.sign_legacy(digest := store.image("v1"), [authority.keyless(digest)])
@@ -334,6 +346,23 @@ async def test_a_registry_that_answers_a_digest_with_something_else() -> None:
     store.manifests[digest] = b'{"schemaVersion": 2}'
     with pytest.raises(RegistryError, match="with another manifest"):
         await looked_up(store, f"app@{digest}")
+
+
+async def test_a_registry_that_answers_a_blobs_digest_with_another_blob() -> None:
+    store = Store()
+    store.image("v1")
+    store.blobs = dict.fromkeys(store.blobs, b'{"config": {"Entrypoint": ["/evil"]}}')
+    with pytest.raises(RegistryError, match="with another blob"):
+        await looked_up(store, "app:v1")
+
+
+@pytest.mark.parametrize(
+    ("location", "said"), [("http://r.example/x", "from https to http"), ("", "nowhere")]
+)
+def test_a_redirect_that_is_not_followed(location: str, said: str) -> None:
+    asked = URL("https://r.example/v2/app/blobs/x")
+    with pytest.raises(RegistryError, match=said):
+        Registry(Connections(loopback=True))._onward(asked, location, asked, "a blob")
 
 
 async def test_redirects_without_end() -> None:
