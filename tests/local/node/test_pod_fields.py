@@ -1,5 +1,6 @@
 """Fields of pods that processes see: termination messages, host names; and Events about what is ignored."""
 
+import asyncio
 import os
 
 import pytest
@@ -8,14 +9,22 @@ from muster.api import kinds
 from muster.api.base import Object
 from muster.api.core_v1 import Pod
 from tests.local.node.conftest import Cluster
+from tests.patience import PATIENCE
 
 MESSAGE = "/dev/termination-log"
 
 
 async def events(cluster: Cluster, reason: str) -> list[str]:
-    names = [event.metadata.name for event in (await cluster.client.list(kinds.EVENT, "default")).items]
-    found = [await cluster.client.get_json(kinds.EVENT, "default", name) for name in names]
-    return [event["message"] for event in found if event["reason"] == reason]
+    """The messages of Events with this reason, once there are any: no pod waits for its Events."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            names = [
+                event.metadata.name for event in (await cluster.client.list(kinds.EVENT, "default")).items
+            ]
+            found = [await cluster.client.get_json(kinds.EVENT, "default", name) for name in names]
+            if messages := [event["message"] for event in found if event["reason"] == reason]:
+                return messages
+            await asyncio.sleep(0.02)
 
 
 def messages(pod: Pod) -> dict[str, str]:

@@ -105,6 +105,7 @@ class PodWorker:
         async with asyncio.TaskGroup() as tasks:
             writing = tasks.create_task(self._status.run())
             deadline = tasks.create_task(self._watch_deadline())
+            tasks.create_task(self._tell_what_is_ignored())
             await first(self._live(), self._ending.wait())
             if self._ending.is_set():
                 await self._end()
@@ -122,7 +123,6 @@ class PodWorker:
     # the life of a pod
 
     async def _live(self) -> None:
-        await self._tell_what_is_ignored()
         sources = await self._when_available(self._volumes)
         sidecars: list[asyncio.Task[None]] = []
         try:
@@ -240,9 +240,9 @@ class PodWorker:
         async with probes:
             ended: int | str | None = await first(start.process.wait(), probes.failed())
             if isinstance(ended, str):
+                await start.process.terminate(self._grace())
                 told = f"container {container.spec.name}: {ended}"
                 await record_event(self._machine, self.pod, UNHEALTHY, told)
-                await start.process.terminate(self._grace())
         probed = ended if isinstance(ended, str) else ""
         await self._finish(container, await start.process.wait(), probed)
 
