@@ -4,12 +4,14 @@ The bind of the pod is the whole transaction, so the gang has no Gang record (un
 `Group.source` is empty; the pod's PodScheduled condition gives the reason why it waits.
 """
 
+from dataclasses import replace
+
 from muster.api.base import ObjectMeta, controller_of, mark
 from muster.api.core_v1 import Pod
 from muster.api.koordinator_v1alpha1 import BY_NAME
 from muster.api.muster_v1alpha1 import Source
 from muster.api.times import seconds
-from muster.core.words.gang import Code, Gang, GangId, Gate, Place, PodId, PodSet
+from muster.core.words.gang import FOREIGN, Code, Gang, GangId, Gate, Place, PodId, PodSet
 from muster.translate import marks, network, quotas
 from muster.translate.group import NONE_MOVED, Group, Members, ReadGroup, Touched
 from muster.translate.identity import GroupKey
@@ -81,8 +83,12 @@ def _read(key: GroupKey, world: World) -> Group | None:
         of_node=pod.of_its_node,
         limit=pod_limit(pod),
     )
+    gang = marked(topology.of(gang), run(meta), ())
+    if world.evictable(pod):
+        gang = replace(gang, queue=FOREIGN, priority=number if isinstance(number, int) else 0, gate=None)
+        gang = replace(gang, preempts=False, gather=(), exclusive="")
     return Group(
-        gang=marked(topology.of(gang), run(meta), ()),
+        gang=gang,
         namespace=key.namespace,
         record=key.record,
         source=Source(),

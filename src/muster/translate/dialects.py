@@ -191,11 +191,13 @@ def _unreadable(key: GroupKey, why: str, lease: str) -> Group:
 def group_of(pod: Pod, world: World) -> GroupKey | None:
     """Returns the group of a pod; None = not muster's to place, or its owner has not been seen yet."""
     meta = pod.metadata
+    alone = GroupKey(Dialect.POD, meta.namespace, meta.name)
+    if world.victims and world.evictable(pod):
+        return alone
     if not world.schedules(pod):
         return None
     for api_group, name in pod_groups(meta.labels, meta.annotations):
         return podgroup.key_of(_POD_GROUP_DIALECTS[api_group], meta.namespace, name, world)
-    alone = GroupKey(Dialect.POD, meta.namespace, meta.name)
     controller = controller_of(pod)
     if controller is None or controller.kind != JOB.kind:
         return alone
@@ -359,6 +361,7 @@ def _in_same_group(old: Resource, new: Pod, world: World) -> bool:
         before.owner_references == now.owner_references
         and same_membership(before, now)
         and world.schedules(old) == world.schedules(new)
+        and world.evictable(old) == world.evictable(new)
     )
 
 

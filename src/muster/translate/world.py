@@ -88,6 +88,8 @@ class World:
     ) -> None:
         """`lease`: of the scheduler that records the gangs, `namespace/name`; "": there is no other."""
         self.schedulers, self.lease = schedulers, lease
+        #: namespaces of which pods of other schedulers may be victims
+        self.victims: frozenset[str] = frozenset()
         self.whole = whole
         #: uids of pods that are only proposed: no API server has charged them to a ResourceQuota
         self.uncreated: set[str] = set()
@@ -133,6 +135,15 @@ class World:
         """
         of_node = self.schedulers is None and bool(pod.spec.node_name) and pod.of_its_node
         return self.ours(pod.spec.scheduler_name) and not of_node
+
+    def evictable(self, pod: Pod) -> bool:
+        """Whether a pod of another scheduler may be a victim: it runs in one of the namespaces for that."""
+        return (
+            pod.metadata.namespace in self.victims
+            and bool(pod.spec.node_name)
+            and not self.ours(pod.spec.scheduler_name)
+            and not pod.of_its_node
+        )
 
     def put(self, kind: Kind[R], obj: R) -> R | None:
         """Takes in an object in its current state; returns its previous state, None if it is new."""

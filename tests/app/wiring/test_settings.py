@@ -21,6 +21,8 @@ from muster.app.wiring.settings import (
     load,
     place,
 )
+from muster.core.words.gang import Avoidance
+from muster.translate.start_failures import Counted
 
 
 def written(tmp_path: Path, text: str) -> str:
@@ -35,6 +37,15 @@ def test_options_outweigh_the_file_and_the_file_the_defaults(tmp_path: Path) -> 
     assert (found.qps, found.log.format, found.log.level) == (5.0, "json", "error")
     assert place(found) == ("a", "b")
     assert (found.listen, found.scheduler_names) == ("", ("muster",))
+
+
+def test_what_is_said_of_bad_nodes_reaches_the_core_and_the_mirror(tmp_path: Path) -> None:
+    text = "badNodes: {failures: [exit], exitWithin: 5s, jobs: 4, namespaces: 1, avoidFor: 1h, atMost: 10%}\n"
+    found = load(SchedulerSettings, written(tmp_path, text), {}).bad_nodes
+    assert found.rules() == Avoidance(origins=4, tenants=1, lasts=3600.0, share=0.1)
+    assert found.counted() == Counted(rejections=False, start_errors=False, exits_within=5.0)
+    assert load(SchedulerSettings, "", {}).bad_nodes.rules() == Avoidance()
+    assert load(SchedulerSettings, "", {}).bad_nodes.counted() == Counted()
 
 
 @pytest.mark.parametrize("type_", KINDS)
@@ -56,6 +67,16 @@ def test_the_defaults_are_valid_and_can_be_written_out(type_: type[Common], tmp_
         ("kind: Scheduler\n", ":1: kind: is 'Scheduler'; write SchedulerConfiguration"),
         ("apiVersion: v1\n", ":1: apiVersion: write muster.dev/v1alpha1"),
         ("qps: -1\n", ":1: qps: -1: write 0 (no limit) to 100000"),
+        ("badNodes: {jobs: 0}\n", ":1: badNodes.jobs: 0: write 1 to 1000"),
+        ("badNodes: {atMost: most}\n", ":1: badNodes.atMost: 'most': write 0% to 50%"),
+        ("badNodes: {atMost: 51%}\n", ":1: badNodes.atMost: '51%': write 0% to 50%"),
+        ("badNodes: {avoidFor: 2d}\n", ":1: badNodes.avoidFor: 2d: write at most 86400s"),
+        ("badNodes: {exitWithin: soon}\n", ":1: badNodes.exitWithin: "),
+        (
+            "badNodes: {failures: [odd]}\n",
+            ":1: badNodes.failures[0]: Invalid enum value 'odd'; write for example [rejected, startError, exit]",
+        ),
+        ("victimNamespaces: [A_b]\n", ":1: victimNamespaces: ['A_b']: write names of namespaces"),
         ("log: {level: loud}\n", ":1: log.level: write debug or info or warning or error"),
         ("lease: here\n", ":1: lease: 'here' is not NAMESPACE/NAME, such as muster-system/muster-scheduler"),
         ("leaderElection: {leaseDuration: 5s}\n", ":1: leaderElection: write retryPeriod < renewDeadline <"),

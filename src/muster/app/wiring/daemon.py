@@ -119,6 +119,7 @@ async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> No
             "/".join(settings.place(now)),
         )
         mirror.world.unranked = now.max_priority
+        mirror.world.victims = frozenset(now.victim_namespaces)
         mirror.counted = now.bad_nodes.counted()
         mirror.avoid(now.bad_nodes.rules())
         live.changed.append(lambda now: mirror.use(selectors.parse(now.node_selector)))

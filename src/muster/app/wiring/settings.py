@@ -16,6 +16,7 @@ import msgspec
 
 from muster.api import duration, quantity, selectors
 from muster.api.fields import FieldError, InvalidObject, Path, convert
+from muster.api.rules.metadata import LABEL
 from muster.core.words.gang import Avoidance
 from muster.kube.clock import Clock
 from muster.names import DOMAIN, NAMESPACE, SCHEDULER
@@ -121,6 +122,8 @@ class SchedulerSettings(Common, frozen=True):
     #: which gangs the objects of a namespace may name: its own, or those of all namespaces
     explanations: Literal["own", "all"] = "own"
     bad_nodes: BadNodes = BadNodes()
+    #: pods of other schedulers in these namespaces may be evicted for gangs of higher priority
+    victim_namespaces: tuple[str, ...] = ()
 
 
 class BatchJobs(Struct, frozen=True):
@@ -340,6 +343,8 @@ def _check_scheduler(settings: SchedulerSettings, demand: Callable[[bool, str, s
             2**20 <= size <= 2**40, "journal.size", f"{settings.journal.size}: write 1Mi to 1Ti, such as 64Mi"
         )
     _check_bad_nodes(settings.bad_nodes, demand)
+    wrong = [name for name in settings.victim_namespaces if not LABEL.fullmatch(name) or len(name) > 63]
+    demand(not wrong, "victimNamespaces", f"{wrong[:1]}: write names of namespaces, such as [health-checks]")
     endpoint = settings.tracing.endpoint
     demand(
         not endpoint or endpoint.startswith(("http://", "https://")),
@@ -402,6 +407,7 @@ EXAMPLES: Final = {
     "journal.size": "64Mi",
     "tracing": '{endpoint: "http://localhost:4318/v1/traces"}',
     "explanations": "own or all",
+    "victimNamespaces": "[health-checks]",
     "badNodes": "{failures: [rejected], avoidFor: 10m}",
     "badNodes.failures": "[rejected, startError, exit]",
     "badNodes.exitWithin": "10s",

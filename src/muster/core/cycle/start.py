@@ -23,7 +23,7 @@ from muster.core.queueing import Attempt, Tier
 from muster.core.reservations.answer import WouldDelay
 from muster.core.words.amounts import Usage
 from muster.core.words.decisions import Assign, Decision, Evict, Explanation, Victim, Wait
-from muster.core.words.gang import Code, GangId, Place
+from muster.core.words.gang import FOREIGN, Code, GangId, Place
 from muster.core.work import WorkBudget
 from muster.core.world.gangs import GangState, Hold, footprint, occupy, pod_set_of
 from muster.core.world.nodes import Columns
@@ -308,7 +308,7 @@ class PlacementStep:
         for victim in victims.gangs:
             other = self._gangs[victim.gang]
             self._world.save(other)
-            reclaimed = other.gang is not None and other.gang.queue != state.gang.queue
+            reclaimed = other.gang is not None and other.gang.queue not in (state.gang.queue, FOREIGN)
             named.append(replace(victim, reclaimed=reclaimed))
         self._pending_evictions.evict(state.id, victims.gangs, victims.placed)
         return Evict(tuple(named), state.id, sum(victim.work_lost for victim in named))

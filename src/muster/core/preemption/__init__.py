@@ -25,7 +25,7 @@ from muster.core.preemption.progress import Progress
 from muster.core.preemption.victims import Victims, find
 from muster.core.words.amounts import Sums, Usage
 from muster.core.words.decisions import Victim
-from muster.core.words.gang import Gang, GangId, PodId
+from muster.core.words.gang import FOREIGN, Gang, GangId, PodId
 from muster.core.work import WorkBudget
 from muster.core.world import World
 from muster.core.world.gangs import GangState, departing, given_up, stands, starting
@@ -163,8 +163,8 @@ class Preemption:
         gang, running = state.gang, self._running
         if gang is None or not running.queues or not gang.preempts or not state.waits:
             return False
-        lowest = running.lowest(gang.queue)
-        lower = lowest is not None and lowest < gang.priority
+        lowest = [running.lowest(queue) for queue in (gang.queue, FOREIGN)]
+        lower = any(each is not None and each < gang.priority for each in lowest)
         if from_scratch:
             return lower or bool(self._reclaimed_from(gang.queue, demand))
         if not lower and running.queues.keys() <= {gang.queue}:
@@ -197,11 +197,13 @@ class Preemption:
     # -- which gangs may be victims
 
     def _ranks_above(self, preemptor: Gang, demand: Demand) -> Callable[[Gang], bool]:
-        """Whether a gang has lower priority in its queue, or its queue may reclaim from that gang's queue."""
+        """Whether a gang has lower priority in its queue or of another scheduler, or its queue may reclaim
+        from that gang's queue.
+        """
         reclaims = self._reclaims(preemptor.queue, demand)
 
         def ranks_above(other: Gang) -> bool:
-            lower = other.queue == preemptor.queue and other.priority < preemptor.priority
+            lower = other.queue in (preemptor.queue, FOREIGN) and other.priority < preemptor.priority
             return lower or other.queue in reclaims
 
         return ranks_above
@@ -316,8 +318,9 @@ class Preemption:
         return found, due
 
     def _nearest_first(self, preemptor: Gang, demand: Demand) -> Iterator[Set[str]]:
-        """Queues in which to look for victims, until there are some: first the nearest in the tree that are
-        over their entitlement, then farther ones as well, and its own queue last.
+        """Queues in which to look for victims, until there are some: first among pods of other schedulers,
+        then in the nearest queues of the tree that are over their entitlement, then in farther ones as well,
+        and in its own queue last.
         """
         mine = [account.name for account in self._queues.path(preemptor.queue)]
 
@@ -326,6 +329,9 @@ class Preemption:
             return next((level for level, name in enumerate(mine) if name in shared), len(mine))
 
         queues: set[str] = set()
+        if self._running.queues[FOREIGN]:
+            queues.add(FOREIGN)
+            yield frozenset(queues)
         reclaimed = sorted(self._reclaims(preemptor.queue, demand), key=distance)
         for _, some in groupby(reclaimed, key=distance):
             queues.update(some)

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from muster.core.preemption.candidates import Candidate, Test
 from muster.core.words.amounts import Usage
 from muster.core.words.decisions import Victim
-from muster.core.words.gang import Gang
+from muster.core.words.gang import FOREIGN, Gang
 from muster.core.world import World
 from muster.core.world.nodes import Bools, Columns, Longs, RowAmounts
 from muster.core.world.queues import Queues
@@ -305,10 +305,11 @@ def limits(
         left = world.budgets.left(names, world.pods, world.pending_evictions.leaving)
         most = np.array([left[name] for name in names], np.int64)
         checks.append(lambda taken: bool((needs[taken].sum(axis=0) <= np.maximum(most, 0)).all()))
-    others = np.array([candidate.gang.queue != queue for candidate in table.candidates], np.bool_)
+    mine = queue, FOREIGN
+    others = np.array([candidate.gang.queue not in mine for candidate in table.candidates], np.bool_)
     if others.any():
-        foreign: Bools = others[table.gang]
-        checks.append(lambda taken: _may_reclaim(table, taken & foreign, queue, asked, world))
+        reclaimed: Bools = others[table.gang]
+        checks.append(lambda taken: _may_reclaim(table, taken & reclaimed, queue, asked, world))
     return lambda taken: all(check(taken) for check in checks)
 
 

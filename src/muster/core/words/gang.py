@@ -271,6 +271,11 @@ class Layer:
     keys: tuple[str, ...]
 
 
+#: In place of a queue: pods of other schedulers that may be victims. They are charged to no queue, and no
+#: queue has such a name.
+FOREIGN: Final = "/foreign"
+
+
 class QueueOrder(Enum):
     PRIORITY = "priority"
     FIFO = "fifo"

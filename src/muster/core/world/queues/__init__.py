@@ -30,7 +30,7 @@ import numpy as np
 
 from muster.core.demand import Demand
 from muster.core.words.amounts import Usage
-from muster.core.words.gang import Gang, GangId, Queue, QueueOrder, Shape
+from muster.core.words.gang import FOREIGN, Gang, GangId, Queue, QueueOrder, Shape
 from muster.core.world.eligibility import Eligibility, Obstacle
 from muster.core.world.gangs import GangState, given_up
 from muster.core.world.nodes import Nodes
@@ -183,6 +183,8 @@ class Queues:
         if gang is None:
             self._wanted(state, None)
             return _Charge("", "", used, Usage(), False, False) if used else None
+        if gang.queue == FOREIGN:
+            return None
         demand, begun = state.demand, state.begun
         lacks = demand is not None and gang.gate is None and self.barred(gang) is None
         asks = lacks and (begun or self.closed(gang.queue) is None)
@@ -261,6 +263,8 @@ class Queues:
 
     def give(self, queue: str, usage: Usage) -> None:
         """Free this, as if gangs of this queue had stopped using it; a trial restores it."""
+        if queue == FOREIGN:
+            return
         for above in (*self.path(queue), self.root):
             above.used.add(usage, -1)
             self._log.push(above.used.add, usage)
@@ -383,11 +387,11 @@ class Queues:
     def protects(self, claimant: str, victim: str) -> bool:
         """Whether what a gang of one queue says against its eviction counts for a gang of another.
 
-        In one queue it does. What a queue borrows is reclaimed all the same, unless the queue, or one above
-        it that is not above the claimant, protects that.
+        In one queue it does, and for pods of other schedulers. What a queue borrows is reclaimed all the
+        same, unless the queue, or one above it that is not above the claimant, protects that.
         """
         mine = self.path(claimant)
-        return claimant == victim or any(
+        return victim in (claimant, FOREIGN) or any(
             above.rules.protect_borrowed for above in self.path(victim) if above not in mine
         )
 
