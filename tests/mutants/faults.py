@@ -675,6 +675,14 @@ FAULTS: Final = (
         ("tests/core/test_work.py",),
     ),
     Fault(
+        "a pod set is as it was read first",
+        "caches",
+        "translate/podgroup/places.py",
+        "self._stale, self._known = False, None",
+        "self._stale = False",
+        ("tests/translate/test_incremental.py",),
+    ),
+    Fault(
         "an interrupted search for victims begins anew",
         "work is bounded, and its cost falls on those who ask",
         "core/preemption/__init__.py",

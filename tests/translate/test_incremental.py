@@ -18,12 +18,13 @@ from muster.api.base import Kind, Object, Resource
 from muster.api.core_v1 import Pod
 from muster.api.kinds import JOB, JOBSET, POD, POD_GROUP_X
 from muster.api.koordinator_v1alpha1 import TOPOLOGY_INDEX
-from muster.core.words.gang import Place, PodId
+from muster.core.words.gang import Place, PodId, PodSet
 from muster.names import QUEUE
 from muster.translate.dialects import Reader
 from muster.translate.group import Group
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.places import planned
+from muster.translate.podgroup.places import Places
 from muster.translate.world import World
 from tests.tiers import examples
 from tests.translate.cluster import (
@@ -40,6 +41,7 @@ from tests.translate.cluster import (
     read_on,
     world,
 )
+from tests.translate.test_quotas import quota
 
 NAMES = 7
 KEYS = {
@@ -210,6 +212,47 @@ def test_a_pod_that_loses_its_place_to_another_is_moved_in_its_newest_state(dial
     member = group.members[PodId(first.metadata.uid)]
     assert member.place not in (place, None)
     assert member.pod is newest
+
+
+def test_a_change_of_a_pod_costs_its_own_pod_set_whatever_others_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: list[Places] = []
+    monkeypatch.setattr(Places, "_pod_set", spied(Places._pod_set, made))
+    seen, pods = World(), [grouped(f"p{i}", spec=pod_spec(f"{i + 1}m")) for i in range(50)]
+    reader = Reader(KEYS["PodGroup"], seen)
+    before = read_on(reader, seen, world(pod_group(), *pods)._objects)
+    assert len(made) == len(pods)
+    made.clear()
+    first, objects = pods[0], dict(seen._objects)
+    labels = {**first.metadata.labels, "app": "a"}
+    newest = replace(first, metadata=replace(first.metadata, resource_version="2", labels=labels))
+    after = read_on(reader, seen, {**objects, POD: {**objects[POD], ("ns", "p0"): newest}})
+    assert len(made) == 1
+    assert before is not None
+    assert after is not None
+    assert after.gang.pod_sets[0].labels != before.gang.pod_sets[0].labels
+    assert after.gang.pod_sets[1:] == before.gang.pod_sets[1:]
+
+
+def spied(call: Callable[[Places], PodSet], made: list[Places]) -> Callable[[Places], PodSet]:
+    def noted(places: Places) -> PodSet:
+        made.append(places)
+        return call(places)
+
+    return noted
+
+
+def test_a_quota_that_appears_is_charged_by_pod_sets_that_have_not_changed() -> None:
+    seen, objects = World(), [pod_group(), grouped("a"), grouped("b", spec=pod_spec(2))]
+    reader = Reader(KEYS["PodGroup"], seen)
+    before = read_on(reader, seen, world(*objects)._objects)
+    now = world(*objects, quota({"pods": "9"}))
+    group = read_on(reader, seen, now._objects)
+    assert before is not None
+    assert group is not None
+    assert not any(each.quotas for each in before.gang.pod_sets)
+    assert all(each.quotas for each in group.gang.pod_sets)
 
 
 def heartbeat(reader: Reader, seen: World, group: Group | None, cluster: Cluster) -> None:

@@ -1,5 +1,6 @@
 """What a pod takes from its node: containers, init containers, sidecars, overhead, pod-level resources."""
 
+from math import ceil
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from muster.api.base import Object
 from muster.api.core_v1 import Pod
+from muster.api.quantity import parse
 from muster.core.words.gang import PodId
 from muster.translate.pods import pod_bound
 from muster.translate.requests import as_it_runs, requests
@@ -117,6 +119,17 @@ def test_the_peak_is_that_of_any_moment(
     for resource, unit in (("cpu", 1000), ("memory", 1), ("e/x", 1)):
         at = [sum(int(amounts.get(resource, 0)) for amounts in moment) for moment in moments]
         assert dict(found).get(resource, 0) == max(at) * unit
+
+
+QUANTITIES = ["1m", "0.1m", "0.3", "1n", "0.4n", "1e-10", "2", "1.5Ki", 0.7, 3]
+
+
+@given(st.lists(st.sampled_from(QUANTITIES), min_size=1, max_size=30))
+def test_the_sum_is_exact_and_rounded_up_once(quantities: list[str | float]) -> None:
+    asked = [container({"cpu": each, "example.com/a": each}) for each in quantities]
+    total = sum(map(parse, quantities))
+    found = requests(spec({"containers": asked}))
+    assert found == (("cpu", ceil(1000 * total)), ("example.com/a", ceil(total)))
 
 
 def test_a_request_that_is_not_a_quantity_is_an_error_that_shows_it() -> None:

@@ -126,6 +126,8 @@ def _resources(spec: PodSpec) -> set[str]:
 
 def _asking_for(container: Container, kept: set[str]) -> Container:
     asked = container.resources
+    if asked.requests.keys() <= kept and asked.limits.keys() <= kept:
+        return container
     within = ResourceRequirements(requests=_only(asked.requests, kept), limits=_only(asked.limits, kept))
     return Container(name=container.name, restart_policy=container.restart_policy, resources=within)
 

@@ -11,6 +11,8 @@ is rounded up once. One `pods` per pod is not part of it: the core counts pods i
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
+from typing import Final
 
 import msgspec
 
@@ -27,16 +29,17 @@ from muster.api.core_v1 import (
 from muster.api.quantity import parse, unit
 from muster.core.words.gang import Amounts
 
-_Sum = dict[str, Fraction]
+#: By resource, billionths: integers, but for what is finer than that. A pod of thousands of containers has as
+#: many terms, and fractions take ten times as long to add.
+_Sum = dict[str, int | Fraction]
+_BILLION: Final = 10**9
 #: Resources that `spec.resources` may set for the whole pod; hugepages too.
 _POD_LEVEL = ("cpu", "memory")
 
 
 def requests(spec: PodSpec) -> Amounts:
     """Returns integers (milli-CPU, bytes, pieces), rounded up. Raises ValueError for an invalid quantity."""
-    total = _plus(_pod_level(spec, _of_containers(spec)), _read(spec.overhead))
-    amounts = ((resource, math.ceil(amount / unit(resource))) for resource, amount in total.items())
-    return tuple(sorted((resource, amount) for resource, amount in amounts if amount > 0))
+    return _amounts(_plus(_pod_level(spec, _of_containers(spec)), _read(spec.overhead)))
 
 
 def as_it_runs(pod: Pod) -> Pod:
@@ -55,8 +58,13 @@ def as_it_runs(pod: Pod) -> Pod:
 
 def limits(spec: PodSpec) -> Amounts:
     """Returns the sum of limits: a container without one adds nothing. Pod-level limits replace the sum."""
-    total = _plus({**_of_containers(spec, _limited), **_read(spec.resources.limits)}, _read(spec.overhead))
-    amounts = ((resource, math.ceil(amount / unit(resource))) for resource, amount in total.items())
+    total = {**_of_containers(spec, _limited), **_read(spec.resources.limits)}
+    return _amounts(_plus(total, _read(spec.overhead)))
+
+
+def _amounts(total: _Sum) -> Amounts:
+    """Returns what is above zero in the units of the core, rounded up."""
+    amounts = ((name, math.ceil(Fraction(n) / (_BILLION * unit(name)))) for name, n in total.items())
     return tuple(sorted((resource, amount) for resource, amount in amounts if amount > 0))
 
 
@@ -74,7 +82,7 @@ def _of_containers(spec: PodSpec, own_of: Callable[[ResourceRequirements], _Sum]
             _add(lasting, own)
         else:
             for resource, amount in own.items():
-                peak[resource] = max(peak.get(resource, _ZERO), lasting.get(resource, _ZERO) + amount)
+                peak[resource] = max(peak.get(resource, 0), lasting.get(resource, 0) + amount)
     for container in spec.containers:
         _add(lasting, own_of(container.resources))
     return _most(peak, lasting)
@@ -112,8 +120,8 @@ def _held(
     return msgspec.structs.replace(asked, requests={name: _text(most[name]) for name in sorted(most)})
 
 
-def _text(amount: Fraction) -> str:
-    return f"{math.ceil(amount * 10**9)}n"
+def _text(amount: int | Fraction) -> str:
+    return f"{math.ceil(amount)}n"
 
 
 def _pod_level(spec: PodSpec, containers: _Sum) -> _Sum:
@@ -140,20 +148,23 @@ def _defaulted(resources: ResourceRequirements) -> _Sum:
 
 
 def _read(quantities: Quantities) -> _Sum:
-    return {resource: parse(quantity) for resource, quantity in quantities.items()}
+    return {resource: _billionths(quantity) for resource, quantity in quantities.items()}
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _billionths(quantity: str | int | float) -> int | Fraction:
+    amount = _BILLION * parse(quantity)
+    return amount.numerator if amount.denominator == 1 else amount
 
 
 def _add(total: _Sum, more: _Sum) -> None:
     for resource, amount in more.items():
-        total[resource] = total.get(resource, _ZERO) + amount
+        total[resource] = total.get(resource, 0) + amount
 
 
 def _plus(one: _Sum, other: _Sum) -> _Sum:
-    return {key: one.get(key, _ZERO) + other.get(key, _ZERO) for key in {*one, *other}}
+    return {key: one.get(key, 0) + other.get(key, 0) for key in {*one, *other}}
 
 
 def _most(one: _Sum, other: _Sum) -> _Sum:
-    return {key: max(one.get(key, _ZERO), other.get(key, _ZERO)) for key in {*one, *other}}
-
-
-_ZERO = Fraction(0)
+    return {key: max(one.get(key, 0), other.get(key, 0)) for key in {*one, *other}}

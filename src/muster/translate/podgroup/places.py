@@ -39,6 +39,9 @@ class Places:
         self._common = looked_at
         self._ranks: dict[int, int] = {}
         self._changed: set[PodId] = set()
+        #: it has changed since it was settled; and its pod set, as long as it has not
+        self._stale = True
+        self._known: PodSet | None = None
 
     @property
     def first(self) -> str:
@@ -57,6 +60,7 @@ class Places:
             self._labels.update(pod.metadata.labels.items())
         self._pods[uid] = pod
         self._changed.add(uid)
+        self._stale = True
 
     def renew(self, pod: Pod) -> None:
         """Takes in a newer state of one of its pods that says the same."""
@@ -68,6 +72,7 @@ class Places:
         del self._names[bisect_left(self._names, (pod.metadata.name, uid))]
         self._unlabel(pod)
         self._changed.discard(uid)
+        self._stale = True
         place = self._filling.drop(uid)
         if lost and place is not None:
             self._filling.lose(place)
@@ -83,10 +88,13 @@ class Places:
             self.name = name
             self._filling, self.retired, self._ranks = Filling(), set(), {}
             self._changed.update(self._pods)
+            self._stale = True
 
     def await_none(self) -> None:
         """Keeps no place for the successor of a lost pod."""
-        self._filling.give_up(0)
+        if self._filling.gaps:
+            self._filling.give_up(0)
+            self._stale = True
 
     def settle(self, lacking: int, members: Members) -> set[PodId]:
         """Gives the pods their places, and returns the pods whose place has changed.
@@ -94,6 +102,8 @@ class Places:
         `lacking`: how many pods the minimum lacks, and so how many places of lost pods are kept.
         """
         filling = self._filling
+        if not (self._stale or filling.gaps):
+            return set()
         for uid in self._changed:
             filling.put(uid, self._claim(self._pods[uid]))
             if uid in filling.place_of:
@@ -116,6 +126,7 @@ class Places:
         self.abandoned = len(filling.free) - self.awaited
         moved = filling.moved
         filling.moved, filling.changed, self._changed = set(), set(), set()
+        self._stale, self._known = False, None
         return moved
 
     @property
@@ -124,6 +135,12 @@ class Places:
         return self._filling.size
 
     def pod_set(self) -> PodSet:
+        """Returns the pod set; the same object as long as nothing has changed."""
+        if self._known is None or self._world.uncreated:
+            self._known = self._pod_set()
+        return self._known
+
+    def _pod_set(self) -> PodSet:
         if self._pods:
             any_of_them = next(iter(self._pods.values())).metadata.labels
             same = len(self._pods)
