@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from muster.api.base import Kind, Object, Resource
-from muster.api.kinds import GANG, GANG_PLAN
+from muster.api.kinds import ADMITTING, GANG, GANG_PLAN
 from muster.kube import config
 from muster.kube.errors import Forbidden, NotFound
 from muster.kube.http import HttpClient
@@ -133,7 +133,7 @@ def test_the_scheduler_may_watch_what_its_mirror_shows(chart: Chart) -> None:
         for group in rule["apiGroups"]
         for resource in rule["resources"]
     }
-    assert may == {(kind.group, kind.plural) for kind in WATCHED}
+    assert may == {(kind.group, kind.plural) for kind in (*WATCHED, *ADMITTING)}
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,8 @@ T = TypeVar("T")
 BEGIN: Final = datetime(2026, 1, 1, tzinfo=UTC)
 #: Seconds that a candidate waits at most for a holder that is gone, whatever the Lease says.
 LONGEST: Final = 600.0
+#: Seconds between two looks whether a candidate can read all kinds by now.
+LOOK: Final = 0.1
 NOT_SAID: Final = float("inf")
 
 
@@ -125,11 +127,20 @@ class Election:
         """Wait until this candidate leads. Return its term. Raises `Deposed` if the store is another one."""
         while not await self._try(self._take()):
             left = self._free_at - self._clock.monotonic()
-            await self._clock.sleep(left if 0 < left < self.timing.retry else self.timing.retry)
+            await self._pause(left if 0 < left < self.timing.retry else self.timing.retry)
         assert self._seen is not None
         epoch = self._seen.spec.lease_transitions
         log.info("%s leads, epoch %d", self._identity, epoch)
         return Term(epoch, seen=self._pods_seen, fresh=lambda: self.fresh)
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, but no longer than until this candidate can read all kinds, if it cannot now."""
+        until = self._clock.monotonic() + seconds
+        if self._missing():
+            while self._missing() and (left := until - self._clock.monotonic()) > 0:
+                await self._clock.sleep(min(left, LOOK))
+        else:
+            await self._clock.sleep(seconds)
 
     async def keep(self) -> None:
         """Renew the Lease until it is lost. Ends when the deadline has passed, whatever is under way.

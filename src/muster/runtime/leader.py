@@ -24,7 +24,7 @@ from muster.effects.execute import Outcome, execute
 from muster.journal import Began, Cycle, Recorder
 from muster.kube.client import Client
 from muster.kube.clock import Clock
-from muster.kube.errors import ApiError, Unanswered, Unreachable
+from muster.kube.errors import ApiError, Conflict, Unanswered, Unreachable
 from muster.runtime.commit.view import Limits
 from muster.runtime.committer import Committer
 from muster.runtime.fencing import Fencing
@@ -151,7 +151,10 @@ class Leader:
                     effect = write
                 await execute(self._client, effect, self.clock.now())
             except (ApiError, PlanTooLarge, NotRecreatable, Unanswered, Unreachable) as error:
-                log.info("%s: %s", type(write).__name__, error)
+                level = (
+                    logging.DEBUG if isinstance(error, Conflict) else logging.INFO
+                )  # the next look decides
+                log.log(level, "%s: %s", type(write).__name__, error)
                 return Outcome(write, error)
             return Outcome(write)
 
