@@ -162,6 +162,8 @@ class Demand:
 
     def short(self, fits: Sequence[int]) -> int:
         """Return how many more places the minimum takes if so many of each part fit."""
+        if len(self.parts) == 1:
+            return max(self.need - min(fits[0], self.parts[0].count), 0)
         found, have, (*subgroups, (_, least)) = 0, [], self.joint
         for n, part in zip(fits, self.parts, strict=True):
             able = min(n, part.count)

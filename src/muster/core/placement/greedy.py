@@ -59,7 +59,13 @@ def place(request: Request, ledger: Ledger, slots: Slots) -> Placed | None:
 
 def short_of_slots(demand: Demand, slots: Slots) -> bool:
     """Whether the minimum takes more slots than there are, and so cannot be placed."""
-    return demand.short([slots.room(part.shape).total for part in demand.parts]) > 0
+    fits = []
+    for part in demand.parts:
+        total = slots.room(part.shape).total
+        if total < part.need:
+            return True
+        fits.append(total)
+    return demand.short(fits) > 0
 
 
 def _fill(draft: "Draft", ledger: Ledger) -> bool:
@@ -215,6 +221,9 @@ class Draft:
         False: some of it does not fit.
         """
         demand, placed = self.request.demand, self.placed
+        if len(placed) == 1:
+            self.fill(0, demand.need - placed[0])
+            return placed[0] >= demand.need
         for p in self.order:
             self.fill(p, self.parts[p].need - placed[p])
         for members, need in demand.joint:
