@@ -883,6 +883,14 @@ FAULTS: Final = (
         ("tests/core/cycle/test_dry_run.py",),
     ),
     Fault(
+        "queues that only run are said to wait for their shares",
+        "explanations",
+        "core/world/queues/__init__.py",
+        "(amount := other.wanted.get(resource, 0)) > 0",
+        "(amount := other.asked.get(resource, 0)) > 0",
+        ("tests/core/queueing/test_shares_of_what_runs.py",),
+    ),
+    Fault(
         "a remedy that was not tried",
         "explanations",
         "core/cycle/dry_run.py",

@@ -148,3 +148,20 @@ def test_it_counts_from_when_it_can_run_until_it_no_longer_can() -> None:
     muster.apply(GangRemoved(GangId("b1")))
     muster.apply(node("n2"))
     assert entitled(muster) == {"a": 24, "b": 0, "default": 0}
+
+
+def test_the_queues_whose_waiting_gangs_lower_a_share_are_named() -> None:
+    """Not one that waits in vain for more than any node has, nor one that only runs."""
+    muster = cluster(*map(queue, "abcd"))
+    run(muster, submit("d1", "d", 4))
+    never = gang("never", PodSet("main", shape(gpu=16), 1, 1))
+    muster.apply(GangSubmitted(replace(never, queue="c")))
+    muster.apply(submit("a1", "a", 14))
+    muster.apply(submit("b1", "b", 14))
+    muster.decide(1.0)
+    told = {name: muster.world.gangs[GangId(name)].explanation for name in ("a1", "b1")}
+    assert {name: why and why.code for name, why in told.items()} == dict.fromkeys(told, Code.OVER_SHARE)
+    assert [why.message.partition("; queue")[2] for why in told.values() if why is not None] == [
+        " b waits for its share, too",
+        " a waits for its share, too",
+    ]

@@ -375,7 +375,20 @@ def kept_by_queue(case: Case, queues: Queues, queue: str, refusal: Explanation) 
         own = [state.id for state in holders if state.gang is not None and state.gang.queue == queue]
         others = case.holders(resource, case.usable(resource)) if refusal.code is Code.OVER_SHARE else ()
         blockers = dict.fromkeys([*own, *others])
-    return replace(refusal, pod_sets=sets, blockers=tuple(islice(blockers, BLOCKERS)))
+    message = refusal.message
+    if refusal.code is Code.OVER_SHARE:
+        message += _shared_with(queues.sharers(queue, case.demand))
+    return replace(refusal, message=message, pod_sets=sets, blockers=tuple(islice(blockers, BLOCKERS)))
+
+
+def _shared_with(others: list[str]) -> str:
+    """Name the queues whose waiting gangs lower a share. No amounts: these change all the time."""
+    if not others:
+        return ""
+    if len(others) == 1:
+        return f"; queue {others[0]} waits for its share, too"
+    more = f" and {len(others) - SHOWN} more" if len(others) > SHOWN else ""
+    return f"; queues {', '.join(others[:SHOWN])}{more} wait for their shares, too"
 
 
 def _left(queues: Queues, queue: str, code: Code, demand: Demand) -> dict[str, int]:

@@ -221,6 +221,23 @@ class Queues:
             wanted = wanted.minus(held)
         return wanted
 
+    def sharers(self, queue: str, demand: Demand) -> list[str]:
+        """Return the queues that lower the share that a demand would exceed because their gangs wait.
+
+        Those that wait for most are first. What their gangs use lowers it, too, and does not count here.
+        """
+        account = self.find(queue)
+        found = account.over_share(demand.least) if account is not None else None
+        if found is None:
+            return []
+        above, resource = found
+        waiting = [
+            (-amount, other.name)
+            for other in self.accounts.values()
+            if above not in other.path and (amount := other.wanted.get(resource, 0)) > 0
+        ]
+        return [name for _, name in sorted(waiting)]
+
     def could_run(self, demand: Demand) -> bool:
         """Whether the minimum might run if nothing else did."""
         return self.attainable is None or bool(self.attainable.of(demand))

@@ -160,15 +160,24 @@ class Account:
 
         `everything`: what the cluster has.
         """
+        found = self.over_share(asked)
+        if found is None:
+            return None
+        above, resource = found
+        limit, used, amount = above.limits[resource], above.used.get(resource, 0), asked[resource]
+        return (
+            f"queue {above.name} is entitled to {bare(resource, limit)} of "
+            f"{show(resource, everything[resource])} and uses {bare(resource, used)}; "
+            f"{bare(resource, amount)} more would be {bare(resource, used + amount)}"
+        )
+
+    def over_share(self, asked: Mapping[str, int]) -> "tuple[Account, str] | None":
+        """Return the queue that so much more would carry over its entitlement, and of what; None: none."""
         for above in self.path:
             for resource, amount in asked.items():
-                limit, used = above.limits.get(resource), above.used.get(resource, 0)
-                if limit is not None and used + amount > limit:
-                    return (
-                        f"queue {above.name} is entitled to {bare(resource, limit)} of "
-                        f"{show(resource, everything[resource])} and uses {bare(resource, used)}; "
-                        f"{bare(resource, amount)} more would be {bare(resource, used + amount)}"
-                    )
+                limit = above.limits.get(resource)
+                if limit is not None and above.used.get(resource, 0) + amount > limit:
+                    return above, resource
         return None
 
     @property
