@@ -103,7 +103,7 @@ def _fields(expression: str) -> str:
         raise InvalidSchedule("the time zone is written in timeZone, not in the schedule")
     text = _MACROS.get(expression, expression)
     if text.strip().startswith("@"):
-        raise InvalidSchedule(f"{text[:20]!r} is not one of {', '.join(_MACROS)}, @every 1h30m")
+        raise InvalidSchedule(f"{text[:20]} is not one of {', '.join(_MACROS)}, @every 1h30m")
     fields = text.split()
     if len(fields) != _FIELDS:
         raise InvalidSchedule(
