@@ -65,9 +65,12 @@ def charge(store: Store, kind: AnyKind, namespace: str, new: Object | None, old:
 
     None as `new`: the object is removed; as `old`: it is created. Call it within the write's transaction.
     """
-    if new is not None and old is not None and (kind is not kinds.POD or _equals(new, old)):
+    if new is not None and old is not None and kind is not kinds.POD:
         return
-    for raw, quota in _of(store, namespace):
+    there = _of(store, namespace)
+    if there and new is not None and old is not None and _equals(new, old):
+        return
+    for raw, quota in there:
         more = _charge(kind, quota, new) if new is not None else {}
         less = _charge(kind, quota, old) if old is not None else {}
         used = dict(quota.status.used)
