@@ -1109,7 +1109,7 @@ FAULTS: Final = (
     Fault(
         "a domain is charged once it is taken",
         "fairness",
-        "core/cycle/start.py",
+        "core/cycle/charged_domains.py",
         "        return placed if refusal is None else Overcharged(refusal)",
         "        return placed",
         ("tests/core/queueing/test_exclusive_charge.py",),
@@ -1874,5 +1874,13 @@ FAULTS: Final = (
         "    return kept | carriers, restore",
         "    return kept | carriers, [*restore, *carriers.values()]",
         ("tests/local/node/test_variables.py",),
+    ),
+    Fault(
+        "an exclusive gang waits for the dearest domain",
+        "domains",
+        "core/cycle/charged_domains.py",
+        "        if dear:\n            yield off",
+        "        if dear:\n            return",
+        ("tests/core/queueing/test_exclusive_charge.py",),
     ),
 )

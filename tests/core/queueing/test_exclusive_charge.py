@@ -122,3 +122,40 @@ def test_a_queue_may_name_the_highest_layer() -> None:
         "queue a allows no Rack to be exclusive; write NodeTopologyLayer",
     )
     assert gpus(made, "a") == 8
+
+
+def uneven(cap: int) -> Scheduler:
+    """A rack of 16 GPUs, which has more room, and one of 8."""
+    made = Scheduler()
+    made.apply(LayersChanged((Layer("Rack", ("rack",)),)))
+    for name, gpus, rack in (("n0", 8, "r0"), ("n1", 8, "r0"), ("n2", 4, "r1"), ("n3", 4, "r1")):
+        made.apply(node(name, gpu=gpus, labels={"rack": rack}))
+    made.apply(queue("a", capability=amounts({GPU: cap})))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("count", "minimum", "cap", "charged"),
+    [
+        (4, 4, 8, 8),
+        (8, 8, 8, 8),
+        (12, 12, 16, 16),
+        (12, 12, 15, 0),
+        (12, 6, 8, 8),  # only its minimum fits in what its queue may be charged with
+        (12, 6, 7, 0),
+        (20, 20, 16, 0),
+    ],
+)
+def test_a_gang_has_cheaper_domains_rather_than_none(
+    count: int, minimum: int, cap: int, charged: int
+) -> None:
+    made = uneven(cap)
+    made.apply(GangSubmitted(replace(alone("it", "a"), **vars_of(gang("it", count=count, minimum=minimum)))))
+    assert started(made, 0.0) == ["it"] * bool(charged)
+    assert gpus(made, "a") == charged
+    if not charged:
+        assert reason(made, "it")[0] is Code.QUOTA_EXCEEDED
+
+
+def vars_of(one: Gang) -> dict[str, Any]:
+    return {"pod_sets": one.pod_sets, "min_count": one.min_count}

@@ -11,17 +11,17 @@ fit in the table of `infeasible`, and a gang that has to wait with a reservation
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal, Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
+from muster.core.cycle.charged_domains import ChargedDomains, Overcharged
 from muster.core.demand import Demand, Request
 from muster.core.parts import Parts
 from muster.core.placement import Infeasible, Placed
 from muster.core.preemption import Victims
 from muster.core.queueing import Attempt, Tier
 from muster.core.reservations.answer import WouldDelay
-from muster.core.words.amounts import Usage
 from muster.core.words.decisions import Assign, Decision, Evict, Explanation, Victim, Wait
 from muster.core.words.gang import FOREIGN, Code, GangId, Place
 from muster.core.work import WorkBudget
@@ -31,16 +31,6 @@ from muster.core.world.trial import Trial
 
 #: Gangs named in a message.
 _NAMED: Final = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Overcharged:
-    """It fits in domains that its queue or its namespace may not be charged with."""
-
-    refusal: Explanation
-
-    def __bool__(self) -> Literal[False]:
-        return False
 
 
 @dataclass(slots=True, eq=False)
@@ -90,7 +80,7 @@ class PlacementStep:
         self._hold, self._preemption, self._work, self._search = hold, preemption, work, search
         self._gangs, self._pods, self._demands = world.gangs, world.pods, world.demands
         self._ledger, self._nodes = world.ledger, world.nodes
-        self._admission = parts.admission
+        self._charged = ChargedDomains(parts)
         self._pending_evictions = world.pending_evictions
 
     def cannot_start(self, state: GangState, demand: Demand, tier: Tier, cap_exceeded: bool) -> bool:
@@ -168,8 +158,11 @@ class PlacementStep:
             return Answer(outcome, request, {}, {}, {})
         self._lift(state, unannounced)
         # 4. Does it fit, beside the reservations?
+        exclusive = demand.rules is not None and bool(demand.rules.exclusive)
         if not (capped or known):
-            outcome = self._reservations.fit(state, request)
+            outcome = (
+                self._charged.fit(attempt, request) if exclusive else self._reservations.fit(state, request)
+            )
         # 5. If not, does it without other gangs?
         victims = None
         if not outcome:
@@ -178,8 +171,8 @@ class PlacementStep:
                     victims = self._preemption.victims(state, request)
                     if victims is not None:
                         outcome = self._fit_without(state, victims, request)
-        if isinstance(outcome, Placed) and demand.rules is not None and demand.rules.exclusive:
-            outcome = self._affordable(attempt, outcome, victims)
+                    if isinstance(outcome, Placed) and exclusive:
+                        outcome = self._charged.judge(attempt, outcome, victims)
         columns = outcome.columns if outcome else {}
         devices = self._fit.devices(demand, columns, trial) if columns and demand.sharing else {}
         return Answer(outcome, request, columns, unannounced, devices, victims)
@@ -207,24 +200,6 @@ class PlacementStep:
         if self.reserves(attempt):
             self._reservations.wait(state, answer.request)
         return []
-
-    def _affordable(self, attempt: Attempt, placed: Placed, victims: Victims | None) -> Placed | Overcharged:
-        """Whether queue and namespace may be charged with these domains once the victims have left."""
-        state, world = attempt.state, self._world
-        parts = {part.pod_set: part.usage for part in attempt.demand.parts}
-        usage = Usage()
-        for place in placed.columns:
-            usage.add(parts[place.pod_set])
-        more = world.exclusive_domains.charge(state, placed.columns.values(), usage)
-        with world.trial():
-            for victim in victims.gangs if victims is not None else ():
-                gone = world.gangs[victim.gang]
-                if gone.gang is not None and not victim.pods:
-                    freed = Usage.of(gone.usage.items())
-                    freed.add(world.exclusive_domains.surcharges.get(gone.id, Usage()))
-                    world.queues.give(gone.gang.queue, freed)
-            refusal = self._admission.overcharges(state, attempt.tier, more)
-        return placed if refusal is None else Overcharged(refusal)
 
     def reserves(self, attempt: Attempt) -> bool:
         """Whether the gang has to wait for its minimum, and that is to be recorded (`Reservations.wait`)."""

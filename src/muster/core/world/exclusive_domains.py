@@ -15,7 +15,7 @@ computed when the gang changes, or the capacity of nodes or the topology does (`
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -31,6 +31,8 @@ from muster.core.world.topology import Topology, named
 from muster.core.world.trial import UndoLog
 from muster.names import GPU_SHARE
 
+#: Different sizes of the domains of a layer, up to which cheaper domains are tried.
+SIZES: Final = 256
 #: An exclusive gang's layer, and its nodes.
 _Holder = tuple[str, tuple[NodeName, ...]]
 _NOT: Final[_Holder] = ("", ())
@@ -143,6 +145,30 @@ class ExclusiveDomains:
             some |= each > 0
         least = {resource: int(each[some].min()) if some.any() else 0 for resource, each in sums.items()}
         return Usage.of((resource, amount) for resource, amount in least.items() if amount)
+
+    def sizes(self, demand: Demand) -> Iterator[tuple[Usage, Columns]]:
+        """Yield what the domains cost that this demand could have, each with the columns of equal ones.
+
+        Nothing, if there are more than `SIZES` different ones.
+        """
+        assert demand.rules is not None
+        if (level := self._level(demand.rules.exclusive)) is None:
+            return
+        domains = self._topology.levels[level].domains
+        known = np.flatnonzero(domains >= 0)
+        names = [name for name in self._nodes.resources if name not in (PODS, GPU_SHARE)]
+        if not len(known) or not names:
+            return
+        rows = [self._nodes.capacity(self._nodes.resources[name])[known] for name in names]
+        sums = np.array([np.bincount(domains[known], row) for row in rows]).astype(np.int64)
+        found, which = np.unique(sums, axis=1, return_inverse=True)
+        if found.shape[1] > SIZES:
+            return
+        size_of = which.ravel()[domains[known]]
+        for number, size in enumerate(found.T.tolist()):
+            usage = Usage.of((name, amount) for name, amount in zip(names, size, strict=True) if amount)
+            if len(columns := known[size_of == number]):
+                yield usage, columns
 
     def _capacity(self, columns: Columns) -> Usage:
         nodes = self._nodes
