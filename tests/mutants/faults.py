@@ -160,7 +160,7 @@ FAULTS: Final = (
         "core/words/gang.py",
         "if p.subgroup == subgroup.name) >= subgroup.min_count",
         "if p.subgroup == subgroup.name) >= 0",
-        ("tests/translate/test_ganggroup.py",),
+        ("tests/core/placement/test_subgroups.py",),
     ),
     Fault(
         "what a subgroup needs together is forgotten",

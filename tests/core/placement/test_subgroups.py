@@ -107,7 +107,10 @@ def test_the_smallest_pods_of_a_subgroup_make_up_its_minimum(
 def test_another_subgroup_does_not_make_up_for_what_one_lacks() -> None:
     core = Scheduler()
     core.apply(node("n", cpu=8000))
-    core.apply(GangSubmitted(made([([((0, 1), 6, 0)], 1), ([((0, 4), 2, 0), ((0, 5), 2, 0)], 2)])))
+    gang = made([([((0, 1), 6, 0)], 1), ([((0, 4), 2, 0), ((0, 5), 2, 0)], 2)])
+    assert gang.met({"s00": 1, "s10": 1, "s11": 1})
+    assert not gang.met({"s00": 6, "s10": 1})
+    core.apply(GangSubmitted(gang))
     assert not assigns(core.decide(0.0))
     core.apply(node("n", cpu=9000))
     (start,) = assigns(core.decide(1.0))

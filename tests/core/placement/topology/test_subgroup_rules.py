@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from muster.core.cycle import Scheduler
-from muster.core.words.decisions import Assign, Decision
+from muster.core.words.decisions import Assign, Decision, Evict
 from muster.core.words.events import GangSubmitted, LayersChanged, PodsEnded
 from muster.core.words.gang import Code, Gang, GangId, Gather, Layer, PodSet, Strategy, Subgroup
 from tests.core.words import assigns, bind, node, pod, shape, waits
@@ -201,3 +202,33 @@ def test_a_layer_that_a_part_names_and_that_does_not_exist_is_invalid() -> None:
     (wait,) = waits(core.decide(0.0))
     assert wait.explanation.code is Code.INVALID
     assert "there is no topology layer row" in wait.explanation.message
+
+
+def test_victims_are_sought_where_a_part_must_be() -> None:
+    """One gang of lower rank is in each rack; the workers fit into rack b without it, and nowhere else."""
+    nodes = [("a", 4), ("b", 8), ("b", 8)]
+    core = core_of(nodes)
+    for name, rack, cpu in (("small", "a", 2), ("large", "b", 8)):
+        low = PodSet("main", shape(cpu=1000 * cpu, selector={"rack": rack}), 1, 1)
+        core.apply(GangSubmitted(Gang(GangId(name), (low,), 1, 0.0)))
+    for assign in assigns(core.decide(0.0)):
+        bind(core, assign)
+    gang = made(((), [(2, 1, 1)]), ((RACK,), [(8, 2, 2)]))
+    core.apply(GangSubmitted(replace(gang, priority=1)))
+    decisions = core.decide(1.0)
+    evicted = [victim.gang for each in decisions if isinstance(each, Evict) for victim in each.victims]
+    assert evicted == ["large"]
+    (start,) = assigns(decisions)
+    assert obeyed(gang, nodes, columns(start))
+
+
+def test_a_gang_of_which_a_part_fits_in_no_domain_lowers_no_share() -> None:
+    never = made(((), [(1, 1, 1)]), ((RACK,), [(8, 2, 2)]))
+    core = core_of([("a", 8), ("b", 8)], never)
+    core.decide(0.0)
+    demand = core.world.gangs[never.id].demand
+    assert demand is not None
+    assert not core.world.queues.could_run(demand)
+    core.apply(node("n2", gpu=0, cpu=8000, labels={"rack": "b", "spine": "s"}))
+    core.decide(1.0)
+    assert core.world.queues.could_run(demand)
