@@ -9,20 +9,22 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from muster.core.cycle import Config, Scheduler
+from muster.core.demand import Demand, Part
 from muster.core.placement import exact
+from muster.core.placement.exact.problem import Problem
 from muster.core.words.decisions import Decision
 from muster.core.words.events import GangSubmitted, LayersChanged, PodsEnded
 from muster.core.words.gang import Gang, GangId, Gather, Layer, PodSet, Strategy, Subgroup
-from tests.core.placement.test_greedy import exactly_fits
+from tests.core.placement.test_greedy import Cluster, exactly_fits
 from tests.core.words import assigns, bind, node, shape
 from tests.tiers import examples
 
 #: Pod sets (request in CPUs and GPUs, count, minimum), and the minimum of all of them together.
-Part = tuple[list[tuple[tuple[int, int], int, int]], int]
+Told = tuple[list[tuple[tuple[int, int], int, int]], int]
 
 
 @st.composite
-def parts(draw: st.DrawFn) -> Part:
+def parts(draw: st.DrawFn) -> Told:
     sets = []
     for _ in range(draw(st.integers(1, 3))):
         count = draw(st.integers(1, 3))
@@ -32,7 +34,7 @@ def parts(draw: st.DrawFn) -> Part:
     return sets, draw(st.integers(low, min(high, low + 3)))
 
 
-def made(groups: list[Part], more: int = 0, **rules: object) -> Gang:
+def made(groups: list[Told], more: int = 0, **rules: object) -> Gang:
     """A gang with a subgroup for each; it needs `more` places than these."""
     sets = tuple(
         PodSet(f"s{g}{i}", shape(gpu=gpu, cpu=1000 * cpu), count, least, subgroup=f"g{g}")
@@ -73,7 +75,7 @@ FREE = st.lists(st.tuples(st.integers(0, 4), st.integers(1, 10)), min_size=1, ma
 @given(FREE, st.lists(parts(), min_size=1, max_size=3), st.integers(0, 2))
 @settings(max_examples=examples(300), deadline=None)
 def test_a_gang_starts_if_and_only_if_all_of_its_minima_fit(
-    free: list[tuple[int, int]], groups: list[Part], more: int
+    free: list[tuple[int, int]], groups: list[Told], more: int
 ) -> None:
     gang = made(groups, more)
     core = Scheduler(Config())
@@ -95,8 +97,8 @@ def test_the_smallest_pods_of_a_subgroup_make_up_its_minimum(
     """As reported: a pod of 4 and a part with minimum 2 of {2, 2, 2, 8} on a node of 8."""
     if helpless:
         monkeypatch.setattr(exact, "rounded", lambda *_: None)
-    master: Part = ([((0, 4), 1, 1)], 1)
-    workers: Part = ([((0, 2), 3, 0), ((0, 8), 1, 0)], 2)
+    master: Told = ([((0, 4), 1, 1)], 1)
+    workers: Told = ([((0, 2), 3, 0), ((0, 8), 1, 0)], 2)
     core = Scheduler()
     core.apply(node("n", cpu=8000))
     core.apply(GangSubmitted(made([master, workers])))
@@ -120,7 +122,7 @@ def test_another_subgroup_does_not_make_up_for_what_one_lacks() -> None:
 @given(st.lists(parts(), min_size=2, max_size=3), st.data())
 @settings(max_examples=examples(100), deadline=None)
 def test_of_a_gang_that_runs_only_so_many_places_are_needed_as_the_minima_lack(
-    groups: list[Part], data: st.DataObject
+    groups: list[Told], data: st.DataObject
 ) -> None:
     """Some pods end on a node that is then too small: it waits exactly if the minima are no longer met."""
     gang = made(groups)
@@ -145,7 +147,7 @@ def test_of_a_gang_that_runs_only_so_many_places_are_needed_as_the_minima_lack(
 
 @pytest.mark.parametrize("rule", [(), (Gather("rack", Strategy.MUST_GATHER),)])
 def test_pods_of_one_shape_are_dealt_to_each_subgroup_first(rule: tuple[Gather, ...]) -> None:
-    one: Part = ([((1, 1), 4, 0), ((1, 1), 1, 0)], 1)
+    one: Told = ([((1, 1), 4, 0), ((1, 1), 1, 0)], 1)
     core = Scheduler()
     core.apply(LayersChanged((Layer("rack", ("rack",)),)))
     core.apply(node("n", gpu=4, labels={"rack": "a"}))
@@ -154,3 +156,22 @@ def test_pods_of_one_shape_are_dealt_to_each_subgroup_first(rule: tuple[Gather, 
     found = Counter(place.pod_set[:2] for place in start.nodes)
     assert found.total() == 4
     assert set(found) == {"s0", "s1", "s2"}
+
+
+def test_an_exact_problem_keeps_the_minimum_of_a_subgroup() -> None:
+    """Three places are needed, two of them of the subgroup; a place of another part is worth least."""
+    cluster = Cluster((8, 64))
+    parts = [Part("other", shape(cpu=1000), 3, 0)]
+    parts += [Part(f"s{gpu}", shape(gpu=gpu), 2, 0, subgroup="j") for gpu in (1, 2)]
+    problem = Problem.of(Demand(tuple(parts), 3, minima=(("j", 2),)), [0, 0, 0], cluster.slots)
+    order = [group.parts[0] for group in problem.groups]
+
+    def by_group(values: tuple[int, int, int]) -> list[int]:
+        return [values[p] for p in order]
+
+    assert problem.size == 3
+    assert problem.least(by_group((1, 10, 20))) == 21
+    assert problem.least(by_group((30, 10, 20))) == 40
+    assert problem.targets(by_group((3, 1, 0))) is None
+    assert problem.targets(by_group((3, 2, 2))) == {0: 1, 1: 2, 2: 0}
+    assert problem.without(by_group((1, 1, 0))).size == 1

@@ -232,3 +232,12 @@ def test_a_gang_of_which_a_part_fits_in_no_domain_lowers_no_share() -> None:
     core.apply(node("n2", gpu=0, cpu=8000, labels={"rack": "b", "spine": "s"}))
     core.decide(1.0)
     assert core.world.queues.could_run(demand)
+
+
+def test_the_largest_part_makes_way_though_it_is_first_in_all_orders_that_are_tried() -> None:
+    nodes = [("a", 4), ("b", 3), ("b", 3), ("c", 2)]
+    parts = [(4, 1, 1), (1, 1, 1), (1, 1, 1)]
+    gang = made(((RACK,), [(1, 4, 4)]), *(((RACK,), [part]) for part in parts))
+    (start,) = assigns(core_of(nodes, gang).decide(0.0))
+    assert obeyed(gang, nodes, columns(start))
+    assert {nodes[column][0] for name, column in columns(start) if name == "0-0"} == {"b"}
