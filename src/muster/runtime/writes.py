@@ -199,6 +199,8 @@ def aim(write: Write) -> object:
             return Create, kinds.GANG, namespace, write.name
         case Patch(kinds.GANG, namespace, name, {"plan": plan}):
             return Patch, kinds.GANG, namespace, name, plan is None
+        case Patch(kinds.GANG, namespace, name, {"status": {"preemptions": [*_, last]}}):
+            return Patch, kinds.GANG, namespace, name, last["by"]  # what is lost grows with time
         case RecordPods(plan):
             return RecordPods, plan.namespace, plan.record
         case Create(kind, namespace, body):
