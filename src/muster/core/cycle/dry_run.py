@@ -31,6 +31,8 @@ from muster.core.world.nodes import Columns
 
 #: So many places of gangs in front count as one more placement that is tried.
 PLACES: Final = 64
+#: Steps (`core/work.py`) of a time at which gangs end, besides those of the gangs that are tried then.
+ENDS: Final = 10
 
 
 class _Unsure(Exception):
@@ -158,6 +160,7 @@ class DryRun:
                         never = Outlook(inf, tuple(ended), endless=endless if ending else ())
                         found.update(dict.fromkeys(left, never if ended or endless else None))
                         break
+                self._nodes.steps += ENDS
                 for each in ending:
                     ended.append((each.id, frozenset(each.nodes)))
                     self._end(each)
