@@ -48,7 +48,7 @@ def campaign(seeds: range, *about: str) -> list[float]:
 def test_the_level_is_the_lowest_and_hardly_more_is_lost_than_need_be(about: tuple[str, ...]) -> None:
     seeds = range(examples(25))
     ratios = campaign(seeds, *about)
-    assert len(ratios) > len(seeds) // 5
+    assert len(ratios) >= max(len(seeds) // 5, 1), "so many of them need victims at all"
     assert ratios[-1] <= 1.25
 
 

@@ -266,15 +266,19 @@ def gives_back(tree: Saturated, family: str, more: Mapping[str, int]) -> None:
 
 
 def ends(tree: Saturated, leaf: str) -> str | None:
-    """The oldest gang of this leaf ends. No leaf starts a gang on borrowed room while a sibling lacks one."""
-    before = tree.runs
+    """The oldest gang of this leaf ends. No leaf starts a gang on borrowed room while a sibling lacks one.
+
+    What a family borrows is divided among its leaves, so a start may itself make that a sibling is owed more:
+    such a sibling did not lack it before.
+    """
+    before, owed = tree.runs, {name: tree.owed(name) for name in tree.runs}
     before[leaf] -= 1
     tree.ends(leaf)
     started = [name for name, number in tree.runs.items() if number > before[name]]
     for name in started:
         family, of = name.split("-")[0], tree.wanted[name]
         alike = [other for other in before if other.split("-")[0] == family and tree.wanted[other] is of]
-        short = [other for other in alike if before[other] < tree.owed(other)]
+        short = [other for other in alike if before[other] < min(owed[other], tree.owed(other))]
         assert name in short or not short, (name, before)
     return started[0] if started else None
 
