@@ -88,8 +88,8 @@ class Checker(Account):
         path, used, least = self.tree.path(known.queue), self.used(), self.least(known)
         if code is Code.QUEUE_CLOSED:
             return any(self.tree.rules[queue].closed for queue in path)
-        if code is Code.OVER_SHARE:
-            return any(
+        if code is Code.OVER_SHARE:  # with domains to itself it is charged for more than it asks for
+            return bool(known.exclusive) or any(
                 used[queue][r] + amount > there[queue].get(r, 0) - slack(r)
                 for queue in path
                 for r, amount in least.items()

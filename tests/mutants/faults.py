@@ -886,8 +886,8 @@ FAULTS: Final = (
         "queues that only run are said to wait for their shares",
         "explanations",
         "core/world/queues/__init__.py",
-        "(amount := other.wanted.get(resource, 0)) > 0",
-        "(amount := other.asked.get(resource, 0)) > 0",
+        "each.wanted.get(resource, 0) > 0",
+        "each.asked.get(resource, 0) > 0",
         ("tests/core/queueing/test_shares_of_what_runs.py",),
     ),
     Fault(

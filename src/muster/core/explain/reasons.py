@@ -377,7 +377,7 @@ def kept_by_queue(case: Case, queues: Queues, queue: str, refusal: Explanation) 
         blockers = dict.fromkeys([*own, *others])
     message = refusal.message
     if refusal.code is Code.OVER_SHARE:
-        message += _shared_with(queues.sharers(queue, case.demand))
+        message += _shared_with(queues.sharers(queue, case.demand, SHOWN + 1))
     return replace(refusal, message=message, pod_sets=sets, blockers=tuple(islice(blockers, BLOCKERS)))
 
 
@@ -387,7 +387,7 @@ def _shared_with(others: list[str]) -> str:
         return ""
     if len(others) == 1:
         return f"; queue {others[0]} waits for its share, too"
-    more = f" and {len(others) - SHOWN} more" if len(others) > SHOWN else ""
+    more = " and others" if len(others) > SHOWN else ""
     return f"; queues {', '.join(others[:SHOWN])}{more} wait for their shares, too"
 
 

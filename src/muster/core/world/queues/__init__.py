@@ -23,6 +23,8 @@ common ancestor) have the same shape.
 """
 
 from collections import Counter
+from collections.abc import Sequence
+from itertools import islice
 from math import inf
 from typing import Final, NamedTuple, Protocol
 
@@ -102,6 +104,9 @@ class Queues:
         self._borrowings = 0
         #: count changes of rules, of what queues use or wait for, and of what some queue is entitled to
         self.rules_version = self.usage_version = self.entitlement_version = 0
+        #: by resource, the queues whose gangs wait for it; as of which changes
+        self._most_wanted: dict[str, Sequence[Account]] = {}
+        self._most_wanted_as_of = (-1, -1)
         self._built = self._entitled = self._undivided = False
         self._capacity_as_of = (-1, -1)
         #: columns that give no capacity but what is used there, and how much that was
@@ -221,8 +226,8 @@ class Queues:
             wanted = wanted.minus(held)
         return wanted
 
-    def sharers(self, queue: str, demand: Demand) -> list[str]:
-        """Return the queues that lower the share that a demand would exceed because their gangs wait.
+    def sharers(self, queue: str, demand: Demand, most: int) -> list[str]:
+        """Return at most `most` queues that lower the share that a demand would exceed, as their gangs wait.
 
         Those that wait for most are first. What their gangs use lowers it, too, and does not count here.
         """
@@ -231,12 +236,20 @@ class Queues:
         if found is None:
             return []
         above, resource = found
-        waiting = [
-            (-amount, other.name)
-            for other in self.accounts.values()
-            if above not in other.path and (amount := other.wanted.get(resource, 0)) > 0
-        ]
-        return [name for _, name in sorted(waiting)]
+        others = (
+            other for other in self._waiting_for(resource) if all(each is not above for each in other.path)
+        )
+        return [other.name for other in islice(others, most)]
+
+    def _waiting_for(self, resource: str) -> Sequence[Account]:
+        """Return the queues whose gangs wait for a resource, that which waits for most first."""
+        if self._most_wanted_as_of != (now := (self.rules_version, self.usage_version)):
+            self._most_wanted, self._most_wanted_as_of = {}, now
+        if (found := self._most_wanted.get(resource)) is None:
+            waiting = (each for each in self.accounts.values() if each.wanted.get(resource, 0) > 0)
+            found = sorted(waiting, key=lambda each: (-each.wanted[resource], each.name))
+            self._most_wanted[resource] = found
+        return found
 
     def could_run(self, demand: Demand) -> bool:
         """Whether the minimum might run if nothing else did."""
