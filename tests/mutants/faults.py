@@ -899,6 +899,14 @@ FAULTS: Final = (
         _REMEDIES,
     ),
     Fault(
+        "an estimate of a start is made behind however many gangs",
+        "work is bounded, and its cost falls on those who ask",
+        "core/cycle/dry_run.py",
+        "                if steps > until:",
+        "                if False:",
+        ("tests/core/cycle/test_dry_run.py",),
+    ),
+    Fault(
         "what a dry run found not to fit counts for good",
         "explanations",
         "core/infeasible.py",

@@ -5,6 +5,7 @@ time the change is made just after that cycle, and the scheduler decides at the 
 """
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -14,10 +15,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from muster.core.cycle import Config, Scheduler
-from muster.core.explain.question import NOT
+from muster.core.explain.question import NOT, PATIENCE
 from muster.core.reservations import Backfill
 from muster.core.words.amounts import PODS
-from muster.core.words.decisions import Assign, Decision, Evict, Wait
+from muster.core.words.decisions import Assign, Decision, Evict, ExpectedStart, Wait
 from muster.core.words.events import (
     Event,
     GangRemoved,
@@ -41,7 +42,7 @@ from muster.core.words.gang import (
     Subgroup,
 )
 from muster.names import GPU, GPU_SHARE
-from tests.core.words import amounts, assigns, bind, gang, node, pod, scheduler, shape
+from tests.core.words import amounts, assigns, bind, gang, node, pod, scheduler, shape, waits
 from tests.tiers import examples
 
 #: What happens at one time: gangs are submitted, or the gang that was submitted with that number ends.
@@ -417,12 +418,51 @@ def test_a_dry_run_of_several_gangs_answers_each_as_if_it_were_alone(
     asked = [state for state in core.served if state.waits]
     for first in range(len(asked)):
         for beyond in (False, True):
-            for name, outlook in dry_run.outlooks(asked[first:], 10_000, beyond=beyond).items():
-                alone = dry_run.outlooks([core.world.gangs[name]], 10_000, beyond=beyond)
+            for name, outlook in dry_run.outlooks(asked[first:], 10_000, sys.maxsize, beyond=beyond).items():
+                alone = dry_run.outlooks([core.world.gangs[name]], 10_000, sys.maxsize, beyond=beyond)
                 assert alone == {name: outlook}
         for other in [state for state in core.world.gangs.values() if state.pods]:
             for name, starts in dry_run.starts_without(other, asked[first:], 10_000).items():
                 assert dry_run.starts_without(other, [core.world.gangs[name]], 10_000) == {name: starts}
+
+
+@given(stories(), st.integers(0, 400))
+@settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_an_outlook_that_stops_early_is_not_known_or_the_same(
+    drawn: tuple[Config, list[Event], list[Step]], steps: int
+) -> None:
+    core = Story(*drawn).core
+    dry_run, nodes = core._explainer._remedies._dry_run, core.world.nodes
+    asked = [state for state in core.served if state.waits]
+    for beyond in (False, True):
+        for first in range(len(asked)):
+            told = dry_run.outlooks(asked[first:], 10_000, nodes.steps + steps, beyond=beyond)
+            for name, outlook in told.items():
+                alone = dry_run.outlooks([core.world.gangs[name]], 10_000, sys.maxsize, beyond=beyond)
+                assert outlook is None or alone == {name: outlook}
+
+
+@pytest.mark.parametrize("apart", [0.0, 1.0], ids=["at one time", "one by one"])
+def test_an_outlook_behind_many_gangs_takes_no_more_steps_than_behind_a_few(apart: float) -> None:
+    def taken(many: int) -> tuple[int, ExpectedStart | None]:
+        """The steps of a cycle behind so many gangs, and what a gang is told of its start."""
+        one = shape(gpu=1)
+        running = [replace(gang(f"r{i}", of=one), limit=100.0 + apart * i) for i in range(many)]
+        core = scheduler([node(f"n{i}", 1) for i in range(many)], *running)
+        for i, each in enumerate(running):
+            bind(core, Assign(each.id, {Place("main", 0): NodeName(f"n{i}")}))
+        first = gang("first", count=many, of=one, submitted=1.0)
+        core.apply(GangSubmitted(first))
+        core.apply(GangSubmitted(replace(first, id=GangId("second"), submitted=2.0)))
+        before = core.world.nodes.steps
+        told = {wait.gang: wait.explanation for wait in waits(core.decide(3.0))}
+        return core.world.nodes.steps - before, told[GangId("second")].expected_start
+
+    few, start = taken(8)
+    assert start is not None
+    many, not_known = taken(PATIENCE // 2)
+    assert not_known is None
+    assert many <= few + 2 * PATIENCE
 
 
 def test_a_dry_run_restores_the_account_of_a_gang_that_gives_up_held_places() -> None:

@@ -31,8 +31,10 @@ from muster.core.world.nodes import Columns
 
 #: So many places of gangs in front count as one more placement that is tried.
 PLACES: Final = 64
-#: Steps (`core/work.py`) of a time at which gangs end, besides those of the gangs that are tried then.
+#: Steps (`core/work.py`) of a time at which gangs end, besides those of the gangs that are tried then; and of
+#: each gang that ends, besides those of the ledger.
 ENDS: Final = 10
+END: Final = 3
 
 
 class _Unsure(Exception):
@@ -133,13 +135,14 @@ class DryRun:
         return (self._found if starts else None), self._sure
 
     def outlooks(
-        self, asked: Sequence[GangState], most: int, *, beyond: bool
+        self, asked: Sequence[GangState], most: int, until: int, *, beyond: bool
     ) -> dict[GangId, Outlook | None]:
         """Return when gangs start if all gangs end as expected and none arrives; None: not found out.
 
         `asked` in serving order. One future is simulated for all of them; gangs for which it would differ
-        from the first gang's are left out. `beyond`: finally gangs without a run time end as well, to see
-        whether that would help; its time grows with the number of gangs.
+        from the first gang's are left out. `until`: no gang ends if `Nodes.steps` would be above it then, and
+        starts after that are not found out. `beyond`: finally gangs without a run time end as well, to see
+        whether that would help.
         """
         first = asked[0].id
         if asked[0].nodes:
@@ -160,7 +163,10 @@ class DryRun:
                         never = Outlook(inf, tuple(ended), endless=endless if ending else ())
                         found.update(dict.fromkeys(left, never if ended or endless else None))
                         break
-                self._nodes.steps += ENDS
+                steps = self._nodes.steps + ENDS + END * len(ending)
+                if steps > until:
+                    break
+                self._nodes.steps = steps
                 for each in ending:
                     ended.append((each.id, frozenset(each.nodes)))
                     self._end(each)
@@ -180,7 +186,7 @@ class DryRun:
                     break
                 left = {gang: state for gang, state in left.items() if found.get(gang) is None}
         if found[first] is None and first not in left:  # in a later cycle others were served before it
-            return self.outlooks(asked[:1], most, beyond=beyond)
+            return self.outlooks(asked[:1], most, until, beyond=beyond)
         return found
 
     def _next_ends(self, *, but: GangId | None) -> tuple[float, list[GangState]]:

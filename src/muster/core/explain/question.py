@@ -72,7 +72,7 @@ class DryRun(Protocol):
     def preempts(self, state: GangState, most: int) -> tuple[Victims | None, bool]: ...
 
     def outlooks(
-        self, asked: Sequence[GangState], most: int, *, beyond: bool
+        self, asked: Sequence[GangState], most: int, until: int, *, beyond: bool
     ) -> dict[GangId, Outlook | None]: ...
 
 
@@ -185,5 +185,5 @@ class Question:
             on = dropwhile(lambda each: each is not self.state, self.asked)
             asked = [each for each in on if each.id not in known and reserved(each.id) is None]
             most = FAR * self.patience * len(asked)
-            known |= self.dry_run.outlooks(asked, most, beyond=self.patience > 1)
+            known |= self.dry_run.outlooks(asked, most, self.until, beyond=self.patience > 1)
         return known[self.state.id]
