@@ -1243,6 +1243,22 @@ FAULTS: Final = (
         ("tests/runtime/test_tenants.py",),
     ),
     Fault(
+        "a claim that changes makes all pods of its gang be read again",
+        "work is bounded, and its cost falls on those who ask",
+        "translate/podgroup/reading.py",
+        "    return any(by_volume or claim in claims for claim in claim_names(spec))",
+        "    return True",
+        ("tests/translate/test_incremental.py",),
+    ),
+    Fault(
+        "a quota that changes is charged as before by a gang that has not changed",
+        "quota",
+        "translate/podgroup/reading.py",
+        "                places.recharge()",
+        "                pass",
+        ("tests/translate/test_incremental.py",),
+    ),
+    Fault(
         "a pod that is gone still speaks for its gang",
         "incremental",
         "translate/podgroup/reading.py",

@@ -306,6 +306,6 @@ def read_on(reader: Reader, now: World, objects: Objects) -> Group | None:
                 now.put(kind, wanted[name])
             else:
                 continue
-            touched.add(kind, name[1])
+            touched.add(kind, was.get(name), wanted.get(name))
     group, _ = reader.read(touched)
     return group

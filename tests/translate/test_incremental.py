@@ -18,13 +18,16 @@ from muster.api.base import Kind, Object, Resource
 from muster.api.core_v1 import Pod
 from muster.api.kinds import JOB, JOBSET, POD, POD_GROUP_X
 from muster.api.koordinator_v1alpha1 import TOPOLOGY_INDEX
+from muster.api.storage_v1 import SELECTED_NODE, WAIT_FOR_FIRST_CONSUMER
 from muster.core.words.gang import Place, PodId, PodSet
 from muster.names import QUEUE
+from muster.runtime.mirror import Mirror
 from muster.translate.dialects import Reader
 from muster.translate.group import Group
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.places import planned
 from muster.translate.podgroup.places import Places
+from muster.translate.podgroup.reading import Noted, Reading
 from muster.translate.world import World
 from tests.tiers import examples
 from tests.translate.cluster import (
@@ -34,13 +37,17 @@ from tests.translate.cluster import (
     job,
     jobset,
     kind_of,
+    namespace,
     pod,
     pod_group,
     pod_spec,
+    priority_class,
     read,
     read_on,
     world,
 )
+from tests.translate.test_constraints import claim, storage_class, volume
+from tests.translate.test_created import limit_range
 from tests.translate.test_quotas import quota
 
 NAMES = 7
@@ -253,6 +260,111 @@ def test_a_quota_that_appears_is_charged_by_pod_sets_that_have_not_changed() -> 
     assert group is not None
     assert not any(each.quotas for each in before.gang.pod_sets)
     assert all(each.quotas for each in group.gang.pod_sets)
+
+
+def refers(name: str, to: str, cpu: int) -> Pod:
+    """A pod that waits, and whose constraints depend on an object of this sort."""
+    selecting: Object = {"topologyKey": "zone", "namespaceSelector": {"matchLabels": {"team": "a"}}}
+    fields: dict[str, Object] = {
+        "claim": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "d"}}]},
+        "other claim": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "e"}}]},
+        "namespaces": {
+            "affinity": {
+                "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [selecting]},
+            }
+        },
+        "class": {"priorityClassName": "high"},
+        "nothing": {},
+    }
+    return grouped(name, spec=pod_spec(cpu, **fields[to]))
+
+
+NS = namespace("true")
+REFERS = ("claim", "other claim", "namespaces", "class", "nothing")
+#: objects that a pod may refer to, or that its namespace has; each in two states
+REFERRED: dict[str, tuple[Resource, Resource]] = {
+    "claim": (claim("v"), claim("w")),
+    "other claim": (claim(storage="s", name="e"), claim(name="e")),
+    "volume": (volume("a"), volume("b")),
+    "class of volumes": (
+        storage_class("s", WAIT_FOR_FIRST_CONSUMER),
+        storage_class("s", WAIT_FOR_FIRST_CONSUMER, zones=["b"]),
+    ),
+    "namespaces": (NS, replace(NS, metadata=replace(NS.metadata, labels={"team": "a"}))),
+    "class": (priority_class("high", 5), priority_class("high", 7)),
+    "quota": (quota({"pods": "9"}), quota({"cpu": "9"})),
+    "range": (limit_range("1"), limit_range("2")),
+}
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(REFERS), st.integers(1, 3)), min_size=1, max_size=8),
+    st.lists(st.dictionaries(st.sampled_from([*REFERRED]), st.integers(0, 1)), min_size=2, max_size=6),
+)
+def test_pods_that_refer_to_what_changes_are_those_of_one_look(
+    pods: list[tuple[str, int]], states: list[dict[str, int]]
+) -> None:
+    members = [refers(f"p{i}", to, cpu) for i, (to, cpu) in enumerate(pods)]
+    seen = World()
+    reader = Reader(KEYS["PodGroup"], seen)
+    for state in states:
+        now = world(pod_group(), *members, *(REFERRED[what][which] for what, which in state.items()))
+        group, fresh = read_on(reader, seen, now._objects), read(KEYS["PodGroup"], now)
+        assert group is not None
+        assert fresh is not None
+        assert group.gang == fresh.gang
+        same(group, fresh)
+
+
+@pytest.mark.parametrize(
+    ("changed", "read_again"),
+    [
+        ("claim", {"claim"}),
+        ("other claim", {"other claim"}),
+        ("volume", {"claim", "other claim"}),
+        ("class of volumes", {"claim", "other claim"}),
+        ("namespaces", {"namespaces"}),
+        ("class", {*REFERS}),
+        ("quota", set()),
+        ("range", set()),
+    ],
+)
+def test_a_change_reads_only_the_pods_that_refer_to_it(
+    monkeypatch: pytest.MonkeyPatch, changed: str, read_again: set[str]
+) -> None:
+    looked: list[str] = []
+    look = Reading._look
+
+    def noted(reading: Reading, pod: Pod) -> Noted:
+        looked.append(pod.metadata.name)
+        return look(reading, pod)
+
+    pods = {f"p{i}": to for i, to in enumerate(to for to in REFERS for _ in range(5))}
+    members = [refers(name, to, i + 1) for i, (name, to) in enumerate(pods.items())]
+    seen, states = World(), {what: states[0] for what, states in REFERRED.items()}
+    reader = Reader(KEYS["PodGroup"], seen)
+    read_on(reader, seen, world(pod_group(), *members, *states.values())._objects)
+    objects = {kind: dict(there) for kind, there in seen._objects.items()}
+    newest = REFERRED[changed][1]
+    objects[kind_of(newest)][newest.metadata.namespace, newest.metadata.name] = newest
+    monkeypatch.setattr(Reading, "_look", noted)
+    read_on(reader, seen, objects)
+    assert sorted(looked) == sorted(name for name, to in pods.items() if to in read_again)
+
+
+def test_a_node_that_is_chosen_for_a_claim_visits_its_gang_and_reads_no_pod(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Mirror()
+    first = claim("v")
+    for obj in (pod_group(), volume("a"), first, *(refers(f"p{i}", "claim", i + 1) for i in range(5))):
+        cluster.change(kind_of(obj), None, obj)
+    (gang,) = cluster.drain(0.0).gangs
+    chosen = replace(first, metadata=replace(first.metadata, annotations={SELECTED_NODE: "n"}))
+    monkeypatch.delattr(Reading, "_look")
+    cluster.change(kind_of(first), first, chosen)
+    assert [*cluster.drain(1.0).gangs] == [gang]
 
 
 def heartbeat(reader: Reader, seen: World, group: Group | None, cluster: Cluster) -> None:

@@ -203,7 +203,7 @@ class Mirror:
             self.world.rehomed = False
             for key in in_order(keys_touched(kind, old, new, self.world)):
                 touched = self._stale.setdefault(key, Touched())
-                touched.add(kind, latest.metadata.name)
+                touched.add(kind, old, new)
                 touched.anew |= anew
             if kind is kinds.CLUSTER_NETWORK_TOPOLOGY:
                 self._pending.events.append(LayersChanged(self.world.layers.chain))
@@ -265,7 +265,7 @@ class Mirror:
             queue = new if isinstance(new, Queue) else None
             if self.world.queue_bounds.change(latest.metadata.name, queue):
                 for key in in_order({*everything(self.world)}):
-                    self._stale.setdefault(key, Touched()).add(kinds.QUEUE, latest.metadata.name)
+                    self._stale.setdefault(key, Touched()).add(kinds.QUEUE, old, new)
         if isinstance(new, Queue):
             event = queue_changed(new)
             if not isinstance(old, Queue) or queue_changed(old) != event:

@@ -1,4 +1,4 @@
-"""Which PersistentVolumeClaims pods use, by the names in their specs and templates."""
+"""Which PersistentVolumeClaims pods use, by name in their specs and templates, and what of them matters."""
 
 from collections.abc import Iterator
 
@@ -6,6 +6,7 @@ from muster.api.base import Object, Resource, at
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod, PodSpec
 from muster.api.jobset_v1alpha2 import JobSet
+from muster.api.storage_v1 import SELECTED_NODE, StorageClass
 
 
 def claim_names(spec: PodSpec) -> Iterator[str]:
@@ -19,6 +20,19 @@ def claim_name(volume: Object) -> str:
     """Returns the claim that a volume uses; "" for other kinds of volume."""
     source = volume.get("persistentVolumeClaim")
     return str(source.get("claimName", "")) if isinstance(source, dict) else ""
+
+
+def volume_facts(obj: Resource) -> object:
+    """Returns the fields of a claim, volume or class that affect pods, or the node that a claim is for."""
+    return where_usable(obj), obj.metadata.annotations.get(SELECTED_NODE)
+
+
+def where_usable(obj: Resource) -> object:
+    """Returns the fields of a claim, volume or class that say where pods can use a volume."""
+    deleted = obj.metadata.deletion_timestamp is not None
+    if isinstance(obj, StorageClass):
+        return deleted, obj.volume_binding_mode, obj.provisioner, obj.allowed_topologies
+    return deleted, getattr(obj, "spec", None)
 
 
 def templates(jobset: JobSet) -> list[Object]:

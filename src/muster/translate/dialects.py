@@ -50,10 +50,9 @@ from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology
 from muster.api.membership import pod_groups, same_membership
 from muster.api.muster_v1alpha1 import Source
 from muster.api.scheduling import PodGroup
-from muster.api.storage_v1 import SELECTED_NODE, StorageClass
 from muster.core.words.gang import Code, Gang, GangId, Gate, PodId
 from muster.translate import bare, described, ganggroup, job, jobset, limits, marks, podgroup
-from muster.translate.claims import claim_names, templates
+from muster.translate.claims import claim_names, templates, volume_facts
 from muster.translate.group import NONE_MOVED, Group, Members, ReadGroup, Touched
 from muster.translate.identity import Dialect, GroupKey
 from muster.translate.podgroup.reading import KINDS
@@ -234,7 +233,7 @@ def keys_touched(kind: Kind[Any], old: Resource | None, new: Resource | None, wo
                 keys.update(_looking(world, lambda spec: any(claim_names(spec))))
             for claim in {name for obj in (old, new) for name in _claims(obj, world)}:
                 for user, of in world.users_of(claim):
-                    keys.update(_touched_by(of, user, world))
+                    keys.update(_reading(of, user, world))
     elif kind is RESOURCE_QUOTA:
         if _quota_spec(old) != _quota_spec(new):
             keys.update(_of_namespace((new or old).metadata.namespace, world))  # type: ignore[union-attr]
@@ -270,14 +269,6 @@ def pods_looking_at_namespaces(world: World) -> Iterator[Pod]:
     return (pod for pod in world.pods.values() if pod.spec.node_name and selects_namespaces(pod.spec))
 
 
-def volume_facts(obj: Resource) -> object:
-    """Returns the fields of a claim, volume or class that affect pods."""
-    deleted = obj.metadata.deletion_timestamp is not None
-    if isinstance(obj, StorageClass):
-        return deleted, obj.volume_binding_mode, obj.provisioner, obj.allowed_topologies
-    return deleted, getattr(obj, "spec", None), obj.metadata.annotations.get(SELECTED_NODE)
-
-
 def _claims(obj: Resource | None, world: World) -> Iterator[tuple[str, str]]:
     """Yields namespace and name of the claim that an object is, or of those that name a volume."""
     if isinstance(obj, PersistentVolumeClaim):
@@ -290,7 +281,7 @@ def _looking(world: World, look: Callable[[PodSpec], bool]) -> Iterator[GroupKey
     """Yields groups of pods and templates whose specs `look` accepts. A scan: these objects rarely change."""
     for pod in world.pods.values():
         if look(pod.spec):
-            yield from _touched_by(POD, pod, world)
+            yield from _reading(POD, pod, world)
     for one in world.jobs.values():
         if any(map(look, _specs([one.spec.template]))):
             yield from _touched_by(JOB, one, world)
@@ -331,6 +322,11 @@ def _touched_by(kind: Kind[Any], obj: Resource, world: World) -> Iterator[GroupK
         yield GroupKey(dialect, meta.namespace, meta.name)
         for name in chain.from_iterable(ganggroup.agreeing(group, groups) for group in said):
             yield GroupKey(dialect, *name)
+
+
+def _reading(kind: Kind[Any], obj: Resource, world: World) -> Iterator[GroupKey]:  # Any: any kind
+    """As `_touched_by`, if the object itself has not changed: a pod is of no other group than before."""
+    return _of_pod(obj, world) if isinstance(obj, Pod) else _touched_by(kind, obj, world)
 
 
 def _of_pod(pod: Pod, world: World) -> Iterator[GroupKey]:

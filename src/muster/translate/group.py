@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from muster.api.base import Kind
+from muster.api.base import Kind, Resource
 from muster.api.core_v1 import Pod
 from muster.api.kinds import JOB, JOBSET, POD, POD_GROUP_SIGS, POD_GROUP_X
+from muster.api.kinds import PERSISTENT_VOLUME_CLAIM as CLAIM
 from muster.api.muster_v1alpha1 import Source
 from muster.core.words.gang import Gang, Place, PodId
+from muster.translate.claims import where_usable
 from muster.translate.running import checkpointed_at
 
 
@@ -31,18 +33,22 @@ class Touched:
 
     pods: dict[str, None] = field(default_factory=dict)
     jobs: dict[str, None] = field(default_factory=dict)
-    #: whether an object has changed that pods refer to: a namespace, a class, a claim …
-    others: bool = False
+    #: by kind, the names of changed objects that pods refer to: a namespace, a class, a claim …
+    others: dict[Kind[Any], set[str]] = field(default_factory=dict)  # Any: a kind that groups are read from
     #: whether a Job or PodGroup became part of another gang, and maybe came back, with other pods than before
     anew: bool = False
 
-    def add(self, kind: Kind[Any], name: str) -> None:  # Any: a kind that groups are read from
+    def add(self, kind: Kind[Any], old: Resource | None, new: Resource | None) -> None:  # Any: as above
+        """Takes in a change. If it is only the node that a claim is for, pods say the same."""
+        name = (new or old).metadata.name  # type: ignore[union-attr]
         if kind is POD:
             self.pods[name] = None
         elif kind is JOB:
             self.jobs[name] = None
-        elif kind not in (JOBSET, POD_GROUP_X, POD_GROUP_SIGS):  # these are read each time
-            self.others = True
+        elif kind in (JOBSET, POD_GROUP_X, POD_GROUP_SIGS):
+            pass  # these are read each time
+        elif old is None or new is None or kind is not CLAIM or where_usable(old) != where_usable(new):
+            self.others.setdefault(kind, set()).add(name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,9 +124,9 @@ class Reader:
             one = known.get(name)
             if one is None or one.several != several:
                 one = Reading(KINDS[self._key.dialect], name, self._world, several=several)
-            elif touched.others:
-                one.note_all()
             else:
+                if touched.others:
+                    one.note_referring(touched.others)
                 for pod in touched.pods:
                     one.note_changed(pod)
             one.settle()

@@ -77,6 +77,10 @@ class Places:
         if lost and place is not None:
             self._filling.lose(place)
 
+    def recharge(self) -> None:
+        """Computes anew what ResourceQuotas charge for its pods: one of them has changed."""
+        self._known = None
+
     @property
     def empty(self) -> bool:
         """Whether it has neither pods nor places that wait for one."""

@@ -5,20 +5,31 @@ that no controller replaces.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import structs
 
 from muster.api.base import Kind, controller_of
-from muster.api.core_v1 import Pod
-from muster.api.kinds import JOB, POD_GROUP_SIGS, POD_GROUP_X
+from muster.api.core_v1 import Pod, PodSpec
+from muster.api.kinds import (
+    JOB,
+    NAMESPACE,
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
+    POD_GROUP_SIGS,
+    POD_GROUP_X,
+    PRIORITY_CLASS,
+    RESOURCE_QUOTA,
+    STORAGE_CLASS,
+)
 from muster.api.scheduling import PodGroup
 from muster.api.times import seconds
 from muster.core.words.gang import Labels, Place, PodId, PodSet, Shape, Subgroup
 from muster.translate import ganggroup
+from muster.translate.claims import claim_names
 from muster.translate.filling import job_finished
 from muster.translate.group import Members
 from muster.translate.identity import Dialect
@@ -27,6 +38,7 @@ from muster.translate.podgroup.facts import Kept, Said, kept, said
 from muster.translate.podgroup.places import Places
 from muster.translate.podgroup.pod_sets import PODS, pod_set_name
 from muster.translate.pods import live, occupies, rejected, says_the_same, scheduling_gates
+from muster.translate.surroundings import selects_namespaces
 from muster.translate.world import World
 
 KINDS: dict[Dialect, Kind[PodGroup]] = {
@@ -50,6 +62,8 @@ class State(Enum):
     GONE = auto()
 
 
+#: The kinds that say where the volumes of claims can be used.
+_OF_CLAIMS: frozenset[Kind[Any]] = frozenset({PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS})
 #: The states in which a pod has a place.
 _PLACED = (State.READY, State.ENDED)
 
@@ -89,13 +103,16 @@ class Reading:
         self._facts: tuple[tuple[Shape, Labels], Said, Kept]
         self._failed: set[str] = set()
         self._by_shape: dict[tuple[Shape, Labels], Places] = {}
-        self.note_all()
+        for _, pod in sorted(world.pods_in(kind, *name)):
+            self.note(pod)
 
-    def note_all(self) -> None:
-        """Looks at all pods again, as objects that they refer to may have changed."""
+    def note_referring(self, others: Mapping[Kind[Any], Set[str]]) -> None:
+        """Reads the pods again that refer to objects of these kinds and names, which have changed."""
         self._template = ()
-        there = self._world.pods_in(self._kind, *self.name)
-        for name in dict.fromkeys((*self._noted, *(pod for _, pod in sorted(there)))):
+        if RESOURCE_QUOTA in others:
+            for places in self.places:
+                places.recharge()
+        for name in [name for name, one in self._noted.items() if _refers(one.pod.spec, others)]:
             self.note(name)
 
     def note_changed(self, name: str) -> None:
@@ -124,7 +141,10 @@ class Reading:
         """Looks at the pod of this name again."""
         pod = self._pod(name)
         new = self._look(pod) if pod is not None and self._world.schedules(pod) else None
-        old = self._noted.pop(name, None)
+        old = self._noted.get(name)
+        if old is not None and new is not None and old.pod is new.pod and old == new:
+            return
+        self._noted.pop(name, None)
         if old is not None:
             self._uncount(old)
             if new is None or new.pod.metadata.uid != old.pod.metadata.uid or new.shape != old.shape:
@@ -317,6 +337,17 @@ class Reading:
                 name += "x"
             taken.add(name)
             places.call(prefix + name.removeprefix(PODS))
+
+
+def _refers(spec: PodSpec, others: Mapping[Kind[Any], Set[str]]) -> bool:
+    """Whether what a pod says may depend on one of these objects."""
+    if PRIORITY_CLASS in others or (NAMESPACE in others and selects_namespaces(spec)):
+        return True
+    if not spec.volumes or others.keys().isdisjoint(_OF_CLAIMS):
+        return False
+    by_volume = PERSISTENT_VOLUME in others or STORAGE_CLASS in others
+    claims = others.get(PERSISTENT_VOLUME_CLAIM, frozenset())
+    return any(by_volume or claim in claims for claim in claim_names(spec))
 
 
 def _for_good(pod: Pod, world: World) -> bool:
