@@ -3,10 +3,10 @@
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from muster.api.quantity import LARGEST, about, capacity, most, parse, request, show
+from muster.api.quantity import LARGEST, about, billionths, capacity, most, parse, request, show
 from muster.core.world import nodes
 
 READ = {
@@ -23,6 +23,11 @@ READ = {
     "9223372036854775807": LARGEST,
     "7.999Ei": Fraction("7.999") * 2**60,
 }
+
+
+SCALES = {"": Fraction(1), "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000)}
+SCALES |= {suffix: Fraction(1000**power) for power, suffix in enumerate("kMGTPE", 1)}
+SCALES |= {f"{suffix}i": Fraction(1024**power) for power, suffix in enumerate("KMGTPE", 1)}
 
 
 @pytest.mark.parametrize(("text", "value"), READ.items())
@@ -42,6 +47,23 @@ def test_an_invalid_quantity_is_an_error(text: str) -> None:
 def test_numbers_beyond_64_bits_are_not_truncated_in_silence(text: str | int) -> None:
     with pytest.raises(ValueError, match="is more than a quantity can be"):
         parse(text)
+
+
+@given(
+    st.sampled_from(["", "+", "-"]),
+    st.from_regex(r"[0-9]{1,20}(\.[0-9]{0,20})?|\.[0-9]{1,20}", fullmatch=True),
+    st.one_of(st.sampled_from([*SCALES]), st.integers(-20, 20)),
+)
+def test_billionths_are_exact_and_integers_wherever_they_can_be(
+    sign: str, number: str, scale: str | int
+) -> None:
+    text = sign + number + (scale if isinstance(scale, str) else f"e{scale}")
+    times = SCALES[scale] if isinstance(scale, str) else Fraction(10) ** scale
+    exact = Fraction(sign + number) * times
+    assume(abs(exact) <= LARGEST)
+    assert parse(text) == exact
+    assert billionths(text) == exact * 10**9
+    assert isinstance(billionths(text), int) == ((exact * 10**9).denominator == 1)
 
 
 def test_requests_are_rounded_up_and_capacity_down() -> None:

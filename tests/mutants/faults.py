@@ -1227,6 +1227,14 @@ FAULTS: Final = (
         ("tests/translate/test_ganggroup.py", "tests/runtime/test_tenants.py"),
     ),
     Fault(
+        "of equal containers in a row one counts",
+        "oversubscription",
+        "translate/requests.py",
+        "        _add(lasting, own_of(resources), sum(1 for _ in equal))",
+        "        _add(lasting, own_of(resources))",
+        ("tests/translate/test_requests.py",),
+    ),
+    Fault(
         "a gang of as many pod sets as its pods make of it",
         "tenants",
         "translate/limits.py",

@@ -1,5 +1,6 @@
 """What a pod takes from its node: containers, init containers, sidecars, overhead, pod-level resources."""
 
+from fractions import Fraction
 from math import ceil
 from typing import Any
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from muster.api.base import Object
 from muster.api.core_v1 import Pod
-from muster.api.quantity import parse
+from muster.api.quantity import billionths, parse
 from muster.core.words.gang import PodId
 from muster.translate.pods import pod_bound
 from muster.translate.requests import as_it_runs, requests
@@ -130,6 +131,19 @@ def test_the_sum_is_exact_and_rounded_up_once(quantities: list[str | float]) -> 
     total = sum(map(parse, quantities))
     found = requests(spec({"containers": asked}))
     assert found == (("cpu", ceil(1000 * total)), ("example.com/a", ceil(total)))
+
+
+def test_equal_containers_in_a_row_are_read_once_and_each_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str | int | float] = []
+
+    def noted(quantity: str | int | float) -> int | Fraction:
+        read.append(quantity)
+        return billionths(quantity)
+
+    monkeypatch.setattr("muster.translate.requests.billionths", noted)
+    asked = [container({"cpu": each}) for each in ["1m"] * 5 + ["2m"] * 6 + ["1m"] * 7]
+    assert requests(spec({"containers": asked})) == (("cpu", 5 + 12 + 7),)
+    assert read == ["1m", "2m", "1m"]
 
 
 def test_a_request_that_is_not_a_quantity_is_an_error_that_shows_it() -> None:

@@ -1,7 +1,7 @@
 """Exact arithmetic on Kubernetes quantities ("250m", "1.5Gi", "2e3").
 
-Grammar: kubernetes/apimachinery, pkg/api/resource/quantity.go. Values are `Fraction`s until the last step,
-so that "0.1" is exactly a tenth. The functions of the last step say in which direction they round.
+Grammar: kubernetes/apimachinery, pkg/api/resource/quantity.go. Values are exact until the last step, so
+that "0.1" is exactly a tenth. The functions of the last step say in which direction they round.
 """
 
 import math
@@ -10,26 +10,29 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
+BILLION: Final = 10**9
+#: In billionths.
 _SUFFIX: Final = {
-    "": Fraction(1),
-    "n": Fraction(1, 10**9),
-    "u": Fraction(1, 10**6),
-    "m": Fraction(1, 1000),
-    "k": Fraction(10**3),
-    "M": Fraction(10**6),
-    "G": Fraction(10**9),
-    "T": Fraction(10**12),
-    "P": Fraction(10**15),
-    "E": Fraction(10**18),
-    "Ki": Fraction(2**10),
-    "Mi": Fraction(2**20),
-    "Gi": Fraction(2**30),
-    "Ti": Fraction(2**40),
-    "Pi": Fraction(2**50),
-    "Ei": Fraction(2**60),
+    "n": 1,
+    "u": 10**3,
+    "m": 10**6,
+    "": BILLION,
+    "k": 10**12,
+    "M": 10**15,
+    "G": 10**18,
+    "T": 10**21,
+    "P": 10**24,
+    "E": 10**27,
+    "Ki": 2**10 * BILLION,
+    "Mi": 2**20 * BILLION,
+    "Gi": 2**30 * BILLION,
+    "Ti": 2**40 * BILLION,
+    "Pi": 2**50 * BILLION,
+    "Ei": 2**60 * BILLION,
 }
 #: The largest int64.
 LARGEST: Final = 2**63 - 1
+_MOST: Final = LARGEST * BILLION
 _FORM: Final = re.compile(
     r"([+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40}))(?:[eE]([+-]?\d{1,3})|([numkMGTPE]|[KMGTPE]i)?)",
     re.ASCII,
@@ -45,22 +48,31 @@ def parse(text: str | int | float) -> Fraction:
     Raises ValueError, whose message says what a quantity looks like, or that this one is too large. Upstream
     silently reduces a quantity that is too large to the largest one; muster refuses it instead.
     """
-    if isinstance(text, bool) or not isinstance(text, str | int | float):
+    if not isinstance(text, str | int | float):
         raise ValueError(_NONE.format(text))
     return _parse(text)
 
 
 @lru_cache(maxsize=4096, typed=True)
 def _parse(text: str | int | float) -> Fraction:
+    return Fraction(billionths(text), BILLION)
+
+
+@lru_cache(maxsize=4096, typed=True)
+def billionths(text: str | int | float) -> int | Fraction:
+    """As `parse`, in billionths: an integer but for what is finer. A fraction takes ten times as long."""
     match = _FORM.fullmatch(str(text))
-    if match is None:
+    if match is None or isinstance(text, bool):
         raise ValueError(_NONE.format(text))
     number, exponent, suffix = match.groups()
-    scale = _SUFFIX[suffix or ""] if exponent is None else Fraction(10) ** int(exponent)
-    value = Fraction(number) * scale
-    if abs(value) > LARGEST:
+    whole, _, part = number.partition(".")
+    amount: int | Fraction = int(whole + part) * _SUFFIX[suffix or ""]
+    if exponent or part:
+        exact = amount * Fraction(10) ** (int(exponent or 0) - len(part))
+        amount = exact.numerator if exact.denominator == 1 else exact
+    if not -_MOST <= amount <= _MOST:
         raise ValueError(f"{text} is more than a quantity can be, which is 2^63 - 1; write less than 8Ei")
-    return value
+    return amount
 
 
 _BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
@@ -139,7 +151,7 @@ def about(resource: str, amount: int) -> str:
     exact = show(resource, amount)
     if not in_bytes(resource) or len(exact) <= _SHORT:
         return exact
-    size, suffix = next((s, x) for x in reversed(_BINARY) if abs(amount) >= (s := int(_SUFFIX[x])))
+    size, suffix = next((s, x) for x in reversed(_BINARY) if abs(amount) >= (s := _SUFFIX[x] // BILLION))
     return f"{amount / size:.4g}{suffix}" if abs(amount) < 1000 * size else f"{amount / size:.0f}{suffix}"
 
 

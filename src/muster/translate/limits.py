@@ -90,7 +90,10 @@ def charged(spec: PodSpec) -> PodSpec:
 
     Kubernetes' own resources come first: no node has hundreds of others, so none runs a pod that needs them.
     """
-    kept = {*sorted(_resources(spec), key=lambda name: ("/" in name, name))[:RESOURCES]}
+    named = _resources(spec)
+    if len(named) <= RESOURCES:
+        return spec
+    kept = {*sorted(named, key=lambda name: ("/" in name, name))[:RESOURCES]}
     return PodSpec(
         containers=[_asking_for(container, kept) for container in spec.containers],
         init_containers=[_asking_for(container, kept) for container in spec.init_containers],
@@ -118,10 +121,8 @@ def of_gang(pod_sets: Sequence[PodSet]) -> Gate | None:
 
 
 def _resources(spec: PodSpec) -> set[str]:
-    named = set(spec.overhead)
-    for container in (*spec.containers, *spec.init_containers):
-        named.update(container.resources.requests, container.resources.limits)
-    return named
+    asked = [container.resources for container in (*spec.containers, *spec.init_containers)]
+    return set(spec.overhead).union(*(one.requests for one in asked), *(one.limits for one in asked))
 
 
 def _asking_for(container: Container, kept: set[str]) -> Container:

@@ -11,8 +11,7 @@ is rounded up once. One `pods` per pod is not part of it: the core counts pods i
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from functools import lru_cache
-from typing import Final
+from itertools import groupby
 
 import msgspec
 
@@ -26,13 +25,12 @@ from muster.api.core_v1 import (
     Quantities,
     ResourceRequirements,
 )
-from muster.api.quantity import parse, unit
+from muster.api.quantity import BILLION, billionths, unit
 from muster.core.words.gang import Amounts
 
 #: By resource, billionths: integers, but for what is finer than that. A pod of thousands of containers has as
 #: many terms, and fractions take ten times as long to add.
 _Sum = dict[str, int | Fraction]
-_BILLION: Final = 10**9
 #: Resources that `spec.resources` may set for the whole pod; hugepages too.
 _POD_LEVEL = ("cpu", "memory")
 
@@ -64,7 +62,7 @@ def limits(spec: PodSpec) -> Amounts:
 
 def _amounts(total: _Sum) -> Amounts:
     """Returns what is above zero in the units of the core, rounded up."""
-    amounts = ((name, math.ceil(Fraction(n) / (_BILLION * unit(name)))) for name, n in total.items())
+    amounts = ((name, math.ceil(Fraction(n) / (BILLION * unit(name)))) for name, n in total.items())
     return tuple(sorted((resource, amount) for resource, amount in amounts if amount > 0))
 
 
@@ -83,8 +81,8 @@ def _of_containers(spec: PodSpec, own_of: Callable[[ResourceRequirements], _Sum]
         else:
             for resource, amount in own.items():
                 peak[resource] = max(peak.get(resource, 0), lasting.get(resource, 0) + amount)
-    for container in spec.containers:
-        _add(lasting, own_of(container.resources))
+    for resources, equal in groupby(container.resources for container in spec.containers):
+        _add(lasting, own_of(resources), sum(1 for _ in equal))
     return _most(peak, lasting)
 
 
@@ -144,22 +142,17 @@ def _limited(resources: ResourceRequirements) -> _Sum:
 
 def _defaulted(resources: ResourceRequirements) -> _Sum:
     """Returns requests, with limits where no request is stated, as the API server defaults them."""
-    return {**_read(resources.limits), **_read(resources.requests)}
+    stated = _read(resources.requests)
+    return {**_read(resources.limits), **stated} if resources.limits else stated
 
 
 def _read(quantities: Quantities) -> _Sum:
-    return {resource: _billionths(quantity) for resource, quantity in quantities.items()}
+    return {resource: billionths(quantity) for resource, quantity in quantities.items()}
 
 
-@lru_cache(maxsize=4096, typed=True)
-def _billionths(quantity: str | int | float) -> int | Fraction:
-    amount = _BILLION * parse(quantity)
-    return amount.numerator if amount.denominator == 1 else amount
-
-
-def _add(total: _Sum, more: _Sum) -> None:
+def _add(total: _Sum, more: _Sum, times: int = 1) -> None:
     for resource, amount in more.items():
-        total[resource] = total.get(resource, 0) + amount
+        total[resource] = total.get(resource, 0) + amount * times
 
 
 def _plus(one: _Sum, other: _Sum) -> _Sum:
