@@ -15,10 +15,11 @@ from muster.core.demand import Request
 from muster.core.parts import Parts
 from muster.core.placement import Infeasible, Placed
 from muster.core.preemption import Victims
-from muster.core.queueing import Attempt
+from muster.core.queueing import Attempt, Tier
 from muster.core.reservations.answer import WouldDelay
 from muster.core.words.amounts import Usage
 from muster.core.words.decisions import Explanation
+from muster.core.words.gang import Code
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Overcharged:
 class ChargedDomains:
     def __init__(self, parts: Parts) -> None:
         self._world, self._reservations = parts.world, parts.reservations
-        self._admission, self._demands = parts.admission, parts.world.demands
+        self._demands = parts.world.demands
 
     def fit(self, attempt: Attempt, request: Request) -> Placed | Infeasible | WouldDelay | Overcharged:
         """Place an exclusive gang beside the reservations, in domains that it may be charged with."""
@@ -65,7 +66,7 @@ class ChargedDomains:
         dear = [
             columns
             for size, columns in self._world.exclusive_domains.sizes(demand)
-            if self._admission.overcharges(state, attempt.tier, size) is not None
+            if self._refusal(attempt, size) is not None
         ]
         off = request.keeping_off(np.concatenate(dear)) if dear else request
         if dear:
@@ -89,5 +90,22 @@ class ChargedDomains:
                     freed = Usage.of(gone.usage.items())
                     freed.add(world.exclusive_domains.surcharges.get(gone.id, Usage()))
                     world.queues.give(gone.gang.queue, freed)
-            refusal = self._admission.overcharges(state, attempt.tier, more)
+            refusal = self._refusal(attempt, more)
         return placed if refusal is None else Overcharged(refusal)
+
+    def _refusal(self, attempt: Attempt, more: Usage) -> Explanation | None:
+        """Why a gang may not have domains that charge it with so much more; None: it may."""
+        state, queues = attempt.state, self._world.queues
+        assert state.gang is not None
+        account = queues.find(state.gang.queue)
+        if account is None:
+            return None
+        if not account.free:
+            whole = f"as a {state.gang.exclusive} of its own is charged as a whole"
+            if told := account.cap_exceeded(more, new=not state.begun):
+                return Explanation(Code.QUOTA_EXCEEDED, "queue", f"{told}, {whole}")
+            borrows, everything = attempt.tier is Tier.BORROWING, queues.root.entitled
+            if not borrows and (told := account.share_exceeded(more, everything)):
+                return Explanation(Code.OVER_SHARE, "queue", f"{told}, {whole}")
+        told = self._world.quotas.overcharged(state, more)
+        return Explanation(Code.QUOTA_EXCEEDED, "queue", told) if told else None

@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from operator import attrgetter
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from muster.core.demand import Demand, cut
 from muster.core.queueing.pending import Cursor, EquivalenceClass, FairOrder, Head, PendingQueues
@@ -358,22 +358,6 @@ class Admission:
         """Whether a gang lacks only room (even below a hard cap): rules and ResourceQuotas admit it."""
         return state.demand is not None and self._forbidden(state, state.demand, state.gang) is None
 
-    def overcharges(self, state: GangState, tier: Tier, more: Usage) -> Explanation | None:
-        """Why a gang may not have exclusive domains that charge its queue with so much more; None: it may."""
-        assert state.gang is not None
-        account = self._queues.find(state.gang.queue)
-        if account is None:
-            return None
-        if not account.free:
-            if told := account.cap_exceeded(more, new=not state.begun):
-                return _refusal(Code.QUOTA_EXCEEDED, f"{told}, as {_WHOLE.format(state.gang.exclusive)}")
-            if tier is not Tier.BORROWING:
-                told = account.share_exceeded(more, self._queues.root.entitled)
-                if told:
-                    return _refusal(Code.OVER_SHARE, f"{told}, as {_WHOLE.format(state.gang.exclusive)}")
-        told = self._quotas.overcharged(state, more)
-        return _refusal(Code.QUOTA_EXCEEDED, told) if told else None
-
     def barred(self, gang: Gang) -> Explanation | None:
         """Why the gang can never start in the queue it names, under the current rules."""
         message = self._queues.barred(gang)
@@ -426,7 +410,7 @@ class Admission:
         if tier is Tier.WITHIN and not least.fits_in(room):
             return None
         part: Demand | None = demand
-        # Of a gang with exclusive domains these are charged, so more pods take no more (`overcharges`).
+        # Of a gang with exclusive domains these are charged, so more pods take no more (`ChargedDomains`).
         if least is demand.least and not demand.most.fits_in(room):
             parts = cut(demand, room, [part.usage for part in demand.parts])
             part = self._demands.of_parts(demand, parts) if parts else None
@@ -464,10 +448,6 @@ class Admission:
         if planned.short([part.count for part in parts]):
             return None
         return Attempt(state, Tier.STARTED, planned, tuple(vacant), whole=False)
-
-
-#: Why an exclusive gang is charged with more than its pods ask for.
-_WHOLE: Final = "a {} of its own is charged as a whole"
 
 
 def _refusal(code: Code, message: str) -> Explanation:
