@@ -1253,7 +1253,7 @@ FAULTS: Final = (
     Fault(
         "a claim that changes makes all pods of its gang be read again",
         "work is bounded, and its cost falls on those who ask",
-        "translate/podgroup/reading.py",
+        "translate/surroundings.py",
         "    return any(by_volume or claim in claims for claim in claim_names(spec))",
         "    return True",
         ("tests/translate/test_incremental.py",),

@@ -85,6 +85,9 @@ class Cluster:
         self.homes: dict[str, str] = {}  # namespaces of gangs that have another
         self.slow_nodes = False  # pods on nodes do not end
         self.schedulers: dict[str, str] = {}  # by gang, what schedules its pods
+        self.admits: dict[
+            tuple[str, int], Object
+        ] = {}  # by gang and index, what admission sets in a Job's pod
         self.refuses: Counter[str] = Counter()  # how often the node of a pod of this name refuses it yet
         self.made = 0
 
@@ -96,6 +99,7 @@ class Cluster:
         other.priorities, other.homes = dict(self.priorities), dict(self.homes)
         other.sizes, other.whole, other.kept = dict(self.sizes), set(self.whole), dict(self.kept)
         other.refuses, other.schedulers = Counter(self.refuses), dict(self.schedulers)
+        other.admits = dict(self.admits)
         return other
 
     def home(self, gang: str) -> str:
@@ -104,12 +108,12 @@ class Cluster:
 
     # -- what people create
 
-    def node(self, name: str, room: int) -> None:
+    def node(self, name: str, room: int, **labels: str) -> None:
         status = {
             "allocatable": {"cpu": str(room)},
             "conditions": [{"type": "Ready", "status": "True"}],
         }
-        self.server.create(kinds.NODE, "", {"metadata": {"name": name}, "status": status})
+        self.server.create(kinds.NODE, "", {"metadata": {"name": name, "labels": labels}, "status": status})
 
     def gang(self, name: str, size: int, kind: Kind) -> None:
         self.sizes[name] = size
@@ -196,11 +200,12 @@ class Cluster:
         }
         mark = {COMPLETION_INDEX: str(index)}
         name = f"{job.metadata.name}-{index}-{self.made}"
-        self._pod({"name": name, "annotations": mark, "labels": mark, "ownerReferences": [owner]})
+        self._pod({"name": name, "annotations": mark, "labels": mark, "ownerReferences": [owner]}, index)
 
-    def _pod(self, metadata: Object) -> None:
+    def _pod(self, metadata: Object, index: int = -1) -> None:
         gang = str(metadata["name"]).partition("-")[0]
-        self.server.create(kinds.POD, self.home(gang), {"metadata": metadata, "spec": self._pod_spec(gang)})
+        spec = self._pod_spec(gang) | self.admits.get((gang, index), {})
+        self.server.create(kinds.POD, self.home(gang), {"metadata": metadata, "spec": spec})
 
     def _pod_spec(self, gang: str) -> Object:
         spec = {**_POD_SPEC}
@@ -262,12 +267,21 @@ class Cluster:
         used: Counter[str] = Counter()
         for (kind, _), obj in self.server.objects.items():
             if kind is kinds.POD and (node := obj["spec"].get("nodeName")) and not _ended(obj):
-                used[node] += 1
+                used[node] += _cpus(obj)
+                self._check_selector(obj, node)
         for node, pods in used.items():
             found = self.server.objects.get((kinds.NODE, node))
             if found is not None:
                 room = int(found["status"]["allocatable"]["cpu"])
                 assert pods <= room, f"{pods} pods on {node}, which has room for {room}"
+
+    def _check_selector(self, pod: Object, node: str) -> None:
+        found = self.server.objects.get((kinds.NODE, node))
+        wanted = pod["spec"].get("nodeSelector", {})
+        if found is not None and wanted:
+            has = found["metadata"].get("labels", {})
+            name = pod["metadata"]["name"]
+            assert wanted.items() <= has.items(), f"{name}, which wants {wanted}, is on {node}: {has}"
 
     def bound(self, name: str) -> int:
         """Live pods of this gang on nodes."""
@@ -478,6 +492,10 @@ _REFUSED: Object = {
 #: Kinds that a mirror looks at; the server has no others.
 assert {kinds.JOB, kinds.POD, kinds.NODE, kinds.GANG_PLAN} <= set(WATCHED)
 assert QUIET > LONGEST_SLEEP
+
+
+def _cpus(pod: Object) -> int:
+    return sum(int(one["resources"]["requests"]["cpu"]) for one in pod["spec"]["containers"])
 
 
 def _ended(pod: Object) -> bool:

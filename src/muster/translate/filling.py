@@ -7,13 +7,13 @@ A pod that has succeeded counts at once. Its Job's status counts it a second or 
 is listed there, then the pod loses its finalizer, and last the uid becomes part of a number.
 """
 
-from collections import Counter
-from collections.abc import Collection
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from muster.api.base import controller_of, controls, is_true
+from muster.api.base import Kind, controller_of, controls, is_true
 from muster.api.batch_v1 import TRACKING_FINALIZER, Job
 from muster.api.core_v1 import Pod
 from muster.api.indexes import Indexes
@@ -23,7 +23,8 @@ from muster.api.times import seconds
 from muster.core.words.gang import Place, PodId
 from muster.translate.group import Members
 from muster.translate.places import Claim, Filling, planned
-from muster.translate.pods import bound_at, completion_index, live, occupies, scheduling_gates
+from muster.translate.pods import Asked, asked, bound_at, completion_index, live, occupies, scheduling_gates
+from muster.translate.surroundings import refers
 from muster.translate.world import World
 
 
@@ -60,6 +61,8 @@ class _Filled:
     indexes: dict[PodId, int | None] = field(default_factory=dict)
     #: pods that have succeeded and still have the finalizer by which a Job counts them, and their indexes
     succeeded: dict[PodId, int | None] = field(default_factory=dict)
+    #: what each of its pods that may be bound asks for
+    asks: dict[PodId, Asked] = field(default_factory=dict)
     #: pods that have changed since the last `settle`
     changed: set[PodId] = field(default_factory=set)
     retired: set[Place] = field(default_factory=set)
@@ -82,6 +85,8 @@ class Filled:
         #: by pod set, how many places have a pod, and how many are retired
         self.placed: Counter[str] = Counter()
         self.over: Counter[str] = Counter()
+        #: by pod set, what pods that may be bound ask for, and how many of them
+        self.asks: defaultdict[str, Counter[Asked]] = defaultdict(Counter)
         #: Jobs by name, and the names of those that may have pods now
         self.jobs: dict[str, _Filled] = {}
         self.started: set[str] = set()
@@ -124,6 +129,12 @@ class Filled:
             self._put(known, pod)
         elif (before := self._pods.get(name)) is not None:
             self._drop(*before)
+
+    def ask_again(self, others: Mapping[Kind[Any], Set[str]]) -> None:  # Any: a kind that pods refer to
+        """Reads again what pods ask for, of those that refer to one of these objects, which have changed."""
+        for known in self.jobs.values():
+            for uid in [uid for uid in known.asks if refers(known.pods[uid].spec, others)]:
+                self._ask(known, uid, known.pods[uid])
 
     def renew(self, pod: Pod) -> None:
         """Takes in a newer state of a pod that says the same."""
@@ -189,16 +200,29 @@ class Filled:
         claim = Claim(order, block.offset(planned(pod)), completion_index(pod))
         known.indexes[uid] = claim.own
         known.filling.put(uid, claim, last)
+        self._ask(known, uid, None if pod.spec.node_name else pod)
 
     def _drop(self, known: _Filled, uid: PodId) -> None:
         del self._pods[known.pods.pop(uid).metadata.name]
         known.indexes.pop(uid, None)
         known.succeeded.pop(uid, None)
         known.filling.drop(uid)
+        self._ask(known, uid, None)
         self._changed.add(known.job.metadata.name)
         self.members.remove(uid)
         for noted in (self.leaving, self.gates, self.bound):
             noted.pop(uid, None)
+
+    def _ask(self, known: _Filled, uid: PodId, pod: Pod | None) -> None:
+        """Replaces what a pod asks for; None: it asks for nothing, being bound or gone."""
+        asks, before = self.asks[known.block.pod_set], known.asks.pop(uid, None)
+        if before is not None:
+            asks[before] -= 1
+            if not asks[before]:
+                del asks[before]
+        if pod is not None:
+            known.asks[uid] = found = asked(pod, self._world)
+            asks[found] += 1
 
     def _count(self, known: _Filled, placed: int, retired: set[Place]) -> None:
         """Replaces what is known of the Job's places."""

@@ -16,16 +16,20 @@ from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.kinds import JOB, JOBSET
 from muster.api.muster_v1alpha1 import Source
 from muster.api.times import seconds
-from muster.core.words.gang import MOST_PLACES, Code, Gang, GangId, Gate, PodSet
-from muster.translate import marks, network
+from muster.core.words.gang import MOST_PLACES, Code, Gang, GangId, Gate, PodSet, Shape
+from muster.translate import marks, network, together
 from muster.translate.demand import Part, asks_for_gang, demand
 from muster.translate.filling import Block, Filled, job_finished
 from muster.translate.group import NONE_MOVED, Group, Owner, ReadGroup, Touched
 from muster.translate.identity import GroupKey
+from muster.translate.pods import Asked
 from muster.translate.priority import ranked
 from muster.translate.running import limit_of_all, marked, reported, run
 from muster.translate.surroundings import Made
 from muster.translate.world import World
+
+#: Most ways in which the waiting pods of one pod set may differ in what they ask of a node.
+MOST_WAYS: Final = 32
 
 #: The pod set of a Job that is a gang of its own.
 MAIN: Final = "main"
@@ -48,6 +52,8 @@ class Reader:
             filled.take(job, Block(MAIN, 0, asks.places))
         else:
             filled.forget(key.name)
+        if touched.others:
+            filled.ask_again(touched.others)
         for name in touched.pods:
             filled.note(name)
         moved = filled.settle()
@@ -140,7 +146,7 @@ def assemble(
         or topology.refusal
         or _gate(read, parts, filled, uncreated, order)
     )
-    pod_sets = _pod_sets(parts, uncreated)
+    pod_sets = _pod_sets(parts, filled, uncreated)
     gang = Gang(
         id=GangId("/".join(filter(None, (key.namespace, key.name, key.stage)))),
         pod_sets=pod_sets,
@@ -173,14 +179,14 @@ def assemble(
     )
 
 
-def _pod_sets(parts: dict[str, Part], uncreated: Mapping[str, int]) -> tuple[PodSet, ...]:
+def _pod_sets(parts: dict[str, Part], filled: Filled, uncreated: Mapping[str, int]) -> tuple[PodSet, ...]:
     """Returns none if there are too many pods: a gang that is refused anyway must not cost such arrays."""
     if sum(part.count for part in parts.values()) > MOST_PLACES:
         return ()
     return tuple(
         PodSet(
             name,
-            part.demand.shape,
+            _shape(part.demand.shape, filled.asks.get(name, {}), uncreated[name]),
             part.count,
             part.count,
             labels=part.demand.labels,
@@ -190,6 +196,17 @@ def _pod_sets(parts: dict[str, Part], uncreated: Mapping[str, int]) -> tuple[Pod
         for name, part in parts.items()
         if part.count
     )
+
+
+def _shape(template: Shape, asks: Mapping[Asked, int], uncreated: int) -> Shape:
+    """Returns what the places that are to be filled ask for: as their pods say, or else their template.
+
+    Pods may differ from their template: admission has changed them, or the template has changed since.
+    """
+    if len(asks) > MOST_WAYS:  # the gang is refused
+        return template
+    own = frozenset(together.as_created(one.shape, template) for one in asks)
+    return together.all_of(own | {template} if uncreated or not own else own)
 
 
 def _gate(
@@ -207,6 +224,7 @@ def _gate(
         or marks.hold(read.resource.metadata)
         or _suspended(read)
         or _gated(parts, filled, read.suspended)
+        or _unable(filled)
         or order
         or (None if read.admission else _missing(total, filled))
         or next(filter(None, forbidden), None)
@@ -238,6 +256,16 @@ def _gated(parts: dict[str, Part], filled: Filled, suspended: bool) -> Gate | No
         return None
     named = ", ".join(sorted(gates))
     return Gate(Code.GATED, f"scheduling gate {named}; it must be removed{where}")
+
+
+def _unable(filled: Filled) -> Gate | None:
+    """Returns why a pod that exists must not be bound, whatever its template says."""
+    for name, asks in sorted(filled.asks.items()):
+        if len(asks) > MOST_WAYS:
+            ways = f"the pods of {name} differ from their template in {len(asks)} ways"
+            return Gate(Code.INVALID, f"{ways}; muster places at most {MOST_WAYS} in one gang")
+    refusals = {one.refusal for asks in filled.asks.values() for one in asks if one.refusal is not None}
+    return min(refusals, key=lambda gate: (gate.code is not Code.INVALID, gate.message), default=None)
 
 
 def _uncreated(parts: Mapping[str, Part], filled: Filled) -> dict[str, int]:

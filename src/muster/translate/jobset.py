@@ -82,6 +82,8 @@ class Reader:
         )
         for name in self._jobs_to_read(jobset, parts, touched):
             self._take(name, jobset, parts)
+        if touched.others:
+            filled.ask_again(touched.others)
         for name in touched.pods:
             filled.note(name)
         moved = filled.settle()

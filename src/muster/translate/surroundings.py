@@ -6,10 +6,10 @@ and its `Surroundings` alone, and pods of one template in one namespace still sh
 that was looked up changes, the groups that depend on it are read again (`dialects.py`).
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Mapping, Set
+from typing import Any, Final, NamedTuple
 
-from muster.api.base import LabelSelector
+from muster.api.base import Kind, LabelSelector
 from muster.api.batch_v1 import COMPLETION_INDEX
 from muster.api.core_v1 import (
     NodeSelectorTerm,
@@ -19,11 +19,21 @@ from muster.api.core_v1 import (
     PodSpec,
     PodTemplate,
 )
+from muster.api.kinds import (
+    NAMESPACE,
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
+    PRIORITY_CLASS,
+    STORAGE_CLASS,
+)
 from muster.api.storage_v1 import NO_PROVISIONER, WAIT_FOR_FIRST_CONSUMER, StorageClass, TopologyTerm
 from muster.core.words.gang import Code, Gate, NodeTerm, Operator, Requirement
 from muster.core.world.labels import satisfied
 from muster.translate.claims import claim_names
 from muster.translate.world import World
+
+#: The kinds that say where the volumes of claims can be used.
+_OF_CLAIMS: frozenset[Kind[Any]] = frozenset({PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS})
 
 
 class Made(NamedTuple):
@@ -95,6 +105,17 @@ def pod_terms(spec: PodSpec) -> Iterator[PodAffinityTerm]:
 def selects_namespaces(spec: PodSpec) -> bool:
     """Whether its shape depends on which namespaces exist."""
     return any(term.namespace_selector is not None for term in pod_terms(spec))
+
+
+def refers(spec: PodSpec, others: Mapping[Kind[Any], Set[str]]) -> bool:
+    """Whether what a pod says may depend on one of these objects, by kind and name."""
+    if PRIORITY_CLASS in others or (NAMESPACE in others and selects_namespaces(spec)):
+        return True
+    if not spec.volumes or others.keys().isdisjoint(_OF_CLAIMS):
+        return False
+    by_volume = PERSISTENT_VOLUME in others or STORAGE_CLASS in others
+    claims = others.get(PERSISTENT_VOLUME_CLAIM, frozenset())
+    return any(by_volume or claim in claims for claim in claim_names(spec))
 
 
 def requirements(selector: LabelSelector) -> tuple[Requirement, ...]:

@@ -240,15 +240,15 @@ class PlacementStep:
     ) -> None:
         """Hold these places on these columns. The ledger is charged with them already."""
         assert state.gang is not None
-        asked = {p.name: (p.shape.requests, footprint(state.gang, p)) for p in state.gang.pod_sets}
+        asked = {p.name: (p.shape, footprint(state.gang, p)) for p in state.gang.pod_sets}
         together: defaultdict[tuple[str, int], list[Place]] = defaultdict(list)
         for place, column in placed.items():
             together[place.pod_set, column].append(place)
         holds, names = state.holds, self._nodes.names
         for (pod_set, column), places in together.items():
-            node, (requests, pod_footprint) = names[column], asked[pod_set]
-            holds.update(dict.fromkeys(places, Hold(node, requests, True, until, None, pod_footprint)))
-            occupy(state, node, requests, len(places))
+            node, (shape, pod_footprint) = names[column], asked[pod_set]
+            holds.update(dict.fromkeys(places, Hold(node, shape, True, until, None, pod_footprint)))
+            occupy(state, node, shape.requests, len(places))
         for place, device in devices.items():
             holds[place] = holds[place]._replace(device=device)
         state.planned.clear()

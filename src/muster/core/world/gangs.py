@@ -17,13 +17,14 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from muster.core.demand import Demand
 from muster.core.words.amounts import PODS, Sums, Usage
 from muster.core.words.decisions import Explanation
-from muster.core.words.events import NOTHING, Footprint, PodsBound
-from muster.core.words.gang import Amounts, Gang, GangId, NodeName, Place, PodId, PodSet
+from muster.core.words.events import NOTHING, Footprint, NodeChanged, PodsBound
+from muster.core.words.gang import Amounts, Gang, GangId, NodeName, Place, PodId, PodSet, Shape
+from muster.core.world.eligibility import Obstacle, obstacle
 from muster.core.world.ledger import Charged, Ledger
 
 
@@ -34,7 +35,8 @@ class Hold(NamedTuple):
     """
 
     node: NodeName
-    requests: Amounts
+    #: what it was promised for
+    shape: Shape
     #: an Assign has said so
     announced: bool
     until: float | None = None
@@ -43,9 +45,16 @@ class Hold(NamedTuple):
     footprint: Footprint = NOTHING
 
     @property
+    def requests(self) -> Amounts:
+        return self.shape.requests
+
+    @property
     def charged(self) -> Charged:
         return Charged(self.node, self.requests, self.device, self.footprint)
 
+
+#: Obstacles that end by themselves: a promise outlasts them.
+_PASSING: Final = Obstacle.CORDON | Obstacle.NOT_READY
 
 _until = attrgetter("until")
 
@@ -250,7 +259,9 @@ def footprint(gang: Gang, pod_set: PodSet) -> Footprint:
     return Footprint(namespace, pod_set.labels, shape.ports, shape.pod_anti_affinity)
 
 
-def unwanted(state: GangState, nodes: Container[NodeName], avoided: Container[NodeName] = ()) -> set[Place]:
+def unwanted(
+    state: GangState, nodes: Mapping[NodeName, NodeChanged], avoided: Container[NodeName] = ()
+) -> set[Place]:
     """Held places that the gang in its present form must not or need not hold, or whose node is gone.
 
     `avoided`: nodes that its pods must keep off.
@@ -258,10 +269,28 @@ def unwanted(state: GangState, nodes: Container[NodeName], avoided: Container[No
     found = set()
     for place, promise in state.holds.items():
         pod_set = pod_set_of(state, place)
-        changed = pod_set is None or promise.requests != pod_set.shape.requests
-        if changed or promise.node not in nodes or promise.node in avoided:
+        node = nodes.get(promise.node)
+        if pod_set is None or node is None or promise.node in avoided:
+            found.add(place)
+            continue
+        if not _still_holds(promise.shape, pod_set.shape, node):
             found.add(place)
     return found
+
+
+def _still_holds(promised: Shape, shape: Shape, node: NodeChanged) -> bool:
+    """Whether a place that was promised for one shape may hold a pod of another.
+
+    What depends on other pods must be the same; only what the node alone decides is looked at again.
+    """
+    if promised is shape or promised == shape:
+        return True
+    alike = _beside_its_node(promised) == _beside_its_node(shape)
+    return alike and not obstacle(shape, node) & ~_PASSING
+
+
+def _beside_its_node(shape: Shape) -> tuple[object, ...]:
+    return shape.requests, shape.ports, shape.pod_affinity, shape.pod_anti_affinity, shape.spread
 
 
 def stands(state: GangState) -> bool:

@@ -226,7 +226,7 @@ class Handlers:
                 device = ended.footprint.device if requests == ended.requests else None
                 device = self.ledger.take(ended.node, requests, device, pod_footprint)
                 until = at + self.hold
-                hold(state, vacated, Hold(ended.node, requests, False, until, device, pod_footprint))
+                hold(state, vacated, Hold(ended.node, pod_set.shape, False, until, device, pod_footprint))
 
     def _give_back(self, bound: PodsBound, times: int) -> None:
         """Give back what `times` of these pods took."""

@@ -13,23 +13,17 @@ from typing import Any, NamedTuple
 from msgspec import structs
 
 from muster.api.base import Kind, controller_of
-from muster.api.core_v1 import Pod, PodSpec
+from muster.api.core_v1 import Pod
 from muster.api.kinds import (
     JOB,
-    NAMESPACE,
-    PERSISTENT_VOLUME,
-    PERSISTENT_VOLUME_CLAIM,
     POD_GROUP_SIGS,
     POD_GROUP_X,
-    PRIORITY_CLASS,
     RESOURCE_QUOTA,
-    STORAGE_CLASS,
 )
 from muster.api.scheduling import PodGroup
 from muster.api.times import seconds
 from muster.core.words.gang import Labels, Place, PodId, PodSet, Shape, Subgroup
 from muster.translate import ganggroup
-from muster.translate.claims import claim_names
 from muster.translate.filling import job_finished
 from muster.translate.group import Members
 from muster.translate.identity import Dialect
@@ -38,7 +32,7 @@ from muster.translate.podgroup.facts import Kept, Said, kept, said
 from muster.translate.podgroup.places import Places
 from muster.translate.podgroup.pod_sets import PODS, pod_set_name
 from muster.translate.pods import live, occupies, rejected, says_the_same, scheduling_gates
-from muster.translate.surroundings import selects_namespaces
+from muster.translate.surroundings import refers
 from muster.translate.world import World
 
 KINDS: dict[Dialect, Kind[PodGroup]] = {
@@ -62,8 +56,6 @@ class State(Enum):
     GONE = auto()
 
 
-#: The kinds that say where the volumes of claims can be used.
-_OF_CLAIMS: frozenset[Kind[Any]] = frozenset({PERSISTENT_VOLUME_CLAIM, PERSISTENT_VOLUME, STORAGE_CLASS})
 #: The states in which a pod has a place.
 _PLACED = (State.READY, State.ENDED)
 
@@ -112,7 +104,7 @@ class Reading:
         if RESOURCE_QUOTA in others:
             for places in self.places:
                 places.recharge()
-        for name in [name for name, one in self._noted.items() if _refers(one.pod.spec, others)]:
+        for name in [name for name, one in self._noted.items() if refers(one.pod.spec, others)]:
             self.note(name)
 
     def note_changed(self, name: str) -> None:
@@ -337,17 +329,6 @@ class Reading:
                 name += "x"
             taken.add(name)
             places.call(prefix + name.removeprefix(PODS))
-
-
-def _refers(spec: PodSpec, others: Mapping[Kind[Any], Set[str]]) -> bool:
-    """Whether what a pod says may depend on one of these objects."""
-    if PRIORITY_CLASS in others or (NAMESPACE in others and selects_namespaces(spec)):
-        return True
-    if not spec.volumes or others.keys().isdisjoint(_OF_CLAIMS):
-        return False
-    by_volume = PERSISTENT_VOLUME in others or STORAGE_CLASS in others
-    claims = others.get(PERSISTENT_VOLUME_CLAIM, frozenset())
-    return any(by_volume or claim in claims for claim in claim_names(spec))
 
 
 def _for_good(pod: Pod, world: World) -> bool:
