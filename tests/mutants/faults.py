@@ -483,6 +483,14 @@ FAULTS: Final = (
         _BACKFILL,
     ),
     Fault(
+        "another namespace's estimate lets it pass",
+        "waiting bound",
+        "core/reservations/__init__.py",
+        "        if gang.estimate is not None:",
+        "        if False:",
+        _BACKFILL,
+    ),
+    Fault(
         "a gang that outlives the reservation passes too",
         "waiting bound",
         "core/reservations/__init__.py",

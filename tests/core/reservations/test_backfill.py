@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from muster.core.cycle import Config, Scheduler
 from muster.core.reservations import Backfill
@@ -14,6 +16,7 @@ from muster.core.words.events import (
     NodeRemoved,
     PodsBound,
     PodsEnded,
+    QueueChanged,
 )
 from muster.core.words.gang import (
     Code,
@@ -24,10 +27,12 @@ from muster.core.words.gang import (
     Place,
     PodSet,
     PodTerm,
+    Queue,
     Requirement,
     Shape,
 )
 from tests.core.words import assigns, bind, gang, node, pod, shape, started, waits, where
+from tests.tiers import examples
 
 
 def lasting(name: str, count: int, seconds: float | None, *, gpu: int = 1, at: float = 0.0) -> Gang:
@@ -111,6 +116,71 @@ def test_a_gang_that_would_delay_a_reservation_names_its_gang() -> None:
     assert explanation is not None
     assert explanation.blockers == ("wide",)
     cluster.submit(lasting("brief", 1, 49.0, at=3.0))
+    assert started(cluster.decide(1.0)) == ["brief"]
+
+
+@pytest.mark.parametrize(
+    ("namespace", "queue", "estimate", "limit", "passes"),
+    [
+        ("", "default", 40.0, None, True),  # its own namespace's estimate counts
+        ("other", "default", 40.0, None, False),  # another's could be false, and nothing would end it
+        ("other", "default", 40.0, 500.0, False),
+        ("other", "default", 500.0, 40.0, True),  # a limit is enforced
+        ("other", "default", None, 40.0, True),
+        ("other", "second", 40.0, None, True),  # what another queue takes beyond its share is reclaimed
+    ],
+)
+@pytest.mark.parametrize("backfill", [Backfill.EASY, Backfill.CONSERVATIVE])
+def test_estimates_of_other_namespaces_of_the_queue_let_no_gang_pass(
+    namespace: str, queue: str, estimate: float | None, limit: float | None, passes: bool, backfill: Backfill
+) -> None:
+    cluster = full(backfill=backfill)
+    cluster.core.apply(QueueChanged(Queue("second")))
+    cluster.submit(lasting("wide", 5, 10.0, at=1.0))
+    assert reserves(cluster.decide(1.0)) == [("wide", 50.0, {"a", "b"})]
+    passing = replace(lasting("brief", 1, limit, at=3.0), namespace=namespace, queue=queue, estimate=estimate)
+    cluster.submit(passing)
+    allowed = passes and (backfill is Backfill.EASY or limit != 500.0)
+    assert started(cluster.decide(2.0)) == (["brief"] if allowed else [])
+    if not passes:
+        code, message = told(cluster, "brief") or (None, "")
+        assert code is Code.HELD_FOR_RESERVATION
+        assert "wide waits for longer" in message
+
+
+@given(
+    wanted=st.integers(2, 8),
+    evil=st.lists(
+        st.tuples(st.integers(1, 4), st.one_of(st.none(), st.floats(0.1, 100.0))), min_size=1, max_size=5
+    ),
+    backfill=st.sampled_from([Backfill.EASY, Backfill.CONSERVATIVE]),
+)
+@settings(max_examples=examples(80), deadline=None)
+def test_false_estimates_delay_no_gang_of_another_namespace_of_the_queue(
+    wanted: int, evil: list[tuple[int, float | None]], backfill: Backfill
+) -> None:
+    """They run for ever, whatever they say; the others end at their limits."""
+
+    def start(*, told: bool) -> float | None:
+        cluster = full(backfill=backfill)
+        cluster.submit(lasting("wide", wanted, 10.0, at=1.0))
+        for number, (count, estimate) in enumerate(evil):
+            one = replace(lasting(f"evil-{number}", count, None, at=2.0 + number), namespace="evil")
+            cluster.submit(replace(one, estimate=estimate if told else None))
+        for now, ends in ((10.0, ""), (50.0, "short"), (100.0, "long"), (101.0, "")):
+            if ends:
+                cluster.end(ends, now)
+            if "wide" in started(cluster.decide(now)):
+                return now
+        return None
+
+    assert start(told=True) == start(told=False)
+
+
+def test_an_estimate_beside_a_reservation_takes_nothing() -> None:
+    cluster = full()
+    cluster.submit(lasting("big", 1, 10.0, gpu=4, at=1.0))
+    cluster.submit(replace(lasting("brief", 1, None, at=2.0), namespace="other", estimate=1.0))
     assert started(cluster.decide(1.0)) == ["brief"]
 
 

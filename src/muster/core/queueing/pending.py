@@ -138,7 +138,7 @@ class PendingQueue:
         kind = state.demand, gang.namespace, gang.user, gang.preempts, state.begun, charged
         if order is QueueOrder.FIFO:
             kind = *kind, gang.priority
-        return kind if self._duration is None else (*kind, self._duration(gang))
+        return kind if self._duration is None else (*kind, self._duration(gang), gang.limit)
 
 
 class PendingQueues:

@@ -25,7 +25,7 @@ from muster.core.reservations.answer import Reservation, WouldDelay, held
 from muster.core.reservations.calendar import Calendar, Withheld
 from muster.core.reservations.start_search import StartSearch
 from muster.core.words.decisions import Explanation, Reserve
-from muster.core.words.gang import GangId
+from muster.core.words.gang import Gang, GangId
 from muster.core.world import World
 from muster.core.world.devices import NO_SHARES, WHOLE
 from muster.core.world.gangs import GangState
@@ -71,7 +71,7 @@ class Reservations:
         #: how many waiting gangs are recorded (`wait`)
         self._depth = 0 if backfill is Backfill.NONE else depth if self._keeps else 1
         self._nodes, self._ledger = world.nodes, world.ledger
-        self._log, self._queues = world.log, world.queues
+        self._log, self._queues, self._gangs = world.log, world.queues, world.gangs
         self._fit, self._completions, self._demands = fit, world.completions, world.demands
         self._calendar = Calendar(world.ledger, world.completions)
         self._guard = AffinityGuard(world, fit)
@@ -410,7 +410,7 @@ class Reservations:
         gang = state.gang
         assert gang is not None
         drains = self._now - gang.submitted >= self._drain_after
-        duration = self._completions.duration(gang) if self._keeps else inf
+        duration = self._duration(gang) if self._keeps else inf
         before = self._later(state)
         return self._search.make(state.id, request, duration, self._now, before=before, drains=drains)
 
@@ -438,8 +438,21 @@ class Reservations:
         """When this gang has gone if it starts now; for a gang that has started before, its further pods."""
         if state.gang is None:
             return inf
-        duration = self._completions.duration(state.gang)
+        duration = self._duration(state.gang)
         start = state.bound if state.bound is not None else state.assigned
         if start is None or start + duration <= self._now:
             return self._now + duration
         return start + duration
+
+    def _duration(self, gang: Gang) -> float:
+        """How long a gang may run, as far as those with reservations have to believe it.
+
+        An estimate is not enforced. A gang of its queue, but of other namespaces, could not reclaim what a
+        false one takes from it.
+        """
+        if gang.estimate is not None:
+            for each in self._calendar.values():
+                other = self._gangs[each.gang].gang
+                if other is not None and other.queue == gang.queue and other.namespaces != gang.namespaces:
+                    return gang.limit if gang.limit is not None else inf
+        return self._completions.duration(gang)
