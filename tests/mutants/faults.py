@@ -488,7 +488,7 @@ FAULTS: Final = (
         "core/reservations/__init__.py",
         "        if gang.estimate is not None:",
         "        if False:",
-        _BACKFILL,
+        ("tests/core/reservations/test_backfill.py",),
     ),
     Fault(
         "a gang that outlives the reservation passes too",
