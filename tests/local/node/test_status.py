@@ -15,6 +15,7 @@ from muster.api.core_v1 import (
     Terminated,
     Waiting,
 )
+from muster.api.times import LAST
 from muster.local.node.status import Observed, Override, deadline, document, phase
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -109,11 +110,11 @@ def test_status_fields_that_the_official_client_needs_are_written_even_if_zero()
     assert set(status["state"]) == {"terminated"}
 
 
-def test_a_deadline_beyond_all_times_is_none() -> None:
+def test_a_deadline_beyond_all_times_is_the_last_time() -> None:
     def limited(seconds: int | None) -> Pod:
         return Pod(spec=PodSpec(active_deadline_seconds=seconds))
 
     started = datetime(2026, 3, 1, tzinfo=UTC)
     assert deadline(limited(5), started) == started + timedelta(seconds=5)
     assert deadline(limited(None), started) is None
-    assert deadline(limited(10**15), started) is None
+    assert deadline(limited(10**15), started) == LAST
