@@ -72,7 +72,7 @@ def test_a_job_says_when_it_was_moved_and_why() -> None:
         ("2026-03-01T12:00:00Z GpuAnomaly: XID 79", ["moved 3m ago: GpuAnomaly: XID 79"]),
         ("", []),
         ("soon GpuAnomaly", []),
-        ("2026-03-01 GpuAnomaly", []),
+        ("2026-03-01 GpuAnomaly", ["moved 12h ago: GpuAnomaly"]),  # without a zone it is in UTC
     ]:
         meta = ObjectMeta(name="job", annotations={MOVED: text} if text else {})
         moved = JobView(kinds.POD, Pod(metadata=meta), State.RUNNING, 1, 1, 0, 0)
