@@ -1411,6 +1411,22 @@ FAULTS: Final = (
         ("tests/translate/test_incremental.py",),
     ),
     Fault(
+        "the first pod of another scheduler leaves its PodGroup a gang until the next start",
+        "heartbeats",
+        "translate/dialects.py",
+        "        keys.update(_of_others(new, world))",
+        "        pass",
+        ("tests/runtime/test_mirror_changes.py",),
+    ),
+    Fault(
+        "a PodGroup that the last pod of another scheduler has left is no gang until the next start",
+        "heartbeats",
+        "translate/dialects.py",
+        "        yield from _of_others(obj, world)",
+        "        pass",
+        ("tests/runtime/test_mirror_changes.py",),
+    ),
+    Fault(
         "a resize of a running pod says nothing new",
         "heartbeats",
         "runtime/mirror.py",

@@ -16,7 +16,7 @@ from itertools import count
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from hypothesis import given, seed, settings
+from hypothesis import example, given, seed, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -300,7 +300,29 @@ def _shown(group: Group) -> dict[str, object]:
     return shown
 
 
+def plain(what: str, *edits: Edit, gone: bool = False) -> Change:
+    return Change(what, [*edits], further=False, gone=gone, number=1)
+
+
+def foreign(name: str, *, gone: bool = False) -> Change:
+    """A pod of PodGroup k, for a scheduler that is not muster."""
+    return plain("Pod k-0", (("metadata", "name"), name), (("spec", "schedulerName"), "other"), gone=gone)
+
+
+#: A PodGroup is no gang while only pods of another scheduler name it.
+OF_ANOTHER: Final = [
+    [plain("PodGroup k")],
+    [foreign("x")],
+    [foreign("y")],
+    [foreign("x", gone=True)],
+    [foreign("y", gone=True)],
+    [foreign("x"), plain("Pod k-0")],
+    [plain("Pod k-0", gone=True)],
+]
+
+
 @seed(0)
+@example(rounds=OF_ANOTHER, schedulers=frozenset({"muster"}), whole=False)
 @settings(max_examples=examples(250), database=None)
 @given(
     rounds=ROUNDS,

@@ -216,6 +216,7 @@ def keys_touched(kind: Kind[Any], old: Resource | None, new: Resource | None, wo
         keys.update(_of_pod(new, world))
         if old is not None:
             return keys  # no gang begins or ceases to exist, so those of the same name keep their ids
+        keys.update(_of_others(new, world))
     else:
         for obj in filter(None, (old, new)):
             keys.update(_touched_by(kind, obj, world))
@@ -303,6 +304,7 @@ def _touched_by(kind: Kind[Any], obj: Resource, world: World) -> Iterator[GroupK
     if kind is POD:
         assert isinstance(obj, Pod)
         yield from _of_pod(obj, world)
+        yield from _of_others(obj, world)
         # the pod may have been a gang of one until now
         yield GroupKey(Dialect.POD, meta.namespace, meta.name)
     elif kind is JOB:
@@ -335,6 +337,19 @@ def _of_pod(pod: Pod, world: World) -> Iterator[GroupKey]:
         yield key
     if described.gang_of(pod):
         yield from _touched_by(POD_GROUP_SIGS, described.told_by(pod), world)
+
+
+def _of_others(pod: Pod, world: World) -> Iterator[GroupKey]:
+    """Yields the PodGroup that a pod of another scheduler names if it came first or went last of its pods.
+
+    A PodGroup that only such pods name is no gang (`Reading.empty`).
+    """
+    if world.schedules(pod):
+        return
+    for api_group, name in pod_groups(pod.metadata.labels, pod.metadata.annotations)[:1]:
+        dialect, namespace = _POD_GROUP_DIALECTS[api_group], pod.metadata.namespace
+        if len(world.pods_in(KINDS[dialect], namespace, name)) <= 1:
+            yield podgroup.key_of(dialect, namespace, name, world)
 
 
 def _group_of_job(parent: Job, world: World) -> tuple[bool, GroupKey | None]:
