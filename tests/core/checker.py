@@ -95,6 +95,9 @@ class Checker(Account):
                 for r, amount in least.items()
             )
         if code is Code.QUOTA_EXCEEDED:
+            counted_for = any(s.quotas for s in known.pod_sets) or any(map(self._caps, path))
+            if known.exclusive and counted_for:  # as above
+                return True
             return self._capped(known) or self._short_of_quota(known)
         return True
 

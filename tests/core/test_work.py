@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import ceil
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.core.cycle import Config, Scheduler
@@ -14,7 +14,7 @@ from muster.core.explain import question
 from muster.core.placement import greedy
 from muster.core.preemption import victims
 from muster.core.words.decisions import Assign, Decision, Evict, Wait
-from muster.core.words.events import GangRemoved, GangSubmitted, LayersChanged
+from muster.core.words.events import GangRemoved, GangSubmitted, LayersChanged, QuotaChanged
 from muster.core.words.gang import (
     Code,
     Gang,
@@ -310,6 +310,44 @@ def test_postponed_gangs_are_told_so_and_each_has_its_turn() -> None:
         if codes == [Code.CONSTRAINT_UNSATISFIED] * len(heavy):
             return
     pytest.fail(f"still {codes}")
+
+
+@settings(max_examples=examples(20))
+@given(steps=st.integers(1, 400), heavy=st.integers(1, 4), cycle=st.integers(1, 4), alike=st.booleans())
+def test_a_gang_is_told_why_it_waits_when_it_comes_whatever_its_namespace_owes(
+    steps: int, heavy: int, cycle: int, alike: bool
+) -> None:
+    muster = cluster(steps=steps)
+    for i in range(heavy):
+        muster.apply(GangSubmitted(spread_apart(i)))
+    for now in range(cycle):
+        muster.decide(float(now))
+    told = {each.id: each.explanation for each in muster.world.gangs.values()}
+    assert None not in told.values()
+    left = (("pods", 1),)
+    muster.apply(QuotaChanged("evil", "few", left))
+    more = PodSet("main", shape(cpu=1), 2, 2, uncreated=2, quotas=(("few", left),))
+    short = of("evil", "short", more)
+    large = of("evil", "large", PodSet("main", shape(gpu=9), 1, 1))
+    # before the others of its class
+    again = replace(spread_apart(0), id=GangId("evil/again"), submitted=-1.0) if alike else large
+    for each in (short, large, again):
+        muster.apply(GangSubmitted(each))
+    waits = {each.gang: each.explanation for each in muster.decide(10.0) if isinstance(each, Wait)}
+    assert waits[short.id].code is Code.QUOTA_EXCEEDED
+    assert waits[large.id].code in (Code.POSTPONED, Code.NOTHING_MATCHES)
+    assert again.id in waits
+    for gang_id, before in told.items():
+        now_told = muster.world.gangs[gang_id].explanation
+        assert now_told is not None, "what it was told is not forgotten"
+        assert now_told.code is not Code.POSTPONED or now_told == before
+    for _ in range(500):
+        if not muster.behind and not muster._explainer.postponed:
+            break
+        muster.decide(muster.wake_at() or 0.0)
+    last = muster.world.gangs[large.id].explanation
+    assert last is not None
+    assert last.code is Code.NOTHING_MATCHES
 
 
 def test_heavy_gangs_that_fit_all_start_one_after_the_other() -> None:

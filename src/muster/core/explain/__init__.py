@@ -39,6 +39,12 @@ STEPS: Final = 20
 #: Exact problems per cycle and namespace that are solved to find out whether something besides room keeps its
 #: gangs off.
 PROBLEMS: Final = 4
+#: The reason of a gang that has been told none yet, and cannot be in this cycle.
+UNEXPLAINED: Final = Explanation(
+    Code.POSTPONED,
+    "placement",
+    "why it waits is found out in a later cycle: its namespace has used up its share of this cycle",
+)
 
 
 class Explainer:
@@ -120,6 +126,8 @@ class Explainer:
             if state.peers is None or key not in known:
                 known[key] = self._found_now(state)
             reason = known[key]
+            if reason is not None and reason.code is Code.POSTPONED:
+                reason = state.explanation or reason  # the first of its class may be new
             if reason is not None and state.id in reason.blockers:
                 others = tuple(other for other in reason.blockers if other != state.id)
                 reason = replace(reason, blockers=others)
@@ -137,12 +145,15 @@ class Explainer:
         return added
 
     def _found_now(self, state: GangState) -> Explanation | None:
-        """Return why a gang waits; if it was postponed, or its namespace has used up its share: as before."""
+        """Return why a gang waits; if it was postponed, or its namespace has used up its share: as before.
+
+        A gang that waits and has been told nothing yet is told what is known: its refusal, or `UNEXPLAINED`.
+        """
         namespace, before = state.gang.namespace if state.gang is not None else "", state.explanation
         if state.refusal is not None and state.refusal.code is Code.POSTPONED:
             return before or state.refusal
         if state.demand is not None and not self._served(namespace, state.demand):
-            return before
+            return before or (state.refusal or UNEXPLAINED if state.waits else None)
         done, left = self._world.nodes.steps, PROBLEMS - self._problems[namespace]
         with self._fit.exact.lending(left):
             reason = self._reason(state)
