@@ -313,7 +313,12 @@ def test_postponed_gangs_are_told_so_and_each_has_its_turn() -> None:
 
 
 @settings(max_examples=examples(20))
-@given(steps=st.integers(1, 400), heavy=st.integers(1, 4), cycle=st.integers(1, 4), alike=st.booleans())
+@given(
+    steps=st.sampled_from([20, 100, 400]),
+    heavy=st.integers(1, 4),
+    cycle=st.integers(1, 4),
+    alike=st.booleans(),
+)
 def test_a_gang_is_told_why_it_waits_when_it_comes_whatever_its_namespace_owes(
     steps: int, heavy: int, cycle: int, alike: bool
 ) -> None:

@@ -1779,6 +1779,14 @@ FAULTS: Final = (
         ("tests/core/test_work.py",),
     ),
     Fault(
+        "a gang that comes is told nothing while its namespace has used up its share",
+        "a gang that waits is told why",
+        "core/explain/__init__.py",
+        "            return before or (state.refusal or UNEXPLAINED if state.waits else None)\n",
+        "            return before\n",
+        ("tests/core/test_work.py",),
+    ),
+    Fault(
         "a gang that takes long is tried in each cycle",
         "work is bounded, and its cost falls on those who ask",
         "core/cycle/start.py",
