@@ -1780,7 +1780,7 @@ FAULTS: Final = (
     ),
     Fault(
         "a gang that comes is told nothing while its namespace has used up its share",
-        "a gang that waits is told why",
+        "explanations",
         "core/explain/__init__.py",
         "            return before or (state.refusal or UNEXPLAINED if state.waits else None)\n",
         "            return before\n",
