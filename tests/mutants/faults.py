@@ -195,6 +195,22 @@ FAULTS: Final = (
         ("tests/core/placement/topology/test_subgroup_rules.py",),
     ),
     Fault(
+        "parts of which only some placements leave room for each other are not placed jointly",
+        "topology",
+        "core/placement/subgroups.py",
+        "            return self._place_jointly(request, divided) or Infeasible(Reason.BUDGET)",
+        "            return Infeasible(Reason.BUDGET)",
+        ("tests/core/placement/topology/test_subgroup_rules.py",),
+    ),
+    Fault(
+        "parts that are placed jointly may be in other domains",
+        "topology",
+        "core/placement/exact/__init__.py",
+        "                caps[g, columns] = 0\n        if problem.exceeds",
+        "                pass\n        if problem.exceeds",
+        ("tests/core/placement/topology/test_subgroup_rules.py",),
+    ),
+    Fault(
         "gated gangs are placed",
         "all or nothing",
         "core/world/lacking.py",

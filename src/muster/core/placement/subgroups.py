@@ -6,14 +6,15 @@ the earlier ones are tried in other domains, depth first; then in another order;
 more pods than the minimum takes. If the whole gang has to gather as well, all of that is done within one of
 its domains after the other.
 
-Only domains are varied, and not where in a domain a piece is. So an answer "infeasible" stays open, unless
-one piece alone is proven not to fit.
+Only domains are varied so far, and not where in a domain a piece is. If that fails, a problem is solved for
+the minimum of all pieces together, for some combinations of domains. An answer "infeasible" stays open,
+unless one piece alone is proven not to fit.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, permutations
-from typing import Final
+from itertools import islice, permutations, product
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -22,12 +23,13 @@ from muster.core.placement.answer import Infeasible, Placed, Reason
 from muster.core.placement.exact import Exact
 from muster.core.placement.topology import SEARCHES, TRIES, TopologyPlacement
 from muster.core.placement.topology.fill import hold
+from muster.core.placement.topology.rank_order import in_rank_order
 from muster.core.placement.topology.rules import Levels
 from muster.core.words.gang import Place
 from muster.core.world.ledger import Ledger
 from muster.core.world.nodes import Columns, recent
 
-#: Placements of pieces per request, and orders of the pieces.
+#: Placements of pieces per request, and as many combinations of domains; and orders of the pieces.
 PLACEMENTS: Final = 96
 ORDERS: Final = 6
 #: Demands whose pieces are remembered.
@@ -62,6 +64,16 @@ def pieces(demand: Demand) -> list[Piece]:
     return sorted(found, key=lambda piece: (not piece.subgroup, -piece.demand.need))
 
 
+class _Divided(NamedTuple):
+    """The pieces of a demand."""
+
+    whole: list[Piece]
+    #: with only the places that make up the minimum; empty if the whole has no more
+    lean: list[Piece]
+    #: the demand with only these places
+    least: Demand
+
+
 class SubgroupPlacement:
     """Places requests whose demands have rules of subgroups, on one ledger."""
 
@@ -74,35 +86,38 @@ class SubgroupPlacement:
     ) -> None:
         """`anywhere`: places a request without rules (`Fit.anywhere`)."""
         self._ledger, self.topology, self.exact, self._anywhere = ledger, topology, exact, anywhere
-        self._known: dict[Demand, tuple[list[Piece], list[Piece]]] = {}
+        self._known: dict[Demand, _Divided] = {}
 
     def place(self, request: Request) -> Placed | Infeasible:
         """As `Fit.fit`. Exclusive domains of other gangs are excluded already."""
         demand = request.demand
-        whole, lean = recent(self._known, demand, self._divided, _KEPT)
-        found = self._place(request._replace(search=False), whole, lean)
-        if found or not (request.search and found.postponed):
+        divided = recent(self._known, demand, self._divided, _KEPT)
+        found = self._place(request._replace(search=False), divided)
+        if found or found.proven or not request.search:
             return found
         if not self.exact.grants(request.namespace, demand):
             return Infeasible(Reason.UNSEARCHED)
+        if found.postponed:
+            with self.exact.lending(SEARCHES):
+                found = self._place(request, divided)
+            if found or found.proven:
+                return found
         with self.exact.lending(SEARCHES):
-            found = self._place(request, whole, lean)
-        return found if found or not found.postponed else Infeasible(Reason.BUDGET)
+            return self._place_jointly(request, divided) or Infeasible(Reason.BUDGET)
 
-    def _divided(self, demand: Demand) -> tuple[list[Piece], list[Piece]]:
-        """Return the pieces, and those with only the places that make up the minimum, if these are fewer."""
+    def _divided(self, demand: Demand) -> _Divided:
         whole = pieces(demand)
         if demand.need >= sum(part.count for part in demand.parts):
-            return whole, []
+            return _Divided(whole, [], demand)
         slots = self.topology.slots
         sizes = [{"": 1 + int(_SIZES * slots.room(part.shape).size)} for part in demand.parts]
-        return whole, pieces(replace(demand, parts=cut(demand, {"": 0}, sizes)))
+        least = replace(demand, parts=cut(demand, {"": 0}, sizes))
+        return _Divided(whole, pieces(least), least)
 
-    def _place(self, request: Request, whole: list[Piece], lean: list[Piece]) -> Placed | Infeasible:
+    def _place(self, request: Request, divided: _Divided) -> Placed | Infeasible:
         attempt = _Attempt(self, request)
-        for outside in self._grounds(request):
-            within = request if outside is None else request.keeping_off(outside)
-            for some in filter(None, (whole, lean)):
+        for within in self._grounds(request):
+            for some in filter(None, (divided.whole, divided.lean)):
                 for order in islice(permutations(some), ORDERS):
                     with self._ledger.log.trial() as tried:
                         placed = attempt.place(order, within)
@@ -113,18 +128,63 @@ class SubgroupPlacement:
                         return attempt.proven
         return Infeasible(Reason.UNSEARCHED if attempt.postponed else Reason.BUDGET)
 
-    def _grounds(self, request: Request) -> Iterator[Columns | None]:
-        """Yield where not to place the gang, for each domain in which it may be; None: it may be anywhere."""
+    def _place_jointly(self, request: Request, divided: _Divided) -> Placed | None:
+        """Place the minimum of all pieces exactly, in one combination of their domains after the other."""
+        some, attempt = divided.lean or divided.whole, _Attempt(self, request)
+        ruled = [piece for piece in some if piece.subgroup]
+        multiples = any(piece.demand.rules and piece.demand.rules.in_multiples for piece in ruled)
+        if request.demand.constrained or multiples:
+            return None
+
+        def combinations() -> Iterator[tuple[Request, tuple[Columns, ...]]]:
+            for within in self._grounds(request):
+                for outside in product(*(self._outsides(attempt.own(piece, within)) for piece in ruled)):
+                    yield within, outside
+
+        for within, outside in islice(combinations(), PLACEMENTS):
+            if not self.exact.lent:
+                break
+            barred = dict(zip((piece.subgroup for piece in ruled), outside, strict=True))
+            with self._ledger.log.trial() as tried:
+                found = self.exact.place_apart(attempt.own(Piece("", divided.least), within), barred)
+                if found and self._holds(request, found.columns):
+                    tried.keep()
+                    return Placed(self._in_order(found, [attempt.own(piece, within) for piece in some]))
+        return None
+
+    def _outsides(self, own: Request) -> list[Columns]:
+        """Return, for each domain in which a piece may be, the columns outside."""
+        if (search := self.topology.search(own)) is None:
+            return []
+        *_, (level, asked) = search.tries()
+        numbers = search.domains.of(level, asked)[:SEARCHES].tolist()
+        return [self._outside(search.domains.columns(level, number)) for number in numbers]
+
+    def _outside(self, columns: Columns) -> Columns:
+        outside = np.ones(len(self._ledger.nodes), np.bool_)
+        outside[columns] = False
+        return np.flatnonzero(outside)
+
+    def _in_order(self, found: Placed, owns: Sequence[Request]) -> dict[Place, int]:
+        """Return the same nodes, with the pods of each piece in the order of their ranks."""
+        placed: dict[Place, int] = {}
+        for own in owns:
+            sets = {part.pod_set for part in own.demand.parts}
+            mine = {place: column for place, column in found.columns.items() if place.pod_set in sets}
+            placed |= in_rank_order(mine, own, self.topology.topology.position)
+        return placed
+
+    def _grounds(self, request: Request) -> Iterator[Request]:
+        """Yield the request; if the gang has to gather, kept off all but one domain, for each domain."""
         assert request.demand.rules is not None
         if not request.demand.rules.gather:
-            yield None
+            yield request
             return
         if (search := self.topology.search(request)) is None:
             return
-        everywhere = np.arange(len(self._ledger.nodes))
         for level, asked in search.tries():
             for number in search.domains.of(level, asked)[:TRIES].tolist():
-                yield np.setdiff1d(everywhere, search.domains.columns(level, number))
+                yield request.keeping_off(self._outside(search.domains.columns(level, number)))
 
     def _holds(self, request: Request, placed: dict[Place, int]) -> bool:
         """Whether this satisfies all minima, and the multiples of the whole gang."""
@@ -168,7 +228,7 @@ class _Attempt:
         """Place these pieces, and return where; None, with the ledger as before, if that fails."""
         if not some:
             return {}
-        own = self._own(some[0], request)
+        own = self.own(some[0], request)
         tried_all = own.excluded is None
         while self.left:
             self.left -= 1
@@ -187,7 +247,8 @@ class _Attempt:
             own, tried_all = own.keeping_off(domain), False
         return None
 
-    def _own(self, piece: Piece, request: Request) -> Request:
+    def own(self, piece: Piece, request: Request) -> Request:
+        """Return the request for one piece."""
         names = {part.pod_set for part in piece.demand.parts}
         return request._replace(
             demand=piece.demand,

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from hypothesis import event, given, settings
+from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
 
 from muster.core.cycle import Scheduler
@@ -119,7 +119,19 @@ GROUPS = st.lists(
 NODES = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(2, 8)), min_size=2, max_size=4)
 
 
+#: Filled to the last CPU: each part fits in many ways, of which few leave room for the others.
+TIGHT = [((), [(2, 1, 1)]), ((RACK,), [(3, 1, 1), (2, 2, 2)]), ((RACK,), [(3, 1, 1), (2, 2, 2)])]
+
+
 @given(NODES, GROUPS, st.sampled_from([(), (), (SPINE,)]))
+@example([("a", 8), ("a", 8)], TIGHT, ())
+@example([("a", 7), ("a", 6)], [((RACK,), [(4, 2, 2), (1, 1, 1)]), ((), [(2, 2, 2)])], (SPINE,))
+@example(
+    [("d", 6), ("a", 5), ("a", 2), ("d", 5)],
+    [((), [(4, 2, 2), (1, 1, 1)]), ((NEAR,), [(2, 3, 3), (3, 1, 1)])],
+    (),
+)
+@example([("b", 2), ("a", 2), ("a", 6)], [((), [(3, 1, 1)]), ((RACK,), [(2, 3, 3)])], ())
 @settings(max_examples=examples(300), deadline=None)
 def test_a_gang_starts_if_and_only_if_its_minimum_fits_as_the_rules_of_its_parts_say(
     nodes: Nodes, groups: list[tuple[tuple[Gather, ...], list[Set]]], gather: tuple[Gather, ...]

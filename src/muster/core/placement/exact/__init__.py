@@ -34,7 +34,7 @@ from muster.core.words.gang import NodeName, Place
 from muster.core.work import WorkBudget
 from muster.core.world.devices import WHOLE
 from muster.core.world.ledger import Ledger
-from muster.core.world.nodes import Ints, Longs, RowAmounts, recent
+from muster.core.world.nodes import Columns, Ints, Longs, RowAmounts, recent
 
 #: Demands of a namespace for which problems are solved in a cycle.
 TURNS: Final = 4
@@ -77,6 +77,27 @@ class Exact:
         remember = demand if request.excluded is None and not preferred else None
         draft = Draft(request, self._ledger, self._slots)
         return self._solve(draft, problem, caps, preferred, remember)
+
+    def place_apart(self, request: Request, barred: Mapping[str, Columns]) -> Placed | Infeasible:
+        """Place a minimum of which subgroups are kept off some columns, if a problem is lent for it.
+
+        The demand must have no more places than its minimum takes: further ones might go anywhere.
+        """
+        demand = request.demand
+        self._nodes.steps += 4 * len(demand.parts)
+        problem = Problem.of(demand, [0] * len(demand.parts), self._slots)
+        caps = problem.caps(self._slots, request.excluded)
+        for g, group in enumerate(problem.groups):
+            columns = barred.get(demand.parts[group.parts[0]].subgroup)
+            if columns is not None:
+                caps[g, columns] = 0
+        if problem.exceeds(self._nodes, caps):
+            return Infeasible(Reason.TOTALS)
+        if self.lent <= 0:
+            return Infeasible(Reason.UNSEARCHED)
+        self.lent -= 1
+        draft = Draft(request._replace(preferred={}), self._ledger, self._slots)
+        return self._solve(draft, problem, caps, {}, None)
 
     def grants(self, namespace: str, demand: Demand) -> bool:
         """Whether a problem is solved for this demand now. Call it once for each that then is."""

@@ -19,7 +19,10 @@ from muster.core.world.nodes import Columns, Ints, Longs, Nodes, RowAmounts
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Pods of one shape across parts of one subgroup: at least `need`, at most `count`."""
+    """Pods of one shape: at least `need`, at most `count`.
+
+    Parts that share a minimum, or that are of one subgroup with rules, have groups of their own.
+    """
 
     shape: Shape
     row_amounts: RowAmounts
@@ -51,16 +54,18 @@ class Problem:
         own = {p: i for i, (members, _) in enumerate(more[:-1]) for p in members}
         anywhere = more[-1][1] > sum(n for _, n in more[:-1])
         parts = {}
-        by_shape: dict[tuple[Shape, int], list[int]] = {}
+        by_shape: dict[tuple[Shape, int, str], list[int]] = {}
+        ruled = dict(demand.rules.subgroups) if demand.rules is not None else {}
         for p, part in enumerate(demand.parts):
             joint = own.get(p, -1)
             wanted = anywhere or (joint >= 0 and more[joint][1] > 0)
             spare = max(part.count - placed[p] - needs[p], 0) if wanted else 0
             if needs[p] or spare:
                 parts[p] = (needs[p], spare)
-                by_shape.setdefault((part.shape, joint), []).append(p)
+                apart = part.subgroup if part.subgroup in ruled else ""
+                by_shape.setdefault((part.shape, joint, apart), []).append(p)
         groups = []
-        for (shape, _), members in by_shape.items():
+        for (shape, *_), members in by_shape.items():
             vector = slots.of(shape)
             need = sum(needs[p] for p in members)
             count = sum(sum(parts[p]) for p in members)
