@@ -239,7 +239,9 @@ def oracle(case: Case) -> Best | None:
     heeding = (
         (best, chosen, all_)
         for all_ in (True, False)  # budgets of other queues count first, as long as others make room
+        for own in (False, True)  # what other queues have borrowed goes first
         for best, chosen in sets
+        if own or all(candidate.gang.queue != case.preemptor.queue for candidate, _ in chosen)
     )
     return next(
         (best for best, chosen, all_ in heeding if _allowed(case, chosen, all_) and _fits(case, chosen)), None

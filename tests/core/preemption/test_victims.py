@@ -1,7 +1,7 @@
 """The search for victims against all sets of victims that there are (`crowded.py`)."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.core.preemption.crowded import (
@@ -56,3 +56,18 @@ def test_the_level_is_the_lowest_and_hardly_more_is_lost_than_need_be(about: tup
 @given(st.integers(0, 2**32), st.sampled_from(MIXES))
 def test_in_any_case(seed: int, about: tuple[str, ...]) -> None:
     assert all(ratio <= 1.25 for ratio in campaign(range(seed, seed + 1), *about))
+
+
+@settings(max_examples=examples(20), deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from(MIXES), st.sampled_from([1, 100, 1000]))
+@example(24, (AFFINITY,), 1000)
+@example(24, (AFFINITY, SHAPES), 1000)
+@example(66785997, (TOPOLOGY, QUEUES, BUDGETS), 1000)
+def test_a_search_that_is_interrupted_finds_what_one_without_limits_finds(
+    seed: int, about: tuple[str, ...], steps: int
+) -> None:
+    case = draw(seed, *about)
+    case.made.preemption._steps = steps
+    if sets_of(case) <= SETS:
+        ratio = compare(case)
+        assert ratio is None or ratio <= 1.25

@@ -280,7 +280,7 @@ class Preemption:
         assert gang is not None
         asked = world.exclusive_domains.least(request.demand).minus(given_up(state))
         may_evict, protects = self._may_evict(gang, request.demand), self._protects(gang)
-        progress = progress or Progress()
+        progress = progress or Progress(at_once=True)
         progress.go_on(world.nodes.steps, self._steps)
         found, due, number = None, inf, 0
         # First all gangs are heeded that say something against their eviction, or have a disruption budget
@@ -311,7 +311,7 @@ class Preemption:
                     found = find(request, table, allow, quota, world, self._fit, progress)
                 if found is not None or progress.unfinished:
                     return found, due
-                progress.tables = number
+                progress.next_table(number)
                 progress.unfinished = progress.over(world.nodes.steps)
                 if progress.unfinished:
                     return None, due

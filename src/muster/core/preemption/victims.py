@@ -17,12 +17,13 @@ preemption:
   tried. If that violates the limits, take what frees most for the fewest pods.
 - *reprieve*: spare victims, the most costly first, as long as the preemptor still fits.
 - *fits*: slots are checked first, which is arithmetic (`slot_bounds.py`). For pods of one shape that need
-  nothing but capacity they are sufficient. Otherwise `Fit` decides, in a trial, at most `CHECKS` times.
+  nothing but capacity they are sufficient. Otherwise `Fit` decides, in a trial, a limited number of times
+  (`checks.py`).
 - *exchange*: for each victim, the most costly first, look for others that do the same for less; then begin
   with each of those that were not chosen. Only if there are few candidates.
 
 A search may take so many steps at once (`progress.py`). Then it tries no more alternatives to what it has
-found. If it has found nothing, it is interrupted, and goes on later with the next level or set of victims.
+found. Before it has found anything, or spared what is not needed, it is interrupted, and goes on later.
 """
 
 from collections.abc import Iterator
@@ -35,8 +36,9 @@ import numpy as np
 from muster.core.demand import Request
 from muster.core.placement import Fit
 from muster.core.preemption.affinity_dependents import AffinityDependents
+from muster.core.preemption.checks import Checks
 from muster.core.preemption.eviction_units import Limits, Quota, UnitTable
-from muster.core.preemption.progress import Progress
+from muster.core.preemption.progress import Interrupted, Progress
 from muster.core.preemption.slot_bounds import SlotBounds
 from muster.core.words.decisions import Victim
 from muster.core.words.gang import Place
@@ -53,17 +55,11 @@ SMALL: Final = 2_400
 SETS: Final = 100_000
 #: Of the sets that leave it room and the pods it needs, how many are tried.
 ASKED: Final = 200
-#: So many of them are tried before a search is interrupted: to list them takes time as well.
-TOGETHER: Final = 16
 #: Exchanges, or other beginnings, tried in one search, and all of them times the units there are.
 EXCHANGES: Final = 60
 EFFORT: Final = 500
 #: What a whole slot's worth of fractions counts, in slots.
 FRACTIONS: Final = (0.25, 1.0)
-#: How often one search asks `Fit`.
-CHECKS: Final = 150
-#: The same for a gang that may need some pods to stay: sets of victims are tried one by one.
-CHECKS_WITH_DEPENDENTS: Final = 400
 #: Exchanges are tried only among at most so many units: among more they rarely gain a hundredth. The same
 #: limit holds for choosing victims of a gang that does not fit with all gone.
 FEW: Final = 100
@@ -101,14 +97,27 @@ def find(
         problems = max(PROBLEMS, SMALL // max(1, len(world.nodes)))  # no node may be known yet
         dependents = AffinityDependents(request, bounds.shapes, table, world)
     whole = Ground(Checks(request, table, allow, world, fit, dependents, progress), bounds, request)
-    with fit.exact.lending(problems):
-        best = _first(whole, islice(_levels(bounds, table), progress.levels, None), progress)
-        if best is None:
-            return None
-        # Spare victims that are not needed after all, as the gang fits elsewhere without them.
-        chosen = best.chosen if best.ground is whole else _reprieve(whole, best.chosen)
-        placed = whole.placed(chosen) or best.ground.placed(best.chosen)
-        return None if placed is None else Victims(tuple(table.victims(chosen)), placed)
+    try:
+        with fit.exact.lending(problems):
+            return _found(whole, islice(_levels(bounds, table), progress.levels, None), progress)
+    except Interrupted:
+        progress.unfinished = True
+        return None
+
+
+def _found(whole: "Ground", levels: Iterator[Bools], progress: Progress) -> Victims | None:
+    best = _first(whole, levels, progress)
+    if best is None:
+        return None
+    # Spare victims that are not needed after all, as the gang fits elsewhere without them.
+    chosen = best.chosen if best.ground is whole else _reprieve(whole, best.chosen)
+    placed = whole.placed(chosen)
+    if placed is None:
+        chosen, placed = best.chosen, best.ground.placed(best.chosen)
+    if placed is None:  # it did fit in an earlier cycle
+        progress.unfinished = not whole.checks.by_slots
+        return None
+    return Victims(tuple(whole.table.victims(chosen)), placed)
 
 
 def _first(whole: "Ground", levels: Iterator[Bools], progress: Progress) -> "_Way | None":
@@ -117,11 +126,10 @@ def _first(whole: "Ground", levels: Iterator[Bools], progress: Progress) -> "_Wa
         best = _best(whole, usable, progress)
         if best is not None or progress.unfinished:
             return best
-        progress.levels, progress.sets = progress.levels + 1, 0
+        progress.next_level()
         if whole.checks.over:
             progress.unfinished = True
             return None
-    progress.levels = 0
     return None
 
 
@@ -143,60 +151,6 @@ def _levels(bounds: SlotBounds, table: UnitTable) -> Iterator[Bools]:
         yield usable
 
 
-class Checks:
-    """Asks `Fit` on behalf of all grounds of one search."""
-
-    def __init__(
-        self,
-        request: Request,
-        table: UnitTable,
-        allow: Limits,
-        world: World,
-        fit: Fit,
-        dependents: AffinityDependents | None,
-        progress: Progress,
-    ) -> None:
-        """`dependents`: for a gang that may need some pods to stay."""
-        self.table, self.allow, self.dependents = table, allow, dependents
-        self._world, self._fit = world, fit
-        self._left = CHECKS if dependents is None else CHECKS_WITH_DEPENDENTS
-        self._progress = progress
-        #: slots are sufficient
-        self.by_slots = fit.by_slots(request.demand)
-        #: pods elsewhere may keep it off
-        self.far = request.demand.constrained or fit.bars(request.demand)
-
-    @property
-    def over(self) -> bool:
-        """Whether the steps of this search are used up."""
-        return self._progress.over(self._world.nodes.steps)
-
-    def place(self, request: Request, taken: Bools) -> dict[Place, int] | None:
-        """Where the gang goes without these units; None, too, once there have been too many checks."""
-        if not self._left or self._progress.spent(self._world.nodes.steps):
-            return None
-        self._left -= 1
-        with self._world.trial():
-            self._lift(request, taken)
-            self._world.exclusive_domains.leave(self.table.victims(taken))
-            placed = self._fit.fit(request)
-        return placed.columns if placed else None
-
-    def _lift(self, request: Request, taken: Bools) -> None:
-        ledger, table = self._world.ledger, self.table
-        # One by one where devices matter, or what others see of the victims; the rest by kinds of pods.
-        single = taken if request.demand.constrained else taken & table.shares
-        for victim in table.victims(single):
-            for charged in self._world.pending_evictions.charged(victim):
-                ledger.give(charged)
-        for row_amounts, units, columns, times in table.groups:
-            mine = (taken & ~single)[units]
-            if mine.any():
-                freed = np.bincount(columns[mine], times[mine], table.columns).astype(np.int64)
-                where = np.flatnonzero(freed)
-                ledger.take_at(where, row_amounts, -freed[where])
-
-
 class Ground:
     """One ground, and the units whose end makes room there."""
 
@@ -204,7 +158,7 @@ class Ground:
         self.bounds = bounds
         self.table, self.allow = checks.table, checks.allow
         self.checks, self._request = checks, request
-        self._known: dict[bytes, dict[Place, int] | None] = {}
+        self.number = 0 if request.excluded is None else hash(request.excluded.tobytes())
 
     def inside(self, rank: int, number: int) -> "Ground":
         """One domain of this ground."""
@@ -222,14 +176,11 @@ class Ground:
 
     def fits_given_slots(self, taken: Bools) -> bool:
         """Whether it fits, given that the slots suffice."""
-        return self.checks.by_slots or self.placed(taken) is not None
+        return self.checks.by_slots or self.checks.fits(self.number, self._request, taken)
 
     def placed(self, taken: Bools) -> dict[Place, int] | None:
         """Where it is placed once these units are gone."""
-        key = taken.tobytes()
-        if key not in self._known:
-            self._known[key] = self.checks.place(self._request, taken)
-        return self._known[key]
+        return self.checks.place(self.number, self._request, taken)
 
     def choice(self, usable: Bools) -> Bools | None:
         """Which of these units to choose from; None: nothing shows that it fits, whichever are taken.
@@ -282,24 +233,30 @@ class _Way:
 def _best(whole: Ground, usable: Bools, progress: Progress) -> _Way | None:
     sets = whole.sets(usable, SETS)
     if sets is not None:
-        for each in sets[progress.sets : ASKED]:
-            if whole.fits(each):
-                return _Way(whole, usable, each, 0)
-            progress.sets += 1
-            if whole.checks.over and progress.sets % TOGETHER == 0:
-                progress.unfinished = True
-                return None
-        if len(sets) <= ASKED:
-            return None
+        fitting = next(filter(whole.fits, sets[:ASKED]), None)
+        if fitting is not None or len(sets) <= ASKED:
+            return None if fitting is None else _Way(whole, usable, fitting, 0)
     if whole.choice(usable) is None:
         return None
     ways: list[_Way] = []
     for ground, rank, least in _grounds(whole, usable):
         if ways and (least > min(way.cost for way in ways)[0] or whole.checks.over):
             break
-        some = ground.choice(usable)
-        if some is not None and (chosen := _chosen(ground, some)) is not None:
+        if ground.number in progress.vain:
+            continue
+        try:
+            some = ground.choice(usable)
+            chosen = None if some is None else _chosen(ground, some)
+        except Interrupted:
+            if ways:
+                break
+            raise
+        if some is not None and chosen is not None:
             ways.append(_Way(ground, some, chosen, rank))
+            continue
+        progress.give_up(ground.number)
+        if not ways:
+            whole.checks.rest()
     left = _exchanges(whole.table) if len(whole.table) <= FEW else 0
     for way in sorted(ways, key=lambda way: way.cost):
         chosen, left = _exchange(way, left if not whole.checks.over else 0)
@@ -331,7 +288,7 @@ def _chosen(ground: Ground, usable: Bools) -> Bools | None:
         return best
     # What loses least has used up what the limits allow.
     starts = chain([none], islice(table.prefixes(usable), _exchanges(table)))
-    some = takewhile(lambda _: not ground.checks.over, starts)
+    some = takewhile(lambda _: ground.checks.tries, starts)
     tries = (_greedy(ground, usable, start, FRACTIONS[0], fewest=True) for start in some)
     chosen = next((taken for taken in tries if taken is not None), None)
     if chosen is None:
@@ -414,10 +371,13 @@ def _exchange(way: _Way, left: int) -> tuple[Bools, int]:
     while improved and left > 0 and not ground.checks.over:
         improved = False
         for others, start in _variants(ground.table, way.usable, best):
-            chosen = _greedy(ground, others, start, FRACTIONS[0])
             left -= 1
+            try:
+                chosen = _greedy(ground, others, start, FRACTIONS[0])
+                chosen = None if chosen is None else _reprieve(ground, chosen)
+            except Interrupted:
+                return best, 0
             if chosen is not None:
-                chosen = _reprieve(ground, chosen)
                 improved = _better(ground.table, chosen, best) is chosen
                 best = chosen if improved else best
             if improved or left <= 0 or ground.checks.over:
