@@ -178,3 +178,17 @@ def test_what_a_waiting_pod_refers_to_is_read_again_when_it_changes() -> None:
     assert group is not None
     assert group.gang.gate is None
     assert wanted(group.gang).volumes
+
+
+@pytest.mark.parametrize("key", [JOB, JOBSET])
+def test_the_native_group_that_the_job_controller_adds_refuses_no_gang(key: GroupKey) -> None:
+    """As its alpha feature does for every Job of several pods (Kubernetes 1.37)."""
+    grouped = pod_spec(schedulingGroup={"podGroupName": "j-pgt-0"})
+    gang = the_gang(key, PLAIN, [grouped, grouped])
+    assert gang.gate is None
+    assert [(each.shape, each.count) for each in gang.pod_sets] == [
+        (each.shape, each.count) for each in the_gang(key, PLAIN, [PLAIN, PLAIN]).pod_sets
+    ]
+    written = the_gang(key, grouped, [grouped, grouped]).gate
+    assert written is not None
+    assert "schedulingGroup" in written.message
