@@ -723,14 +723,6 @@ FAULTS: Final = (
         ("tests/core/preemption/test_victims.py",),
     ),
     Fault(
-        "an interrupted search asks everything again",
-        "preemption",
-        "core/preemption/progress.py",
-        "        self.unfinished, self._learned = False, False\n",
-        "        self.unfinished, self._learned = False, bool(self.known.clear())\n",
-        ("tests/core/preemption/test_victims.py",),
-    ),
-    Fault(
         "a search for a reservation takes as long as it may",
         "work is bounded, and its cost falls on those who ask",
         "core/reservations/start_search.py",
