@@ -1964,6 +1964,14 @@ FAULTS: Final = (
         ("tests/local/node/test_variables.py",),
     ),
     Fault(
+        "a planned domain is charged once more after another leader takes over",
+        "domains",
+        "core/cycle/charged_domains.py",
+        "        if all(state.planned.get(place) == names[column] for place, column in placed.columns.items()):\n",
+        "        if False:\n",
+        ("tests/core/queueing/test_exclusive_charge.py",),
+    ),
+    Fault(
         "an exclusive gang waits for the dearest domain",
         "domains",
         "core/cycle/charged_domains.py",

@@ -7,8 +7,17 @@ import pytest
 
 from muster.core.cycle import Scheduler
 from muster.core.words.decisions import Assign, Evict
-from muster.core.words.events import Event, GangRemoved, GangSubmitted, LayersChanged, PodsBound, QuotaChanged
-from muster.core.words.gang import Code, Gang, GangId, Layer, PodId, PodSet
+from muster.core.words.events import (
+    Event,
+    GangRemoved,
+    GangSubmitted,
+    LayersChanged,
+    PlanFound,
+    PodsBound,
+    QueueChanged,
+    QuotaChanged,
+)
+from muster.core.words.gang import Code, Gang, GangId, Layer, NodeName, Place, PodId, PodSet, Queue
 from muster.names import GPU, GPU_SHARE
 from tests.core.queueing.test_queues import queue
 from tests.core.words import amounts, gang, node, shape
@@ -159,3 +168,18 @@ def test_a_gang_has_cheaper_domains_rather_than_none(
 
 def vars_of(one: Gang) -> dict[str, Any]:
     return {"pod_sets": one.pod_sets, "min_count": one.min_count}
+
+
+@pytest.mark.parametrize("rule", ["share", "cap"])
+def test_a_domain_that_an_open_plan_promises_was_allowed_then(rule: str) -> None:
+    """Another leader takes over: what the rules say since then takes nothing away."""
+    cap = amounts({GPU: 4}) if rule == "cap" else ()
+    made = cluster(queue("a", capability=cap), queue("b"))
+    made.apply(GangSubmitted(alone("it", "a")))
+    made.apply(PlanFound(GangId("it"), {Place("main", 0): NodeName("n1")}))
+    if rule == "share":  # of one GPU of 32
+        made.apply(QueueChanged(Queue("b", weight=31)))
+        made.apply(GangSubmitted(replace(gang("b0", count=16, submitted=-1.0), queue="b")))
+        made.apply(GangSubmitted(replace(gang("b1", count=16, submitted=-1.0), queue="b")))
+    (assign, *_) = [each for each in made.decide(0.0) if isinstance(each, Assign)]
+    assert (assign.gang, assign.nodes) == ("it", {Place("main", 0): "n1"})

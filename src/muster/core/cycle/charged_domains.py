@@ -76,8 +76,14 @@ class ChargedDomains:
             yield off._replace(demand=minimum, vacant=[request.vacant[0][: demand.need]])
 
     def judge(self, attempt: Attempt, placed: Placed, victims: Victims | None) -> Placed | Overcharged:
-        """Whether queue and namespace may be charged with these domains once the victims have left."""
+        """Whether queue and namespace may be charged with these domains once the victims have left.
+
+        Places of an open plan of an earlier leader were allowed then.
+        """
         state, world = attempt.state, self._world
+        names = world.nodes.names
+        if all(state.planned.get(place) == names[column] for place, column in placed.columns.items()):
+            return placed
         parts = {part.pod_set: part.usage for part in attempt.demand.parts}
         usage = Usage()
         for place in placed.columns:
