@@ -1967,8 +1967,8 @@ FAULTS: Final = (
         "a planned domain is charged once more after another leader takes over",
         "domains",
         "core/cycle/charged_domains.py",
-        "        if all(state.planned.get(place) == names[column] for place, column in placed.columns.items()):\n",
-        "        if False:\n",
+        "        if all(state.planned.get(place) == names[column] for place",
+        "        if all(False for place",
         ("tests/core/queueing/test_exclusive_charge.py",),
     ),
     Fault(
