@@ -418,7 +418,7 @@ class Checker(Account):
                 assert without.fits_now(gang.id) is not True or without._capped(gang), (
                     f"{spared} ends for nothing"
                 )
-        self._check_budgets(ended)
+        self._check_budgets(gang, ended)
         if clear:
             self._check_reclaimed(gang, ended)
         for victim in evict.victims:
@@ -430,9 +430,13 @@ class Checker(Account):
                     self.ghosts.add(gang.id)
                     self.give_up(promises)
 
-    def _check_budgets(self, ended: Mapping[GangId, frozenset[PodId]]) -> None:
-        """No PodDisruptionBudget forbids it, those that leave already counted."""
-        new = [self.pods[pod] for pods in ended.values() for pod in pods if pod not in self.leaving]
+    def _check_budgets(self, gang: Gang, ended: Mapping[GangId, frozenset[PodId]]) -> None:
+        """No PodDisruptionBudget forbids it within the gang's queue, those that leave already counted.
+
+        What another queue has borrowed is reclaimed whatever its budgets say.
+        """
+        own = (pods for victim, pods in ended.items() if self.gangs[victim].queue == gang.queue)
+        new = [self.pods[pod] for pods in own for pod in pods if pod not in self.leaving]
         expecting = {gang for gang, _ in self.promised}
         before = [self.pods[pod] for pod, gang in self.leaving.items() if gang in expecting]
         for (namespace, name), budget in self.budgets.items():
