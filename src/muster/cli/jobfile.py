@@ -3,6 +3,7 @@
 import os
 import pwd
 import secrets
+import signal
 import socket
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -115,7 +116,12 @@ def agreed(found: OfFile, what: str) -> list[JobView]:
         names = " ".join(f"{view.namespace}/{view.name}" for view in found.unsure)
         raise Failure(f"{told}. If it is to end, name it: `muster cancel {names}`", BAD_INPUT)
     say(f"{told}. Is it to be {what}, too? [y/N] ", err=True, flush=True)
-    yes = sys.stdin.readline().strip().lower() in ("y", "yes")
+    # an event loop's own handler would leave the answer awaited
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yes = sys.stdin.readline().strip().lower() in ("y", "yes")
+    finally:
+        signal.signal(signal.SIGINT, before)
     return [*found.made, *found.unsure] if yes else found.made
 
 

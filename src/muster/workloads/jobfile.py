@@ -28,6 +28,10 @@ class Caller(msgspec.Struct, frozen=True):
         return msgspec.json.encode(self).decode()
 
 
+#: Characters of the annotation that names a source; a path has at most 4,096 bytes.
+_LONGEST: Final = 8_192
+
+
 class Source(msgspec.Struct, frozen=True):
     """Where a job comes from: jobs of equal names may be those of other files, or of other people."""
 
@@ -42,10 +46,13 @@ class Source(msgspec.Struct, frozen=True):
 
     @staticmethod
     def read(text: str | None) -> "Source | None":
-        """The source that an annotation names; None if there is none, or it cannot be read."""
+        """The source that an annotation names; None if there is none, or it cannot be read.
+
+        Anybody may write the annotation: it is bounded, also in depth.
+        """
         try:
-            return msgspec.json.decode(text or "", type=Source)
-        except msgspec.DecodeError:
+            return msgspec.json.decode(text or "", type=Source) if len(text or "") <= _LONGEST else None
+        except (msgspec.DecodeError, RecursionError):
             return None
 
     def __str__(self) -> str:

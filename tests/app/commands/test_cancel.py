@@ -197,7 +197,15 @@ ANOTHERS = Source("/there/job.yaml", "me@here")
     ("marks", "made", "unsure", "others"),
     [
         ({}, [], ["train", "train-0a1b2c3d"], []),
-        ({SUBMITTED_FROM: "[" * 9}, [], ["train", "train-0a1b2c3d"], []),
+        *(
+            ({SUBMITTED_FROM: hostile}, [], ["train", "train-0a1b2c3d"], [])
+            for hostile in (
+                "[" * 9,
+                '{"x":' + "[" * 5_000,
+                '{"file":"' + "a" * 9_000 + '","by":"me"}',
+                "null",
+            )
+        ),
         ({SUBMITTED_FROM: SOURCE.annotation()}, ["train", "train-0a1b2c3d"], [], []),
         ({SUBMITTED_FROM: ANOTHERS.annotation()}, [], ["train"], ["train-0a1b2c3d"]),
         ({SUBMITTED_FROM: Source(SOURCE.file, "you@here").annotation()}, [], ["train"], ["train-0a1b2c3d"]),

@@ -13,6 +13,8 @@ from muster.api.failures import Verdict
 from muster.api.muster_v1alpha1 import GPU_HEALTHY, PROGRESSING, BatchJob, BatchJobFinding, Gang
 from muster.names import MOVED, PRIORITY, QUEUE
 
+#: Characters of the reason for a move: its author may write the annotation, too.
+_LONGEST: Final = 1_000
 #: Conditions of a Gang that say so if they are False.
 _ANOMALIES: Final = (PROGRESSING, GPU_HEALTHY)
 
@@ -95,7 +97,7 @@ class JobView:
         """When muster has moved the job to other nodes last, and why; None if it has not."""
         at, _, why = self.resource.metadata.annotations.get(MOVED, "").partition(" ")
         try:
-            return times.read(at), why
+            return times.read(at), why[:_LONGEST]
         except ValueError:
             return None
 
