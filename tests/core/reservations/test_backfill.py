@@ -177,6 +177,19 @@ def test_false_estimates_delay_no_gang_of_another_namespace_of_the_queue(
     assert start(told=True) == start(told=False)
 
 
+@pytest.mark.parametrize("backfill", [Backfill.EASY, Backfill.CONSERVATIVE])
+def test_an_estimate_is_asked_for_although_a_gang_with_a_reservation_has_gone(backfill: Backfill) -> None:
+    cluster = full(backfill=backfill)
+    cluster.submit(lasting("wide", 5, 10.0, at=1.0), lasting("next", 8, 10.0, at=2.0))
+    cluster.decide(1.0)
+    for gone in ("wide", "next"):
+        cluster.core.apply(GangRemoved(GangId(gone)))
+        one = replace(lasting(f"after-{gone}", 5, None, at=3.0), namespace="other", estimate=1.0)
+        cluster.submit(one)
+        cluster.decide(3.0)
+    assert told(cluster, "after-next") is not None
+
+
 def test_an_estimate_beside_a_reservation_takes_nothing() -> None:
     cluster = full()
     cluster.submit(lasting("big", 1, 10.0, gpu=4, at=1.0))

@@ -127,7 +127,7 @@ KERNELS = pytest.mark.parametrize("flag", [processes._PROCESS_GROUP, 1 << 20], i
 @contextmanager
 def _adopted(directory: Path, other: str) -> Iterator[tuple[processes.Process, "subprocess.Popen[bytes]"]]:
     """A process that something else started, and `other` in its group; its output ends with both."""
-    script = f"{other} sleep 1000 & echo; exec sleep 1000"
+    script = f"{other} sleep 1000 & echo; wait"  # without exec, in the midst of which a process has no marks
     environ = {**os.environ, MARK: str(directory)}
     with subprocess.Popen(
         ["sh", "-c", script], env=environ, stdout=subprocess.PIPE, start_new_session=True

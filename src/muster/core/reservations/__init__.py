@@ -452,7 +452,8 @@ class Reservations:
         """
         if gang.estimate is not None:
             for each in self._calendar.values():
-                other = self._gangs[each.gang].gang
+                known = self._gangs.get(each.gang)  # it may have gone since the last cycle
+                other = known.gang if known is not None else None
                 if other is not None and other.queue == gang.queue and other.namespaces != gang.namespaces:
                     return gang.limit if gang.limit is not None else inf
         return self._completions.duration(gang)
