@@ -1,6 +1,6 @@
 """Two tiers: `make test` is the quick one; `make test-full`, which CI runs, has all tests and all examples.
 
-The quick tier is for the time between two edits, and takes five minutes at most on two cores. It leaves out
+The quick tier is for the time between two edits, and takes some ten minutes on two cores. It leaves out
 what is marked `full`, draws a quarter of the examples of each property, and forks the commands that the full
 tier starts (`tests/cli/forked.py`). `make mutants` shows what that costs: it takes either tier.
 """

@@ -15,8 +15,8 @@ from muster.runtime.mirror import Mirror
 from muster.translate.start_failures import Counted, origin_of, start_failed
 from tests.translate import cluster
 
-NOW: Final = 1e9
 AT: Final = cluster.START.timestamp()
+NOW: Final = AT + 1000.0
 REJECTED: Final = {
     "phase": "Failed",
     "reason": "OutOfcpu",
@@ -64,6 +64,13 @@ def test_what_counts_is_a_setting(status: Object, counted: Counted, at: float | 
     else:
         told = f"n failed pod a at its start: {why}"
         assert found == StartFailed(NodeName("n"), "o", "ns", AT + at, told)
+
+
+@pytest.mark.parametrize("start", ["9999-12-31T23:59:59-12:00", "2100-01-01T00:00:00Z"])
+def test_a_clock_that_is_ahead_keeps_no_node_avoided_for_longer(start: str) -> None:
+    found = start_failed(pod({**REJECTED, "startTime": start}), Counted(), "o", NOW)
+    assert found is not None
+    assert found.at == NOW
 
 
 def test_a_pod_that_was_disrupted_or_has_no_node_accuses_none() -> None:

@@ -10,6 +10,7 @@ from typing import Final
 
 from muster.api.base import controller_of, is_true
 from muster.api.core_v1 import Pod
+from muster.api.times import seconds
 from muster.core.words.events import StartFailed
 from muster.core.words.gang import NodeName
 from muster.translate.pods import containers, rejected
@@ -33,7 +34,7 @@ class Counted:
 def start_failed(pod: Pod, counted: Counted, origin: str, now: float) -> StartFailed | None:
     """Returns the failure of a pod; None if it did not fail at its start. `origin`: as in the event.
 
-    `now`: the time of a failure that has none.
+    `now`: the time of a failure that has none, or one that is still to come by a clock that is ahead.
     """
     if pod.status.phase != "Failed" or not pod.spec.node_name:
         return None
@@ -44,7 +45,7 @@ def start_failed(pod: Pod, counted: Counted, origin: str, now: float) -> StartFa
     at, why = found
     node, meta = pod.spec.node_name, pod.metadata
     told = f"{node} failed pod {meta.name} at its start: {why[:_LONGEST]}"
-    return StartFailed(NodeName(node), origin, meta.namespace, at.timestamp() if at else now, told)
+    return StartFailed(NodeName(node), origin, meta.namespace, min(seconds(at), now) if at else now, told)
 
 
 def origin_of(pod: Pod) -> str:

@@ -122,3 +122,7 @@ def test_never_more_than_the_share_and_nothing_is_kept_for_ever(
         assert all(suspect.tenants >= RULES.tenants for suspect in memory.suspects.values())
     memory.settle(now + RULES.remembered + RULES.longest, 10)
     assert memory == FailedStarts(RULES, _size=memory._size)
+
+
+def test_a_node_of_which_all_was_forgotten_is_told_without_numbers() -> None:
+    assert FailedStarts().accused(NodeName("n")) == "node n is avoided: pods failed there at their start"

@@ -154,7 +154,9 @@ class FailedStarts:
 
     def accused(self, node: NodeName) -> str:
         """Say why all keep off a node. No origin of another tenant is named."""
-        suspect = self.suspects[node]
+        suspect = self.suspects.get(node)
+        if suspect is None:  # what has failed there was forgotten since
+            return f"node {node} is avoided: pods failed there at their start"
         who = f"{suspect.origins} jobs of {suspect.tenants} namespaces"
         how = "is avoided" if node in self.avoided else "is used last"
         return f"node {node} {how}: pods of {who} failed there at their start"
