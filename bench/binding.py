@@ -23,11 +23,11 @@ from typing import Final, TypeVar
 from bench.http_api import serve
 from muster.api import kinds
 from muster.api.base import Kind, Object, Resource
+from muster.embedded import credentials
 from muster.kube.client import WatchEvent
 from muster.kube.clock import SystemClock
 from muster.kube.http import Connection, HttpClient
 from muster.kube.informers import Informers
-from muster.local import credentials
 
 GANGS: Final = (20, 500, 10_000)
 LEAST: Final = 500  # pods of all gangs of one size

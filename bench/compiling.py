@@ -11,9 +11,9 @@ from typing import Final
 from muster.compiler import Facts
 from muster.security.policies import Policies
 from muster.workloads import source
-from muster.workloads.lattice import reader
-from muster.workloads.lattice.compiling import Compiled, compile_job
-from muster.workloads.lattice.targets import TARGETS
+from muster.workloads.batch import reader
+from muster.workloads.batch.compiling import Compiled, compile_job
+from muster.workloads.batch.targets import TARGETS
 
 JOB: Final = (Path(__file__).parents[1] / "examples" / "training.yaml").read_text()
 JOBS: Final = 1_000

@@ -16,12 +16,12 @@ from typing import Final
 import msgspec
 
 from bench.store import pod
-from muster.local import credentials
-from muster.local.http_api import http_api
-from muster.local.node.logs import Logs
-from muster.local.registry import Registry
-from muster.local.serving import serving
-from muster.local.store import Store
+from muster.embedded import credentials
+from muster.embedded.http.api import http_api
+from muster.embedded.http.serving import serving
+from muster.embedded.node.logs import Logs
+from muster.embedded.storage.store import Store
+from muster.embedded.verbs.registry import Registry
 
 PODS: Final = 4_000
 CONNECTIONS: Final = 32

@@ -8,8 +8,8 @@ from typing import Final
 
 from muster.api import kinds
 from muster.api.base import Object
-from muster.local.registry import Registry
-from muster.local.store import Store
+from muster.embedded.storage.store import Store
+from muster.embedded.verbs.registry import Registry
 
 PODS: Final = 10_000
 WATCHERS: Final = 10

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from muster.local.store import Store
+from muster.embedded.storage.store import Store
 from tests.tiers import FULL, examples
 
 # No event loop is current. Without this, pytest-asyncio makes one when it asks which is, and does not close

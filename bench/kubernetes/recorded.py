@@ -25,7 +25,7 @@ from aiohttp import web
 from bench.kubernetes.rows import Row, gangs, nodes
 from muster.api.base import Object
 from muster.api.kinds import NODE, POD, POD_GROUP_X
-from muster.local import credentials
+from muster.embedded import credentials
 from muster.names import SCHEDULER
 
 HOST: Final = "127.0.0.1"

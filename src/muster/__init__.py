@@ -127,7 +127,7 @@ def replay(
     from pathlib import Path
 
     from muster.app.plan.fit import as_nodes
-    from muster.local import nodespec
+    from muster.embedded import nodespec
     from muster.sim import engine, experiment, readers
     from muster.sim import trace as traces
 

@@ -25,7 +25,7 @@ _ROOMS = (
     "muster.app.views",
     "muster.app.wiring",
     "muster.cli",
-    "muster.local",
+    "muster.embedded",
 )
 
 

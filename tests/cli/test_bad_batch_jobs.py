@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from muster.cli import main as cli
-from tests.workloads.lattice.jobs import TRAINING, changed, small
+from tests.workloads.batch.jobs import TRAINING, changed, small
 
 Check = Callable[..., list[str]]
 ALL = "permit (principal, action, resource);\n"

@@ -9,9 +9,9 @@ import pytest
 
 from muster.api import kinds
 from muster.app.wiring.state_directory import StateDirectory
-from muster.local.client import LocalClient
-from muster.local.registry import Registry
-from muster.local.store import Store
+from muster.embedded.client import LocalClient
+from muster.embedded.storage.store import Store
+from muster.embedded.verbs.registry import Registry
 from tests.patience import PATIENCE
 
 

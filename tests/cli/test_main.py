@@ -13,10 +13,10 @@ from muster.api import kinds
 from muster.app.commands.cancel import StillThere
 from muster.cli import main as cli
 from muster.cli.errors import INTERRUPTED, failure
+from muster.embedded.storage.store import Store
+from muster.embedded.verbs.registry import Registry
 from muster.kube.errors import Conflict, Forbidden, Invalid, ServerError, Unanswered, Unreachable
-from muster.local.registry import Registry
-from muster.local.store import Store
-from tests.workloads.lattice.jobs import small
+from tests.workloads.batch.jobs import small
 
 Run = Callable[..., tuple[int, str]]
 JOB = """name: job

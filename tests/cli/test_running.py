@@ -14,10 +14,10 @@ from muster.api import kinds
 from muster.app.wiring.cluster import Target
 from muster.cli import running
 from muster.cli.errors import Failure
+from muster.embedded.client import LocalClient
+from muster.embedded.storage.store import Store
+from muster.embedded.verbs.registry import Registry
 from muster.kube.errors import ServerError
-from muster.local.client import LocalClient
-from muster.local.registry import Registry
-from muster.local.store import Store
 from muster.workloads.jobfile import Options, Source
 from muster.workloads.load import load
 from tests.patience import PATIENCE

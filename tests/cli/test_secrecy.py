@@ -5,7 +5,7 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
-from muster.local import credentials
+from muster.embedded import credentials
 from tests.cli.binary import Muster, until
 
 SECRET = "dG8gYmUga2VwdA"

@@ -35,7 +35,7 @@ from tests.cluster.conftest import CRD, Cluster, open_definition, served
 from tests.security.images import fakes
 from tests.security.images.fakes import Store
 from tests.security.images.test_verify import serving
-from tests.workloads.lattice.jobs import small
+from tests.workloads.batch.jobs import small
 
 EXAMPLE: Final = Path(__file__).parents[2] / "examples/training.yaml"
 NAME: Final = "training-run-42"

@@ -28,7 +28,7 @@ from muster.api.kinds import (
 from tests.cluster.chart import install
 from tests.cluster.conftest import CRD, Cluster, open_definition, served
 from tests.compiler.test_golden import JOB, NAMED
-from tests.workloads.lattice.jobs import changed, small
+from tests.workloads.batch.jobs import changed, small
 
 #: Kinds that the API server does not have of its own.
 DEFINED: Final = (JOBSET, *(kind for kind in EMITTED if not kind.group.endswith(".k8s.io")))

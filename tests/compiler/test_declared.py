@@ -9,7 +9,7 @@ from muster.api.base import Object
 from muster.compiler import Facts
 from muster.compiler.declared import declared
 from muster.compiler.facts import SharedService, SharedVolume
-from tests.workloads.lattice.jobs import compiled, small
+from tests.workloads.batch.jobs import compiled, small
 
 
 def of(kind: str, name: str, notes: dict[str, str], **spec: Any) -> Object:

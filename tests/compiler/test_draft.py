@@ -4,7 +4,7 @@ from typing import Any
 
 import yaml
 
-from tests.workloads.lattice.jobs import compiled, small
+from tests.workloads.batch.jobs import compiled, small
 
 KEYS = {"type": "secret", "id": "apps/db", "params": {"keys": ["user"]}}
 

@@ -17,7 +17,7 @@ from muster.api.base import Object
 from muster.compiler import Facts
 from muster.compiler.facts import SharedService, SharedVolume
 from tests.compiler.crds import schemas
-from tests.workloads.lattice.jobs import changed, compiled
+from tests.workloads.batch.jobs import changed, compiled
 
 GOLDEN: Final = Path(__file__).with_name("golden")
 JOB: Final = (GOLDEN / "job.yaml").read_text()

@@ -15,10 +15,10 @@ from muster.compiler.facts import SharedService
 from muster.effects import Create
 from muster.effects.execute import execute
 from muster.kube.errors import AlreadyExists
-from muster.workloads.lattice.compiling import Compiled
+from muster.workloads.batch.compiling import Compiled
 from tests.controllers.memory import START, Memory, MemoryClient
 from tests.tiers import examples
-from tests.workloads.lattice.jobs import compiled, small
+from tests.workloads.batch.jobs import compiled, small
 
 MESH = Facts(istio=True, trust_domain="c1.local")
 ONLY_MESH = Facts(istio=True, network="plain")

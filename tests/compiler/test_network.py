@@ -11,7 +11,7 @@ from muster.compiler import Facts
 from muster.compiler.declared import declared
 from muster.compiler.facts import SharedService
 from muster.security.policies import Policies
-from tests.workloads.lattice.jobs import compiled, parsed, small
+from tests.workloads.batch.jobs import compiled, parsed, small
 
 S3 = {"type": "external-service", "params": {"endpoints": {"s3": "https://s3.example.com"}}}
 PEER = "muster.dev/peers"

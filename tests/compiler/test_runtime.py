@@ -7,7 +7,7 @@ import pytest
 from muster.api.base import Object
 from muster.compiler import Facts
 from muster.compiler.facts import Image
-from tests.workloads.lattice.jobs import compiled, small
+from tests.workloads.batch.jobs import compiled, small
 
 IMAGE = "registry.example.com/app@sha256:" + "a" * 64
 

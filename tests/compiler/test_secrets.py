@@ -12,8 +12,8 @@ from muster.api.base import Object
 from muster.compiler import Facts
 from muster.compiler.fulfil import fulfil
 from muster.compiler.secrets import filled
-from muster.workloads.lattice.compiling import Compiled
-from tests.workloads.lattice.jobs import compiled, small
+from muster.workloads.batch.compiling import Compiled
+from tests.workloads.batch.jobs import compiled, small
 
 DB = {"type": "secret", "id": "apps/db", "params": {"keys": ["user", "pass"]}}
 

@@ -20,7 +20,7 @@ from muster.controllers import batch_grant
 from muster.effects import RecordEvent
 from tests.controllers.test_batch_job import FIRST, IMAGE, Cluster, Registry, known
 from tests.tiers import examples
-from tests.workloads.lattice.jobs import small
+from tests.workloads.batch.jobs import small
 
 DEPLOY: Final = 'permit (principal, action == Muster::Action::"DeployImage", resource);'
 ROOT: Final = 'permit (principal, action == Muster::Action::"OverrideSecurity", resource);'

@@ -58,7 +58,7 @@ from muster.workloads.platform import TargetName
 from tests.controllers.memory import START, Memory, MemoryClient
 from tests.informed import informed
 from tests.loop_clock import LoopClock
-from tests.workloads.lattice.jobs import small
+from tests.workloads.batch.jobs import small
 
 FACTS = Facts(network="none", tetragon=False)
 ALL = "permit (principal, action, resource);"

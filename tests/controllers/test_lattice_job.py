@@ -22,7 +22,7 @@ from muster.effects import Create, Effect, Patch, RecordEvent
 from muster.effects.execute import execute
 from muster.kube.errors import AlreadyExists
 from tests.controllers.memory import START, Memory, MemoryClient
-from tests.workloads.lattice.jobs import TRAINING, small
+from tests.workloads.batch.jobs import TRAINING, small
 
 FACTS = Facts()
 KEY = "ml/job"

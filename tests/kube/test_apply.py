@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 
 from muster.api import kinds
 from muster.api.base import Object
+from muster.embedded.client import LocalClient
+from muster.embedded.storage.store import Store
+from muster.embedded.verbs.registry import Registry
 from muster.kube.apply import (
     LAST_APPLIED,
     MOST_BYTES,
@@ -21,9 +24,6 @@ from muster.kube.apply import (
     undo,
 )
 from muster.kube.errors import AlreadyExists, Invalid
-from muster.local.client import LocalClient
-from muster.local.registry import Registry
-from muster.local.store import Store
 
 
 @pytest.mark.parametrize(  # the table of RFC 7386, appendix A

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
+from muster.embedded import credentials
 from muster.kube import config
 from muster.kube.clock import SystemClock
 from muster.kube.config import ConfigError
-from muster.local import credentials
 
 Write = Callable[..., str]
 #: what only Python would say

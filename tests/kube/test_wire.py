@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from muster.embedded import credentials
 from muster.kube import wire as module
 from muster.kube.wire import Answer, NotConnected, Wire
-from muster.local import credentials
 
 
 class Server:

@@ -2,7 +2,7 @@
 
 from tests.kubectl.cases import Case, Run
 from tests.kubectl.manifests import CONFIG_MAP, POD, SERVICE, job
-from tests.workloads.lattice.jobs import TRAINING
+from tests.workloads.batch.jobs import TRAINING
 
 EDITOR = (("KUBE_EDITOR", "sed -i s/one/edited/"),)
 

@@ -1341,18 +1341,18 @@ FAULTS: Final = (
     Fault(
         "a pod that has ended is charged to its quota",
         "quota",
-        "local/quota.py",
+        "embedded/verbs/quota.py",
         "return ended[0] == ended[1] and new",
         "return new",
-        ("tests/local/test_quota.py",),
+        ("tests/embedded/verbs/test_quota.py",),
     ),
     Fault(
         "a quota refuses only what exceeds it by itself",
         "quota",
-        "local/quota.py",
+        "embedded/verbs/quota.py",
         '_read(what, used.get(what, "0")) + amount >',
         "amount >",
-        ("tests/local/test_quota.py",),
+        ("tests/embedded/verbs/test_quota.py",),
     ),
     Fault(
         "one tenant makes others avoid a node",
@@ -1493,18 +1493,18 @@ FAULTS: Final = (
     Fault(
         "a job with a denial is emitted without what is denied",
         "gates",
-        "workloads/lattice/compiling.py",
+        "workloads/batch/compiling.py",
         "        support=[] if told else support,",
         "        support=support,",
-        ("tests/workloads/lattice/test_properties.py",),
+        ("tests/workloads/batch/test_properties.py",),
     ),
     Fault(
         "defaults of a batch job count once, whatever the number of its tasks",
         "bounds",
-        "workloads/lattice/size.py",
+        "workloads/batch/size.py",
         '        times = number if name in ("defaults", "resources") else 1',
         "        times = 1",
-        ("tests/workloads/lattice/test_size.py",),
+        ("tests/workloads/batch/test_size.py",),
     ),
     Fault(
         "a process that took too long to compile goes on",
@@ -1525,10 +1525,10 @@ FAULTS: Final = (
     Fault(
         "permits of a batch job without a limit",
         "bounds",
-        "workloads/lattice/compiling.py",
+        "workloads/batch/compiling.py",
         "    if requests > MOST_REQUESTS:",
         "    if False:",
-        ("tests/workloads/lattice/test_size.py",),
+        ("tests/workloads/batch/test_size.py",),
     ),
     Fault(
         "a label of a batch job that no policy is asked about",
@@ -1536,7 +1536,7 @@ FAULTS: Final = (
         "security/requests.py",
         "    for field_, key, value in metadata.emitted(jobs):",
         "    for field_, key, value in metadata.emitted([]):",
-        ("tests/workloads/lattice/test_metadata.py",),
+        ("tests/workloads/batch/test_metadata.py",),
     ),
     Fault(
         "an image that a trust policy cannot decide about escapes it",
@@ -1573,10 +1573,10 @@ FAULTS: Final = (
     Fault(
         "a probe that the kubelet sends to another host",
         "gates",
-        "workloads/lattice/probes.py",
+        "workloads/batch/probes.py",
         '    if section.text("host"):',
         '    if section.text("host") and False:',
-        ("tests/workloads/lattice/test_spellings.py",),
+        ("tests/workloads/batch/test_spellings.py",),
     ),
     Fault(
         "a program that a probe runs is not asked for",
@@ -1781,10 +1781,10 @@ FAULTS: Final = (
     Fault(
         "a file outside of the job file's directory",
         "gates",
-        "workloads/lattice/source_files.py",
+        "workloads/batch/source_files.py",
         "        if not file.is_relative_to(top):",
         "        if False:",
-        ("tests/workloads/lattice/test_source_files.py",),
+        ("tests/workloads/batch/test_source_files.py",),
     ),
     Fault(
         "a namespace that never pays for what it has used",
@@ -1874,7 +1874,7 @@ FAULTS: Final = (
         "    return start + span",
         (
             "tests/api/test_times.py",
-            "tests/local/node/test_fake_runtime.py",
+            "tests/embedded/node/test_fake_runtime.py",
         ),
     ),
     Fault(
@@ -1958,10 +1958,10 @@ FAULTS: Final = (
     Fault(
         "values of variables in the arguments of a command",
         "secrecy",
-        "local/node/variables.py",
+        "embedded/node/variables.py",
         "    return kept | carriers, restore",
         "    return kept | carriers, [*restore, *carriers.values()]",
-        ("tests/local/node/test_variables.py",),
+        ("tests/embedded/node/test_variables.py",),
     ),
     Fault(
         "a planned domain is charged once more after another leader takes over",

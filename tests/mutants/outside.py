@@ -382,8 +382,8 @@ FAULTS: Final = (
     ),
     *_faults(
         "embedded",
-        "local/eviction.py",
-        "local/test_eviction",
+        "embedded/verbs/eviction.py",
+        "embedded/verbs/test_eviction",
         (
             "an eviction below what a budget wants",
             "    if healthy - 1 < wanted:",
@@ -408,8 +408,8 @@ FAULTS: Final = (
     ),
     *_faults(
         "embedded",
-        "local/admission.py",
-        "local/test_registry",
+        "embedded/verbs/admission.py",
+        "embedded/verbs/test_registry",
         ("an object of any depth", "    if too_deep(raw, copy):", "    if False:"),
         (
             "an object of another kind than its request",

@@ -77,9 +77,9 @@ FAULTS: Final = (
     Fault(
         "a probe that ends a container leaves no Event",
         _FIELDS,
-        "local/node/pod.py",
+        "embedded/node/pod.py",
         "                await record_event(self._machine, self.pod, UNHEALTHY, told)",
         "                pass",
-        ("tests/local/node/test_pod_fields.py",),
+        ("tests/embedded/node/test_pod_fields.py",),
     ),
 )

@@ -8,7 +8,7 @@ import pytest
 from muster.api import kinds
 from muster.api.base import Kind, Object
 from muster.api.muster_v1alpha1 import Gang
-from muster.local.client import LocalClient
+from muster.embedded.client import LocalClient
 from tests.runtime.test_loop import Cluster, _planned, cluster, pod, scheduler
 
 __all__ = ["cluster"]

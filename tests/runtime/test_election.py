@@ -11,8 +11,8 @@ import pytest
 from muster.api import kinds
 from muster.api.base import Kind, Object, revision
 from muster.api.scheduling import Lease
+from muster.embedded.client import LocalClient
 from muster.kube.errors import ServerError, Unanswered, Unreachable
-from muster.local.client import LocalClient
 from muster.names import CANNOT_READ, PODS_SEEN, SUCCESSOR
 from muster.runtime.election import Election, Timing
 from muster.runtime.leader import Deposed

@@ -18,9 +18,9 @@ from muster.api.scheduling import POD_GROUP_LABEL
 from muster.controllers import driver, gang, podgroup
 from muster.controllers.job import CONTROLLER as JOBS
 from muster.core.cycle import Scheduler
+from muster.embedded.client import LocalClient
+from muster.embedded.verbs.registry import Registry
 from muster.kube.informers import Informers
-from muster.local.client import LocalClient
-from muster.local.registry import Registry
 from muster.names import ADMISSION, GANG
 from muster.runtime import loop
 from muster.runtime.leader import Term

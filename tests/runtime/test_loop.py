@@ -15,10 +15,10 @@ from muster.api.core_v1 import Pod
 from muster.controllers import driver
 from muster.controllers.job import CONTROLLER as JOBS
 from muster.controllers.jobset import controller as jobset_controller
+from muster.embedded.client import LocalClient
+from muster.embedded.storage.store import Store
+from muster.embedded.verbs.registry import Registry
 from muster.kube.errors import Forbidden, ServerError, Unanswered, Unreachable
-from muster.local.client import LocalClient
-from muster.local.registry import Registry
-from muster.local.store import Store
 from muster.names import ADMISSION, EPOCH, GANG, PLAN, QUEUE
 from muster.runtime.leader import Deposed, Term
 from muster.runtime.loop import run

@@ -24,8 +24,8 @@ from muster.api.scheduling import POD_GROUP_LABEL
 from muster.app.wiring.controllers import CONTROLLERS
 from muster.controllers import driver
 from muster.core.words.gang import GangId, NodeName, Place, PodId
+from muster.embedded.verbs.deletion import DeleteOptions
 from muster.kube.errors import ApiError
-from muster.local.deletion import DeleteOptions
 from muster.runtime.leader import Term
 from muster.runtime.loop import run
 from muster.runtime.plan_record import PlacementPlan, PodRef, VictimRef, encode, packed

@@ -9,8 +9,8 @@ import pytest
 from muster.api import kinds
 from muster.api.base import Object
 from muster.api.storage_v1 import SELECTED_NODE, WAIT_FOR_FIRST_CONSUMER
+from muster.embedded.verbs.deletion import DeleteOptions
 from muster.kube.errors import Forbidden
-from muster.local.deletion import DeleteOptions
 from tests.runtime.test_loop import Cluster, _planned, cluster, pod, scheduler
 
 __all__ = ["cluster"]

@@ -6,10 +6,10 @@ from typing import Any, Final
 import yaml
 
 from muster.compiler import Facts
-from muster.workloads.lattice.compiling import Compiled
-from muster.workloads.lattice.probes import PROBES
+from muster.workloads.batch.compiling import Compiled
+from muster.workloads.batch.probes import PROBES
 from tests.compiler.test_golden import JOB, NAMED, SHARED, VARIANTS
-from tests.workloads.lattice.jobs import changed, compiled
+from tests.workloads.batch.jobs import changed, compiled
 
 SERVER: Final = "spec/tasks/serve/workload/containers/server"
 TRAINER: Final = "spec/tasks/work/workload/containers/trainer"

@@ -15,7 +15,7 @@ from muster.api.base import Object
 from muster.workloads.section import Section
 from tests.security.effect_jobs import JOBS, MADE, kind_of
 from tests.security.effects import COVERED, Check, World
-from tests.workloads.lattice.jobs import parsed
+from tests.workloads.batch.jobs import parsed
 
 #: `apiVersion`, `kind` and the status; `host`, which is refused; and `source`,
 #: whose file is a `content`.

@@ -9,7 +9,7 @@ from muster.security.policies import Policies
 from muster.security.posture import judge
 from muster.security.requests import Request
 from tests.security.test_policies import ALL, SECRET, WHO
-from tests.workloads.lattice.jobs import TRAINING, compiled
+from tests.workloads.batch.jobs import TRAINING, compiled
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 UNTIL = "2026-12-01T00:00:00Z"

@@ -8,7 +8,7 @@ from muster.compiler import Facts
 from muster.compiler.facts import SharedVolume
 from muster.security.policies import Policies
 from muster.security.requests import Request
-from tests.workloads.lattice.jobs import TRAINING, changed, compiled, small
+from tests.workloads.batch.jobs import TRAINING, changed, compiled, small
 
 TASK: Final = "spec/tasks/workers"
 CONTAINER: Final = f"{TASK}/workload/containers/trainer"

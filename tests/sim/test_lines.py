@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from muster.app.plan.fit import as_nodes
-from muster.local.nodespec import read
+from muster.embedded.nodespec import read
 from muster.sim import trace
 from muster.sim.readers import lines as reading
 from muster.sim.readers.csv_lines import MOST_SETS, records

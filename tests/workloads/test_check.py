@@ -12,7 +12,7 @@ from muster.workloads.demand import gpus as gpus_of
 from muster.workloads.findings import Severity
 from muster.workloads.jobfile import Options
 from muster.workloads.load import load
-from tests.workloads.lattice.jobs import TRAINING, changed
+from tests.workloads.batch.jobs import TRAINING, changed
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 POD = "{restartPolicy: Never, containers: [{name: c, command: [a], resources: {requests: {cpu: 1}}}]}"

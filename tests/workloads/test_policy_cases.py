@@ -6,7 +6,7 @@ from muster.security.policies import Policies
 from muster.security.requests import of_id
 from muster.workloads import policy_cases, source
 from muster.workloads.findings import JobFileError
-from tests.workloads.lattice.jobs import TRAINING, compiled
+from tests.workloads.batch.jobs import TRAINING, compiled
 
 CASES = """
 policies: here

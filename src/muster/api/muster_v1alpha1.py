@@ -253,7 +253,7 @@ class BatchJobStatus(Struct, frozen=True):
 class BatchJob(Resource, frozen=True):
     """A job that is compiled to everything that it needs, if policies permit it."""
 
-    #: read by `muster.workloads.lattice`, which says what is wrong with it in the status
+    #: read by `muster.workloads.batch`, which says what is wrong with it in the status
     spec: Object = {}
     status: BatchJobStatus = BatchJobStatus()
 

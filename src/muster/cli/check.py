@@ -72,7 +72,7 @@ def command(
     from muster.app.plan import fit
     from muster.cli import jobfile, show
     from muster.cli.compile import facts, platform
-    from muster.local import nodespec
+    from muster.embedded import nodespec
     from muster.workloads.findings import JobFileError, Severity
 
     on_cluster = policies or verify_images or network or programs or mesh

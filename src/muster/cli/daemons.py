@@ -171,7 +171,7 @@ def fake_nodes(
 
     from muster.app.wiring import daemon
     from muster.app.wiring.settings import Log
-    from muster.local import nodespec
+    from muster.embedded import nodespec
 
     specs = [msgspec.structs.replace(spec, runtime="none") for spec in nodespec.read(nodes)]
     _run(

@@ -32,8 +32,8 @@ async def _demo(directory: Path) -> bool:
     from muster.app.demo import deadlock, gates, recovery
     from muster.app.wiring.embedded import running
     from muster.app.wiring.state_directory import StateDirectory
+    from muster.embedded import nodespec
     from muster.kube.clock import SystemClock
-    from muster.local import nodespec
 
     home = StateDirectory(directory)
     home.make()

@@ -33,10 +33,10 @@ def failure(error: Exception) -> Failure | None:
     from muster.app.wiring.host import HostError, OtherNodes
     from muster.app.wiring.settings import InvalidSettings
     from muster.app.wiring.state_directory import NotPrivate
+    from muster.embedded.nodespec import InvalidNodes
+    from muster.embedded.storage.store import StoreError
     from muster.kube.config import ConfigError
     from muster.kube.errors import AlreadyExists, ApiError, Invalid, Unanswered, Unreachable
-    from muster.local.nodespec import InvalidNodes
-    from muster.local.store import StoreError
     from muster.workloads.findings import JobFileError
 
     match error:

@@ -263,7 +263,7 @@ def _comparison(policy: str, compared: "Comparison") -> dict[str, object]:
 
 def _machine(nodes: str) -> "list[NodeChanged]":
     from muster.app.plan.fit import as_nodes
-    from muster.local import nodespec
+    from muster.embedded import nodespec
 
     return as_nodes(nodespec.read(nodes)) if nodes else []
 

@@ -24,10 +24,10 @@ from muster.cli import jobfile, show
 from muster.cli.errors import INTERRUPTED, UNREACHABLE, Failure
 from muster.cli.say import say
 from muster.cli.screen import Screen
+from muster.embedded.node.logs import LEAST_BYTES
 from muster.kube.client import Client
 from muster.kube.clock import first
 from muster.kube.errors import ApiError, Unanswered, Unreachable
-from muster.local.node.logs import LEAST_BYTES
 from muster.workloads.jobfile import JobFile, Source
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)

@@ -1,7 +1,7 @@
 """Compiles a workload to the objects that it needs, or to everything that keeps it from being compiled.
 
 `workload` is what goes in, `compile` the pipeline, `draft` what comes out. The package is pure, and knows
-nothing of jobs: a batch job compiles one workload per task (`workloads/lattice`).
+nothing of jobs: a batch job compiles one workload per task (`workloads/batch`).
 """
 
 from muster.compiler.draft import Draft

@@ -1,8 +1,8 @@
 """The client protocol by which all layers above access an API server.
 
-There are two implementations: `muster.kube.http` over the network, and `muster.local.client` on the embedded
-store in the same process. Reads return slim structs. Writes are JSON, as creates and patches, so that fields
-that muster does not know are never lost.
+There are two implementations: `muster.kube.http` over the network, and `muster.embedded.client` on the store
+of the embedded cluster in the same process. Reads return slim structs. Writes are JSON, as creates and
+patches, so that fields that muster does not know are never lost.
 
 All methods raise `muster.kube.errors.ApiError` if the server refuses the request, `Unanswered` if it is
 unknown whether a write took effect, and `Unreachable` if nothing was sent.

@@ -68,7 +68,7 @@ def _product_advice(job: JobFile) -> str:
     match job.format:
         case "aichor":
             return "accelerators.gpu.product"
-        case "lattice":
+        case "batch":
             return "a resource {type: gpu, params: {model: …}}"
         case _:
             return f"nodeSelector: {{{names.GPU_PRODUCT}: …}}"
@@ -76,7 +76,7 @@ def _product_advice(job: JobFile) -> str:
 
 def _restart_advice(job: JobFile) -> str:
     """Returns what to write in a file of this format so that the gang restarts as a whole."""
-    if job.format == "lattice":
+    if job.format == "batch":
         return "restartPolicy: Never and the policy {event: PodFailed, action: RestartJob}"
     return "backoffLimit: 0 and failurePolicy.maxRestarts"
 

@@ -121,7 +121,7 @@ class JobFile:
 
     #: the user's name for the job
     name: str
-    #: the format that the file was read as: "aichor", "kubernetes" or "lattice"
+    #: the format that the file was read as: "aichor", "kubernetes" or "batch"
     format: str
     #: in creation order
     items: tuple[Item, ...]

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from muster.api.kinds import JOBSET
-from muster.workloads import aichor, annotate, hints, kubernetes, lattice, source, training
+from muster.workloads import aichor, annotate, batch, hints, kubernetes, source, training
 from muster.workloads.findings import JobFileError, Severity
 from muster.workloads.formats import Format
 from muster.workloads.jobfile import PLAIN, JobFile, Options
 
 #: The first format that recognises a file reads it.
-FORMATS: Final[tuple[Format, ...]] = (aichor.FORMAT, lattice.FORMAT, kubernetes.FORMAT)
+FORMATS: Final[tuple[Format, ...]] = (aichor.FORMAT, batch.FORMAT, kubernetes.FORMAT)
 
 
 def load(

@@ -18,8 +18,8 @@ from typing import get_args
 from muster.security.gates import Principal, denials
 from muster.security.policies import Policies
 from muster.security.requests import Action, Request, of_id
+from muster.workloads.batch.resources import strings
 from muster.workloads.findings import Finding, JobFileError
-from muster.workloads.lattice.resources import strings
 from muster.workloads.section import Section
 from muster.workloads.source import Document
 

@@ -26,9 +26,9 @@ from muster.app.views.find import all_named
 from muster.app.views.job import JobView, State
 from muster.app.views.jobs import views
 from muster.app.views.objects import fetch
-from muster.local.client import LocalClient
-from muster.local.registry import Registry
-from muster.local.store import Store
+from muster.embedded.client import LocalClient
+from muster.embedded.storage.store import Store
+from muster.embedded.verbs.registry import Registry
 from muster.names import SUBMITTED_FROM
 from muster.workloads.jobfile import Source
 

@@ -7,9 +7,9 @@ import pytest
 from muster.api import kinds
 from muster.app.commands.change import move
 from muster.app.views.find import with_run
-from muster.local.client import LocalClient
-from muster.local.registry import Registry
-from muster.local.store import Store
+from muster.embedded.client import LocalClient
+from muster.embedded.storage.store import Store
+from muster.embedded.verbs.registry import Registry
 
 TEMPLATE = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}
 BY_CLASS = "the most that PriorityClasses allow in namespace default"

@@ -22,11 +22,11 @@ from muster.app.views.job import State
 from muster.app.views.jobs import views
 from muster.app.views.lines import Lines, Printed
 from muster.app.views.objects import Objects
+from muster.embedded.client import LocalClient
+from muster.embedded.storage.store import Store
+from muster.embedded.verbs.registry import Registry
 from muster.kube.client import LogOptions
 from muster.kube.errors import Unreachable
-from muster.local.client import LocalClient
-from muster.local.registry import Registry
-from muster.local.store import Store
 
 
 class Told:

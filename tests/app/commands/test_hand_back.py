@@ -11,9 +11,9 @@ from muster.api.base import Object
 from muster.app.commands.change import Refused
 from muster.app.commands.hand_back import HandedBack, hand_back
 from muster.core.words.gang import GangId, PodId
-from muster.local.client import LocalClient
-from muster.local.registry import Registry
-from muster.local.store import Store
+from muster.embedded.client import LocalClient
+from muster.embedded.storage.store import Store
+from muster.embedded.verbs.registry import Registry
 from muster.names import ADMISSION, GANG_FINALIZER
 from muster.runtime.plan_record import RecordedPod, RecreationPlan, encode
 from tests.runtime.test_loop import LoopClock

@@ -15,17 +15,17 @@ from muster.app.commands.cancel import cancel
 from muster.app.commands.follow import Followed
 from muster.app.commands.submit import Taken, jobs, never, submit
 from muster.app.plan.proposal import applied
+from muster.embedded.client import LocalClient
+from muster.embedded.storage.store import Store
+from muster.embedded.verbs.registry import Registry
 from muster.kube.apply import merge
 from muster.kube.errors import Invalid, NotFound
-from muster.local.client import LocalClient
-from muster.local.registry import Registry
-from muster.local.store import Store
 from muster.runtime.mirror import WATCHED
 from muster.workloads.jobfile import Caller, JobFile, Options, Source
 from muster.workloads.kubernetes.objects import SUPPORTED
 from muster.workloads.load import load
 from muster.workloads.snapshot import typed
-from tests.workloads.lattice.jobs import small
+from tests.workloads.batch.jobs import small
 
 FILE = """
 apiVersion: v1

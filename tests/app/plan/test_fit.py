@@ -3,7 +3,7 @@
 import pytest
 
 from muster.app.plan.fit import SURROUNDINGS, advice, as_nodes, barred, invalid, misfits, warned
-from muster.local.nodespec import read
+from muster.embedded.nodespec import read
 from muster.workloads.jobfile import Options
 from muster.workloads.load import load
 from muster.workloads.snapshot import typed

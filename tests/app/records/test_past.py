@@ -13,9 +13,9 @@ from muster.app.views.find import SeveralJobs, UnknownJob, WithoutRun, with_run
 from muster.app.views.job import State
 from muster.app.wiring.cluster import Target
 from muster.app.wiring.state_directory import StateDirectory
-from muster.local.client import LocalClient
-from muster.local.registry import Registry
-from muster.local.store import Store
+from muster.embedded.client import LocalClient
+from muster.embedded.storage.store import Store
+from muster.embedded.verbs.registry import Registry
 
 POD: Object = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
 

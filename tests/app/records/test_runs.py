@@ -12,9 +12,9 @@ from muster.api.scheduling import POD_GROUP_LABEL
 from muster.app.records import runs
 from muster.app.wiring.cluster import Target
 from muster.app.wiring.state_directory import StateDirectory
-from muster.local.client import LocalClient
-from muster.local.registry import Registry
-from muster.local.store import Store
+from muster.embedded.client import LocalClient
+from muster.embedded.storage.store import Store
+from muster.embedded.verbs.registry import Registry
 from tests.app.records.test_past import POD, job
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -12,12 +12,12 @@ import pytest
 from muster.api.core_v1 import ContainerStatus, Pod, PodStatus
 from muster.api.failures import Failure
 from muster.app.views.logs import OLDER, Selection, chunks, labelled, last_lines, read, read_archive
+from muster.embedded.client import LocalClient
+from muster.embedded.node.logs import CUT, Logs
+from muster.embedded.storage.store import Store
+from muster.embedded.verbs.registry import Registry
 from muster.kube.client import EVERYTHING, LogOptions
 from muster.kube.errors import NotFound
-from muster.local.client import LocalClient
-from muster.local.node.logs import CUT, Logs
-from muster.local.registry import Registry
-from muster.local.store import Store
 from tests.app.objects import labels, pod, ran
 
 

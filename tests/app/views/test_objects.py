@@ -15,11 +15,11 @@ from muster.api.scheduling import POD_GROUP_LABEL, PodGroup, PodGroupSpec
 from muster.app.views.job import State
 from muster.app.views.jobs import views
 from muster.app.views.objects import Objects, fetch
+from muster.embedded.client import LocalClient
+from muster.embedded.storage.store import Store
+from muster.embedded.verbs.registry import Registry
 from muster.kube.client import Page
 from muster.kube.errors import Forbidden
-from muster.local.client import LocalClient
-from muster.local.registry import Registry
-from muster.local.store import Store
 
 JOB: tuple[str, str] = ("batch/v1", "Job")
 JOBSET = (kinds.JOBSET.api_version, "JobSet")

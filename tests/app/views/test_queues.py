@@ -8,9 +8,9 @@ import pytest
 from muster import names
 from muster.api import kinds
 from muster.app.views.queues import fetch, resources, summary
-from muster.local.client import LocalClient
-from muster.local.registry import Registry
-from muster.local.store import Store
+from muster.embedded.client import LocalClient
+from muster.embedded.storage.store import Store
+from muster.embedded.verbs.registry import Registry
 
 
 @pytest.fixture

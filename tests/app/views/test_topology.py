@@ -7,9 +7,9 @@ import pytest
 from muster.api import kinds
 from muster.api.base import Object
 from muster.app.views.topology import fetch, summary
-from muster.local.client import LocalClient
-from muster.local.registry import Registry
-from muster.local.store import Store
+from muster.embedded.client import LocalClient
+from muster.embedded.storage.store import Store
+from muster.embedded.verbs.registry import Registry
 
 
 @pytest.fixture

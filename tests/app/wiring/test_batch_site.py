@@ -17,7 +17,7 @@ from muster.kube.errors import Unreachable
 from muster.kube.http import HttpClient
 from tests.controllers.memory import START, Memory
 from tests.loop_clock import LoopClock
-from tests.workloads.lattice.jobs import small
+from tests.workloads.batch.jobs import small
 
 pytestmark = pytest.mark.looptime
 ASKED: tuple[AnyKind, ...] = (JOBSET, POD_GROUP_X, *EMITTED)

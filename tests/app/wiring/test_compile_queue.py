@@ -26,7 +26,7 @@ from muster.kube.clock import SystemClock
 from tests.controllers.memory import START
 from tests.loop_clock import LoopClock
 from tests.patience import PATIENCE
-from tests.workloads.lattice.jobs import small
+from tests.workloads.batch.jobs import small
 
 CONTEXT = Context(EMBEDDED_FACTS)
 

@@ -16,7 +16,7 @@ import pytest
 
 from muster.app.wiring import host
 from muster.app.wiring.state_directory import StateDirectory
-from muster.local.store import StoreError
+from muster.embedded.storage.store import StoreError
 from tests.processes import started
 
 #: A host that is told to stop, and gives its lock back before its process ends.

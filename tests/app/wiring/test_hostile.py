@@ -22,11 +22,11 @@ from muster.api.base import Kind
 from muster.app.views import jobs, objects, summary
 from muster.app.wiring.embedded import Cluster, running, unfinished
 from muster.app.wiring.state_directory import StateDirectory
+from muster.embedded import credentials, nodespec
+from muster.embedded.api_errors import resource
+from muster.embedded.storage.store import Store
+from muster.embedded.verbs.registry import Registry
 from muster.kube.clock import SystemClock
-from muster.local import credentials, nodespec
-from muster.local.api_errors import resource
-from muster.local.registry import Registry
-from muster.local.store import Store
 from tests.objects import CLUSTER, TIME
 from tests.patience import PATIENCE
 from tests.spoiled import TIMES, nested, spoiled, with_times

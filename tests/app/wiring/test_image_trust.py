@@ -21,7 +21,7 @@ from muster.kube.client import Client
 from muster.kube.clock import SystemClock
 from muster.kube.errors import ServerError, Unanswered, Unreachable
 from tests.controllers.memory import Memory, MemoryClient
-from tests.local.node.virtual import VirtualClock
+from tests.embedded.node.virtual import VirtualClock
 from tests.patience import PATIENCE
 from tests.security.images import fakes
 from tests.security.images.fakes import Store

@@ -13,10 +13,10 @@ from prometheus_client.registry import Collector
 from muster.api import kinds
 from muster.app.wiring import probes
 from muster.app.wiring.probes import REFUSED, STUCK, State, serving
+from muster.embedded.client import LocalClient
+from muster.embedded.storage.store import Store
+from muster.embedded.verbs.registry import Registry
 from muster.kube.informers import Informers
-from muster.local.client import LocalClient
-from muster.local.registry import Registry
-from muster.local.store import Store
 from tests.patience import PATIENCE
 
 

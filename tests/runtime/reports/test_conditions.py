@@ -12,10 +12,10 @@ import pytest
 from muster.api import kinds
 from muster.api.base import condition
 from muster.core.cycle import Scheduler
+from muster.embedded.client import LocalClient
 from muster.journal import Tee
 from muster.kube.errors import Forbidden
 from muster.kube.informers import Informers
-from muster.local.client import LocalClient
 from muster.names import QUEUE
 from muster.runtime.group_events import GroupEvents
 from muster.runtime.leader import Term

@@ -28,10 +28,10 @@ from muster.app.views.logs import chunks, source_of
 from muster.app.views.objects import Objects
 from muster.app.views.pods import group_of, label, pod_order, statuses
 from muster.app.views.restarts import Restarts
+from muster.embedded.node.logs import Logs
 from muster.kube.client import EVERYTHING, Client, LogOptions
 from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.kube.informers import Informers
-from muster.local.node.logs import Logs
 
 #: containers whose output is read at the same time; the others' stays in their logs until one of these ends
 READERS: Final = 256

@@ -18,9 +18,9 @@ from muster.api import kinds
 from muster.api.base import Object
 from muster.api.core_v1 import Pod
 from muster.api.scheduling import POD_GROUP_LABEL
+from muster.embedded.client import LocalClient
 from muster.kube.errors import NotFound
 from muster.kube.reflector import Reflector
-from muster.local.client import LocalClient
 from muster.names import GPU
 from muster.workloads.pod_run import PodRun
 

@@ -23,8 +23,8 @@ from muster.app.views.job import JobView, State
 from muster.app.views.lines import Printed
 from muster.app.views.logs import Line
 from muster.compiler import Facts
+from muster.embedded.client import LocalClient
 from muster.kube.apply import merge
-from muster.local.client import LocalClient
 from muster.security.policies import Policies
 from muster.workloads import load as loading
 from muster.workloads.findings import Finding, JobFileError, Severity

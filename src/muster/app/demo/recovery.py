@@ -19,7 +19,7 @@ from muster.app.commands.submit import submit
 from muster.app.views.job import JobView, State
 from muster.app.views.lines import Printed
 from muster.app.views.logs import Line
-from muster.local.client import LocalClient
+from muster.embedded.client import LocalClient
 from muster.workloads import load as loading
 from muster.workloads.jobfile import Caller, Options
 from muster.workloads.pod_run import PodRun

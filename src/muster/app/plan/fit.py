@@ -21,8 +21,8 @@ from muster.core.words.decisions import Explanation
 from muster.core.words.events import Event, LayersChanged, NodeChanged
 from muster.core.words.gang import Code, Gang, GangId, Gate, NodeName, Operator, Shape
 from muster.core.world.devices import WHOLE
-from muster.local import nodespec
-from muster.local.nodespec import NodeSpec
+from muster.embedded import nodespec
+from muster.embedded.nodespec import NodeSpec
 from muster.names import GPU, GPU_PRODUCT, GPU_SHARE
 from muster.translate.priority import ranked
 from muster.translate.queues import queue_changed

@@ -16,9 +16,9 @@ from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.rules import job_changes, jobset_changes, pod
 from muster.app.plan.snapshot import SnapshotMirror
 from muster.core.words.gang import Code, GangId, Gate
+from muster.embedded.api_errors import invalid
+from muster.embedded.verbs import admission
 from muster.kube import apply
-from muster.local import admission
-from muster.local.api_errors import invalid
 from muster.translate import job, jobset
 from muster.translate.world import World
 from muster.workloads import demand

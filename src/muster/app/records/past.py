@@ -1,6 +1,7 @@
 """Deleted jobs, as views like those of existing jobs.
 
-Only the embedded cluster remembers them (`muster.local.past`), for as long as it keeps their pods' logs.
+Only the embedded cluster remembers them (`muster.embedded.storage.past`), for as long as it keeps the logs of
+their pods.
 """
 
 from collections import defaultdict
@@ -14,11 +15,11 @@ from muster.app.views.failures import judged
 from muster.app.views.job import JobView, State
 from muster.app.wiring.cluster import Target
 from muster.app.wiring.state_directory import StateDirectory
+from muster.embedded.storage.history import History
+from muster.embedded.storage.past import Deleted, Past
+from muster.embedded.storage.store import Store
 from muster.kube.client import Client
 from muster.kube.decode import decode
-from muster.local.history import History
-from muster.local.past import Deleted, Past
-from muster.local.store import Store
 from muster.workloads.pod_run import PodRun, job_of
 
 

@@ -13,8 +13,8 @@ from muster.app.views.job import JobView, State
 from muster.app.views.timeline import Now, Timeline, timeline
 from muster.app.wiring.cluster import Target, reading
 from muster.app.wiring.state_directory import StateDirectory
-from muster.local.history import History
-from muster.local.store import Store
+from muster.embedded.storage.history import History
+from muster.embedded.storage.store import Store
 from muster.workloads.pod_run import PodRun, job_of, run_of
 
 

@@ -16,9 +16,9 @@ from muster.api.failures import Failure
 from muster.api.jobset_v1alpha2 import JOB_INDEX
 from muster.app.views.lines import Splitter, shown
 from muster.app.views.pods import group_of, label, pod_order, statuses
+from muster.embedded.node.logs import CUT, Logs
 from muster.kube.client import EVERYTHING, Client, LogOptions
 from muster.kube.errors import ApiError, BadRequest, NotFound, Unanswered, Unreachable
-from muster.local.node.logs import CUT, Logs
 from muster.workloads.pod_run import PodRun, label_of
 
 #: What is shown of the output of a container that failed: lines, characters of each, bytes read.

@@ -20,7 +20,7 @@ from muster.app.views.pods import label, statuses
 
 #: pods named at a time; further ones are counted
 NAMED: Final = 5
-#: How the messages of containers begin that a probe has ended (`muster.local.node.probes`).
+#: How the messages of containers begin that a probe has ended (`muster.embedded.node.probes`).
 _PROBES: Final = ("liveness probe failed", "startup probe failed")
 
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from muster.app.wiring import host
 from muster.app.wiring.state_directory import Endpoint, StateDirectory
+from muster.embedded import credentials
 from muster.kube.client import Client
 from muster.kube.errors import Unreachable
-from muster.local import credentials
 from muster.names import SCHEDULER
 
 if TYPE_CHECKING:  # importing aiohttp takes a quarter of a second
+    from muster.embedded.node.logs import Logs
     from muster.kube.http import Connection
-    from muster.local.node.logs import Logs
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def attached_if_hosted(target: Target) -> Iterator[Endpoint | None]:
 def nodes_asked(nodes: str) -> str:
     """`--nodes`, validated, in a form that a host in any directory understands."""
     if nodes:
-        from muster.local import nodespec
+        from muster.embedded import nodespec
 
         nodespec.read(nodes)
         if Path(nodes).is_file():
@@ -116,7 +116,7 @@ def nodes_asked(nodes: str) -> str:
 
 def archive(target: Target) -> "Logs | None":
     """The output of all past and present pods, if the cluster keeps it on this machine."""
-    from muster.local.node.logs import Logs
+    from muster.embedded.node.logs import Logs
 
     return Logs(StateDirectory.of_user().logs) if target.embedded else None
 
@@ -130,7 +130,7 @@ def full_disk(target: Target) -> Path | None:
     """The embedded cluster's directory if its disk has no space left for the pods' output, else None."""
     if not target.embedded:
         return None
-    from muster.local.node.logs import room
+    from muster.embedded.node.logs import room
 
     home = StateDirectory.of_user().root
     return home if room(home) <= 0 else None
@@ -163,7 +163,7 @@ async def reading(target: Target) -> AsyncIterator[Client]:
     For the embedded cluster it reads the store itself, so that no host has to run.
     """
     if target.embedded:
-        from muster.local.offline import offline_client
+        from muster.embedded.offline import offline_client
 
         home = StateDirectory.of_user()
         with offline_client(home.store, home.logs) as offline:

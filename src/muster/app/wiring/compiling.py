@@ -117,7 +117,7 @@ class Answerer:
 
     def _compiled(self, asked: Job) -> Answer:
         from muster.security.policies import Policies
-        from muster.workloads.lattice import cluster
+        from muster.workloads.batch import cluster
 
         if self._undecided:
             return Answer(undecided=self._undecided)

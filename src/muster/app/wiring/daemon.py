@@ -33,6 +33,8 @@ from muster.app.wiring.settings import Common, ControllersSettings, LeaderElecti
 from muster.controllers import driver
 from muster.core.cycle import Scheduler
 from muster.core.saved import saved
+from muster.embedded.node.fake_nodes import FakeNodes, OthersNode
+from muster.embedded.nodespec import NodeSpec
 from muster.journal import Journal, Recorder, Tee
 from muster.kube.client import Client, Patch
 from muster.kube.clock import SystemClock, first
@@ -40,8 +42,6 @@ from muster.kube.credentials import in_thread
 from muster.kube.http import Connection, HttpClient
 from muster.kube.informers import Informers
 from muster.kube.throttle import Bucket
-from muster.local.node.fake_nodes import FakeNodes, OthersNode
-from muster.local.nodespec import NodeSpec
 from muster.runtime import loop
 from muster.runtime.election import Election, Timing
 from muster.runtime.group_events import GroupEvents

@@ -29,18 +29,18 @@ from muster.compiler.facts import EMBEDDED_FACTS
 from muster.controllers import driver
 from muster.core.cycle import Scheduler
 from muster.core.saved import saved
+from muster.embedded import credentials, machine, nodespec
+from muster.embedded.client import LocalClient
+from muster.embedded.http.api import http_api
+from muster.embedded.http.serving import ServingError, serving
+from muster.embedded.node.agent import NodeAgent
+from muster.embedded.node.logs import Logs
+from muster.embedded.nodespec import NodeSpec
+from muster.embedded.storage.store import Store, StoreError
+from muster.embedded.verbs.registry import Registry
 from muster.journal import Journal
 from muster.kube.clock import Clock, SystemClock, first
 from muster.kube.informers import Informers
-from muster.local import credentials, machine, nodespec
-from muster.local.client import LocalClient
-from muster.local.http_api import http_api
-from muster.local.node.agent import NodeAgent
-from muster.local.node.logs import Logs
-from muster.local.nodespec import NodeSpec
-from muster.local.registry import Registry
-from muster.local.serving import ServingError, serving
-from muster.local.store import Store, StoreError
 from muster.runtime import loop
 from muster.runtime.leader import Term
 from muster.workloads import secret_files

@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from muster.local.credentials import write_private
+from muster.embedded.credentials import write_private
 
 #: Symbolic links that a path may contain, as for the kernel.
 LINKS: Final = 40

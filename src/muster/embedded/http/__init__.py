@@ -1,0 +1,1 @@
+"""Kubernetes' paths over TLS: from the bytes of a request to those of its answer."""

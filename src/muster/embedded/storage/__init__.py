@@ -1,0 +1,1 @@
+"""What the embedded cluster keeps on disk: objects, their changes, and what ended."""

@@ -1,0 +1,151 @@
+"""Admission: reads, completes and checks an object between a request and the store.
+
+Every object is read as its kind's struct first, status included, so that readers of the store can rely on
+types. Then the rules of its kind complete and check it (`muster.api.rules`).
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from muster import names
+from muster.api import kinds, rules
+from muster.api.base import Object, Resource, without_nulls
+from muster.api.batch_v1 import JobSpec, JobTemplate
+from muster.api.core_v1 import PodTemplate
+from muster.api.fields import TOO_DEEP, FieldError, InvalidObject, Path, convert, too_deep
+from muster.embedded.api_errors import AnyKind, invalid
+from muster.kube.apply import merge
+from muster.kube.errors import BadRequest
+from muster.workloads import training
+
+
+def read(kind: AnyKind, obj: Any) -> Object:  # Any: whatever the request's body was
+    """A copy of `obj` without nulls, which Kubernetes treats as absent."""
+    if not isinstance(obj, dict):
+        raise BadRequest(f"the body is not an object; send one {kind.kind} as JSON")
+    copy, nulls = _copied(obj)
+    return _identified(kind, without_nulls(copy) if nulls else copy)
+
+
+def merged(kind: AnyKind, obj: Object, patch: Object) -> Object:
+    """`obj` with a merge patch applied, without nulls. What it leaves alone are the objects of `obj`."""
+    copy, nulls = _copied(patch)
+    result = merge(obj, copy)
+    return _identified(kind, without_nulls(result) if nulls else result)
+
+
+def _copied(obj: Object) -> tuple[Object, bool]:
+    """A copy of JSON that the store can keep, and whether it may have nulls."""
+    try:
+        raw = msgspec.json.encode(obj)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadRequest(f"the body is not JSON: {error}") from None
+    copy: Object = msgspec.json.decode(raw)
+    if too_deep(raw, copy):
+        raise BadRequest(f"the object {TOO_DEEP}")
+    try:
+        msgspec.msgpack.encode(copy)
+    except OverflowError:
+        raise BadRequest("a number in the object is larger than 64 bits hold") from None
+    return copy, b"null" in raw
+
+
+def _identified(kind: AnyKind, obj: Object) -> Object:
+    """`obj` with its kind, and with metadata. Raises `BadRequest` if it says that it is of another kind."""
+    for key, expected in (("apiVersion", kind.api_version), ("kind", kind.kind)):
+        if obj.get(key) not in (None, "", expected):
+            raise BadRequest(f"{key} is {obj[key]!r}, but the request is for {kind.api_version} {kind.kind}")
+    named: Object = {"apiVersion": kind.api_version, "kind": kind.kind}
+    named |= obj
+    named["apiVersion"], named["kind"] = kind.api_version, kind.kind
+    if not isinstance(named.setdefault("metadata", {}), dict):
+        raise BadRequest("metadata is not an object")
+    return named
+
+
+def complete(kind: AnyKind, name: str, obj: Object, old: Object | None = None) -> Object:
+    """`obj` with its kind's defaults, and the environment of its training. The result has the right types."""
+    check_structs(kind, name, obj)
+    _give_types(kind, name, obj)
+    completed = rules.default(kind, obj)
+    if kind is not kinds.JOBSET or (old is not None and _jobs(old) == _jobs(completed)):
+        return completed
+    # On a real cluster muster has no webhook, so there only what it submits gets this environment.
+    if why := training.prepare(completed):
+        raise invalid(kind, name, [FieldError(("metadata", "annotations", names.TRAINING), why)])
+    return completed
+
+
+def _jobs(jobset: Object) -> Any:  # Any: JSON
+    return (jobset.get("spec") or {}).get("replicatedJobs")
+
+
+def check(kind: AnyKind, name: str, obj: Object, old: Object | None) -> None:
+    """Raises `Invalid`, which lists every invalid field, if `obj` breaks the rules of its kind."""
+    if errors := rules.validate(kind, obj, old):
+        raise invalid(kind, name, errors)
+
+
+def earlier(kind: AnyKind, raw: bytes) -> Object:
+    """A stored state with today's types: an earlier version of muster may have written others."""
+    obj: Object = msgspec.json.decode(raw)
+    rules.type_(kind, obj)
+    return obj
+
+
+def check_status(kind: AnyKind, name: str, obj: Object, old: Object) -> Resource:
+    """Checks the types of `obj.status`; the other fields have the right types already. Returns the struct.
+
+    Parts of the status that are the very objects of the `old` state have been checked before.
+    """
+    typed = check_structs(kind, name, obj)
+    status, before = obj["status"], old.get("status")
+    if isinstance(status, dict) and isinstance(before, dict):
+        changed = {key: item for key, item in status.items() if item is not before.get(key)}
+        _give_types(kind, name, {"status": changed})
+        status |= changed
+    else:
+        _give_types(kind, name, {"status": status})
+    return typed
+
+
+def check_structs(kind: AnyKind, name: str, obj: Object) -> Resource:
+    """`obj` as a struct. Raises `Invalid` for fields that no struct can hold, in templates too."""
+    try:
+        typed: Resource = convert(obj, kind.type)
+        for path, template, type_ in _templates(kind, obj):
+            convert(template, type_, path)
+    except InvalidObject as error:
+        raise invalid(kind, name, error.errors) from None
+    return typed
+
+
+def _give_types(kind: AnyKind, name: str, obj: Object) -> None:
+    if errors := rules.type_(kind, obj):
+        raise invalid(kind, name, errors)
+
+
+def _templates(kind: AnyKind, obj: Object) -> Iterator[tuple[Path, Object, type]]:
+    """The templates in an object, which structs keep as JSON because they are copied: path, JSON, struct.
+
+    A template is yielded after the part that contains it, which has been checked by then.
+    """
+    spec = obj.get("spec") or {}
+    if kind is kinds.JOB:
+        yield ("spec", "template"), spec.get("template") or {}, PodTemplate
+    elif kind is kinds.CRON_JOB:
+        made = spec.get("jobTemplate") or {}
+        job = made.get("spec") or {}
+        yield ("spec", "jobTemplate"), made, JobTemplate
+        yield ("spec", "jobTemplate", "spec"), job, JobSpec
+        yield ("spec", "jobTemplate", "spec", "template"), job.get("template") or {}, PodTemplate
+    elif kind is kinds.JOBSET:
+        for position, replicated in enumerate(spec.get("replicatedJobs") or ()):
+            path: Path = ("spec", "replicatedJobs", position, "template")
+            template = replicated.get("template") or {}
+            yield path, template, JobTemplate
+            job = template.get("spec") or {}
+            yield (*path, "spec"), job, JobSpec
+            yield (*path, "spec", "template"), job.get("template") or {}, PodTemplate

@@ -1,0 +1,41 @@
+"""The target `native`: a JobSet whose pods name a PodGroup of Kubernetes itself.
+
+Kubernetes 1.37 has `scheduling.k8s.io/v1beta1` behind the feature gate GenericWorkload. It has no queues and
+one level of topology, so a job with a queue is refused. Source: kubernetes/api, scheduling/v1beta1/types.go;
+KEP-4671.
+"""
+
+from collections.abc import Sequence
+
+from muster.api.base import Object
+from muster.compiler import Draft
+from muster.workloads.batch.compiling import refusal
+from muster.workloads.batch.job import BatchJob, Task
+from muster.workloads.batch.targets import sharing
+from muster.workloads.batch.targets.jobset import Report, jobset
+
+
+def emit(job: BatchJob, drafts: Sequence[tuple[Task, Draft]], report: Report) -> list[Object]:
+    """A PodGroup and a JobSet. kube-scheduler binds the pods."""
+    if job.queue:
+        report(
+            refusal(
+                ("spec", "queue"), "Kubernetes' own gangs have no queues; remove it, or use another target"
+            )
+        )
+    if job.topology is not None:
+        report(refusal(("spec", "topology"), "Kubernetes' own gangs have no tiers; remove it"))
+    for task in job.tasks:
+        sharing.refuse(task, report)
+    made = jobset(job, drafts, report)
+    for replicated in made["spec"]["replicatedJobs"]:
+        replicated["template"]["spec"]["template"]["spec"]["schedulingGroup"] = {"podGroupName": job.name}
+    group: Object = {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": job.name, "namespace": job.namespace},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": job.min_available or job.pods}}},
+    }
+    if job.priority_class:
+        group["spec"]["priorityClassName"] = job.priority_class
+    return [group, made]
