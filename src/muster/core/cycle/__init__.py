@@ -41,6 +41,7 @@ from muster.core.world import World
 from muster.core.world.completions import expected, promised
 from muster.core.world.eligibility import Eligibility
 from muster.core.world.gangs import GangState
+from muster.core.world.handlers import apply
 from muster.core.world.nodes import Nodes
 
 __all__ = ["Config", "Scheduler"]
@@ -96,7 +97,7 @@ class Scheduler:
 
     def apply(self, event: Event) -> None:
         """Record one event. A repeated event changes nothing."""
-        self.world.apply(event)
+        apply(self.world, event)
 
     def decide(self, now: float) -> list[Decision]:
         """Run one cycle. Return the decisions in the order in which they are to be carried out."""

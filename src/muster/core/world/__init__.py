@@ -1,10 +1,11 @@
-"""The world: everything that is known of the cluster, each fact with one owner (listed in `handlers.py`).
+"""The world: everything that is known of the cluster, each fact with one owner.
 
-`apply` records an event. `settle` begins a cycle: for each gang that was touched, it updates what the gang
-lacks, what its queue and its quotas are charged, when it ends, and when it needs attention again. A cycle
-then reads the world and charges its decisions to it (`started`, `evicted`, `account`). A gang that starts is
-accounted for at once, because the next gang's turn depends on what its queue uses then. A gang whose only
-news are pods that were promised lacks and uses the same as before; only its end and its quotas are updated.
+`handlers.apply` records an event in it. `settle` begins a cycle: for each gang that was touched, it updates
+what the gang lacks, what its queue and its quotas are charged, when it ends, and when it needs attention
+again. A cycle then reads the world and charges its decisions to it (`started`, `evicted`, `account`). A
+gang that starts is accounted for at once, because the next gang's turn depends on what its queue uses then.
+A gang whose only news are pods that were promised lacks and uses the same as before; only its end and its
+quotas are updated.
 
 Holds end here, too. A place that a pod has left is held for its replacement for a while. A place that was
 promised with the start and not filled is held as long, counted from when its gang stands.
@@ -14,19 +15,71 @@ belongs to the packages above. They read the gangs that `settle` says have chang
 counters.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from typing import Any, Final
 
 from muster.core.words.decisions import Release
-from muster.core.words.gang import GangId, Place
-from muster.core.world.failed_starts import ANYWHERE
-from muster.core.world.gangs import GangState, give_back, stands, unwanted
-from muster.core.world.handlers import Handlers
-from muster.core.world.trial import Trial
+from muster.core.words.events import PodsBound
+from muster.core.words.gang import Gang, GangId, NodeName, Place, PodId
+from muster.core.world.budgets import Budgets
+from muster.core.world.completions import Completions
+from muster.core.world.eligibility import Eligibility
+from muster.core.world.exclusive_domains import ExclusiveDomains
+from muster.core.world.failed_starts import ANYWHERE, FailedStarts
+from muster.core.world.gangs import Gangs, GangState, give_back, stands, unwanted
+from muster.core.world.lacking import Demands
+from muster.core.world.ledger import Choose, Ledger
+from muster.core.world.nodes import Nodes
+from muster.core.world.pending_evictions import PendingEvictions
+from muster.core.world.queues import Queues
+from muster.core.world.quotas import Quotas
+from muster.core.world.topology import Topology
+from muster.core.world.trial import Trial, UndoLog
 
 
-class World(Handlers):
+class World:
+    """What is known of the cluster: each fact has one owner, listed here."""
+
+    def __init__(
+        self,
+        hold: float,
+        nodes: Nodes,
+        eligibility: Eligibility,
+        device: Choose,
+        duration: Callable[[Gang], float],
+    ) -> None:
+        """Empty, but for `nodes`. `hold`: as in `Config`; `device` and `duration`: as in `Ledger` and
+        `Completions`.
+        """
+        self.hold, self.nodes, self.eligibility = hold, nodes, eligibility
+        self.gangs, self.pods = Gangs(), dict[PodId, PodsBound]()
+        self.log = UndoLog()
+        self.ledger = Ledger(nodes, device, self.log)
+        self.topology = Topology(nodes)
+        self.exclusive_domains = ExclusiveDomains(nodes, self.topology, self.gangs, self.pods, self.log)
+        self.queues = Queues(nodes, eligibility, self.log, self.topology)
+        self.quotas, self.budgets = Quotas(self.log), Budgets()
+        self.pending_evictions = PendingEvictions(
+            self.ledger, self.exclusive_domains, self.pods, self.gangs, self.log
+        )
+        self.completions = Completions(self.gangs, self.pods, self.ledger, self.pending_evictions, duration)
+        self.failed_starts = FailedStarts()
+        self.demands = Demands(self.ledger.footprints, self.failed_starts)
+        #: gangs by the origin that they share
+        self.siblings: dict[str, set[GangId]] = {}
+        #: nodes that may have less room than is promised there: they changed, or unplanned pods were bound
+        #: there
+        self.unexpected: set[NodeName] = set()
+        #: nodes that were removed since the last cycle
+        self.removed: set[NodeName] = set()
+        #: `AntiAffinity.as_of` up to which gangs know the anti-affinity that keeps them off nodes
+        self.carried = 0
+        #: time of the last cycle, or of a dry run
+        self.now = 0.0
+        #: how often a gang was accounted for, or got promised pods, ever
+        self.accounted = 0
+
     def trial(self) -> Trial:
         """Begin a trial: what is changed in it can be undone (`trial.py`)."""
         return self.log.trial()

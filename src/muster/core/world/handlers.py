@@ -8,21 +8,16 @@ When a pod ends, its place is held for its replacement if its gang goes on. When
 place, on whatever node it is. If it is what was promised there, the charge of the promise becomes the pod's.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf
 
 from muster.core.words import events
 from muster.core.words.events import Event, PodsBound
-from muster.core.words.gang import Amounts, Gang, GangId, NodeName, Place, PodId
-from muster.core.world.budgets import Budgets
-from muster.core.world.completions import Completions
-from muster.core.world.eligibility import Eligibility
-from muster.core.world.exclusive_domains import ExclusiveDomains
-from muster.core.world.failed_starts import FailedStarts
+from muster.core.words.gang import Amounts, Place, PodId
+from muster.core.world import World
 from muster.core.world.gangs import (
     BackOff,
-    Gangs,
     GangState,
     Hold,
     fill,
@@ -34,288 +29,253 @@ from muster.core.world.gangs import (
     stands,
     vacate,
 )
-from muster.core.world.lacking import Demands
-from muster.core.world.ledger import Charged, Choose, Ledger
-from muster.core.world.nodes import Nodes
-from muster.core.world.pending_evictions import PendingEvictions
-from muster.core.world.queues import Queues
-from muster.core.world.quotas import Quotas
-from muster.core.world.topology import Topology
-from muster.core.world.trial import UndoLog
+from muster.core.world.ledger import Charged
 
 
-class Handlers:
-    """What is known of the cluster: each fact has one owner, listed here. Events are applied to these."""
+def apply(world: World, event: Event) -> None:
+    """Record one event. A repeated event changes nothing."""
+    match event:
+        case PodsBound():
+            _pods_bound(world, event)
+        case events.PodsEnded():
+            _pods_ended(world, event)
+        case events.GangSubmitted():
+            _gang_submitted(world, event)
+        case events.GangRemoved():
+            _gang_removed(world, event)
+        case events.NodeChanged():
+            if _recovered(world.nodes.facts.get(event.name), event):
+                world.failed_starts.forget(event.name)
+            if world.nodes.change(event):
+                world.unexpected.add(event.name)
+                _end_endless_back_offs(world)
+        case events.NodeRemoved():
+            if world.nodes.remove(event.name):
+                world.removed.add(event.name)
+                world.failed_starts.forget(event.name)
+        case events.StartFailed():
+            world.failed_starts.record(event)
+        case events.AvoidanceChanged():
+            world.failed_starts.follow(event.rules)
+        case events.PlacesRetired():
+            _places_retired(world, event)
+        case events.PlanFound():
+            _plan_found(world, event)
+        case events.PlacesLost():
+            _places_lost(world, event)
+        case events.CommitFailed():
+            _commit_failed(world, event)
+        case events.LayersChanged():
+            world.topology.change(event.layers)
+        case events.QueueChanged():
+            if world.queues.change(event.queue.name, event.queue):
+                world.gangs.touched.update(world.gangs)  # their requests may count now, or no longer
+        case events.QueueRemoved():
+            if world.queues.change(event.name, None):
+                world.gangs.touched.update(world.gangs)
+        case events.BudgetChanged():
+            world.budgets.change(event.namespace, event.name, event)
+        case events.BudgetRemoved():
+            world.budgets.change(event.namespace, event.name, None)
+        case events.QuotaChanged():
+            world.quotas.change((event.namespace, event.name), event.room)
+        case events.QuotaRemoved():
+            world.quotas.change((event.namespace, event.name), ())
 
-    def __init__(
-        self,
-        hold: float,
-        nodes: Nodes,
-        eligibility: Eligibility,
-        device: Choose,
-        duration: Callable[[Gang], float],
-    ) -> None:
-        """Empty, but for `nodes`. `hold`: as in `Config`; `device` and `duration`: as in `Ledger` and
-        `Completions`.
-        """
-        self.hold, self.nodes, self.eligibility = hold, nodes, eligibility
-        self.gangs, self.pods = Gangs(), dict[PodId, PodsBound]()
-        self.log = UndoLog()
-        self.ledger = Ledger(nodes, device, self.log)
-        self.topology = Topology(nodes)
-        self.exclusive_domains = ExclusiveDomains(nodes, self.topology, self.gangs, self.pods, self.log)
-        self.queues = Queues(nodes, eligibility, self.log, self.topology)
-        self.quotas, self.budgets = Quotas(self.log), Budgets()
-        self.pending_evictions = PendingEvictions(
-            self.ledger, self.exclusive_domains, self.pods, self.gangs, self.log
-        )
-        self.completions = Completions(self.gangs, self.pods, self.ledger, self.pending_evictions, duration)
-        self.failed_starts = FailedStarts()
-        self.demands = Demands(self.ledger.footprints, self.failed_starts)
-        #: gangs by the origin that they share
-        self.siblings: dict[str, set[GangId]] = {}
-        #: nodes that may have less room than is promised there: they changed, or unplanned pods were bound
-        #: there
-        self.unexpected: set[NodeName] = set()
-        #: nodes that were removed since the last cycle
-        self.removed: set[NodeName] = set()
-        #: `AntiAffinity.as_of` up to which gangs know the anti-affinity that keeps them off nodes
-        self.carried = 0
-        #: time of the last cycle, or of a dry run
-        self.now = 0.0
-        #: how often a gang was accounted for, or got promised pods, ever
-        self.accounted = 0
 
-    def apply(self, event: Event) -> None:
-        """Record one event. A repeated event changes nothing."""
-        match event:
-            case PodsBound():
-                self._pods_bound(event)
-            case events.PodsEnded():
-                self._pods_ended(event)
-            case events.GangSubmitted():
-                self._gang_submitted(event)
-            case events.GangRemoved():
-                self._gang_removed(event)
-            case events.NodeChanged():
-                if _recovered(self.nodes.facts.get(event.name), event):
-                    self.failed_starts.forget(event.name)
-                if self.nodes.change(event):
-                    self.unexpected.add(event.name)
-                    self._end_endless_back_offs()
-            case events.NodeRemoved():
-                if self.nodes.remove(event.name):
-                    self.removed.add(event.name)
-                    self.failed_starts.forget(event.name)
-            case events.StartFailed():
-                self.failed_starts.record(event)
-            case events.AvoidanceChanged():
-                self.failed_starts.follow(event.rules)
-            case events.PlacesRetired():
-                self._places_retired(event)
-            case events.PlanFound():
-                self._plan_found(event)
-            case events.PlacesLost():
-                self._places_lost(event)
-            case events.CommitFailed():
-                self._commit_failed(event)
-            case events.LayersChanged():
-                self.topology.change(event.layers)
-            case events.QueueChanged():
-                if self.queues.change(event.queue.name, event.queue):
-                    self.gangs.touched.update(self.gangs)  # their requests may count now, or no longer
-            case events.QueueRemoved():
-                if self.queues.change(event.name, None):
-                    self.gangs.touched.update(self.gangs)
-            case events.BudgetChanged():
-                self.budgets.change(event.namespace, event.name, event)
-            case events.BudgetRemoved():
-                self.budgets.change(event.namespace, event.name, None)
-            case events.QuotaChanged():
-                self.quotas.change((event.namespace, event.name), event.room)
-            case events.QuotaRemoved():
-                self.quotas.change((event.namespace, event.name), ())
+def _pods_bound(world: World, event: PodsBound) -> None:
+    if _keep_promise(world, event):
+        return
+    for pod in event.pods:
+        one = _one(event, pod)
+        if one is event or not _keep_promise(world, one):
+            _pod_bound(world, pod, one)
 
-    def _pods_bound(self, event: PodsBound) -> None:
-        if self._keep_promise(event):
+
+def _keep_promise(world: World, event: PodsBound) -> bool:
+    """Record pods that are all new, promised together and charged already. False: they are not."""
+    state = world.gangs.get(event.gang) if event.gang is not None else None
+    if state is None or not world.pods.keys().isdisjoint(event.pods):
+        return False
+    places = [place for place in dict.fromkeys(event.pods.values()) if place is not None]
+    promises = [state.holds.get(place) for place in places]
+    promise = promises[0] if promises else None
+    if promise is None or promises.count(promise) < len(event.pods) or not _keeps(event, promise):
+        return False
+    for place in places:
+        del state.holds[place]
+    world.ledger.rename(event.node, promise.footprint, event.footprint, len(places))
+    if promise.device is not None:
+        event = _with_device(event, promise.device)
+    world.pods.update(dict.fromkeys(event.pods, event))
+    # Lapsed places are wanted again now, a plan may be complete, or a victim may have one more pod.
+    more = state.lapsed or state.planned or world.pending_evictions
+    (world.gangs.touched if more else world.gangs.kept).add(state.id)
+    world.accounted += 1
+    fill(state, event.pods, event.at)
+    world.pending_evictions.pods_bound(event.pods.keys(), state.id)
+    if event.footprint.leaving:
+        world.pending_evictions.pods_seen(event.pods, deleted=True)
+    return True
+
+
+def _pod_bound(world: World, pod: PodId, event: PodsBound) -> None:
+    """Record a single pod that was not promised on this node."""
+    place, known = event.pods[pod], world.pods.get(pod)
+    vacated: list[tuple[PodId, Place]] = []
+    if known is not None:
+        if event.footprint.device is None and (known.node, known.requests) == (
+            event.node,
+            event.requests,
+        ):
+            event = _with_device(event, known.footprint.device)
+        if _one(known, pod) == event:
             return
-        for pod in event.pods:
-            one = _one(event, pod)
-            if one is event or not self._keep_promise(one):
-                self._pod_bound(pod, one)
-
-    def _keep_promise(self, event: PodsBound) -> bool:
-        """Record pods that are all new, promised together and charged already. False: they are not."""
-        state = self.gangs.get(event.gang) if event.gang is not None else None
-        if state is None or not self.pods.keys().isdisjoint(event.pods):
-            return False
-        places = [place for place in dict.fromkeys(event.pods.values()) if place is not None]
-        promises = [state.holds.get(place) for place in places]
-        promise = promises[0] if promises else None
-        if promise is None or promises.count(promise) < len(event.pods) or not _keeps(event, promise):
-            return False
-        for place in places:
-            del state.holds[place]
-        self.ledger.rename(event.node, promise.footprint, event.footprint, len(places))
-        if promise.device is not None:
-            event = _with_device(event, promise.device)
-        self.pods.update(dict.fromkeys(event.pods, event))
-        # Lapsed places are wanted again now, a plan may be complete, or a victim may have one more pod.
-        more = state.lapsed or state.planned or self.pending_evictions
-        (self.gangs.touched if more else self.gangs.kept).add(state.id)
-        self.accounted += 1
+        _give_back(world, known, 1)
+        vacated = vacate(world.gangs[known.gang], [pod]) if known.gang is not None else []
+    device = world.ledger.take(event.node, event.requests, event.footprint.device, event.footprint)
+    world.unexpected.add(event.node)
+    world.pods[pod] = _with_device(event, device)
+    world.pending_evictions.pods_seen([pod], deleted=event.footprint.leaving)
+    if event.gang is None:
+        world.exclusive_domains.foreign(event.node, 1)
+    else:
+        state = world.gangs.touch(event.gang)
+        if place is not None:
+            give_back(state, [place], world.ledger)
         fill(state, event.pods, event.at)
-        self.pending_evictions.pods_bound(event.pods.keys(), state.id)
-        if event.footprint.leaving:
-            self.pending_evictions.pods_seen(event.pods, deleted=True)
-        return True
+        world.pending_evictions.pods_bound(event.pods.keys(), state.id)
+        if place is None and known is not None and known.gang == event.gang:
+            state.leaving.update(vacated)
+        occupy(state, event.node, event.requests, 1)
 
-    def _pod_bound(self, pod: PodId, event: PodsBound) -> None:
-        """Record a single pod that was not promised on this node."""
-        place, known = event.pods[pod], self.pods.get(pod)
-        vacated: list[tuple[PodId, Place]] = []
-        if known is not None:
-            if event.footprint.device is None and (known.node, known.requests) == (
-                event.node,
-                event.requests,
-            ):
-                event = _with_device(event, known.footprint.device)
-            if _one(known, pod) == event:
-                return
-            self._give_back(known, 1)
-            vacated = vacate(self.gangs[known.gang], [pod]) if known.gang is not None else []
-        device = self.ledger.take(event.node, event.requests, event.footprint.device, event.footprint)
-        self.unexpected.add(event.node)
-        self.pods[pod] = _with_device(event, device)
-        self.pending_evictions.pods_seen([pod], deleted=event.footprint.leaving)
-        if event.gang is None:
-            self.exclusive_domains.foreign(event.node, 1)
-        else:
-            state = self.gangs.touch(event.gang)
-            if place is not None:
-                give_back(state, [place], self.ledger)
-            fill(state, event.pods, event.at)
-            self.pending_evictions.pods_bound(event.pods.keys(), state.id)
-            if place is None and known is not None and known.gang == event.gang:
-                state.leaving.update(vacated)
-            occupy(state, event.node, event.requests, 1)
 
-    def _pods_ended(self, event: events.PodsEnded) -> None:
-        for bound, pods in _rows([(pod, self.pods.pop(pod)) for pod in event.pods if pod in self.pods]):
-            self.pending_evictions.pods_seen(pods, deleted=False)
-            self._give_back(bound, len(pods))
-            self._leave(pods, bound, event.at)
+def _pods_ended(world: World, event: events.PodsEnded) -> None:
+    for bound, pods in _rows([(pod, world.pods.pop(pod)) for pod in event.pods if pod in world.pods]):
+        world.pending_evictions.pods_seen(pods, deleted=False)
+        _give_back(world, bound, len(pods))
+        _leave(world, pods, bound, event.at)
 
-    def _leave(self, pods: Sequence[PodId], ended: PodsBound, at: float) -> None:
-        """Hold the place of each ended pod for its replacement, unless another pod fills it."""
-        leaving = self.pending_evictions.pods_ended(pods)
-        if ended.gang is None:
-            return
-        state = self.gangs[ended.gang]
-        for pod, vacated in vacate(state, pods):
-            if state.gang is None or pod in leaving:
-                continue
-            pod_set = pod_set_of(state, vacated)
-            if pod_set is None or _undone(state):
-                continue
-            requests = pod_set.shape.requests
-            if _asks_for_more(requests, ended.requests):
-                continue  # the replacement needs more than the pod used: quotas and caps must admit it first
-            if vacated not in state.holds and ended.node in self.nodes.facts:
-                pod_footprint = footprint(state.gang, pod_set)
-                device = ended.footprint.device if requests == ended.requests else None
-                device = self.ledger.take(ended.node, requests, device, pod_footprint)
-                until = at + self.hold
-                hold(state, vacated, Hold(ended.node, pod_set.shape, False, until, device, pod_footprint))
 
-    def _give_back(self, bound: PodsBound, times: int) -> None:
-        """Give back what `times` of these pods took."""
-        self.ledger.give(Charged.of(bound), times)
-        if bound.gang is None:
-            self.exclusive_domains.foreign(bound.node, -times)
-        else:
-            occupy(self.gangs.touch(bound.gang), bound.node, bound.requests, -times)
+def _leave(world: World, pods: Sequence[PodId], ended: PodsBound, at: float) -> None:
+    """Hold the place of each ended pod for its replacement, unless another pod fills it."""
+    leaving = world.pending_evictions.pods_ended(pods)
+    if ended.gang is None:
+        return
+    state = world.gangs[ended.gang]
+    for pod, vacated in vacate(state, pods):
+        if state.gang is None or pod in leaving:
+            continue
+        pod_set = pod_set_of(state, vacated)
+        if pod_set is None or _undone(state):
+            continue
+        requests = pod_set.shape.requests
+        if _asks_for_more(requests, ended.requests):
+            continue  # the replacement needs more than the pod used: quotas and caps must admit it first
+        if vacated not in state.holds and ended.node in world.nodes.facts:
+            pod_footprint = footprint(state.gang, pod_set)
+            device = ended.footprint.device if requests == ended.requests else None
+            device = world.ledger.take(ended.node, requests, device, pod_footprint)
+            until = at + world.hold
+            hold(state, vacated, Hold(ended.node, pod_set.shape, False, until, device, pod_footprint))
 
-    def _gang_submitted(self, event: events.GangSubmitted) -> None:
-        state = self.gangs.touch(event.gang.id)
-        gang = event.gang
-        if state.gang is not None:
-            gang = replace(gang, submitted=min(gang.submitted, state.gang.submitted))
-        if gang == state.gang:
-            return
-        self._related(state, gang.origin)
-        state.gang = gang
-        self.gangs.arrivals += 1
-        state.arrived = self.gangs.arrivals
-        for place, promise in state.holds.items():
-            if (pod_set := pod_set_of(state, place)) is not None:
-                self.ledger.rename(promise.node, promise.footprint, pod_footprint := footprint(gang, pod_set))
-                state.holds[place] = promise._replace(footprint=pod_footprint)
-                state.stamp += 1
-        state.lapsed.clear()
+
+def _give_back(world: World, bound: PodsBound, times: int) -> None:
+    """Give back what `times` of these pods took."""
+    world.ledger.give(Charged.of(bound), times)
+    if bound.gang is None:
+        world.exclusive_domains.foreign(bound.node, -times)
+    else:
+        occupy(world.gangs.touch(bound.gang), bound.node, bound.requests, -times)
+
+
+def _gang_submitted(world: World, event: events.GangSubmitted) -> None:
+    state = world.gangs.touch(event.gang.id)
+    gang = event.gang
+    if state.gang is not None:
+        gang = replace(gang, submitted=min(gang.submitted, state.gang.submitted))
+    if gang == state.gang:
+        return
+    _related(world, state, gang.origin)
+    state.gang = gang
+    world.gangs.arrivals += 1
+    state.arrived = world.gangs.arrivals
+    for place, promise in state.holds.items():
+        if (pod_set := pod_set_of(state, place)) is not None:
+            world.ledger.rename(promise.node, promise.footprint, pod_footprint := footprint(gang, pod_set))
+            state.holds[place] = promise._replace(footprint=pod_footprint)
+            state.stamp += 1
+    state.lapsed.clear()
+    if state.back_off is not None and state.back_off.until == inf:
+        state.back_off = None
+
+
+def _related(world: World, state: GangState, origin: str) -> None:
+    """Record the siblings of a gang: those of its origin from now on."""
+    before = state.gang.origin if state.gang is not None else ""
+    if before == origin:
+        return
+    if before:
+        world.siblings[before].discard(state.id)
+        if not world.siblings[before]:
+            del world.siblings[before]
+    if origin:
+        world.siblings.setdefault(origin, set()).add(state.id)
+
+
+def _gang_removed(world: World, event: events.GangRemoved) -> None:
+    state = world.gangs.touch(event.gang)
+    world.pending_evictions.give_up(event.gang)
+    give_back(state, list(state.holds), world.ledger)
+    _related(world, state, "")
+    state.gang = state.back_off = state.explanation = None
+    state.avoided.clear()
+    state.retired = frozenset()
+    state.planned.clear()
+    state.leaving.clear()
+
+
+def _places_retired(world: World, event: events.PlacesRetired) -> None:
+    state = world.gangs.touch(event.gang)
+    state.retired = event.places
+    state.stamp += 1
+    for retired in event.places:
+        state.planned.pop(retired, None)
+
+
+def _plan_found(world: World, event: events.PlanFound) -> None:
+    state = world.gangs.touch(event.gang)
+    for place, node in event.nodes.items():
+        if not (place in state.filled or place in state.holds or place in state.retired):
+            state.planned[place] = node
+    for victim in event.victims:
+        world.pending_evictions.found(event.gang, victim)
+
+
+def _places_lost(world: World, event: events.PlacesLost) -> None:
+    state = world.gangs.touch(event.gang)
+    give_back(state, event.places, world.ledger)
+    for lost in event.places:
+        state.planned.pop(lost, None)
+    for node in event.excluded:
+        state.avoided[node] = max(event.until, state.avoided.get(node, event.until))
+
+
+def _commit_failed(world: World, event: events.CommitFailed) -> None:
+    state = world.gangs.touch(event.gang)
+    world.pending_evictions.give_up(event.gang)
+    give_back(state, list(state.holds), world.ledger)
+    state.planned.clear()
+    state.back_off = BackOff(event.until, event.message)
+
+
+def _end_endless_back_offs(world: World) -> None:
+    # A gang that has been touched since the last cycle may not be in `timed` yet.
+    for gang in world.gangs.touched.union(world.gangs.timed):
+        state = world.gangs[gang]
         if state.back_off is not None and state.back_off.until == inf:
             state.back_off = None
-
-    def _related(self, state: GangState, origin: str) -> None:
-        """Record the siblings of a gang: those of its origin from now on."""
-        before = state.gang.origin if state.gang is not None else ""
-        if before == origin:
-            return
-        if before:
-            self.siblings[before].discard(state.id)
-            if not self.siblings[before]:
-                del self.siblings[before]
-        if origin:
-            self.siblings.setdefault(origin, set()).add(state.id)
-
-    def _gang_removed(self, event: events.GangRemoved) -> None:
-        state = self.gangs.touch(event.gang)
-        self.pending_evictions.give_up(event.gang)
-        give_back(state, list(state.holds), self.ledger)
-        self._related(state, "")
-        state.gang = state.back_off = state.explanation = None
-        state.avoided.clear()
-        state.retired = frozenset()
-        state.planned.clear()
-        state.leaving.clear()
-
-    def _places_retired(self, event: events.PlacesRetired) -> None:
-        state = self.gangs.touch(event.gang)
-        state.retired = event.places
-        state.stamp += 1
-        for retired in event.places:
-            state.planned.pop(retired, None)
-
-    def _plan_found(self, event: events.PlanFound) -> None:
-        state = self.gangs.touch(event.gang)
-        for place, node in event.nodes.items():
-            if not (place in state.filled or place in state.holds or place in state.retired):
-                state.planned[place] = node
-        for victim in event.victims:
-            self.pending_evictions.found(event.gang, victim)
-
-    def _places_lost(self, event: events.PlacesLost) -> None:
-        state = self.gangs.touch(event.gang)
-        give_back(state, event.places, self.ledger)
-        for lost in event.places:
-            state.planned.pop(lost, None)
-        for node in event.excluded:
-            state.avoided[node] = max(event.until, state.avoided.get(node, event.until))
-
-    def _commit_failed(self, event: events.CommitFailed) -> None:
-        state = self.gangs.touch(event.gang)
-        self.pending_evictions.give_up(event.gang)
-        give_back(state, list(state.holds), self.ledger)
-        state.planned.clear()
-        state.back_off = BackOff(event.until, event.message)
-
-    def _end_endless_back_offs(self) -> None:
-        # A gang that has been touched since the last cycle may not be in `timed` yet.
-        for gang in self.gangs.touched.union(self.gangs.timed):
-            state = self.gangs[gang]
-            if state.back_off is not None and state.back_off.until == inf:
-                state.back_off = None
-                self.gangs.touched.add(gang)
+            world.gangs.touched.add(gang)
 
 
 def _undone(state: GangState) -> bool:
