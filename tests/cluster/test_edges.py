@@ -152,7 +152,7 @@ async def test_a_gang_whose_victim_is_stuck_says_so_and_starts_once_it_is_gone(c
 
     async def waits() -> bool:
         phase, code, message = await told(cluster, "podgroup-heir")
-        return (phase, code) == ("Held", "WaitingForVictims") and "default/victim-" in message
+        return (phase, code) == ("Nominated", "WaitingForVictims") and "default/victim-" in message
 
     await cluster.until("its heir says for whom it waits", waits)
     first.terminate()

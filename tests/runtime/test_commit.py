@@ -269,7 +269,7 @@ def test_a_gang_in_part_reports_why_its_other_places_are_unfilled() -> None:
     why = Explanation(Code.INSUFFICIENT_CAPACITY, "placement", "1 CPU asked; 0 are free")
     record = msgspec.convert(gang_record(coming), GangRecord)
     (told,) = step(view(coming, {0: A}, record=record, explanation=why), RetryState(), 100.0, LIMITS).writes
-    assert (status_in(told)["phase"], status_in(told)["reason"]["message"]) == ("Held", why.message)
+    assert (status_in(told)["phase"], status_in(told)["reason"]["message"]) == ("Nominated", why.message)
 
 
 def test_a_running_gang_says_why_pods_above_its_minimum_wait_as_long_as_they_do() -> None:

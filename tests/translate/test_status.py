@@ -100,6 +100,12 @@ EXPLANATION = Explanation(
 )
 
 
+def test_phases_of_earlier_versions_are_read() -> None:
+    assert [Phase.of(phase.value) for phase in Phase] == [*Phase]
+    assert Phase.of("Held") is Phase.NOMINATED
+    assert Phase.of("") is Phase.of("Hold") is None
+
+
 def test_status_tells_the_reason_and_the_whole_explanation() -> None:
     assert gang_status(A_GROUP, HIDDEN, Phase.WAITING, EXPLANATION, epoch=3, attempt=2) == {
         "status": {

@@ -49,7 +49,7 @@ class Reason(Struct, frozen=True):
 
 
 class GangStatus(Struct, frozen=True):
-    phase: str = ""  # Waiting, Held, Starting, Standing, Finished, Degraded
+    phase: str = ""  # Waiting, Nominated, Starting, Standing, Finished, Degraded
     reason: Reason | None = None
     #: the whole explanation (docs/names.md), as JSON
     explanation: Object | None = None

@@ -187,9 +187,8 @@ class ClusterState(Collector):
         if group.finished:
             return Phase.FINISHED, ""
         record = self._mirror.find(GANG, f"{group.namespace}/{group.record}")
-        if isinstance(record, Gang) and record.status.phase in _PHASES:
-            phase = Phase(record.status.phase)
-            return phase, code if phase in (Phase.WAITING, Phase.DEGRADED, Phase.HELD) else ""
+        if isinstance(record, Gang) and (phase := Phase.of(record.status.phase)) is not None:
+            return phase, code if phase in (Phase.WAITING, Phase.DEGRADED, Phase.NOMINATED) else ""
         if group.members.filled:
             return Phase.STANDING, ""
         return (Phase.STARTING, "") if gang in self._decisions.open else (Phase.WAITING, code)
@@ -276,9 +275,6 @@ class ClusterState(Collector):
 
     def _bounded(self, names: Iterable[str]) -> dict[str, None]:
         return dict.fromkeys(sorted(names)[:MOST])
-
-
-_PHASES: Final = frozenset(phase.value for phase in Phase)
 
 
 def _name(resource: str) -> str:

@@ -50,11 +50,19 @@ class Phase(Enum):
     """The phase of a gang (docs/architecture.md, "Words")."""
 
     WAITING = "Waiting"
-    HELD = "Held"
+    NOMINATED = "Nominated"
     STARTING = "Starting"
     STANDING = "Standing"
     FINISHED = "Finished"
     DEGRADED = "Degraded"
+
+    @classmethod
+    def of(cls, written: str) -> "Phase | None":
+        """The phase that a status names, also as versions before 0.2 wrote it; None if it names none."""
+        return _PHASES.get(written)
+
+
+_PHASES: Final = {phase.value: phase for phase in Phase} | {"Held": Phase.NOMINATED}
 
 
 def gang_record(group: Group) -> Object:

@@ -31,7 +31,7 @@ def record_attempt(context: Context, victims: tuple[VictimRef, ...]) -> Step:
         lease=group.lease,
     )
     waits = view.explanation is not None or not places.ready
-    phase = Phase.STARTING if places.filled or not (victims or waits) else Phase.HELD
+    phase = Phase.STARTING if places.filled or not (victims or waits) else Phase.NOMINATED
     status = gang_status(group, view.names, phase, epoch=view.epoch, attempt=attempt)
     body = {**status, **changed_spec(view.record, group)}
     # Users may read the Gangs of their namespace, and no GangPlans: a plan that names others is not held.

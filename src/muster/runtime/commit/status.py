@@ -187,17 +187,17 @@ def _phase(context: Context) -> tuple[Phase, Explanation | None]:
             several = f"{len(leaving)} pods that make room for it are"
             some = "1 pod that makes room for it is" if len(leaving) == 1 else several
             message = f"its places are promised; {some} leaving: {few}{context.last_error}"
-            return Phase.HELD, Explanation(Code.WAITING_FOR_VICTIMS, "commit", message)
+            return Phase.NOMINATED, Explanation(Code.WAITING_FOR_VICTIMS, "commit", message)
         if explanation is not None and explanation.code is Code.COMMIT_FAILED and not places.filled:
             return Phase.WAITING, explanation  # it is retried: for people, nothing has changed
-        return (Phase.STARTING if places.filled else Phase.HELD), None
+        return (Phase.STARTING if places.filled else Phase.NOMINATED), None
     if minimum_met(group.gang, places.settled):
         more = places.ready.keys() - places.missing.keys()  # pods above the gang's minimum, which wait
         return Phase.STANDING, explanation if more else None
     if places.filled and not group.controlled:
         return Phase.DEGRADED, explanation or degraded(context)
     if places.missing:  # some of the missing places, perhaps; the others may still be taken
-        return Phase.HELD, explanation
+        return Phase.NOMINATED, explanation
     return Phase.WAITING, explanation
 
 
