@@ -1,6 +1,6 @@
 # muster's image: what uv.lock pins, and muster itself; no compiler, no package manager of its own, no root.
 # A test runs these steps, with AT elsewhere (tests/cluster/test_dockerfile.py).
-# The base image (of all platforms, as of 2026-08-16) and uv are pinned by hash; docs/install.md says how to renew them.
+# The base image (of all platforms, as of 2026-08-16) and uv are pinned by hash; docs/start/install.md says how to renew them.
 ARG BASE=python:3.11-slim@sha256:9c900dea9e8fb7e16277c179b555cc72d29a352dbc33cff48ad5a0412fd5bfc7
 
 FROM ${BASE} AS build

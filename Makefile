@@ -40,6 +40,7 @@ check: setup
 	@$(BIN)/ruff check src tests bench
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: setup
 	@$(BIN)/python -m bench

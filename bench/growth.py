@@ -1,7 +1,7 @@
 """How the core's work grows with nodes, gangs, queues and shapes.
 
     python -m bench.growth              a table
-    python -m bench.growth FILE.svg     and the plot of it that docs/performance.md shows
+    python -m bench.growth FILE.svg     and the plot of it that docs/internals/performance.md shows
 
 Everything else is held at 10,000 nodes, 1,000 gangs, 1 queue and 1 shape; where domains are chosen, at 500
 racks and 6 pod sets.

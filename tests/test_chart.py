@@ -56,7 +56,7 @@ def test_the_dashboard_shows_metrics_that_exist() -> None:
     dashboard = json.loads((CHART / "files/dashboard.json").read_text())
     asked = " ".join(target["expr"] for panel in dashboard["panels"] for target in panel["targets"])
     shown = {re.sub("_(bucket|count|sum)$", "", name) for name in re.findall(r"\bmuster_\w+", asked)}
-    known = set(re.findall(r"`(muster_\w+)`", (ROOT / "docs/daemons.md").read_text()))
+    known = set(re.findall(r"`(muster_\w+)`", (ROOT / "docs/reference/daemons.md").read_text()))
     assert len(shown) > 10
     assert shown <= known
     assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"])

@@ -11,6 +11,11 @@ from muster.cli.main import app
 from muster.core.words.gang import Code
 
 ROOT = Path(__file__).parents[1]
+#: A page of ours, an anchor, and a heading as in `docs/a/b.md ("A heading")` or `docs/a/b.md, "A heading"`.
+NAMED = re.compile(
+    r"(?<![\w/.-])(docs/(?:(?:start|guides|concepts|reference|internals|decisions)/)?[\w-]+\.md)(?:#([\w-]+))?"
+    r"(?:(?: \(|,\s)\"([^\"]+)\")?"
+)
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
@@ -43,14 +48,40 @@ def test_every_file_and_module_that_is_named_is_there() -> None:
     assert {f"{file.relative_to(ROOT)}: {each}" for file, each in named if not there(each)} == set()
 
 
-def test_every_page_is_reached_from_the_index() -> None:
-    index = (ROOT / "docs/index.md").read_text()
-    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}
-    assert {page for page in pages if f"({page})" not in index} == set()
+def test_every_page_and_heading_that_the_code_names_is_there() -> None:
+    """`docs/section/page.md`, with an anchor or with a heading in parentheses, in messages and docstrings."""
+    headings = {
+        f"docs/{page.relative_to(ROOT / 'docs')}": re.findall(r"^#+ (.+)$", page.read_text(), re.M)
+        for page in (ROOT / "docs").rglob("*.md")
+    }
+    here = Path(__file__)
+    files = [
+        *(file for each in ("src", "tests", "bench") for file in (ROOT / each).rglob("*.py") if file != here),
+        *(ROOT / "charts").rglob("*.yaml"),
+        *(
+            ROOT / each
+            for each in ("pyproject.toml", "Dockerfile", "Makefile", ".github/ISSUE_TEMPLATE/fault.yml")
+        ),
+    ]
+    wrong = set()
+    for file in files:
+        for page, anchor, heading in NAMED.findall(file.read_text()):
+            known = headings.get(page, [])
+            if (
+                page not in headings
+                or (anchor and anchor not in map(_anchor, known))
+                or (heading and heading not in known)
+            ):
+                wrong.add(f"{file.relative_to(ROOT)}: {page}{anchor} {heading}")
+    assert wrong == set()
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower())
 
 
 def test_every_verb_is_described() -> None:
-    page = (ROOT / "docs/command-line.md").read_text()
+    page = (ROOT / "docs/reference/command-line.md").read_text()
     group = typer.main.get_command(app)
     verbs = set(getattr(group, "commands", {}))
     assert len(verbs) > 10
@@ -58,7 +89,7 @@ def test_every_verb_is_described() -> None:
 
 
 def test_every_key_has_its_line() -> None:
-    page = (ROOT / "docs/names.md").read_text()
+    page = (ROOT / "docs/reference/names.md").read_text()
     keys = {
         value for value in vars(names).values() if isinstance(value, str) and value.startswith("muster.dev/")
     }
@@ -67,7 +98,7 @@ def test_every_key_has_its_line() -> None:
 
 
 def test_every_reason_has_its_line() -> None:
-    page = (ROOT / "docs/names.md").read_text()
+    page = (ROOT / "docs/reference/names.md").read_text()
     assert {code.value for code in Code if f"`{code.value}`" not in page} == set()
 
 
@@ -75,14 +106,14 @@ def test_every_dependency_is_accounted_for() -> None:
     import tomllib
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    page = (ROOT / "docs/dependencies.md").read_text()
+    page = (ROOT / "docs/internals/dependencies.md").read_text()
     wanted = {re.split(r"[<>=;\[ ]", each)[0] for each in project["dependencies"]}
     assert {each for each in wanted if not re.search(rf"\b{each} \d", page)} == set()
 
 
 def test_the_map_of_the_core_is_the_core() -> None:
-    """docs/architecture.md names every package and top module of it, and nothing that is not there."""
-    page = (ROOT / "docs/architecture.md").read_text()
+    """docs/internals/architecture.md names each package and top module of it, and nothing else."""
+    page = (ROOT / "docs/internals/architecture.md").read_text()
     drawn = next(block for block in page.split("```") if block.strip().startswith("words "))
     named = [line.split()[0] for line in drawn.splitlines() if re.match(r" [a-z]", line)]
     core = ROOT / "src/muster/core"

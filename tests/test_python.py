@@ -56,7 +56,7 @@ def test_the_examples_in_the_documentation_run(
 ) -> None:
     root = Path(__file__).parents[1]
     monkeypatch.chdir(root)
-    programs = re.findall(r"```python\n(.*?)```", (root / "docs/python.md").read_text(), re.DOTALL)
+    programs = re.findall(r"```python\n(.*?)```", (root / "docs/guides/python.md").read_text(), re.DOTALL)
     assert len(programs) > 1
     for program in programs:
         exec(program, {})

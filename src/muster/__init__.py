@@ -110,7 +110,7 @@ def replay(
 ) -> "Report":
     """Runs a trace of one or several files through the scheduler in virtual time, once per seed.
 
-    policy     the scheduler: "pack", "easy", "conservative", "fcfs", "fgd", … (docs/replay.md)
+    policy     the scheduler: "pack", "easy", "conservative", "fcfs", "fgd", … (docs/guides/replay.md)
     format     "swf", "philly", "openb" or "muster"; by default detected from the files' beginning
     seeds      of random numbers; a run that draws none is computed once for all seeds
     nodes      the machine, written as for `--nodes`, if the trace describes none

@@ -1,6 +1,6 @@
 """The names muster gives to things in a cluster, each in one place.
 
-Labels and annotations under `muster.dev` are described in `docs/names.md`. Keys that belong to
+Labels and annotations under `muster.dev` are described in `docs/reference/names.md`. Keys that belong to
 Kubernetes or to JobSet stand beside the structs of their API group.
 """
 

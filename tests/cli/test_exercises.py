@@ -1,4 +1,4 @@
-"""docs/exercises.md is true, word for word."""
+"""docs/guides/exercises.md is true, word for word."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from tests.cli.binary import Muster
 from tests.cli.console import commands, comparable, run_until
 
-PAGE = Path(__file__).parents[2] / "docs" / "exercises.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "exercises.md"
 #: What the chapter's exercises come to.
 ANSWERS = (
     "Fragmented: 8 GPUs",
@@ -24,7 +24,7 @@ ANSWERS = (
 def test_the_exercises(muster: Muster) -> None:
     for command in commands(PAGE.read_text()):
         output = run_until(command.output, command.text, muster.cwd, muster.environ)
-        where = f"docs/exercises.md:{command.line}: {command.text}\n{output}"
+        where = f"docs/guides/exercises.md:{command.line}: {command.text}\n{output}"
         assert comparable(output) == comparable(command.output), where
 
 

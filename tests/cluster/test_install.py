@@ -1,4 +1,4 @@
-"""docs/install.md is true, word for word: from an empty cluster to a running gang, an upgrade, and back.
+"""docs/start/install.md is true, word for word: from an empty cluster to a gang, an upgrade, and back.
 
 The control plane has the default scheduler here, and `muster fake-nodes` plays the kubelets. It pretends that
 muster's own pods run. So their processes are started beside it: what the Deployments say, after each command.
@@ -26,7 +26,7 @@ from tests.cluster.control_plane import running
 from tests.patience import CLUSTER, LONGEST
 
 ROOT: Final = Path(__file__).parents[2]
-PAGE: Final = ROOT / "docs/install.md"
+PAGE: Final = ROOT / "docs/start/install.md"
 #: What Helm's client logs if it ends a watch while an answer is being read.
 NOISE = re.compile(r"^E\d{4} .* request\.go:\d+\] .*context canceled.*\n", re.MULTILINE)
 
@@ -126,7 +126,7 @@ def test_the_page_is_true(tmp_path: Path) -> None:
             for command in commands(PAGE.read_text()):
                 output = NOISE.sub("", run(patiently(command.text), ROOT, environ, LONGEST))
                 logs = "".join(log.read_text()[-2000:] for log in tmp_path.glob("*.log"))
-                where = f"docs/install.md:{command.line}: {command.text}\n{output}\n{logs}"
+                where = f"docs/start/install.md:{command.line}: {command.text}\n{output}\n{logs}"
                 assert comparable(output) == comparable(command.output), where
                 has_roles = has_roles and "uninstall" not in command.text
                 assert not (has_roles and plane.forbidden(chart.accounts))
@@ -151,7 +151,7 @@ def kustomize(home: Path, environ: dict[str, str], chart: Chart, plays: Kubelet)
         *uninstall,
     ):
         output = run(patiently(command), home, environ, LONGEST)
-        assert "[exit" not in output, f"docs/install.md: {command}\n{output}"
+        assert "[exit" not in output, f"docs/start/install.md: {command}\n{output}"
         plays.follow()
     assert chart.kubectl("get", "crd", "--output=name") == ""
     assert "muster" not in chart.kubectl("get", "namespaces,clusterroles", "--output=name")

@@ -1,7 +1,7 @@
 """Kubernetes' rules on ports, affinity and spread, naively: every pod is compared with every other.
 
-The module cannot place pods, but is easy to compare with docs/constraints.md: the oracle of `constrained.py`
-and the checker of the rule machine both judge by it, and it shares no code with
+The module cannot place pods, but is easy to compare with docs/concepts/constraints.md: the oracle of
+`constrained.py` and the checker of the rule machine both judge by it, and it shares no code with
 `muster.core.placement.constraints`. New pods are on known nodes; running pods may be on unknown ones, and are
 in no domain then.
 """

@@ -3,7 +3,7 @@
 A rule machine plays cluster, controllers and runtime: nodes come, change and go, gangs are submitted,
 gated, resized and removed, what is assigned is bound (or bound elsewhere, lost, failed), pods end, time
 passes, and the scheduler is restarted from the facts. `Checker` keeps an account of its own, from which
-most of this is checked (the list is that of docs/proofs.md):
+most of this is checked (the list is that of docs/internals/proofs.md):
 
 1. nothing is oversubscribed by a decision, no resource and no shared device, and the ledger equals the sum
    of pods and held places;

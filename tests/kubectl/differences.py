@@ -1,4 +1,4 @@
-"""What the embedded cluster does otherwise than Kubernetes, as docs/embedded-cluster.md lists it.
+"""What the embedded cluster does otherwise than Kubernetes, as docs/internals/embedded-cluster.md lists it.
 
 Each is tried on both: what one of them prints must be what the page says of it.
 """

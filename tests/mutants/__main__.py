@@ -4,8 +4,8 @@
     python -m tests.mutants slot rollback    those whose name contains one of these words
 
 A test that never failed proves little. Here something is broken on purpose, for each invariant of
-docs/proofs.md at least one thing, and the tests that guard it run against the broken copy. A fault that
-they let pass *survives*, and the exit code is 1; so it is if the tests fail without any fault, or if a
+docs/internals/proofs.md at least one thing, and the tests that guard it run against the broken copy. A fault
+that they let pass *survives*, and the exit code is 1; so it is if the tests fail without any fault, or if a
 fault's place in the source is no longer found. Only a test that fails is a catch: where the run crashes or
 hangs, no test has said what is wrong, and the fault has to be replaced by a better one.
 

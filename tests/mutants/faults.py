@@ -1,4 +1,4 @@
-"""The deliberate faults: what is broken, the invariant of docs/proofs.md, and the tests that must fail.
+"""The deliberate faults: what is broken, the invariant (docs/internals/proofs.md), and the tests that fail.
 
 A fault is a line of the source and what it is replaced by. Where a line has changed, its fault is out of date
 and says so (an error, not a pass). Tests are named as narrowly as goes: a fault should be caught by the

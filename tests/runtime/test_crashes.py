@@ -1,7 +1,7 @@
 """A leader that dies after any single write, and leaders that overlap: nothing is left half done.
 
 Every history is run from its beginning: a gang is started (or takes the nodes of a victim), the leader
-is stopped after its i-th write, and another takes over. docs/committing.md says how many there are.
+is stopped after its i-th write, and another takes over. docs/internals/committing.md says how many there are.
 """
 
 import re
@@ -474,7 +474,7 @@ def test_the_page_says_how_many_histories_there_are() -> None:
             overlap += after + 3  # from the take-over on, after each write, and at its end
             twice += after + 2 if case.size <= 2 else 0
     cancelled = sum(2 * (writes_of(case) + 1) for case in CASES if case.victim)
-    page = (Path(__file__).parents[2] / "docs" / "committing.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "internals" / "committing.md").read_text()
     told = [
         int(number.replace(",", "")) for number in re.findall(r"^\|.*\| ([\d,]+) \|$", page, re.MULTILINE)
     ]

@@ -32,8 +32,8 @@ pytestmark = pytest.mark.looptime
 RECORDED, COUNTED = "create gangs", "patch gangs"
 TOLD = "patch podgroups/status"
 CONTAINER: Object = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "10m"}}}
-#: By size, the promise of docs/committing.md for a gang that starts at once, besides its record: the plan's
-#: removal, and the counts once it runs. One bind needs no plan, and the plan of 400 is an object of its own.
+#: By size, the promise of docs/internals/committing.md for a gang that starts at once, beside its record: the
+#: plan's removal, and the counts once it runs. One bind needs no plan; the plan of 400 is an own object.
 AT_ONCE: dict[int, dict[str, int]] = {
     1: {COUNTED: 1},
     2: {COUNTED: 2},

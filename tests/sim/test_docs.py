@@ -1,4 +1,4 @@
-"""The example in docs/replay.md is what the command prints."""
+"""The example in docs/guides/replay.md is what the command prints."""
 
 import re
 import sys
@@ -20,7 +20,7 @@ from muster.sim.readers.records import (
 )
 from muster.sim.trace import Tally
 
-PAGE = (Path(__file__).parents[2] / "docs/replay.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs/guides/replay.md").read_text()
 
 
 def block(kind: str) -> str:

@@ -1,4 +1,4 @@
-"""What docs/gangs.md says of its examples is so."""
+"""What docs/concepts/gangs.md says of its examples is so."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ from muster.translate.identity import Dialect, GroupKey
 from muster.translate.world import World
 from tests.translate.cluster import read
 
-PAGE = Path(__file__).parents[2] / "docs" / "gangs.md"
+PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "gangs.md"
 
 
 def examples() -> World:

@@ -1,4 +1,4 @@
-"""docs/job-files.md is true: its files are read, its errors are ours word for word, its Python runs."""
+"""docs/reference/job-files.md is true: its files are read, its errors are ours, its Python runs."""
 
 import doctest
 import re
@@ -13,7 +13,7 @@ from muster.workloads.findings import JobFileError
 from muster.workloads.jobfile import Options
 from muster.workloads.load import load
 
-PAGE = Path(__file__).parents[2] / "docs" / "job-files.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "job-files.md"
 BLOCKS = re.findall(r"^```(\w+)( \w+)?\n(.*?)^```$", PAGE.read_text(), re.S | re.M)
 
 
@@ -48,7 +48,8 @@ def test_files_are_read(name: str) -> None:
 
 @pytest.mark.parametrize("page", ["gangs.md", "queues.md", "topology.md"])
 def test_files_of_other_pages_are_read(page: str) -> None:
-    blocks = re.findall(r"^```yaml\n(.*?)^```$", (PAGE.parent / page).read_text(), re.S | re.M)
+    text = (PAGE.parents[1] / "concepts" / page).read_text()
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", text, re.S | re.M)
     whole = [block for block in blocks if block.startswith("apiVersion: ")]
     assert whole
     for block in whole:

@@ -51,7 +51,7 @@ class Reason(Struct, frozen=True):
 class GangStatus(Struct, frozen=True):
     phase: str = ""  # Waiting, Nominated, Starting, Standing, Finished, Degraded
     reason: Reason | None = None
-    #: the whole explanation (docs/names.md), as JSON
+    #: the whole explanation (docs/reference/names.md), as JSON
     explanation: Object | None = None
     expected_start: Time | None = None
     #: the parts of the group object that muster does not take as they are written
@@ -137,7 +137,7 @@ class QueueAllow(Struct, frozen=True):
 
 
 class QueueSpec(Struct, frozen=True):
-    """The rules of a queue (docs/queues.md)."""
+    """The rules of a queue (docs/concepts/queues.md)."""
 
     parent: str = "root"
     weight: Int32 = 1

@@ -29,7 +29,7 @@ Config = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="Read settings from this YAML file (docs/daemons.md), and again when it changes. "
+        help="Read settings from this YAML file (docs/reference/daemons.md), and again when it changes. "
         "Options given here win.",
         show_default=False,
     ),

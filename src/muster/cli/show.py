@@ -241,7 +241,7 @@ def explanation(gang: Gang, now: datetime | None = None) -> list[str]:
 
 
 def explained(told: Object, now: datetime | None = None) -> list[str]:
-    """The same lines for an explanation as JSON (docs/names.md)."""
+    """The same lines for an explanation as JSON (docs/reference/names.md)."""
     lines = []
     for pod_set in told.get("podSets", []):
         limits = ", ".join(

@@ -1,7 +1,7 @@
 """The scheduler's metrics. Their labels are bounded: queues that exist, phases, reason codes, resources.
 
 Decisions and outcomes are counted when the scheduler records them (`journal.Recorder`). The present state is
-read from the mirror and the core when Prometheus asks. docs/daemons.md lists every metric.
+read from the mirror and the core when Prometheus asks. docs/reference/daemons.md lists every metric.
 """
 
 import time

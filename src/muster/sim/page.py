@@ -54,7 +54,7 @@ def page(
         *(f"<p>{escape(line)}</p>" for line in (headline, *notes)),
         _figures(report, resource),
         *(_charts(history, resource, report, clock) if history is not None else ()),
-        "<p>Replayed by muster, through the scheduler itself. What each figure means: docs/replay.md.</p>",
+        "<p>Replayed by muster, through the scheduler itself. The figures: docs/guides/replay.md.</p>",
     ]
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'

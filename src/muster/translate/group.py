@@ -123,7 +123,7 @@ class Group:
 
     gang: Gang
     namespace: str
-    #: name of the Gang record and of its plans, `<dialect>-<group>` (docs/names.md)
+    #: name of the Gang record and of its plans, `<dialect>-<group>` (docs/reference/names.md)
     record: str
     source: Source
     owner: Owner | None

@@ -1,7 +1,7 @@
 """Reads marks about the run of a job: its length, the cost of its eviction, whether it may be preempted.
 
-The marks of docs/names.md are read from the job object or group, which takes precedence, else from its pods
-or their templates. If pods say different things, the most careful value counts: no gang is preempted
+The marks of docs/reference/names.md are read from the job object or group, which takes precedence, else from
+its pods or their templates. If pods say different things, the most careful value counts: no gang is preempted
 because one pod of ten does not forbid it. A value that cannot be read is refused, not guessed.
 
 A pod that Koordinator would never preempt is no victim here either. Then its whole gang is none, whatever

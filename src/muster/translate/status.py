@@ -47,7 +47,7 @@ MOST_POD_SETS: Final = 500
 
 
 class Phase(Enum):
-    """The phase of a gang (docs/architecture.md, "Words")."""
+    """The phase of a gang (docs/internals/architecture.md, "Words")."""
 
     WAITING = "Waiting"
     NOMINATED = "Nominated"
@@ -149,7 +149,7 @@ def preemption(by: str, at: float, pods: int | None, *, reclaimed: bool) -> Obje
 
 
 def explained(explanation: Explanation, names: Disclosure, own: Collection[str] = ()) -> Object:
-    """Returns an explanation as JSON (docs/names.md), for users of the namespaces `own`."""
+    """Returns an explanation as JSON (docs/reference/names.md), for users of the namespaces `own`."""
     expected = explanation.expected_start
 
     def told(text: str) -> str:

@@ -32,7 +32,7 @@ WORKS: Final = {
     "EmptyDirVolumeSource": "medium",
 }
 #: Fields that say how something is done that the embedded cluster does not do: it has no images, tokens or
-#: kubelet, and its network is the machine's own. docs/running-pods.md says so.
+#: kubelet, and its network is the machine's own. docs/reference/running-pods.md says so.
 MEANINGLESS: Final = {
     "PodSpec": """
         automountServiceAccountToken dnsPolicy enableServiceLinks ephemeralContainers evictionResponders

@@ -83,7 +83,7 @@ def test_pods_on_their_own_are_asked_about_as_well() -> None:
 
 
 def test_a_queue_over_its_share_waits_until_the_other_has_run() -> None:
-    """The first worked example of docs/queues.md, from objects on."""
+    """The first worked example of docs/concepts/queues.md, from objects on."""
     queues: list[Object] = [
         {
             "apiVersion": "muster.dev/v1alpha1",

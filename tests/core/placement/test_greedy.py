@@ -186,7 +186,7 @@ def test_greedy_placement_is_always_valid_and_seldom_misses_one() -> None:
 
 
 def test_exercise_16_1() -> None:
-    """Eight nodes of 8 GPUs with one free each; the table of docs/scheduling.md."""
+    """Eight nodes of 8 GPUs with one free each; the table of docs/internals/scheduling.md."""
     for count, gpu, expected in (
         (8, 1, "placed"),
         (8, 2, "InsufficientCapacity: 16 GPUs asked as 8 × 2; 8 are free"),

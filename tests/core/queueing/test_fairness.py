@@ -1,4 +1,4 @@
-"""Fairness in a tree of queues: what H-DRF is for, by the rules of docs/queues.md.
+"""Fairness in a tree of queues: what H-DRF is for, by the rules of docs/concepts/queues.md.
 
 A scheduler that sums up what is used below an inner queue, and always serves the queue with the least
 dominant share, starves leaves (Bhattacharya et al., SoCC 2013): a queue of which one leaf has all of a

@@ -1,4 +1,4 @@
-"""The examples of docs/queues.md, run as they are written there."""
+"""The examples of docs/concepts/queues.md, run as they are written there."""
 
 import re
 from dataclasses import replace
@@ -13,7 +13,7 @@ from muster.core.words.gang import GangId, PodSet, Queue
 from muster.names import GPU_SHARE
 from tests.core.words import assigns, bind, gang, node, shape
 
-PAGE = Path(__file__).parents[3] / "docs/queues.md"
+PAGE = Path(__file__).parents[3] / "docs/concepts/queues.md"
 SCENARIOS = re.findall(r"^```scenario\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
 _GANG = re.compile(r"(\w+): (\w+) (?:(\d+)-)?(\d+)(?: x (\d+))?(?: priority (\d+))?(?: for (\d+)h)?")
 

@@ -1,4 +1,4 @@
-"""Queues: which gangs may start, in which order, on which entitlement; by examples of docs/queues.md."""
+"""Queues: which gangs may start, when, on which entitlement; examples of docs/concepts/queues.md."""
 
 from dataclasses import replace
 

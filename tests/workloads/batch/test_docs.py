@@ -1,4 +1,4 @@
-"""docs/secure-batch.md is true: its example is denied and permitted as it says."""
+"""docs/guides/secure-batch.md is true: its example is denied and permitted as it says."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ from muster.workloads.load import load
 from muster.workloads.platform import Platform
 from tests.security.test_requests import OVERRIDES
 
-PAGE = (Path(__file__).parents[3] / "docs" / "secure-batch.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "guides" / "secure-batch.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.S | re.M)
 POLICIES = [text for kind, text in BLOCKS if kind == "cedar"]
 [JOB] = [text for kind, text in BLOCKS if text.startswith("# report.yaml")]

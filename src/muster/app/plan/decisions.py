@@ -1,4 +1,4 @@
-"""A plan's decisions, with the names of docs/names.md."""
+"""A plan's decisions, with the names of docs/reference/names.md."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -28,7 +28,7 @@ class Outcome(StrEnum):
 
 
 class Cost(msgspec.Struct, frozen=True, rename="camel"):
-    """The work lost by evicting the victims; for victims without GPUs in CPU-seconds (docs/preemption.md)."""
+    """The work lost by evicting the victims; without GPUs in CPU-seconds (docs/concepts/preemption.md)."""
 
     gpu_seconds: float = 0.0
     #: decimal numbers; "" = the victims have no GPUs, or no price is known
@@ -44,7 +44,7 @@ class Delay(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True, rename="camel"):
-    """The outcome for one gang (docs/names.md); `reason` is an explanation as JSON."""
+    """The outcome for one gang (docs/reference/names.md); `reason` is an explanation as JSON."""
 
     gang: str
     outcome: Outcome

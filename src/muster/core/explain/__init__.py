@@ -1,7 +1,7 @@
 """Explains why a gang waits: one code, the numbers behind it, and the gangs that hold what it lacks.
 
-The code is the first that applies, in the order of docs/names.md. `Explainer._reason` follows that list; its
-reasons are of two kinds:
+The code is the first that applies, in the order of docs/reference/names.md. `Explainer._reason` follows that
+list; its reasons are of two kinds:
 
 - what kept *this gang* from being tried, or from using room that exists: its gate, a failed commit, and
   `GangState.refusal`, which the component that refused the gang in this cycle has set (its queue, victims
@@ -166,7 +166,7 @@ class Explainer:
         return self._work.taken(namespace, demand) or self._work.takes(namespace, demand)
 
     def _reason(self, state: GangState) -> Explanation | None:
-        """Return the explanation of the first code that applies, in the order of docs/names.md."""
+        """Return the explanation of the first code that applies, in the order of docs/reference/names.md."""
         gang, demand = state.gang, state.demand
         if gang is None:
             return None

@@ -1,7 +1,7 @@
 """Why a demand does not fit: a function per code, which returns an explanation, or None if it does not apply.
 
-`NEVER` holds what would keep it off an empty cluster, `NOW` the rest; each in the order of docs/names.md.
-`kept_by_queue` adds numbers to a queue's refusal (`queueing`).
+`NEVER` holds what would keep it off an empty cluster, `NOW` the rest; each in the order of
+docs/reference/names.md. `kept_by_queue` adds numbers to a queue's refusal (`queueing`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

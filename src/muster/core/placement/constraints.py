@@ -3,9 +3,9 @@
 `Constraints` evaluates one part of a demand against the pods that are on the nodes at that moment: pods of
 other gangs, foreign pods, and placed pods of the same trial. The semantics are kube-scheduler's
 (pkg/scheduler/framework/plugins: nodeports, interpodaffinity, podtopologyspread), for a group at once
-(docs/constraints.md). Pods with affinity to each other that find no such pod *open* a domain: the first pod
-may be placed anywhere, as in Kubernetes, and the others join it. Water filling gives a spread's room per
-domain (`level`).
+(docs/concepts/constraints.md). Pods with affinity to each other that find no such pod *open* a domain: the
+first pod may be placed anywhere, as in Kubernetes, and the others join it. Water filling gives a spread's
+room per domain (`level`).
 
 Affinity and anti-affinity hold when a pod is placed and cannot be broken by what the gang places
 afterwards, so a trial's own order is the proof. A spread is checked at the end (`even`), in every domain

@@ -1,4 +1,4 @@
-"""Placing a whole gang at once: all that it needs, or nothing (docs/scheduling.md, "How a gang is placed").
+"""Places a whole gang at once, or nothing of it (docs/internals/scheduling.md, "How a gang is placed").
 
 Each pod set is one vector operation whatever its size: nodes in packing order (`slots.py`), each filled with
 whole slots, until the set is placed. Vector bin packing is NP-hard. This greedy method is exact for gangs of

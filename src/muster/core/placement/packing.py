@@ -1,10 +1,10 @@
 """The scheduler's own packing orders (`slots.Order`): `Pack` and `Spread`.
 
-docs/scheduling.md ("How a gang is placed") says in which order `Pack` fills nodes. It is dominant-resource
-best fit with the remainder first, and a key per node: nodes with free devices that the pod does not ask for,
-what the pod strands of the GPUs, what is left over of the scarce resource, and the slots. For a pod that
-takes GPUs, the node's contention (`Contention`) is added to what it strands. A share of a GPU has one sum in
-thousandths instead.
+docs/internals/scheduling.md ("How a gang is placed") says in which order `Pack` fills nodes. It is
+dominant-resource best fit with the remainder first, and a key per node: nodes with free devices that the pod
+does not ask for, what the pod strands of the GPUs, what is left over of the scarce resource, and the slots.
+For a pod that takes GPUs, the node's contention (`Contention`) is added to what it strands. A share of a GPU
+has one sum in thousandths instead.
 
 Unlike FGD (fragmentation gradient descent, `muster.sim.policies.fgd`), `Pack` considers of other shapes only
 how many GPUs they ask for and which nodes they may use; how much CPU they need is guessed from how the node
@@ -161,7 +161,7 @@ class Pack(Order):
     def _of_share(
         self, vector: Vector, columns: Columns | None, fixed: Fixed | None, free: Callable[[int], Row]
     ) -> Ints:
-        """Keys for a share of a GPU: its cost in thousandths of a GPU (docs/scheduling.md)."""
+        """Keys for a share of a GPU: its cost in thousandths of a GPU (docs/internals/scheduling.md)."""
         devices, share = self.nodes.devices, vector.share
         left = devices.left(columns)
         least = np.where(left >= share, left - share, UNLIMITED).min(axis=0, initial=UNLIMITED)

@@ -1,4 +1,4 @@
-"""Places demands of which subgroups have rules of their own (docs/topology.md, "Rules of a part").
+"""Places demands of which subgroups have rules of their own (docs/concepts/topology.md, "Rules of a part").
 
 Each of these subgroups is a *piece* that is placed as a gang with its rules would be; the rest of the demand
 is one more piece. Pieces are placed one after the other, each as far as it goes. If a later one has no room,

@@ -7,7 +7,7 @@ highest priority first (a gang that may evict less will not fit either); not aga
 and for at most `SEARCHES` demands of a namespace in a cycle (`core/work.py`).
 
 The rules of rank under which no two gangs evict each other in turn are those of `ranks_above` and
-`_may_evict`; docs/preemption.md gives the proof.
+`_may_evict`; docs/concepts/preemption.md gives the proof.
 """
 
 from collections import Counter

@@ -7,9 +7,9 @@ others.
 Of equal pods on one node only as many are surplus units as can be taken together, and in all no more than
 `OTHERS` beyond as many as the gang can spare. All other pods are evicted only with the whole gang.
 
-docs/preemption.md says which gangs are never victims, and what is lost. Whether a gang's rank protects it
-depends on the preemptor, which passes a test of gangs that it may evict. A pod that is known to run, but not
-since when, counts as bound now.
+docs/concepts/preemption.md says which gangs are never victims, and what is lost. Whether a gang's rank
+protects it depends on the preemptor, which passes a test of gangs that it may evict. A pod that is known to
+run, but not since when, counts as bound now.
 
 What the eviction of a gang frees is cached until the gang changes. So a search among 600 gangs on 8,000
 places computes it only for those that have changed, and is arithmetic on arrays for the rest.

@@ -1,7 +1,7 @@
 """Which gang is served next (`Attempts`), and what it may have (`Admission`), before any search for where it
 fits.
 
-The order of a cycle (docs/queues.md, "Which gang is next"):
+The order of a cycle (docs/concepts/queues.md, "Which gang is next"):
 
     1. gangs that have started and lack places; of these, gangs with an open plan of an earlier leader first
     2. within entitlement: of the queue with the least share (DRF, NSDI 2011), the first gang
@@ -13,10 +13,10 @@ walks along it (`pending.py`). The share of a queue changes only when one of its
 queue in one heap per level of the tree.
 
 A gang may have all that it lacks, a part of it, or nothing. What an elastic gang lacks beyond the minimum is
-cut to what is left. The refusals are those of docs/names.md, in their order, with the numbers that they rest
-on. A gang of step 3 that does not start keeps `OverShare`. If a hard cap refuses the minimum, the gang may
-still have it once other gangs below that cap have left (`cap_exceeded`); the search for victims decides
-whether a gang has to leave.
+cut to what is left. The refusals are those of docs/reference/names.md, in their order, with the numbers that
+they rest on. A gang of step 3 that does not start keeps `OverShare`. If a hard cap refuses the minimum, the
+gang may still have it once other gangs below that cap have left (`cap_exceeded`); the search for victims
+decides whether a gang has to leave.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

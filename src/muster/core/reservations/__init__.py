@@ -1,4 +1,4 @@
-"""Reservations and backfill: which gangs may start while a gang before them waits (docs/backfill.md).
+"""Reservations and backfill: which gangs may start while one before them waits (docs/concepts/backfill.md).
 
 A gang that does not fit gets a set of places and a time, the first at which it fits without the gangs that
 will have ended by then (`start_search.py`). A later gang starts if it fits now and ends by that time, or if

@@ -75,7 +75,7 @@ class Victim:
 
     gang: GangId
     pods: frozenset[PodId] = frozenset()
-    #: resource-seconds that have to be done again (docs/preemption.md)
+    #: resource-seconds that have to be done again (docs/concepts/preemption.md)
     work_lost: float = 0.0
     #: its queue is over its entitlement, and the beneficiary is of another queue; else its priority is lower
     reclaimed: bool = False

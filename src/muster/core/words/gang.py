@@ -16,7 +16,7 @@ NodeName = NewType("NodeName", str)
 #: a pod's uid
 PodId = NewType("PodId", str)
 
-#: Most places of one gang. A plan of more would not fit into one object anyway (docs/gangs.md).
+#: Most places of one gang. A plan of more would not fit into one object anyway (docs/concepts/gangs.md).
 MOST_PLACES: Final = 50_000
 #: Most shared devices of one node; muster never writes a higher number on a pod.
 MOST_DEVICES: Final = 256
@@ -284,7 +284,7 @@ class QueueOrder(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue's rules (docs/names.md). A resource that an amount does not name is not limited by it."""
+    """A queue's rules (docs/reference/names.md). An amount does not limit resources that it does not name."""
 
     name: str
     parent: str = "root"
@@ -327,7 +327,7 @@ class Avoidance:
 
 
 class Code(Enum):
-    """Why a gang waits; the first that applies (docs/names.md)."""
+    """Why a gang waits; the first that applies (docs/reference/names.md)."""
 
     INVALID = "Invalid"
     GATED = "Gated"

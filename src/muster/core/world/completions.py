@@ -1,7 +1,7 @@
 """Completions: when running gangs are expected to end, and what they free then.
 
-docs/backfill.md says how long a gang runs: `expected` and `promised` (there the guaranteed end). A gang's
-time counts from its first bound pod, or from its `Assign` while no pod is known to be bound.
+docs/concepts/backfill.md says how long a gang runs: `expected` and `promised` (there the guaranteed end). A
+gang's time counts from its first bound pod, or from its `Assign` while no pod is known to be bound.
 
 A gang that outlives its time ends *any moment*: its end is the time of each cycle, and the head of the queue
 waits for that. All of a gang's places are assumed to be free at its end, none before. Victims that are

@@ -1,4 +1,4 @@
-"""Domains that a gang has to itself (`muster.dev/exclusive`, docs/topology.md): one gang per domain.
+"""Domains that a gang has to itself (`muster.dev/exclusive`, docs/concepts/topology.md): one gang per domain.
 
 If a pod of an exclusive gang appears on its own beside another gang, that gang may stay, but does not grow
 there. Pods of no gang (DaemonSets', other schedulers') do not count, as every node has some.

@@ -1,4 +1,4 @@
-"""Namespaces' ResourceQuotas: what pods that are still to be created may ask for (docs/queues.md).
+"""Namespaces' ResourceQuotas: what pods that are still to be created may ask for (docs/concepts/queues.md).
 
 The API server charges a quota when a pod is created, not when it is bound. So only a gang's uncreated places
 are checked here. Once the gang has been given places, their future charge is kept for it until its pods exist

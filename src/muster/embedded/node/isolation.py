@@ -189,7 +189,7 @@ def _remedy() -> str:
         restricted = False
     if restricted:
         return "To lift it: sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0"
-    return "See docs/running-pods.md for how to lift it."
+    return "See docs/reference/running-pods.md for how to lift it."
 
 
 def _script(setup: Setup, files: Files, lock: Path, isolation: Isolation) -> str:

@@ -5,8 +5,8 @@
 `step.py` has the function, and `view.py` its inputs and outputs. The function is level-triggered: it depends
 only on the difference between what the core has assigned and what the cluster shows, never on how the
 difference arose. Therefore recovery needs no code of its own: a new leader calls the same function on the
-same open plans and bound pods, and continues where the old leader stopped. docs/committing.md explains why
-nothing is left half done; the order of writes is
+same open plans and bound pods, and continues where the old leader stopped. docs/internals/committing.md
+explains why nothing is left half done; the order of writes is
 
     plan → victims → unsuspend, or wait for pods → binds → Gang status and the plan's removal
 

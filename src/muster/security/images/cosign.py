@@ -5,7 +5,7 @@ keyless signature counts if the certificate chains to the configured root and na
 transparency log, by its own signature, has seen exactly this signature while the certificate was valid.
 
 Sources: sigstore/cosign, specs/SIGNATURE_SPEC.md and BUNDLE_SPEC.md; secure-systems-lab/dsse, protocol.md;
-in-toto/attestation, spec/v1/statement.md; sigstore/fulcio, docs/oid-info.md.
+in-toto/attestation, spec/v1/statement.md; sigstore/fulcio, oid-info.md.
 """
 
 import base64

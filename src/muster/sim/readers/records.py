@@ -1,8 +1,8 @@
 """Muster's own trace format: what a line of it may say, whether it is written as JSON or as CSV.
 
 Nodes, queues, layers of the network and outages of nodes; and jobs, which can say all that the core knows of
-a gang. docs/replay.md describes every field. Each record is checked by itself here, and against the others
-as far as they are known; `where` names file and line in errors, and their fields.
+a gang. docs/guides/replay.md describes every field. Each record is checked by itself here, and against the
+others as far as they are known; `where` names file and line in errors, and their fields.
 """
 
 import re

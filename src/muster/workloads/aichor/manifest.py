@@ -4,7 +4,7 @@ One model reads every 0.2.x, as AIchor itself does. Fields without a meaning out
 image, cloning, TensorBoard) are checked as well and collected in `ignored`, so that the user is notified
 once. `spec.scheduling` is muster's one extension.
 
-Source: docs.aichor.ai, manifest overview and reference; facts in docs/job-files.md.
+Source: docs.aichor.ai, manifest overview and reference; facts in docs/reference/job-files.md.
 """
 
 import json

@@ -42,8 +42,8 @@ _BY_NAME: Final = {(kind.api_version, kind.kind): kind for kind in SUPPORTED}
 #: Kinds that have a format of their own; they come here if their apiVersion is wrong.
 _BATCH: Final = {kind.kind: kind for kind in (kinds.BATCH_JOB, kinds.LATTICE_JOB)}
 _TRAINING: Final = (
-    "write a manifest (docs/job-files.md) or a JobSet: `scheduling: {{training: {0}}}` in spec, or the "
-    "annotation `{1}: {0}`, sets the framework's variables"
+    "write a manifest (docs/reference/job-files.md) or a JobSet: `scheduling: {{training: {0}}}` in spec, "
+    "or the annotation `{1}: {0}`, sets the framework's variables"
 )
 #: What to write instead of the kinds of training operators.
 _ELSEWHERE: Final = {
@@ -52,8 +52,8 @@ _ELSEWHERE: Final = {
     "CronJob": "start it with kubectl apply; its runs are Jobs, which check reads in a file of their own",
     **dict.fromkeys(
         ("TFJob", "MPIJob", "RayJob", "RayCluster", "PaddleJob", "XGBoostJob"),
-        "write a manifest (docs/job-files.md) or a JobSet, with one group of jobs for each role of its pods; "
-        "MUSTER_PEERS of a manifest lists their hosts",
+        "write a manifest (docs/reference/job-files.md) or a JobSet, with one group of jobs for each role of "
+        "its pods; MUSTER_PEERS of a manifest lists their hosts",
     ),
 }
 _INT32: Final = 2**31 - 1

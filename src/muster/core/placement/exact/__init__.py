@@ -1,10 +1,10 @@
 """Decides exactly whether any placement of a gang's minimum exists, where greedy placement finds none.
 
-docs/scheduling.md ("If greedy placement finds none") describes the three steps: *totals*, a *relaxation* over
-patterns (`patterns.py`), and a *search* of `SEARCH` nodes of the search tree. The relaxation's proof is a
-price for each group of pods (`proofs.py`). The solver only suggests the prices; they are rounded, and the
-comparison is made in integers, so that no rounding error can turn a yes into a no. What the search finds is
-charged to the ledger, and taken only if it fits there.
+docs/internals/scheduling.md ("If greedy placement finds none") describes the three steps: *totals*, a
+*relaxation* over patterns (`patterns.py`), and a *search* of `SEARCH` nodes of the search tree. The
+relaxation's proof is a price for each group of pods (`proofs.py`). The solver only suggests the prices; they
+are rounded, and the comparison is made in integers, so that no rounding error can turn a yes into a no. What
+the search finds is charged to the ledger, and taken only if it fits there.
 
 The bound of the relaxation is Gilmore and Gomory's, and in practice nearly tight: an instance whose
 relaxation fits almost always fits. Beyond the bounds of `patterns.py` only the totals speak, and the answer

@@ -1,4 +1,4 @@
-"""Places gangs that have rules about the network topology (docs/topology.md, "Where the gang goes").
+"""Places gangs that have rules about the network topology (docs/concepts/topology.md, "Where the gang goes").
 
 The rules are Koordinator's (apis/extension/network_topology.go; the algorithm is described in its "Network
 Topology Aware Scheduling"). `candidates.py` lists a layer's domains that could hold the gang. One shape is

@@ -1,9 +1,9 @@
 """The queues, a tree of accounts: what each uses, what it is entitled to, and from which it may reclaim.
 
-The rules are those of docs/queues.md. `settle` updates the sums by the difference that a changed gang makes.
-A start therefore costs O(depth), and a cycle in which nothing happened costs nothing here. `entitle` divides
-the capacity (`account.py`). Entitlements depend on what queues use and wait for together. A start does not
-change that sum, so they are constant within one cycle.
+The rules are those of docs/concepts/queues.md. `settle` updates the sums by the difference that a changed
+gang makes. A start therefore costs O(depth), and a cycle in which nothing happened costs nothing here.
+`entitle` divides the capacity (`account.py`). Entitlements depend on what queues use and wait for together. A
+start does not change that sum, so they are constant within one cycle.
 
 A queue is *over* its entitlement if it uses more of some resource than it is entitled to, and the entitlement
 is less than the cluster has.

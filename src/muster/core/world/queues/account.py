@@ -1,11 +1,11 @@
 """One queue of the tree: what is charged to it, what it is entitled to, and what is wrong with its rules.
 
-Entitlement (docs/queues.md) is water filling: the vessels are as wide as the weights and as high as each
-queue can use, so that what one queue leaves is divided among the others. The result is the weighted max-min
-fair division; Volcano's `proportion` does the same in floating point, and in rounds. Amounts and shares are
-integers, and what weights do not divide evenly is given by largest remainder, ties to the smallest name
-(Hamilton's method). So the division is exact, does not depend on the order of its input, and never gives away
-more than there is.
+Entitlement (docs/concepts/queues.md) is water filling: the vessels are as wide as the weights and as high as
+each queue can use, so that what one queue leaves is divided among the others. The result is the weighted
+max-min fair division; Volcano's `proportion` does the same in floating point, and in rounds. Amounts and
+shares are integers, and what weights do not divide evenly is given by largest remainder, ties to the smallest
+name (Hamilton's method). So the division is exact, does not depend on the order of its input, and never gives
+away more than there is.
 """
 
 from collections.abc import Iterator, Mapping

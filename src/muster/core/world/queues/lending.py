@@ -2,7 +2,7 @@
 
 A queue's entitlement depends on what all queues request. It is least while every queue requests the whole
 cluster. What a gang uses beyond that is borrowed, and the queues that share with its queue may reclaim it
-(docs/preemption.md). The queue `default` counts only if it is the gang's own, or if it is declared.
+(docs/concepts/preemption.md). The queue `default` counts only if it is the gang's own, or if it is declared.
 """
 
 from collections.abc import Mapping

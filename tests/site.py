@@ -1,0 +1,20 @@
+"""What mkdocs calls while it builds the site: the old addresses of pages lead to the new ones."""
+
+from html import escape
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+
+
+def on_post_build(config: MkDocsConfig) -> None:
+    """Writes a page that redirects, for each line of `extra.moved` in mkdocs.yml: old name → new name."""
+    site = Path(config.site_dir)
+    for old, new in config.extra["moved"].items():
+        target = f"{new}.html"
+        if not (site / target).exists():
+            raise FileNotFoundError(f"mkdocs.yml: extra.moved: {old}: docs/{new}.md is no page")
+        link = escape(target)
+        (site / f"{old}.html").write_text(
+            f'<!doctype html><title>Moved</title><link rel="canonical" href="{link}">'
+            f'<meta http-equiv="refresh" content="0; url={link}"><a href="{link}">{link}</a>\n'
+        )
