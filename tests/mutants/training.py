@@ -51,6 +51,14 @@ FAULTS: Final = (
         ("tests/workloads/test_training.py",),
     ),
     Fault(
+        "all jobs of a machine listen on one port",
+        _ENVIRONMENT,
+        "workloads/training.py",
+        "zlib.crc32(host.encode()) % len(PORTS)",
+        "9_500",
+        ("tests/workloads/test_training.py",),
+    ),
+    Fault(
         "ranks of trainers begin after the groups before them",
         _ENVIRONMENT,
         "workloads/training.py",

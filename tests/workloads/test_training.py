@@ -2,11 +2,14 @@
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from muster.api.base import Object
 from muster.workloads.findings import JobFileError
 from muster.workloads.jobfile import Options
 from muster.workloads.load import load
+from muster.workloads.training import environment, port_of
 
 RANK = "jobset.sigs.k8s.io/job-global-index"
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -87,7 +90,7 @@ def test_a_program_per_pod_and_torchrun_find_each_their_own_variables() -> None:
         "PET_NODE_RANK": RANK,
         "PET_NPROC_PER_NODE": "2",
         "PET_MASTER_ADDR": host,
-        "PET_MASTER_PORT": "29500",
+        "PET_MASTER_PORT": str(port_of(host)),
     }
     alone = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR")
     assert [found[name] for name in alone] == ["4", RANK, "0", "1", host]
@@ -150,9 +153,31 @@ def test_a_hint_does_not_take_musters_variables_for_the_authors() -> None:
     assert "PyTorch joins all pods: if the pods wait" in note.message
 
 
+@given(st.from_regex(r"[a-z0-9.-]{1,80}", fullmatch=True), st.sampled_from(["PyTorch", "DeepSpeed", "Jax"]))
+def test_the_port_is_that_of_the_host_name_and_none_that_the_kernel_or_kubernetes_gives_away(
+    host: str, framework: str
+) -> None:
+    once, again = (environment(framework, host, 2, 1, RANK) for _ in range(2))
+    assert once == again
+    values = {each["name"]: each.get("value", "") for each in once}
+    named = {
+        name: value.rpartition(":")[2] for name, value in values.items() if "_PORT" in name or ":" in value
+    }
+    assert set(named.values()) == {str(port_of(host))}
+    assert 20_000 <= port_of(host) < 30_000
+
+
+def test_jobs_on_one_machine_have_ports_of_their_own() -> None:
+    names = [f"train-{number}" for number in range(20)]
+    texts = [jobset({"w": (2, 1)}).replace("name: train", f"name: {name}") for name in names]
+    found = [env(text) for text in texts]
+    assert len({each["MASTER_ADDR"] for each in found}) == len({each["MASTER_PORT"] for each in found}) == 20
+
+
 def test_jax() -> None:
     found = env(jobset({"w": (4, 1)}, "Jax"))
-    expected = {"JAX_COORDINATOR_ADDRESS": "train-w-0-0.train:29500", "JAX_NUM_PROCESSES": "4"}
+    coordinator = f"train-w-0-0.train:{port_of('train-w-0-0.train')}"
+    expected = {"JAX_COORDINATOR_ADDRESS": coordinator, "JAX_NUM_PROCESSES": "4"}
     assert found == {**expected, "JAX_PROCESS_ID": RANK}
 
 

@@ -11,8 +11,12 @@ variables of the first for the processes that it starts:
 
 Ranks count the pods of the groups that train, in their order: of all groups, or of those that
 `muster.dev/trainers` names. A variable that the author has set stays as it is.
+
+The coordinator's port derives from its host name. Frameworks listen on all addresses, so two jobs on one
+machine, or on the host network of one node, could not both use the same port.
 """
 
+import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -24,7 +28,8 @@ from muster.names import GPU, TRAINERS, TRAINING
 from muster.workloads.findings import nearest
 
 FRAMEWORKS: Final = ("PyTorch", "DeepSpeed", "Jax")
-PORT: Final = 29500
+#: Ports of coordinators: below those of Kubernetes' node ports, and of connections that choose none.
+PORTS: Final = range(20_000, 30_000)
 
 
 def environment(framework: str, host: str, pods: int, processes: int, rank: str) -> list[Object]:
@@ -32,10 +37,11 @@ def environment(framework: str, host: str, pods: int, processes: int, rank: str)
 
     `processes`: how many a launcher starts in the pod. `rank`: the pod's label that holds its rank.
     """
+    port = str(port_of(host))
     of_pod: Object = {"valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{rank}']"}}}
     if framework == "Jax":
         return [
-            plain("JAX_COORDINATOR_ADDRESS", f"{host}:{PORT}"),
+            plain("JAX_COORDINATOR_ADDRESS", f"{host}:{port}"),
             plain("JAX_NUM_PROCESSES", str(pods)),
             {"name": "JAX_PROCESS_ID", **of_pod},
         ]
@@ -43,18 +49,23 @@ def environment(framework: str, host: str, pods: int, processes: int, rank: str)
         plain("LOCAL_RANK", "0"),
         plain("LOCAL_WORLD_SIZE", "1"),
         plain("MASTER_ADDR", host),
-        plain("MASTER_PORT", str(PORT)),
+        plain("MASTER_PORT", port),
         plain("NNODES", str(pods)),
         {"name": "NODE_RANK", **of_pod},
         plain("NPROC_PER_NODE", str(processes)),
         plain("PET_MASTER_ADDR", host),
-        plain("PET_MASTER_PORT", str(PORT)),
+        plain("PET_MASTER_PORT", port),
         plain("PET_NNODES", str(pods)),
         {"name": "PET_NODE_RANK", **of_pod},
         plain("PET_NPROC_PER_NODE", str(processes)),
         {"name": "RANK", **of_pod},
         plain("WORLD_SIZE", str(pods)),
     ]
+
+
+def port_of(host: str) -> int:
+    """The port on which the coordinator `host` listens: always the same, and seldom that of another host."""
+    return PORTS[zlib.crc32(host.encode()) % len(PORTS)]
 
 
 def give(pod: Object, framework: str, host: str, pods: int, rank: str) -> None:

@@ -12,6 +12,7 @@ from muster.workloads.findings import Severity
 from muster.workloads.jobfile import Options
 from muster.workloads.load import load
 from muster.workloads.platform import Platform, TargetName
+from muster.workloads.training import port_of
 from tests.workloads.batch.jobs import TRAINING, changed, compiled, parsed, small
 
 TRAIN = {
@@ -30,6 +31,10 @@ TRAIN = {
     },
     "spec/training": {"framework": "PyTorch", "nccl": {"netIf": "eth0"}},
 }
+
+
+HOST = "training-run-42-master-0-0.training-run-42"
+PORT = str(port_of(HOST))
 
 
 def env(container: dict[str, Any]) -> dict[str, Any]:
@@ -68,14 +73,14 @@ def test_each_pod_has_the_whole_environment(framework: str) -> None:
         found.pop("S3_BUCKET", None)
         assert found == {
             "MASTER_ADDR": "training-run-42-master-0-0.training-run-42",
-            "MASTER_PORT": "29500",
+            "MASTER_PORT": PORT,
             "NNODES": "5",
             "NPROC_PER_NODE": "8",
             "WORLD_SIZE": "5",
             "LOCAL_RANK": "0",
             "LOCAL_WORLD_SIZE": "1",
             "PET_MASTER_ADDR": "training-run-42-master-0-0.training-run-42",
-            "PET_MASTER_PORT": "29500",
+            "PET_MASTER_PORT": PORT,
             "PET_NNODES": "5",
             "PET_NPROC_PER_NODE": "8",
             "NCCL_SOCKET_IFNAME": "eth0",
@@ -126,7 +131,7 @@ def test_jax_has_variables_of_its_own() -> None:
     [job] = compiled(changed(TRAINING, TRAIN | {"spec/training": {"framework": "Jax"}})).jobs
     [container] = job["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"]
     variables = env(container)
-    assert variables["JAX_COORDINATOR_ADDRESS"] == "training-run-42-master-0-0.training-run-42:29500"
+    assert variables["JAX_COORDINATOR_ADDRESS"] == f"{HOST}:{PORT}"
     assert variables["JAX_NUM_PROCESSES"] == "5"
     assert "job-global-index" in variables["JAX_PROCESS_ID"]["fieldRef"]["fieldPath"]
     assert "WORLD_SIZE" not in variables

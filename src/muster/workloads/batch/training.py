@@ -6,9 +6,7 @@ Ranks count pods over all tasks, the coordinator's first.
 from muster.api.base import Object
 from muster.api.jobset_v1alpha2 import JOB_GLOBAL_INDEX
 from muster.workloads.batch.job import BatchJob, Task
-from muster.workloads.training import PORT, containers, give, plain, put_before
-
-__all__ = ["PORT", "add", "order"]
+from muster.workloads.training import containers, give, plain, put_before
 
 
 def order(job: BatchJob, task: Task) -> bool:

@@ -15,6 +15,7 @@ from muster.workloads.batch.targets import sharing
 from muster.workloads.batch.targets.jobset import Report
 
 _VERSION = "batch.volcano.sh/v1alpha1"
+_PORT = 29500  # each pod has an address of its own
 
 
 def emit(job: BatchJob, drafts: Sequence[tuple[Task, Draft]], report: Report) -> list[Object]:
@@ -34,7 +35,7 @@ def emit(job: BatchJob, drafts: Sequence[tuple[Task, Draft]], report: Report) ->
         plugins["pytorch"] = [
             f"--master={job.training.coordinator}",
             *(f"--worker={name}" for name in workers),
-            f"--port={training.PORT}",
+            f"--port={_PORT}",
         ]
     spec: Object = {
         "schedulerName": job.scheduler,
