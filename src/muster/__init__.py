@@ -38,14 +38,17 @@ def compile(
     mode: "Mode | None" = None,
     volumes: "Mapping[str, str] | None" = None,
 ) -> "list[Object]":
-    """The Kubernetes objects of a job file, in the order in which they are to be created.
+    """Returns the Kubernetes objects of a job file, in the order in which to create them.
 
-    suffix     ends the names that are generated; by default from the SHA-256 of the file
-    mode       "gang" or "independent"; by default what the file says
-    volumes    directories that stand for persistent volume claims, by name
+    Args:
+        path: The file.
+        suffix: The end of generated names; by default from the SHA-256 of the file.
+        mode: `"gang"` or `"independent"`; by default what the file says.
+        volumes: Directories to use in place of PersistentVolumeClaims, by the claim's name.
 
-    Raises `muster.workloads.findings.JobFileError`, a ValueError, with file, line and field of each error;
-    ValueError for another mode.
+    Raises:
+        ValueError: The file has errors (`muster.workloads.findings.JobFileError`; its message has one line
+            per error, with file, line and field), or `mode` is neither of the two.
     """
     from typing import get_args
 
@@ -64,15 +67,21 @@ def plan(
     *,
     now: "float | datetime | None" = None,
 ) -> "list[Decision]":
-    """What the scheduler would do if these objects were submitted to this cluster now.
+    """Returns what the scheduler would do if these objects were submitted to this cluster.
 
-    objects    Kubernetes objects as `compile` gives them, or any other: pods, PodGroups, an edited Queue
-    snapshot   the cluster's objects (nodes, pods, …; lists are taken apart), one list, or a file with them
-    now        when that is, in seconds since the epoch; by default the newest time in the snapshot
+    Args:
+        objects: Kubernetes objects as dictionaries: those of `compile`, or any others, such as pods,
+            PodGroups or an edited Queue. An object of kind `List` stands for its items.
+        snapshot: The cluster's objects (nodes, pods, …) as dictionaries, or the path of a file with them.
+        now: The time of the snapshot, a `datetime` or seconds since 1970; by default the newest time in it.
 
-    One decision for each gang of `objects`, then one for each gang of the snapshot that waits, in the order
-    in which they are decided. `cost.gpu_seconds` is of the victims' work, delays are in seconds. Raises
-    `muster.workloads.findings.JobFileError`, a ValueError, for what is no object.
+    Returns:
+        A decision for each gang of `objects`, then one for each waiting gang of the snapshot, in the order in
+            which the scheduler decides them.
+
+    Raises:
+        ValueError: An object cannot be read (`muster.workloads.findings.JobFileError`; its message has one
+            line per error).
     """
     from datetime import datetime
     from pathlib import Path
@@ -108,21 +117,29 @@ def replay(
     skip_bad: bool = False,
     jobs: int = 1,
 ) -> "Report":
-    """Runs a trace of one or several files through the scheduler in virtual time, once per seed.
+    """Runs a trace through the scheduler in virtual time, once per seed, and returns its metrics.
 
-    policy     the scheduler: "pack", "easy", "conservative", "fcfs", "fgd", … (docs/guides/replay.md)
-    format     "swf", "philly", "openb" or "muster"; by default detected from the files' beginning
-    seeds      of random numbers; a run that draws none is computed once for all seeds
-    nodes      the machine, written as for `--nodes`, if the trace describes none
-    load       the offered load to which arrivals are scaled; by default they are not scaled
-    order      which job may pass a waiting one: "fcfs", or the shortest first, "sjbf"
-    estimates  run times as "user"s thought, or "exact"
-    passes     decide after each "event", or once per "instant"
-    skip_bad   leave out lines that cannot be read, and count them
-    jobs       processes, with one seed each; if more than one, guard the program by `__name__ == "__main__"`
+    Args:
+        trace: The path of the trace, or the paths of its files.
+        policy: The scheduler: `"pack"`, `"easy"`, `"conservative"`, `"fcfs"`, `"fgd"`, … (see
+            docs/guides/replay.md).
+        format: `"swf"`, `"philly"`, `"openb"` or `"muster"`; by default recognised by the files' beginning.
+        seeds: Seeds of random numbers. A run that draws none is computed once for all seeds.
+        nodes: The nodes, written as for `--nodes`, if the trace describes none.
+        load: The offered load to which arrivals are scaled; by default they are not scaled.
+        order: Which job may start before one that waits: `"fcfs"`, or the shortest first, `"sjbf"`.
+        estimates: Run times as the users estimated them (`"user"`), or `"exact"`.
+        passes: Decide after each `"event"`, or once per `"instant"`.
+        skip_bad: Leave out lines that cannot be read, and count them.
+        jobs: Processes, each with one seed at a time. With more than one, the program must guard its main
+            part with `if __name__ == "__main__":`.
 
-    `report.metrics[name]` has `mean`, `std` and `per_seed`: seconds, ratios from 0 to 1, None where there is
-    nothing to average. Raises `muster.sim.trace.TraceError`, a ValueError, with file, line and column.
+    Returns:
+        The report. `report.metrics[name]` has `mean`, `std` and `per_seed`: seconds, or ratios from 0 to 1;
+            None where there is nothing to average.
+
+    Raises:
+        ValueError: The trace has an error (`muster.sim.trace.TraceError`, with file, line and column).
     """
     from pathlib import Path
 

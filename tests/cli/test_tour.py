@@ -1,23 +1,26 @@
-"""The tour in the README is true, word for word."""
+"""The tours of the README and of the first page of the documentation are true, word for word."""
 
 import os
 import shlex
 from pathlib import Path
 
+import pytest
+
 from tests.cli.binary import MUSTER, Muster
 from tests.cli.console import commands, comparable, run_until
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
 
 
-def test_the_tour(muster: Muster) -> None:
+@pytest.mark.parametrize("page", ["README.md", pytest.param("docs/index.md", marks=pytest.mark.full)])
+def test_the_tour(page: str, muster: Muster) -> None:
     names: dict[str, str] = {}  # of jobs, as the page has them and as they are here
-    for command in commands(README.read_text()):
+    for command in commands((ROOT / page).read_text()):
         text = command.text
         for shown, here in names.items():
             text = text.replace(shown, here)
         output = run_until(command.output, text, muster.cwd, muster.environ)
-        where = f"README.md:{command.line}: {text}\n{output}"
+        where = f"{page}:{command.line}: {text}\n{output}"
         assert comparable(output) == comparable(command.output), where
         names.update(_jobs(command.output, output))
 
@@ -41,4 +44,4 @@ def test_the_runner_sees_what_differs() -> None:
 
 def test_the_tours_commands_are_found() -> None:
     assert os.access(MUSTER, os.X_OK)
-    assert sum("muster " in command.text for command in commands(README.read_text())) > 10
+    assert sum("muster " in command.text for command in commands((ROOT / "README.md").read_text())) > 10

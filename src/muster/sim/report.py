@@ -12,7 +12,13 @@ from muster.sim.units import scale
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One metric over all seeds; `std` is the sample's, 0 for one seed."""
+    """One metric over all seeds.
+
+    Attributes:
+        mean: None if there is nothing to average.
+        std: The sample's standard deviation, 0 for one seed.
+        per_seed: The values, in the order of the seeds.
+    """
 
     mean: float | None
     std: float | None
@@ -35,14 +41,20 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The result of `muster replay` and `muster.replay`; `metrics` by name, in the units of `metrics.py`."""
+    """The result of `muster replay` and `muster.replay`.
+
+    Attributes:
+        policy: Its name.
+        seeds: The seeds, in order.
+        metrics: By name (docs/guides/replay.md): seconds, or ratios from 0 to 1.
+        results: One for each seed, in their order.
+        drawn: Whether the seeds made a difference.
+    """
 
     policy: str
     seeds: list[int]
     metrics: dict[str, Figure]
-    #: one for each seed, in their order
     results: list[Result]
-    #: whether the seeds made a difference
     drawn: bool = False
 
     @property

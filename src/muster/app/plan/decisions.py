@@ -28,29 +28,49 @@ class Outcome(StrEnum):
 
 
 class Cost(msgspec.Struct, frozen=True, rename="camel"):
-    """The work lost by evicting the victims; without GPUs in CPU-seconds (docs/concepts/preemption.md)."""
+    """The work that is lost by evicting the victims (docs/concepts/preemption.md).
+
+    Attributes:
+        gpu_seconds: GPU-seconds; CPU-seconds for victims without GPUs.
+        gpu_hours_lost: The same in GPU-hours, a decimal number; `""` for victims without GPUs.
+        cost_lost: The same in money, a decimal number; `""` if no price is known.
+    """
 
     gpu_seconds: float = 0.0
-    #: decimal numbers; "" = the victims have no GPUs, or no price is known
     gpu_hours_lost: str = ""
     cost_lost: str = ""
 
 
 class Delay(msgspec.Struct, frozen=True):
-    """Another gang and its delay in seconds; None: its start with the proposal is not known."""
+    """A gang of the cluster that would start later.
+
+    Attributes:
+        gang: `namespace/name`.
+        by: Seconds; None if its start with the proposal is not known.
+    """
 
     gang: str
     by: float | None
 
 
 class Decision(msgspec.Struct, frozen=True, rename="camel"):
-    """The outcome for one gang (docs/reference/names.md); `reason` is an explanation as JSON."""
+    """The outcome for one gang.
+
+    `msgspec.json.encode(decision)` gives the JSON that `muster plan -o json` prints for it.
+
+    Attributes:
+        gang: `namespace/name`, and `/stage` if its group has several.
+        outcome: `place`, `preempt`, `wait` or `invalid`.
+        assignments: `namespace/pod` → node. A pod that does not exist yet is `namespace/group/podset-index`.
+        victims: Pods to evict, `namespace/pod`.
+        cost: The work of the victims that is lost.
+        reason: The explanation (docs/reference/names.md); None for a gang that is placed.
+        delays: Gangs of the cluster that would start later.
+    """
 
     gang: str
     outcome: Outcome
-    #: `namespace/pod` → node; places of templates are `namespace/group/podset-index`
     assignments: dict[str, str] = {}
-    #: `namespace/pod`
     victims: list[str] = []
     cost: Cost = Cost()
     reason: Object | None = None
