@@ -83,6 +83,22 @@ FAULTS: Final = (
         ("tests/workloads/test_pod_fields.py",),
     ),
     Fault(
+        "hostAliases are names of all pods of the namespace",
+        _FIELDS,
+        "embedded/node/dns.py",
+        'f"{namespace}{_MARK}{digest}")',
+        "namespace)",
+        ("tests/embedded/node/test_dns.py",),
+    ),
+    Fault(
+        "names of pods that come later are unknown to pods with hostAliases",
+        _FIELDS,
+        "embedded/node/dns.py",
+        "                aliases.set(self._table(aliases.file), key, pod.status.pod_ip, names)",
+        "                pass",
+        ("tests/embedded/node/test_dns.py",),
+    ),
+    Fault(
         "a probe that ends a container leaves no Event",
         _FIELDS,
         "embedded/node/pod.py",

@@ -63,7 +63,7 @@ spec:
   template:
     spec:
       restartPolicy: Never
-      hostAliases: [{ip: 10.1.2.3, hostnames: [nas.example.internal]}]
+      dnsConfig: {searches: [example.internal]}
       volumes: [{name: shm, emptyDir: {medium: Memory, sizeLimit: 1Mi}}]
       containers:
       - name: main
@@ -81,7 +81,7 @@ def test_the_notes_of_a_file_name_line_and_field_for_the_embedded_cluster_only()
     ] == [
         (line, field, f"is ignored on the embedded cluster: {instead}")
         for line, field, instead in (
-            (9, "hostAliases", IGNORED["PodSpec"]["hostAliases"]),
+            (9, "dnsConfig", IGNORED["PodSpec"]["dnsConfig"]),
             (16, "containers[0].lifecycle.preStop", IGNORED["Lifecycle"]["preStop"]),
             (10, "volumes[0].emptyDir.sizeLimit", IGNORED["EmptyDirVolumeSource"]["sizeLimit"]),
         )

@@ -143,6 +143,7 @@ class PodSpec(Struct, frozen=True):
     runtime_class_name: str = ""
     hostname: str = ""
     subdomain: str = ""
+    host_aliases: list[Object] = []
     set_hostname_as_fqdn: bool = msgspec.field(name="setHostnameAsFQDN", default=False)
     restart_policy: str = "Always"
     termination_grace_period_seconds: Int64 | None = None

@@ -75,7 +75,7 @@ _Container = _slim(
 _ContainerStatus = _slim(ContainerStatus, "image last_state restart_count ready started")
 _Spec = _slim(
     PodSpec,
-    "hostname subdomain set_hostname_as_fqdn restart_policy service_account_name",
+    "hostname subdomain host_aliases set_hostname_as_fqdn restart_policy service_account_name",
     containers=[_Container],
     init_containers=[_Container],
     volumes=[_Volume],

@@ -14,9 +14,9 @@ from muster.api.fields import Path
 #: Fields that work as in Kubernetes, or are refused with a message of their own; by Kubernetes' types.
 WORKS: Final = {
     "PodSpec": """
-        activeDeadlineSeconds affinity containers hostname initContainers nodeName nodeSelector overhead
-        preemptionPolicy priority priorityClassName resourceClaims resources restartPolicy runtimeClassName
-        schedulerName schedulingGates schedulingGroup setHostnameAsFQDN subdomain
+        activeDeadlineSeconds affinity containers hostAliases hostname initContainers nodeName nodeSelector
+        overhead preemptionPolicy priority priorityClassName resourceClaims resources restartPolicy
+        runtimeClassName schedulerName schedulingGates schedulingGroup setHostnameAsFQDN subdomain
         terminationGracePeriodSeconds tolerations topologySpreadConstraints volumes
     """,
     "Container": """
@@ -46,7 +46,6 @@ _USER: Final = "containers run as the caller, with the caller's rights"
 IGNORED: Final[dict[str, dict[str, str]]] = {
     "PodSpec": {
         "dnsConfig": "names are resolved as on this machine",
-        "hostAliases": "write the name into this machine's /etc/hosts or name server",
         "hostIPC": "pods share this machine's IPC anyway",
         "hostPID": "containers see their own processes only",
         "hostnameOverride": "write hostname",

@@ -61,6 +61,11 @@ CPU: Final = {"resource": "limits.cpu"}
         ({"terminationGracePeriodSeconds": 2**40}, "spec.terminationGracePeriodSeconds: Invalid value"),
         (volume(emptyDir={}, configMap={"name": "c"}), "volumes[0]: Forbidden: may not specify more than 1"),
         (volume(emptyDir={"sizeLimit": "-1"}), "emptyDir.sizeLimit: Forbidden: -1"),
+        ({"hostAliases": [{"ip": "10.1.2"}]}, "hostAliases[0].ip: Invalid value"),
+        (
+            {"hostAliases": [{"ip": "::1", "hostnames": ["a b"]}]},
+            "hostAliases[0].hostnames[0]: Invalid value",
+        ),
         (volume(hostPath={"path": ""}), "hostPath.path: Required value"),
         (volume(hostPath={"path": "/a/../b"}), "hostPath.path: Invalid value"),
         (volume(hostPath={"path": "/a\0"}), "hostPath.path: Invalid value"),
@@ -160,6 +165,7 @@ def test_an_invalid_field_of_a_pod_is_refused(spec: Object, error: str) -> None:
     [
         {"activeDeadlineSeconds": 2**31 - 1},
         {"volumes": [{"name": "v"}]},
+        {"hostAliases": [{"ip": "10.1.2.3", "hostnames": ["nas.internal"]}, {"ip": "fd00::1"}]},
         volume(downwardAPI={}),
         volume(configMap={"name": "c", "defaultMode": 0o777, "items": [{"key": "k", "path": "..a/b"}]}),
         projected({"serviceAccountToken": {"path": "t"}}),

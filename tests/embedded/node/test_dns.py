@@ -20,10 +20,12 @@ class Told:
 
     def __init__(self, directory: Path) -> None:
         self.names = Names(directory, Time())
-        self.file = self.names.file("default")
+        self.file = self.names.file(pod("0"))
 
-    def of(self, name: str) -> list[str]:
-        lines = [line.partition("#")[0].split() for line in self.file.read_text().splitlines()]
+    def of(self, name: str, viewer: Pod | None = None) -> list[str]:
+        """The addresses of a name in the file of `viewer`, which has no aliases if it is not given."""
+        file = self.file if viewer is None else self.names.file(viewer)
+        lines = [line.partition("#")[0].split() for line in file.read_text().splitlines()]
         return [words[0] for words in lines if name in words[1:]]
 
     def pods(self, *pods: Pod) -> None:
@@ -47,7 +49,7 @@ def pod(
         meta["deletionTimestamp"] = START
     status = {"podIP": more.get("ip", f"127.1.0.{uid}"), "phase": more.get("phase", "Running")}
     condition = {"type": "Ready", "status": "True" if ready else "False"}
-    spec = {"hostname": host, "subdomain": sub, "containers": []}
+    spec = {"hostname": host, "subdomain": sub, "containers": [], "hostAliases": more.get("aliases", [])}
     return msgspec.convert(
         {"metadata": meta, "spec": spec, "status": {**status, "conditions": [condition]}}, Pod
     )
@@ -162,3 +164,68 @@ def test_a_muster_that_starts_again_keeps_what_is_still_so(tmp_path: Path) -> No
     after.names.settle()
     assert (after.of("web"), after.of("a.s"), after.of("b.s")) == (["127.1.0.2"], [], ["127.1.0.2"])
     after.names.close()
+
+
+ALIASES = [{"ip": "10.1.2.3", "hostnames": ["nas.internal", "nas"]}, {"ip": "fd00::1", "hostnames": ["six"]}]
+
+
+def test_pods_see_their_own_aliases_and_all_names(told: Told) -> None:
+    """Those of pods and Services that were there before, and of those that come later."""
+    told.names.service_changed(None, service(app="x"))
+    told.pods(pod("1", "before", ready=True, labels={"app": "x"}))
+    with_, without = pod("2", "with", aliases=ALIASES), pod("3", "without")
+    told.pods(with_, without, pod("4", "after", ready=True, labels={"app": "x"}))
+    assert [told.of(name, with_) for name in ("nas", "nas.internal", "six")] == [
+        ["10.1.2.3"],
+        ["10.1.2.3"],
+        ["fd00::1"],
+    ]
+    assert told.of("nas", without) == []
+    for name in ("before", "with", "without.s", "after", "web"):
+        assert told.of(name, with_) == told.of(name, without) != []
+    told.names.pod_changed(pod("1", "before"), None)
+    assert told.of("before", with_) == told.of("before", without) == []
+    assert len(told.of("web", with_)) == 1
+
+
+def test_an_alias_comes_before_the_name_of_a_pod(told: Told) -> None:
+    viewer = pod("2", aliases=[{"ip": "10.1.2.3", "hostnames": ["h.s"]}])
+    told.pods(pod("1"), viewer)
+    assert (told.of("h.s", viewer), told.of("h.s.default", viewer)) == (["10.1.2.3"], told.of("h.s.default"))
+
+
+def test_pods_with_equal_aliases_share_a_file_that_goes_with_the_last(told: Told) -> None:
+    pods = [pod(str(number), f"h{number}", aliases=ALIASES) for number in (1, 2)]
+    told.pods(*pods, pod("3", aliases=[{"ip": "10.9.9.9", "hostnames": ["nas"]}]))
+    file = told.names.file(pods[0])
+    assert file == told.names.file(pods[1]) != told.names.file(pod("3"))
+    told.names.pod_changed(pods[0], None)
+    assert file.exists()
+    told.names.pod_changed(pods[1], None)
+    assert not file.exists()
+
+
+def test_a_restart_keeps_the_file_that_running_pods_see(told: Told, tmp_path: Path) -> None:
+    kept, gone = (
+        pod("1", "a", aliases=ALIASES),
+        pod("2", "b", aliases=[{"ip": "10.9.9.9", "hostnames": ["x"]}]),
+    )
+    told.pods(kept, gone)
+    stale, before = told.names.file(gone), told.names.file(kept).stat()
+    told.names.close()
+    names = Names(tmp_path / "hosts", Time())
+    names.pod_changed(None, kept)
+    names.settle()
+    after = names.file(kept).stat()
+    assert (after.st_ino, after.st_size) == (before.st_ino, before.st_size)
+    assert not stale.exists()
+    lines = [line.split() for line in names.file(kept).read_text().splitlines()]
+    assert ["10.1.2.3", "nas.internal", "nas"] in lines
+    assert ["fd00::1", "six"] in lines
+
+
+def test_more_aliases_than_a_record_holds(told: Told) -> None:
+    names = [f"{number}.{'x' * 60}.{'y' * 60}.{'z' * 60}.internal" for number in range(100)]
+    viewer = pod("1", aliases=[{"ip": "10.1.2.3", "hostnames": names}])
+    told.pods(viewer)
+    assert all(told.of(name, viewer) == ["10.1.2.3"] for name in names)

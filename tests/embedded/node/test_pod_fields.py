@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 
 import pytest
 
@@ -86,13 +87,26 @@ async def test_a_full_host_name(cluster: Cluster) -> None:
 
 async def test_an_event_tells_what_is_ignored_once(cluster: Cluster) -> None:
     async with cluster.running():
-        aliases = [{"ip": "10.1.2.3", "hostnames": ["nas.example.internal"]}]
-        await cluster.submit("alias", ["true"], hostAliases=aliases)
-        await cluster.ended("alias")
+        await cluster.submit("own", ["true"], dnsConfig={"searches": ["example.internal"]})
+        await cluster.ended("own")
         await cluster.submit("plain", ["true"])
         await cluster.ended("plain")
         (told,) = await events(cluster, "FieldsIgnored")
-    assert "hostAliases: write the name into this machine's /etc/hosts" in told
+    assert "dnsConfig: names are resolved as on this machine" in told
+
+
+async def test_host_aliases_are_names_of_the_pod(cluster: Cluster) -> None:
+    aliases = [{"ip": "10.1.2.3", "hostnames": ["nas.example.internal", "nas"]}]
+    program = (
+        "import socket; print([socket.gethostbyname(n) for n in ('nas', 'nas.example.internal', 'peer')])"
+    )
+    async with cluster.running():
+        peer = await cluster.submit("peer", ["true"])
+        await cluster.ended("peer")
+        await cluster.submit("alias", [sys.executable, "-c", program], hostAliases=aliases)
+        await cluster.ended("alias")
+        address = (await cluster.get(peer.metadata.name)).status.pod_ip
+        assert await cluster.output("alias") == f"['10.1.2.3', '10.1.2.3', '{address}']\n"
 
 
 async def test_an_event_tells_of_a_failed_liveness_probe_even_if_the_container_returns_0(

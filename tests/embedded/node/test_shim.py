@@ -69,3 +69,25 @@ def test_the_users_own_sitecustomize_is_run(tmp_path: Path) -> None:
     (own / "sitecustomize.py").write_text("import builtins; builtins.mine = 'mine'\n")
     program = "import sitecustomize; print(mine, sitecustomize.__file__.startswith(%r), socket.gethostname())"
     assert run(tmp_path, program % str(own), PYTHONPATH=str(own)) == "mine True me"
+
+
+def test_aliases_of_both_families_and_names_beside_them(tmp_path: Path) -> None:
+    table = HostsTable(tmp_path / "hosts", lambda: 0.0)
+    table.set("0", "fd00::1", ["six.deep.below.some.example.internal"])
+    table.set("1", "10.1.2.3", ["nas.internal"])
+    table.close()
+    program = """
+import sitecustomize
+six = 'six.deep.below.some.example.internal'
+print(socket.getaddrinfo(six, 80)[0][4][:2], socket.getaddrinfo('nas.internal', 80)[0][4])
+for attempt in (
+    lambda: socket.getaddrinfo('nas.internal', 80, socket.AF_INET6),
+    lambda: socket.gethostbyname(six),
+    lambda: socket.socket().connect((six, 80)),
+):
+    try: attempt()
+    except socket.gaierror as error: print(error.errno == socket.EAI_NONAME)
+print(sitecustomize._find('other.deep.below.some.example.internal'))
+"""
+    first = "('fd00::1', 80) ('10.1.2.3', 80)"
+    assert run(tmp_path, program).splitlines() == [first, "True", "True", "True", "None"]

@@ -4,13 +4,14 @@ Source: kubernetes, pkg/apis/core/v1/defaults.go and pkg/apis/core/validation/va
 not required here: the embedded cluster runs processes in the caller's environment.
 """
 
+import ipaddress
 from collections.abc import Iterable
 from typing import Final
 
 from muster.api.base import Object
 from muster.api.fields import FieldError, Path
 from muster.api.rules import container, resources, volumes
-from muster.api.rules.metadata import label, labels, shown
+from muster.api.rules.metadata import label, labels, shown, subdomain
 from muster.api.rules.sources import unsupported
 
 GRACE_PERIOD: Final = 30  # seconds
@@ -67,6 +68,8 @@ def validate_spec(spec: Object, path: Path) -> list[FieldError]:
     for field in ("hostname", "subdomain"):
         if spec.get(field):
             errors += label(spec[field], (*path, field))
+    for position, alias in enumerate(spec.get("hostAliases") or []):
+        errors += _alias(alias, (*path, "hostAliases", position))
     errors += labels(spec.get("nodeSelector") or {}, (*path, "nodeSelector"))
     names, more = volumes.validate(spec.get("volumes") or [], (*path, "volumes"))
     errors += more
@@ -82,6 +85,21 @@ def validate_spec(spec: Object, path: Path) -> list[FieldError]:
         errors += _toleration(toleration, (*path, "tolerations", position))
     errors += resources.of_pod(spec.get("resources") or {}, (*path, "resources"))
     errors += resources.overhead(spec.get("overhead") or {}, (*path, "overhead"))
+    return errors
+
+
+def _alias(alias: Object, path: Path) -> list[FieldError]:
+    errors: list[FieldError] = []
+    address = alias.get("ip") or ""
+    try:
+        ipaddress.ip_address(address)
+    except ValueError:
+        told = (
+            f"Invalid value: {shown(address)}: must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+        )
+        errors.append(FieldError((*path, "ip"), told))
+    for position, name in enumerate(alias.get("hostnames") or []):
+        errors += subdomain(name, (*path, "hostnames", position))
     return errors
 
 

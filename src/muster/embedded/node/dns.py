@@ -7,13 +7,19 @@ pod that is slow to end and its replacement do, the newest has it.
 
 A Service's name resolves to the pods that its selector matches, as the name of a headless Service does: to
 those that are ready and not being deleted, or with publishNotReadyAddresses to all that have not ended.
+
+Pods with the same hostAliases share a file of their own: the namespace's records and their aliases. A name
+that is an alias has no other address there, as /etc/hosts comes before the DNS.
 """
 
+import hashlib
 import logging
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from muster.api.base import is_true
 from muster.api.core_v1 import Pod, Service
@@ -24,6 +30,8 @@ from muster.embedded.node.hosts import HostsTable
 
 log = logging.getLogger(__name__)
 _DOMAIN: Final = "svc.cluster.local"
+_MARK: Final = "@"  # in no name of a namespace, in no uid
+_NAMES: Final = 8  # most names of one record for aliases, so that it fits
 
 
 class Names:
@@ -31,13 +39,16 @@ class Names:
 
     def __init__(self, directory: Path, now: Callable[[], float]) -> None:
         self._directory, self._now = directory, now
-        self._tables: dict[str, HostsTable] = {}
+        self._tables: dict[str, HostsTable] = {}  # by name of the file
+        self._aliases: defaultdict[str, dict[str, _Aliases]] = defaultdict(dict)  # by namespace and digest
         self._pods = _Pods()
         self._services: defaultdict[str, _Services] = defaultdict(_Services)  # by namespace
         self._finished: set[str] = set()  # JobSets' keys
 
-    def file(self, namespace: str) -> Path:
-        return self._table(namespace).path
+    def file(self, pod: Pod) -> Path:
+        """The hosts file that the pod sees."""
+        aliases = self._aliases[pod.metadata.namespace].get(_digest(pod))
+        return self._table(pod.metadata.namespace if aliases is None else aliases.file).path
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         pod = new or old
@@ -48,6 +59,8 @@ class Names:
                 self._forget(known)
             return
         self._pods.keep(new)
+        if known is None and new.spec.host_aliases:
+            self._use_aliases(new)
         if known is None or _claim(known) != _claim(new):
             self._name_all(new.metadata.namespace, hostname_of(new))
         if known is None or _standing(known) != _standing(new):
@@ -75,8 +88,12 @@ class Names:
 
     def settle(self) -> None:
         """Removes names of an earlier muster. Call it once all existing objects have been reported."""
+        used = {each.file for aliases in self._aliases.values() for each in aliases.values()}
         for path in self._directory.iterdir():
-            self._table(path.name).drop_unclaimed()
+            if _MARK in path.name and path.name not in used:
+                path.unlink()
+            else:
+                self._table(path.name).drop_unclaimed()
 
     def close(self) -> None:
         for table in self._tables.values():
@@ -85,9 +102,10 @@ class Names:
     def _forget(self, pod: Pod) -> None:
         self._pods.forget(pod)
         self._name_all(pod.metadata.namespace, hostname_of(pod))
-        self._table(pod.metadata.namespace).drop(pod.metadata.uid)
+        self._drop(pod.metadata.namespace, pod.metadata.uid)
         for name in self._services[pod.metadata.namespace].of(pod):
             self._list(pod, name, listed=False)
+        self._disuse_aliases(pod)
 
     def _name_all(self, namespace: str, host: str) -> None:
         """Assigns the names of host `host` to the pods that hold them."""
@@ -100,7 +118,7 @@ class Names:
                 self._set(pod, pod.metadata.uid, named)
         for pod in claims:
             if holders[pod.spec.subdomain] is not pod:
-                self._table(namespace).drop(pod.metadata.uid)
+                self._drop(namespace, pod.metadata.uid)
 
     def _list_in_services(self, known: Pod | None, pod: Pod) -> None:
         services = self._services[pod.metadata.namespace]
@@ -116,20 +134,77 @@ class Names:
         if listed:
             self._set(pod, key, _forms(service, namespace))
         else:
-            self._table(namespace).drop(key)
+            self._drop(namespace, key)
 
     def _set(self, pod: Pod, key: str, names: list[str]) -> None:
-        table = self._table(pod.metadata.namespace)
+        namespace = pod.metadata.namespace
         try:
-            table.set(key, pod.status.pod_ip, names)
+            self._table(namespace).set(key, pod.status.pod_ip, names)
+            for aliases in self._aliases[namespace].values():
+                aliases.set(self._table(aliases.file), key, pod.status.pod_ip, names)
         except (OSError, ValueError) as error:
             log.error("%s: its name cannot be made known: %s", pod.key, error)
 
-    def _table(self, namespace: str) -> HostsTable:
-        if namespace not in self._tables:
+    def _drop(self, namespace: str, key: str) -> None:
+        for file in (namespace, *(each.file for each in self._aliases[namespace].values())):
+            self._table(file).drop(key)
+
+    def _use_aliases(self, pod: Pod) -> None:
+        """Makes the file of the pod's aliases, unless another pod has the same."""
+        namespace, digest = pod.metadata.namespace, _digest(pod)
+        found = self._aliases[namespace].get(digest)
+        if found is None:
+            found = self._aliases[namespace][digest] = _Aliases(pod, f"{namespace}{_MARK}{digest}")
+            table = self._table(found.file)
+            try:
+                for number, (address, names) in enumerate(found.records):
+                    table.set(f"{_MARK}{number}", address, names)
+                for key, address, names in list(self._table(namespace).records()):
+                    found.set(table, key, address, names)
+            except (OSError, ValueError) as error:
+                log.error("%s: its hostAliases cannot be made known: %s", pod.key, error)
+        found.users.add(pod.metadata.uid)
+
+    def _disuse_aliases(self, pod: Pod) -> None:
+        """Removes the file of the pod's aliases after the last pod that has them."""
+        aliases = self._aliases[pod.metadata.namespace]
+        found = aliases.get(_digest(pod))
+        if found is None:
+            return
+        found.users.discard(pod.metadata.uid)
+        if not found.users:
+            del aliases[_digest(pod)]
+            table = self._tables.pop(found.file)
+            table.close()
+            table.path.unlink(missing_ok=True)
+
+    def _table(self, file: str) -> HostsTable:
+        """The hosts file of this name: a namespace, or one with a digest of aliases."""
+        if file not in self._tables:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._tables[namespace] = HostsTable(self._directory / namespace, self._now)
-        return self._tables[namespace]
+            self._tables[file] = HostsTable(self._directory / file, self._now)
+        return self._tables[file]
+
+
+class _Aliases:
+    """The hostAliases that some pods of a namespace have in common, and the pods that use their file."""
+
+    def __init__(self, pod: Pod, file: str) -> None:
+        self.file = file
+        self.users: set[str] = set()  # uids
+        self.records: list[tuple[str, list[str]]] = []
+        for alias in pod.spec.host_aliases:
+            names = [str(name) for name in alias.get("hostnames") or ()]
+            for first in range(0, len(names), _NAMES):
+                self.records.append((str(alias.get("ip")), names[first : first + _NAMES]))
+        self._named = {name for _, names in self.records for name in names}
+
+    def set(self, table: HostsTable, key: str, address: str, names: list[str]) -> None:
+        """Sets a record of the namespace, without the names that are aliases."""
+        if left := [name for name in names if name not in self._named]:
+            table.set(key, address, left)
+        else:
+            table.drop(key)
 
 
 def names_of(pod: Pod, *, alone: bool = True) -> list[str]:
@@ -141,6 +216,11 @@ def names_of(pod: Pod, *, alone: bool = True) -> list[str]:
 
 def _forms(name: str, namespace: str) -> list[str]:
     return [f"{name}.{namespace}.{_DOMAIN}", f"{name}.{namespace}.svc", f"{name}.{namespace}", name]
+
+
+def _digest(pod: Pod) -> str:
+    """Of the pod's hostAliases; it does not tell pods apart that have the same."""
+    return hashlib.sha256(msgspec.json.encode(pod.spec.host_aliases, order="sorted")).hexdigest()[:16]
 
 
 def _claim(pod: Pod) -> tuple[str, bool]:

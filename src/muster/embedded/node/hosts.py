@@ -6,7 +6,7 @@ is therefore a table of records, and each change takes effect with **one byte**:
 
 - A record is one line, padded with blanks to a multiple of 64 bytes, that never crosses a 4096-byte
   block: readers read whole blocks.
-- It is written as a comment, `#27.1.2.3 name …`; then its first byte is set to `1`.
+- It is written as a comment, `#27.1.2.3 name …`; then its first byte is set to that of the address.
 - It is removed by setting its first byte to `#`. Its room is used again for a record of the same size,
   but not at once: a reader that was interrupted in the middle of the old record must finish first.
 
@@ -17,7 +17,7 @@ records are read back, and the running pods still see the same inode.
 
 import os
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -26,8 +26,7 @@ BLOCK: Final = 4096
 GRAIN: Final = 64
 #: Seconds before the room of a removed record is used again.
 QUARANTINE: Final = 5.0
-#: Every address here begins with this byte; all are in 127.0.0.0/8.
-_LIVE, _DEAD = b"1", b"#"
+_DEAD: Final = b"#"
 _LOCAL: Final = {"localhost": "127.0.0.1"}
 
 
@@ -66,6 +65,12 @@ class HostsTable:
         if old is not None:
             self._remove(old)
 
+    def records(self) -> Iterator[tuple[str, str, list[str]]]:
+        """All records: key, address, names."""
+        for key, record in self._records.items():
+            address, *names = record.line.split()
+            yield key, address, names
+
     def drop(self, key: str) -> None:
         record = self._records.pop(key, None)
         if record is not None:
@@ -87,7 +92,7 @@ class HostsTable:
         room = self._take(size, line)
         padded = text.ljust(size - 1) + b"\n"
         self._write_at(_DEAD + padded[1:], room.offset)
-        self._write_at(_LIVE, room.offset)
+        self._write_at(padded[:1], room.offset)
         return room
 
     def _take(self, size: int, line: str) -> _Room:
@@ -121,7 +126,7 @@ class HostsTable:
                 break
             line = raw.decode(errors="replace").rstrip()
             room = _Room(offset, len(raw), line)
-            if raw.startswith(_LIVE) and line not in records:
+            if not raw.startswith(_DEAD) and line not in records:
                 records[line] = room
             else:
                 self._remove(room)

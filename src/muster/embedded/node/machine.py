@@ -37,8 +37,8 @@ class Machine:
     root: Path
     isolation: Isolation
     logs: Logs
-    #: the hosts file of a Kubernetes namespace
-    hosts: Callable[[str], Path]
+    #: the hosts file of a pod
+    hosts: Callable[[Pod], Path]
     lookup: Callable[[Pod], Lookup]
     devices: Devices
     links: volumes.Links

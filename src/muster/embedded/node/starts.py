@@ -78,7 +78,7 @@ def start(
             f"setHostnameAsFQDN: {name} has {len(name)} characters; the kernel takes {HOST_NAME}"
         )
     env |= _isolation_env(machine, pod, env) | _gpu_env(machine, pod, container)
-    hosts = Bind(str(machine.hosts(pod.metadata.namespace)), "/etc/hosts")
+    hosts = Bind(str(machine.hosts(pod)), "/etc/hosts")
     caller = caller_of(pod)
     # below them mount points are really made, which must not mean the whole machine
     own = [path for path in (caller.cwd, caller.home, "/tmp") if path != "/"]
@@ -247,7 +247,7 @@ def termination_message(machine: Machine, pod: Pod, container: Observed, files: 
 def _isolation_env(machine: Machine, pod: Pod, env: dict[str, str]) -> dict[str, str]:
     if machine.isolation.namespaces:
         return {}
-    return shim.variables(env, machine.hosts(pod.metadata.namespace), kernel_hostname_of(pod))
+    return shim.variables(env, machine.hosts(pod), kernel_hostname_of(pod))
 
 
 def _gpu_env(machine: Machine, pod: Pod, container: Observed) -> dict[str, str]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _HOSTS = os.environ.get("MUSTER_HOSTS", "")
 _HOSTNAME = os.environ.get("MUSTER_HOSTNAME", "")
+_DOMAIN = ".svc.cluster.local"
 _getaddrinfo = socket.getaddrinfo
 _gethostbyname = socket.gethostbyname
 _gethostbyname_ex = socket.gethostbyname_ex
@@ -61,13 +62,14 @@ def _table() -> dict[str, tuple[list[str], str]]:
 
 def _would_be_ours(name: str, table: dict[str, tuple[list[str], str]]) -> bool:
     """Whether `name` is below a subdomain that some pod has, or below the cluster's own domain."""
-    if name.endswith(".svc.cluster.local"):
+    if name.endswith(_DOMAIN):
         return True
     parent = name.partition(".")[2]
     return bool(parent) and any(
         known.partition(".")[2] == parent
         for known, (_, full) in table.items()
-        if full.count(".") > 4  # HOST.SUBDOMAIN.NAMESPACE.svc.cluster.local; below a namespace is the world
+        if full.endswith(_DOMAIN)
+        and full.count(".") > 4  # HOST.SUBDOMAIN.NAMESPACE.svc.cluster.local; below a namespace is the world
     )
 
 
@@ -77,11 +79,12 @@ def _getaddrinfo_of_pods(
     found = _find(host)
     if found is None:
         return list(_getaddrinfo(host, port, family, type, proto, flags))
-    if family == socket.AF_INET6:
-        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
     answers: list[Any] = []
     for address in found[0]:
-        answers += _getaddrinfo(address, port, family, type, proto, flags)
+        if family in (socket.AF_UNSPEC, _family(address)):
+            answers += _getaddrinfo(address, port, family, type, proto, flags)
+    if not answers:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
     if flags & socket.AI_CANONNAME and answers:
         answers[0] = (*answers[0][:3], found[1], answers[0][4])
     return answers
@@ -89,12 +92,24 @@ def _getaddrinfo_of_pods(
 
 def _gethostbyname_of_pods(host: Any) -> str:
     found = _find(host)
-    return _gethostbyname(host) if found is None else found[0][0]
+    return _gethostbyname(host) if found is None else _v4(found[0])[0]
 
 
 def _gethostbyname_ex_of_pods(host: Any) -> tuple[str, list[str], list[str]]:
     found = _find(host)
-    return _gethostbyname_ex(host) if found is None else (found[1], [], found[0])
+    return _gethostbyname_ex(host) if found is None else (found[1], [], _v4(found[0]))
+
+
+def _family(address: str) -> int:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def _v4(addresses: list[str]) -> list[str]:
+    """The addresses of the family that old functions know."""
+    found = [address for address in addresses if _family(address) == socket.AF_INET]
+    if not found:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+    return found
 
 
 def _gethostname_of_pod() -> str:
@@ -117,7 +132,7 @@ def _resolved(sock: socket.socket, address: Any) -> Any:
     if sock.family == socket.AF_INET and isinstance(address, tuple) and len(address) == 2:
         found = _find(address[0])
         if found is not None:
-            return (found[0][0], address[1])
+            return (_v4(found[0])[0], address[1])
     return address
 
 
