@@ -47,7 +47,7 @@ MOST_POD_SETS: Final = 500
 
 
 class Phase(Enum):
-    """The phase of a gang (docs/internals/architecture.md, "Words")."""
+    """The phase of a gang (docs/reference/glossary.md, "From waiting to running")."""
 
     WAITING = "Waiting"
     NOMINATED = "Nominated"
