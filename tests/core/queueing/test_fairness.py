@@ -150,6 +150,21 @@ def test_a_gang_that_needs_two_resources_is_not_starved_by_gangs_that_need_one()
         assert waited <= LIMIT, "reservations keep what has become free of one until the other is"
 
 
+def test_a_queue_of_which_one_child_borrows_from_the_other_has_borrowed_nothing_itself() -> None:
+    queues = {"a": "root", "a-1": "a", "a-2": "a", "b": "root"}
+    tree = Saturated(queues, cpu=1, gpu=6, weights={})
+    for leaf in ("a-1", "a-2", "b"):
+        tree.comes(leaf, GPU)
+    tree.all_end()
+    assert sorted(tree.runs.values()) == [1, 2, 3], "a has 3 and each of its children half of that"
+    accounts = tree.muster.world.queues.accounts
+    before = accounts["a"].last_borrowed
+    tree.ends(max("a-1", "a-2", key=tree.runs.__getitem__))
+    assert tree.runs["b"] == 3
+    assert max(accounts["a-1"].last_borrowed, accounts["a-2"].last_borrowed) > before
+    assert accounts["a"].last_borrowed == before
+
+
 def test_weights_count_at_each_level() -> None:
     queues = {"a": "root", "a-1": "a", "a-2": "a", "b": "root"}
     tree = Saturated(queues, cpu=4, gpu=16, weights={"a": 3, "a-2": 2})
@@ -222,8 +237,26 @@ IN_TURN: Final = Plan(
         *((leaf, GPU) for leaf in ("c-2", "a-2", "b-1", "a-1", "c-1", "b-0", "c-0")),
     ],
 )
+#: a, entitled to 3.6 GPUs, is lent a fourth: three of four are a-1's, though a-1 was lent one last
+LENT_AGAIN: Final = Plan(
+    {"a": "root", "a-0": "a", "a-1": "a", "b": "root", "c": "root", "c-0": "c", "c-1": "c"},
+    {"a": 3, "a-1": 3, "b": 3, "c": 2, "c-0": 2},
+    cpu=5,
+    gpu=6,
+    comes=[("c-1", GPU), ("b", CPU), ("a-1", GPU), ("c-0", GPU), ("a-0", GPU)],
+)
+#: the same of a queue that has gangs that need CPUs, too
+LENT_BESIDE: Final = Plan(
+    {"a": "root", "b": "root", "c": "root"} | {f"a-{i}": "a" for i in range(3)} | {"c-0": "c", "c-1": "c"},
+    {"a-0": 2, "a-1": 3, "a-2": 2, "b": 3, "c-0": 3, "c-1": 3},
+    cpu=6,
+    gpu=7,
+    comes=[("a-2", CPU), ("a-1", GPU), ("b", CPU), ("a-0", GPU), ("c-0", GPU), ("c-1", GPU)],
+)
 
 
+@example(LENT_AGAIN, [7, 3, 8, 1, 8, 3, 1, 8, 5, 2, 0, 6])
+@example(LENT_BESIDE, [0, 2, 0, 3, 6, 2, 5, 0, 5, 2, 6, 2])
 @example(SHORT, [1, 3, 4])
 @example(IN_TURN, [3, 6, 1, 7, 4, 8, 3])
 @given(plans(), st.lists(st.integers(0, 8), min_size=12, max_size=12))

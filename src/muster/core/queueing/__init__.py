@@ -204,7 +204,7 @@ class Attempts:
                 yield attempt
                 if tier is Tier.BORROWING:
                     if queues.usage_version != version:
-                        queues.borrowed(account)
+                        queues.borrowed(account, attempt.demand.most)
                 elif attempt.borrows and state.demand is not None:
                     over.setdefault(account, []).append(EquivalenceClass(state.demand, [(key, state)]).head())
                 elif not attempt.whole and state.demand is not None and state.demand is not peers.demand:
@@ -260,8 +260,9 @@ def _share_after(account: Account, cursor: Cursor) -> tuple[Any, ...]:  # Any: c
     _, state, _, peers = head
     assert peers.demand is not None
     least = peers.demand.least
-    after, exceeds = account.share(account.used.plus(least)), account.exceeds(least)
-    return exceeds, account.last_borrowed, after, state.rank[0], account.name
+    entitled, after = account.entitled_after(least), account.used.plus(least)
+    exceeds = any(r in entitled and after[r] > entitled[r] for r in least)
+    return exceeds, account.last_borrowed, account.share(after), state.rank[0], account.name
 
 
 class Admission:

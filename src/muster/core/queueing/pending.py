@@ -311,7 +311,8 @@ class FairOrder:
 
     There is a heap per level. The caller that takes a cursor from here may change its head, and what its
     queues use, before it takes the next. Then keys change only on the path of that cursor, which costs one
-    replacement per level. A cursor that is alone stays first until it has no head left.
+    replacement per level; where a queue has borrowed for a start, the keys of all queues below it change. A
+    cursor that is alone stays first until it has no head left.
     """
 
     def __init__(
@@ -348,8 +349,14 @@ class FairOrder:
             others = (each for each in cursors.values() if each is not first)
             if starts != self._starts() and self._lose_heads(others):
                 self._grow(self._root, below)
-            else:
-                self._moved(first)
+                continue
+            moved = first.account
+            if starts != self._starts():  # what a queue has borrowed more is divided among all below it
+                above = (each for each in reversed(moved.path) if each.children and each.surplus())
+                if (borrower := next(above, None)) is not None:
+                    self._grow(borrower, below)
+                    moved = borrower
+            self._moved(moved)
 
     def _lose_heads(self, cursors: Iterable[Cursor]) -> bool:
         """Whether any of these cursors has another head now because its head no longer fits."""
@@ -360,9 +367,9 @@ class FairOrder:
         gone = [each for demand, some in by_demand.items() if not self._fits(demand) for each in some]
         return any([cursor.test_again() for cursor in gone])  # noqa: C419 (all of them are tested)
 
-    def _moved(self, cursor: Cursor) -> None:
-        """Update the heaps after the head of the first cursor, or what its queues use, has changed."""
-        for child, parent in pairwise((*cursor.account.path, self._root)):
+    def _moved(self, account: Account) -> None:
+        """Update the heaps above the first queue after its head, or what it uses, has changed."""
+        for child, parent in pairwise((*account.path, self._root)):
             heap = self._heaps[parent]
             best = self._first(child)
             if best is None:

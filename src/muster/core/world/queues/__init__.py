@@ -23,7 +23,7 @@ common ancestor) have the same shape.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from math import inf
 from typing import Final, NamedTuple, Protocol
@@ -400,10 +400,18 @@ class Queues:
         """Return the queue, this one or one above it, that is closed to new gangs; None: none is."""
         return next((above.name for above in self.path(name) if above.rules.closed), None)
 
-    def borrowed(self, account: Account) -> None:
-        """Record that a start carried the queue over its entitlement: next time other queues go first."""
-        self._log.push(self._undo_borrowed, [(above, above.last_borrowed) for above in account.path])
+    def borrowed(self, account: Account, taken: Iterable[str]) -> None:
+        """Record which of these queues are over their entitlement by a start that took these resources.
+
+        Next time the queues beside them go first.
+        """
+        none, over = dict.fromkeys(taken, 0), list[Account]()
         for above in account.path:
+            entitled = above.entitled_after(none)
+            if any(r in entitled and above.used.get(r, 0) > entitled[r] for r in none):
+                over.append(above)
+        self._log.push(self._undo_borrowed, [(above, above.last_borrowed) for above in over])
+        for above in over:
             above.last_borrowed = self._borrowings
         self._borrowings += 1
 

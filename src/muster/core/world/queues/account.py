@@ -38,6 +38,10 @@ class Account:
     entitled: Mapping[str, int] = field(default_factory=dict)
     #: the entitlement, of the resources of which it is not entitled to all that the cluster has
     limits: Mapping[str, int] = field(default_factory=dict)
+    #: what gangs of an inner queue itself use
+    own: Usage = field(default_factory=Usage)
+    #: how the queues below it divide an amount, since the last division of the capacity
+    divisions: dict[tuple[str, int, bool], dict[str, int]] = field(default_factory=dict)
     #: started gangs at or below it; its own gangs that wait for their minimum
     standing: int = 0
     waiting: int = 0
@@ -50,7 +54,7 @@ class Account:
     moves: list[str] = field(default_factory=list)
     #: it has the cluster to itself, and no limits: it is entitled to whatever it asks for
     free: bool = False
-    #: number of the last start that carried it over its entitlement; -1: none has
+    #: number of the last start that carried it over its entitlement, as its parent divides; -1: none has
     last_borrowed: int = -1
     #: the rules' amounts; `caps` limit only the resources that they name
     caps: Mapping[str, int] = field(init=False)
@@ -99,6 +103,35 @@ class Account:
         """Whether so much more would carry this queue over its entitlement."""
         used, limits = self.used, self.limits
         return any(r in limits and used.get(r, 0) + amount > limits[r] for r, amount in asked.items())
+
+    def entitled_after(self, asked: Mapping[str, int]) -> Mapping[str, int]:
+        """Return what the queue is entitled to once so much more runs in it or below it.
+
+        That differs from what it is entitled to now if a queue above it then has borrowed more: the queues
+        below that one divide what it has borrowed (`divide_below`).
+        """
+        parent = self.parent
+        if parent is None or parent.parent is None:
+            return self.entitled
+        theirs, entitled = parent.entitled_after(asked), dict(self.entitled)
+        for resource, more in asked.items():
+            if (whole := theirs.get(resource)) is not None:
+                entitled[resource] = parent.divide_below(resource, whole, more)[self.name]
+        return entitled
+
+    def divide_below(self, resource: str, entitled: int, more: int = 0) -> Mapping[str, int]:
+        """Return the entitlements of the queues below it if it is entitled to so much and uses `more`.
+
+        A queue that uses more than its entitlement divides what it uses, without what its own gangs use. So
+        what it has borrowed is divided as an entitlement would be.
+        """
+        used = self.used[resource] + more
+        borrows = self.parent is not None and used > entitled
+        amount = max((used if borrows else entitled) - self.own[resource], 0)
+        if (divided := self.divisions.get((resource, amount, borrows))) is None:
+            terms = {child.name: _terms(child, resource) for child in self.children}
+            divided = self.divisions[resource, amount, borrows] = divide(amount, terms, all_of_it=borrows)
+        return divided
 
     def surplus(self) -> Usage:
         """Return by how much the queue is over its entitlement."""
@@ -318,11 +351,12 @@ def entitle(root: Account) -> bool:
 
 def _ask(account: Account) -> Usage:
     """Return what a queue and the queues below it use and wait for, as far as their caps allow."""
-    asked = account.asked = Usage(account.used)
-    asked.add(account.wanted)
+    asked, own = Usage(account.wanted), Usage(account.used)
     for child in account.children:
         asked.add(_ask(child))
-        asked.add(child.used, -1)
+        own.add(child.used, -1)
+    asked.add(own)
+    account.asked, account.own = asked, own
     for resource, cap in account.caps.items():
         asked[resource] = max(min(asked[resource], cap), account.used[resource])
     return asked
@@ -330,16 +364,11 @@ def _ask(account: Account) -> Usage:
 
 def _divide_below(parent: Account, everything: Mapping[str, int]) -> bool:
     """`everything`: what the cluster has."""
-    amounts = parent.entitled if parent.parent is None else _left_to_children(parent)
-    borrows = {r for r, n in parent.entitled.items() if parent.parent is not None and parent.used[r] > n}
+    parent.divisions.clear()
     changed = False
-    shares: dict[Account, dict[str, int]] = {child: {} for child in parent.children}
-    for resource, amount in amounts.items():
-        terms = {child.name: _terms(child, resource) for child in parent.children}
-        divided = divide(amount, terms, all_of_it=resource in borrows)
-        for child, share in shares.items():
-            share[resource] = divided[child.name]
-    for child, share in shares.items():
+    divided = {resource: parent.divide_below(resource, n) for resource, n in parent.entitled.items()}
+    for child in parent.children:
+        share = {resource: shares[child.name] for resource, shares in divided.items()}
         limits = {resource: n for resource, n in share.items() if n < everything[resource]}
         if (child.entitled, child.limits) != (share, limits):
             child.entitled, child.limits = share, limits
@@ -347,18 +376,6 @@ def _divide_below(parent: Account, everything: Mapping[str, int]) -> bool:
         if child.children:
             changed |= _divide_below(child, everything)
     return changed
-
-
-def _left_to_children(parent: Account) -> dict[str, int]:
-    """Return what a queue is entitled to, or what it holds if that is more, without what its own gangs use.
-
-    So the queues below a queue that borrows divide what it has borrowed as they would divide an entitlement.
-    """
-    left = {}
-    for resource, entitled in parent.entitled.items():
-        below = sum(child.used[resource] for child in parent.children)
-        left[resource] = max(entitled - (parent.used[resource] - below), below)
-    return left
 
 
 def _terms(account: Account, resource: str) -> Terms:
