@@ -83,6 +83,22 @@ FAULTS: Final = (
         ("tests/workloads/test_pod_fields.py",),
     ),
     Fault(
+        "a command gets SIGTERM while its preStop hook runs",
+        _FIELDS,
+        "embedded/node/pod.py",
+        '                    failed = await self._hook(container, start, "preStop")',
+        '                    asyncio.create_task(self._hook(container, start, "preStop"))',
+        ("tests/embedded/node/test_hooks.py",),
+    ),
+    Fault(
+        "a container runs before its postStart hook is over",
+        _FIELDS,
+        "embedded/node/pod.py",
+        '"" if container.state.running else await self._hook(container, start, "postStart")',
+        '""',
+        ("tests/embedded/node/test_hooks.py",),
+    ),
+    Fault(
         "hostAliases are names of all pods of the namespace",
         _FIELDS,
         "embedded/node/dns.py",
@@ -102,8 +118,8 @@ FAULTS: Final = (
         "a probe that ends a container leaves no Event",
         _FIELDS,
         "embedded/node/pod.py",
-        "                await record_event(self._machine, self.pod, UNHEALTHY, told)",
-        "                pass",
+        "            await self._tell(container, UNHEALTHY, ended)",
+        "            pass",
         ("tests/embedded/node/test_pod_fields.py",),
     ),
 )

@@ -70,7 +70,7 @@ spec:
         image: x
         command: [sh]
         volumeMounts: [{name: shm, mountPath: /dev/shm}]
-        lifecycle: {preStop: {exec: {command: [sh, -c, save]}}}
+        lifecycle: {stopSignal: SIGUSR1}
 """
 
 
@@ -82,7 +82,7 @@ def test_the_notes_of_a_file_name_line_and_field_for_the_embedded_cluster_only()
         (line, field, f"is ignored on the embedded cluster: {instead}")
         for line, field, instead in (
             (9, "dnsConfig", IGNORED["PodSpec"]["dnsConfig"]),
-            (16, "containers[0].lifecycle.preStop", IGNORED["Lifecycle"]["preStop"]),
+            (16, "containers[0].lifecycle.stopSignal", IGNORED["Lifecycle"]["stopSignal"]),
             (10, "volumes[0].emptyDir.sizeLimit", IGNORED["EmptyDirVolumeSource"]["sizeLimit"]),
         )
     ]

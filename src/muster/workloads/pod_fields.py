@@ -23,7 +23,7 @@ WORKS: Final = {
         args command env envFrom lifecycle livenessProbe name ports readinessProbe resources restartPolicy
         startupProbe terminationMessagePath terminationMessagePolicy volumeDevices volumeMounts workingDir
     """,
-    "Lifecycle": "",
+    "Lifecycle": "postStart preStop",
     "Probe": """
         exec failureThreshold grpc httpGet initialDelaySeconds periodSeconds successThreshold tcpSocket
         timeoutSeconds
@@ -58,11 +58,7 @@ IGNORED: Final[dict[str, dict[str, str]]] = {
         "stdin": "a container reads an empty stdin",
         "tty": "a container has no terminal",
     },
-    "Lifecycle": {
-        "postStart": "begin the command with it",
-        "preStop": "catch SIGTERM in the command instead",
-        "stopSignal": "the command gets SIGTERM",
-    },
+    "Lifecycle": {"stopSignal": "the command gets SIGTERM"},
     "Probe": {"terminationGracePeriodSeconds": "the pod's grace period counts"},
     "VolumeMount": {"recursiveReadOnly": "only the mount itself is read-only"},
     "EmptyDirVolumeSource": {

@@ -46,6 +46,10 @@ def probed(**fields: Any) -> Object:
     return container(livenessProbe={**PROBE, **fields})
 
 
+def hooked(**handler: Any) -> Object:
+    return container(lifecycle={"preStop": handler})
+
+
 def port(port: Any) -> Object:
     return container(livenessProbe={"tcpSocket": {"port": port}})
 
@@ -148,6 +152,11 @@ CPU: Final = {"resource": "limits.cpu"}
         (container(livenessProbe={"exec": {"command": ["\0"]}}), "exec.command[0]: Invalid value"),
         (container(livenessProbe={"httpGet": {"port": 80, "path": "/\r\nX: y"}}), "httpGet.path: Invalid"),
         (container(livenessProbe={"httpGet": {"port": 80, "scheme": "FTP"}}), "httpGet.scheme: Unsupported"),
+        (hooked(), "lifecycle.preStop: Required value: must specify a handler type"),
+        (hooked(exec={"command": []}), "preStop.exec.command: Required value"),
+        (hooked(sleep={"seconds": 1}, exec={"command": ["a"]}), "preStop.sleep: Forbidden: may not specify"),
+        (hooked(sleep={"seconds": 31}), "preStop.sleep: Invalid value: 31: must be between 0 and the grace"),
+        ({**hooked(sleep={"seconds": 6}), "terminationGracePeriodSeconds": 5}, "grace period, 5"),
         (port(0), "tcpSocket.port: Invalid value: 0: must be between 1 and 65535"),
         (port(65536), "tcpSocket.port: Invalid value: 65536"),
         (port("a port"), "tcpSocket.port: Invalid value"),
@@ -177,6 +186,8 @@ def test_an_invalid_field_of_a_pod_is_refused(spec: Object, error: str) -> None:
         probed(periodSeconds=0, timeoutSeconds=0, failureThreshold=0, successThreshold=1),
         container(readinessProbe={"httpGet": {"port": "web"}, "successThreshold": 3}),
         port("http-2"),
+        hooked(sleep={"seconds": 30}),
+        hooked(httpGet={"port": "web"}),
     ],
 )
 def test_a_valid_field_of_a_pod_is_accepted(spec: Object) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from muster.api.base import is_true
 from muster.api.kinds import POD
-from muster.embedded.node import marks, probes, processes
+from muster.embedded.node import handlers, marks, processes
 from muster.embedded.node.isolation import Files
 from tests.embedded.node.conftest import Cluster
 from tests.patience import PATIENCE
@@ -51,7 +51,7 @@ def name(pid: int) -> str:
 
 async def test_endless_output_is_read_slowly_and_only_its_end_is_kept() -> None:
     read = 0
-    with probes._Output() as output, started(["yes"], stdout=output.sink):
+    with handlers._Output() as output, started(["yes"], stdout=output.sink):
         start = asyncio.get_running_loop().time()
         take = output._take
 
@@ -63,9 +63,9 @@ async def test_endless_output_is_read_slowly_and_only_its_end_is_kept() -> None:
         output._take = counted  # type: ignore[method-assign]
         while read < 5:  # noqa: ASYNC110  # bytes send no events
             await asyncio.sleep(0.01)
-        assert asyncio.get_running_loop().time() - start >= 4 * probes._PAUSE
+        assert asyncio.get_running_loop().time() - start >= 4 * handlers._PAUSE
         assert set(output.end().split()) == {"y"}
-        assert len(output.end()) <= probes._LAST_OUTPUT
+        assert len(output.end()) <= handlers._LAST_OUTPUT
 
 
 async def test_a_probe_that_prints_much_is_judged_by_its_exit(cluster: Cluster) -> None:

@@ -22,11 +22,14 @@ _NUMBERS: Final = (
     "failureThreshold",
 )
 _HANDLERS: Final = ("exec", "httpGet", "tcpSocket", "grpc")
+_HOOKS: Final = ("postStart", "preStop")
+_HOOK_HANDLERS: Final = ("exec", "httpGet", "tcpSocket", "sleep")
 _PROBES: Final = ("startupProbe", "livenessProbe", "readinessProbe")
 LONGEST: Final = 2**31 - 1  # seconds, and tries
 
 
-def validate(container: Object, path: Path, volume_names: set[str]) -> list[FieldError]:
+def validate(container: Object, path: Path, volume_names: set[str], grace: int) -> list[FieldError]:
+    """`grace`: seconds that the pod has to end."""
     errors = label(container["name"], (*path, "name"))
     for field in ("command", "args"):
         for position, word in enumerate(container.get(field) or []):
@@ -44,6 +47,9 @@ def validate(container: Object, path: Path, volume_names: set[str]) -> list[Fiel
     for field in _PROBES:
         if (probe := container.get(field)) is not None:
             errors += _probe(probe, (*path, field), once=field != "readinessProbe")
+    for hook, handler in (container.get("lifecycle") or {}).items():
+        if hook in _HOOKS:
+            errors += _hook(handler, (*path, "lifecycle", hook), grace)
     return errors + resources.of_container(container.get("resources") or {}, (*path, "resources"))
 
 
@@ -79,23 +85,37 @@ def _probe(probe: Object, path: Path, *, once: bool) -> list[FieldError]:
     if once and probe.get("successThreshold", 0) not in (0, 1):
         told = f"Invalid value: {probe['successThreshold']}: must be 1"
         errors.append(FieldError((*path, "successThreshold"), told))
-    given = [handler for handler in _HANDLERS if handler in probe]
+    return errors + _handler(probe, path, _HANDLERS)
+
+
+def _hook(hook: Object, path: Path, grace: int) -> list[FieldError]:
+    errors = _handler(hook, path, _HOOK_HANDLERS)
+    seconds = (hook.get("sleep") or {}).get("seconds", 0)
+    if not 0 <= seconds <= grace:
+        told = f"Invalid value: {seconds}: must be between 0 and the grace period, {grace}"
+        errors.append(FieldError((*path, "sleep"), told))
+    return errors
+
+
+def _handler(handler: Object, path: Path, kinds: tuple[str, ...]) -> list[FieldError]:
+    errors: list[FieldError] = []
+    given = [kind for kind in kinds if kind in handler]
     if not given:
-        told = f"Required value: must specify a handler type: {', '.join(_HANDLERS)}"
+        told = f"Required value: must specify a handler type: {', '.join(kinds)}"
         errors.append(FieldError(path, told))
     for more in given[1:]:
         errors.append(FieldError((*path, more), "Forbidden: may not specify more than 1 handler type"))
-    if "exec" in probe:
-        command = probe["exec"].get("command") or []
+    if "exec" in handler:
+        command = handler["exec"].get("command") or []
         if not command:
             errors.append(FieldError((*path, "exec", "command"), "Required value"))
         for position, word in enumerate(command):
             errors += sources.plain(word, (*path, "exec", "command", position))
-    for handler in ("httpGet", "tcpSocket"):
-        if handler in probe:
-            errors += _port(probe[handler].get("port"), (*path, handler, "port"))
-    if "httpGet" in probe:
-        errors += _http(probe["httpGet"], (*path, "httpGet"))
+    for kind in ("httpGet", "tcpSocket"):
+        if kind in handler:
+            errors += _port(handler[kind].get("port"), (*path, kind, "port"))
+    if "httpGet" in handler:
+        errors += _http(handler["httpGet"], (*path, "httpGet"))
     return errors
 
 

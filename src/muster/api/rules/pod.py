@@ -77,7 +77,9 @@ def validate_spec(spec: Object, path: Path) -> list[FieldError]:
     for field in ("initContainers", "containers"):
         for position, each in enumerate(spec.get(field) or []):
             at = (*path, field, position)
-            errors += container.validate(each, at, names)
+            errors += container.validate(
+                each, at, names, spec.get("terminationGracePeriodSeconds", GRACE_PERIOD)
+            )
             if each["name"] in seen:
                 errors.append(FieldError((*at, "name"), f"Duplicate value: {shown(each['name'])}"))
             seen.add(each["name"])

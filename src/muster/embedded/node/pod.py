@@ -11,6 +11,7 @@ a start that is running, has ended, is lost, or has not been made.
 """
 
 import asyncio
+import contextlib
 import shutil
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
@@ -23,10 +24,19 @@ from muster.api.kinds import POD
 from muster.embedded.node import processes, starts, status, volumes
 from muster.embedded.node.environment import Unavailable
 from muster.embedded.node.execution import Execution
+from muster.embedded.node.handlers import Handlers
 from muster.embedded.node.isolation import SETUP_FAILED, Files
 from muster.embedded.node.machine import Machine
 from muster.embedded.node.probes import Probes
-from muster.embedded.node.reporting import IGNORED, UNHEALTHY, StatusWriter, confirm_deletion, record_event
+from muster.embedded.node.reporting import (
+    HOOK_FAILED,
+    IGNORED,
+    UNHEALTHY,
+    Hook,
+    StatusWriter,
+    confirm_deletion,
+    record_event,
+)
 from muster.embedded.node.starts import CannotStart, Start
 from muster.embedded.node.status import TOO_LONG, Observed, Override
 from muster.kube.clock import back_off, first
@@ -37,6 +47,7 @@ BACK_OFF: Final = (10.0, 300.0)  # seconds before the second restart, and at mos
 BACK_OFF_RESET: Final = 600.0  # a container that ran this long starts with the first delay again
 CONFIG_RETRY: Final = 2.0  # seconds between lookups of a missing object that the pod refers to
 GRACE: Final = 30.0
+AFTER_HOOK: Final = 2.0  # seconds that a preStop hook leaves to the command at least
 START_ERROR: Final = 128  # exit code of a container that could not be started, as in container engines
 LOST: Final = 137
 
@@ -226,25 +237,59 @@ class PodWorker:
         if start is None:
             return
         self.starts[container.spec.name] = start
+        # an earlier worker has run the hook of a container that is running
+        failed = "" if container.state.running else await self._hook(container, start, "postStart")
+        if failed:
+            await self._stop(container, start, self._grace())
+            await self._tell(container, HOOK_FAILED["postStart"], failed)
+        else:
+            failed = await self._probe(container, start)
+        await self._finish(container, await start.process.wait(), failed)
+
+    async def _probe(self, container: Observed, start: Start) -> str:
+        """Probes a running container until its end; returns why it was ended, "" if it ended by itself."""
         container.state = ContainerState(running=Running(start.started))
-        probes = Probes(
-            container,
-            self._machine,
-            start.process,
-            starts.environment_of(self._machine, self.pod, container),
-            starts.working_dir_of(self.pod, container),
-            self.pod.status.pod_ip or "127.0.0.1",
-            self._report,
-        )
+        handlers = Handlers(self._machine, self.pod, container, start.process)
+        probes = Probes(container, self._machine, start.process, handlers, self._report)
         self._report()
         async with probes:
             ended: int | str | None = await first(start.process.wait(), probes.failed())
-            if isinstance(ended, str):
-                await start.process.terminate(self._grace())
-                told = f"container {container.spec.name}: {ended}"
-                await record_event(self._machine, self.pod, UNHEALTHY, told)
-        probed = ended if isinstance(ended, str) else ""
-        await self._finish(container, await start.process.wait(), probed)
+            if not isinstance(ended, str):
+                return ""
+            await self._stop(container, start, self._grace())
+            await self._tell(container, UNHEALTHY, ended)
+            return ended
+
+    async def _hook(self, container: Observed, start: Start, hook: Hook) -> str:
+        """Runs a lifecycle hook, at most until the container ends; returns why it failed, or ""."""
+        handler = (container.spec.lifecycle or {}).get(hook)
+        if not handler:
+            return ""
+        await start.process.set_up()
+        handlers = Handlers(self._machine, self.pod, container, start.process)
+        told: str | int | None = await first(start.process.wait(), handlers.run(handler, hook))
+        if not isinstance(told, str):
+            return ""
+        return f"{hook} hook failed: {told}"
+
+    async def _stop(self, container: Observed, start: Start, grace: float) -> None:
+        """The preStop hook, SIGTERM, and SIGKILL after `grace` seconds from the beginning.
+
+        As on a kubelet, a hook leaves at least 2 s to the command, and there is none without grace.
+        """
+        loop = asyncio.get_running_loop()
+        until, least, failed = loop.time() + grace, 0.0, ""
+        if grace and (container.spec.lifecycle or {}).get("preStop"):
+            least, failed = AFTER_HOOK, "preStop hook failed: not done within the grace period"
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(grace):
+                    failed = await self._hook(container, start, "preStop")
+        await start.process.terminate(max(least, until - loop.time()))
+        if failed:
+            await self._tell(container, HOOK_FAILED["preStop"], failed)
+
+    async def _tell(self, container: Observed, reason: str, failed: str) -> None:
+        await record_event(self._machine, self.pod, reason, f"container {container.spec.name}: {failed}")
 
     async def _start(self, container: Observed, sources: dict[str, Path]) -> Start | None:
         """The start that is running, found or made; None if it has ended already, or could not be made."""
@@ -298,10 +343,10 @@ class PodWorker:
         container.ready = container.started = False
         self._report()
 
-    async def _finish(self, container: Observed, code: int | None, probed: str = "") -> None:
+    async def _finish(self, container: Observed, code: int | None, failed: str = "") -> None:
         """Records the end of a start, of which no process and no output is left.
 
-        `probed`: the failure of a probe that ended it, whatever exit code the command made of that.
+        `failed`: the failure of a probe or hook that ended it, whatever exit code the command made of that.
         """
         start = self.starts[container.spec.name]
         if not self._machine.isolation.namespaces:
@@ -316,7 +361,7 @@ class PodWorker:
             return
         if code is None:
             code = LOST
-        message = probed or (
+        message = failed or (
             starts.PORT_IN_USE if code and starts.says_in_use(self._machine, self.pod, container) else ""
         )
         files = start.process.files
@@ -330,7 +375,7 @@ class PodWorker:
     async def _terminate(self, container: Observed, grace: float) -> None:
         start = self.starts.get(container.spec.name)
         if start is not None:
-            ending = asyncio.create_task(start.process.terminate(max(0.0, grace)))
+            ending = asyncio.create_task(self._stop(container, start, max(0.0, grace)))
             cut = asyncio.create_task(self._cut.wait())
             await asyncio.wait({ending, cut}, return_when=asyncio.FIRST_COMPLETED)
             cut.cancel()

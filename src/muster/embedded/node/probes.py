@@ -1,27 +1,18 @@
 """Startup, readiness and liveness probes of one start of a container.
 
-Supported are `exec` inside the container's namespaces, and `tcpSocket` and `httpGet` to the pod's address.
 The other two probes wait until the startup probe has succeeded.
 Source: kubernetes pkg/kubelet/prober/worker.go.
 """
 
 import asyncio
-import contextlib
-import os
-import signal
 from collections.abc import Callable
 from types import TracebackType
-from typing import Final
 
 from muster.api.base import Object
-from muster.embedded.node import variables
+from muster.embedded.node.handlers import Handlers
 from muster.embedded.node.machine import Machine
-from muster.embedded.node.processes import Process, end_marked, start_beside
+from muster.embedded.node.processes import Process
 from muster.embedded.node.status import Observed
-
-_LAST_OUTPUT: Final = 200  # most bytes of a failed probe's output in its message
-_CHUNK: Final = 2**16  # bytes of output read at once, which is what a pipe holds
-_PAUSE: Final = 0.01  # seconds between two reads
 
 
 class Probes:
@@ -32,14 +23,11 @@ class Probes:
         container: Observed,
         machine: Machine,
         process: Process,
-        environ: dict[str, str],
-        working_dir: str,
-        address: str,
+        handlers: Handlers,
         report: Callable[[], None],
     ) -> None:
         self._container, self._machine, self._process = container, machine, process
-        self._environ, self._working_dir, self._address = environ, working_dir, address
-        self._report = report
+        self._handlers, self._report = handlers, report
         self._failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -115,97 +103,11 @@ class Probes:
         timeout = _number(probe, "timeoutSeconds", 1)
         try:
             async with asyncio.timeout(timeout):
-                if "exec" in probe:
-                    return await self._exec(which, list(probe["exec"].get("command", [])))
-                if "tcpSocket" in probe:
-                    return await self._request(probe["tcpSocket"], b"")
-                if "httpGet" in probe:
-                    path = probe["httpGet"].get("path", "/")
-                    head = f"GET {path} HTTP/1.1\r\nHost: {self._address}\r\nConnection: close\r\n\r\n"
-                    return await self._request(probe["httpGet"], head.encode())
+                return await self._handlers.run(probe, which)
         except TimeoutError:
             return f"no answer within {timeout} s"
-        except (OSError, ValueError) as error:  # ValueError: a status line without end
-            return str(error)
-        return f"{', '.join(probe)}: choose from exec, tcpSocket, httpGet"
-
-    async def _exec(self, which: str, command: list[str]) -> str | None:
-        init = self._process.init()
-        if init is None:
-            return "the container has ended"
-        carried, argv = variables.carry(self._environ, command)
-        argv = self._machine.isolation.inside(init, self._working_dir, argv, self._machine.umask)
-        mark = str(self._process.files.directory / which)
-        with _Output() as output:
-            streams = (asyncio.subprocess.DEVNULL, output.sink, output.sink)
-            process = await start_beside(argv, carried, mark, streams)
-            try:
-                # not the end of the output: a process that the probe leaves running may hold it open
-                code = await process.wait()
-            finally:
-                if process.returncode is None:
-                    with contextlib.suppress(ProcessLookupError):  # its group: the probe may have children
-                        os.killpg(process.pid, signal.SIGKILL)
-                    await process.wait()
-                    await end_marked(mark)
-            return None if code == 0 else f"exit {code}: {output.end()}"
-
-    async def _request(self, target: Object, request: bytes) -> str | None:
-        port = target.get("port")
-        if isinstance(port, str):
-            port = next((p.container_port for p in self._container.spec.ports if p.name == port), None)
-        if port is None:
-            return f"port {target.get('port')!r} is not one of the container's"
-        reader, writer = await asyncio.open_connection(target.get("host") or self._address, int(port))
-        try:
-            if not request:
-                return None
-            writer.write(request)
-            status = (await reader.readline()).split()
-            code = int(status[1]) if len(status) > 1 and status[1].isdigit() else 0
-            return None if 200 <= code < 400 else f"HTTP {code}"
-        finally:
-            writer.close()
 
 
 def _number(probe: Object, field: str, default: int) -> float:
     """A field of a probe as a number. Zero means the default, as it does to the API server."""
     return float(probe.get(field) or default)
-
-
-class _Output:
-    """A pipe for the output of a probe, which keeps the end. Endless output is read at 6 MB/s."""
-
-    def __init__(self) -> None:
-        self._source, self.sink = os.pipe()
-        os.set_blocking(self._source, False)
-        self._loop = asyncio.get_running_loop()
-        self._pause: asyncio.TimerHandle | None = None
-        self._kept = b""
-
-    def __enter__(self) -> "_Output":
-        self._loop.add_reader(self._source, self._read)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._loop.remove_reader(self._source)
-        if self._pause is not None:
-            self._pause.cancel()
-        os.close(self._source)
-        os.close(self.sink)
-
-    def end(self) -> str:
-        """The end of the output so far."""
-        self._take()
-        return self._kept.decode(errors="replace").strip()
-
-    def _read(self) -> None:
-        self._take()
-        self._loop.remove_reader(self._source)
-        self._pause = self._loop.call_later(_PAUSE, self._loop.add_reader, self._source, self._read)
-
-    def _take(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            self._kept = (self._kept + os.read(self._source, _CHUNK))[-_LAST_OUTPUT:]

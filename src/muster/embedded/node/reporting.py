@@ -6,7 +6,7 @@ No container ever waits for a write.
 import asyncio
 import contextlib
 import logging
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 from muster.api.base import Object, involved
 from muster.api.core_v1 import Pod
@@ -24,6 +24,9 @@ COMPONENT: Final = "muster-node"
 #: Reasons of Events: a probe that fails has its container ended, or fields of the pod are ignored.
 UNHEALTHY: Final = "Unhealthy"
 IGNORED: Final = "FieldsIgnored"
+Hook = Literal["postStart", "preStop"]
+#: Reasons of Events about lifecycle hooks that fail.
+HOOK_FAILED: Final[dict[Hook, str]] = {"postStart": "FailedPostStartHook", "preStop": "FailedPreStopHook"}
 
 
 class Worker(Protocol):

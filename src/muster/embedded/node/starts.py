@@ -67,7 +67,7 @@ def start(
     machine: Machine, pod: Pod, container: Observed, files: Files, sources: Mapping[str, Path]
 ) -> Start:
     """Starts the container. `sources` are the volumes by name. Raises Unavailable, CannotStart."""
-    env = environment_of(machine, pod, container)
+    env = environment(pod, container.spec, caller_of(pod), machine.lookup(pod))
     argv = command_line(container.spec, env)
     wanted = volumes.binds(container.spec, sources, env)
     working_dir = working_dir_of(pod, container)
@@ -145,16 +145,15 @@ async def execute(
     init = process.init() if process.files.ready.exists() else None
     if init is None:
         raise Unavailable(f"container {container.spec.name} is not running")
-    env = environment_of(machine, pod, container)
-    env |= _isolation_env(machine, pod, env) | _gpu_env(machine, pod, container)
-    carried, argv = variables.carry(env, command)
+    carried, argv = variables.carry(environment_inside(machine, pod, container), command)
     argv = machine.isolation.inside(init, working_dir_of(pod, container), argv, machine.umask)
     return await execution.start(argv, carried, str(process.files.directory / "exec"), stdin=stdin, tty=tty)
 
 
-def environment_of(machine: Machine, pod: Pod, container: Observed) -> dict[str, str]:
-    """The environment that the pod describes. Raises Unavailable."""
-    return environment(pod, container.spec, caller_of(pod), machine.lookup(pod))
+def environment_inside(machine: Machine, pod: Pod, container: Observed) -> dict[str, str]:
+    """The environment of a command beside the container's own. Raises Unavailable."""
+    env = environment(pod, container.spec, caller_of(pod), machine.lookup(pod))
+    return env | _isolation_env(machine, pod, env) | _gpu_env(machine, pod, container)
 
 
 def working_dir_of(pod: Pod, container: Observed) -> str:
