@@ -1,4 +1,4 @@
-"""People who write BatchJobs only: by their role, or by the policy of docs/guides/secure-batch.md."""
+"""People who write BatchJobs only: by their role, or by the policy of docs/reference/gates.md."""
 
 import json
 from contextlib import suppress
@@ -65,7 +65,7 @@ WAYS: Final[list[tuple[Kind[Any], Object]]] = [
 
 def on_the_page() -> list[Object]:
     """The policy of the page, and its binding."""
-    text = (ROOT / "docs/guides/secure-batch.md").read_text()
+    text = (ROOT / "docs/reference/gates.md").read_text()
     [block] = [each for each in text.split("```yaml\n")[1:] if "ValidatingAdmissionPolicy\n" in each]
     return [*yaml.safe_load_all(block.partition("```")[0])]
 

@@ -1,4 +1,4 @@
-"""docs/guides/secure-batch.md is true: its example is denied and permitted as it says."""
+"""docs/guides/secure-batch.md and docs/reference/gates.md are true: what they show is decided as they say."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,8 @@ from muster.workloads.load import load
 from muster.workloads.platform import Platform
 from tests.security.test_requests import OVERRIDES
 
-PAGE = (Path(__file__).parents[3] / "docs" / "guides" / "secure-batch.md").read_text()
+DOCS = Path(__file__).parents[3] / "docs"
+PAGE = (DOCS / "guides" / "secure-batch.md").read_text() + (DOCS / "reference" / "gates.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.S | re.M)
 POLICIES = [text for kind, text in BLOCKS if kind == "cedar"]
 [JOB] = [text for kind, text in BLOCKS if text.startswith("# report.yaml")]
