@@ -59,6 +59,8 @@ FAILURES: Final = f"{DOMAIN}/failures"
 RUNNING_SINCE: Final = f"{DOMAIN}/running-since"
 TIME_USED: Final = f"{DOMAIN}/time-used"
 PRETEND: Final = f"{DOMAIN}/pretend"
+#: On a Node of muster's: how it runs pods, "process" or "none".
+RUNTIME: Final = f"{DOMAIN}/runtime"
 #: JobSet: the directory that its pods share on the embedded cluster; deleted with the JobSet.
 SHARED_VOLUME: Final = f"{DOMAIN}/shared-volume"
 #: JobSet of a BatchJob: hash of what it was compiled to, once all of that exists.

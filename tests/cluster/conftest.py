@@ -31,10 +31,10 @@ from muster.api.kinds import (
     QUEUE,
     TRUST_POLICY,
 )
-from muster.embedded.node.node_object import RUNTIME
 from muster.kube import config
 from muster.kube.errors import AlreadyExists, ApiError, NotFound, Unanswered, Unreachable
 from muster.kube.http import HttpClient
+from muster.names import RUNTIME
 from tests.cluster.chart import Chart, install
 from tests.cluster.control_plane import ControlPlane, running
 from tests.patience import CLUSTER, LONGEST

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from muster.api.kinds import GANG, LEASE, NODE, POD, POD_GROUP_X
-from muster.embedded.node.node_object import RUNTIME
+from muster.names import RUNTIME
 from muster.runtime.election import Timing
 from tests.cluster.conftest import Cluster
 from tests.cluster.control_plane import ControlPlane

@@ -16,6 +16,21 @@ def _faults(invariant: str, file: str, test: str, *changes: Change) -> Iterator[
 
 FAULTS: Final = (
     *_faults(
+        "marks",
+        "api/marks.py",
+        "api/test_marks",
+        (
+            "a value that cannot be read, and of which nothing is said",
+            '            raise ValueError(f"{self.key}{said}") from None',
+            "            return None",
+        ),
+        (
+            "an annotation that wins over a label",
+            "text = mark(meta, self.key)\n        if text is None:",
+            "text = meta.annotations.get(self.key, meta.labels.get(self.key))\n        if text is None:",
+        ),
+    ),
+    *_faults(
         "leader",
         "runtime/election.py",
         "runtime/test_election",

@@ -166,6 +166,8 @@ def test_marks_on_the_group() -> None:
     held = the_gang(pod_group(annotations={names.HOLD: "true"})).gang.gate
     assert held is not None
     assert held.code is Code.GATED
+    unread = the_gang(pod_group(annotations={names.HOLD: "yes"})).gang.gate
+    assert unread == Gate(Code.INVALID, f'{names.HOLD} is \'yes\'; write "true" or "false"')
 
 
 @pytest.mark.parametrize(

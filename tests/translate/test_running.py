@@ -9,7 +9,7 @@ from muster import names
 from muster.api.base import Object, ObjectMeta, Resource
 from muster.core.words.gang import Code, Gang, GangId, Gate
 from muster.translate.identity import Dialect, GroupKey
-from muster.translate.running import LONGEST_GRACE, SILENT, checkpointed_at, marked, reported, run
+from muster.translate.running import SILENT, checkpointed_at, marked, reported, run
 from tests.translate.cluster import child, grouped, job, jobset, pod, pod_group, pod_spec, read, time, world
 
 GANG = Gang(GangId("ns/g"), (), 1, 0.0)
@@ -54,7 +54,7 @@ def test_a_checkpoint_is_an_interval_or_a_time() -> None:
 
 def test_a_grace_period_is_bounded() -> None:
     assert said(meta(checkpoint_grace="5m")).checkpoint_grace == 300.0
-    assert said(meta(checkpoint_grace="9h")).checkpoint_grace == LONGEST_GRACE
+    assert said(meta(checkpoint_grace="9h")).checkpoint_grace == 600.0
     assert said(meta(checkpoint_grace="1m"), meta(checkpoint_grace="2m")).checkpoint_grace == 60.0
 
 

@@ -267,6 +267,8 @@ def test_templates_bear_marks_too(kind: str, key: str, text: str, said: str) -> 
             names.ON_PARTIAL,
             "is read on a PodGroup or pod or its template only, and this is a JobSet",
         ),
+        ("Job", names.TRAINERS, "is read on a JobSet only, and this is a Job"),
+        ("Job", names.SECRET_STORE, "is read on a Namespace only, and this is a Job"),
     ],
 )
 def test_keys_that_muster_does_not_know_there_are_warned_of(kind: str, key: str, said: str) -> None:
@@ -302,6 +304,12 @@ def test_resources_of_queues_that_no_pod_asks_for(field: str, resource: str, sai
     assert [(each.line, each.field, each.message.startswith(said)) for each in found] == [
         (4, f"spec.{field}.{resource}", True)
     ] * bool(said)
+
+
+def test_keys_of_a_batch_job_are_taken_to_where_they_are_read() -> None:
+    noted = changed(TRAINING, {"metadata/annotations": {names.CHECKPOINT_FILE: "/tmp/saved"}})
+    found = check(load("job.yaml", Options(local=False), text=noted))
+    assert [each.message for each in found if "annotations" in each.field] == []
 
 
 def test_advice_about_a_batch_job_is_written_as_in_its_file_and_what_it_says_helps() -> None:

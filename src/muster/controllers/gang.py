@@ -47,6 +47,7 @@ from muster.api.kinds import (
     PRIORITY_CLASS,
     QUEUE,
 )
+from muster.api.marks import ON_GPU_ANOMALY
 from muster.api.membership import pod_groups
 from muster.api.muster_v1alpha1 import GPU_HEALTHY, PROGRESSING, Gang
 from muster.api.progress import Rules
@@ -130,7 +131,7 @@ def observe(caches: Caches, key: str) -> Observed | None:
         found = caches[kind].get(f"{meta.namespace}/{source.name}")
     pods = [pod for group in _sources(gang) for pod in caches[POD].by(GROUP, group)]
     members = tuple(pod for pod in pods if _is_member(pod, gang))
-    silent = found is not None and mark(found.metadata, names.ON_GPU_ANOMALY) == "none"
+    silent = found is not None and ON_GPU_ANOMALY.get(found.metadata) == "none"
     return Observed(
         gang=gang,
         pods=members,

@@ -22,12 +22,13 @@ from typing import Final
 import msgspec
 
 from muster import names
-from muster.api import duration, times
-from muster.api.base import Condition, Object, condition, involved, is_true, mark
+from muster.api import times
+from muster.api.base import Condition, Object, ObjectMeta, condition, involved, is_true, mark
 from muster.api.batch_v1 import COMPLETION_INDEX, Job
 from muster.api.core_v1 import Node, Pod, Taint
 from muster.api.jobset_v1alpha2 import JOB_GLOBAL_INDEX, JobSet
 from muster.api.kinds import BY_NAME, GANG, JOB, JOBSET, NODE, POD
+from muster.api.marks import CHECKPOINT, CHECKPOINT_GRACE, ON_GPU_ANOMALY
 from muster.api.muster_v1alpha1 import GPU_HEALTHY, PROGRESSING, Gang
 from muster.api.natural import natural
 from muster.controllers.caches import Caches, Index
@@ -41,7 +42,6 @@ UNHEALTHY: Final = f"{names.DOMAIN}/GpuUnhealthy"
 TAINT: Final = f"{names.DOMAIN}/gpu-unhealthy"
 #: How long a job may take for its checkpoint: by default, and at most.
 GRACE: Final = timedelta(minutes=5)
-LONGEST_GRACE: Final = timedelta(minutes=10)
 #: How often a job is moved because of its own reports. If its loss is wrong on all these nodes, they are not
 #: the cause.
 MOST_MOVES: Final = 3
@@ -171,15 +171,15 @@ def move(observed: Observed, now: datetime) -> list[Effect]:
     """Requests a checkpoint, and suspends the job once it has one, or its grace period is over."""
     owner, meta = observed.owner, observed.owner.metadata
     saves = [meta, *(pod.metadata for pod in observed.pods)]
-    stated = [text for each in saves if (text := mark(each, names.CHECKPOINT))]
+    stated = [each for each in saves if CHECKPOINT.text(each)]
     if (cause := _cause(observed, now)) is None or not stated or owner.spec.suspend:
         return []
     if mark(meta, names.ADMISSION) != "gang":
         return []
     ill, annotations = cause
     since = ill.last_transition_time or now
-    if not any(at >= since for at in map(_time, stated) if at is not None):
-        due = since + _grace(mark(meta, names.CHECKPOINT_GRACE))
+    if not any(saved and saved.at and saved.at >= since for saved in map(CHECKPOINT.get, stated)):
+        due = since + _grace(meta)
         if now < due:
             return [*_requests(observed.pods, since), Requeue(due)]
     kind = JOB if isinstance(owner, Job) else JOBSET
@@ -199,7 +199,7 @@ def _cause(observed: Observed, now: datetime) -> tuple[Condition, Object] | None
     """The condition for which a job is to be moved, and what the move writes on it; None if it is not."""
     meta, conditions = observed.owner.metadata, observed.gang.status.conditions
     ill = condition(conditions, GPU_HEALTHY)
-    chosen = mark(meta, names.ON_GPU_ANOMALY) == "checkpointAndMove"
+    chosen = ON_GPU_ANOMALY.get(meta) == "checkpointAndMove"
     if chosen and ill is not None and ill.status == "False" and observed.quarantined:
         return ill, {}
     ill, rules = condition(conditions, PROGRESSING), rules_of(observed.owner)
@@ -227,18 +227,9 @@ def _requests(pods: Iterable[Pod], since: datetime) -> list[Effect]:
     ]
 
 
-def _grace(text: str | None) -> timedelta:
-    try:
-        return min(timedelta(seconds=duration.parse(text)), LONGEST_GRACE) if text else GRACE
-    except (ValueError, OverflowError):
-        return GRACE
-
-
-def _time(text: str) -> datetime | None:
-    try:
-        return times.read(text)
-    except ValueError:
-        return None
+def _grace(meta: ObjectMeta) -> timedelta:
+    seconds = CHECKPOINT_GRACE.get(meta)
+    return GRACE if seconds is None else timedelta(seconds=seconds)
 
 
 def _taint(node: Node, *, on: bool) -> Patch:

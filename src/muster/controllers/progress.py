@@ -11,8 +11,9 @@ from typing import Final
 
 from muster import names
 from muster.api import duration, progress
-from muster.api.base import Resource, mark
+from muster.api.base import Resource
 from muster.api.core_v1 import Pod
+from muster.api.marks import PROGRESS_RULES
 from muster.api.progress import Rules
 
 #: The reasons, the gravest first.
@@ -25,14 +26,8 @@ Wrong = tuple[str, str]
 
 def rules_of(source: Resource | None) -> Rules | None:
     """The rules of a group object; None without rules that can be read, or with `action=none`."""
-    text = mark(source.metadata, names.PROGRESS_RULES) if source is not None else None
-    if text is None:
-        return None
-    try:
-        found = progress.rules(text)
-    except ValueError:
-        return None
-    return found if found.action != "none" else None
+    found = PROGRESS_RULES.get(source.metadata) if source is not None else None
+    return found if found is not None and found.action != "none" else None
 
 
 def judge(rules: Rules, pods: Iterable[Pod], now: datetime) -> tuple[dict[str, Wrong], datetime | None]:

@@ -9,9 +9,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from muster import names
-from muster.api.base import ObjectMeta, condition, mark
+from muster.api.base import ObjectMeta, condition
 from muster.api.core_v1 import Pod
 from muster.api.kinds import PRIORITY_CLASS, QUEUE
+from muster.api.marks import CHECKPOINT, PREEMPTIBLE
 from muster.api.muster_v1alpha1 import Gang
 from muster.api.scheduling import above
 from muster.controllers.caches import Caches
@@ -30,7 +31,7 @@ Answer = tuple[bool, str, str]
 def evictors(caches: Caches, gang: Gang, metas: Iterable[ObjectMeta]) -> str:
     """Returns what may evict a gang without a checkpoint; "" = nothing, or it has a checkpoint."""
     for meta in metas:
-        if mark(meta, names.CHECKPOINT) or mark(meta, names.PREEMPTIBLE) == "false":
+        if CHECKPOINT.text(meta) or PREEMPTIBLE.get(meta) is False:
             return ""
     higher = above(caches[PRIORITY_CLASS].items.values(), gang.spec.priority)
     if higher:

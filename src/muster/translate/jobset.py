@@ -11,8 +11,8 @@ from math import isfinite
 from typing import Final
 
 from muster import names
-from muster.api import duration, times
-from muster.api.base import controls, is_true, mark
+from muster.api import times
+from muster.api.base import controls, is_true
 from muster.api.batch_v1 import (
     COMPLETION_INDEX,
     CONTROLLER_UID,
@@ -43,6 +43,7 @@ from muster.api.jobset_v1alpha2 import (
     ReplicatedJob,
 )
 from muster.api.kinds import JOBSET
+from muster.api.marks import DEADLINE
 from muster.api.natural import natural
 from muster.core.words.gang import MOST_PLACES, Code, Gate, Shape
 from muster.translate.claims import templates
@@ -191,11 +192,11 @@ def _left(jobset: JobSet, filled: Filled) -> float | None:
     The deadline's clock runs across restarts: time that passed before these pods were bound is used up. A
     value that cannot be read is refused elsewhere.
     """
-    deadline, said = mark(jobset.metadata, names.DEADLINE), jobset.metadata.annotations
+    deadline, said = DEADLINE.get(jobset.metadata), jobset.metadata.annotations
     if deadline is None:
         return None
     try:
-        left = duration.parse(deadline) - float(said.get(names.TIME_USED, "0"))
+        left = deadline - float(said.get(names.TIME_USED, "0"))
         began = said.get(names.RUNNING_SINCE)
         since = times.seconds(times.read(began)) if began else None
     except (ValueError, OverflowError):

@@ -1,24 +1,20 @@
-"""Reads the `muster.dev` marks on a job object, a group, a namespace or a pod.
+"""What the marks of a job object, a group, a namespace or a pod (`muster.api.marks`) mean for a gang.
 
-Each mark may be a label or an annotation; a label wins. A value that cannot be read is refused, not
-guessed.
+A value that cannot be read is refused, not guessed.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from muster import names
-from muster.api.base import ObjectMeta, mark
+from muster.api import marks
+from muster.api.base import ObjectMeta
 from muster.api.natural import natural
 from muster.core.words.gang import MOST_DEVICES, Code, Gate
-from muster.core.world.devices import WHOLE
 from muster.translate.world import World
 
 #: The queue of a gang that names none.
 DEFAULT_QUEUE: Final = "default"
-#: Values of `muster.dev/on-partial`.
-KEEP: Final = "keep"
-RECREATE: Final = "recreate"
 #: Most characters of the name of an object.
 _LONGEST_NAME: Final = 253
 #: Annotations that muster writes on a pod when it binds or fences it.
@@ -47,13 +43,13 @@ def own_queue(meta: ObjectMeta) -> str:
 
 def _queue(meta: ObjectMeta) -> str:
     """Returns the queue that an object names, or "". What is longer than any name is cut."""
-    named = mark(meta, names.QUEUE) or ""
+    named = marks.QUEUE.text(meta) or ""
     return named if len(named) <= _LONGEST_NAME else f"{named[:_LONGEST_NAME]}…"
 
 
 def own_gang(meta: ObjectMeta) -> bool | None:
     """Whether an object asks to be a gang; None = no mark. Any value but "false" asks for it."""
-    value = mark(meta, names.GANG)
+    value = marks.GANG.text(meta)
     return None if value is None else value != "false"
 
 
@@ -61,18 +57,6 @@ def namespace_gang(namespace: str, world: World) -> bool:
     """Whether a namespace makes the Jobs and JobSets in it gangs that have no mark of their own."""
     found = world.namespaces.get(("", namespace))
     return found is not None and own_gang(found.metadata) is True
-
-
-def gpu_share(meta: ObjectMeta) -> int:
-    """Returns the thousandths of one GPU that a pod requests; 0 = none. ValueError: not such a number."""
-    text = mark(meta, names.GPU_SHARE)
-    if text is None:
-        return 0
-    share = natural(text, WHOLE)
-    if not share:
-        said = f"{names.GPU_SHARE} is {text[:80]!r}"
-        raise ValueError(f'{said}; write thousandths of one GPU, "1" to "{WHOLE}"')
-    return share
 
 
 def gpu_device(meta: ObjectMeta) -> int | None:
@@ -91,13 +75,12 @@ def refusal(meta: ObjectMeta, *, of_pods: bool = False) -> Gate | None:
     """Returns Invalid if a mark on the object, or on its pods themselves, cannot be honoured."""
     if meta.unreadable:
         return Gate(Code.INVALID, f"cannot be read: {meta.unreadable}")
-    gang = mark(meta, names.GANG)
-    if gang not in (None, "true", "false"):
-        return Gate(Code.INVALID, f'{names.GANG} is {gang!r}; write "true" or "false"')
-    partial = mark(meta, names.ON_PARTIAL)
-    if partial not in (None, KEEP, RECREATE):
-        return Gate(Code.INVALID, f"{names.ON_PARTIAL} is {partial!r}; write {KEEP} or {RECREATE}")
-    if not of_pods and mark(meta, names.GPU_SHARE) is not None:
+    try:
+        for mark in (marks.GANG, marks.HOLD, marks.ON_PARTIAL):
+            mark.read(meta)
+    except ValueError as error:
+        return Gate(Code.INVALID, str(error))
+    if not of_pods and marks.GPU_SHARE.text(meta) is not None:
         return Gate(
             Code.INVALID, f"{names.GPU_SHARE} is each pod's own; write it on the pods or their template"
         )
@@ -106,7 +89,7 @@ def refusal(meta: ObjectMeta, *, of_pods: bool = False) -> Gate | None:
 
 def hold(meta: ObjectMeta) -> Gate | None:
     """Returns Gated while the object is held or being deleted."""
-    if mark(meta, names.HOLD) == "true":
+    if marks.HOLD.get(meta):
         return Gate(Code.GATED, f"held by {names.HOLD}; `muster release` lets it start")
     if meta.deletion_timestamp is not None:
         return Gate(Code.GATED, "is being deleted")

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from muster.api import marks
 from muster.api.base import condition
 from muster.api.batch_v1 import COMPLETION_INDEX
 from muster.api.core_v1 import Container, ContainerStatus, Pod, PodSpec, PodTemplate
@@ -35,7 +36,7 @@ from muster.core.words.gang import (
 )
 from muster.names import GANG, GPU, GPU_SHARE
 from muster.translate import constraints, features, limits
-from muster.translate.marks import gpu_device, gpu_share
+from muster.translate.marks import gpu_device
 from muster.translate.requests import as_it_runs, requests
 from muster.translate.surroundings import Made, Surroundings, node_term, surroundings
 from muster.translate.world import World
@@ -61,7 +62,7 @@ def asked(pod: Pod | PodTemplate, world: World | None = None, made: Made | None 
     """Returns the shape of a pod, or of pods `made` from a template. Equal ones give the identical shape."""
     share: int | str
     try:
-        share = gpu_share(pod.metadata)
+        share = marks.GPU_SHARE.read(pod.metadata) or 0
     except ValueError as error:
         share = str(error)
     if too_much := limits.excess(pod.spec):

@@ -10,15 +10,15 @@ queue above, replaces that bound, and bounds the priority of the pods, too. A pr
 lowered to it, with a warning, rather than refused: a bound may change under a gang that runs.
 """
 
-import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from muster import names
-from muster.api.base import ObjectMeta, mark
+from muster.api.base import ObjectMeta
 from muster.api.core_v1 import PodSpec
+from muster.api.marks import PRIORITY
 from muster.core.words.gang import Code, Gate
 from muster.translate.quotas import counts_classes
 from muster.translate.world import World
@@ -48,9 +48,12 @@ def chosen(owners: Iterable[ObjectMeta], world: World) -> int | Gate | None:
     It overrides the priority of the pods, which cannot be changed once they are created.
     """
     for meta in owners:
-        text = mark(meta, names.PRIORITY)
-        if text is not None:
-            return int(text) if _NUMBER.fullmatch(text) else _of_class(text, world)
+        try:
+            found = PRIORITY.read(meta)
+        except ValueError as error:
+            return Gate(Code.INVALID, str(error))
+        if found is not None:
+            return found if isinstance(found, int) else _of_class(found, world)
     return None
 
 
@@ -126,10 +129,6 @@ def may_preempt(spec: PodSpec, world: World) -> bool:
         defaults = [one for one in world.priority_classes.values() if one.global_default]
         found = min(defaults, key=lambda one: (one.value, one.metadata.name), default=None)
     return found is None or found.preemption_policy != "Never"
-
-
-#: A number within the limits of a priority: nine digits stay slightly below them.
-_NUMBER: Final = re.compile(r"-?[0-9]{1,9}")
 
 
 def _of_class(name: str, world: World) -> int | Gate:

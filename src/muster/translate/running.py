@@ -10,21 +10,15 @@ its own object says.
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, fields, replace
-from typing import Final, TypeVar
+from typing import TypeVar
 
-from muster import names
-from muster.api import duration, times
-from muster.api.base import ObjectMeta, controller_of, mark
+from muster.api import marks, times
+from muster.api.base import ObjectMeta, controller_of
 from muster.api.core_v1 import Pod
 from muster.api.koordinator_v1alpha1 import NOT_PREEMPTIBLE
 from muster.core.words.gang import Code, Gang, Gate
 
 T = TypeVar("T")
-
-#: Most seconds by which a gang may delay its eviction to save its work.
-LONGEST_GRACE: Final = 600.0
-#: Most seconds by which the cost of a restart makes a gang a dearer victim than others.
-LONGEST_RESTART: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +49,15 @@ def run(meta: ObjectMeta) -> Run:
     if _KEYS.isdisjoint(meta.labels) and _KEYS.isdisjoint(meta.annotations):
         return Run(spared=True) if spared else SILENT
     try:
-        checkpoint = mark(meta, names.CHECKPOINT)
-        every, at = _checkpoint(checkpoint) if checkpoint is not None else (None, None)
+        saves = marks.CHECKPOINT.read(meta) or marks.Checkpoint()
         return Run(
-            preemptible=_flag(meta, names.PREEMPTIBLE),
-            min_run_time=_seconds(meta, names.MIN_RUN_TIME),
-            restart_cost=_at_most(LONGEST_RESTART, meta, names.RESTART_COST),
-            estimate=_seconds(meta, names.RUN_TIME),
-            checkpoint_every=every,
-            checkpointed=at,
-            checkpoint_grace=_at_most(LONGEST_GRACE, meta, names.CHECKPOINT_GRACE),
+            preemptible=marks.PREEMPTIBLE.read(meta),
+            min_run_time=marks.MIN_RUN_TIME.read(meta),
+            restart_cost=marks.RESTART_COST.read(meta),
+            estimate=marks.RUN_TIME.read(meta),
+            checkpoint_every=saves.every,
+            checkpointed=None if saves.at is None else times.seconds(saves.at),
+            checkpoint_grace=marks.CHECKPOINT_GRACE.read(meta),
             spared=spared,
         )
     except ValueError as error:
@@ -94,13 +87,12 @@ def marked(gang: Gang, own: Run, pods: Iterable[Run]) -> Gang:
 
 def checkpointed_at(meta: ObjectMeta) -> float | None:
     """Returns the time of a pod's last checkpoint by its annotation; None if that is not a time."""
-    text = meta.annotations.get(names.CHECKPOINT)
-    if text is None:
-        return None
+    text = meta.annotations.get(marks.CHECKPOINT.key)
     try:
-        return _checkpoint(text)[1]
+        saved = marks.CHECKPOINT.parse(text).at if text is not None else None
     except ValueError:
         return None
+    return None if saved is None else times.seconds(saved)
 
 
 def reported(gang: Gang, saved: Collection[float]) -> Gang:
@@ -158,50 +150,10 @@ def _least(pick: Callable[[list[T]], T], said: Iterable[T | None]) -> T | None:
     return pick(found) if found else None
 
 
-def _flag(meta: ObjectMeta, key: str) -> bool | None:
-    text = mark(meta, key)
-    if text not in (None, "true", "false"):
-        raise ValueError(f'{key} is {text!r}; write "true" or "false"')
-    return None if text is None else text == "true"
-
-
-def _seconds(meta: ObjectMeta, key: str) -> float | None:
-    text = mark(meta, key)
-    if text is None:
-        return None
-    try:
-        return float(duration.parse(text))
-    except ValueError as error:
-        raise ValueError(f"{key}: {error}") from None
-
-
-def _at_most(most: float, meta: ObjectMeta, key: str) -> float | None:
-    found = _seconds(meta, key)
-    return None if found is None else min(found, most)
-
-
-def _checkpoint(text: str) -> tuple[float | None, float | None]:
-    """Parses an interval, or the time of the last checkpoint."""
-    try:
-        return float(duration.parse(text)) or None, None
-    except ValueError:
-        pass
-    try:
-        return None, times.seconds(times.read(text))
-    except ValueError:
-        raise ValueError(
-            f"{names.CHECKPOINT} is {text!r}; write an interval (30m), or when the last one was "
-            "(2026-01-31T12:00:00Z)"
-        ) from None
-
-
 _KEYS = frozenset(
-    {
-        names.PREEMPTIBLE,
-        names.MIN_RUN_TIME,
-        names.RESTART_COST,
-        names.CHECKPOINT,
-        names.CHECKPOINT_GRACE,
-        names.RUN_TIME,
-    }
+    mark.key
+    for mark in (
+        *(marks.PREEMPTIBLE, marks.MIN_RUN_TIME, marks.RESTART_COST),
+        *(marks.CHECKPOINT, marks.CHECKPOINT_GRACE, marks.RUN_TIME),
+    )
 )

@@ -39,7 +39,7 @@ def check(job: JobFile) -> list[Finding]:
 
 
 def _marks(job: JobFile) -> Iterator[Finding]:
-    return marks(job.items)
+    return marks(job.items, compiled=job.format == "batch")
 
 
 def _names_of_pods(job: JobFile) -> Iterator[Finding]:

@@ -13,9 +13,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from muster import names
-from muster.api import duration
-from muster.api.base import Object, mark
+from muster.api.base import Object
 from muster.api.batch_v1 import JobSpec, JobTemplate
 from muster.api.core_v1 import PodTemplate
 from muster.api.fields import FieldError, InvalidObject, Path, convert
@@ -27,6 +25,7 @@ from muster.api.jobset_v1alpha2 import (
     JobSetSpec,
     ReplicatedJob,
 )
+from muster.api.marks import DEADLINE, RESTART_BUDGET
 from muster.api.rules import job, jobset_changes
 from muster.api.rules.metadata import DNS_1035, SUBDOMAIN, shown
 
@@ -166,16 +165,11 @@ def _job(template: JobTemplate, at: Path) -> list[FieldError]:
 
 def _annotations(jobset: JobSet) -> list[FieldError]:
     errors = []
-    deadline = mark(jobset.metadata, names.DEADLINE)
-    if deadline is not None:
-        try:
-            duration.parse(deadline)
-        except ValueError as error:
-            errors.append(FieldError(_at(jobset, names.DEADLINE), f"Invalid value: {error}"))
-    budget = mark(jobset.metadata, names.RESTART_BUDGET)
-    if budget is not None and not (budget.isdecimal() and len(budget) < 10):
-        at = _at(jobset, names.RESTART_BUDGET)
-        errors.append(_invalid(at, budget, 'write a number of failures, such as "5"'))
+    for mark in (DEADLINE, RESTART_BUDGET):
+        text = mark.text(jobset.metadata)
+        if text is not None and (advice := mark.advice(text)):
+            said = f"{shown(text)}: {advice}" if mark.instead else advice
+            errors.append(FieldError(_at(jobset, mark.key), f"Invalid value: {said}"))
     return errors
 
 

@@ -4,15 +4,15 @@ All changes are written to the job's own object, where the scheduler reads them;
 """
 
 import asyncio
-import re
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
 from muster import names
 from muster.api import kinds
-from muster.api.base import Object, Resource, controller_of, mark
+from muster.api.base import Object, Resource, controller_of
 from muster.api.core_v1 import Pod
+from muster.api.marks import HOLD, PRIORITY
 from muster.api.rules.metadata import labels
 from muster.app.views.job import JobView
 from muster.effects import Evict
@@ -24,7 +24,6 @@ from muster.kube.listing import list_all
 from muster.translate.priority import SYSTEM
 
 _OWNERS: Final = (kinds.JOBSET, kinds.JOB)
-_NUMBER: Final = re.compile(r"-?[0-9]{1,9}")
 
 
 class Refused(ValueError):
@@ -40,7 +39,7 @@ async def hold(client: Client, job: JobView) -> None:
 
 async def release(client: Client, job: JobView) -> bool:
     """Lets a held job start again. Returns whether it was held."""
-    held = mark(job.resource.metadata, names.HOLD) is not None
+    held = HOLD.text(job.resource.metadata) is not None
     if held:
         await _mark(client, job, {names.HOLD: None})
     return held
@@ -137,8 +136,11 @@ async def known_queue(client: Client, queue: str, namespace: str) -> None:
 
 
 async def _known_priority(client: Client, priority: str) -> None:
-    if _NUMBER.fullmatch(priority) or priority in SYSTEM:
-        return
+    try:
+        if isinstance(PRIORITY.parse(priority), int) or priority in SYSTEM:
+            return
+    except ValueError:
+        pass  # no class has such a name
     classes = {found.metadata.name for found in (await client.list(kinds.PRIORITY_CLASS)).items}
     if priority not in classes:
         there = f"; known: {', '.join(sorted(classes))}" if classes else ""

@@ -7,11 +7,12 @@ from enum import Enum
 from typing import Any, Final
 
 from muster.api import kinds, times
-from muster.api.base import Kind, Resource, condition, mark
+from muster.api.base import Kind, Resource, condition
 from muster.api.core_v1 import Pod
 from muster.api.failures import Verdict
+from muster.api.marks import PRIORITY, QUEUE
 from muster.api.muster_v1alpha1 import GPU_HEALTHY, PROGRESSING, BatchJob, BatchJobFinding, Gang
-from muster.names import MOVED, PRIORITY, QUEUE
+from muster.names import MOVED
 
 #: Characters of the reason for a move: its author may write the annotation, too.
 _LONGEST: Final = 1_000
@@ -84,7 +85,7 @@ class JobView:
         if self.gangs:
             return self.gangs[0].spec.queue
         named = self.resource.spec.get("queue") if isinstance(self.resource, BatchJob) else None
-        return (named if isinstance(named, str) else mark(self.resource.metadata, QUEUE)) or "default"
+        return (named if isinstance(named, str) else QUEUE.text(self.resource.metadata)) or "default"
 
     @property
     def anomalies(self) -> list[tuple[str, str]]:
@@ -119,7 +120,7 @@ class JobView:
         """The priority of the job's first gang; else its annotation's, else the highest of its pods."""
         if self.gangs:
             return self.gangs[0].spec.priority
-        said = mark(self.resource.metadata, PRIORITY)
-        if said and said.lstrip("-").isdecimal() and len(said) < 12:
-            return int(said)
+        said = PRIORITY.get(self.resource.metadata)
+        if isinstance(said, int):
+            return said
         return max((pod.spec.priority or 0 for pod in self.pods), default=0)

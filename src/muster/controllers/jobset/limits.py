@@ -18,13 +18,13 @@ from datetime import UTC, datetime
 from math import isfinite
 
 from muster import names
-from muster.api import duration, times
-from muster.api.base import Object, condition, is_true, mark
+from muster.api import times
+from muster.api.base import Object, condition, is_true
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.kinds import JOBSET
-from muster.api.natural import natural
+from muster.api.marks import DEADLINE, RESTART_BUDGET
 from muster.effects import Patch
 
 
@@ -40,7 +40,7 @@ def bookkeeping(jobset: JobSet, jobs: list[Job], pods: Iterable[Pod], now: datet
 
 def due(jobset: JobSet) -> datetime | None:
     """Returns when the deadline passes, if its clock runs."""
-    deadline, since = _deadline(jobset), _running_since(jobset)
+    deadline, since = DEADLINE.get(jobset.metadata), _running_since(jobset)
     if deadline is None or since is None:
         return None
     return times.after(since, max(0.0, deadline - _time_used(jobset)))
@@ -48,7 +48,7 @@ def due(jobset: JobSet) -> datetime | None:
 
 def over_budget(jobset: JobSet) -> tuple[int, int] | None:
     """Returns (failures, budget) if the Jobs have failed more often than the budget allows."""
-    budget = natural(mark(jobset.metadata, names.RESTART_BUDGET))
+    budget = RESTART_BUDGET.get(jobset.metadata)
     if budget is None:
         return None
     failures = sum(_counted(jobset).values())
@@ -58,7 +58,7 @@ def over_budget(jobset: JobSet) -> tuple[int, int] | None:
 def awaits_first_pod(jobset: JobSet) -> bool:
     """Whether the deadline's clock starts when the next pod runs."""
     return (
-        mark(jobset.metadata, names.DEADLINE) is not None
+        DEADLINE.text(jobset.metadata) is not None
         and names.RUNNING_SINCE not in jobset.metadata.annotations
         and not jobset.spec.suspend
         and not is_true(jobset.status.conditions, "Suspended")
@@ -99,7 +99,7 @@ def _ran_at(pod: Pod, resumed: datetime) -> datetime | None:
 
 
 def _failures(jobset: JobSet, jobs: list[Job]) -> dict[str, str | None]:
-    if mark(jobset.metadata, names.RESTART_BUDGET) is None:
+    if RESTART_BUDGET.text(jobset.metadata) is None:
         return {}
     counted = _counted(jobset)
     seen = {job.metadata.uid: failures for job in jobs if (failures := _failed(job))}
@@ -121,15 +121,6 @@ def _counted(jobset: JobSet) -> dict[str, int]:
     if not isinstance(found, dict):
         return {}
     return {uid: number for uid, number in found.items() if isinstance(number, int)}
-
-
-def _deadline(jobset: JobSet) -> int | None:
-    """Returns the deadline in seconds; None if it is absent or unreadable (which admission refuses)."""
-    deadline = mark(jobset.metadata, names.DEADLINE)
-    try:
-        return duration.parse(deadline) if deadline is not None else None
-    except ValueError:
-        return None
 
 
 def _running_since(jobset: JobSet) -> datetime | None:

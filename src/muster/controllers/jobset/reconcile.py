@@ -8,10 +8,10 @@ counter, the second replaces the Jobs that this made stale.
 from datetime import datetime
 
 from muster import names
-from muster.api.base import mark
 from muster.api.batch_v1 import Job
 from muster.api.jobset_v1alpha2 import CONTROLLER, JobSet
 from muster.api.kinds import JOB, JOBSET
+from muster.api.marks import DEADLINE
 from muster.api.rules.jobset import unsupported
 from muster.api.times import after
 from muster.controllers.jobset import attempts, failure_policy, limits, startup, success_policy
@@ -117,5 +117,5 @@ def _over_budget(failures: int, budget: int, observed: Observed, jobs: attempts.
 
 
 def _deadline(jobset: JobSet) -> str:
-    limit = mark(jobset.metadata, names.DEADLINE)
+    limit = DEADLINE.text(jobset.metadata)
     return f"the jobset ran for {limit} without finishing, which is all that {names.DEADLINE} allows"

@@ -34,7 +34,7 @@ from muster.embedded.node.gpus import Gpus
 from muster.embedded.node.isolation import Files, Isolation
 from muster.embedded.node.logs import Logs
 from muster.embedded.node.machine import Machine
-from muster.embedded.node.node_object import RUNTIME, node_object
+from muster.embedded.node.node_object import node_object
 from muster.embedded.node.pod_supervisor import PodSupervisor
 from muster.embedded.node.reporting import confirm_deletion
 from muster.embedded.node.volumes import Links
@@ -44,7 +44,7 @@ from muster.kube.client import Client
 from muster.kube.clock import Clock, SystemClock
 from muster.kube.errors import BadRequest, NotFound
 from muster.kube.informers import Informers
-from muster.names import SHARED_VOLUME
+from muster.names import RUNTIME, SHARED_VOLUME
 
 log = logging.getLogger(__name__)
 

@@ -17,13 +17,14 @@ import msgspec
 from muster.api.core_v1 import Node, Pod
 from muster.api.kinds import LEASE, NODE, POD
 from muster.embedded.node.fake_runtime import FakeRuntime
-from muster.embedded.node.node_object import RUNTIME, node_object
+from muster.embedded.node.node_object import node_object
 from muster.embedded.nodespec import NodeSpec
 from muster.kube.apply import apply
 from muster.kube.client import Client
 from muster.kube.clock import Clock, back_off
 from muster.kube.errors import AlreadyExists, ApiError, NotFound, Unanswered, Unreachable
 from muster.kube.informers import Informers
+from muster.names import RUNTIME
 from muster.translate.nodes import node_changed
 from muster.translate.requests import requests
 

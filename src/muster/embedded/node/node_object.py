@@ -1,18 +1,14 @@
 """The Node object of a node that muster runs or simulates."""
 
 from datetime import datetime
-from typing import Final
 
 import msgspec
 
+from muster import names
 from muster.api.base import Object
 from muster.api.core_v1 import Quantities
 from muster.api.kinds import NODE
 from muster.embedded.nodespec import NodeSpec
-from muster.names import DOMAIN
-
-#: The label of such nodes; its value is the spec's `runtime`.
-RUNTIME: Final = f"{DOMAIN}/runtime"
 
 
 def node_object(spec: NodeSpec, now: datetime) -> Object:
@@ -26,7 +22,7 @@ def node_object(spec: NodeSpec, now: datetime) -> Object:
         "lastHeartbeatTime": time,
         "lastTransitionTime": time,
     }
-    labels = {"kubernetes.io/hostname": spec.name, "kubernetes.io/os": "linux", RUNTIME: spec.runtime}
+    labels = {"kubernetes.io/hostname": spec.name, "kubernetes.io/os": "linux", names.RUNTIME: spec.runtime}
     return {
         "apiVersion": NODE.api_version,
         "kind": NODE.kind,

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from muster.api.base import mark
 from muster.api.core_v1 import Pod
+from muster.api.marks import GPU_SHARE
 from muster.embedded.node import execution, processes, shim, status, variables, volumes
 from muster.embedded.node.environment import (
     Unavailable,
@@ -30,7 +30,6 @@ from muster.embedded.node.logs import LogWriter
 from muster.embedded.node.machine import Machine
 from muster.embedded.node.mounts import Bind
 from muster.embedded.node.status import Observed
-from muster.names import GPU_SHARE
 from muster.translate.marks import gpu_device
 
 _IN_USE: Final = re.compile(r"address already in use|EADDRINUSE|\[?errno 98\b", re.IGNORECASE)
@@ -251,7 +250,7 @@ def _isolation_env(machine: Machine, pod: Pod, env: dict[str, str]) -> dict[str,
 
 def _gpu_env(machine: Machine, pod: Pod, container: Observed) -> dict[str, str]:
     meta, node, devices = pod.metadata, pod.spec.node_name, machine.devices
-    if mark(meta, GPU_SHARE) is not None and devices.has(node):
+    if GPU_SHARE.text(meta) is not None and devices.has(node):
         device = gpu_device(meta)  # None: muster did not bind the pod, so it sees no GPU at all
         return {"CUDA_VISIBLE_DEVICES": "" if device is None else devices.share(meta.uid, node, device)}
     wanted = status.gpus(container.spec)

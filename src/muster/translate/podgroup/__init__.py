@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 
-from muster import names
-from muster.api.base import mark
 from muster.api.core_v1 import Pod
+from muster.api.marks import KEEP, ON_PARTIAL
 from muster.api.muster_v1alpha1 import Source
 from muster.core.words.gang import Gang, GangId, Gate
 from muster.translate import ganggroup, marks, network
@@ -180,5 +179,5 @@ def _may_be_recreated(one: Reading) -> bool:
     """
     if one.group is None:
         return False
-    default = mark(one.group.metadata, names.ON_PARTIAL)
-    return not any((kept.on_partial or default) == marks.KEEP for kept in one.kept if not kept.controlled)
+    default = ON_PARTIAL.get(one.group.metadata)
+    return not any((kept.on_partial or default) == KEEP for kept in one.kept if not kept.controlled)

@@ -6,11 +6,11 @@ its pods say and how many say it, and not from pod after pod.
 
 from typing import NamedTuple
 
-from muster.api.base import controller_of, mark
+from muster.api.base import controller_of
 from muster.api.core_v1 import Pod
 from muster.api.koordinator_v1alpha1 import GROUPS
+from muster.api.marks import ON_PARTIAL
 from muster.core.words.gang import Gate, Labels, Shape
-from muster.names import ON_PARTIAL
 from muster.translate import marks, network
 from muster.translate.described import minimum_of
 from muster.translate.podgroup.pod_sets import own_labels
@@ -72,4 +72,4 @@ def said(pod: Pod, world: World) -> tuple[Shape, Labels, Said]:
 
 
 def kept(pod: Pod) -> Kept:
-    return Kept(controller_of(pod) is not None, mark(pod.metadata, ON_PARTIAL), pod_limit(pod))
+    return Kept(controller_of(pod) is not None, ON_PARTIAL.get(pod.metadata), pod_limit(pod))

@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from muster.api.base import mark
 from muster.api.koordinator_v1alpha1 import GROUPS, MIN_AVAILABLE
+from muster.api.marks import QUEUE
 from muster.api.scheduling import PodGroup
 from muster.core.words.gang import MOST_PLACES, Code, Gate
-from muster.names import QUEUE
 from muster.translate import ganggroup, marks
 from muster.translate.described import Described
 from muster.translate.identity import GroupKey
@@ -39,7 +38,7 @@ def disagreement(groups: Sequence[PodGroup], known: Mapping[ganggroup.Name, PodG
     for group in groups:
         if why := ganggroup.error(group, known):
             return Gate(Code.INVALID, f"{_called(group)}: {why}")
-    queues = sorted({queue for group in groups if (queue := mark(group.metadata, QUEUE))})
+    queues = sorted({queue for group in groups if (queue := QUEUE.text(group.metadata))})
     if len(queues) > 1:
         message = f"its PodGroups name different queues ({', '.join(queues)}), and a gang waits in one"
         return Gate(Code.INVALID, message)

@@ -20,6 +20,7 @@ from muster.api.kinds import (
     POD_GROUP_X,
     RESOURCE_QUOTA,
 )
+from muster.api.marks import KEEP
 from muster.api.scheduling import PodGroup
 from muster.api.times import seconds
 from muster.core.words.gang import Labels, Place, PodId, PodSet, Shape, Subgroup
@@ -27,7 +28,7 @@ from muster.translate import ganggroup
 from muster.translate.filling import job_finished
 from muster.translate.group import Members
 from muster.translate.identity import Dialect
-from muster.translate.marks import KEEP, unbound
+from muster.translate.marks import unbound
 from muster.translate.podgroup.facts import Kept, Said, kept, said
 from muster.translate.podgroup.places import Places
 from muster.translate.podgroup.pod_sets import PODS, pod_set_name
