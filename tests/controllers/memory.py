@@ -19,7 +19,7 @@ from muster.controllers.caches import Caches, Index
 from muster.effects import Absent, Create, Delete, Effect, Patch, RecordEvent
 from muster.kube.client import EVERYTHING, EventType, LogOptions, Page, Propagation, WatchEvent
 from muster.kube.client import Patch as Document
-from muster.kube.errors import AlreadyExists, Conflict, Expired, NotFound
+from muster.kube.errors import INAPPLICABLE, AlreadyExists, Conflict, Expired, Invalid, NotFound
 
 R = TypeVar("R", bound=Resource)
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -81,7 +81,7 @@ class Memory:
             try:
                 new: Object = jsonpatch.apply_patch(old, patch)
             except jsonpatch.JsonPatchTestFailed as error:
-                raise Conflict(str(error)) from None
+                raise Invalid(f"{INAPPLICABLE}: {error}") from None
         else:
             for field in ("uid", "resourceVersion"):
                 wanted = patch.get("metadata", {}).get(field)

@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from muster.api.kinds import EVENT, JOB, POD
+from muster.api.kinds import EVENT, GANG, JOB, POD
 from muster.effects import Absent, Create, Delete, Effect, Patch, RecordEvent, Requeue
 from muster.effects.execute import Outcome, attempt, execute, execute_all
-from muster.kube.errors import Conflict, Forbidden, NotFound, Unreachable
+from muster.kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, Unreachable
 from tests.controllers.memory import START, Memory, MemoryClient
 
 ABOUT = {"apiVersion": "batch/v1", "kind": "Job", "namespace": "ns", "name": "j", "uid": "u"}
@@ -65,6 +65,33 @@ async def test_an_object_that_is_gone_need_not_be_patched_or_deleted(client: Mem
 async def test_a_patch_may_need_its_object(client: MemoryClient) -> None:
     with pytest.raises(NotFound):
         await executed(client, Patch(POD, "ns", "p", {"spec": {}}, missing_ok=False))
+
+
+async def test_a_patch_with_tests_applies_whatever_else_has_changed(
+    client: MemoryClient,
+) -> None:
+    status = {"epoch": 3, "attempt": 1, "reason": {"code": "x"}, "bound": 2}
+    made = {"metadata": {"name": "g"}, "spec": {"queue": "q"}, "status": status, "plan": {"epoch": 3}}
+    client.memory.create(GANG, "ns", made)
+    client.memory.patch(GANG, "ns", "g", {"status": {"running": 7}})
+    body = {"plan": None, "status": {"reason": None, "phase": "Standing"}}
+    tests = {"/status/epoch": 3, "/plan/epoch": 3}
+    await executed(client, Patch(GANG, "ns", "g", body, tests=tests))
+    after = client.memory.json(GANG, "ns/g")
+    assert "plan" not in after
+    assert after["spec"] == {"queue": "q"}
+    assert after["status"] == {"epoch": 3, "attempt": 1, "bound": 2, "running": 7, "phase": "Standing"}
+    for again in (body, {"status": {"phase": "Waiting"}}):
+        with pytest.raises(Conflict, match="Gang g is not as it was seen"):
+            await executed(client, Patch(GANG, "ns", "g", again, tests=tests))
+    assert client.memory.json(GANG, "ns/g") == after
+
+
+@pytest.mark.parametrize("error", [Invalid("a field is wrong"), Forbidden("no")])
+async def test_a_patch_that_is_refused_is_no_conflict(client: MemoryClient, error: ApiError) -> None:
+    client.fault = lambda operation, kind, name: error
+    with pytest.raises(type(error)):
+        await executed(client, Patch(POD, "ns", "p", {"spec": {}}, tests={"/spec/x": 1}))
 
 
 async def test_absent_stops_what_follows(client: MemoryClient) -> None:

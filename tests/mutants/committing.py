@@ -113,9 +113,46 @@ FAULTS: Final = (
     _fault(
         "a plan in its Gang is written over whatever came meanwhile",
         "writes.py",
-        '    body = {"metadata": {"resourceVersion": version}, "plan": plan, **status}',
-        '    body = {"plan": plan, **status}',
+        ', "/status/epoch": seen.epoch, "/status/attempt": seen.attempt}',
+        "}",
         _ATTEMPTS,
+    ),
+    _fault(
+        "a plan in a Gang without a status is written over whatever came meanwhile",
+        "writes.py",
+        '        body["metadata"] = {"resourceVersion": version}',
+        "        pass",
+        _ATTEMPTS,
+    ),
+    _fault(
+        "a plan in its Gang is removed whichever it is",
+        "writes.py",
+        "        tests |= {path: value for path, value in which.items() if value}",
+        "        pass",
+        _ATTEMPTS,
+    ),
+    _fault(
+        "a victim's note leaves the epoch of an earlier leader",
+        "commit/victims.py",
+        '{"preemptions": notes, "epoch": by.epoch, "attempt": record.status.attempt}',
+        '{"preemptions": notes}',
+        _VICTIMS,
+    ),
+    Fault(
+        "a merge patch with tests is made without them",
+        "commit",
+        "effects/execute.py",
+        "if isinstance(body, dict) and effect.tests else body",
+        "if False else body",
+        ("tests/effects/test_execute.py",),
+    ),
+    Fault(
+        "a test that fails is no conflict",
+        "commit",
+        "effects/execute.py",
+        "                if isinstance(document, list) and error.message.startswith(INAPPLICABLE):",
+        "                if False:",
+        ("tests/effects/test_execute.py",),
     ),
     _fault(
         "a plan goes before its gang is told of",
@@ -127,7 +164,7 @@ FAULTS: Final = (
     _fault(
         "a gang that is gone leaves its victims half",
         "commit/ending.py",
-        "list(end_victims(begun(view.victims), view.id, view.lost, now, view.names))",
+        "list(end_victims(begun(view.victims), view, now))",
         "[]",
         _VICTIMS,
     ),
@@ -141,8 +178,8 @@ FAULTS: Final = (
     _fault(
         "a victim in another namespace reads for which gang it is evicted",
         "commit/victims.py",
-        "    note = {**entry(recorded, names.gang(by, own)), **key, **loss}",
-        "    note = {**entry(recorded, by), **key, **loss}",
+        "    note = {**entry(recorded, by.names.gang(by.id, own)), **key, **loss}",
+        "    note = {**entry(recorded, by.id), **key, **loss}",
         ("tests/runtime/test_crashes.py",),
     ),
     _fault(
@@ -219,7 +256,7 @@ FAULTS: Final = (
     _fault(
         "a preemption is noted again and again",
         "commit/victims.py",
-        "    if record is None or noted(record, recorded, by, victim.key):",
+        "    if record is None or noted(record, recorded, by.id, victim.key):",
         "    if record is None:",
         _VICTIMS,
     ),

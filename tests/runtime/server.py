@@ -16,7 +16,7 @@ import msgspec
 from muster.api import kinds
 from muster.api.base import Kind, Object, Resource
 from muster.kube.client import Page, Patch, Propagation
-from muster.kube.errors import AlreadyExists, Conflict, NotFound, Unanswered
+from muster.kube.errors import INAPPLICABLE, AlreadyExists, Conflict, Invalid, NotFound, Unanswered
 
 AnyKind = Kind[Any]  # Any: one server for all kinds
 CPU_OF_A_POD = 1
@@ -68,8 +68,13 @@ class Server:
         self._store(kind, key, obj)
         return self.read(kind, key)
 
-    def patch(self, kind: AnyKind, key: str, patch: Object, subresource: str = "") -> Any:  # Any: of the kind
+    def patch(self, kind: AnyKind, key: str, patch: Patch, subresource: str = "") -> Any:  # Any: of the kind
         old = self.json(kind, key)
+        if isinstance(patch, list):
+            new = operated(old, patch)
+            if new != old:
+                self._store(kind, key, _renewed(new))
+            return self.read(kind, key)
         meta = patch.get("metadata", {})
         self._check(old, meta.get("uid", ""), meta.get("resourceVersion", ""))
         new = _renewed(old)
@@ -134,6 +139,29 @@ def _renewed(obj: Object) -> Object:
     return {**obj, "metadata": dict(obj["metadata"])}
 
 
+def operated(old: Object, patch: list[Object]) -> Object:
+    """RFC 6902: tests, additions and removals of fields, at most two names deep. Raises `Invalid`."""
+    new = dict(old)
+    for operation in patch:
+        *outer, last = operation["path"][1:].split("/")
+        inside = new
+        for name in outer:
+            if name not in inside:
+                raise Invalid(f"{INAPPLICABLE}: there is no {name}")
+            inside[name] = dict(inside[name])
+            inside = inside[name]
+        match operation["op"]:
+            case "test" if last not in inside or inside[last] != operation["value"]:
+                raise Invalid(f"{INAPPLICABLE}: {last} is not {operation['value']}")
+            case "add":
+                inside[last] = operation["value"]
+            case "remove" if last not in inside:
+                raise Invalid(f"{INAPPLICABLE}: there is no {last}")
+            case "remove":
+                del inside[last]
+    return new
+
+
 def merged(old: Any, patch: Any) -> Any:  # Any: JSON
     """RFC 7386."""
     if not isinstance(patch, dict):
@@ -167,7 +195,6 @@ class ServerClient:
     async def patch(
         self, kind: AnyKind, namespace: str, name: str, patch: Patch, *, subresource: str = ""
     ) -> Any:  # Any: of the kind
-        assert isinstance(patch, dict)
         key = f"{namespace}/{name}" if kind.namespaced else name
         return await self._do("patch", kind, key, lambda: self.server.patch(kind, key, patch, subresource))
 

@@ -5,8 +5,9 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from muster.api.base import ObjectMeta
+from muster.api.base import Object, ObjectMeta
 from muster.api.muster_v1alpha1 import Gang as GangRecord
+from muster.api.muster_v1alpha1 import GangStatus, OpenPlan
 from muster.core.words.gang import GangId, PodId
 from muster.effects import Create, Patch
 from muster.runtime.commit.step import step
@@ -81,9 +82,29 @@ def test_a_small_plan_is_recorded_in_its_gang_and_a_large_one_after_it(
     assert list(map(brief, step(seen, RetryState(), 0.0, limits).writes)) == writes
 
 
-def test_a_plan_in_its_gang_is_recorded_only_over_the_gang_as_it_was_seen() -> None:
-    (write,) = step(RECORDED, RetryState(), 0.0, LIMITS).writes
+NEW = ObjectMeta(uid="u", resource_version="7")
+LAST = GangStatus(epoch=3, attempt=4)
+TOLD = {"/metadata/uid": "u", "/status/epoch": 3, "/status/attempt": 4}
+
+
+@pytest.mark.parametrize(
+    ("record", "tests"),
+    [
+        (GangRecord(metadata=NEW), {}),
+        (GangRecord(metadata=NEW, status=LAST), TOLD),
+        (
+            GangRecord(metadata=NEW, status=LAST, plan=OpenPlan(epoch=3, attempt=4)),
+            TOLD | {"/plan/epoch": 3, "/plan/attempt": 4},
+        ),
+    ],
+    ids=["as a whole", "by its last attempt", "by its plan"],
+)
+def test_a_plan_in_its_gang_is_recorded_only_over_the_gang_as_it_was_seen(
+    record: GangRecord, tests: Object
+) -> None:
+    (write,) = step(replace(MOVED, record=record), RetryState(), 0.0, LIMITS).writes
     assert isinstance(write, Patch)
     assert isinstance(write.body, dict)
-    assert write.body["metadata"] == {"resourceVersion": "7"}
+    assert write.tests == tests
+    assert write.body.get("metadata") == (None if tests else {"resourceVersion": "7"})
     assert write.body["status"]["phase"] == "Starting"

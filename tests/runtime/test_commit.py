@@ -327,8 +327,16 @@ def test_a_gang_that_lacks_only_pods_is_reported_later_than_one_that_does_not_fi
     assert kinds_of(full, first.state, 100.5) == ["create Gang"]
 
 
-HELD = replace(plan(TWO), held="7")
-STANDING = view(group(2, [pod(0, "a"), pod(1, "b")]), {}, HELD, record=GangRecord())
+HOLDING = msgspec.convert(
+    {
+        "metadata": {"name": "job-g", "namespace": "ns", "uid": "u", "resourceVersion": "7"},
+        "status": {"epoch": 3, "attempt": 2},
+        "plan": {"epoch": 1, "attempt": 2, "blob": ""},
+    },
+    GangRecord,
+)
+HELD = replace(plan(TWO, 2), held=HOLDING)
+STANDING = view(group(2, [pod(0, "a"), pod(1, "b")]), {}, HELD, record=HOLDING)
 
 
 def test_changes_of_counts_alone_are_reported_every_five_seconds() -> None:
@@ -345,7 +353,14 @@ def test_a_plan_in_its_gang_is_closed_together_with_the_status() -> None:
     assert brief(write) == "remove plan, write status"
     assert isinstance(write, Patch)
     assert isinstance(write.body, dict)
-    assert (write.namespace, write.name, write.body["metadata"]) == ("ns", "job-g", {"resourceVersion": "7"})
+    assert (write.namespace, write.name, "metadata" in write.body) == ("ns", "job-g", False)
+    assert write.tests == {
+        "/metadata/uid": "u",
+        "/status/epoch": 3,
+        "/status/attempt": 2,
+        "/plan/epoch": 1,
+        "/plan/attempt": 2,
+    }
     assert (write.body["status"]["phase"], write.body["status"]["bound"]) == ("Standing", 2)
 
 

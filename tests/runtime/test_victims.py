@@ -19,7 +19,6 @@ from muster.runtime.commit.view import RetryState, Victim
 from muster.runtime.consent import entry
 from muster.runtime.plan_record import PodRef, VictimRef
 from muster.runtime.writes import delete_plan, without_nulls
-from muster.translate.disclosure import EVERYTHING
 from muster.translate.group import Owner
 from tests.runtime.brief import brief, status_in
 from tests.runtime.test_commit import LIMITS, TWO, G, group, pod, view
@@ -48,12 +47,9 @@ def record(*preemptions: object) -> GangRecord:
     return msgspec.convert(body, GangRecord)
 
 
-def nothing(victim: Victim) -> Object:
-    return {}
-
-
 NOTED = record(entry(LEAVING, G))
 ITS_PLAN = plan_of(TWO)
+BY = view(group(2, []), {})
 OF_ITS_OWN = replace(group(2, list(BOUND)), record="job-v")
 
 CASES = {
@@ -80,27 +76,26 @@ CASES = {
 
 @pytest.mark.parametrize(("victim", "writes"), CASES.values(), ids=CASES)
 def test_how_a_victim_is_ended(victim: Victim, writes: list[str]) -> None:
-    assert [brief(write) for write in end_victims([victim], G, nothing, 100.0, EVERYTHING)] == writes
+    assert [brief(write) for write in end_victims([victim], BY, 100.0)] == writes
 
 
 def test_the_end_is_noted_with_its_cause_and_loss_and_once() -> None:
     victim = Victim(replace(LEAVING, work_lost=12.5, reclaimed=True), OWNER, BOUND, (), record())
-    noted, _ = end_victims([victim], G, nothing, 100.0, EVERYTHING)
+    noted, _ = end_victims([victim], BY, 100.0)
     assert status_in(noted)["preemptions"][0]["lostResourceSeconds"] == 12.5, "as when it was decided"
     since = {"costLost": "1.00", "lostResourceSeconds": 2.0}  # its checkpoint is younger than the decision
-    noted, _ = end_victims([victim], G, lambda victim: since, 100.0, EVERYTHING)
+    noted, _ = end_victims([victim], replace(BY, lost=lambda victim: since), 100.0)
     (told,) = status_in(noted)["preemptions"]
     assert (told["by"], told["lostResourceSeconds"], told["kind"]) == ("ns/g", 2.0, "reclaim")
     assert told["costLost"] == "1.00"
-    again = end_victims(
-        [replace(victim, record=record(told))], G, lambda victim: {"costLost": "2.00"}, 500.0, EVERYTHING
-    )
+    dearer = replace(BY, lost=lambda victim: {"costLost": "2.00"})
+    again = end_victims([replace(victim, record=record(told))], dearer, 500.0)
     assert [brief(write) for write in again] == ["suspend Job"]
 
 
 def test_the_oldest_preemptions_go_first() -> None:
     old = record(*({"by": f"ns/{i}"} for i in range(30)))
-    noted, _ = end_victims([Victim(LEAVING, OWNER, BOUND, (), old)], G, nothing, 100.0, EVERYTHING)
+    noted, _ = end_victims([Victim(LEAVING, OWNER, BOUND, (), old)], BY, 100.0)
     kept = status_in(noted)["preemptions"]
     assert [one["by"] for one in kept] == [*(f"ns/{i}" for i in range(11, 30)), "ns/g"]
 
@@ -187,10 +182,10 @@ def test_a_victim_may_save_its_work_first(
     ]
     made = replace(OF_ITS_OWN, gang=replace(OF_ITS_OWN.gang, checkpoint_grace=300.0, checkpointed=saved))
     victim = Victim(LEAVING, OWNER, tuple(asked), (), record(), made)
-    assert [brief(write) for write in end_victims([victim], G, nothing, now, EVERYTHING)] == writes
+    assert [brief(write) for write in end_victims([victim], BY, now)] == writes
 
 
 def test_a_victim_of_which_a_pod_has_gone_is_not_asked() -> None:
     made = replace(OF_ITS_OWN, gang=replace(OF_ITS_OWN.gang, checkpoint_grace=300.0))
     victim = Victim(LEAVING, None, BOUND[1:], (), NOTED, made)
-    assert [brief(write) for write in end_victims([victim], G, nothing, 100.0, EVERYTHING)] == ["evict"]
+    assert [brief(write) for write in end_victims([victim], BY, 100.0)] == ["evict"]

@@ -64,7 +64,9 @@ class Create:
 class Patch:
     """A patch to apply. `resourceVersion` and `uid` in a merge patch's metadata make it conditional.
 
-    `refused` says what else to do if the server refuses the patch, unless it does so because of a condition.
+    `tests` make a merge patch conditional by single fields, whoever else writes to the object. They must show
+    that it has those of the fields `metadata`, `spec` and `status` that the patch names. `refused` says what
+    else to do if the server refuses the patch, unless it does so because of a condition.
     """
 
     kind: AnyKind
@@ -77,6 +79,8 @@ class Patch:
     #: the object's resourceVersion when the patch was decided; "" where nothing waits for the change
     seen: str = ""
     refused: "Refusal | None" = None
+    #: JSON pointers, and the values that the object must have there
+    tests: Object = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

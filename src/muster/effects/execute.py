@@ -20,7 +20,17 @@ from muster.api.base import AnyKind, Condition, Object, Resource, controller_of,
 from muster.api.core_v1 import Pod
 from muster.effects import Absent, Bind, Create, Delete, Effect, Evict, Patch, RecordEvent, Requeue, events
 from muster.kube.client import Client
-from muster.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound, Unanswered, Unreachable
+from muster.kube.errors import (
+    INAPPLICABLE,
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    Unanswered,
+    Unreachable,
+)
 from muster.names import GPU_DEVICE, PLAN, PREEMPTED
 
 log = logging.getLogger(__name__)
@@ -81,11 +91,16 @@ async def execute(client: Client, effect: Effect, now: datetime, component: str 
         case Create():
             return await _create(client, effect)
         case Patch(kind, namespace, name, body, subresource, missing_ok):
+            document = tested(body, effect.tests) if isinstance(body, dict) and effect.tests else body
             try:
-                return _revision(await client.patch(kind, namespace, name, body, subresource=subresource))
+                return _revision(await client.patch(kind, namespace, name, document, subresource=subresource))
             except NotFound:
                 if not missing_ok:
                     raise
+            except Invalid as error:
+                if isinstance(document, list) and error.message.startswith(INAPPLICABLE):
+                    raise Conflict(f"{kind.kind} {name} is not as it was seen") from None
+                raise
         case Delete():
             await _delete(client, effect)
         case Evict(pod, message, at_once):
@@ -98,6 +113,26 @@ async def execute(client: Client, effect: Effect, now: datetime, component: str 
         case Requeue():
             pass
     return 0
+
+
+def tested(body: Object, tests: Object) -> list[Object]:
+    """Returns a merge patch with tests as a JSON patch, which fails as a whole if a test does.
+
+    It merges the fields of metadata, spec and status, and replaces all others. An operation must not fail for
+    another reason than a test: a field that may be missing is set before it is removed.
+    """
+    fields: list[tuple[str, object]] = []
+    for name, value in body.items():
+        if name in ("metadata", "spec", "status"):
+            fields += [(f"/{name}/{key}", each) for key, each in value.items()]
+        else:
+            fields.append((f"/{name}", value))
+    operations: list[Object] = [{"op": "test", "path": path, "value": value} for path, value in tests.items()]
+    for path, value in fields:
+        operations.append({"op": "add", "path": path, "value": value})
+        if value is None:
+            operations.append({"op": "remove", "path": path})
+    return operations
 
 
 def runs(effects: Sequence[E]) -> list[list[E]]:

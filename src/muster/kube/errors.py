@@ -126,6 +126,9 @@ _BY_STATUS: Final = {cls.status: cls for cls in reversed(_CLASSES)} | {409: Conf
 #: What a server says of a revision that it has not reached within seconds; the reason is Timeout, as of much
 #: else (`NewTooLargeResourceVersionError` in k8s.io/apiserver/pkg/storage).
 AHEAD: Final = "Too large resource version"
+#: The beginning of what a server says of a JSON patch of which an operation failed, such as a test (with 422:
+#: `applyJSPatch` in k8s.io/apiserver/pkg/endpoints/handlers).
+INAPPLICABLE: Final = "the server rejected our request due to an error in our request"
 #: Most characters of a server's message that are kept. An admission webhook may put anything into it, and it
 #: goes into logs, Events and the statuses of Gangs.
 LONGEST: Final = 2_000

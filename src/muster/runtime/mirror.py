@@ -421,7 +421,7 @@ def _where(obj: GangPlan | Gang) -> tuple[tuple[str, str], str]:
 def _decoded(obj: GangPlan | Gang, old: Resource | None, before: Plan | None) -> Plan | None:
     """Returns the plan in an object; `before` if it is still that of `old`."""
     if before is not None and isinstance(old, Gang) and isinstance(obj, Gang) and old.plan == obj.plan:
-        return replace(before, held=obj.metadata.resource_version)
+        return replace(before, held=obj)
     plan = found(obj)
     if isinstance(plan, PlacementPlan) and plan.unreadable:
         log.error("%s", plan.unreadable)

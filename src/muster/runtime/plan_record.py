@@ -4,8 +4,8 @@ There are two kinds: a `PlacementPlan` says which node each place of a gang gets
 evicted for it; a `RecreationPlan` says which pods of a failed start are deleted and re-created. Both are
 `GangPlan` objects. A GangPlan is deleted after the last effect, and never patched, so that a reader always
 sees all of one decision. A small plan is a field of its Gang instead. It is set and removed together with the
-Gang's status, which saves two writes for each gang that starts. The precondition of these writes is the
-Gang's resourceVersion.
+Gang's status, which saves two writes for each gang that starts. These writes test what a scheduler
+writes with each plan, and not the resourceVersion: the gang controller counts in the same object.
 
 Everything but a plan's gang, epoch and attempt is one compressed string, because a plan may have ten thousand
 places and etcd keeps objects small: nodes are named once and places refer to them by number; consecutive
@@ -117,8 +117,8 @@ class _Header:
     uid: str = field(default="", kw_only=True)
     #: any name of the GangPlan object that the plan was read from; "" = as muster names its own
     named: str = field(default="", kw_only=True, compare=False)
-    #: resourceVersion of the Gang that holds the plan; "" = the plan is a GangPlan object
-    held: str = field(default="", kw_only=True, compare=False)
+    #: the Gang that holds the plan; None = the plan is a GangPlan object
+    held: Gang | None = field(default=None, kw_only=True, compare=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -206,11 +206,11 @@ def found(obj: GangPlan | Gang) -> Plan | None:
     if obj.plan is None:
         return None
     uid = f"{meta.uid}/{obj.plan.epoch}.{obj.plan.attempt}"
-    return _decoded(obj, meta.name, obj.plan, uid=uid, held=meta.resource_version)
+    return _decoded(obj, meta.name, obj.plan, uid=uid, held=obj)
 
 
 def _decoded(
-    obj: GangPlan | Gang, record: str, plan: OpenPlan, *, uid: str, named: str = "", held: str = ""
+    obj: GangPlan | Gang, record: str, plan: OpenPlan, *, uid: str, named: str = "", held: Gang | None = None
 ) -> Plan:
     namespace = obj.metadata.namespace
     try:

@@ -57,8 +57,8 @@ def record_plan(
 ) -> tuple[Write, ...]:
     """Returns the writes that record a plan, the last of which counts; raises `PlanTooLarge`.
 
-    A plan of at most `most` bytes is recorded together with the gang's status, if no other writer has changed
-    the Gang meanwhile.
+    A plan of at most `most` bytes is recorded together with the gang's status, if no scheduler has written a
+    plan of the Gang meanwhile.
     """
     body = packed(plan)
     if len(body["blob"]) > most:
@@ -66,7 +66,7 @@ def record_plan(
         return (*first, create_plan(plan))
     if record is None:
         return (create_gang(group, {"plan": body, **status}),)
-    return (_patch_held(group.namespace, group.record, record.metadata.resource_version, body, status),)
+    return (_patch_plan(record, body, status),)
 
 
 def create_plan(plan: Plan) -> Create:
@@ -76,21 +76,35 @@ def create_plan(plan: Plan) -> Create:
 
 def close_plan(plan: Plan, status: Patch | None) -> tuple[Write, ...]:
     """Returns the writes that set the gang's status and then remove the plan: one, if its Gang holds it."""
-    if plan.held:
+    if plan.held is not None:
         body = status.body if status is not None and isinstance(status.body, dict) else {}
-        return (_patch_held(plan.namespace, plan.record, plan.held, None, body),)
+        return (_patch_plan(plan.held, None, body),)
     return (*([status] if status is not None else []), delete_plan(plan))
 
 
 def delete_plan(plan: Plan) -> Delete | Patch:
-    if plan.held:
-        return _patch_held(plan.namespace, plan.record, plan.held, None, {})
+    if plan.held is not None:
+        return _patch_plan(plan.held, None, {})
     return Delete(kinds.GANG_PLAN, plan.namespace, plan.name, plan.uid)
 
 
-def _patch_held(namespace: str, name: str, version: str, plan: Object | None, status: Object) -> Patch:
-    body = {"metadata": {"resourceVersion": version}, "plan": plan, **status}
-    return Patch(kinds.GANG, namespace, name, body, missing_ok=plan is None, seen=version)
+def _patch_plan(record: GangRecord, plan: Object | None, status: Object) -> Patch:
+    """Returns a patch of a Gang's plan that applies only if no scheduler has written a plan there meanwhile.
+
+    Each plan has another attempt, which its record leaves in the status, and each leader leaves its epoch
+    there with its first write. So a plan of an earlier leader is refused once a later one has written to the
+    Gang. A Gang that no scheduler has given a status yet must be as it was seen.
+    """
+    meta, seen, held = record.metadata, record.status, record.plan
+    version, tests = meta.resource_version, dict[str, object]()
+    body: Object = {"plan": plan, **status}
+    if not seen.epoch:
+        body["metadata"] = {"resourceVersion": version}
+    else:
+        tests = {"/metadata/uid": meta.uid, "/status/epoch": seen.epoch, "/status/attempt": seen.attempt}
+        which = {"/plan/epoch": held.epoch, "/plan/attempt": held.attempt} if held is not None else {}
+        tests |= {path: value for path, value in which.items() if value}  # a damaged plan may lack them
+    return Patch(kinds.GANG, meta.namespace, meta.name, body, "", plan is None, version, tests=tests)
 
 
 def without_nulls(patch: Object) -> Object:

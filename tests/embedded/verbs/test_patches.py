@@ -2,7 +2,6 @@ from typing import Any
 
 import pytest
 
-from muster.api import kinds
 from muster.api.base import Object
 from muster.embedded.verbs.patches import MAX_OPERATIONS, apply
 from muster.kube.errors import BadRequest, Invalid, TooLarge
@@ -16,7 +15,7 @@ def test_json_patch() -> None:
         {"op": "remove", "path": "/c~1d"},
         {"op": "replace", "path": "/a/b/0", "value": 0},
     ]
-    assert apply(kinds.POD, "p", obj, patch) == {"a": {"b": [0, 2, 3]}}
+    assert apply(obj, patch) == {"a": {"b": [0, 2, 3]}}
     assert obj == {"a": {"b": [1, 2]}, "c/d": 1}
 
 
@@ -38,4 +37,4 @@ def test_json_patch() -> None:
 )
 def test_patches_that_do_not_apply(patch: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
-        apply(kinds.POD, "p", {"a": 1}, patch)
+        apply({"a": 1}, patch)

@@ -23,13 +23,10 @@ from muster.kube.errors import BadRequest, MethodNotAllowed, NotFound, Unsupport
 #: Server-side apply. The body is YAML by its name; JSON is YAML, and what kubectl sends.
 APPLY: Final = "application/apply-patch+yaml"
 #: By media type: whether a patch is a map or a list, and how it changes an object of a kind.
-_PATCHES: Final[dict[str, tuple[type, Callable[[AnyKind, str, Object, Any], Object]]]] = {  # Any: JSON
-    "application/merge-patch+json": (dict, patches.apply),
-    "application/json-patch+json": (list, patches.apply),
-    "application/strategic-merge-patch+json": (
-        dict,
-        lambda kind, name, obj, patch: strategic.apply(kind, obj, patch),
-    ),
+_PATCHES: Final[dict[str, tuple[type, Callable[[AnyKind, Object, Any], Object]]]] = {  # Any: JSON
+    "application/merge-patch+json": (dict, lambda kind, obj, patch: patches.apply(obj, patch)),
+    "application/json-patch+json": (list, lambda kind, obj, patch: patches.apply(obj, patch)),
+    "application/strategic-merge-patch+json": (dict, strategic.apply),
 }
 
 
@@ -78,7 +75,7 @@ async def patch(registry: Registry, target: Target, request: Request) -> Answer:
     added: list[str] = []
 
     def changed(current: Object) -> Object:
-        new = change(kind, name, current, body)
+        new = change(kind, current, body)
         if _asks(request):  # what the object had before is not the patch's fault
             added.extend(sorted(set(unknown(kind, new)) - set(unknown(kind, current))))
             _validated(kind, request, added)

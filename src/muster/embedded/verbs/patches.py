@@ -3,16 +3,14 @@
 from typing import Final
 
 from muster.api.base import Object
-from muster.api.fields import FieldError
-from muster.embedded.api_errors import AnyKind, invalid
 from muster.kube.apply import merge
-from muster.kube.errors import BadRequest, TooLarge
+from muster.kube.errors import INAPPLICABLE, BadRequest, Invalid, TooLarge
 
 #: Most operations in one JSON patch, as Kubernetes' limit.
 MAX_OPERATIONS: Final = 10_000
 
 
-def apply(kind: AnyKind, name: str, obj: Object, patch: Object | list[Object]) -> Object:
+def apply(obj: Object, patch: Object | list[Object]) -> Object:
     """`obj` with `patch` applied; a patch that is an object is a merge patch, a list is a JSON patch."""
     if isinstance(patch, dict):
         merged = merge(obj, patch)
@@ -22,10 +20,10 @@ def apply(kind: AnyKind, name: str, obj: Object, patch: Object | list[Object]) -
         raise BadRequest("a patch is an object (merge patch) or a list of operations (JSON patch)")
     if len(patch) > MAX_OPERATIONS:
         raise TooLarge(f"the patch has {len(patch)} operations, limit is {MAX_OPERATIONS}")
-    return _operate(kind, name, obj, patch)
+    return _operate(obj, patch)
 
 
-def _operate(kind: AnyKind, name: str, obj: Object, patch: list[Object]) -> Object:
+def _operate(obj: Object, patch: list[Object]) -> Object:
     import jsonpatch  # here, because most runs never need it
 
     try:
@@ -33,9 +31,7 @@ def _operate(kind: AnyKind, name: str, obj: Object, patch: list[Object]) -> Obje
     except jsonpatch.InvalidJsonPatch as error:
         raise BadRequest(f"invalid JSON patch: {error}") from None
     except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
-        raise invalid(
-            kind, name, [FieldError((), f"the JSON patch does not apply: {error or 'a test failed'}")]
-        ) from None
+        raise Invalid(f"{INAPPLICABLE}: {error or 'a test failed'}") from None
     except (TypeError, AttributeError, KeyError) as error:
         raise BadRequest(f"invalid JSON patch: {error}") from None
     if not isinstance(patched, dict):

@@ -248,7 +248,7 @@ class Registry:
                 kind,
                 namespace,
                 name,
-                lambda current: patches.apply(kind, name, current, patch),
+                lambda current: patches.apply(current, patch),
                 subresource=subresource,
             )
         raw, current = self._load(kind, namespace, name)

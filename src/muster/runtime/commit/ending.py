@@ -44,7 +44,7 @@ def end(view: GangView, state: RetryState, now: float) -> Step:
 
     Victims whose eviction has started are evicted completely; then the plans are deleted.
     """
-    writes: list[Write] = list(end_victims(begun(view.victims), view.id, view.lost, now, view.names))
+    writes: list[Write] = list(end_victims(begun(view.victims), view, now))
     if not writes:
         writes += [delete_plan(plan) for plan in view.plans]
     if view.group is not None and not writes:
@@ -76,7 +76,7 @@ def release(context: Context, plan: Plan) -> Step:
     """
     view, group, state = context.view, context.group, context.state
     filled = context.places.filled
-    if writes := tuple(end_victims(begun(view.victims), view.id, view.lost, context.now, view.names)):
+    if writes := tuple(end_victims(begun(view.victims), view, context.now)):
         return Step(state, writes)
     owner = group.owner
     if owner is not None and suspendable(context):

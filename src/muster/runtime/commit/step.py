@@ -140,7 +140,7 @@ def _continue(context: Context, plan: PlacementPlan) -> Step:
         due = max(state.since, saving) + limits.victim_timeout
         if now >= due:
             return give_up(context, plan, f"victims did not leave{context.last_error}")
-        if writes := tuple(end_victims(view.victims, view.id, view.lost, now, view.names)):
+        if writes := tuple(end_victims(view.victims, view, now)):
             told = write_status(context) if state.trouble else Step(state)
             return told if told.writes else Step(state, writes)
         return _woken(write_status(context), saving if now < saving else due)

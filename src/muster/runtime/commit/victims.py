@@ -1,31 +1,24 @@
 """Evicts victims: a whole gang in one write if its owner can be suspended, otherwise pods one by one."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from muster.api import kinds
-from muster.api.base import Object
 from muster.api.core_v1 import Pod
-from muster.core.words.gang import GangId
 from muster.effects import Evict, Patch
 from muster.names import CHECKPOINT_REQUESTED
-from muster.runtime.commit.view import Victim
+from muster.runtime.commit.view import GangView, Victim
 from muster.runtime.consent import entry, noted
 from muster.runtime.writes import Write, create_gang, delete_plan, patch_gang, suspend
-from muster.translate.disclosure import Disclosure
 from muster.translate.pods import live
 from muster.translate.status import time_of
 
 #: Most entries of a Gang's `status.preemptions`; the oldest are removed first.
 MOST_PREEMPTIONS: Final = 20
-#: Returns what the eviction of a victim loses, as fields of its entry in `status.preemptions`.
-Lost = Callable[[Victim], Object]
 
 
-def end_victims(
-    victims: Iterable[Victim], by: GangId, lost: Lost, now: float, names: Disclosure
-) -> Iterator[Write]:
-    """Yields the writes that are still needed to evict the victims; none while all their pods are leaving.
+def end_victims(victims: Iterable[Victim], by: GangView, now: float) -> Iterator[Write]:
+    """Yields the writes by which a gang still has to evict victims; none while all their pods are leaving.
 
     A victim with a grace period is first asked to save its work. It is evicted once it has, or once the grace
     period is over.
@@ -41,7 +34,7 @@ def end_victims(
         if victim.record is None and victim.group is not None and victim.group.source.kind:
             yield create_gang(victim.group, {})
             continue  # its eviction waits until the record names it
-        if (note := _preempted(victim, by, lost, names)) is not None:
+        if (note := _preempted(victim, by)) is not None:
             yield note
         if victim.recorded.whole:
             yield from map(delete_plan, victim.plans)
@@ -49,7 +42,7 @@ def end_victims(
             yield suspend(alive[0].metadata.namespace, owner)
         else:
             for pod in alive:
-                yield Evict(pod, f"makes room for {names.gang(by, {pod.metadata.namespace})}")
+                yield Evict(pod, f"makes room for {by.names.gang(by.id, {pod.metadata.namespace})}")
 
 
 def begun(victims: Iterable[Victim]) -> Iterator[Victim]:
@@ -78,20 +71,21 @@ def _requests(victim: Victim, pods: Iterable[Pod]) -> Iterator[Patch]:
             yield Patch(kinds.POD, meta.namespace, meta.name, body, seen=meta.resource_version)
 
 
-def _preempted(victim: Victim, by: GangId, lost: Lost, names: Disclosure) -> Patch | None:
+def _preempted(victim: Victim, by: GangView) -> Patch | None:
     """Notes in the victim's record which gang preempted it, when, and at what loss; None if already noted.
 
     The note is written before the victim is evicted, and after its checkpoint if it was asked for one: the
     loss is counted then. The preemptor and the time of the decision identify a note, so neither a crash nor
-    a change of leader loses or duplicates it.
+    a change of leader loses or duplicates it. Its epoch has a late plan of the victim refused, as
+    every status does (`writes`).
     """
     record, recorded = victim.record, victim.recorded
-    if record is None or noted(record, recorded, by, victim.key):
+    if record is None or noted(record, recorded, by.id, victim.key):
         return None
     own = {record.metadata.namespace}
-    key = {} if names.may_name(by, own) else {"key": victim.key}
-    loss = {"lostResourceSeconds": round(recorded.work_lost, 3), **lost(victim)}
-    note = {**entry(recorded, names.gang(by, own)), **key, **loss}
-    return patch_gang(
-        record, {"status": {"preemptions": [*record.status.preemptions[1 - MOST_PREEMPTIONS :], note]}}
-    )
+    key = {} if by.names.may_name(by.id, own) else {"key": victim.key}
+    loss = {"lostResourceSeconds": round(recorded.work_lost, 3), **by.lost(victim)}
+    note = {**entry(recorded, by.names.gang(by.id, own)), **key, **loss}
+    notes = [*record.status.preemptions[1 - MOST_PREEMPTIONS :], note]
+    status = {"preemptions": notes, "epoch": by.epoch, "attempt": record.status.attempt}
+    return patch_gang(record, {"status": status})
