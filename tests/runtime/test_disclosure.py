@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from muster.api import kinds
 from muster.api.base import Object
 from muster.core.words.decisions import Assign, Decision, Wait
+from muster.runtime.budget import WriteBudget
 from muster.runtime.group_events import SETTLE, GroupEvents
 from muster.runtime.starts import Decisions
 from muster.translate.disclosure import Disclosure
@@ -71,7 +72,7 @@ class Told(Watched):
     def __init__(self) -> None:
         super().__init__()
         self.names = Disclosure(self.mirror.names)
-        self.events = GroupEvents(self.mirror, Decisions(), self.names)
+        self.events = GroupEvents(self.mirror, Decisions(), self.names, WriteBudget())
 
     def texts(self, decisions: list[Decision]) -> list[tuple[str, str]]:
         """By namespace, what a cycle has written there."""

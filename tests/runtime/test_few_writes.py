@@ -20,12 +20,17 @@ from muster.controllers.job import CONTROLLER as JOBS
 from muster.core.cycle import Scheduler
 from muster.embedded.client import LocalClient
 from muster.embedded.verbs.registry import Registry
+from muster.journal import Tee
 from muster.kube.informers import Informers
 from muster.names import ADMISSION, GANG
 from muster.runtime import loop
+from muster.runtime.budget import WriteBudget
+from muster.runtime.group_events import GroupEvents
 from muster.runtime.leader import Term
 from muster.runtime.reports.conditions import ConditionReports
+from muster.runtime.starts import Decisions
 from muster.runtime.watched import WatchedMirror
+from muster.translate.disclosure import EVERYTHING
 from tests.runtime.test_loop import Cluster
 
 pytestmark = pytest.mark.looptime
@@ -77,13 +82,20 @@ class Counting(LocalClient):
 
 
 @asynccontextmanager
-async def running(cluster: Cluster, *others: Coroutine[Any, Any, None]) -> AsyncIterator[Counter[str]]:
-    """What the scheduler and the controllers write, which run as in the daemons; and others beside them."""
+async def running(
+    cluster: Cluster, *others: Coroutine[Any, Any, None], telling: bool = False
+) -> AsyncIterator[Counter[str]]:
+    """What the scheduler and the controllers write, which run as in the daemons; and others beside them.
+
+    `telling`: with Events.
+    """
     for number in range(4):
         cluster.node(f"node-{number}")
     client = Counting(cluster.registry)
     informers, core = Informers(client, cluster.clock), Scheduler()
-    mirror, leading = WatchedMirror(informers), asyncio.Event()
+    mirror, leading, budget = WatchedMirror(informers), asyncio.Event(), WriteBudget()
+    decisions = Decisions()
+    events = GroupEvents(mirror, decisions, EVERYTHING, budget)
     controllers: list[driver.Controller[Any]] = [  # Any: each observes something else
         gang.controller(),
         *(podgroup.controller(kind) for kind in (kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS)),
@@ -96,10 +108,13 @@ async def running(cluster: Cluster, *others: Coroutine[Any, Any, None]) -> Async
         scheduler=core,
         leading=leading,
         mirror=mirror,
-        reports=[ConditionReports(core, mirror)],
+        reports=[ConditionReports(core, mirror, budget)],
+        journal=Tee([decisions, events]),
+        budget=budget,
     )
     controlling = driver.run(client, informers, controllers, cluster.clock)
-    parts = (informers.run(), scheduling, controlling, *others)
+    parts = [informers.run(), scheduling, controlling, *others]
+    parts += [events.run(client, cluster.clock)] if telling else []
     tasks = [asyncio.create_task(part) for part in parts]
     try:
         await leading.wait()

@@ -11,6 +11,7 @@ from muster.api.muster_v1alpha1 import Source
 from muster.core.words.decisions import Evict, Explanation, Victim, Wait
 from muster.core.words.events import CommitFailed
 from muster.core.words.gang import Code, Gang, GangId, PodId
+from muster.runtime.budget import WriteBudget
 from muster.runtime.group_events import MOST, RATE, GroupEvents
 from muster.runtime.starts import Decisions, Outcome, Start
 from muster.translate.disclosure import Disclosure
@@ -35,7 +36,7 @@ class Observed:
 @pytest.fixture
 def events() -> GroupEvents:
     source = Source(api_version="v1", kind="PodGroup", name="g", uid="7")
-    return GroupEvents(Observed({G: group("g", source)}), Decisions(), HIDDEN)
+    return GroupEvents(Observed({G: group("g", source)}), Decisions(), HIDDEN, WriteBudget())
 
 
 def wait(code: Code, message: str = "why") -> Wait:
@@ -93,7 +94,7 @@ def test_a_preemption_is_reported_beside_what_follows(events: GroupEvents) -> No
 
 
 def test_a_pod_without_a_group_says_why_it_waits_but_not_that_it_started() -> None:
-    alone = GroupEvents(Observed({G: group("g", Source())}), Decisions(), HIDDEN)
+    alone = GroupEvents(Observed({G: group("g", Source())}), Decisions(), HIDDEN, WriteBudget())
     alone.write(0.0, wait(Code.FRAGMENTED))
     ((about, _),) = alone.settled(5.0)
     assert (about["kind"], about["name"], about["uid"]) == ("Pod", "p", "u")

@@ -11,7 +11,9 @@ from muster.api import kinds
 from muster.api.base import Object
 from muster.api.scheduling import POD_GROUP_LABEL
 from muster.core.words.gang import GangId
-from muster.runtime.commit.refreshes import BURST, RATE, Refresh, Refreshes
+from muster.names import QUEUE
+from muster.runtime.budget import BURST, RATE, WriteBudget, Writer
+from muster.runtime.commit.refreshes import Refresh, Refreshes
 from tests.runtime.test_few_writes import running
 from tests.runtime.test_loop import Cluster
 
@@ -71,6 +73,66 @@ async def reasons(cluster: Cluster, groups: bool) -> dict[str, str]:
     return {each.metadata.name: one.message for each in pods for one in each.status.conditions}
 
 
+@pytest.mark.looptime
+async def test_all_that_is_told_of_gangs_that_wait_shares_one_budget() -> None:
+    """Gangs, conditions of their pods, Events, queues: the first at once, then each has its turns."""
+    cluster = Cluster()
+    cluster.create(kinds.QUEUE, {"metadata": {"name": "q"}, "spec": {}})
+    async with running(cluster, telling=True) as written:
+        for node in range(4):
+            cluster.create(kinds.POD, pod(f"base-{node}", "2", nodeName=f"node-{node}"))
+        for gang in range(GANGS):
+            labels = {POD_GROUP_LABEL[kinds.POD_GROUP_X.group]: f"g-{gang}", QUEUE: "q"}
+            cluster.create(kinds.POD_GROUP_X, {"metadata": {"name": f"g-{gang}"}, "spec": {"minMember": 1}})
+            cluster.create(kinds.POD, pod(f"g-{gang}-0", "3", labels))
+        await asyncio.sleep(8)
+        assert len(await reasons(cluster, True)) == GANGS
+        assert len(await reasons(cluster, False)) == GANGS
+        assert len(await cluster.all(kinds.EVENT)) == GANGS, "the first of each is told at once"
+        before = written.copy()
+        for turn in range(12):  # gangs wait for something else every few seconds
+            closed = {"spec": {"closed": turn % 2 == 0}}
+            cluster.registry.patch(kinds.QUEUE, "", "q", closed)
+            await asyncio.sleep(4)
+        cost = written - before
+        assert cost.total() <= 48 * MOST
+        refreshed = ("patch gangs", "patch pods/status", "patch queues/status", "create events")
+        assert all(cost[kind] for kind in refreshed), cost
+        codes = {each.status.reason.code for each in await cluster.all(kinds.GANG)}
+        assert len(codes) == 2, "there are more changes than writes"
+        await asyncio.sleep(4 * GANGS / RATE)
+        codes = {each.status.reason.code for each in await cluster.all(kinds.GANG)}
+        assert codes == {"Fragmented"}, "the last is told in the end"
+
+
+@given(st.lists(st.tuples(st.floats(0, 3), st.sampled_from(list(Writer))), max_size=300))
+def test_writers_that_ask_get_their_turns_within_the_rate(asked: list[tuple[float, Writer]]) -> None:
+    budget, now, granted = WriteBudget(), 1000.0, list[float]()
+    for pause, writer in asked:
+        now += pause
+        if budget.take(writer, now):
+            granted.append(now)
+        else:
+            assert budget.next(writer) > now
+        for start in granted:
+            assert sum(start <= at for at in granted) <= BURST + RATE * (now - start) + 1e-3
+    for writer in Writer:  # whatever has been asked for, nobody waits for ever
+        assert budget.take(writer, max(now, budget.next(writer)) + 1e-3)
+
+
+def test_a_writer_that_asks_all_the_time_leaves_the_others_their_turns() -> None:
+    budget, now, got = WriteBudget(), 0.0, dict.fromkeys(Writer, 0)
+    for _ in range(4000):
+        now += 0.01
+        while budget.take(Writer.GANGS, now):
+            got[Writer.GANGS] += 1
+        for other in (Writer.CONDITIONS, Writer.EVENTS):
+            got[other] += budget.take(other, now)
+    assert sum(got.values()) <= BURST + RATE * 40 + 1
+    turns = [got[writer] for writer in (Writer.GANGS, Writer.CONDITIONS, Writer.EVENTS)]
+    assert min(turns) >= (RATE * 40) // 3 - 1
+
+
 WANTS = st.lists(
     st.tuples(st.floats(0, 3), st.sampled_from("abcdefgh"), st.sampled_from(list(Refresh))), max_size=200
 )
@@ -78,7 +140,7 @@ WANTS = st.lists(
 
 @given(WANTS)
 def test_turns_keep_to_the_rate_and_reasons_come_first(wants: list[tuple[float, str, Refresh]]) -> None:
-    refreshes, now, granted = Refreshes(), 1000.0, list[tuple[float, str]]()
+    refreshes, now, granted = Refreshes(WriteBudget()), 1000.0, list[tuple[float, str]]()
     waiting: dict[str, Refresh] = {}
     for pause, gang, refresh in wants:
         now += pause

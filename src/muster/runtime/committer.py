@@ -23,6 +23,7 @@ from muster.core.words.gang import GangId, NodeName, Place, PodId
 from muster.effects.execute import Outcome
 from muster.kube.errors import Conflict
 from muster.names import GPU_PRODUCT
+from muster.runtime.budget import WriteBudget
 from muster.runtime.commit.outcomes import learn, repeated
 from muster.runtime.commit.refreshes import Refreshes
 from muster.runtime.commit.refusals import readmitted
@@ -127,8 +128,9 @@ class Committer:
         epoch: int,
         limits: Limits | None = None,
         names: Disclosure = EVERYTHING,
+        budget: WriteBudget | None = None,
     ) -> None:
-        """`names`: which other gangs what it writes may name."""
+        """`names`: which other gangs what it writes may name; `budget`: of refreshes, its own by default."""
         self.epoch, self.names = epoch, names
         self.limits = limits or Limits()
         self._observed = observed
@@ -138,7 +140,7 @@ class Committer:
         #: victims that are whole gangs → beneficiary. From the lookup of its pods until they are gone, a
         #: victim belongs to its beneficiary: a pod that it bound in the meantime would be left behind
         self._ending: dict[GangId, GangId] = {}
-        self._refreshes = Refreshes()
+        self._refreshes = Refreshes(budget or WriteBudget())
         #: gangs that must not be written to yet
         self._unfenced: Mapping[GangId, Unfenced] = {}
         #: gangs that wait for pods of this one to leave

@@ -3,8 +3,8 @@
 The changes are those that the scheduler records (`journal.Recorder`). A state that lasts less than `SETTLE`
 is not reported. If an Event would repeat an earlier one (the same object, type and reason), the count of the
 earlier one is raised instead. At most `RATE` Events are written a second; if there are more changes, only the
-latest one of each gang is reported. Nothing depends on an Event: if the server refuses one, that is only
-logged.
+latest one of each gang is reported. That a gang now waits for something else is told within the budget of all
+refreshes (`runtime.budget`). Nothing depends on an Event: if the server refuses one, that is only logged.
 """
 
 import logging
@@ -24,6 +24,7 @@ from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.kube.errors import ApiError, NotFound, Unanswered, Unreachable
 from muster.names import SCHEDULER
+from muster.runtime.budget import WriteBudget, Writer
 from muster.runtime.starts import Decisions, Outcome, Start
 from muster.translate.disclosure import Disclosure
 from muster.translate.group import Group
@@ -54,6 +55,8 @@ class Said:
     type: Literal["Normal", "Warning"]
     reason: str
     message: str
+    #: whether the gang waited before, for something else
+    again: bool = False
 
 
 @dataclass(slots=True)
@@ -68,9 +71,11 @@ class _Written:
 class GroupEvents:
     """A recorder that writes Events; `run` writes them."""
 
-    def __init__(self, observed: Observed, decisions: Decisions, names: Disclosure) -> None:
+    def __init__(
+        self, observed: Observed, decisions: Decisions, names: Disclosure, budget: WriteBudget
+    ) -> None:
         """`names`: which other gangs an Event may name."""
-        self._observed, self._names = observed, names
+        self._observed, self._names, self._budget = observed, names, budget
         #: changes to be reported: by gang, since when; a preemption is reported beside what follows it
         self._due: OrderedDict[tuple[GangId, bool], tuple[float, Said]] = OrderedDict()
         self._written: OrderedDict[tuple[str, str, str], _Written] = OrderedDict()
@@ -81,12 +86,14 @@ class GroupEvents:
         match what:
             case Wait(gang, why):
                 if self._codes.get(gang) is not why.code:
-                    self._codes[gang] = why.code
                     kind: Literal["Normal", "Warning"] = "Warning" if why.code in _WARNINGS else "Normal"
-                    self._say(at, gang, Said(kind, why.code.value, why.message))
+                    _, waits = self._due.get((gang, False), (at, None))
+                    again = gang in self._codes if waits is None else waits.again
+                    self._codes[gang] = why.code
+                    self._say(at, gang, Said(kind, why.code.value, why.message, again))
                 elif (gang, False) in self._due:  # not reported yet: with the latest numbers
                     since, said = self._due[gang, False]
-                    self._due[gang, False] = since, Said(said.type, said.reason, why.message)
+                    self._due[gang, False] = since, replace(said, message=why.message)
             case Evict(victims, beneficiary):
                 for victim in victims:
                     pods = f"{len(victim.pods)} surplus pods are" if victim.pods else "it is"
@@ -111,9 +118,12 @@ class GroupEvents:
 
     def settled(self, at: float) -> list[tuple[Object, Said]]:
         """Returns the changes to report now, and forgets them: each with the object that it is about."""
-        ready = [key for key, (since, _) in self._due.items() if since + SETTLE <= at or key[1]][:RATE]
+        ready = [key for key, (since, _) in self._due.items() if since + SETTLE <= at or key[1]]
+        ready.sort(key=lambda key: self._due[key][1].again)
         found = []
-        for key in ready:
+        for key in ready[:RATE]:
+            if self._due[key][1].again and not self._budget.take(Writer.EVENTS, at):
+                break
             _, said = self._due.pop(key)
             group = self._observed.groups.get(key[0])
             if group is not None and (about := _about(group)) is not None:

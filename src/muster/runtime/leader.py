@@ -25,6 +25,7 @@ from muster.journal import Began, Cycle, Recorder
 from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.kube.errors import ApiError, Conflict, Unanswered, Unreachable
+from muster.runtime.budget import WriteBudget
 from muster.runtime.commit.view import Limits
 from muster.runtime.committer import Committer
 from muster.runtime.fencing import Fencing
@@ -91,10 +92,11 @@ class Leader:
         journal: Recorder | None = None,
         timed: Callable[[float], None] | None = None,
         names: Disclosure = EVERYTHING,
+        budget: WriteBudget | None = None,
     ) -> None:
         """`timed` takes the seconds of each cycle of the core; `names`: the gangs its writes may name."""
         self.term, self.mirror, self.clock = term, mirror, clock
-        self.committer = Committer(mirror, term.epoch, limits, names)
+        self.committer = Committer(mirror, term.epoch, limits, names, budget)
         self._client, self._core, self._journal, self._timed = client, core, journal, timed
         if journal is not None:
             journal.write(self._now(), Began(term.epoch))

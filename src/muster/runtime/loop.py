@@ -19,6 +19,7 @@ from muster.journal import Recorder
 from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.kube.informers import Informers
+from muster.runtime.budget import WriteBudget
 from muster.runtime.commit.view import Limits
 from muster.runtime.leader import Deposed, Leader, Term
 from muster.runtime.reports import Reports
@@ -47,6 +48,7 @@ async def run(
     mirror: WatchedMirror | None = None,
     reports: Sequence[Reports] = (),
     names: Disclosure = EVERYTHING,
+    budget: WriteBudget | None = None,
 ) -> None:
     """Runs the scheduler until cancelled, or until `Deposed` is raised; the caller runs the informers.
 
@@ -54,11 +56,14 @@ async def run(
     the core took. `mirror`: what it sees of the cluster, if the
     caller looks at it, too; by default all pods are muster's. `reports`: more than of queues and topology.
     `names`: which gangs of other namespaces a gang's status may name; by default all.
+    `budget`: of all refreshes of statuses, if others share it.
     """
+    budget = budget or WriteBudget()
     mirror = mirror or WatchedMirror(informers)
     core = scheduler or Scheduler()
-    leader = Leader(client, clock, term, mirror, core, limits, journal, timed, names)
-    every: list[Reports] = [QueueReports(core.world.queues, mirror), TopologyReports(core, mirror), *reports]
+    leader = Leader(client, clock, term, mirror, core, limits, journal, timed, names, budget)
+    queues, topology = QueueReports(core.world.queues, mirror, budget), TopologyReports(core, mirror, budget)
+    every: list[Reports] = [queues, topology, *reports]
     try:
         async with asyncio.TaskGroup() as tasks:
             await _lead(leader, every, tasks, leading)

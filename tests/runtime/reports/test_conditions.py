@@ -17,6 +17,7 @@ from muster.journal import Tee
 from muster.kube.errors import Forbidden
 from muster.kube.informers import Informers
 from muster.names import QUEUE
+from muster.runtime.budget import WriteBudget
 from muster.runtime.group_events import GroupEvents
 from muster.runtime.leader import Term
 from muster.runtime.loop import run
@@ -67,7 +68,7 @@ async def scheduled() -> AsyncIterator[Scheduled]:
     cluster = Scheduled()
     informers, core, decisions = Informers(cluster.client), Scheduler(), Decisions()
     mirror = WatchedMirror(informers)
-    events = GroupEvents(mirror, decisions, EVERYTHING)
+    events = GroupEvents(mirror, decisions, EVERYTHING, WriteBudget())
     parts = (
         informers.run(),
         events.run(cluster.client, cluster.clock),
@@ -79,7 +80,7 @@ async def scheduled() -> AsyncIterator[Scheduled]:
             scheduler=core,
             journal=Tee((decisions, events)),
             mirror=mirror,
-            reports=[ConditionReports(core, mirror)],
+            reports=[ConditionReports(core, mirror, WriteBudget())],
         ),
     )
     tasks = [asyncio.create_task(part) for part in parts]

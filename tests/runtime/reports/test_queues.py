@@ -11,6 +11,7 @@ from muster.api.muster_v1alpha1 import Queue, QueueStatus
 from muster.core.cycle import Scheduler
 from muster.effects import Patch
 from muster.kube.errors import NotFound, Unreachable
+from muster.runtime.budget import WriteBudget
 from muster.runtime.reports.queues import LONGEST_PAUSE, QueueReports
 from muster.translate.queues import queue_changed
 from tests.runtime.brief import status_in
@@ -25,7 +26,7 @@ class Cluster:
         for queue in self.queues.values():
             self.core.apply(queue_changed(queue))
         self.core.decide(0.0)
-        self.reports = QueueReports(self.core.world.queues, self)
+        self.reports = QueueReports(self.core.world.queues, self, WriteBudget())
 
     def find(self, kind: AnyKind, key: str) -> Resource | None:
         return self.queues.get(key) if kind is kinds.QUEUE else None

@@ -10,6 +10,7 @@ from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology, ClusterNetwo
 from muster.core.cycle import Scheduler
 from muster.core.words.events import LayersChanged
 from muster.kube.errors import Unreachable
+from muster.runtime.budget import WriteBudget
 from muster.runtime.reports.topology import TopologyReports
 from muster.translate.world import World
 from tests.core.words import node
@@ -29,7 +30,7 @@ class Cluster:
             spine, _, block = labels.partition(" ")
             self.core.apply(node(name, labels={"spine": spine} | ({"block": block} if block else {})))
         self.core.decide(0.0)
-        self.reports = TopologyReports(self.core, self)
+        self.reports = TopologyReports(self.core, self, WriteBudget())
 
     def put(self, obj: ClusterNetworkTopology) -> None:
         self.world.put(CLUSTER_NETWORK_TOPOLOGY, obj)

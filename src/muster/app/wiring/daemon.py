@@ -43,6 +43,7 @@ from muster.kube.http import Connection, HttpClient
 from muster.kube.informers import Informers
 from muster.kube.throttle import Bucket
 from muster.runtime import loop
+from muster.runtime.budget import WriteBudget
 from muster.runtime.election import Election, Timing
 from muster.runtime.group_events import GroupEvents
 from muster.runtime.leader import Deposed, Term
@@ -132,7 +133,8 @@ async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> No
         if trace is not None:
             closing.append(trace(now.tracing.endpoint, decisions).close)
         names = Disclosure(mirror.names, everything=now.explanations == "all")
-        events = GroupEvents(mirror, decisions, names)
+        budget = WriteBudget()
+        events = GroupEvents(mirror, decisions, names, budget)
         recorders: list[Recorder] = [decisions, metrics, events]
         if now.journal.file:
             limit = quantity.capacity("memory", now.journal.size)
@@ -146,8 +148,9 @@ async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> No
             journal=Tee(recorders),
             timed=metrics.cycles.observe,
             mirror=mirror,
-            reports=[ConditionReports(core, mirror)],
+            reports=[ConditionReports(core, mirror, budget)],
             names=names,
+            budget=budget,
         )
         return first(scheduling, events.run(part.client, SystemClock()))
 

@@ -1,6 +1,5 @@
-"""Which gangs may write their reason again: one budget of writes for all gangs that wait.
+"""Which gangs may write their reason again, within the budget of all refreshes (`runtime.budget`).
 
-While capacity changes, the figures in the reasons of all waiting gangs change with it, some times a second.
 The first reason of a gang is written at once, as is a new phase. Whatever changes after that waits for its
 turn: reasons of another code before those that only have other figures, and of each those that have waited
 longest.
@@ -8,15 +7,9 @@ longest.
 
 from collections.abc import Iterator
 from enum import Enum
-from typing import Final
 
 from muster.core.words.gang import GangId
-
-#: Refreshes a second, and those that may be made at once after a quiet time.
-RATE: Final = 4.0
-BURST: Final = 20.0
-#: A bucket this full is full: a timer that is due to the last bit must not come early.
-_ALMOST: Final = 1.0 - 1e-6
+from muster.runtime.budget import WriteBudget, Writer
 
 
 class Refresh(Enum):
@@ -31,11 +24,11 @@ class Refresh(Enum):
 class Refreshes:
     """The gangs that wait for their turn, and those whose turn it is."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: WriteBudget) -> None:
+        self._budget = budget
         #: dicts as sets that keep their order
         self._waiting: dict[Refresh, dict[GangId, None]] = {each: {} for each in Refresh}
         self._granted: set[GangId] = set()
-        self._left, self._at = BURST, 0.0
 
     def want(self, gang: GangId, refresh: Refresh) -> None:
         """Queues a gang, which keeps its turn; one that waits for less moves up."""
@@ -47,13 +40,10 @@ class Refreshes:
 
     def due(self, now: float) -> Iterator[GangId]:
         """Yields the gangs whose turn it is now."""
-        self._left = min(BURST, self._left + max(now - self._at, 0.0) * RATE)
-        self._at = now
         for waiting in self._waiting.values():
-            while waiting and self._left >= _ALMOST:
+            while waiting and self._budget.take(Writer.GANGS, now):
                 gang = next(iter(waiting))
                 del waiting[gang]
-                self._left -= 1.0
                 self._granted.add(gang)
                 yield gang
 
@@ -71,4 +61,4 @@ class Refreshes:
 
     def next(self) -> float | None:
         """Returns when the next turn is, if a gang waits for one."""
-        return self._at + max(1.0 - self._left, 0.0) / RATE if any(self._waiting.values()) else None
+        return self._budget.next(Writer.GANGS) if any(self._waiting.values()) else None

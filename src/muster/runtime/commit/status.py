@@ -60,8 +60,10 @@ def _refresh(context: Context, write: Create | Patch) -> Refresh | None:
         pod = next(iter(context.places.ready.values()))
         old = condition(pod.status.conditions, SCHEDULED)
         (new,) = (one for one in write.body["status"]["conditions"] if one["type"] == SCHEDULED)
-        if old is None or (old.status, old.reason) != (new["status"], new["reason"]):
-            return None  # autoscalers act on it
+        if old is None or old.status != new["status"]:
+            return None
+        if old.reason != new["reason"]:
+            return Refresh.REASON  # autoscalers act on it
         was, now = old.message.partition(":")[0], new["message"].partition(":")[0]
         return Refresh.FIGURES if was == now else Refresh.REASON
     record = context.view.record

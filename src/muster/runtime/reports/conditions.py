@@ -6,7 +6,8 @@ quota or a gate keeps it from starting (`translate.status.member_waits`). Pods w
 condition from the committer.
 
 A write changes the pod, so a bind that was decided before would be refused. Therefore the conditions of a
-gang are written once it has waited for `PATIENCE`, and no more than `FLYING` are under way.
+gang are written once it has waited for `PATIENCE`, and no more than `FLYING` are under way. A pod that has a
+condition already waits for its turn (`runtime.budget`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,12 +15,14 @@ from datetime import datetime
 from typing import Final, Protocol
 
 from muster.api import kinds
+from muster.api.base import condition
 from muster.core.cycle import Scheduler
 from muster.core.words.gang import Code, GangId
 from muster.effects import Patch
 from muster.kube.clock import back_off
+from muster.runtime.budget import WriteBudget, Writer
 from muster.translate.group import Group
-from muster.translate.status import member_waits
+from muster.translate.status import SCHEDULED, member_waits
 
 #: Seconds between two looks at the gangs that wait.
 PACE: Final = 1.0
@@ -38,14 +41,16 @@ class Observed(Protocol):
 
 
 class ConditionReports:
-    def __init__(self, core: Scheduler, observed: Observed) -> None:
-        self._core, self._observed = core, observed
+    def __init__(self, core: Scheduler, observed: Observed, budget: WriteBudget) -> None:
+        self._core, self._observed, self._budget = core, observed, budget
         self._next = 0.0
         #: since when each waiting gang waits, and its reason
         self._since: dict[GangId, tuple[Code, float]] = {}
         #: gangs whose pods have nothing more to say, as they were read and for this reason
         self._told: dict[GangId, tuple[Group, Code]] = {}
-        self._due: dict[str, tuple[Patch, Code]] = {}
+        #: by pod, the patches to make: of pods that have no condition yet, and of the others
+        self._first: dict[str, tuple[Patch, Code]] = {}
+        self._again: dict[str, tuple[Patch, Code]] = {}
         #: by pod and reason: how often that was written, and when it may be written again
         self._tried: dict[tuple[str, Code], tuple[int, float]] = {}
         self._flying: set[str] = set()
@@ -54,10 +59,16 @@ class ConditionReports:
         if now.timestamp() >= self._next:
             self._next = now.timestamp() + PACE
             self._look(now)
-        while self._due and len(self._flying) < FLYING:
-            key = next(iter(self._due))
+        while len(self._flying) < FLYING:
+            if self._first:
+                due = self._first
+            elif self._again and self._budget.take(Writer.CONDITIONS, now.timestamp()):
+                due = self._again
+            else:
+                break
+            key = next(iter(due))
             self._flying.add(key)
-            patch, code = self._due.pop(key)
+            patch, code = due.pop(key)
             times, _ = self._tried.get((key, code), (0, 0.0))
             pause = back_off((PACE, LONGEST_PAUSE), times)
             self._tried[key, code] = times + 1, now.timestamp() + pause
@@ -68,13 +79,17 @@ class ConditionReports:
         self._flying.discard(_key(report))
 
     def wait(self, now: float) -> float:
-        if self._due and len(self._flying) < FLYING:
+        look = max(self._next - now, 0.0) if self._core.served else float("inf")
+        if len(self._flying) >= FLYING:
+            return look
+        if self._first:
             return 0.0
-        return max(self._next - now, 0.0) if self._core.served else float("inf")
+        return min(look, max(self._budget.next(Writer.CONDITIONS) - now, 0.0)) if self._again else look
 
     def _look(self, now: datetime) -> None:
         """Finds the patches to write."""
-        self._due.clear()
+        turns, self._again = self._again, {}
+        self._first.clear()
         since, self._since = self._since, {}
         told, self._told = self._told, {}
         before, self._tried = self._tried, {}
@@ -94,6 +109,8 @@ class ConditionReports:
             settled = at >= self._since[gang][1] + PATIENCE
             if same or (settled and not self._find(group, code, now, before)):
                 self._told[gang] = group, code
+        kept = {key: self._again[key] for key in turns if key in self._again}
+        self._again = kept | self._again  # a pod that waits keeps its turn
 
     def _find(
         self, group: Group, code: Code, now: datetime, before: Mapping[tuple[str, Code], tuple[int, float]]
@@ -110,7 +127,8 @@ class ConditionReports:
                 if tried[0]:
                     self._tried[key, code] = tried
                 if key not in self._flying and now.timestamp() >= tried[1]:
-                    self._due[key] = patch, code
+                    told = condition(pod.status.conditions, SCHEDULED) is not None
+                    (self._again if told else self._first)[key] = patch, code
         return found
 
 

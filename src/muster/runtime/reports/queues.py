@@ -1,7 +1,8 @@
 """Writes the status of Queue objects: what the core knows, when it has changed, at most once a second.
 
-No decision of the scheduler depends on this status; it is for people to read. The queue `default` has a
-status only if a Queue object of that name exists.
+No decision of the scheduler depends on this status; it is for people to read. Of many queues, those that have
+waited longest are written first, within the budget of all refreshes (`runtime.budget`). The queue `default`
+has a status only if a Queue object of that name exists.
 """
 
 from collections.abc import Iterator
@@ -16,12 +17,15 @@ from muster.api.muster_v1alpha1 import Queue, QueueStatus
 from muster.core.world.queues import Queues
 from muster.effects import Patch
 from muster.kube.clock import back_off
+from muster.runtime.budget import WriteBudget, Writer
 from muster.translate.queues import conditions, status_of
 
 #: Seconds between two reports.
 PACE: Final = 1.0
 #: Longest pause, in seconds, before a status that could not be written is written again; the first is `PACE`.
 LONGEST_PAUSE: Final = 30.0
+#: No version of the queues.
+_UNREPORTED: Final = (-1, -1, -1)
 
 
 class Observed(Protocol):
@@ -29,11 +33,11 @@ class Observed(Protocol):
 
 
 class QueueReports:
-    def __init__(self, queues: Queues, observed: Observed) -> None:
-        self._queues, self._observed = queues, observed
-        #: what was last written, by name, and of which object
+    def __init__(self, queues: Queues, observed: Observed, budget: WriteBudget) -> None:
+        self._queues, self._observed, self._budget = queues, observed, budget
+        #: what was last written, by name, and of which object; what was written last is last
         self._written: dict[str, tuple[str, Object]] = {}
-        self._reported = (-1, -1, -1)
+        self._reported = _UNREPORTED
         self._next = 0.0
         #: whether a write of the last report has failed, and how many reports in a row have failed before it
         self._failed, self._failures = False, 0
@@ -46,8 +50,9 @@ class QueueReports:
         self._failures = self._failures + 1 if self._failed else 0
         self._reported, self._failed = queues.version, False
         self._next = now.timestamp() + back_off((PACE, LONGEST_PAUSE), self._failures)
-        for name, account in sorted(queues.accounts.items()):
-            found = self._observed.find(kinds.QUEUE, name)
+        turns = {name: turn for turn, name in enumerate(self._written, 1)}
+        for name in sorted(queues.accounts, key=lambda name: (turns.get(name, 0), name)):
+            account, found = queues.accounts[name], self._observed.find(kinds.QUEUE, name)
             if not isinstance(found, Queue):
                 self._written.pop(name, None)
                 continue
@@ -57,6 +62,11 @@ class QueueReports:
             seen = msgspec.convert(status, QueueStatus) == found.status
             if seen or self._written.get(name) == (uid, status):
                 continue
+            if not self._budget.take(Writer.QUEUES, now.timestamp()):
+                self._reported = _UNREPORTED
+                self._next = max(self._next, self._budget.next(Writer.QUEUES))
+                return
+            self._written.pop(name, None)
             self._written[name] = uid, status
             # None removes what a merge patch would keep
             gone = {

@@ -16,6 +16,7 @@ from muster.api.koordinator_v1alpha1 import DEFAULT, ClusterNetworkTopology, Clu
 from muster.core.cycle import Scheduler
 from muster.effects import Patch
 from muster.kube.clock import back_off
+from muster.runtime.budget import WriteBudget, Writer
 from muster.translate.layers import detail
 from muster.translate.world import World
 
@@ -33,8 +34,8 @@ class Observed(Protocol):
 
 
 class TopologyReports:
-    def __init__(self, core: Scheduler, observed: Observed) -> None:
-        self._core, self._observed = core, observed
+    def __init__(self, core: Scheduler, observed: Observed, budget: WriteBudget) -> None:
+        self._core, self._observed, self._budget = core, observed, budget
         #: what was last written, and of which object
         self._written: tuple[str, Object] | None = None
         self._reported: object = None
@@ -71,6 +72,9 @@ class TopologyReports:
         }
         seen = msgspec.convert(status, ClusterNetworkTopologyStatus) == found.status
         if seen or self._written == (found.metadata.uid, status):
+            return
+        if not self._budget.take(Writer.TOPOLOGY, now.timestamp()):
+            self._reported, self._next = None, self._budget.next(Writer.TOPOLOGY)
             return
         self._written = found.metadata.uid, status
         body: Object = {"status": status}
