@@ -1,10 +1,10 @@
 """Finds the victims without which a gang fits, at the least loss.
 
-docs/concepts/preemption.md ("How victims are chosen") says which set of victims is the best, and with which
-limits it is searched. Every returned set has been checked: the preemptor fits afterwards, with all that `Fit`
-checks, and the victims keep their limits (`eviction_units.py`) as a whole. To find the very best is set
-covering, which is hard; so, after Dobson's greedy for covering integer programs and the reprieve of
-kube-scheduler's preemption:
+docs/concepts/preemption.md ("How victims are chosen") says which set of victims is the best;
+docs/internals/scheduling.md ("How victims are searched") says with which limits it is searched. Every
+returned set has been checked: the preemptor fits afterwards, with all that `Fit` checks, and the victims keep
+their limits (`eviction_units.py`) as a whole. To find the very best is set covering, which is hard; so, after
+Dobson's greedy for covering integer programs and the reprieve of kube-scheduler's preemption:
 
 - *level*: how many pods would fit if all candidates up to a priority left is a sum of slots, which only
   grows with the priority: bisection finds the lowest that could do, and `Fit` confirms it or goes on.
