@@ -86,7 +86,7 @@ def plan(
     from datetime import datetime
     from pathlib import Path
 
-    from muster.app.plan import plan as decide
+    from muster.app.snapshot import Snapshot
     from muster.runtime.mirror import WATCHED
     from muster.workloads import snapshot as reading
 
@@ -95,7 +95,8 @@ def plan(
     else:
         cluster = reading.typed(_objects(snapshot), WATCHED, "snapshot")
     at = now.timestamp() if isinstance(now, datetime) else now
-    return decide(reading.typed(_objects(objects), WATCHED, proposed=True), cluster, at).decisions
+    proposed = reading.typed(_objects(objects), WATCHED, proposed=True)
+    return Snapshot(cluster, now=at).plan(proposed).decisions
 
 
 def _objects(given: "Iterable[Object] | Object") -> "Iterable[Object]":

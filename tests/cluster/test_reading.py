@@ -7,9 +7,8 @@ import pytest
 
 from muster.api import kinds
 from muster.api.base import Kind, Object
-from muster.app.plan import plan
 from muster.app.plan.decisions import Outcome
-from muster.app.views.observe import observe
+from muster.app.snapshot import Snapshot
 from muster.kube import config, listing
 from muster.kube.errors import Invalid, NotFound
 from muster.kube.http import HttpClient
@@ -56,18 +55,19 @@ async def test_a_live_plan_equals_the_plan_on_a_dump(
     client: HttpClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listing, "PAGE", 2)
-    live = await observe(client)
+    live = await Snapshot.observe(client)
     asked = objects(job("j", 1, 2, gang=True))
-    (found,) = plan(asked, live).decisions
+    (found,) = live.plan(asked).decisions
     assert (found.outcome, found.assignments) == (
         Outcome.PLACE,
         {"default/j/main-0": f"{PREFIX}-2"},
     )
     dumped = [
         {"apiVersion": kind.api_version, "kind": kind.kind, **await client.get_json(kind, *key)}
-        for kind, *key in live.items
+        for kind, *key in live.objects.items
     ]
-    assert plan(asked, snapshot.typed(dumped, {name[0] for name in live.items})).decisions == [found]
+    read = snapshot.typed(dumped, {name[0] for name in live.objects.items})
+    assert Snapshot(read).plan(asked).decisions == [found]
 
 
 async def test_the_real_server_accepts_the_resource_requests_that_muster_accepts(client: HttpClient) -> None:

@@ -1,6 +1,6 @@
 """`muster check FILE…`: reports what is wrong with files, and whether they could start on given nodes."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from muster.api.base import Object
+    from muster.api.rates import Rates
+    from muster.app.plan.preflight import Preflight
     from muster.translate.risk import Risk
     from muster.workloads.findings import Finding
     from muster.workloads.jobfile import JobFile
@@ -69,7 +71,8 @@ def command(
     from pathlib import Path
 
     from muster.app.commands import administered
-    from muster.app.plan import fit
+    from muster.app.plan.fit import as_nodes
+    from muster.app.snapshot import Snapshot
     from muster.cli import jobfile, show
     from muster.cli.compile import facts, platform
     from muster.embedded import nodespec
@@ -78,7 +81,7 @@ def command(
     on_cluster = policies or verify_images or network or programs or mesh
     cluster = facts(network, programs, mesh) if on_cluster else None
     known = platform(policies, user, verify_images, facts=cluster)
-    there = fit.as_nodes(nodespec.read(nodes)) if nodes else None
+    there = as_nodes(nodespec.read(nodes)) if nodes else None
     beside = [*administered.objects(Path(policies))] if policies else []
     remark = f"only this file and {policies} are considered" if beside else "only this file is considered"
 
@@ -87,13 +90,14 @@ def command(
             job = jobfile.load(
                 file, gang=gang, queue=queue, volumes=volume, suffix="", jobs=False, platform=known
             )
-            around = _deciding((str(path), each) for path, each in beside)
+            around = Snapshot(_deciding(beside), prices=_prices(job, beside))
+            preflight = around.preflight(job.objects)
             return Checked(
-                [*_findings(job, around, f" ({remark})", alone=there is None)],
-                [f"{jobfile.called(file)}: {each}" for each in fit.misfits(job, there)]
+                [*_findings(job, preflight, f" ({remark})", alone=there is None)],
+                [f"{jobfile.called(file)}: {each}" for each in preflight.misfits(there)]
                 if there is not None
                 else [],
-                _risks(job, beside, around),
+                preflight.risks(),
                 f"{jobfile.called(file)}: {jobfile.header(job) if job.primary else 'nothing to run'}",
             )
         except JobFileError as error:
@@ -130,8 +134,8 @@ def _print(checked: Checked) -> None:
         say(checked.title)
 
 
-def _deciding(known: "Iterable[tuple[str, Object]]") -> "Objects":
-    """Returns those of the objects, each with its file, that decide about priorities and queues."""
+def _deciding(beside: "Administered") -> "Objects":
+    """Returns those of the objects that decide about priorities and queues."""
     from itertools import groupby
 
     from muster.api import kinds
@@ -140,22 +144,21 @@ def _deciding(known: "Iterable[tuple[str, Object]]") -> "Objects":
     deciding = (kinds.PRIORITY_CLASS, kinds.QUEUE, kinds.RESOURCE_QUOTA, kinds.NODE)
     names = [kind.kind for kind in deciding]
     found = Objects()
-    for file, group in groupby(known, lambda each: each[0]):
-        found.items |= typed([each for _, each in group if each.get("kind") in names], deciding, file).items
+    for path, group in groupby(beside, lambda each: each[0]):
+        objects = [each for _, each in group if each.get("kind") in names]
+        found.items |= typed(objects, deciding, str(path)).items
     return found
 
 
-def _risks(job: "JobFile", beside: "Administered", around: "Objects") -> "list[Risk]":
-    """What preemption may cost, by the PriorityClasses and prices of the file and beside the policies."""
+def _prices(job: "JobFile", beside: "Administered") -> "Rates":
+    """The prices of the file, or of those beside the policies."""
     from muster.api import rates
     from muster.api.core_v1 import ConfigMap
     from muster.api.fields import InvalidObject, convert
-    from muster.app.plan.risk import risks
     from muster.workloads.findings import JobFileError
-    from muster.workloads.snapshot import Objects
 
-    own = [("the job's file", each) for each in job.objects]
     priced = rates.Rates()
+    own = (("the job's file", each) for each in job.objects)
     for file, each in [*own, *((str(path), each) for path, each in beside)]:
         if each.get("kind") == "ConfigMap" and _name(each) == rates.NAME:
             try:
@@ -163,7 +166,7 @@ def _risks(job: "JobFile", beside: "Administered", around: "Objects") -> "list[R
             except InvalidObject as error:
                 told = f'ConfigMap {rates.NAME}: {error}; write a price as text, such as "3.50"'
                 raise JobFileError.of(file, told) from None
-    return risks(job.objects, Objects(_deciding(own).items | around.items), priced)
+    return priced
 
 
 def _name(each: "Object") -> str:
@@ -171,12 +174,11 @@ def _name(each: "Object") -> str:
     return str(meta.get("name")) if isinstance(meta, dict) else ""
 
 
-def _findings(job: "JobFile", around: "Objects", remark: str, *, alone: bool) -> "Iterator[Finding]":
-    """The findings about a job among the objects `around`; `remark`: added to those that depend on others.
+def _findings(job: "JobFile", known: "Preflight", remark: str, *, alone: bool) -> "Iterator[Finding]":
+    """The findings about a job of which this is `known`; `remark`: added to those that depend on others.
 
     `alone`: without nodes, so omit what only a cluster could tell.
     """
-    from muster.app.plan import fit
     from muster.cli import jobfile
     from muster.core.words.gang import MOST_PLACES
     from muster.workloads.check import check
@@ -188,11 +190,11 @@ def _findings(job: "JobFile", around: "Objects", remark: str, *, alone: bool) ->
     yield from found
     if any(each.severity is Severity.ERROR for each in found):
         return
-    yield from jobfile.of_jobs(job, fit.barred(job, around), remark)
-    yield from jobfile.of_jobs(job, fit.warned(job, around), remark)
+    yield from jobfile.of_jobs(job, known.barred, remark)
+    yield from jobfile.of_jobs(job, known.warnings, remark)
     if not alone:
         return
-    refused = fit.invalid(job, around)
+    refused = known.invalid()
     for item in job.items:
         if item.role is Role.PRIMARY and (why := refused.get(item.object["metadata"]["name"])):
             if sum(pod_set.count for pod_set in pod_sets(item.object)) > MOST_PLACES:  # wherever it runs

@@ -19,7 +19,6 @@ from muster.api.koordinator_v1alpha1 import DEFAULT, ClusterNetworkTopology
 from muster.api.muster_v1alpha1 import Queue
 from muster.app.commands.cancel import OfFile
 from muster.app.commands.change import known_queue
-from muster.app.commands.submit import admission, never
 from muster.app.views.job import JobView
 from muster.app.wiring.cluster import Target
 from muster.app.wiring.state_directory import StateDirectory
@@ -266,29 +265,29 @@ def print_error(sentence: str) -> None:
     say_styled([Text.assemble(("error: ", "red"), sentence)], err=True)
 
 
-async def refuse_what_can_never_start(
-    client: Client, job: JobFile, queue: str | None, target: Target
-) -> None:
+async def preflight(client: Client, job: JobFile, queue: str | None, target: Target) -> None:
     """Refuses a job that would otherwise wait for ever.
 
-    Warns of one that waits for a change of queues, and of what muster will not do as it says.
+    Warns of one that waits for a change of queues, of what muster will not do as it says, and of queues and a
+    topology that cannot be used.
 
     Raises Failure with what the cluster can never start, or Refused with what is wrong with the requested
     queue.
     """
+    from muster.app.snapshot import Snapshot  # loads the scheduler
+
+    snapshot = await Snapshot.around(client, job.objects, target.schedulers)
+    for finding in unusable(job, None if kinds.QUEUE in snapshot.objects.denied else snapshot.queues):
+        print_finding(finding)
     if queue is not None:
         for namespace in sorted({each["metadata"]["namespace"] for each in job.primary}):
-            await known_queue(client, queue, namespace)
-    if impossible := await never(client, job, target.schedulers):
-        raise Failure("\n".join(impossible), BAD_INPUT)
-    from muster.app.views.risk import of_cluster  # the scheduler is loaded by now
-
-    waits, otherwise = await admission(client, job, target.schedulers)
-    for finding in (*of_jobs(job, waits), *of_jobs(job, otherwise)):
+            known_queue(queue, namespace, snapshot)
+    found = snapshot.preflight(job.objects)
+    if found.never:
+        raise Failure("\n".join(found.never), BAD_INPUT)
+    for finding in (*of_jobs(job, found.barred), *of_jobs(job, found.warnings)):
         print_finding(finding)
-    print_risks(
-        await of_cluster(client, [each for each in job.objects if each["metadata"]["name"] not in waits])
-    )
+    print_risks(found.risks())
 
 
 def print_risks(risks: "Iterable[Risk]") -> None:

@@ -14,9 +14,9 @@ from muster.cli.say import say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from muster.api.rates import Rates
     from muster.app.plan import Plan
     from muster.app.plan.decisions import Decision
+    from muster.app.snapshot import Snapshot
     from muster.app.wiring.cluster import Target
     from muster.workloads.snapshot import Objects
 
@@ -24,7 +24,7 @@ Files = Annotated[
     list[str],
     typer.Argument(metavar="FILE", help="Job files, or any Kubernetes objects; - for standard input."),
 ]
-Snapshot = Annotated[
+SnapshotFile = Annotated[
     list[str] | None,
     typer.Option(
         "--snapshot", metavar="CLUSTER", help="Plan on the cluster that this file describes: YAML or JSON."
@@ -40,7 +40,7 @@ Now = Annotated[
 
 def command(
     files: Files,
-    snapshots: Snapshot = None,
+    snapshots: SnapshotFile = None,
     now: Now = None,
     gang: Gang = None,
     queue: Queue = None,
@@ -51,7 +51,6 @@ def command(
 ) -> None:
     import time
 
-    from muster.app.plan import plan
     from muster.app.wiring.cluster import Target
     from muster.cli import show
 
@@ -64,12 +63,9 @@ def command(
     at = _time(now) if now is not None else None
     proposed = _proposed(files, gang, queue, target)
     if snapshot is not None:
-        (cluster, rates), schedulers = _snapshot(snapshot), None
+        found = _snapshot(snapshot, at).plan(proposed)
     else:
-        cluster, rates = _live(target)
-        at = time.time() if at is None else at
-        schedulers = target.schedulers
-    found = plan(proposed, cluster, at, schedulers, rates)
+        found = _live(target, time.time() if at is None else at).plan(proposed)
     for note in found.notes:
         say(f"note: {note}", err=True)
     if output is not Output.TABLE:
@@ -125,12 +121,13 @@ def _proposed(files: list[str], gang: bool | None, queue: str | None, target: "T
     return found
 
 
-def _snapshot(file: str) -> "tuple[Objects, Rates]":
-    """The cluster that a file describes, and its prices."""
+def _snapshot(file: str, now: float | None) -> "Snapshot":
+    """The cluster that a file describes."""
     from pathlib import Path
 
     from muster.api import kinds, rates
     from muster.api.core_v1 import ConfigMap
+    from muster.app.snapshot import Snapshot
     from muster.runtime.mirror import WATCHED
     from muster.workloads import snapshot
 
@@ -144,19 +141,19 @@ def _snapshot(file: str) -> "tuple[Objects, Rates]":
     priced = maps.pop((kinds.CONFIG_MAP, namespace, name), None)
     if maps:
         found.ignored["v1 ConfigMap"] += len(maps)
-    return found, rates.read(priced if isinstance(priced, ConfigMap) else None)
+    prices = rates.read(priced if isinstance(priced, ConfigMap) else None)
+    return Snapshot(found, prices=prices, now=now)
 
 
-def _live(target: "Target") -> "tuple[Objects, Rates]":
+def _live(target: "Target", now: float) -> "Snapshot":
     import asyncio
 
-    from muster.app.views.observe import observe
-    from muster.app.views.risk import prices
+    from muster.app.snapshot import Snapshot
     from muster.app.wiring.cluster import reading
 
-    async def look() -> "tuple[Objects, Rates]":
+    async def look() -> Snapshot:
         async with reading(target) as client:
-            return await observe(client), await prices(client)
+            return (await Snapshot.observe(client, target.schedulers, now=now, priced=True)).require()
 
     return asyncio.run(look())
 

@@ -65,7 +65,7 @@ class Runner:
         if self._target.embedded:  # the embedded cluster either answers or has stopped, which is reported
             logging.getLogger("muster.kube.reflector").setLevel(logging.ERROR)
         async with acting(self._target, self._endpoint) as client:
-            await jobfile.refuse_what_can_never_start(client, self._job, self._queue, self._target)
+            await jobfile.preflight(client, self._job, self._queue, self._target)
             await self._replace(client)
             for number in _SIGNALS:  # before, an interruption ends the command: nothing is submitted
                 asyncio.get_running_loop().add_signal_handler(number, self._interrupt)

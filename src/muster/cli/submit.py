@@ -28,12 +28,10 @@ def command(
 ) -> None:
     import asyncio
 
-    from muster.api import kinds
     from muster.app.commands.submit import Submitted, submit, written
     from muster.app.wiring.cluster import Target, acting, attached
     from muster.cli import jobfile, show
     from muster.kube.apply import Outcome
-    from muster.kube.listing import list_all
     from muster.workloads.jobfile import Role
 
     target = Target(kubeconfig, context, namespace, nodes)
@@ -44,11 +42,7 @@ def command(
 
         async def act() -> Submitted:
             async with acting(target, endpoint) as client:
-                queues = any(each["kind"] == kinds.QUEUE.kind for each in job.objects)
-                there = (await list_all(client, kinds.QUEUE, missing_ok=True)).items if queues else []
-                for finding in jobfile.unusable(job, there):
-                    jobfile.print_finding(finding)
-                await jobfile.refuse_what_can_never_start(client, job, queue, target)
+                await jobfile.preflight(client, job, queue, target)
                 return await submit(client, job, source=jobfile.where_from(file))
 
         submitted = asyncio.run(act())

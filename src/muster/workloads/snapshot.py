@@ -49,8 +49,9 @@ class Objects:
     repeated: int = 0
     #: kinds that the cluster does not know
     absent: list[AnyKind] = field(default_factory=list)
-    #: kinds that the cluster does not permit to list
+    #: kinds that the cluster does not permit to list: those that matter little, and others, with its message
     hidden: list[AnyKind] = field(default_factory=list)
+    denied: dict[AnyKind, str] = field(default_factory=dict)
 
     def add(self, kind: AnyKind, resource: Resource) -> None:
         name = (kind, resource.metadata.namespace, resource.metadata.name)

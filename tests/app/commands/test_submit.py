@@ -13,8 +13,9 @@ from muster.api import kinds
 from muster.api.base import Kind, Object, Resource
 from muster.app.commands.cancel import cancel
 from muster.app.commands.follow import Followed
-from muster.app.commands.submit import Taken, jobs, never, submit
+from muster.app.commands.submit import Taken, jobs, submit
 from muster.app.plan.proposal import applied
+from muster.app.snapshot import Snapshot
 from muster.embedded.client import LocalClient
 from muster.embedded.storage.store import Store
 from muster.embedded.verbs.registry import Registry
@@ -312,6 +313,10 @@ async def test_pods_of_a_group_are_one_job_and_are_cancelled_with_it(client: Loc
     with pytest.raises(NotFound):
         await client.get(kinds.POD_GROUP_X, "default", "pair")
     await cancel(client, group, ())  # another client was quicker
+
+
+async def never(client: LocalClient, job: JobFile, schedulers: frozenset[str] | None = None) -> list[str]:
+    return (await Snapshot.around(client, job.objects, schedulers)).preflight(job.objects).never
 
 
 async def test_a_job_that_fits_is_submitted_and_one_that_never_can_is_refused_with_the_reason(

@@ -7,8 +7,9 @@ import pytest
 
 from muster import names
 from muster.api.base import Object
-from muster.app.plan import Plan, latest, plan
+from muster.app.plan import Plan
 from muster.app.plan.decisions import Delay, Outcome
+from muster.app.snapshot import Snapshot, latest
 from muster.core.words.gang import GangId, NodeName, Place
 from muster.kube.errors import Invalid
 from muster.names import GPU
@@ -87,6 +88,12 @@ def jobset(name: str, jobs: dict[str, tuple[int, int]], *, gang: bool, **spec: A
 
 def objects(*values: Object) -> Objects:
     return typed(values, WATCHED)
+
+
+def plan(
+    proposed: Objects, cluster: Objects, now: float | None = None, schedulers: frozenset[str] | None = None
+) -> Plan:
+    return Snapshot(cluster, schedulers, now=now).plan(proposed)
 
 
 def ask(proposed: list[Object], *cluster: Object) -> Plan:

@@ -8,11 +8,11 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.app.plan import plan
 from muster.kube.errors import Invalid
 from muster.runtime.mirror import WATCHED
 from muster.workloads.findings import JobFileError
 from muster.workloads.snapshot import parse
+from tests.app.plan.test_plan import plan
 from tests.objects import CLUSTER
 from tests.spoiled import Choose, spoiled
 from tests.tiers import examples

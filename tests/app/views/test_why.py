@@ -7,10 +7,18 @@ from muster.api.base import Object
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang, GangStatus
+from muster.app.snapshot import Snapshot
+from muster.app.views import why
 from muster.app.views.job import JobView, State
-from muster.app.views.why import answered
 from muster.names import QUEUE, RUN_TIME
+from muster.workloads.snapshot import Objects
 from tests.app.plan.test_plan import job, node, objects, pod
+
+
+def answered(
+    view: JobView, cluster: Objects, now: float, schedulers: frozenset[str] | None
+) -> tuple[JobView, Object | None]:
+    return why.answered(view, Snapshot(cluster, schedulers, now=now), embedded=schedulers is None)
 
 
 def waiting(name: str, code: str) -> JobView:

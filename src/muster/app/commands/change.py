@@ -6,7 +6,7 @@ All changes are written to the job's own object, where the scheduler reads them;
 import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from muster import names
 from muster.api import kinds
@@ -19,9 +19,11 @@ from muster.effects import Evict
 from muster.effects.execute import execute
 from muster.kube.client import Client
 from muster.kube.clock import Clock
-from muster.kube.errors import Forbidden, NotFound
-from muster.kube.listing import list_all
+from muster.kube.errors import NotFound
 from muster.translate.priority import SYSTEM
+
+if TYPE_CHECKING:
+    from muster.app.snapshot import Snapshot
 
 _OWNERS: Final = (kinds.JOBSET, kinds.JOB)
 
@@ -53,22 +55,21 @@ async def move(client: Client, job: JobView, priority: str | None, queue: str | 
     """
     if job.state.finished:
         raise Refused(f"{job.name} has {job.state.value}; it waits for nothing")
+    from muster.app.snapshot import Snapshot  # imported here, so that the other commands do without numpy
+
+    decides = (kinds.PRIORITY_CLASS, kinds.QUEUE, kinds.RESOURCE_QUOTA)
+    snapshot = await Snapshot.observe(client, observed=decides)
     marks: dict[str, str | None] = {}
     if priority is not None:
-        await _known_priority(client, priority)
+        _known_priority(priority, snapshot)
         marks[names.PRIORITY] = priority
     if queue is not None:
-        await known_queue(client, queue, job.namespace)
+        known_queue(queue, job.namespace, snapshot)
         marks[names.QUEUE] = queue
     marked = await _mark(client, job, marks)
-    from muster.app.plan import fit  # imported here, so that the other commands do without numpy
-    from muster.app.views.observe import observe
-
-    try:
-        there = await observe(client, (kinds.PRIORITY_CLASS, *fit.SHARING))
-    except Forbidden:
+    if snapshot.objects.denied:
         return ""
-    return fit.lowered(marked.metadata, job.priority, queue or job.queue, there)
+    return snapshot.lowered(marked.metadata, job.priority, queue or job.queue)
 
 
 async def requeue(client: Client, job: JobView, clock: Clock) -> bool:
@@ -118,30 +119,21 @@ async def _evict(client: Client, pod: Pod, clock: Clock) -> None:
         await execute(client, Evict(pod, "sent back to wait by muster requeue"), clock.now())
 
 
-async def known_queue(client: Client, queue: str, namespace: str) -> None:
-    """Refuses a queue in which nothing of the namespace can ever start, in the scheduler's words."""
-    from muster.core.cycle import Scheduler
-    from muster.core.words.gang import (  # imported here, so that the other commands do without numpy
-        Gang,
-        GangId,
-    )
-    from muster.translate.queues import queue_changed
-
-    core = Scheduler()
-    for found in (await list_all(client, kinds.QUEUE, missing_ok=True)).items:
-        core.apply(queue_changed(found))
-    why = core.world.queues.barred(Gang(GangId(""), (), 0, 0.0, queue=queue, namespace=namespace))
+def known_queue(queue: str, namespace: str, snapshot: "Snapshot") -> None:
+    """Refuses a queue in which nothing of the namespace can ever start."""
+    why = snapshot.require(kinds.QUEUE).barred(queue, namespace)
     if why is not None:
         raise Refused(f"--queue {queue}: {why}")
 
 
-async def _known_priority(client: Client, priority: str) -> None:
+def _known_priority(priority: str, snapshot: "Snapshot") -> None:
     try:
         if isinstance(PRIORITY.parse(priority), int) or priority in SYSTEM:
             return
     except ValueError:
         pass  # no class has such a name
-    classes = {found.metadata.name for found in (await client.list(kinds.PRIORITY_CLASS)).items}
+    known = snapshot.require(kinds.PRIORITY_CLASS).objects.items
+    classes = {name for kind, _, name in known if kind is kinds.PRIORITY_CLASS}
     if priority not in classes:
         there = f"; known: {', '.join(sorted(classes))}" if classes else ""
         raise Refused(

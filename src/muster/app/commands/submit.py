@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from muster.api.base import Kind, Resource, controller_of, owner
@@ -16,7 +16,6 @@ from muster.api.kinds import (
 )
 from muster.api.membership import pod_groups
 from muster.app.commands.follow import Followed
-from muster.app.views.observe import observe
 from muster.kube.apply import Applied, Outcome, apply, noted
 from muster.kube.client import Client
 from muster.kube.errors import (
@@ -68,45 +67,6 @@ async def submit(
                 await _take_back(client, item, applied)
         raise
     return Submitted(jobs(job), [(item, applied.outcome) for item, applied in done])
-
-
-async def never(client: Client, job: JobFile, schedulers: frozenset[str] | None = None) -> list[str]:
-    """Why parts of the job could never start on this cluster, and what would help; empty if all could.
-
-    `schedulers`: the schedulers whose pods muster schedules on a real cluster. Nodes can be added to a real
-    cluster, so only what cannot be honoured on any nodes is reported there, as far as muster may read the
-    cluster.
-    """
-    from muster.app.plan import fit  # importing it loads the scheduler
-
-    if schedulers is not None:
-        try:
-            there = await observe(client, fit.SURROUNDINGS[1:])
-            return list(fit.invalid(job, there, schedulers).values())
-        except Forbidden:
-            return []
-    cluster = await observe(client, fit.SURROUNDINGS)
-    # its author resumes a suspended job, perhaps with other selectors, as Kueue and others do
-    job = replace(job, items=tuple(item for item in job.items if not annotate.suspended(item.object)))
-    found = fit.misfits(job, cluster=cluster) if job.primary else []
-    advice = fit.advice(job, cluster) if found else None
-    return [*found, f"simulated nodes would do: {advice}"] if advice else found
-
-
-async def admission(
-    client: Client, job: JobFile, schedulers: frozenset[str] | None = None
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Why queues never admit jobs of the file, and what muster will not do as a job says, each by job name.
-
-    As far as muster may read the cluster.
-    """
-    from muster.app.plan import fit
-
-    try:
-        there = await observe(client, (*fit.SHARING, *fit.SURROUNDINGS[1:]))
-    except Forbidden:
-        return {}, {}
-    return fit.barred(job, there, schedulers), fit.warned(job, there, schedulers)
 
 
 def jobs(job: JobFile) -> list[Followed]:

@@ -1,7 +1,7 @@
 """Predicts what would happen if objects were submitted, by running the scheduler on a hypothetical cluster.
 
-A mirror is filled with the cluster's objects and with the proposed ones. A new scheduler receives the same
-events as a live one would. Nothing is written anywhere. Objects that controllers would create at once for a
+The proposed objects are added to the mirror of the cluster. A new scheduler receives the same events as a
+live one would. Nothing is written anywhere. Objects that controllers would create at once for a
 proposed object count as created: a gang is planned from its templates, like a gang that `muster submit`
 creates, and the pods of an independent Job or JobSet are named after the places that they fill.
 
@@ -18,7 +18,6 @@ from math import inf
 
 import msgspec
 
-from muster.api import times
 from muster.api.base import Object, Resource
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
@@ -28,10 +27,10 @@ from muster.api.muster_v1alpha1 import Queue
 from muster.api.rates import Rates
 from muster.app.plan.decisions import Decision, Delay, Outcome, Told, decisions, outcome_of
 from muster.app.plan.forecast import cycles, starts
+from muster.app.plan.mirror import SnapshotMirror
 from muster.app.plan.money import idle, with_losses
 from muster.app.plan.proposal import propose
-from muster.app.plan.risk import of_gangs
-from muster.app.plan.snapshot import SnapshotMirror
+from muster.app.plan.risk import Stakes
 from muster.core.cycle import Config, Scheduler
 from muster.core.words.decisions import Decision as Decided
 from muster.core.words.events import Event
@@ -56,20 +55,12 @@ class Plan:
     notes: list[str] = field(default_factory=list)
 
 
-def plan(
-    proposed: Objects,
-    cluster: Objects,
-    now: float | None = None,
-    schedulers: frozenset[str] | None = None,
-    rates: Rates | None = None,
-) -> Plan:
-    """Plans the proposed objects on the cluster.
+def plan(snapshot: SnapshotMirror, cluster: Objects, proposed: Objects, prices: Rates) -> Plan:
+    """Plans the proposed objects on the cluster, whose mirror is `snapshot`.
 
-    `now`: seconds since the epoch; None: the newest time in the cluster's objects. `schedulers`: the values
-    of `spec.schedulerName` whose pods muster schedules; None = all. `rates`: prices, for the risk of
-    preemption. Raises Invalid if an edit changes an immutable field.
+    `prices`: for the risk of preemption. Raises Invalid if an edit changes an immutable field.
     """
-    at = latest(cluster) if now is None else now
+    at, schedulers, groups = snapshot.now, snapshot.schedulers, snapshot.mirror.groups
     notes = [*_notes(cluster, "in the snapshot"), *_notes(proposed, "that are not planned")]
     for kind in cluster.hidden:
         notes.append(f"{kind.plural} may not be listed; what they add to new pods is not counted")
@@ -78,31 +69,29 @@ def plan(
             notes.append(
                 f"the cluster does not know the kind {kind.kind} ({kind.api_version}) and would refuse it"
             )
-    snapshot = SnapshotMirror(schedulers)
-    snapshot.put_all(cluster)
-    as_it_is = snapshot.events(at)
-    own, refusals = propose(snapshot, proposed, at, notes)
-    core = _scheduler(Config(steps=None), [*as_it_is, *snapshot.events(at)])
+    as_it_is = snapshot.as_it_is()
+    own, refusals = propose(snapshot, proposed, notes)
+    core = scheduler(Config(steps=None), [*as_it_is, *snapshot.changes()])
     decided, served = _decide(core, at)
-    found = Plan(*decisions(decided, served, core, snapshot.mirror.groups, own, refusals), at, notes=notes)
+    found = Plan(*decisions(decided, served, core, groups, own, refusals), at, notes=notes)
     notes += _faults(snapshot.known.values(), core)
     if schedulers is not None:
         notes += _left_to_others(proposed, found, schedulers)
-    prices = rates or Rates()
-    found.decisions = [with_losses(each, snapshot, prices, at) for each in found.decisions]
-    notes += idle(found.decisions[: found.proposed], snapshot.mirror.groups, snapshot, prices)
+    found.decisions = [with_losses(each, snapshot, prices) for each in found.decisions]
+    notes += idle(found.decisions[: found.proposed], snapshot, prices)
+    stakes = Stakes.among(snapshot.known.values(), prices)
     for decision in found.decisions[: found.proposed]:
-        group = snapshot.mirror.groups.get(GangId(decision.gang))
+        group = groups.get(GangId(decision.gang))
         if group is not None:
             notes += (f"{decision.gang}: {warning}" for warning in group.warnings)
-            for risk in of_gangs([group.gang], snapshot.known.values(), prices):
+            for risk in stakes.of([group.gang]):
                 told = filter(None, (risk.message, risk.warning))
                 notes += (f"{_called(decision, group)}: {each}" for each in told)
     notes[:] = dict.fromkeys(notes)  # the pods of an independent job have the same notes
     waiting = {GangId(decision.gang) for decision in found.decisions[found.proposed :]}
     if waiting:
         then = starts(core, decided, at, waiting)
-        _compare(found, waiting, then, _scheduler(Config(remedies=0, steps=None), as_it_is))
+        _compare(found, waiting, then, scheduler(Config(remedies=0, steps=None), as_it_is))
     return found
 
 
@@ -112,7 +101,8 @@ def _called(decision: Decision, group: Group) -> str:
     return f"each pod of {decision.gang.rpartition('/')[0]}" if single else decision.gang
 
 
-def _scheduler(config: Config, events: Iterable[Event]) -> Scheduler:
+def scheduler(config: Config, events: Iterable[Event]) -> Scheduler:
+    """A scheduler to which these events have happened."""
     core = Scheduler(config)
     for event in events:
         core.apply(event)
@@ -146,13 +136,6 @@ def _compare(found: Plan, waiting: set[GangId], then: Mapping[GangId, float], co
     causes = [n for n, each in enumerate(found.decisions[: found.proposed]) if each.assignments]
     if delays and causes:
         found.decisions[causes[0]] = msgspec.structs.replace(found.decisions[causes[0]], delays=delays)
-
-
-def latest(objects: Objects) -> float:
-    """The newest creation or start time; 0 if no object has one."""
-    stated = [resource.metadata.creation_timestamp for resource in objects.items.values()]
-    stated += [pod.status.start_time for pod in objects.items.values() if isinstance(pod, Pod)]
-    return max(map(times.seconds, stated), default=0.0)
 
 
 def _left_to_others(proposed: Objects, found: Plan, schedulers: frozenset[str]) -> Iterator[str]:

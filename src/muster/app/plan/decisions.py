@@ -90,7 +90,7 @@ def decisions(
     states = core.world.gangs
     # Gangs that lack nothing are last.
     order = dict.fromkeys([*(gang for gang in served if gang in groups), *sorted(groups)])
-    ours = {gang for gang in order if _is_of(groups[gang], own)}
+    ours = {gang for gang in order if is_of(groups[gang], own)}
     first, rest, asked = [], [], 0
     for gang, gate in refusals.items():
         first.append(_decision_of(gang, {}, told, Explanation(gate.code, "gate", gate.message)))
@@ -141,7 +141,7 @@ def outcome_of(told: Told, gang: GangId, reason: Explanation | None) -> Outcome:
     return Outcome.INVALID if reason.code is Code.INVALID else Outcome.WAIT
 
 
-def _is_of(group: Group, uids: set[str]) -> bool:
+def is_of(group: Group, uids: set[str]) -> bool:
     return group.source.uid in uids or not uids.isdisjoint(group.members)
 
 

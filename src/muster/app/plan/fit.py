@@ -1,133 +1,56 @@
-"""Whether a job could ever start on given nodes, answered by the scheduler itself.
+"""Whether gangs could ever start on given nodes, and which nodes would do, answered by the scheduler itself.
 
-The job is read as the live scheduler would read it, into the snapshot of a cluster that has only
-`SURROUNDINGS`: nodes, topology, priority classes and the like. Each gang of the job is tried there alone. The
-advice is verified the same way.
+Each gang is tried alone. Cordoned nodes and nodes that are not ready count as usable, because either state
+may be temporary. Advice is verified the same way.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
-from muster.api import kinds, quantity
-from muster.api.base import Kind, ObjectMeta
-from muster.api.fields import convert
-from muster.api.muster_v1alpha1 import Queue
-from muster.app.plan.proposal import propose
-from muster.app.plan.snapshot import SnapshotMirror
+from muster.api import quantity
 from muster.core.offline import misfit
 from muster.core.words.decisions import Explanation
 from muster.core.words.events import Event, LayersChanged, NodeChanged
-from muster.core.words.gang import Code, Gang, GangId, Gate, NodeName, Operator, Shape
+from muster.core.words.gang import Code, Gang, Gate, NodeName, Operator, Shape
 from muster.core.world.devices import WHOLE
 from muster.embedded import nodespec
 from muster.embedded.nodespec import NodeSpec
 from muster.names import GPU, GPU_PRODUCT, GPU_SHARE
-from muster.translate.priority import ranked
-from muster.translate.queues import queue_changed
-from muster.workloads.jobfile import JobFile
-from muster.workloads.kubernetes.objects import JOBS
-from muster.workloads.snapshot import Objects, typed
 
-#: What decides whether a job could ever start, apart from other jobs and quotas. Any: of many types
-SURROUNDINGS: Final[tuple[Kind[Any], ...]] = (
-    kinds.NODE,
-    kinds.NAMESPACE,
-    kinds.PRIORITY_CLASS,
-    kinds.CLUSTER_NETWORK_TOPOLOGY,
-    kinds.LIMIT_RANGE,
-    kinds.RUNTIME_CLASS,
-)
-#: What decides which priority a job may have, and what of a queue or a namespace
-SHARING: Final[tuple[Kind[Any], ...]] = (kinds.QUEUE, kinds.RESOURCE_QUOTA)
-_PROPOSED: Final = (*SURROUNDINGS, *SHARING, *JOBS, kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS)
-_EMPTY: Final = Objects()
 #: The most GPUs that common machines have.
 _GPUS: Final = 8
 
 
-def misfits(
-    job: JobFile,
-    nodes: Iterable[NodeChanged] = (),
-    cluster: Objects = _EMPTY,
-    schedulers: frozenset[str] | None = None,
-) -> list[str]:
-    """One sentence for each part of the job that could never start on the cluster's nodes and `nodes`.
-
-    Cordoned nodes and nodes that are not ready count as usable, because either state may be temporary. Pods
-    that start independently are tried once for each shape.
-    """
-    gangs, events = _gangs(job, cluster, schedulers)
-    there = [*events, *nodes]
-    return [*_invalid(gangs), *_too_large(gangs, there), *_without_gpus(gangs, there)]
+def misfits(gangs: Sequence[Gang], events: Sequence[Event]) -> list[str]:
+    """One sentence for each gang that could never start after these events on nodes and layers."""
+    return [*invalid(gangs), *_too_large(gangs, events), *_without_gpus(gangs, events)]
 
 
-def invalid(
-    job: JobFile, cluster: Objects = _EMPTY, schedulers: frozenset[str] | None = None
-) -> dict[str, str]:
-    """Reasons by job name for jobs that are invalid on any nodes, such as an unknown PriorityClass."""
-    gangs, _ = _gangs(job, cluster, schedulers)
-    refused = (gang for gang in gangs if gang.gate is not None and gang.gate.code is Code.INVALID)
-    return {gang.id.split("/")[1]: sentence for gang in refused for sentence in _invalid([gang])}
-
-
-def barred(
-    job: JobFile, cluster: Objects = _EMPTY, schedulers: frozenset[str] | None = None
-) -> dict[str, str]:
-    """Reasons by job name for jobs that their queue never admits, however little of it is in use.
-
-    There is no such queue, or what the job needs exceeds a cap. The queues are those of the file and of
-    `cluster`; they may change, so such a job can be submitted.
-    """
-    queues = {each.metadata.name: each for each in cluster.items.values() if isinstance(each, Queue)}
-    queues |= {
-        each["metadata"]["name"]: convert(each, Queue) for each in job.objects if each["kind"] == "Queue"
-    }
-    events = [queue_changed(queue) for _, queue in sorted(queues.items())]
-    gangs, _ = _gangs(job, cluster, schedulers)
-    found = {}
+def invalid(gangs: Iterable[Gang]) -> Iterator[str]:
+    """One sentence for each gang that is invalid on any nodes, such as one of an unknown PriorityClass."""
     for gang in gangs:
-        if gang.pod_sets and not any(_invalid([gang])):
-            # without nodes and layers, rules about these say nothing
-            alone = _alone(gang)
-            free = tuple(replace(each, gather=()) for each in alone.subgroups)
-            asked = replace(alone, queue=gang.queue, gather=(), exclusive="", subgroups=free)
-            why = misfit(asked, events)
-            if why is not None and why.code in (Code.INVALID, Code.QUOTA_EXCEEDED):
-                empty = " even if nothing else runs" if why.code is Code.QUOTA_EXCEEDED else ""
-                sentence = f"{why.code.value}{empty}: {why.message}"
-                found[gang.id.split("/")[1]] = f"{sentence}. The job waits until the queues are changed"
-    return found
+        if gang.gate is not None and gang.gate.code is Code.INVALID:
+            yield _sentence(gang, gang.gate)
 
 
-def warned(
-    job: JobFile, cluster: Objects = _EMPTY, schedulers: frozenset[str] | None = None
-) -> dict[str, str]:
-    """What of a job the scheduler will not do as it is written, by job name, such as a priority it lowers."""
-    snapshot, _, _ = _read(job, cluster, schedulers)
-    groups = snapshot.mirror.groups.items()
-    return {gang.split("/")[1]: "; ".join(group.warnings) for gang, group in groups if group.warnings}
+def barred(gang: Gang, queues: Sequence[Event]) -> str:
+    """Why the gang's queue never admits it, however little of it is in use; "" if it does.
 
-
-def lowered(meta: ObjectMeta, of_pods: int, queue: str, cluster: Objects) -> str:
-    """How the scheduler lowers the priority of a job that exists; "" if it does not.
-
-    `of_pods`: the priority that it has without a mark in `meta`.
+    There is no such queue, or what the gang needs exceeds a cap. The queues may change, so such a job can be
+    submitted.
     """
-    snapshot = SnapshotMirror(None)
-    snapshot.put_all(cluster)
-    return "; ".join(ranked([meta], of_pods, meta.namespace, queue, snapshot.mirror.world).warnings)
-
-
-def advice(job: JobFile, cluster: Objects = _EMPTY) -> str | None:
-    """A `--nodes` value on which all of the job would start; None if none is found.
-
-    One node of each sort; a node for each pod, if one would have more GPUs than machines have.
-    """
-    rest = Objects({name: each for name, each in cluster.items.items() if name[0] is not kinds.NODE})
-    gangs, events = _gangs(job, rest, None)
-    return None if any(_invalid(gangs)) else _advice(gangs, events)
+    if not gang.pod_sets or any(invalid([gang])):
+        return ""
+    # without nodes and layers, rules about these say nothing
+    lone = _alone(gang)
+    free = tuple(replace(each, gather=()) for each in lone.subgroups)
+    why = misfit(replace(lone, queue=gang.queue, gather=(), exclusive="", subgroups=free), queues)
+    if why is None or why.code not in (Code.INVALID, Code.QUOTA_EXCEEDED):
+        return ""
+    empty = " even if nothing else runs" if why.code is Code.QUOTA_EXCEEDED else ""
+    return f"{why.code.value}{empty}: {why.message}. The job waits until the queues are changed"
 
 
 def other_nodes(gang: Gang, events: Iterable[Event]) -> str | None:
@@ -135,14 +58,21 @@ def other_nodes(gang: Gang, events: Iterable[Event]) -> str | None:
 
     None if the gang could start on these nodes, were they empty, or if no value is found.
     """
-    found = [_usable(event) for event in events if isinstance(event, NodeChanged | LayersChanged)]
+    found = usable(events)
     if not any(_too_large([gang], found)):
         return None
-    return _advice([gang], [event for event in found if not isinstance(event, NodeChanged)])
+    return advice([gang], found)
 
 
-def _advice(gangs: Sequence[Gang], events: Sequence[Event]) -> str | None:
-    """A `--nodes` value on which all of the gangs would start. `events`: those that are not about nodes."""
+def advice(gangs: Sequence[Gang], events: Iterable[Event]) -> str | None:
+    """A `--nodes` value on which all of the gangs would start; None if none is found.
+
+    One node of each sort; a node for each pod, if one would have more GPUs than machines have. Of the events,
+    those on nodes do not count.
+    """
+    if any(invalid(gangs)):
+        return None
+    layers = [event for event in events if not isinstance(event, NodeChanged)]
     large: str | None = None
     for apart in (False, True):
         text = _nodes_for(gangs, apart=apart)
@@ -150,7 +80,7 @@ def _advice(gangs: Sequence[Gang], events: Sequence[Event]) -> str | None:
             nodes = as_nodes(nodespec.parse(text))
         except nodespec.InvalidNodes:
             continue
-        if any(_too_large(gangs, [*events, *nodes])):
+        if any(_too_large(gangs, [*layers, *nodes])):
             continue
         if apart or max(dict(node.capacity).get(GPU, 0) for node in nodes) <= _GPUS:
             return f'--nodes "{text}"'
@@ -170,42 +100,13 @@ def as_nodes(specs: Iterable[NodeSpec]) -> list[NodeChanged]:
     ]
 
 
-def _gangs(
-    job: JobFile, cluster: Objects, schedulers: frozenset[str] | None
-) -> tuple[list[Gang], list[Event]]:
-    """The job's gangs, and the events on nodes and layers that the scheduler has besides them.
-
-    Of gangs that differ in name only, one is returned.
-    """
-    snapshot, refusals, events = _read(job, cluster, schedulers)
-    found = [group.gang for _, group in sorted(snapshot.mirror.groups.items())]
-    found += [Gang(gang, (), 0, 0.0, gate=gate) for gang, gate in sorted(refusals.items())]
-    return list({replace(each, id=GangId("")): each for each in reversed(found)}.values())[::-1], events
-
-
-def _read(
-    job: JobFile, cluster: Objects, schedulers: frozenset[str] | None
-) -> tuple[SnapshotMirror, Mapping[GangId, Gate], list[Event]]:
-    """The job beside the objects of a cluster, why some of it is refused, and the events of `_gangs`."""
-    snapshot = SnapshotMirror(schedulers)
-    snapshot.put_all(cluster)
-    proposed = typed(job.objects, _PROPOSED, proposed=True)
-    _, refusals = propose(snapshot, proposed, 0.0, [], samples=True)
-    events = [
-        _usable(event) for event in snapshot.events(0.0) if isinstance(event, NodeChanged | LayersChanged)
+def usable(events: Iterable[Event]) -> list[Event]:
+    """The events on nodes and layers, as if each node were ready and not cordoned."""
+    return [
+        replace(event, cordoned=False, ready=True) if isinstance(event, NodeChanged) else event
+        for event in events
+        if isinstance(event, NodeChanged | LayersChanged)
     ]
-    return snapshot, refusals, events
-
-
-def _usable(event: Event) -> Event:
-    """The event of a node as if the node were ready and not cordoned; any other event as it is."""
-    return replace(event, cordoned=False, ready=True) if isinstance(event, NodeChanged) else event
-
-
-def _invalid(gangs: Iterable[Gang]) -> Iterator[str]:
-    for gang in gangs:
-        if gang.gate is not None and gang.gate.code is Code.INVALID:
-            yield _sentence(gang, gang.gate)
 
 
 def _too_large(gangs: Iterable[Gang], events: Sequence[Event]) -> Iterator[str]:

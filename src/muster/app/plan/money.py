@@ -1,6 +1,6 @@
 """What a plan costs: the work that its evictions lose, and GPUs that pods would hold while they wait."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from itertools import groupby
 
@@ -9,14 +9,13 @@ import msgspec
 from muster.api import kinds
 from muster.api.rates import CPU, Rates, money
 from muster.app.plan.decisions import Cost, Decision
-from muster.app.plan.snapshot import SnapshotMirror
+from muster.app.plan.mirror import SnapshotMirror
 from muster.core.words.gang import GangId, gpus
 from muster.names import GANG, GPU_PRODUCT
-from muster.translate.group import Group
 from muster.translate.losses import priced, seconds_lost
 
 
-def with_losses(decision: Decision, snapshot: SnapshotMirror, rates: Rates, now: float) -> Decision:
+def with_losses(decision: Decision, snapshot: SnapshotMirror, rates: Rates) -> Decision:
     """The decision with what its victims lose, in GPU-hours and money."""
     if not decision.victims:
         return decision
@@ -24,7 +23,7 @@ def with_losses(decision: Decision, snapshot: SnapshotMirror, rates: Rates, now:
     for group in snapshot.mirror.groups.values():
         pods = [each.pod for each in group.members.values() if each.pod.key in victims]
         if pods:
-            found = seconds_lost(group.gang, pods, lambda node: _product(snapshot, node), now)
+            found = seconds_lost(group.gang, pods, lambda node: _product(snapshot, node), snapshot.now)
             for product, seconds in found.items():
                 lost[product] = lost.get(product, Decimal(0)) + seconds
     if any(product != CPU for product in lost):  # CPUs do not count if any victim has GPUs
@@ -34,16 +33,14 @@ def with_losses(decision: Decision, snapshot: SnapshotMirror, rates: Rates, now:
     return msgspec.structs.replace(decision, cost=cost)
 
 
-def idle(
-    decisions: Sequence[Decision], groups: Mapping[GangId, Group], snapshot: SnapshotMirror, rates: Rates
-) -> Iterator[str]:
+def idle(decisions: Sequence[Decision], snapshot: SnapshotMirror, rates: Rates) -> Iterator[str]:
     """Yields a note for each job that, pod by pod, would start only in part and hold GPUs."""
     single = [each for each in decisions if each.gang.count("/") == 2]
     for stem, alike in groupby(single, key=lambda each: each.gang.rpartition("-")[0]):
         pods = list(alike)
         hourly = dict[str, Decimal]()
         for each in pods:
-            group = groups.get(GangId(each.gang))
+            group = snapshot.mirror.groups.get(GangId(each.gang))
             for node in each.assignments.values() if group is not None and not group.source.kind else ():
                 [pod_set] = group.gang.pod_sets if group is not None else ()
                 if number := gpus(pod_set.shape.requests):

@@ -14,7 +14,7 @@ from muster.api.core_v1 import Pod
 from muster.api.fields import FieldError, InvalidObject, convert
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.rules import job_changes, jobset_changes, pod
-from muster.app.plan.snapshot import SnapshotMirror
+from muster.app.plan.mirror import SnapshotMirror
 from muster.core.words.gang import Code, GangId, Gate
 from muster.embedded.api_errors import invalid
 from muster.embedded.verbs import admission
@@ -27,7 +27,7 @@ from muster.workloads.snapshot import Name, Objects
 
 
 def propose(
-    snapshot: SnapshotMirror, proposed: Objects, now: float, notes: list[str], *, samples: bool = False
+    snapshot: SnapshotMirror, proposed: Objects, notes: list[str], *, samples: bool = False
 ) -> tuple[set[str], dict[GangId, Gate]]:
     """Adds the proposed objects. Returns their uids, and the jobs that get no pods, with the reasons.
 
@@ -35,7 +35,7 @@ def propose(
     jobs.
     """
     # later than every existing object, so that waiting gangs precede the proposed ones
-    created = datetime.fromtimestamp(now, UTC) + timedelta(microseconds=1)
+    created = datetime.fromtimestamp(snapshot.now, UTC) + timedelta(microseconds=1)
     uids: set[str] = set()
     refusals: dict[GangId, Gate] = {}
     there = []

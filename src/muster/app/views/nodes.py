@@ -13,8 +13,7 @@ from muster.api import kinds
 from muster.api.base import Object, condition
 from muster.api.core_v1 import Node
 from muster.api.quantity import show, thousandths
-from muster.app.plan.snapshot import SnapshotMirror
-from muster.app.views.observe import observe
+from muster.app.snapshot import Snapshot
 from muster.controllers.gpu_health import TAINT, UNHEALTHY
 from muster.core.words.events import StartFailed
 from muster.core.words.gang import Effect, Taint
@@ -65,10 +64,9 @@ async def fetch(
 async def _failed_starts(
     client: Client, schedulers: frozenset[str] | None, now: float, nodes: int
 ) -> FailedStarts:
-    memory, snapshot = FailedStarts(), SnapshotMirror(schedulers)
+    memory = FailedStarts()
     with suppress(Forbidden):  # who may not read the cluster is not told
-        snapshot.put_all(await observe(client))
-        for event in snapshot.events(now):
+        for event in (await Snapshot.observe(client, schedulers, now=now)).require().events:
             if isinstance(event, StartFailed):
                 memory.record(event)
         memory.settle(now, nodes)

@@ -10,16 +10,13 @@ from typing import Final
 
 from muster.api.base import Object
 from muster.api.quantity import show
-from muster.app.plan.snapshot import SnapshotMirror
-from muster.app.views.observe import observe
-from muster.core.cycle import Scheduler
+from muster.app.snapshot import Snapshot
 from muster.core.words.gang import Amounts
 from muster.core.world.queues import Queues
 from muster.core.world.queues.account import Account
 from muster.kube.client import Client
 from muster.names import GPU, GPU_SHARE
 from muster.translate.queues import status_of
-from muster.workloads.snapshot import Objects
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +47,8 @@ class QueueView:
 
 
 async def fetch(client: Client, schedulers: frozenset[str] | None) -> list[QueueView]:
-    return views(await observe(client), schedulers)
-
-
-def views(objects: Objects, schedulers: frozenset[str] | None) -> list[QueueView]:
     """All queues, each after its parent, by name; queues that cannot be used are last."""
-    snapshot, core = SnapshotMirror(schedulers), Scheduler()
-    snapshot.put_all(objects)
-    for event in snapshot.events(0.0):
-        core.apply(event)
+    core = (await Snapshot.observe(client, schedulers, now=0.0)).require().scheduler()
     core.settle()
     return [*_below(core.world.queues.root, core.world.queues, 0), *_faulty(core.world.queues)]
 

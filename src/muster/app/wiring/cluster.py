@@ -86,7 +86,7 @@ def attached(target: Target, meanwhile: Callable[[], None] = _import_client) -> 
     if not target.embedded:
         yield None
         return
-    import muster.app.plan.fit  # noqa: F401  # needed on both sides of the fork, so once before it
+    import muster.app.snapshot  # noqa: F401  # needed on both sides of the fork, so once before it
 
     with host.attached(StateDirectory.of_user(), nodes_asked(target.nodes), meanwhile) as endpoint:
         yield endpoint

@@ -182,13 +182,13 @@ def _risk(
     jobs: Sequence[Object], objects: Sequence[Object], prices: rates.Rates, capacity: Mapping[str, int]
 ) -> tuple[str, str]:
     """Returns what preemption may cost the jobs, and a warning if they run long without a checkpoint."""
-    from muster.app.plan.risk import risks  # loads the scheduler
+    from muster.app.snapshot import Snapshot  # loads the scheduler
 
     known = Objects()
     for each in objects:
         for kind in (PRIORITY_CLASS, QUEUE):
             if each["kind"] == kind.kind:
                 known.add(kind, convert(each, kind.type))
-    found = risks(jobs, known, prices, capacity)
+    found = Snapshot(known, prices=prices).preflight(jobs).risks(capacity)
     warnings = filter(None, (each.warning for each in found))
     return "; ".join(each.message for each in found), "; ".join(warnings)

@@ -2,11 +2,18 @@
 
 import pytest
 
-from muster.app.plan.fit import SURROUNDINGS, advice, as_nodes, barred, invalid, misfits, warned
+from muster.app.plan.fit import as_nodes
+from muster.app.plan.preflight import SURROUNDINGS, Preflight
+from muster.app.snapshot import Snapshot
 from muster.embedded.nodespec import read
-from muster.workloads.jobfile import Options
+from muster.workloads.jobfile import JobFile, Options
 from muster.workloads.load import load
-from muster.workloads.snapshot import typed
+from muster.workloads.snapshot import Objects, typed
+
+
+def preflight(job: JobFile, cluster: Objects | None = None) -> Preflight:
+    return Snapshot(cluster or Objects()).preflight(job.objects)
+
 
 NODES = as_nodes(read("2 x cpu=8,memory=32Gi"))
 JOBSET = """
@@ -42,12 +49,12 @@ def test_stages_that_run_at_the_same_time_have_to_fit_together(
 ) -> None:
     text = JOBSET % (policy, depends, width)
     job = load("f.yaml", Options(suffix="0" * 8, mode="gang" if mode == "gang" else "independent"), text=text)
-    assert [why.partition(". ")[0] for why in misfits(job, NODES)] == said
+    assert [why.partition(". ")[0] for why in preflight(job).misfits(NODES)] == said
 
 
 def test_a_stage_without_pods_fits_anywhere() -> None:
     text = JOBSET.replace("work, %s", "work, replicas: 0, %s") % (IN_ORDER, "", 100)
-    assert not list(misfits(load("f.yaml", Options(suffix="0" * 8, mode="gang"), text=text), NODES))
+    assert not preflight(load("f.yaml", Options(suffix="0" * 8, mode="gang"), text=text)).misfits(NODES)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +70,7 @@ def test_a_stage_without_pods_fits_anywhere() -> None:
 def test_gpus_are_hinted_at_only_where_they_are_what_is_missing(nodes: str, asks: str, hinted: bool) -> None:
     text = JOBSET.replace("{requests: {cpu: 1}}", f"{{requests: {{{asks}}}, limits: {{{asks}}}}}")
     job = load("f.yaml", Options(suffix="0" * 8, mode="gang"), text=text % ("", "", 1))
-    told = list(misfits(job, as_nodes(read(nodes))))
+    told = preflight(job).misfits(as_nodes(read(nodes)))
     assert "can never start here" in told[0]
     assert any("there are no GPUs here" in why for why in told) is hinted
 
@@ -131,14 +138,15 @@ def gathered(layer: str) -> str:
 def test_the_scheduler_itself_is_asked(more: str, pods: int, topology: bool, said: str) -> None:
     text = TOPOLOGY * topology + JOB % (more, pods, pods, "", 4)
     job = load("f.yaml", text=text)
-    found = misfits(job, BLOCKS)
+    known = preflight(job)
+    found = known.misfits(BLOCKS)
     assert len(found) == bool(said)
     assert all(each.startswith(said) for each in found)
     if "Invalid" in said:
-        assert invalid(job) == {"j": found[0]}
-        assert advice(job) is None, "no node helps"
+        assert known.invalid() == {"j": found[0]}
+        assert known.advice() is None, "no node helps"
     elif said:
-        assert advice(job) is None, "what is advised has no blocks, so that it would not start there"
+        assert known.advice() is None, "what is advised has no blocks, so that it would not start there"
 
 
 @pytest.mark.parametrize(
@@ -168,10 +176,10 @@ def test_the_scheduler_itself_is_asked(more: str, pods: int, topology: bool, sai
 def test_advice_would_start_the_job(more: str, pods: int, cpu: str, wanted: str | None) -> None:
     text = JOB % ("", pods, pods, more, cpu)
     job = load("f.yaml", text=text.replace("requests: {", "limits: {"))
-    given = advice(job)
+    given = preflight(job).advice()
     assert given == (None if wanted is None else f'--nodes "{wanted}"')
     if wanted is not None:
-        assert misfits(job, as_nodes(read(wanted))) == []
+        assert preflight(job).misfits(as_nodes(read(wanted))) == []
 
 
 QUEUED = """
@@ -202,7 +210,7 @@ spec: {parallelism: 6, completions: 6, template: {spec: {restartPolicy: Never, c
     ],
 )
 def test_a_queue_that_never_admits_a_job_is_known_beforehand(cap: int, queue: str, why: str | None) -> None:
-    found = barred(load("f.yaml", text=QUEUED % (cap, queue)))
+    found = preflight(load("f.yaml", text=QUEUED % (cap, queue))).barred
     assert found == ({} if why is None else {"j": f"{why}. The job waits until the queues are changed"})
 
 
@@ -211,12 +219,12 @@ def test_a_required_layer_is_no_matter_of_queues(rule: str) -> None:
     told = f', annotations: {{{MUST}: \'{{"gatherStrategy":[{{"layer":"Block",{rule}}}]}}\'}}'
     job = load("f.yaml", text=JOB % (told, 2, 2, "", 1))
     blocks = load("t.yaml", text=TOPOLOGY + JOB % ("", 1, 1, "", 1)).objects
-    assert barred(job, typed(blocks, SURROUNDINGS)) == {}
+    assert preflight(job, typed(blocks, SURROUNDINGS)).barred == {}
 
 
 def test_pods_that_start_alone_are_tried_once_a_shape() -> None:
     job = load("f.yaml", Options(mode="independent"), text=JOB % ("", 30_000, 30_000, "", 9))
-    (said,) = misfits(job, NODES)
+    (said,) = preflight(job).misfits(NODES)
     assert said.startswith("j/main-0 can never start here: NothingMatches. a pod asks 9 CPUs")
 
 
@@ -235,8 +243,8 @@ spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i, 
         "spec": {"limits": [item]},
     }
     job = load("f.yaml", text=text)
-    assert misfits(job, NODES) == []
-    (said,) = misfits(job, NODES, typed([limits], SURROUNDINGS))
+    assert preflight(job).misfits(NODES) == []
+    (said,) = preflight(job, typed([limits], SURROUNDINGS)).misfits(NODES)
     assert "a pod asks 9 CPUs; the largest matching node has 8" in said
 
 
@@ -247,7 +255,7 @@ HIGH = "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: 
 def test_a_priority_that_is_lowered_is_known_beforehand(priority: str, told: str) -> None:
     job = load("f.yaml", text=JOB % (f', annotations: {{muster.dev/priority: "{priority}"}}', 2, 2, "", 1))
     cluster = typed(load("c.yaml", text=HIGH + JOB % ("", 1, 1, "", 1)).objects, SURROUNDINGS)
-    found = warned(job, cluster)
+    found = preflight(job, cluster).warnings
     assert [*found] == ["j"] * bool(told)
     assert told in "".join(found.values())
     assert not told or "1000" in found["j"]

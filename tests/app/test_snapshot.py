@@ -1,0 +1,352 @@
+"""A cluster is read once, as far as it shows itself; what is said of a job does not depend on the command."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster import names
+from muster.api import kinds
+from muster.api.base import Kind, Object, ObjectMeta
+from muster.api.core_v1 import Node
+from muster.api.rates import KEY
+from muster.app.commands.submit import submit
+from muster.app.plan.decisions import Outcome
+from muster.app.snapshot import Snapshot
+from muster.app.wiring.cluster import Target
+from muster.cli import jobfile
+from muster.core.words.gang import Code, GangId
+from muster.embedded.client import LocalClient
+from muster.embedded.storage.store import Store
+from muster.embedded.verbs.registry import Registry
+from muster.kube.client import Client, Page
+from muster.kube.clock import SystemClock
+from muster.kube.errors import ApiError, Forbidden, NotFound, Unauthorized
+from muster.names import GPU
+from muster.runtime.mirror import WATCHED, Mirror
+from muster.translate.disclosure import EVERYTHING
+from muster.translate.status import explained
+from muster.workloads.jobfile import JobFile, Options
+from muster.workloads.load import load
+from muster.workloads.snapshot import Objects, typed
+from tests.app.plan.test_plan import job, node, objects, pod, queue
+from tests.tiers import examples
+
+AnyKind = Kind[Any]
+
+
+class Server:
+    """Lists that are empty but for a node on the second page, and kinds with which it cannot serve."""
+
+    def __init__(self, errors: Mapping[AnyKind, ApiError]) -> None:
+        self._errors = errors
+
+    async def list(self, kind: AnyKind, namespace: str = "", *, token: str = "", **_: object) -> Page[Any]:
+        if kind in self._errors:
+            raise self._errors[kind]
+        if kind is kinds.NODE and not token:
+            return Page([], "1", "more")
+        node = Node(metadata=ObjectMeta(name="n", uid="n"))
+        return Page([node] if kind is kinds.NODE else [], "1")
+
+
+async def look(errors: Mapping[AnyKind, ApiError]) -> Objects:
+    return (await Snapshot.observe(cast(Client, Server(errors)))).require().objects
+
+
+async def test_kinds_that_a_cluster_does_not_know_have_no_objects() -> None:
+    found = await look({kinds.QUEUE: NotFound("404"), kinds.JOBSET: NotFound("404")})
+    assert [resource.metadata.name for resource in found.items.values()] == ["n"]
+    assert found.absent == [kind for kind in WATCHED if kind in (kinds.QUEUE, kinds.JOBSET)]
+    assert Snapshot(found).plan(objects(queue("q"))).notes == [
+        "the cluster does not know the kind Queue (muster.dev/v1alpha1) and would refuse it"
+    ]
+
+
+async def test_the_error_names_all_kinds_that_may_not_be_listed() -> None:
+    with pytest.raises(Forbidden) as error:
+        await look({kind: Forbidden(f"no {kind.plural}") for kind in (kinds.POD, kinds.QUEUE, kinds.JOB)})
+    first, others = error.value.message.split("; nor may it list ")
+    named = {kinds.POD: "pods", kinds.QUEUE: "queues.muster.dev", kinds.JOB: "jobs.batch"}
+    in_order = [named[kind] for kind in WATCHED if kind in named]
+    assert (first, others) == (f"no {in_order[0].partition('.')[0]}", ", ".join(in_order[1:]))
+
+
+async def test_a_plan_works_without_kinds_that_only_add_to_new_pods() -> None:
+    found = await look({kinds.LIMIT_RANGE: Forbidden("no"), kinds.RUNTIME_CLASS: NotFound("404")})
+    assert (found.hidden, found.absent) == ([kinds.LIMIT_RANGE], [kinds.RUNTIME_CLASS])
+    said = "limitranges may not be listed; what they add to new pods is not counted"
+    assert Snapshot(found).plan(objects(queue("q"))).notes == [said]
+
+
+async def test_other_errors_are_what_they_are() -> None:
+    with pytest.raises(Unauthorized):
+        await look({kinds.POD: Unauthorized("who?")})
+
+
+# -- how much is read
+
+
+class Counting(LocalClient):
+    """Counts reads by kind."""
+
+    def __init__(self, registry: Registry) -> None:
+        super().__init__(registry)
+        self.reads: Counter[str] = Counter()
+
+    async def list(self, kind: AnyKind, *args: Any, **more: Any) -> Any:
+        self.reads[kind.kind] += 1
+        return await super().list(kind, *args, **more)
+
+    async def get(self, kind: AnyKind, namespace: str, name: str) -> Any:
+        self.reads[kind.kind] += 1
+        return await super().get(kind, namespace, name)
+
+
+class Clock(SystemClock):
+    at = 1_800_000_000.0
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self.at, UTC)
+
+
+@contextmanager
+def cluster(*there: Object) -> Iterator[tuple[Counting, Clock]]:
+    store, clock = Store(":memory:"), Clock()
+    try:
+        registry = Registry(store, clock=clock)
+        client = Counting(registry)
+
+        async def make() -> None:
+            for each in there:
+                kind = kinds.BY_NAME[each["apiVersion"], each["kind"]]
+                namespace = "default" if kind.namespaced else ""
+                if kind is kinds.CONFIG_MAP:
+                    namespace = KEY.split("/")[0]
+                    await client.create(kinds.NAMESPACE, "", {"metadata": {"name": namespace}})
+                await client.create(kind, namespace, each)
+                if kind is kinds.NODE:
+                    name, status = each["metadata"]["name"], {"status": each["status"]}
+                    await client.patch(kind, "", name, status, subresource="status")
+
+        asyncio.run(make())
+        clock.at += 60
+        yield client, clock
+    finally:
+        store.close()
+
+
+@pytest.fixture
+def mirrors(monkeypatch: pytest.MonkeyPatch) -> list[Mirror]:
+    """The mirrors that have been built."""
+    built: list[Mirror] = []
+    make = Mirror.__init__
+
+    def counted(self: Mirror, *args: Any, **more: Any) -> None:
+        built.append(self)
+        make(self, *args, **more)
+
+    monkeypatch.setattr(Mirror, "__init__", counted)
+    return built
+
+
+def file(*written: Object, embedded: bool = True) -> JobFile:
+    text = yaml.safe_dump_all(written)
+    return load("f.yaml", Options(suffix="0" * 8, local=embedded, runs=False), text=text)
+
+
+@pytest.mark.parametrize("count", [1, 10])
+@pytest.mark.parametrize("queued", [None, "q"])
+@pytest.mark.parametrize("target", [Target(), Target("config")])
+def test_a_submit_reads_each_kind_once_and_builds_one_mirror(
+    target: Target, queued: str | None, count: int, mirrors: list[Mirror]
+) -> None:
+    made = file(*(job(f"j{i}", 2, 1, gang=True) for i in range(count)), embedded=target.embedded)
+    with cluster(node("n"), queue("q")) as (client, _):
+        client.reads.clear()
+
+        async def act() -> None:
+            await jobfile.preflight(client, made, queued, target)
+            await submit(client, made)
+
+        asyncio.run(act())
+        assert len((asyncio.run(client.list(kinds.JOB))).items) == count
+        client.reads["Job"] -= 1
+    assert client.reads.total() <= 9
+    assert max(client.reads.values()) == 1
+    assert len(mirrors) == 1
+
+
+def test_a_file_of_queues_reads_queues_and_one_of_other_objects_reads_nothing() -> None:
+    other: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {}}
+    for written, reads in (([other], {}), ([other, queue("q")], {"Queue": 1})):
+        made = load("f.yaml", Options(suffix="0" * 8, jobs=False), text=yaml.safe_dump_all(written))
+        with cluster() as (client, _):
+            asyncio.run(jobfile.preflight(client, made, None, Target()))
+            assert client.reads == reads
+
+
+def test_nodes_of_a_real_cluster_are_read_only_if_queues_share_them() -> None:
+    made = file(job("j", 2, 1, gang=True), embedded=False)
+    for queues in ([], [queue("q")]):
+        with cluster(node("n"), *queues) as (client, _):
+            client.reads.clear()
+            asyncio.run(Snapshot.around(client, made.objects, frozenset({"muster"})))
+            assert client.reads["Node"] == len(queues)
+
+
+@pytest.mark.parametrize("denied", [None, *(kinds.PRIORITY_CLASS, kinds.QUEUE, kinds.NAMESPACE, kinds.NODE)])
+def test_what_may_not_be_read_is_not_judged(denied: AnyKind | None) -> None:
+    """A job is refused, or warned of, only by what the cluster shows."""
+
+    class Hiding(Counting):
+        async def list(self, kind: AnyKind, *args: Any, **more: Any) -> Any:
+            if kind is denied:
+                raise Forbidden("no")
+            return await super().list(kind, *args, **more)
+
+    refused, barred, risky = (job(name, 1, 4, gang=True) for name in ("refused", "barred", "risky"))
+    refused["metadata"]["labels"][names.PRIORITY] = "gold"
+    barred["metadata"]["labels"][names.QUEUE] = "nowhere"
+    risky["metadata"]["labels"][names.QUEUE] = "q"
+    made = file(refused, barred, risky, embedded=False)
+    with cluster(node("n"), priority_class("high", 9), queue("q"), queue("r")) as (client, _):
+        hiding = Hiding(client.registry)
+        snapshot = asyncio.run(Snapshot.around(hiding, made.objects, frozenset({"muster"})))
+    known = snapshot.preflight(made.objects)
+    around = denied in (kinds.PRIORITY_CLASS, kinds.NAMESPACE)
+    assert [each.partition(" ")[0] for each in known.never] == ["refused"] * (not around)
+    assert [*known.barred] == ["barred"] * (not around and denied is not kinds.QUEUE)
+    assert bool(known.risks()) is (denied is not kinds.PRIORITY_CLASS)
+    reclaims = denied not in (kinds.PRIORITY_CLASS, kinds.QUEUE, kinds.NODE)
+    assert any("can reclaim" in each.message for each in known.risks()) is reclaims
+
+
+# -- what is said
+
+
+def priority_class(name: str, value: int) -> Object:
+    meta = {"name": name}
+    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": meta, "value": value}
+
+
+PRICES: Object = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": KEY.split("/")[1], "namespace": KEY.split("/")[0]},
+    "data": {"default": "3.50"},
+}
+
+
+def test_a_question_leaves_nothing_behind() -> None:
+    """Neither new objects, nor an edited one, nor a priority that the proposed PriorityClass would give."""
+    waits = pod("waits", 3)
+    waits["metadata"]["labels"][names.QUEUE] = "q"
+    snapshot = Snapshot(objects(node("n0"), queue("q", capability={GPU: 2}), waits))
+    urgent = job("urgent", 1, 1, gang=True)
+    urgent["metadata"]["labels"][names.PRIORITY] = "high"
+    proposed = typed([urgent], WATCHED, proposed=True)
+    (first, *_) = decisions = snapshot.plan(proposed).decisions
+    assert first.outcome is Outcome.INVALID
+    more = [queue("q"), priority_class("high", 9), job("other", 4, 1, gang=False)]
+    (_, *others) = snapshot.plan(typed([urgent, *more], WATCHED, proposed=True)).decisions
+    assert others
+    assert all(each.outcome is not Outcome.INVALID for each in others)
+    assert snapshot.plan(proposed).decisions == decisions
+    explanation = snapshot.why(GangId("default/waits"))
+    assert explanation is not None
+    assert explanation.code is Code.QUOTA_EXCEEDED
+
+
+@st.composite
+def gangs(draw: st.DrawFn, prefix: str, most: int) -> list[Object]:
+    """Jobs that are gangs, in queues and with priorities that exist or not."""
+    found = []
+    for number in range(draw(st.integers(prefix == "new", most))):
+        made = job(f"{prefix}{number}", draw(st.integers(1, 3)), draw(st.integers(1, 5)), gang=True)
+        labels = made["metadata"]["labels"]
+        if wanted := draw(st.sampled_from(["", "", "q", "r", "nowhere"])):
+            labels[names.QUEUE] = wanted
+        if wanted := draw(st.sampled_from(["", "", "high", "low", "none", "77"])):
+            labels[names.PRIORITY] = wanted
+        if draw(st.booleans()):
+            made["metadata"]["annotations"] = {names.RUN_TIME: draw(st.sampled_from(["1h", "90m"]))}
+        found.append(made)
+    return found
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> list[Object]:
+    found = [node(f"n{number}", draw(st.integers(1, 4))) for number in range(draw(st.integers(0, 3)))]
+    busy = draw(st.integers(0, 4))
+    if found and busy:
+        found.append(pod("runs", busy, node="n0"))
+    for name in ("q", "r"):
+        if draw(st.booleans()):
+            limits: Object = draw(
+                st.sampled_from([{}, {"capability": {GPU: 2}}, {"maxPriority": 5}, {"weight": 3}])
+            )
+            found.append(queue(name, **limits))
+    for name, value in (("high", 100), ("low", 1)):
+        if draw(st.booleans()):
+            found.append(priority_class(name, value))
+    return [*found, *([PRICES] if draw(st.booleans()) else [])]
+
+
+@given(clusters(), gangs("old", 2), gangs("new", 3), st.sampled_from([None, frozenset({"muster"})]))
+@settings(max_examples=examples(120), deadline=None)
+def test_submit_plan_and_why_agree(
+    there: list[Object], old: list[Object], new: list[Object], schedulers: frozenset[str] | None
+) -> None:
+    embedded = schedulers is None
+    earlier, made = (file(*jobs, embedded=embedded) if jobs else None for jobs in (old, new))
+    assert made is not None
+    with cluster(*there) as (client, clock):
+
+        async def observed() -> Snapshot:
+            return await Snapshot.observe(client, schedulers, now=clock.at, priced=True)
+
+        if earlier is not None:
+            asyncio.run(submit(client, earlier))
+            clock.at += 60
+        around = asyncio.run(Snapshot.around(client, made.objects, schedulers))
+        before = asyncio.run(observed())
+        asyncio.run(submit(client, made))
+        after = asyncio.run(observed())
+    known = around.preflight(made.objects)
+    proposed = typed(made.objects, WATCHED, proposed=True)
+    planned = before.plan(proposed)
+    decisions = {each.gang: each for each in planned.decisions[: planned.proposed]}
+    assert decisions.keys() == {f"default/{each['metadata']['name']}" for each in new}
+
+    # the same object, asked again and in another order
+    again = before.preflight(made.objects)
+    assert (again.barred, again.warnings, again.risks()) == (known.barred, known.warnings, known.risks())
+    assert again.never == known.never
+    assert before.plan(proposed) == planned
+
+    refused = {said.partition(" ")[0]: said for said in known.never if "can never start" in said}
+    for gang, decision in decisions.items():
+        name, reason = gang.partition("/")[2], decision.reason
+        starts = decision.outcome in (Outcome.PLACE, Outcome.PREEMPT)
+        assert not (starts and (name in refused or name in known.barred))
+        invalid = "Invalid" in refused.get(name, "") + known.barred.get(name, "")
+        assert invalid is (decision.outcome is Outcome.INVALID)
+        if name in known.barred:
+            assert reason is not None
+            assert known.barred[name].startswith(reason["code"])
+        told = [note for note in planned.notes if note.startswith(f"{gang}: ")]
+        assert (f"{gang}: {known.warnings.get(name)}" in told) is (name in known.warnings)
+        explanation = after.why(GangId(gang))
+        whole = explained(explanation, EVERYTHING) if explanation is not None else None
+        assert whole == (None if starts else reason)
+    risks = {each.message for each in known.risks()}
+    noted = {note.partition(": ")[2] for note in planned.notes if "PreemptionRisk" in note}
+    assert risks <= noted
