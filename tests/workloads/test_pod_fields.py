@@ -64,7 +64,7 @@ spec:
     spec:
       restartPolicy: Never
       dnsConfig: {searches: [example.internal]}
-      volumes: [{name: shm, emptyDir: {medium: Memory, sizeLimit: 1Mi}}]
+      volumes: [{name: shm, emptyDir: {medium: Memory, mode: 504}}]
       containers:
       - name: main
         image: x
@@ -83,7 +83,7 @@ def test_the_notes_of_a_file_name_line_and_field_for_the_embedded_cluster_only()
         for line, field, instead in (
             (9, "dnsConfig", IGNORED["PodSpec"]["dnsConfig"]),
             (16, "containers[0].lifecycle.stopSignal", IGNORED["Lifecycle"]["stopSignal"]),
-            (10, "volumes[0].emptyDir.sizeLimit", IGNORED["EmptyDirVolumeSource"]["sizeLimit"]),
+            (10, "volumes[0].emptyDir.mode", IGNORED["EmptyDirVolumeSource"]["mode"]),
         )
     ]
     assert not load("f.yaml", Options(local=False), text=JOB).notes

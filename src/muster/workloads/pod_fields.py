@@ -29,7 +29,7 @@ WORKS: Final = {
         timeoutSeconds
     """,
     "VolumeMount": "mountPath name readOnly subPath subPathExpr",
-    "EmptyDirVolumeSource": "medium",
+    "EmptyDirVolumeSource": "medium sizeLimit",
 }
 #: Fields that say how something is done that the embedded cluster does not do: it has no images, tokens or
 #: kubelet, and its network is the machine's own. docs/reference/running-pods.md says so.
@@ -61,10 +61,7 @@ IGNORED: Final[dict[str, dict[str, str]]] = {
     "Lifecycle": {"stopSignal": "the command gets SIGTERM"},
     "Probe": {"terminationGracePeriodSeconds": "the pod's grace period counts"},
     "VolumeMount": {"recursiveReadOnly": "only the mount itself is read-only"},
-    "EmptyDirVolumeSource": {
-        "mode": "its directories are private to the caller",
-        "sizeLimit": "it may grow as long as the disk, or memory, has room",
-    },
+    "EmptyDirVolumeSource": {"mode": "its directories are private to the caller"},
 }
 #: Values that say what holds anyway.
 _DEFAULTS: Final[tuple[object, ...]] = ("", False, None, [], {}, "Disabled", "TERM")

@@ -1,9 +1,9 @@
 """Runs one pod on this machine, from its binding to its last status.
 
 A worker is one task that follows the life of a pod: volumes, init containers in order, the containers, then
-sidecars in reverse. Deletion and `activeDeadlineSeconds` cut that short by the same path: SIGTERM, the grace
-period, SIGKILL. A second task writes the status. It always writes the newest state and retries until the API
-server has it, so no container ever waits for a write.
+sidecars in reverse. Deletion, `activeDeadlineSeconds` and `sizeLimit` cut that short by the same path:
+SIGTERM, the grace period, SIGKILL. A second task writes the status. It always writes the newest state and
+retries until the API server has it, so no container ever waits for a write.
 
 The worker reads past events from the pod's directory: `<container>/<n>/started`, `exit`, and the processes
 with its mark. It treats a pod that an earlier muster left behind like a new pod; for each container it finds
@@ -11,7 +11,6 @@ a start that is running, has ended, is lost, or has not been made.
 """
 
 import asyncio
-import contextlib
 import shutil
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from muster.api.base import Object
 from muster.api.core_v1 import ContainerState, Pod, Running, Waiting
 from muster.api.fields import dotted
 from muster.api.kinds import POD
-from muster.embedded.node import processes, starts, status, volumes
+from muster.embedded.node import hooks, processes, starts, status, usage, volumes
 from muster.embedded.node.environment import Unavailable
 from muster.embedded.node.execution import Execution
 from muster.embedded.node.handlers import Handlers
@@ -29,13 +28,12 @@ from muster.embedded.node.isolation import SETUP_FAILED, Files
 from muster.embedded.node.machine import Machine
 from muster.embedded.node.probes import Probes
 from muster.embedded.node.reporting import (
-    HOOK_FAILED,
     IGNORED,
     UNHEALTHY,
-    Hook,
     StatusWriter,
     confirm_deletion,
     record_event,
+    tell,
 )
 from muster.embedded.node.starts import CannotStart, Start
 from muster.embedded.node.status import TOO_LONG, Observed, Override
@@ -47,7 +45,6 @@ BACK_OFF: Final = (10.0, 300.0)  # seconds before the second restart, and at mos
 BACK_OFF_RESET: Final = 600.0  # a container that ran this long starts with the first delay again
 CONFIG_RETRY: Final = 2.0  # seconds between lookups of a missing object that the pod refers to
 GRACE: Final = 30.0
-AFTER_HOOK: Final = 2.0  # seconds that a preStop hook leaves to the command at least
 START_ERROR: Final = 128  # exit code of a container that could not be started, as in container engines
 LOST: Final = 137
 
@@ -115,12 +112,13 @@ class PodWorker:
         """Returns when the pod is terminal or gone. Cancelled or failed, it leaves `starts` running."""
         async with asyncio.TaskGroup() as tasks:
             writing = tasks.create_task(self._status.run())
-            deadline = tasks.create_task(self._watch_deadline())
+            limits = [tasks.create_task(each) for each in (self._watch_deadline(), self._watch_usage())]
             tasks.create_task(self._tell_what_is_ignored())
             await first(self._live(), self._ending.wait())
             if self._ending.is_set():
                 await self._end()
-            deadline.cancel()
+            for limit in limits:
+                limit.cancel()
             self.clean_up()
             self._over = True
             self._report()
@@ -190,10 +188,17 @@ class PodWorker:
         self._override = TOO_LONG
         self._ending.set()
 
+    async def _watch_usage(self) -> None:
+        if message := await usage.exceeded(self._machine, self.pod):
+            self._override = Override("Evicted", message, failed=True, grace=usage.GRACE)
+            self._ending.set()
+
     def _grace(self) -> float:
         meta = self.pod.metadata
         if self._gone:
             return 0.0
+        if self._override.grace is not None:
+            return self._override.grace
         if meta.deletion_timestamp is not None and meta.deletion_grace_period_seconds is not None:
             return meta.deletion_grace_period_seconds
         wish = self.pod.spec.termination_grace_period_seconds
@@ -238,10 +243,12 @@ class PodWorker:
             return
         self.starts[container.spec.name] = start
         # an earlier worker has run the hook of a container that is running
-        failed = "" if container.state.running else await self._hook(container, start, "postStart")
+        failed = (
+            "" if container.state.running else await hooks.started(self._machine, self.pod, container, start)
+        )
         if failed:
             await self._stop(container, start, self._grace())
-            await self._tell(container, HOOK_FAILED["postStart"], failed)
+            await tell(self._machine, self.pod, container, hooks.POST_START_FAILED, failed)
         else:
             failed = await self._probe(container, start)
         await self._finish(container, await start.process.wait(), failed)
@@ -257,39 +264,11 @@ class PodWorker:
             if not isinstance(ended, str):
                 return ""
             await self._stop(container, start, self._grace())
-            await self._tell(container, UNHEALTHY, ended)
+            await tell(self._machine, self.pod, container, UNHEALTHY, ended)
             return ended
 
-    async def _hook(self, container: Observed, start: Start, hook: Hook) -> str:
-        """Runs a lifecycle hook, at most until the container ends; returns why it failed, or ""."""
-        handler = (container.spec.lifecycle or {}).get(hook)
-        if not handler:
-            return ""
-        await start.process.set_up()
-        handlers = Handlers(self._machine, self.pod, container, start.process)
-        told: str | int | None = await first(start.process.wait(), handlers.run(handler, hook))
-        if not isinstance(told, str):
-            return ""
-        return f"{hook} hook failed: {told}"
-
     async def _stop(self, container: Observed, start: Start, grace: float) -> None:
-        """The preStop hook, SIGTERM, and SIGKILL after `grace` seconds from the beginning.
-
-        As on a kubelet, a hook leaves at least 2 s to the command, and there is none without grace.
-        """
-        loop = asyncio.get_running_loop()
-        until, least, failed = loop.time() + grace, 0.0, ""
-        if grace and (container.spec.lifecycle or {}).get("preStop"):
-            least, failed = AFTER_HOOK, "preStop hook failed: not done within the grace period"
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(grace):
-                    failed = await self._hook(container, start, "preStop")
-        await start.process.terminate(max(least, until - loop.time()))
-        if failed:
-            await self._tell(container, HOOK_FAILED["preStop"], failed)
-
-    async def _tell(self, container: Observed, reason: str, failed: str) -> None:
-        await record_event(self._machine, self.pod, reason, f"container {container.spec.name}: {failed}")
+        await hooks.stop(self._machine, self.pod, container, start, grace)
 
     async def _start(self, container: Observed, sources: dict[str, Path]) -> Start | None:
         """The start that is running, found or made; None if it has ended already, or could not be made."""
@@ -366,7 +345,7 @@ class PodWorker:
         )
         files = start.process.files
         said = message or starts.termination_message(self._machine, self.pod, container, files, code)
-        if message and self.pod.spec.restart_policy == "Never":
+        if message and self.pod.spec.restart_policy == "Never" and not self._override.failed:
             self._override = Override(message=f"container {container.spec.name}: {message}")
         reason = "Completed" if code == 0 else "Error"
         container.state = status.ended(code, reason, said, start.started, now)

@@ -6,13 +6,14 @@ No container ever waits for a write.
 import asyncio
 import contextlib
 import logging
-from typing import Final, Literal, Protocol
+from typing import Final, Protocol
 
 from muster.api.base import Object, involved
 from muster.api.core_v1 import Pod
 from muster.api.kinds import EVENT, POD
 from muster.effects import events
 from muster.embedded.node.machine import Machine
+from muster.embedded.node.status import Observed
 from muster.kube.clock import back_off
 from muster.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unanswered, Unreachable
 
@@ -24,9 +25,6 @@ COMPONENT: Final = "muster-node"
 #: Reasons of Events: a probe that fails has its container ended, or fields of the pod are ignored.
 UNHEALTHY: Final = "Unhealthy"
 IGNORED: Final = "FieldsIgnored"
-Hook = Literal["postStart", "preStop"]
-#: Reasons of Events about lifecycle hooks that fail.
-HOOK_FAILED: Final[dict[Hook, str]] = {"postStart": "FailedPostStartHook", "preStop": "FailedPreStopHook"}
 
 
 class Worker(Protocol):
@@ -115,6 +113,11 @@ async def record_event(machine: Machine, pod: Pod, reason: str, message: str) ->
         pass
     except (ApiError, Unanswered, Unreachable) as error:
         log.warning("%s: event not recorded: %s", pod.key, error)
+
+
+async def tell(machine: Machine, pod: Pod, container: Observed, reason: str, failed: str) -> None:
+    """Records a warning about a container."""
+    await record_event(machine, pod, reason, f"container {container.spec.name}: {failed}")
 
 
 async def confirm_deletion(machine: Machine, pod: Pod) -> None:

@@ -50,6 +50,8 @@ class Override:
     failed: bool = False
     #: whether muster itself decided to end the pod, which is no failure of the user's
     spared: bool = False
+    #: seconds that the pod has to end, if not its own grace period
+    grace: float | None = None
 
 
 #: The pod has exceeded its `activeDeadlineSeconds`; the kubelet's words.

@@ -61,6 +61,12 @@ def remove(directory: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
 
 
+def empty_dir(volume: Object, directory: Path) -> Path | None:
+    """The path of an emptyDir that `prepare` has made below `directory`; None if it is not there."""
+    base = _in_memory(directory) if _wants_memory(volume["emptyDir"]) else directory
+    return None if base is None else base / volume["name"]
+
+
 def binds(container: Container, sources: Mapping[str, Path], env: Mapping[str, str]) -> list[Bind]:
     """The bind mounts of one container. Raises Unavailable."""
     result = []
@@ -170,10 +176,13 @@ def _host_path(name: str, source: Object, umask: int) -> Path:
 
 
 def _empty_dir(name: str, source: Object, directory: Path) -> Path:
-    in_memory = source.get("medium") == "Memory" and _MEMORY.is_dir()
-    path = (_memory(directory) if in_memory else directory) / name
+    path = (_memory(directory) if _wants_memory(source) else directory) / name
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     return path
+
+
+def _wants_memory(source: Object) -> bool:
+    return source.get("medium") == "Memory" and _MEMORY.is_dir()
 
 
 def _memory(directory: Path) -> Path:
