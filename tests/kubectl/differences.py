@@ -83,6 +83,14 @@ DIFFERENCES: Final = (
         last="configmap other",
     ),
     Difference(
+        "a Service that translates ports",
+        _CREATE,
+        Said(r"Service \"other\" is invalid: spec.ports\[0\].targetPort: is 8080, and port is 80", 1),
+        Said("service/other created"),
+        stdin={"kind": "Service", "metadata": _META, "spec": {"ports": [{"port": 80, "targetPort": 8080}]}},
+        last="service other",
+    ),
+    Difference(
         "labels in a write of the status",
         f"patch pod other --subresource=status --type=merge -p '{_PATCH}' "
         "-o jsonpath=<{.metadata.labels.a}{.status.reason}>",

@@ -68,6 +68,30 @@ def test_a_new_object_has_no_status_of_its_own_making(registry: Registry) -> Non
     }
 
 
+@pytest.mark.parametrize(
+    ("spec", "refused"),
+    [
+        ({"ports": [{"port": 80, "targetPort": 8080}]}, True),
+        ({"ports": [{"port": 80}, {"port": 81, "targetPort": 8081}], "type": "NodePort"}, True),
+        ({"ports": [{"port": 80, "targetPort": 8080}], "clusterIP": "None"}, False),
+        ({"ports": [{"port": 80, "targetPort": 80}, {"port": 81}, {"port": 82, "targetPort": 0}]}, False),
+        ({"ports": [{"port": 80, "targetPort": "web"}]}, False),
+        ({}, False),
+    ],
+)
+def test_a_new_service_that_translates_ports_is_refused_as_in_files(
+    registry: Registry, spec: Any, refused: bool
+) -> None:
+    body = {"metadata": {"name": "tracker"}, "spec": spec}
+    if not refused:
+        made = create(registry, body, kinds.SERVICE)
+        change = {"metadata": {"labels": {"a": "b"}}}
+        assert patch(registry, "tracker", change, kinds.SERVICE)["spec"] == made["spec"]
+        return
+    with pytest.raises(Invalid, match=r"targetPort: is 808\d, .* translates no ports"):
+        create(registry, body, kinds.SERVICE)
+
+
 def test_a_node_is_born_with_its_status(registry: Registry) -> None:
     made = create(registry, {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "2"}}}, kinds.NODE)
     assert made["status"]["allocatable"] == {"cpu": "2"}

@@ -5,7 +5,11 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from tests.workloads.batch.jobs import compiled, small
+from muster.workloads.findings import JobFileError
+from muster.workloads.jobfile import Options
+from muster.workloads.load import load
+from muster.workloads.platform import Platform
+from tests.workloads.batch.jobs import changed, compiled, small
 from tests.workloads.batch.test_rows import FACTS, at
 
 
@@ -255,3 +259,20 @@ def test_a_port_of_a_service_is_that_of_its_pods_unless_they_differ() -> None:
         {"name": "a", "port": 53, "targetPort": 53, "protocol": "UDP"},
         {"name": "b", "port": 80, "targetPort": 8080, "protocol": "TCP"},
     ]
+
+
+@pytest.mark.parametrize(("local", "refused"), [(True, True), (False, False)])
+def test_a_port_that_the_embedded_cluster_cannot_translate_is_refused_with_its_line(
+    local: bool, refused: bool
+) -> None:
+    ports = {"web": {"port": 80, "targetPort": 8080}, "same": {"port": 81}}
+    text = changed(small(), {"spec/tasks/work/workload/service": {"ports": ports}})
+    options = Options(namespace="ml", local=local, platform=Platform())
+    if not refused:
+        assert load("job.yaml", options, text=text).objects
+        return
+    with pytest.raises(JobFileError) as told:
+        load("job.yaml", options, text=text)
+    (finding,) = told.value.findings
+    assert text.splitlines()[finding.line - 1].strip() == "targetPort: 8080"
+    assert "translates no ports" in finding.message

@@ -19,6 +19,7 @@ from muster.embedded.api_errors import AnyKind, invalid
 from muster.kube.apply import merge
 from muster.kube.errors import BadRequest
 from muster.workloads import training
+from muster.workloads.kubernetes import services
 
 
 def read(kind: AnyKind, obj: Any) -> Object:  # Any: whatever the request's body was
@@ -66,9 +67,19 @@ def _identified(kind: AnyKind, obj: Object) -> Object:
 
 
 def complete(kind: AnyKind, name: str, obj: Object, old: Object | None = None) -> Object:
-    """`obj` with its kind's defaults, and the environment of its training. The result has the right types."""
+    """`obj` with its kind's defaults, and the environment of its training. The result has the right types.
+
+    A new Service that translates ports is refused, as it is in files. Afterwards each is headless, and what
+    its author meant is not known.
+    """
     check_structs(kind, name, obj)
     _give_types(kind, name, obj)
+    if (
+        kind is kinds.SERVICE
+        and old is None
+        and (errors := [*services.translated(obj.get("spec") or {}, {})])
+    ):
+        raise invalid(kind, name, errors)
     completed = rules.default(kind, obj)
     if kind is not kinds.JOBSET or (old is not None and _jobs(old) == _jobs(completed)):
         return completed

@@ -4,7 +4,7 @@ On the embedded cluster nothing enforces networks or programs, and its user is i
 asked only if some are given.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from muster.api.base import Object
@@ -20,6 +20,7 @@ from muster.workloads.batch.source_files import beside
 from muster.workloads.batch.targets import TARGETS
 from muster.workloads.findings import Finding, JobFileError, Severity
 from muster.workloads.jobfile import Item, JobFile, Options, Role
+from muster.workloads.kubernetes import services
 from muster.workloads.source import Document
 
 
@@ -27,6 +28,8 @@ def load(documents: Sequence[Document], options: Options) -> JobFile:
     """The JobFile of one batch job. Raises `JobFileError` with everything that is wrong or denied."""
     compiled = compiled_of(documents, options)
     merged = Merged(documents[0])
+    if options.local and options.runs and (refused := list(_translated(compiled, merged))):
+        raise JobFileError(refused)
     if compiled.problems:
         warnings = [each for each in compiled.warnings if each.severity == "warning"]
         told = [finding(merged, each) for each in (*compiled.problems, *warnings)]
@@ -79,6 +82,15 @@ def finding(merged: Merged, problem: Problem) -> Finding:
     error = problem.error
     found = merged.finding(error.path, error.message, Severity(problem.severity))
     return replace(found, fix=problem.patch or problem.permit)
+
+
+def _translated(compiled: Compiled, merged: Merged) -> Iterator[Finding]:
+    """Errors about ports that a Service on the embedded cluster cannot translate."""
+    for task in compiled.job.tasks:
+        for name, (port, target, _) in task.workload.ports.items():
+            at = ("workload", "service", "ports", name, "targetPort")
+            for error in services.translated({"ports": [{"port": port, "targetPort": target}]}, {}):
+                yield merged.finding((*task.workload.path, *at), error.message)
 
 
 def _one_run(compiled: Compiled, merged: Merged) -> list[Finding]:

@@ -3,10 +3,11 @@
 There a Service's name resolves to its pods, as that of a headless Service does everywhere.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from muster.api import kinds
 from muster.api.base import Object
+from muster.api.fields import FieldError
 from muster.workloads.findings import Finding
 from muster.workloads.jobfile import Options
 from muster.workloads.kubernetes import templates
@@ -20,18 +21,27 @@ def findings(entries: Sequence[Entry], options: Options) -> Iterator[Finding]:
     named = _named_ports(entries)
     for entry in entries:
         spec = entry.object.get("spec")
-        if entry.kind is not kinds.SERVICE or not isinstance(spec, dict) or spec.get("clusterIP") == "None":
-            continue
-        for index, port in enumerate(spec.get("ports") or []):
-            number, target = port.get("port"), port.get("targetPort", port.get("port"))
-            known = named.get(target, {number}) if isinstance(target, str) else {target or number}
-            if known == {number}:
-                continue  # a name that no container of the file has may be of pods elsewhere
-            yield entry.report(
-                ("spec", "ports", index, "targetPort"),
+        if entry.kind is kinds.SERVICE and isinstance(spec, dict):
+            for error in translated(spec, named):
+                yield entry.report(error.path, error.message)
+
+
+def translated(spec: Object, named: Mapping[str, set[object]]) -> Iterator[FieldError]:
+    """The ports of a Service's spec, as its author wrote it, that differ from those of its pods.
+
+    `named`: the numbers of named ports. A name that is not among them may be of pods elsewhere.
+    """
+    if spec.get("clusterIP") == "None":
+        return
+    for index, port in enumerate(spec.get("ports") or []):
+        number, target = port.get("port"), port.get("targetPort", port.get("port"))
+        known = named.get(target, {number}) if isinstance(target, str) else {target or number}
+        if known != {number}:
+            told = (
                 f"is {target}, and port is {number}: the embedded cluster translates no ports; a Service's "
-                "name resolves to its pods; write the same port, or clusterIP: None and the pods' port",
+                "name resolves to its pods; write the same port, or clusterIP: None and the pods' port"
             )
+            yield FieldError(("spec", "ports", index, "targetPort"), told)
 
 
 def _named_ports(entries: Sequence[Entry]) -> dict[str, set[object]]:
