@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.binary import MUSTER, Muster
+from tests.cli.binary import EXAMPLES, MUSTER, Muster
 from tests.cli.console import commands, comparable, run_until
 
 ROOT = Path(__file__).parents[2]
@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("page", ["README.md", pytest.param("docs/index.md", marks=pytest.mark.full)])
 def test_the_tour(page: str, muster: Muster) -> None:
+    (muster.cwd / "examples").symlink_to(EXAMPLES)
     names: dict[str, str] = {}  # of jobs, as the page has them and as they are here
     for command in commands((ROOT / page).read_text()):
         text = command.text
