@@ -1,9 +1,19 @@
-"""What mkdocs calls while it builds the site: the old addresses of pages lead to the new ones."""
+"""What mkdocs calls while it builds the site: decisions are listed, and old addresses of pages redirect."""
 
 from html import escape
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
+
+
+def on_config(config: MkDocsConfig) -> None:
+    """Lists every decision of docs/decisions in the navigation."""
+    decisions = sorted(Path(config.docs_dir, "decisions").glob("*.md"))
+    for section in config.nav or ():
+        for entries in section.values():
+            for entry in entries:
+                if isinstance(entry, dict) and "Decisions" in entry:
+                    entry["Decisions"] = [f"decisions/{page.name}" for page in decisions]
 
 
 def on_post_build(config: MkDocsConfig) -> None:
