@@ -23,7 +23,7 @@ class Allowances:
         self._world = world
         #: namespaces whose quotas may have more or less left; and the room last reported for each quota
         self._metered: dict[str, None] = {}
-        self._rooms: dict[tuple[str, str], Amounts] = {}
+        self._rooms: dict[tuple[str, str], tuple[Amounts, Amounts]] = {}
         #: budgets by namespace and name, namespaces whose budgets may allow more or less, last reports
         self._budgets: dict[str, dict[str, PodDisruptionBudget]] = {}
         self._disrupted: dict[str, None] = {}
@@ -69,10 +69,10 @@ class Allowances:
         mine = () if itself else self._world.in_namespace(kinds.POD, namespace)
         pods = [pod for pod in mine if pod.metadata.uid not in self._world.uncreated]
         for name, quota in there.items():
-            left = quotas.room(quota, pods)
-            if self._rooms.get((namespace, name)) != left:
-                self._rooms[namespace, name] = left
-                yield QuotaChanged(namespace, name, left)
+            amounts = quotas.room(quota, pods)
+            if self._rooms.get((namespace, name)) != amounts:
+                self._rooms[namespace, name] = amounts
+                yield QuotaChanged(namespace, name, *amounts)
 
     def of_budgets(self, namespace: str) -> Iterator[Event]:
         """Yields what the disruption budgets of a namespace allow, if that has changed."""

@@ -108,9 +108,12 @@ def unstated(quota: ResourceQuota, spec: PodSpec) -> dict[str, list[str]]:
     return missing
 
 
-def room(quota: ResourceQuota, pods: Iterable[Pod]) -> Amounts:
-    """Returns what the quota has left; 0 of a resource that cannot be read. `pods`: all of its namespace."""
-    left = []
+def room(quota: ResourceQuota, pods: Iterable[Pod]) -> tuple[Amounts, Amounts]:
+    """Returns what the quota has left, and what it has in all; 0 of a resource that cannot be read.
+
+    `pods`: all of its namespace.
+    """
+    left, whole = [], []
     counted: dict[str, int] | None = None
     for name, text in sorted(quota.spec.hard.items()):
         if not _of_pods(name):
@@ -125,7 +128,8 @@ def room(quota: ResourceQuota, pods: Iterable[Pod]) -> Amounts:
         except ValueError:
             hard = used = 0
         left.append((name, hard - used))
-    return tuple(left)
+        whole.append((name, hard))
+    return tuple(left), tuple(whole)
 
 
 def used_by(quota: ResourceQuota, pods: Iterable[Pod]) -> dict[str, int]:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster.core.cycle import Scheduler
@@ -16,12 +16,31 @@ from muster.core.words.events import (
     LayersChanged,
     NodeRemoved,
     PodsEnded,
+    QuotaChanged,
+    QuotaRemoved,
 )
-from muster.core.words.gang import Code, Gang, GangId, Gate, Gather, Layer, NodeName, PodSet, Strategy
+from muster.core.words.gang import (
+    Code,
+    Gang,
+    GangId,
+    Gate,
+    Gather,
+    HostPort,
+    Layer,
+    NodeName,
+    Operator,
+    PodSet,
+    PodTerm,
+    Requirement,
+    Shape,
+    Spread,
+    Strategy,
+)
 from muster.names import GPU_SHARE
 from tests.core.queueing.test_closed_queues import entitled
 from tests.core.queueing.test_queues import cluster, gpus, queue, started, submit
-from tests.core.words import GPU, assigns, bind, gang, node, shape
+from tests.core.words import GPU, amounts, assigns, bind, gang, node, shape
+from tests.tiers import examples
 
 MUST = Strategy.MUST_GATHER
 
@@ -117,6 +136,105 @@ def test_what_can_never_run_lowers_no_share(why: str) -> None:
     muster.apply(submit("b1", "b", 8))
     assert entitled(muster) == {"a": 8, "b": 8, "c": 0, "default": 0}
     assert "b1" in started(muster)
+
+
+def beside(key: str, app: str) -> tuple[PodTerm, ...]:
+    return (PodTerm(key, (Requirement("app", Operator.IN, (app,)),), None),)
+
+
+def pods(count: int, of: Shape, **fields: object) -> Gang:
+    main = PodSet("main", of, count, count, (("app", "x"),))
+    return replace(gang("never", replace(main, **fields)), namespace="ml", queue="c")  # type: ignore[arg-type]
+
+
+def charged(count: int, quota: str, **amount: int) -> Gang:
+    return pods(count, shape(gpu=1), uncreated=count, quotas=((quota, amounts(amount)),))
+
+
+ONE = shape(gpu=1)
+#: on two nodes of 8 GPUs, each in a row of its own, with at most 3 pods in the namespace
+HOPELESS: dict[str, Gang] = {
+    "more pods than a ResourceQuota ever has": charged(4, "few", pods=1),
+    "a domain that a ResourceQuota never has": replace(
+        charged(1, "gpus", **{"requests.nvidia.com/gpu": 1}), exclusive="row"
+    ),
+    "a domain above the queue's cap": replace(pods(1, ONE), exclusive="row", queue="small"),
+    "beside a pod that is not there": pods(1, replace(ONE, pod_affinity=beside("host", "y"))),
+    "beside each other on one node": pods(9, replace(ONE, pod_affinity=beside("host", "x"))),
+    "beside each other, by a label that no node has": pods(2, replace(ONE, pod_affinity=beside("none", "x"))),
+    "apart on more nodes than there are": pods(3, replace(ONE, pod_anti_affinity=beside("host", "x"))),
+    "apart in more zones than there are": pods(2, replace(ONE, pod_anti_affinity=beside("zone", "x"))),
+    "a host port on more nodes than there are": pods(3, replace(ONE, ports=(HostPort(80),))),
+    "spread by a label that no node has": pods(2, replace(ONE, spread=(Spread("none", 1, ()),))),
+    "one part beside a pod that is not there": gang(
+        "never",
+        PodSet("one", ONE, 2, 0),
+        PodSet("two", replace(ONE, pod_affinity=beside("host", "y")), 2, 0),
+        minimum=3,
+    ),
+}
+
+
+@given(
+    st.sampled_from([*HOPELESS, *NEVER]),
+    st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 9), st.booleans()), max_size=6),
+)
+@settings(max_examples=examples(200), deadline=None)
+def test_a_gang_that_can_never_start_changes_no_entitlement(
+    why: str, others: list[tuple[str, int, bool]]
+) -> None:
+    """`others`: queue, GPUs, and whether it comes before the first cycle."""
+    never = HOPELESS[why] if why in HOPELESS else replace(NEVER[why], queue="c")
+    muster, without = _two_rows(others), _two_rows(others)
+    muster.apply(GangSubmitted(never))
+    assert entitled(muster) == entitled(without)
+    evicted, expected = (
+        [each for each in made.decide(1.0) if isinstance(each, Evict)] for made in (muster, without)
+    )
+    assert (evicted, started(muster), entitled(muster)) == (expected, started(without), entitled(without))
+    state = muster.world.gangs[never.id]
+    assert not state.begun
+    assert state.explanation is None or state.explanation.code is not Code.OVER_SHARE
+
+
+def _two_rows(others: list[tuple[str, int, bool]]) -> Scheduler:
+    muster = cluster(*map(queue, "abc"), queue("small", capability=gpus(4)), LayersChanged(ROWS), nodes=0)
+    for i in range(2):
+        labels = {"row": str(i), "host": str(i), "zone": "z"}
+        muster.apply(node(f"n{i}", gpu=8, labels=labels))
+    muster.apply(QuotaChanged("ml", "few", amounts({"pods": 3}), amounts({"pods": 3})))
+    muster.apply(QuotaChanged("ml", "gpus", *[amounts({"requests.nvidia.com/gpu": 7})] * 2))
+    run(muster, *(submit(f"g{i}", name, n) for i, (name, n, first) in enumerate(others) if first))
+    for i, (name, n, first) in enumerate(others):
+        if not first:
+            muster.apply(submit(f"g{i}", name, n))
+    return muster
+
+
+def test_it_counts_once_its_quota_has_so_much_at_all_whoever_uses_it_now() -> None:
+    muster = cluster(queue("a"), queue("c"))
+    run(muster, submit("a1", "a", 16))
+    muster.apply(QuotaChanged("ml", "few", amounts({"pods": 3}), amounts({"pods": 3})))
+    muster.apply(GangSubmitted(charged(4, "few", pods=1)))
+    assert entitled(muster) == {"a": 16, "c": 0, "default": 0}
+    muster.apply(QuotaChanged("ml", "few", amounts({"pods": 1}), amounts({"pods": 4})))
+    assert entitled(muster) == {"a": 12, "c": 4, "default": 0}
+    muster.apply(QuotaRemoved("ml", "few"))
+    assert entitled(muster) == {"a": 12, "c": 4, "default": 0}
+
+
+def test_it_counts_while_the_pods_are_there_that_it_must_be_beside() -> None:
+    muster = cluster(queue("a"), queue("c"), nodes=0)
+    muster.apply(node("n0", gpu=8, labels={"host": "0"}))
+    run(muster, submit("a1", "a", 8))
+    muster.apply(GangSubmitted(pods(4, replace(ONE, pod_affinity=beside("host", "y")))))
+    assert entitled(muster) == {"a": 8, "c": 0, "default": 0}
+    server = PodSet("main", shape(cpu=1000), 1, 1, (("app", "y"),))
+    run(muster, GangSubmitted(replace(gang("server", server), namespace="ml", queue="a")))
+    assert entitled(muster) == {"a": 4, "c": 4, "default": 0}
+    muster.apply(PodsEnded(tuple(muster.world.gangs[GangId("server")].pods), 1.0))
+    muster.apply(GangRemoved(GangId("server")))
+    assert entitled(muster) == {"a": 8, "c": 0, "default": 0}
 
 
 def test_a_minimum_above_a_cap_lowers_no_share() -> None:

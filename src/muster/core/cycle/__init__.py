@@ -69,7 +69,7 @@ class Scheduler:
         world = World(hold, nodes, eligibility, order.device, duration)
         fit = Fit(world, order)
         self.world, self.fit = world, fit
-        world.queues.attainable = Attainable(nodes, eligibility, world.topology, fit.slots)
+        world.queues.attainable = Attainable(world, fit.slots)
         # What a cycle asks about that state
         self._infeasible = InfeasibleDemands(world, fit)
         steps = config.steps if config.explain else None

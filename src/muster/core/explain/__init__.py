@@ -213,7 +213,7 @@ class Explainer:
             return self._kept(queue, refusal, demand)
         if (never := self._first(NEVER, demand)) is not None:  # Invalid, NothingMatches
             return never
-        if refusal is not None and code is Code.OVER_SHARE and self._world.queues.could_run(demand):
+        if refusal is not None and code is Code.OVER_SHARE and self._world.queues.could_run(state, demand):
             return self._kept(queue, refusal, demand)
         failing = state.back_off is not None or state.avoided
         if failing and (failed := _commit_failed(state, self._case(demand))) is not None:

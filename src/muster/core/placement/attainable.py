@@ -2,10 +2,12 @@
 
 Queues divide shares among what can run (`world/queues`). A demand of which the minimum can never run has no
 part in that: a pod larger than any node, a gang larger than the cluster or than any domain in which it must
-gather, a layer that does not exist. Of a surplus only pods that have a slot count.
+gather, a layer that does not exist, more pods that repel each other than there are domains. Of a surplus only
+pods that have a slot count.
 
 The answer is an upper bound, from slots and totals, so it costs a few vector operations per demand: what no
-bound refutes counts as possible. It changes with nodes and layers only, never with what runs.
+bound refutes counts as possible. It changes with nodes and layers only, never with what runs. Only `never`
+reads what runs: a gang that must be beside pods that are not there waits for them, not for its share.
 """
 
 from collections.abc import Sequence
@@ -13,24 +15,27 @@ from typing import Final
 
 import numpy as np
 
-from muster.core.demand import Demand
+from muster.core.demand import Demand, Part
 from muster.core.placement.slots import Slots
 from muster.core.placement.subgroups import pieces
 from muster.core.placement.topology.rules import Levels
 from muster.core.words.amounts import Usage
 from muster.core.words.gang import Shape
-from muster.core.world.eligibility import Eligibility
-from muster.core.world.nodes import Bools, Columns, Longs, Nodes
-from muster.core.world.topology import Topology
+from muster.core.world import World
+from muster.core.world.footprints import Matching, selects
+from muster.core.world.gangs import GangState
+from muster.core.world.nodes import Bools, Columns, Longs
 
 #: Demands whose answers are kept until nodes or layers change.
 _KEPT: Final = 4096
 
 
 class Attainable:
-    def __init__(self, nodes: Nodes, eligibility: Eligibility, topology: Topology, slots: Slots) -> None:
-        self._nodes, self._eligibility = nodes, eligibility
-        self._topology, self._slots = topology, slots
+    def __init__(self, world: World, slots: Slots) -> None:
+        self._nodes, self._eligibility = world.nodes, world.eligibility
+        self._topology, self._slots = world.topology, slots
+        self._footprints, self._quotas = world.ledger.footprints, world.quotas
+        self._exclusive_domains = world.exclusive_domains
         self._known: dict[Demand, Usage] = {}
         self._known_as_of: tuple[object, ...] = ()
 
@@ -46,6 +51,38 @@ class Attainable:
         if (known := self._known.get(demand)) is None:
             known = self._known[demand] = self._of(demand)
         return known
+
+    def least(self, demand: Demand) -> Usage:
+        """Returns what a gang is charged with at least for the minimum of a demand."""
+        return self._exclusive_domains.least(demand)
+
+    def never(self, state: GangState, demand: Demand) -> bool:
+        """Whether a gang's minimum lacks what no end of another gang gives it.
+
+        That is more than a ResourceQuota ever has, or pods beside which its own must be.
+        """
+        new = demand.rules is not None and demand.rules.exclusive and not state.begun
+        if self._quotas.exceeded_ever(state, demand, self.least(demand) if new else Usage()):
+            return True
+        if not any(part.shape.pod_affinity for part in demand.parts):
+            return False
+        able = [self._beside(state, part) if part.shape.pod_affinity else part.count for part in demand.parts]
+        return any(n < part.need for n, part in zip(able, demand.parts, strict=True)) or any(
+            sum(able[p] for p in members) < need for members, need in demand.joint
+        )
+
+    def _beside(self, state: GangState, part: Part) -> int:
+        """How many pods of a part could be beside pods, its gang's or others, as its affinity requires."""
+        question = Matching(part.shape.pod_affinity)
+        if self._footprints.count(question).any():
+            return part.count
+        own = [name for name, seen in state.footprints.items() if question.answers(seen)]
+        if own != [part.pod_set]:
+            return part.count if own else 0
+        slots = self._slots.when_empty(part.shape, self._mask(part.shape, None))
+        domains = [self._footprints.domains.of(term.key) for term in part.shape.pod_affinity]
+        rooms = [domain.sums(slots) for domain in domains]  # all are where the first one is
+        return min(part.count, *(int(room.max(initial=0)) for room in rooms))
 
     def _of(self, demand: Demand) -> Usage:
         levels = None
@@ -68,6 +105,8 @@ class Attainable:
         else:
             domains = self._topology.levels[levels.limit].domains.astype(np.intp)
         number = int(domains.max(initial=-1)) + 1
+        for part, each in zip(demand.parts, slots, strict=True):
+            self._keep_apart(part, each, None if levels is not None and levels.multiples else domains)
         fits = np.stack([_sums(domains, each, number) for each in slots]) if slots else np.zeros((0, number))
         if levels is not None and levels.multiples and len(demand.parts) == 1:
             fits[0], counts[0] = self._in_multiples(levels, slots[0], domains, number, counts[0])
@@ -87,11 +126,33 @@ class Attainable:
         return usage
 
     def _mask(self, shape: Shape, levels: Levels | None) -> Bools:
-        """The nodes that pods of this shape may use, in a domain of each required layer."""
+        """The nodes that pods of this shape may use, in a domain of each layer or label that they need."""
         mask = self._eligibility.of(shape).eligible
-        for level in levels.required if levels is not None else ():
+        for level in {*levels.required, levels.exclusive} if levels is not None else ():
             mask = mask & (self._topology.levels[level].domains >= 0)
+        keys = {term.key for term in shape.pod_affinity} | {s.key for s in shape.spread if s.required}
+        for key in sorted(keys):
+            mask = mask & (self._footprints.domains.of(key).index >= 0)
         return mask
+
+    def _keep_apart(self, part: Part, slots: Longs, within: Columns | None) -> None:
+        """Leave one slot where pods of a part keep each other off: on a node, or in a domain of a label.
+
+        Of one label's domains only, and of each in each domain `within` which the part gathers: of several
+        labels each domain might have another node. None: on nodes only.
+        """
+        terms = [term for term in part.shape.pod_anti_affinity if selects(term, part.footprint)]
+        labels = [self._footprints.domains.of(key) for key in sorted({term.key for term in terms})]
+        if part.shape.ports:
+            np.minimum(slots, 1, out=slots)
+        for label in labels:
+            slots[(label.index >= 0) & (slots > 1)] = 1
+        wide = next((label for label in labels if not label.single), None)
+        if wide is not None and within is not None:
+            some = np.flatnonzero((wide.index >= 0) & (slots > 0))
+            pairs = np.stack([within[some], wide.index[some].astype(np.intp)])
+            _, first = np.unique(pairs, axis=1, return_index=True)
+            slots[np.delete(some, first)] = 0
 
     def _in_multiples(
         self, levels: Levels, slots: Longs, domains: Columns, number: int, count: int

@@ -201,11 +201,13 @@ class QuotaChanged:
     """A namespace's ResourceQuota: what all pods that are still to be created may ask for in sum.
 
     `room` is hard minus used as the API server says, by the quota's own names (`requests.cpu`, `pods`).
+    `hard` is what it never exceeds, as far as that is known.
     """
 
     namespace: str
     name: str
     room: Amounts
+    hard: Amounts = ()
 
 
 @dataclass(frozen=True, slots=True)

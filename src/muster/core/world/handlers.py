@@ -78,9 +78,15 @@ def apply(world: World, event: Event) -> None:
         case events.BudgetRemoved():
             world.budgets.change(event.namespace, event.name, None)
         case events.QuotaChanged():
-            world.quotas.change((event.namespace, event.name), event.room)
+            _quota_changed(world, event.namespace, event.name, event.room, event.hard)
         case events.QuotaRemoved():
-            world.quotas.change((event.namespace, event.name), ())
+            _quota_changed(world, event.namespace, event.name)
+
+
+def _quota_changed(world: World, namespace: str, name: str, room: Amounts = (), hard: Amounts = ()) -> None:
+    if world.quotas.change((namespace, name), room, hard):  # its gangs' requests may count now, or no longer
+        gangs = (state.gang for state in world.gangs.values())
+        world.gangs.touched.update(gang.id for gang in gangs if gang and namespace in gang.namespaces)
 
 
 def _pods_bound(world: World, event: PodsBound) -> None:

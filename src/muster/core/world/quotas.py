@@ -9,6 +9,7 @@ Which quotas count for a pod, and what each charges, is computed from the pod's 
 """
 
 from collections import Counter
+from math import inf
 from typing import NamedTuple
 
 from muster.core.demand import Demand
@@ -40,14 +41,19 @@ class Quotas(dict[Charged, int]):
         super().__init__()
         self._log = log
         self._reported: dict[Name, Amounts] = {}
+        #: what each quota never exceeds
+        self._hard: dict[Name, Amounts] = {}
         #: what is kept for pods that have places and are not created yet, in all and by gang
         self._promised = Charges()
         self.kept: dict[GangId, Charges] = {}
         #: counts changes of what quotas have left
         self.version = 0
 
-    def change(self, name: Name, room: Amounts) -> None:
-        """Record what the quota has left, as the API server reports; nothing: it is removed."""
+    def change(self, name: Name, room: Amounts, hard: Amounts = ()) -> bool:
+        """Record what the quota has left, as the API server reports; nothing: it is removed.
+
+        Return whether what it never exceeds has changed.
+        """
         before = self._reported.pop(name, ())
         if room:
             self._reported[name] = room
@@ -56,6 +62,10 @@ class Quotas(dict[Charged, int]):
                 del self[Charged(*name, resource)]
             self.update({Charged(*name, resource): amount for resource, amount in room})
             self.version += 1
+        changed = self._hard.pop(name, ()) != hard
+        if hard:
+            self._hard[name] = hard
+        return changed
 
     def settle(self, state: GangState, surcharge: Usage | None = None) -> None:
         """Update what is kept for a gang's pods that have places and are not created yet.
@@ -104,6 +114,22 @@ class Quotas(dict[Charged, int]):
                     f"left{others}; the pods that are to be created ask for {asks}"
                 )
         return None
+
+    def exceeded_ever(self, state: GangState, demand: Demand, domains: Usage) -> bool:
+        """Whether the minimum of `demand` needs more than a quota may ever have.
+
+        `domains`: what exclusive domains are charged with at least, nothing without any.
+        """
+        if not self._hard or not self.apply_to(state):
+            return False
+        needed = self._minimum(state, demand)
+        for key, amount in _of_domains(state, domains).items() if domains else ():
+            needed[key] = max(needed[key], amount)
+        return any(amount > self._most(key) for key, amount in needed.items())
+
+    def _most(self, key: Charged) -> float:
+        hard = dict(self._hard.get((key.namespace, key.quota), ()))
+        return hard.get(key.resource, inf)
 
     def frees(self, other: GangState, state: GangState) -> bool:
         """Whether pods of `other` are charged to a quota that counts for pods of `state`."""

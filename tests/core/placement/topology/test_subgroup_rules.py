@@ -238,12 +238,13 @@ def test_a_gang_of_which_a_part_fits_in_no_domain_lowers_no_share() -> None:
     never = made(((), [(1, 1, 1)]), ((RACK,), [(8, 2, 2)]))
     core = core_of([("a", 8), ("b", 8)], never)
     core.decide(0.0)
-    demand = core.world.gangs[never.id].demand
+    state = core.world.gangs[never.id]
+    demand = state.demand
     assert demand is not None
-    assert not core.world.queues.could_run(demand)
+    assert not core.world.queues.could_run(state, demand)
     core.apply(node("n2", gpu=0, cpu=8000, labels={"rack": "b", "spine": "s"}))
     core.decide(1.0)
-    assert core.world.queues.could_run(demand)
+    assert core.world.queues.could_run(state, demand)
 
 
 def test_the_largest_part_makes_way_though_it_is_first_in_all_orders_that_are_tried() -> None:

@@ -63,6 +63,10 @@ class Attain(Protocol):
 
     def of(self, demand: Demand) -> Usage: ...
 
+    def never(self, state: GangState, demand: Demand) -> bool: ...
+
+    def least(self, demand: Demand) -> Usage: ...
+
 
 class _Asking(NamedTuple):
     """The gangs that wait for one demand, and what of it could run."""
@@ -96,6 +100,8 @@ class Queues:
         self.attainable: Attain | None = None
         #: by demand, while shares are divided; each gang's demand; and `attainable.as_of` for these
         self._asking: dict[Demand, _Asking] = {}
+        #: of these, the ones that wait for pods beside which they must be
+        self._near: dict[Demand, None] = {}
         self._demands: dict[GangId, Demand] = {}
         self._attained_as_of: tuple[object, ...] = ()
         #: what counts as usage of terminating pods
@@ -206,6 +212,7 @@ class Queues:
             del asking.gangs[state.id]
             if not asking.gangs:
                 del self._asking[before]
+                self._near.pop(before, None)
         if demand is None or (state.back_off is not None and state.back_off.until == inf):
             return _NOTHING
         wanted = demand.most
@@ -213,12 +220,17 @@ class Queues:
             found = self._asking.get(demand)
             if found is None:
                 found = self._asking[demand] = _Asking(self.attainable.of(demand), {})
+                if any(part.shape.pod_affinity for part in demand.parts):
+                    self._near[demand] = None
             found.gangs[state.id] = state
             self._demands[state.id] = demand
             wanted = found.attainable
+            if wanted and self.attainable.never(state, demand):
+                return _NOTHING
         assert state.gang is not None
+        least = self.attainable.least(demand) if self.attainable is not None else demand.least
         for above in self.path(state.gang.queue):
-            if any(demand.least.get(r, 0) > cap for r, cap in above.caps.items()):
+            if any(least.get(r, 0) > cap for r, cap in above.caps.items()):
                 return _NOTHING
             if above.rules.max_gangs == 0 and not state.begun:
                 return _NOTHING
@@ -251,28 +263,30 @@ class Queues:
             self._most_wanted[resource] = found
         return found
 
-    def could_run(self, demand: Demand) -> bool:
+    def could_run(self, state: GangState, demand: Demand) -> bool:
         """Whether the minimum might run if nothing else did."""
-        return self.attainable is None or bool(self.attainable.of(demand))
+        able = self.attainable
+        return able is None or (bool(able.of(demand)) and not able.never(state, demand))
 
     def _attain(self) -> None:
         """Charge the gangs of demands of which another part could run, now that nodes or layers changed."""
         if self.attainable is None or self._undivided:
             return
-        if self._attained_as_of == (as_of := self.attainable.as_of):
-            return
+        changed = self._attained_as_of != (as_of := self.attainable.as_of)
         self._attained_as_of = as_of
-        for demand, (before, gangs) in [*self._asking.items()]:
-            found = self.attainable.of(demand)
-            if found == before:
+        for demand in [*(self._asking if changed else self._near)]:
+            before, gangs = self._asking[demand]
+            found, exclusive = self.attainable.of(demand), demand.rules is not None and demand.rules.exclusive
+            if found == before and not exclusive and demand not in self._near:
                 continue
             self._asking[demand] = _Asking(found, gangs)
             for state in [*gangs.values()]:
                 old = self._charges[state.id]
                 new = old._replace(wanted=self._wanted(state, demand))
-                self._charge(old, -1)
-                self._charges[state.id] = new
-                self._charge(new, 1)
+                if new != old:
+                    self._charge(old, -1)
+                    self._charges[state.id] = new
+                    self._charge(new, 1)
 
     def _charge(self, charge: _Charge, sign: int) -> None:
         queue, namespace, used, wanted, stands, waits = charge
