@@ -36,8 +36,15 @@ def key(dialect: Dialect, name: str, stage: str = "") -> GroupKey:
     return GroupKey(dialect, "ns", name, stage)
 
 
+def elsewhere(obj: Resource) -> Resource:
+    """The object as one of its name in an API group that muster does not read, such as Volcano's Job."""
+    return replace(obj, api_version="batch.volcano.sh/v1alpha1")
+
+
 ALONE = key(Dialect.POD, "a")
 GANG, INDEPENDENT = jobset(), jobset(gang="")
+#: a Job that a JobSet of another API group controls
+STRAY = job(owner=elsewhere(GANG), gang="true")
 STAGED = jobset(jobs={"a": {}, "b": {}}, startupPolicy={"startupPolicyOrder": "InOrder"})
 
 
@@ -59,6 +66,10 @@ STAGED = jobset(jobs={"a": {}, "b": {}}, startupPolicy={"startupPolicyOrder": "I
         ([pod(owner=child(GANG)), child(GANG)], None),
         # owned by something that makes no gangs
         ([pod(owner=pod("replicaset"))], ALONE),
+        # owned by namesakes of another API group, whether or not the Job and the JobSet exist
+        ([pod(owner=elsewhere(job()))], ALONE),
+        ([pod(owner=elsewhere(job())), job(gang="true")], ALONE),
+        ([pod(owner=STRAY), STRAY, GANG], key(Dialect.JOB, "j")),
     ],
 )
 def test_the_group_of_a_pod(objects: list[Resource], expected: GroupKey | None) -> None:

@@ -5,7 +5,7 @@ Times are `datetime`s in UTC, encoded as RFC 3339 with microseconds.
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -99,6 +99,16 @@ class Resource(Struct, frozen=True):
 R = TypeVar("R", bound=Resource)
 
 
+class Reference(Protocol):
+    """What names an object by its kind: an owner reference, or the source of a Gang."""
+
+    @property
+    def api_version(self) -> str: ...
+
+    @property
+    def kind(self) -> str: ...
+
+
 class Kind(msgspec.Struct, Generic[R], frozen=True, eq=False):
     """A kind as the API server serves it. The instances live in `muster.api.kinds`."""
 
@@ -116,6 +126,10 @@ class Kind(msgspec.Struct, Generic[R], frozen=True, eq=False):
     @property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
+
+    def matches(self, reference: Reference) -> bool:
+        """Whether an owner or a source is an object of this kind. Its version may be another: groups tell."""
+        return reference.kind == self.kind and reference.api_version.rpartition("/")[0] == self.group
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str = "") -> str:
         """The URL path of a collection, an object or a subresource."""
@@ -169,10 +183,11 @@ def controller_of(resource: Resource) -> OwnerReference | None:
 def controls(kind: Kind[Any], owner: Resource, obj: Resource) -> bool:  # Any: a kind of any objects
     """Whether `owner`, of this kind, is the controller of `obj` by each of the fields that name it."""
     reference = controller_of(obj)
-    return reference is not None and (reference.kind, reference.name, reference.uid) == (
-        kind.kind,
-        owner.metadata.name,
-        owner.metadata.uid,
+    return (
+        reference is not None
+        and reference.uid == owner.metadata.uid
+        and reference.name == owner.metadata.name
+        and kind.matches(reference)
     )
 
 

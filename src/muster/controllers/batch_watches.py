@@ -114,7 +114,7 @@ def _notes(each: Resource) -> Object:
 
 def _jobset_of(gang: Gang) -> list[str]:
     source = gang.spec.source
-    return [f"{gang.metadata.namespace}/{source.name}"] if source.kind == JOBSET.kind else []
+    return [f"{gang.metadata.namespace}/{source.name}"] if JOBSET.matches(source) else []
 
 
 def ill(gangs: Sequence[Gang]) -> tuple[str, str, str]:

@@ -357,7 +357,7 @@ class _Driver:
 
 def _controller_key(item: Resource, kind: AnyKind) -> str | None:
     reference = controller_of(item)
-    if reference is None or (reference.api_version, reference.kind) != (kind.api_version, kind.kind):
+    if reference is None or not kind.matches(reference):
         return None
     namespace = item.metadata.namespace
     return f"{namespace}/{reference.name}" if kind.namespaced and namespace else reference.name

@@ -162,7 +162,7 @@ def groups_of(pod: Pod) -> list[str]:
     if JOBSET_NAME in meta.labels:
         groups.append(_group(JOBSET, meta.namespace, meta.labels[JOBSET_NAME]))
     owner = controller_of(pod)
-    if owner is not None and (owner.api_version, owner.kind) == (JOB.api_version, JOB.kind):
+    if owner is not None and JOB.matches(owner):
         groups.append(_group(JOB, meta.namespace, owner.name))
     return groups
 
@@ -309,10 +309,10 @@ def _expire(gang: Gang, now: datetime) -> list[Effect]:
 def _is_member(pod: Pod, gang: Gang) -> bool:
     """Whether a pod that names the group belongs to this stage, and not to a namesake that is gone."""
     source = gang.spec.source
-    if source.kind == JOB.kind:
+    if JOB.matches(source):
         owner = controller_of(pod)
         return owner is not None and owner.uid == source.uid
-    if source.kind == JOBSET.kind:
+    if JOBSET.matches(source):
         stage = {pod_set.name for pod_set in gang.spec.pod_sets}
         return pod.metadata.labels.get(REPLICATED_JOB_NAME) in stage
     return True

@@ -198,7 +198,7 @@ def group_of(pod: Pod, world: World) -> GroupKey | None:
     for api_group, name in pod_groups(meta.labels, meta.annotations):
         return podgroup.key_of(_POD_GROUP_DIALECTS[api_group], meta.namespace, name, world)
     controller = controller_of(pod)
-    if controller is None or controller.kind != JOB.kind:
+    if controller is None or not JOB.matches(controller):
         return alone
     parent = world.jobs.get(its_name := (meta.namespace, controller.name))
     if parent is None or parent.metadata.uid != controller.uid:
@@ -356,7 +356,7 @@ def _group_of_job(parent: Job, world: World) -> tuple[bool, GroupKey | None]:
     """Returns whether all of a Job's owners have been seen, and the gang that its pods belong to."""
     meta = parent.metadata
     controller = controller_of(parent)
-    if controller is None or controller.kind != JOBSET.kind:
+    if controller is None or not JOBSET.matches(controller):
         return True, GroupKey(Dialect.JOB, meta.namespace, meta.name) if job.is_gang(parent, world) else None
     owner = world.jobsets.get((meta.namespace, controller.name))
     if owner is None or owner.metadata.uid != controller.uid:

@@ -69,7 +69,7 @@ class Reader:
 def is_gang(job: Job, world: World) -> bool:
     """Whether a Job is a gang of its own. A Job of a JobSet belongs to the JobSet's gang."""
     controller = controller_of(job)
-    if controller is not None and controller.kind == JOBSET.kind:
+    if controller is not None and JOBSET.matches(controller):
         return False
     return asks_for_gang(job.metadata, [job.spec.template], world)
 

@@ -108,7 +108,9 @@ async def _spare(client: Client, job: JobView, pods: Iterable[Pod]) -> None:
     The label says that each pod is on its own, which already holds for these Jobs.
     """
     owners = {
-        controller.name for pod in pods if (controller := controller_of(pod)) and controller.kind == "Job"
+        controller.name
+        for pod in pods
+        if (controller := controller_of(pod)) and kinds.JOB.matches(controller)
     }
     body = {"metadata": {"labels": {names.GANG: "false"}}}
     await asyncio.gather(*(client.patch(kinds.JOB, job.namespace, name, body) for name in sorted(owners)))

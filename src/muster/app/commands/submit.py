@@ -93,7 +93,7 @@ async def _refuse_batch_job(client: Client, job: JobFile) -> None:
         with suppress(NotFound, Forbidden):
             there = await client.get(BATCH_JOB, namespace, name)
             by = controller_of(there)
-            found = by.kind if by is not None and by.kind == LATTICE_JOB.kind else BATCH_JOB.kind
+            found = by.kind if by is not None and LATTICE_JOB.matches(by) else BATCH_JOB.kind
             raise Taken(
                 f"{found} {name} exists already; `kubectl apply` of the file changes it. "
                 + _instead(name, there.metadata.deletion_timestamp is not None)

@@ -23,7 +23,6 @@ __all__ = ["CONTROLLER", "JobObserved", "observe", "reconcile"]
 BY_JOB: Final = "job"
 #: Seconds within which the changes of many pods cause one reconcile.
 SETTLE: Final = 0.02
-_JOB: Final = (kinds.JOB.api_version, kinds.JOB.kind)
 
 
 def observe(caches: Caches, key: str) -> JobObserved | None:
@@ -47,8 +46,7 @@ def _job_keys(pod: Pod) -> Iterable[str]:
     """The Job that controls the pod, or one that has let the pod go but still keeps it with its finalizer."""
     reference, meta = controller_of(pod), pod.metadata
     if reference is not None:
-        is_job = (reference.api_version, reference.kind) == _JOB
-        return (f"{meta.namespace}/{reference.name}",) if is_job else ()
+        return (f"{meta.namespace}/{reference.name}",) if kinds.JOB.matches(reference) else ()
     if TRACKING_FINALIZER in meta.finalizers and (name := meta.labels.get(JOB_NAME)):
         return (f"{meta.namespace}/{name}",)
     return ()

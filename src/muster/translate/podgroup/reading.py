@@ -337,7 +337,7 @@ def _for_good(pod: Pod, world: World) -> bool:
     controller = controller_of(pod)
     if pod.status.phase == "Succeeded" or controller is None:
         return not rejected(pod)
-    if controller.kind != JOB.kind:
+    if not JOB.matches(controller):
         return False
     job = world.jobs.get((pod.metadata.namespace, controller.name))
     return job is None or job.metadata.uid != controller.uid or job_finished(job)
