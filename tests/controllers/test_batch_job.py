@@ -696,7 +696,7 @@ def test_prices_in_the_namespace_of_a_job_do_not_count() -> None:
 def test_only_preemptions_of_jobsets_concern_batch_jobs() -> None:
     cluster = Cluster()
     [keys] = [watch.keys for watch in cluster.job.watches if watch.kind is GANG]
-    source = Source(kind="JobSet", name="job")
+    source = Source(api_version="jobset.x-k8s.io/v1alpha2", kind="JobSet", name="job")
     quiet = Gang(metadata=ObjectMeta(name="g", namespace="ml"), spec=GangSpec(source=source))
     hit = replace(quiet, status=GangStatus(preemptions=[{"by": "x"}]))
     caches = cluster.memory.caches([GANG], ())

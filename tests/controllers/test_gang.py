@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from muster import names
+from muster.api import groups
 from muster.api.base import AnyKind, Object, condition, is_true
 from muster.api.jobset_v1alpha2 import JOBSET_NAME, REPLICATED_JOB_NAME
 from muster.api.kinds import GANG, GANG_PLAN, JOB, JOBSET, POD, POD_GROUP_SIGS, POD_GROUP_X, PREEMPTION
 from muster.api.muster_v1alpha1 import GangStatus
-from muster.api.scheduling import POD_GROUP_LABEL
 from muster.controllers.caches import Caches
 from muster.controllers.driver import Change
 from muster.controllers.gang import LINGER, REFRESH, controller
@@ -189,8 +189,8 @@ def test_pods_of_a_stage(cluster: Cluster) -> None:
 def test_pods_of_a_podgroup(cluster: Cluster, kind: AnyKind) -> None:
     uid = cluster.group(kind, "g")
     cluster.gang(kind, "g", uid)
-    for api_group, label in POD_GROUP_LABEL.items():
-        cluster.pod(api_group, "Running", "n", labels={label: "g"})
+    for row in groups.NAMED:
+        cluster.pod(row.name, "Running", "n", labels={row.label: "g"})
     cluster.reconcile()
     assert cluster.status.running == 1
 
@@ -203,7 +203,7 @@ def test_a_record_with_an_owner_stays_without_pods(cluster: Cluster) -> None:
 
 def test_a_record_without_an_owner_goes_some_time_after_its_last_member(cluster: Cluster) -> None:
     cluster.gang(POD_GROUP_X, "g")
-    cluster.pod("a", "Running", "n", labels={POD_GROUP_LABEL[POD_GROUP_X.group]: "g"})
+    cluster.pod("a", "Running", "n", labels={groups.POD_GROUP.label: "g"})
     assert all(isinstance(effect, Patch) for effect in cluster.reconcile())
     cluster.memory.delete(POD, "ns", "a")
     emptied = START + timedelta(hours=1)

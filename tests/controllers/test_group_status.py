@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from muster.api.kinds import GANG, POD, POD_GROUP_SIGS, POD_GROUP_X
-from muster.api.scheduling import POD_GROUP_LABEL
+from muster.api import groups
+from muster.api.kinds import GANG, POD, POD_GROUP_X
 from muster.controllers import gang, podgroup
 from muster.controllers.driver import Controller, run
 from tests.controllers.memory import START, Memory, MemoryClient
@@ -35,8 +35,8 @@ async def test_status_follows_the_pods() -> None:
     client = MemoryClient(memory)
     controllers: list[Controller[Any]] = [  # Any: each has its own type of observation
         gang.controller(),
-        podgroup.controller(POD_GROUP_X),
-        podgroup.controller(POD_GROUP_SIGS),
+        podgroup.controller(groups.POD_GROUP),
+        podgroup.controller(groups.KOORDINATOR),
     ]
     task = asyncio.create_task(informed(run, client, controllers, LoopClock()))
     created = memory.create(POD_GROUP_X, "ns", {"metadata": {"name": "g"}, "spec": {"minMember": 2}})
@@ -48,7 +48,7 @@ async def test_status_follows_the_pods() -> None:
     }
     record = {"metadata": {"name": "podgroup-g"}, "spec": {"minCount": 2, "source": source}}
     memory.create(GANG, "ns", record)
-    labels = {POD_GROUP_LABEL[POD_GROUP_X.group]: "g"}
+    labels = {groups.POD_GROUP.label: "g"}
     for name in ("a", "b"):
         memory.create(POD, "ns", {"metadata": {"name": name, "labels": labels}, "spec": {"nodeName": "n"}})
         memory.patch(POD, "ns", name, {"status": {"phase": "Running"}}, "status")

@@ -5,9 +5,10 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from muster.api import groups
 from muster.api.base import AnyKind, Object
 from muster.api.kinds import POD, POD_GROUP_SIGS, POD_GROUP_X
-from muster.api.scheduling import POD_GROUP_LABEL, PodGroupStatus
+from muster.api.scheduling import PodGroupStatus
 from muster.controllers.driver import Change
 from muster.controllers.podgroup import Counts, controller, next_phase
 from muster.effects import Effect
@@ -37,14 +38,22 @@ PHASES: list[tuple[str, Counts, str]] = [
 
 @pytest.mark.parametrize(("before", "counts", "after"), PHASES)
 def test_phases(before: str, counts: Counts, after: str) -> None:
-    assert next_phase(before, counts, 3) == after
+    phases = groups.POD_GROUP.phases
+    assert phases is not None
+    phases = groups.POD_GROUP.phases
+    assert phases is not None
+    assert next_phase(before, counts, 3, phases) == after
 
 
 class Cluster:
     """A server in memory, and the controller run on what it holds."""
 
     def __init__(self, kind: AnyKind, minimum: int = 2) -> None:
-        self.kind, self.controller, self.memory = kind, controller(kind), Memory(lambda: START)
+        self.kind, self.controller, self.memory = (
+            kind,
+            controller(groups.BY_KIND[kind]),
+            Memory(lambda: START),
+        )
         self.memory.create(kind, "ns", {"metadata": {"name": "g"}, "spec": {"minMember": minimum}})
 
     def pod(self, name: str, phase: str = "Pending", node: str = "", owners: Sequence[str] = ()) -> None:
@@ -53,7 +62,7 @@ class Cluster:
         ]
         metadata = {
             "name": name,
-            "labels": {POD_GROUP_LABEL[self.kind.group]: "g"},
+            "labels": {groups.BY_KIND[self.kind].label: "g"},
             "ownerReferences": references,
         }
         self.memory.create(POD, "ns", {"metadata": metadata, "spec": {"nodeName": node}})

@@ -1453,15 +1453,15 @@ FAULTS: Final = (
     Fault(
         "the first pod of another scheduler leaves its PodGroup a gang until the next start",
         "heartbeats",
-        "translate/dialects.py",
-        "        keys.update(_of_others(new, world))",
+        "translate/touched.py",
+        "        yield from _of_others(new, world)",
         "        pass",
         ("tests/runtime/test_mirror_changes.py",),
     ),
     Fault(
         "a PodGroup that the last pod of another scheduler has left is no gang until the next start",
         "heartbeats",
-        "translate/dialects.py",
+        "translate/touched.py",
         "        yield from _of_others(obj, world)",
         "        pass",
         ("tests/runtime/test_mirror_changes.py",),

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from muster.api import kinds
+from muster.api import groups, kinds
 from muster.api.base import AnyKind, Kind, Object
 from muster.api.core_v1 import Pod
-from muster.api.scheduling import POD_GROUP_LABEL
 from muster.controllers import driver, gang, podgroup
 from muster.controllers.job import CONTROLLER as JOBS
 from muster.core.cycle import Scheduler
@@ -98,7 +97,7 @@ async def running(
     events = GroupEvents(mirror, decisions, EVERYTHING, budget)
     controllers: list[driver.Controller[Any]] = [  # Any: each observes something else
         gang.controller(),
-        *(podgroup.controller(kind) for kind in (kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS)),
+        *map(podgroup.controller, groups.NAMED),
     ]
     scheduling = loop.run(
         client,
@@ -131,7 +130,7 @@ async def submit(cluster: Cluster, size: int, apart: float = 0.0, kind: AnyKind 
     """Makes a gang, with so many seconds between two of its pods."""
     cluster.create(kind, {"metadata": {"name": "g"}, "spec": {"minMember": size}})
     for index in range(size):
-        metadata = {"name": f"g-{index}", "labels": {POD_GROUP_LABEL[kind.group]: "g"}}
+        metadata = {"name": f"g-{index}", "labels": {groups.BY_KIND[kind].label: "g"}}
         cluster.create(kinds.POD, {"metadata": metadata, "spec": {"containers": [CONTAINER]}})
         await asyncio.sleep(apart)
 

@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from muster import names
-from muster.api import selectors
+from muster.api import groups, selectors
 from muster.api.base import AnyKind, Object, Resource
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Namespace, Node, Pod
@@ -23,7 +23,6 @@ from muster.api.kinds import (
 )
 from muster.api.koordinator_v1alpha1 import BY_NAME, GROUPS
 from muster.api.node_v1 import RuntimeClass
-from muster.api.scheduling import POD_GROUP_LABEL
 from muster.core.cycle import Scheduler
 from muster.core.words.decisions import Assign
 from muster.core.words.events import GangRemoved, GangSubmitted, NodeChanged, NodeRemoved, PodsBound
@@ -279,8 +278,7 @@ def test_a_pod_that_is_being_deleted_takes_no_other_node() -> None:
 def test_a_pod_of_a_gangs_job_that_names_a_podgroup_is_of_the_podgroup_alone(labelled: str) -> None:
     mirror, job = Mirror(), cluster.job(gang="true")
     plain, named = (
-        cluster.pod("j-0", owner=job, labels=labels)
-        for labels in ({}, {POD_GROUP_LABEL[POD_GROUP_X.group]: "g"})
+        cluster.pod("j-0", owner=job, labels=labels) for labels in ({}, {groups.POD_GROUP.label: "g"})
     )
     mirror.change(POD_GROUP_X, None, cluster.pod_group())
     mirror.change(POD, None, named if labelled == "when it is made" else plain)
@@ -295,7 +293,7 @@ def test_a_pod_of_a_gangs_job_that_names_a_podgroup_is_of_the_podgroup_alone(lab
 
 def test_a_pod_that_names_two_podgroups_is_of_the_first_alone() -> None:
     mirror = Mirror()
-    pod = cluster.pod("p", labels=dict.fromkeys(POD_GROUP_LABEL.values(), "g"))
+    pod = cluster.pod("p", labels=dict.fromkeys(groups.LABELS, "g"))
     for kind in (POD_GROUP_X, POD_GROUP_SIGS):
         mirror.change(kind, None, cluster.pod_group())
     mirror.change(POD, None, pod)
@@ -485,7 +483,7 @@ def test_the_places_of_a_job_that_its_jobset_restarts_are_free_before_its_pods_a
     assert [(event.gang, *event.pods.values()) for event in bound(mirror)] == [("ns/s", None)]
 
 
-@pytest.mark.parametrize("of", ["", *POD_GROUP_LABEL.values(), BY_NAME[0], "job"])
+@pytest.mark.parametrize("of", ["", *groups.LABELS, BY_NAME[0], "job"])
 @pytest.mark.parametrize("first", ["the group", "the pod"])
 def test_a_pod_that_its_node_has_started_is_of_no_gang(of: str, first: str) -> None:
     """A mirror pod, whatever it names, even if every pod is muster's: whether it comes bound or is bound."""

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.api import kinds
+from muster.api import groups, kinds
 from muster.api.base import Object
-from muster.api.scheduling import POD_GROUP_LABEL
 from muster.core.words.gang import GangId
 from muster.names import QUEUE
 from muster.runtime.budget import BURST, RATE, WriteBudget, Writer
@@ -28,8 +27,8 @@ def pod(name: str, cpu: str, labels: Object | None = None, **spec: Any) -> Objec
 
 
 @pytest.mark.looptime
-@pytest.mark.parametrize("groups", [True, False], ids=["gangs", "gangs of one"])
-async def test_figures_that_change_all_the_time_cost_five_writes_a_second(groups: bool) -> None:
+@pytest.mark.parametrize("grouped", [True, False], ids=["gangs", "gangs of one"])
+async def test_figures_that_change_all_the_time_cost_five_writes_a_second(grouped: bool) -> None:
     """And each gang has its first reason at once, and what is told is true in the end."""
     cluster = Cluster()
     async with running(cluster) as written:
@@ -37,13 +36,13 @@ async def test_figures_that_change_all_the_time_cost_five_writes_a_second(groups
             cluster.create(kinds.POD, pod(f"base-{node}", "2", nodeName=f"node-{node}"))
         for gang in range(GANGS):
             labels = {}
-            if groups:
-                labels = {POD_GROUP_LABEL[kinds.POD_GROUP_X.group]: f"g-{gang}"}
+            if grouped:
+                labels = {groups.POD_GROUP.label: f"g-{gang}"}
                 spec = {"metadata": {"name": f"g-{gang}"}, "spec": {"minMember": 1}}
                 cluster.create(kinds.POD_GROUP_X, spec)
             cluster.create(kinds.POD, pod(f"g-{gang}-0", "3", labels))
         await asyncio.sleep(3)
-        told = await reasons(cluster, groups)
+        told = await reasons(cluster, grouped)
         assert len(told) == GANGS, "the first reason is written at once"
         await asyncio.sleep(3)  # the conditions of the pods, once
         counted = written.total()
@@ -56,17 +55,17 @@ async def test_figures_that_change_all_the_time_cost_five_writes_a_second(groups
                 await asyncio.sleep(0.25)
         cost = written.total() - counted
         assert cost <= SECONDS * MOST
-        before = await reasons(cluster, groups)
+        before = await reasons(cluster, grouped)
         cluster.create(kinds.POD, pod("last", "1", nodeName="node-1"))
         await asyncio.sleep(GANGS / RATE + 11)
-        after = await reasons(cluster, groups)
+        after = await reasons(cluster, grouped)
         assert before != after
         assert len(set(after.values())) == 1, "all know the last figures"
 
 
-async def reasons(cluster: Cluster, groups: bool) -> dict[str, str]:
+async def reasons(cluster: Cluster, grouped: bool) -> dict[str, str]:
     """What each gang that waits says, by its name."""
-    if groups:
+    if grouped:
         records = await cluster.all(kinds.GANG)
         return {each.metadata.name: each.status.reason.message for each in records if each.status.reason}
     pods = [each for each in await cluster.all(kinds.POD) if not each.spec.node_name]
@@ -82,7 +81,7 @@ async def test_all_that_is_told_of_gangs_that_wait_shares_one_budget() -> None:
         for node in range(4):
             cluster.create(kinds.POD, pod(f"base-{node}", "2", nodeName=f"node-{node}"))
         for gang in range(GANGS):
-            labels = {POD_GROUP_LABEL[kinds.POD_GROUP_X.group]: f"g-{gang}", QUEUE: "q"}
+            labels = {groups.POD_GROUP.label: f"g-{gang}", QUEUE: "q"}
             cluster.create(kinds.POD_GROUP_X, {"metadata": {"name": f"g-{gang}"}, "spec": {"minMember": 1}})
             cluster.create(kinds.POD, pod(f"g-{gang}-0", "3", labels))
         await asyncio.sleep(8)

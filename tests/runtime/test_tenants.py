@@ -17,10 +17,9 @@ import msgspec
 import pytest
 
 from muster import names
-from muster.api import kinds
+from muster.api import groups, kinds
 from muster.api.base import AnyKind, Object
 from muster.api.koordinator_v1alpha1 import BY_NAME, GROUPS, MIN_AVAILABLE
-from muster.api.scheduling import POD_GROUP_LABEL
 from muster.app.wiring.controllers import CONTROLLERS
 from muster.controllers import driver
 from muster.core.words.gang import GangId, NodeName, Place, PodId
@@ -76,17 +75,17 @@ def spec(pool: str, **fields: Any) -> Object:
 def ours(cluster: Cluster) -> None:
     """Gangs of each dialect, most of which start, and one that waits for room."""
     lists = {GROUPS: json.dumps([f"{OURS}/a", f"{OURS}/b"])}
-    groups = [
+    gangs = [
         ("train", 2, {names.PRIORITY: "10"}, 2),
         ("a", 1, lists, 1),
         ("b", 1, lists, 1),
         ("waits", 9, {}, 9),
     ]
-    for name, least, notes, pods in groups:
+    for name, least, notes, pods in gangs:
         body = {"metadata": {"name": name, "annotations": notes}, "spec": {"minMember": least}}
         cluster.registry.create(kinds.POD_GROUP_X, OURS, body)
         for i in range(pods):
-            labels = {POD_GROUP_LABEL[kinds.POD_GROUP_X.group]: name, "app": name}
+            labels = {groups.POD_GROUP.label: name, "app": name}
             meta = {"name": f"{name}-{i}", "labels": labels}
             cluster.registry.create(kinds.POD, OURS, {"metadata": meta, "spec": spec(OURS)})
     for i in range(2):
@@ -106,7 +105,7 @@ def ours(cluster: Cluster) -> None:
 def late(cluster: Cluster) -> None:
     """What changes in the namespace after the others have written: a gang arrives, a pod is lost."""
     cluster.registry.create(kinds.POD_GROUP_X, OURS, {"metadata": {"name": "late"}, "spec": {"minMember": 1}})
-    labels = {POD_GROUP_LABEL[kinds.POD_GROUP_X.group]: "late"}
+    labels = {groups.POD_GROUP.label: "late"}
     cluster.registry.create(
         kinds.POD, OURS, {"metadata": {"name": "late-0", "labels": labels}, "spec": spec(OURS)}
     )
@@ -198,7 +197,7 @@ class Hostile:
         meta = self._meta()
         self._number += 1
         meta["name"] = f"{meta['name']}-{self._number}"
-        group = self._choose.choice([*POD_GROUP_LABEL.values(), ""])
+        group = self._choose.choice([*groups.LABELS, ""])
         if group:
             meta["labels"][group] = self._name()
         else:
@@ -346,7 +345,7 @@ async def test_undisturbed_the_gangs_start(undisturbed: dict[str, Any]) -> None:
 async def test_a_gang_of_two_namespaces_that_agree_ends_when_one_withdraws_and_its_pods_stay() -> None:
     """The one that withdraws gets a record of its own; nothing of the other's is ended or left behind."""
     cluster, both = Cluster(), json.dumps([f"{OURS}/a", f"{THEIRS}/b"])
-    label = POD_GROUP_LABEL[kinds.POD_GROUP_X.group]
+    label = groups.POD_GROUP.label
     try:
         cluster.node("node", 6)
         async with muster(cluster):

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from muster import names
+from muster.api import groups
 from muster.api.base import Kind, Object, ObjectMeta, Resource
 from muster.api.batch_v1 import COMPLETION_INDEX, Job
 from muster.api.core_v1 import (
@@ -43,7 +44,7 @@ from muster.api.kinds import (
 )
 from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology
 from muster.api.node_v1 import RuntimeClass
-from muster.api.scheduling import POD_GROUP_LABEL, PodGroup, PriorityClass
+from muster.api.scheduling import PodGroup, PriorityClass
 from muster.api.storage_v1 import StorageClass
 from muster.translate.dialects import Reader
 from muster.translate.group import Group, Touched
@@ -193,7 +194,7 @@ def pod_group(name: str = "g", minimum: int = 2, **meta: Any) -> PodGroup:
 
 def grouped(name: str, group: str = "g", *, api: Kind[PodGroup] = POD_GROUP_X, **fields: Any) -> Pod:
     """A pod whose label names a PodGroup."""
-    return pod(name, labels={POD_GROUP_LABEL[api.group]: group}, **fields)
+    return pod(name, labels={groups.BY_KIND[api].label: group}, **fields)
 
 
 def priority_class(

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from muster.api import groups
 from muster.api.base import Object, Resource
 from muster.api.core_v1 import Namespace, PersistentVolume, PersistentVolumeClaim
 from muster.api.kinds import NAMESPACE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
@@ -20,12 +21,12 @@ from muster.core.words.gang import (
     Spread,
     Toleration,
 )
-from muster.translate import dialects
+from muster.translate import touched
 from muster.translate.claims import claims_of
-from muster.translate.dialects import keys_touched
-from muster.translate.identity import Dialect, GroupKey
+from muster.translate.identity import GroupKey
 from muster.translate.podgroup.pod_sets import pod_set_name
 from muster.translate.pods import asked, pod_bound
+from muster.translate.touched import keys_touched
 from muster.translate.world import World
 from tests.translate.cluster import job as job_of
 from tests.translate.cluster import jobset as jobset_of
@@ -102,9 +103,9 @@ def test_a_new_namespace_is_evaluated_again() -> None:
     new = named("new", team="x")
     seen.put(NAMESPACE, new)
     touched = keys_touched(NAMESPACE, None, new, seen)
-    assert {key for key in touched if key.dialect in (Dialect.POD, Dialect.JOB)} == {
-        GroupKey(Dialect.POD, "ns", "a"),
-        GroupKey(Dialect.JOB, "ns", "j"),
+    assert {key for key in touched if key.dialect in (groups.POD, groups.JOB)} == {
+        GroupKey(groups.POD, "ns", "a"),
+        GroupKey(groups.JOB, "ns", "j"),
     }
     assert not keys_touched(NAMESPACE, new, named("new", team="x"), seen)
 
@@ -173,7 +174,7 @@ def test_requests_of_a_bound_pod_count_whatever_its_other_fields_are() -> None:
 
 def test_the_pods_of_a_job_have_the_labels_that_its_controller_adds() -> None:
     batch = job_of(gang="true", template={"metadata": {"labels": {"app": "a"}}, "spec": apart()})
-    group = read(GroupKey(Dialect.JOB, "ns", "j"), world(batch))
+    group = read(GroupKey(groups.JOB, "ns", "j"), world(batch))
     assert group is not None
     assert group.gang.namespace == "ns"
     assert dict(group.gang.pod_sets[0].labels) == {
@@ -196,7 +197,7 @@ def test_the_pods_of_a_job_have_the_labels_that_its_controller_adds() -> None:
 def test_labels_that_differ_within_a_template_cannot_be_matched(key: str, refused: bool) -> None:
     spec = apart(labelSelector={"matchLabels": {key: "s"}})
     group = read(
-        GroupKey(Dialect.JOBSET, "ns", "s"), world(jobset_of(jobs={"w": {"template": {"spec": spec}}}))
+        GroupKey(groups.JOBSET, "ns", "s"), world(jobset_of(jobs={"w": {"template": {"spec": spec}}}))
     )
     assert group is not None
     gate = group.gang.gate
@@ -214,7 +215,7 @@ def test_pods_of_one_group_are_alike_in_the_labels_that_they_look_at() -> None:
     def sets(spec: Object) -> dict[str, dict[str, str]]:
         members = [member("a", "a", spec), member("b", "b", spec), member("c", "a", spec)]
         seen = world(pod_group("g", 3), *members)
-        group = read(GroupKey(Dialect.POD_GROUP, "ns", "g"), seen)
+        group = read(GroupKey(groups.POD_GROUP, "ns", "g"), seen)
         assert group is not None
         return {pod_set.name: dict(pod_set.labels) for pod_set in group.gang.pod_sets}
 
@@ -292,7 +293,7 @@ def test_a_claim_that_waits_for_its_first_pod_keeps_it_only_where_volumes_can_be
 @pytest.mark.parametrize(("objects", "code", "message"), UNBOUND.values(), ids=UNBOUND.keys())
 def test_a_claim_without_a_volume_keeps_its_pod(objects: list[Resource], code: Code, message: str) -> None:
     one = pod(spec=WITH_CLAIM)
-    group = read(GroupKey(Dialect.POD, "ns", "a"), world(one, *objects))
+    group = read(GroupKey(groups.POD, "ns", "a"), world(one, *objects))
     assert group is not None
     assert group.gang.gate is not None
     assert group.gang.gate.code is code
@@ -300,7 +301,7 @@ def test_a_claim_without_a_volume_keeps_its_pod(objects: list[Resource], code: C
 
 
 def test_claims_and_volumes_are_evaluated_again_when_they_change() -> None:
-    key = GroupKey(Dialect.POD, "ns", "a")
+    key = GroupKey(groups.POD, "ns", "a")
     seen = world(pod("a", spec=WITH_CLAIM), pod("b"), claim())
     assert key in keys_touched(PERSISTENT_VOLUME_CLAIM, claim(), claim("v"), seen)
     assert not keys_touched(PERSISTENT_VOLUME_CLAIM, claim("v"), claim("v"), seen)
@@ -310,7 +311,7 @@ def test_claims_and_volumes_are_evaluated_again_when_they_change() -> None:
 def test_a_volume_concerns_those_whose_claim_names_it_whichever_claim_it_names_itself() -> None:
     """A volume's `claimRef` may be of another namespace; the claim is what the pods are read from."""
     seen = world(pod("a", spec=WITH_CLAIM), pod("b"), claim("v"))
-    assert keys_touched(PERSISTENT_VOLUME, None, volume(), seen) == {GroupKey(Dialect.POD, "ns", "a")}
+    assert keys_touched(PERSISTENT_VOLUME, None, volume(), seen) == {GroupKey(groups.POD, "ns", "a")}
     assert not keys_touched(PERSISTENT_VOLUME, None, volume(name="w"), seen)
     seen.put(PERSISTENT_VOLUME_CLAIM, claim("w"))
     assert not keys_touched(PERSISTENT_VOLUME, volume(), None, seen)
@@ -324,7 +325,7 @@ def test_a_change_of_a_claim_visits_its_users_only(monkeypatch: pytest.MonkeyPat
     jobset = jobset_of(jobs={"w": {"template": made}})
     objects = [pod("a", spec=WITH_CLAIM), job_of(gang="true", template=made), jobset, claim("v"), *others]
     seen, visited = world(*objects), list[str]()
-    read = dialects._reading
+    read = touched._reading
 
     def visits(kind: Any, obj: Resource, world: World) -> Any:  # Any: as of the original
         visited.append(obj.metadata.name)
@@ -333,10 +334,10 @@ def test_a_change_of_a_claim_visits_its_users_only(monkeypatch: pytest.MonkeyPat
     def reads(templates: object) -> Any:
         raise AssertionError("templates are read again")
 
-    monkeypatch.setattr(dialects, "_reading", visits)
-    monkeypatch.setattr(dialects, "_specs", reads)
-    users = {GroupKey(Dialect.POD, "ns", "a"), GroupKey(Dialect.JOB, "ns", "j")}
-    users |= {GroupKey(Dialect.JOBSET, "ns", "s")}
+    monkeypatch.setattr(touched, "_reading", visits)
+    monkeypatch.setattr(touched, "_specs", reads)
+    users = {GroupKey(groups.POD, "ns", "a"), GroupKey(groups.JOB, "ns", "j")}
+    users |= {GroupKey(groups.JOBSET, "ns", "s")}
     for kind, obj in ((PERSISTENT_VOLUME_CLAIM, claim()), (PERSISTENT_VOLUME, volume())):
         visited.clear()
         assert keys_touched(kind, None, obj, seen) == users

@@ -3,16 +3,17 @@
 import msgspec
 import pytest
 
+from muster.api import groups
 from muster.api.base import Object, Resource
 from muster.api.core_v1 import LimitRange, ResourceQuota
 from muster.api.kinds import LIMIT_RANGE, RUNTIME_CLASS
 from muster.api.node_v1 import RuntimeClass
 from muster.core.words.gang import Code, Shape
-from muster.translate.dialects import keys_touched
-from muster.translate.identity import Dialect, GroupKey
+from muster.translate.identity import GroupKey
+from muster.translate.touched import keys_touched
 from tests.translate.cluster import job, jobset, pod, pod_spec, read, world
 
-JOB, JOBSET = GroupKey(Dialect.JOB, "ns", "j"), GroupKey(Dialect.JOBSET, "ns", "s")
+JOB, JOBSET = GroupKey(groups.JOB, "ns", "j"), GroupKey(groups.JOBSET, "ns", "s")
 SILENT: Object = {"containers": [{"name": "c"}], "runtimeClassName": "kata"}
 
 
@@ -46,7 +47,7 @@ def test_a_template_asks_for_what_its_pods_will_ask_for(key: GroupKey) -> None:
 
 
 def test_a_pod_that_is_there_has_what_was_added_to_it() -> None:
-    key = GroupKey(Dialect.POD, "ns", "a")
+    key = GroupKey(groups.POD, "ns", "a")
     assert shape_of(key, pod(spec=SILENT), limit_range(), runtime_class()) == Shape(())
 
 

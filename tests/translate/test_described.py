@@ -7,16 +7,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster.api import groups
 from muster.api.base import Resource
 from muster.api.core_v1 import Pod
 from muster.api.kinds import POD, POD_GROUP_SIGS
 from muster.api.koordinator_v1alpha1 import GROUPS
 from muster.api.muster_v1alpha1 import Source
-from muster.api.scheduling import POD_GROUP_LABEL, PodGroup
+from muster.api.scheduling import PodGroup
 from muster.core.words.gang import Code, Gate
-from muster.translate.dialects import group_of, keys_touched
+from muster.translate.dialects import group_of
 from muster.translate.group import Group
-from muster.translate.identity import Dialect, GroupKey
+from muster.translate.identity import GroupKey
+from muster.translate.touched import keys_touched
 from muster.translate.world import World
 from tests.tiers import examples
 from tests.translate.cluster import pod, pod_group, read, world
@@ -26,7 +28,7 @@ OLD_NAME, OLD_LEAST = (
     "pod-group.scheduling.sigs.k8s.io/name",
     "pod-group.scheduling.sigs.k8s.io/min-available",
 )
-A, B = (GroupKey(Dialect.KOORDINATOR, "ns", name) for name in "ab")
+A, B = (GroupKey(groups.KOORDINATOR, "ns", name) for name in "ab")
 BOTH = json.dumps(["ns/b", "ns/a"])
 LONELY = f"{GROUPS} names ns/b, which does not exist or has another list; write the same on all"
 
@@ -75,7 +77,7 @@ def test_or_by_labels_as_it_once_was_done() -> None:
 
 
 def test_a_pod_that_names_a_podgroup_by_label_describes_no_gang() -> None:
-    labelled = member("x", gang="b", labels={POD_GROUP_LABEL["scheduling.sigs.k8s.io"]: "a"})
+    labelled = member("x", gang="b", labels={groups.KOORDINATOR.label: "a"})
     assert group_of(labelled, seen(labelled)) == A
     assert the_gang(labelled).gang.gate == Gate(
         Code.MEMBERS_MISSING,
@@ -113,7 +115,7 @@ def test_gangs_that_pods_alone_describe_are_one_if_all_of_them_say_so() -> None:
 
 
 def test_a_gang_group_may_combine_a_podgroup_with_described_pods() -> None:
-    labelled = pod("y", labels={POD_GROUP_LABEL["scheduling.sigs.k8s.io"]: "b"})
+    labelled = pod("y", labels={groups.KOORDINATOR.label: "b"})
     group = the_gang(member("x", "a", "1", BOTH), sigs("b", 1, BOTH), labelled)
     assert (group.gang.min_count, group.gang.gate, len(group.members)) == (2, None, 2)
     group = the_gang(member("x", "a", "1", BOTH), sigs("b", 1), labelled)
@@ -194,7 +196,7 @@ def test_a_list_of_itself_alone_says_nothing() -> None:
 
 def test_a_pod_that_names_an_impossible_group_is_refused_alone() -> None:
     odd = member("x", gang="My Gang!")
-    alone = GroupKey(Dialect.POD, "ns", "x")
+    alone = GroupKey(groups.POD, "ns", "x")
     assert group_of(odd, world(odd)) == alone
     group = read(alone, world(odd))
     assert group is not None
@@ -230,7 +232,7 @@ def test_foreign_pods_describe_nothing() -> None:
 
 def test_every_gang_that_a_change_concerns_is_read_again() -> None:
     """Whatever comes in which order: after each change, what was told is what a fresh look shows."""
-    zero = GroupKey(Dialect.KOORDINATOR, "ns", "0")
+    zero = GroupKey(groups.KOORDINATOR, "ns", "0")
     keys = (zero, A, B)
     other = json.dumps(["ns/0", "ns/a"])
     young = member("young", "a", "1", other, created=5)
@@ -296,7 +298,7 @@ def test_whatever_comes_and_goes_the_gangs_are_those_of_a_fresh_look(
                 told.pop(key, None)
         fresh = seen(*reversed(there.values()))
         every = {group_of(one, fresh) for one in there.values() if isinstance(one, Pod)}
-        every |= {GroupKey(Dialect.KOORDINATOR, "ns", name) for name in "0ab"}
+        every |= {GroupKey(groups.KOORDINATOR, "ns", name) for name in "0ab"}
         looked = {key: group for key in every if key is not None and (group := read(key, fresh)) is not None}
         assert told == looked
         uids = [uid for group in looked.values() for uid in group.members]

@@ -7,12 +7,15 @@ import pytest
 from msgspec.structs import replace
 
 from muster import names
+from muster.api import groups
 from muster.api.base import Kind, Resource
+from muster.api.groups import Dialect
 from muster.api.kinds import JOB, JOBSET, NAMESPACE, POD, POD_GROUP_X, PRIORITY_CLASS
 from muster.core.words.gang import Code, Gate, Place, PodSet, Shape
-from muster.translate.dialects import group_of, keys_touched
+from muster.translate.dialects import group_of
 from muster.translate.group import Group
-from muster.translate.identity import Dialect, GroupKey
+from muster.translate.identity import GroupKey
+from muster.translate.touched import keys_touched
 from muster.translate.world import World
 from tests.translate.cluster import (
     child,
@@ -41,7 +44,7 @@ def elsewhere(obj: Resource) -> Resource:
     return replace(obj, api_version="batch.volcano.sh/v1alpha1")
 
 
-ALONE = key(Dialect.POD, "a")
+ALONE = key(groups.POD, "a")
 GANG, INDEPENDENT = jobset(), jobset(gang="")
 #: a Job that a JobSet of another API group controls
 STRAY = job(owner=elsewhere(GANG), gang="true")
@@ -53,14 +56,14 @@ STAGED = jobset(jobs={"a": {}, "b": {}}, startupPolicy={"startupPolicyOrder": "I
     [
         ([pod()], ALONE),
         ([pod(owner=job()), job()], ALONE),
-        ([pod(owner=job()), job(gang="true")], key(Dialect.JOB, "j")),
-        ([pod(owner=job()), job(), namespace("true")], key(Dialect.JOB, "j")),
-        ([pod(owner=child(GANG)), child(GANG), GANG], key(Dialect.JOBSET, "s")),
+        ([pod(owner=job()), job(gang="true")], key(groups.JOB, "j")),
+        ([pod(owner=job()), job(), namespace("true")], key(groups.JOB, "j")),
+        ([pod(owner=child(GANG)), child(GANG), GANG], key(groups.JOBSET, "s")),
         ([pod(owner=child(GANG)), child(GANG), INDEPENDENT], ALONE),
-        ([pod(owner=child(STAGED, "b")), child(STAGED, "b"), STAGED], key(Dialect.JOBSET, "s", "b")),
-        ([grouped("a"), pod_group()], key(Dialect.POD_GROUP, "g")),
-        ([grouped("a")], key(Dialect.POD_GROUP, "g")),
-        ([grouped("a", owner=job()), job(gang="true")], key(Dialect.POD_GROUP, "g")),
+        ([pod(owner=child(STAGED, "b")), child(STAGED, "b"), STAGED], key(groups.JOBSET, "s", "b")),
+        ([grouped("a"), pod_group()], key(groups.POD_GROUP, "g")),
+        ([grouped("a")], key(groups.POD_GROUP, "g")),
+        ([grouped("a", owner=job()), job(gang="true")], key(groups.POD_GROUP, "g")),
         # owners that have not been seen yet
         ([pod(owner=job())], None),
         ([pod(owner=child(GANG)), child(GANG)], None),
@@ -69,7 +72,7 @@ STAGED = jobset(jobs={"a": {}, "b": {}}, startupPolicy={"startupPolicyOrder": "I
         # owned by namesakes of another API group, whether or not the Job and the JobSet exist
         ([pod(owner=elsewhere(job()))], ALONE),
         ([pod(owner=elsewhere(job())), job(gang="true")], ALONE),
-        ([pod(owner=STRAY), STRAY, GANG], key(Dialect.JOB, "j")),
+        ([pod(owner=STRAY), STRAY, GANG], key(groups.JOB, "j")),
     ],
 )
 def test_the_group_of_a_pod(objects: list[Resource], expected: GroupKey | None) -> None:
@@ -178,15 +181,15 @@ def test_a_bound_pod_is_past_all_gates() -> None:
 
 
 def test_a_pod_of_a_group_is_no_gang_of_one() -> None:
-    assert read(key(Dialect.POD, "a"), world(grouped("a"))) is None
+    assert read(key(groups.POD, "a"), world(grouped("a"))) is None
 
 
 def test_namesakes_of_several_dialects_have_ids_of_their_own() -> None:
     gangs = [
-        (jobset("x"), key(Dialect.JOBSET, "x")),
-        (job("x", gang="true"), key(Dialect.JOB, "x")),
-        (pod_group("x"), key(Dialect.POD_GROUP, "x")),
-        (pod("x"), key(Dialect.POD, "x")),
+        (jobset("x"), key(groups.JOBSET, "x")),
+        (job("x", gang="true"), key(groups.JOB, "x")),
+        (pod_group("x"), key(groups.POD_GROUP, "x")),
+        (pod("x"), key(groups.POD, "x")),
     ]
     objects = [obj for obj, _ in gangs]
     assert [the_gang(found, *objects).gang.id for _, found in gangs] == [
@@ -202,13 +205,13 @@ def test_namesakes_of_several_dialects_have_ids_of_their_own() -> None:
 
 def test_a_stage_is_not_taken_for_a_jobset() -> None:
     keys = [
-        GroupKey(Dialect.JOBSET, "ns", *path) for path in (("a", "b"), ("a-b",), ("a-b", "c"), ("a", "b-c"))
+        GroupKey(groups.JOBSET, "ns", *path) for path in (("a", "b"), ("a-b",), ("a-b", "c"), ("a", "b-c"))
     ]
     assert len({each.record for each in keys}) == 4
 
 
 def test_a_name_too_long_for_a_record_is_cut_and_stays_unique() -> None:
-    one, other = (key(Dialect.POD_GROUP, "a" * 252 + last).record for last in "xy")
+    one, other = (key(groups.POD_GROUP, "a" * 252 + last).record for last in "xy")
     assert len(one) <= 230
     assert one != other
 
@@ -221,51 +224,51 @@ def touched(kind: Kind[Any], old: Resource | None, new: Resource | None, *around
 def test_a_change_of_a_pod_touches_its_group() -> None:
     member = pod(owner=job())
     parent = job(gang="true")
-    assert touched(POD, None, member, parent) == {key(Dialect.JOB, "j")}
-    assert touched(POD, grouped("a"), pod()) == {key(Dialect.POD_GROUP, "g"), ALONE}
+    assert touched(POD, None, member, parent) == {key(groups.JOB, "j")}
+    assert touched(POD, grouped("a"), pod()) == {key(groups.POD_GROUP, "g"), ALONE}
 
 
 def test_a_job_that_comes_or_becomes_a_gang_touches_its_pods() -> None:
     member = pod(owner=job())
-    both = {key(Dialect.JOB, "j"), ALONE}
+    both = {key(groups.JOB, "j"), ALONE}
     assert touched(JOB, None, job(), member) == both
     assert touched(JOB, job(), job(gang="true"), member) == both
     assert touched(JOB, job(gang="true"), None, member) == both
-    assert touched(JOB, job(gang="true"), job(gang="true"), member) == {key(Dialect.JOB, "j")}
+    assert touched(JOB, job(gang="true"), job(gang="true"), member) == {key(groups.JOB, "j")}
 
 
 def test_a_jobset_that_comes_touches_the_pods_of_its_jobs() -> None:
     inner = child(GANG)
     member = pod(owner=inner)
-    assert touched(JOBSET, None, GANG, inner, member) == {key(Dialect.JOBSET, "s"), ALONE}
-    assert touched(JOBSET, GANG, GANG, inner, member) == {key(Dialect.JOBSET, "s")}
-    assert touched(JOB, inner, inner, GANG, member) == {key(Dialect.JOBSET, "s"), key(Dialect.JOB, "s-w-0")}
+    assert touched(JOBSET, None, GANG, inner, member) == {key(groups.JOBSET, "s"), ALONE}
+    assert touched(JOBSET, GANG, GANG, inner, member) == {key(groups.JOBSET, "s")}
+    assert touched(JOB, inner, inner, GANG, member) == {key(groups.JOBSET, "s"), key(groups.JOB, "s-w-0")}
 
 
 def test_a_namespace_touches_what_is_in_it_once_its_mark_changes() -> None:
     member = pod(owner=job())
     found = touched(NAMESPACE, namespace("false"), namespace("true"), job(), member)
-    assert found == {key(Dialect.JOB, "j"), ALONE}
+    assert found == {key(groups.JOB, "j"), ALONE}
     assert touched(NAMESPACE, namespace("true"), namespace("true"), job(), member) == set()
 
 
 def test_a_priority_class_touches_everything() -> None:
     found = touched(PRIORITY_CLASS, None, priority_class("x", 1), grouped("b"), pod(), GANG)
-    assert found >= {key(Dialect.POD_GROUP, "g"), ALONE, key(Dialect.JOBSET, "s")}
+    assert found >= {key(groups.POD_GROUP, "g"), ALONE, key(groups.JOBSET, "s")}
 
 
 def test_a_group_that_comes_touches_its_namesakes() -> None:
     found = touched(POD_GROUP_X, None, pod_group("a"), pod())
-    assert found == {key(Dialect.POD_GROUP, "a"), ALONE}
+    assert found == {key(groups.POD_GROUP, "a"), ALONE}
 
 
 def all_groups(found: World) -> dict[GroupKey, Group]:
     """Every gang, by looking at every object."""
-    keys = {key(dialect, name[1]) for dialect in Dialect for name in found.pods}
-    keys |= {key(dialect, name) for dialect in Dialect for name in ("s", "j", "g", "s-a-0", "s-b-0")}
-    keys |= {key(Dialect.JOBSET, "s", stage) for stage in ("a", "b")}
-    groups = ((one, read(one, found)) for one in keys)
-    return {one: group for one, group in groups if group is not None}
+    keys = {key(dialect, name[1]) for dialect in groups.TABLE for name in found.pods}
+    keys |= {key(dialect, name) for dialect in groups.TABLE for name in ("s", "j", "g", "s-a-0", "s-b-0")}
+    keys |= {key(groups.JOBSET, "s", stage) for stage in ("a", "b")}
+    gangs = ((one, read(one, found)) for one in keys)
+    return {one: group for one, group in gangs if group is not None}
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -309,7 +312,7 @@ def test_reading_what_is_touched_is_as_good_as_reading_everything(seed: int) -> 
 
 
 def test_the_expected_gate_of_a_missing_podgroup_goes_when_it_comes() -> None:
-    group = the_gang(key(Dialect.POD_GROUP, "g"), pod_group(minimum=1), grouped("a"))
+    group = the_gang(key(groups.POD_GROUP, "g"), pod_group(minimum=1), grouped("a"))
     assert group.gang.gate is None
-    missing = the_gang(key(Dialect.POD_GROUP, "g"), grouped("a")).gang.gate
+    missing = the_gang(key(groups.POD_GROUP, "g"), grouped("a")).gang.gate
     assert isinstance(missing, Gate)

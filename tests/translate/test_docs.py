@@ -6,10 +6,11 @@ from pathlib import Path
 import msgspec
 import yaml
 
+from muster.api import groups
 from muster.api.base import Resource
 from muster.api.kinds import BY_NAME
 from muster.core.words.gang import Code, Gate
-from muster.translate.identity import Dialect, GroupKey
+from muster.translate.identity import GroupKey
 from muster.translate.world import World
 from tests.translate.cluster import read
 
@@ -27,7 +28,7 @@ def examples() -> World:
 
 
 def test_the_job() -> None:
-    group = read(GroupKey(Dialect.JOB, "default", "train"), examples())
+    group = read(GroupKey(groups.JOB, "default", "train"), examples())
     assert group is not None
     assert group.gang.id == "default/train"
     assert [(one.name, one.count, one.min_count) for one in group.gang.pod_sets] == [("main", 4, 4)]
@@ -35,6 +36,6 @@ def test_the_job() -> None:
 
 
 def test_the_podgroup() -> None:
-    group = read(GroupKey(Dialect.POD_GROUP, "default", "pair"), examples())
+    group = read(GroupKey(groups.POD_GROUP, "default", "pair"), examples())
     assert group is not None
     assert group.gang.gate == Gate(Code.MEMBERS_MISSING, "1 of 2 pods exist")

@@ -8,20 +8,22 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from muster import names
+from muster.api import groups
 from muster.api.base import Resource
 from muster.api.core_v1 import Pod
 from muster.api.kinds import POD_GROUP_X
 from muster.api.koordinator_v1alpha1 import GROUPS, TOPOLOGY_SPEC
 from muster.api.scheduling import PodGroup
 from muster.core.words.gang import Code, Gate, Subgroup
-from muster.translate.dialects import Reader, group_of, keys_touched
+from muster.translate.dialects import Reader, group_of
 from muster.translate.group import Group, Touched
-from muster.translate.identity import Dialect, GroupKey
+from muster.translate.identity import GroupKey
 from muster.translate.status import gang_spec
+from muster.translate.touched import keys_touched
 from tests.tiers import examples
 from tests.translate.cluster import grouped, pod_group, pod_spec, read, world
 
-MASTER, WORKER = (GroupKey(Dialect.POD_GROUP, "ns", name) for name in ("master", "worker"))
+MASTER, WORKER = (GroupKey(groups.POD_GROUP, "ns", name) for name in ("master", "worker"))
 BOTH = ("ns/master", "ns/worker")
 LONELY = (
     f"PodGroup ns/master: {GROUPS} names ns/worker, which does not exist or has another list; "
@@ -186,7 +188,7 @@ def test_over_several_namespaces_it_lives_at_the_first() -> None:
     both = ("a/worker", "ns/master")
     worker = pod_group("worker", 1, namespace="a", annotations={GROUPS: json.dumps(both)})
     found = world(one_of("master", 1, both), worker, grouped("m", "master"), grouped("w", "worker"))
-    key = GroupKey(Dialect.POD_GROUP, "a", "worker")
+    key = GroupKey(groups.POD_GROUP, "a", "worker")
     group = read(key, found)
     assert group is not None
     assert (group.namespace, group.record, group.gang.id) == ("a", "podgroup-worker", "a/worker")
@@ -200,13 +202,13 @@ def test_over_several_namespaces_the_least_priority_counts() -> None:
     both = ("a/worker", "ns/master")
 
     def priority(worker: dict[str, str], master: dict[str, str]) -> int:
-        groups = (
+        both_groups = (
             pod_group("worker", 1, namespace="a", annotations={GROUPS: json.dumps(both), **worker}),
             pod_group("master", 1, annotations={GROUPS: json.dumps(both), **master}),
         )
         members = grouped("m", "master", spec=pod_spec(priority=7)), grouped("w", "worker", spec=pod_spec())
         other = replace(members[1], metadata=replace(members[1].metadata, namespace="a"))
-        group = read(GroupKey(Dialect.POD_GROUP, "a", "worker"), world(*groups, members[0], other))
+        group = read(GroupKey(groups.POD_GROUP, "a", "worker"), world(*both_groups, members[0], other))
         assert group is not None
         return group.gang.priority
 
@@ -249,7 +251,7 @@ def test_whatever_another_namespace_writes_changes_and_touches_nothing(
     """The other namespace has PodGroups, with lists and marks, that come, change and go."""
     mine = [pod_group(name, 1, annotations={GROUPS: text}) for name, text in zip("ab", ours, strict=True)]
     pods = [grouped(f"{name}-{i}", name, node="n" if i else "") for name in "ab" for i in range(2)]
-    keys = [GroupKey(Dialect.POD_GROUP, "ns", name) for name in "ab"]
+    keys = [GroupKey(groups.POD_GROUP, "ns", name) for name in "ab"]
     found, alone = world(*mine, *pods), world(*mine, *pods)
     before = [read(key, alone) for key in keys]
     readers = [Reader(key, found) for key in keys]

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from muster.api import groups
 from muster.api.base import Kind, Object, Resource
 from muster.api.core_v1 import Pod
 from muster.api.kinds import JOB, JOBSET, POD, POD_GROUP_X
@@ -24,7 +25,7 @@ from muster.names import QUEUE
 from muster.runtime.mirror import Mirror
 from muster.translate.dialects import Reader
 from muster.translate.group import Group
-from muster.translate.identity import Dialect, GroupKey
+from muster.translate.identity import GroupKey
 from muster.translate.places import planned
 from muster.translate.podgroup.places import Places
 from muster.translate.podgroup.reading import Noted, Reading
@@ -52,9 +53,9 @@ from tests.translate.test_quotas import quota
 
 NAMES = 7
 KEYS = {
-    "PodGroup": GroupKey(Dialect.POD_GROUP, "ns", "g"),
-    "Job": GroupKey(Dialect.JOB, "ns", "j"),
-    "JobSet": GroupKey(Dialect.JOBSET, "ns", "s"),
+    "PodGroup": GroupKey(groups.POD_GROUP, "ns", "g"),
+    "Job": GroupKey(groups.JOB, "ns", "j"),
+    "JobSet": GroupKey(groups.JOBSET, "ns", "s"),
 }
 #: what may become of a pod, by what it is: each step is one that Kubernetes allows
 NEXT = {

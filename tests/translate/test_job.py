@@ -9,16 +9,17 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from muster import names
+from muster.api import groups
 from muster.api.base import Object
 from muster.api.batch_v1 import TRACKING_FINALIZER, Job
 from muster.api.core_v1 import Pod
 from muster.api.kinds import JOB
 from muster.core.words.gang import MOST_PLACES, Code, Gate, Place, PodId, PodSet, Shape
 from muster.translate.group import Group, Owner
-from muster.translate.identity import Dialect, GroupKey
+from muster.translate.identity import GroupKey
 from tests.translate.cluster import START, job, jobset, namespace, pod, pod_spec, priority_class, read, world
 
-KEY = GroupKey(Dialect.JOB, "ns", "j")
+KEY = GroupKey(groups.JOB, "ns", "j")
 OURS = {names.ADMISSION: "gang"}
 
 

@@ -6,15 +6,16 @@ from typing import Any
 import pytest
 
 from muster import names
+from muster.api import groups
 from muster.api.base import Object, Resource
 from muster.api.kinds import JOBSET
 from muster.core.words.gang import Code, Gate, Place, PodSet, Shape
 from muster.translate.group import Group, Owner
-from muster.translate.identity import Dialect, GroupKey
+from muster.translate.identity import GroupKey
 from muster.translate.jobset import keys
 from tests.translate.cluster import child, job, jobset, pod, pod_spec, read, world
 
-KEY = GroupKey(Dialect.JOBSET, "ns", "s")
+KEY = GroupKey(groups.JOBSET, "ns", "s")
 OURS = {names.ADMISSION: "gang"}
 
 

@@ -7,13 +7,14 @@ import msgspec
 import pytest
 
 from muster import names
+from muster.api import groups
 from muster.api.base import Object
 from muster.api.core_v1 import Namespace
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.core.words.gang import Code, Gate, PodSet, PodTerm, Shape
 from muster.translate import limits, surroundings
 from muster.translate.dialects import LONGEST_REFUSAL
-from muster.translate.identity import Dialect, GroupKey
+from muster.translate.identity import GroupKey
 from muster.translate.jobset import MOST_REPLICATED
 from muster.translate.jobset import keys as jobset_keys
 from muster.translate.pods import asked, pod_bound
@@ -168,7 +169,7 @@ def test_a_pod_on_a_node_is_charged_for_as_many_resources_as_a_pod_may_name() ->
 def test_a_gang_has_a_limit_of_pod_sets() -> None:
     def one(count: int) -> Gate | None:
         pods = [grouped(f"p{i}", spec=pod_spec(f"{i + 1}m")) for i in range(count)]
-        group = read(GroupKey(Dialect.POD_GROUP, "ns", "g"), world(pod_group("g", 1), *pods))
+        group = read(GroupKey(groups.POD_GROUP, "ns", "g"), world(pod_group("g", 1), *pods))
         assert group is not None
         return group.gang.gate
 
@@ -201,9 +202,9 @@ def test_what_a_mark_says_is_quoted_with_a_limit(key: str, kind: str) -> None:
     """An annotation may have 256 KiB; what a gang's record quotes of it is short."""
     notes = {key: "x" * 250_000}
     here, of = {
-        "group": (world(pod_group("g", 1, annotations=notes), grouped("p")), Dialect.POD_GROUP),
-        "pod": (world(pod("g", annotations=notes)), Dialect.POD),
-        "job": (world(job("g", gang="true", annotations=notes)), Dialect.JOB),
+        "group": (world(pod_group("g", 1, annotations=notes), grouped("p")), groups.POD_GROUP),
+        "pod": (world(pod("g", annotations=notes)), groups.POD),
+        "job": (world(job("g", gang="true", annotations=notes)), groups.JOB),
     }[kind]
     group = read(GroupKey(of, "ns", "g"), here)
     assert group is not None
@@ -232,7 +233,7 @@ def test_equal_selectors_share_what_they_select() -> None:
 
 def test_a_job_beyond_a_limit_is_invalid() -> None:
     group = read(
-        GroupKey(Dialect.JOB, "ns", "j"),
+        GroupKey(groups.JOB, "ns", "j"),
         world(job("j", gang="true", template={"spec": spreads(limits.SPREADS + 1)})),
     )
     assert group is not None

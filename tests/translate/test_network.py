@@ -4,18 +4,19 @@ import json
 
 import pytest
 
+from muster.api import groups
 from muster.api.base import Object, Resource
 from muster.api.kinds import CLUSTER_NETWORK_TOPOLOGY
 from muster.api.koordinator_v1alpha1 import TOPOLOGY_INDEX, TOPOLOGY_SPEC
 from muster.core.words.gang import Code, Gather, Strategy
 from muster.core.world.nodes import UNLIMITED
 from muster.names import EXCLUSIVE
-from muster.translate.dialects import keys_touched
 from muster.translate.group import Group
-from muster.translate.identity import Dialect, GroupKey
+from muster.translate.identity import GroupKey
+from muster.translate.touched import keys_touched
 from tests.translate.cluster import grouped, jobset, pod, pod_group, pod_spec, read, topology, world
 
-KEY = GroupKey(Dialect.POD_GROUP, "ns", "g")
+KEY = GroupKey(groups.POD_GROUP, "ns", "g")
 TREE = topology(("SpineLayer", "spine"), ("BlockLayer", "block"))
 MUST = Gather("BlockLayer", Strategy.MUST_GATHER)
 
@@ -51,7 +52,7 @@ def test_on_the_group_or_on_its_pods() -> None:
 
 
 def test_on_jobsets_their_templates_and_single_pods() -> None:
-    key = GroupKey(Dialect.JOBSET, "ns", "s")
+    key = GroupKey(groups.JOBSET, "ns", "s")
     assert the_group(TREE, jobset(annotations=spec(rule())), key=key).gang.gather == (MUST,)
     template = {"metadata": {"annotations": spec(rule())}, "spec": pod_spec()}
     assert the_group(TREE, jobset(jobs={"w": {"template": template}}), key=key).gang.gather == (MUST,)
@@ -66,12 +67,12 @@ def test_on_jobsets_their_templates_and_single_pods() -> None:
     same = {"w": {"template": template}, "c": {"template": template}}
     gang = the_group(TREE, jobset(jobs=same), key=key).gang
     assert (gang.gather, gang.subgroups) == ((MUST,), ())
-    single = the_group(TREE, pod("p", annotations=spec(rule())), key=GroupKey(Dialect.POD, "ns", "p"))
+    single = the_group(TREE, pod("p", annotations=spec(rule())), key=GroupKey(groups.POD, "ns", "p"))
     assert single.gang.gather == (MUST,)
 
 
 def test_what_only_one_template_says_is_refused_with_its_name_or_as_no_rule_of_a_part() -> None:
-    key = GroupKey(Dialect.JOBSET, "ns", "s")
+    key = GroupKey(groups.JOBSET, "ns", "s")
 
     def refused(**annotations: str) -> str:
         template = {"metadata": {"annotations": annotations}, "spec": pod_spec()}

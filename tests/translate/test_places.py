@@ -4,12 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster.api import groups
 from muster.api.base import Object
 from muster.api.core_v1 import Pod
 from muster.core.words.gang import Place, PodId
 from muster.translate.filling import Block
 from muster.translate.group import Group
-from muster.translate.identity import Dialect, GroupKey
+from muster.translate.identity import GroupKey
 from muster.translate.places import Claim, Filling, planned
 from muster.translate.pods import completion_index
 from muster.translate.world import World
@@ -57,7 +58,7 @@ def test_places(pods: dict[str, Object], expected: dict[str, int | None]) -> Non
 
 def test_pods_that_are_of_no_job_have_no_slot() -> None:
     pods = grouped("a", index=2), grouped("b", index=0)
-    group = read(GroupKey(Dialect.POD_GROUP, "ns", "g"), world(pod_group(), *pods))
+    group = read(GroupKey(groups.POD_GROUP, "ns", "g"), world(pod_group(), *pods))
     assert group is not None
     places = {member.pod.metadata.name: member.place for member in group.members.values()}
     assert {name: place and place.index for name, place in places.items()} == {"a": 0, "b": 1}
@@ -71,7 +72,7 @@ def test_the_annotation(text: str, expected: Place | None) -> None:
     assert planned(pod(plan=text)) == expected
 
 
-KEY = GroupKey(Dialect.JOB, "ns", "j")
+KEY = GroupKey(groups.JOB, "ns", "j")
 SLOTS = 4
 
 pods = st.builds(

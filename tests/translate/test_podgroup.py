@@ -8,14 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muster import names
+from muster.api import groups
 from muster.api.base import Kind, Resource
 from muster.api.core_v1 import PersistentVolumeClaim, Pod
+from muster.api.groups import Dialect
 from muster.api.kinds import PERSISTENT_VOLUME_CLAIM, POD, POD_GROUP_SIGS, POD_GROUP_X, PRIORITY_CLASS
 from muster.api.scheduling import PodGroup
 from muster.core.words.gang import Code, Gate, Labels, Place, Shape
 from muster.translate.dialects import group_of
 from muster.translate.group import Group
-from muster.translate.identity import Dialect, GroupKey
+from muster.translate.identity import GroupKey
 from muster.translate.podgroup import reading
 from muster.translate.podgroup.facts import Said, said
 from muster.translate.podgroup.places import Places
@@ -35,7 +37,7 @@ from tests.translate.cluster import (
     world,
 )
 
-KEY = GroupKey(Dialect.POD_GROUP, "ns", "g")
+KEY = GroupKey(groups.POD_GROUP, "ns", "g")
 NAME = pod_set_name(asked(template(pod_spec())).shape)
 
 
@@ -78,7 +80,7 @@ def test_bare_pods_have_places_by_name() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "dialect", "record"),
-    [(POD_GROUP_X, Dialect.POD_GROUP, "podgroup-g"), (POD_GROUP_SIGS, Dialect.KOORDINATOR, "koordinator-g")],
+    [(POD_GROUP_X, groups.POD_GROUP, "podgroup-g"), (POD_GROUP_SIGS, groups.KOORDINATOR, "koordinator-g")],
 )
 def test_both_groups(kind: Kind[PodGroup], dialect: Dialect, record: str) -> None:
     member = grouped("a", api=kind)

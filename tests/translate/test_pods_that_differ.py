@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from muster.api import groups
 from muster.api.base import Object, Resource
 from muster.api.core_v1 import PersistentVolume, PersistentVolumeClaim, Pod
 from muster.api.jobset_v1alpha2 import REPLICATED_JOB_NAME
@@ -13,11 +14,11 @@ from muster.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD
 from muster.core.words.gang import Code, Gang, Place, Shape
 from muster.translate.dialects import Reader
 from muster.translate.group import Touched
-from muster.translate.identity import Dialect, GroupKey
+from muster.translate.identity import GroupKey
 from muster.translate.job import MOST_WAYS
 from tests.translate.cluster import job, jobset, pod, pod_spec, read, world
 
-JOB, JOBSET = GroupKey(Dialect.JOB, "ns", "j"), GroupKey(Dialect.JOBSET, "ns", "s")
+JOB, JOBSET = GroupKey(groups.JOB, "ns", "j"), GroupKey(groups.JOBSET, "ns", "s")
 PLAIN = pod_spec()
 IN_A, IN_B = pod_spec(nodeSelector={"zone": "a"}), pod_spec(nodeSelector={"zone": "b"})
 ADDED = [

@@ -4,16 +4,17 @@ import pytest
 from msgspec.structs import replace
 
 from muster import names
+from muster.api import groups
 from muster.api.base import Object, ObjectMeta, Resource
 from muster.api.core_v1 import ResourceQuota
 from muster.api.fields import convert
 from muster.api.kinds import JOB
 from muster.api.muster_v1alpha1 import Queue
 from muster.core.words.gang import Code, Gate
-from muster.translate.dialects import keys_touched
-from muster.translate.identity import Dialect, GroupKey
+from muster.translate.identity import GroupKey
 from muster.translate.priority import chosen, may_preempt, priority
 from muster.translate.queue_bounds import QueueBounds
+from muster.translate.touched import keys_touched
 from tests.translate.cluster import job, jobset, pod, pod_group, pod_spec, priority_class, read, spec, world
 
 CLASSES = [priority_class("high", 1000), priority_class("usual", 10, default=True)]
@@ -94,16 +95,16 @@ OWNER = job("j", labels=SAID)
     ("key", "objects"),
     [
         (
-            GroupKey(Dialect.JOB, "ns", "j"),
+            GroupKey(groups.JOB, "ns", "j"),
             [job("j", gang="true", labels=SAID, template={"spec": HIGH})],
         ),
-        (GroupKey(Dialect.JOBSET, "ns", "s"), [jobset("s", annotations=SAID)]),
+        (GroupKey(groups.JOBSET, "ns", "s"), [jobset("s", annotations=SAID)]),
         (
-            GroupKey(Dialect.POD_GROUP, "ns", "g"),
+            GroupKey(groups.POD_GROUP, "ns", "g"),
             [pod_group("g", labels=SAID), pod("a", labels={"scheduling.x-k8s.io/pod-group": "g"}, spec=HIGH)],
         ),
-        (GroupKey(Dialect.POD, "ns", "a"), [pod("a", labels=SAID, spec=HIGH)]),
-        (GroupKey(Dialect.POD, "ns", "a"), [OWNER, pod("a", owner=OWNER, spec=HIGH)]),
+        (GroupKey(groups.POD, "ns", "a"), [pod("a", labels=SAID, spec=HIGH)]),
+        (GroupKey(groups.POD, "ns", "a"), [OWNER, pod("a", owner=OWNER, spec=HIGH)]),
     ],
 )
 def test_the_priority_annotation_overrides_the_pods_priority_in_every_dialect(
@@ -117,7 +118,7 @@ def test_the_priority_annotation_overrides_the_pods_priority_in_every_dialect(
 def test_a_job_that_is_held_or_moved_speaks_for_its_independent_pods() -> None:
     before, held = job("j"), job("j", labels={names.HOLD: "true"})
     there = world(before, pod("a", owner=before))
-    key = GroupKey(Dialect.POD, "ns", "a")
+    key = GroupKey(groups.POD, "ns", "a")
     group = read(key, there)
     assert group is not None
     assert group.gang.gate is None
@@ -181,15 +182,15 @@ def _of_group(text: str) -> list[Resource]:
 
 
 MARKED: dict[GroupKey, Callable[[str], list[Resource]]] = {
-    GroupKey(Dialect.JOB, "ns", "j"): lambda text: [job("j", gang="true", labels={names.PRIORITY: text})],
-    GroupKey(Dialect.JOBSET, "ns", "s"): lambda text: [jobset("s", annotations={names.PRIORITY: text})],
-    GroupKey(Dialect.POD_GROUP, "ns", "g"): _of_group,
-    GroupKey(Dialect.POD, "ns", "p"): lambda text: [pod("p", labels={names.PRIORITY: text})],
+    GroupKey(groups.JOB, "ns", "j"): lambda text: [job("j", gang="true", labels={names.PRIORITY: text})],
+    GroupKey(groups.JOBSET, "ns", "s"): lambda text: [jobset("s", annotations={names.PRIORITY: text})],
+    GroupKey(groups.POD_GROUP, "ns", "g"): _of_group,
+    GroupKey(groups.POD, "ns", "p"): lambda text: [pod("p", labels={names.PRIORITY: text})],
 }
 
 
 def test_queues_bound_marks_and_pods_and_replace_what_classes_allow() -> None:
-    key = GroupKey(Dialect.JOB, "ns", "j")
+    key = GroupKey(groups.JOB, "ns", "j")
     labels = {names.PRIORITY: "900", names.QUEUE: "leaf"}
     for marked in (labels, {names.QUEUE: "leaf"}):
         there = world(
@@ -230,14 +231,14 @@ def test_priorities_of_the_system_are_those_of_its_namespace(mark: dict[str, str
     for namespace, expected in (("ns", 1000), ("kube-system", 2_000_001_000)):
         one = pod("p", labels=mark, spec=critical)
         one = replace(one, metadata=replace(one.metadata, namespace=namespace))
-        group = read(GroupKey(Dialect.POD, namespace, "p"), world(*CLASSES, one))
+        group = read(GroupKey(groups.POD, namespace, "p"), world(*CLASSES, one))
         assert group is not None
         assert group.gang.priority == expected
 
 
 def test_a_template_cannot_claim_a_priority_that_its_pods_will_not_have() -> None:
     group = read(
-        GroupKey(Dialect.JOB, "ns", "j"),
+        GroupKey(groups.JOB, "ns", "j"),
         world(*CLASSES, job("j", gang="true", template={"spec": pod_spec(priority=999)})),
     )
     assert group is not None

@@ -6,16 +6,17 @@ import msgspec
 import pytest
 
 from muster import names
+from muster.api import groups
 from muster.api.base import Object
 from muster.api.core_v1 import ResourceQuota
 from muster.api.kinds import RESOURCE_QUOTA
 from muster.core.words.gang import Code
-from muster.translate.dialects import keys_touched
-from muster.translate.identity import Dialect, GroupKey
+from muster.translate.identity import GroupKey
 from muster.translate.quotas import charged, counts_itself, refusal, room
+from muster.translate.touched import keys_touched
 from tests.translate.cluster import job, pod, pod_spec, read, spec, world
 
-KEY = GroupKey(Dialect.JOB, "ns", "j")
+KEY = GroupKey(groups.JOB, "ns", "j")
 
 
 def quota(hard: Object, used: Object | None = None, **fields: Any) -> ResourceQuota:  # Any: JSON

@@ -6,9 +6,11 @@ from dataclasses import replace
 import pytest
 
 from muster import names
+from muster.api import groups
 from muster.api.base import Object, ObjectMeta, Resource
+from muster.api.groups import Dialect
 from muster.core.words.gang import Code, Gang, GangId, Gate
-from muster.translate.identity import Dialect, GroupKey
+from muster.translate.identity import GroupKey
 from muster.translate.running import SILENT, checkpointed_at, marked, reported, run
 from tests.translate.cluster import child, grouped, job, jobset, pod, pod_group, pod_spec, read, time, world
 
@@ -134,9 +136,9 @@ def test_pods_that_koordinator_never_preempts_are_no_victims(
     spec = {"metadata": {"labels": labels}, "spec": pod_spec()}
     templated = job(gang="true", template=spec, parallelism=1)
     for key, objects in (
-        (GroupKey(Dialect.POD, "ns", "a"), [pod(labels=labels)]),
-        (GroupKey(Dialect.JOB, "ns", "j"), [templated]),
-        (GroupKey(Dialect.JOBSET, "ns", "s"), [jobset(jobs={"w": {"template": spec}})]),
+        (GroupKey(groups.POD, "ns", "a"), [pod(labels=labels)]),
+        (GroupKey(groups.JOB, "ns", "j"), [templated]),
+        (GroupKey(groups.JOBSET, "ns", "s"), [jobset(jobs={"w": {"template": spec}})]),
     ):
         group = read(key, world(*objects))
         assert group is not None
@@ -181,34 +183,34 @@ def limit(dialect: Dialect, name: str, *objects: Resource) -> float | None:
 
 
 def test_a_job_has_its_own_limit() -> None:
-    assert limit(Dialect.JOB, "j", job(gang="true", activeDeadlineSeconds=60)) == 60
-    assert limit(Dialect.JOB, "j", job(gang="true")) is None
+    assert limit(groups.JOB, "j", job(gang="true", activeDeadlineSeconds=60)) == 60
+    assert limit(groups.JOB, "j", job(gang="true")) is None
 
 
 def test_of_a_jobset_the_longest_of_its_jobs_or_what_is_left_of_its_deadline() -> None:
     both: dict[str, Object] = {"a": {"activeDeadlineSeconds": 60}, "b": {"activeDeadlineSeconds": 90}}
-    assert limit(Dialect.JOBSET, "s", jobset(jobs=both)) == 90
-    assert limit(Dialect.JOBSET, "s", jobset(jobs=both | {"c": {}})) is None
-    assert limit(Dialect.JOBSET, "s", jobset(jobs=both, annotations={names.DEADLINE: "1m"})) == 60
-    assert limit(Dialect.JOBSET, "s", jobset(jobs=both, labels={names.DEADLINE: "1m"})) == 60
+    assert limit(groups.JOBSET, "s", jobset(jobs=both)) == 90
+    assert limit(groups.JOBSET, "s", jobset(jobs=both | {"c": {}})) is None
+    assert limit(groups.JOBSET, "s", jobset(jobs=both, annotations={names.DEADLINE: "1m"})) == 60
+    assert limit(groups.JOBSET, "s", jobset(jobs=both, labels={names.DEADLINE: "1m"})) == 60
     used = {names.DEADLINE: "1h", names.TIME_USED: "600.5"}
-    assert limit(Dialect.JOBSET, "s", jobset(annotations=used)) == 2999.5
-    assert limit(Dialect.JOBSET, "s", jobset(annotations={names.DEADLINE: "1m", names.TIME_USED: "90"})) == 0
+    assert limit(groups.JOBSET, "s", jobset(annotations=used)) == 2999.5
+    assert limit(groups.JOBSET, "s", jobset(annotations={names.DEADLINE: "1m", names.TIME_USED: "90"})) == 0
 
 
 def test_the_clock_of_a_deadline_runs_over_restarts() -> None:
     parent = jobset(annotations={names.DEADLINE: "1h", names.RUNNING_SINCE: time()})
-    assert limit(Dialect.JOBSET, "s", parent) == 3600
+    assert limit(groups.JOBSET, "s", parent) == 3600
     again = child(parent)
-    assert limit(Dialect.JOBSET, "s", parent, again, pod(owner=again, node="n", created=600)) == 3000
+    assert limit(groups.JOBSET, "s", parent, again, pod(owner=again, node="n", created=600)) == 3000
 
 
 def test_pods_of_a_group_have_limits_of_their_own() -> None:
     """The kubelet ends each. A controller would put another in its place."""
     short, long = (pod_spec(activeDeadlineSeconds=seconds) for seconds in (60, 90))
     two = [grouped("a", spec=short), grouped("b", spec=long)]
-    assert limit(Dialect.POD_GROUP, "g", pod_group(), *two) == 90
-    assert limit(Dialect.POD_GROUP, "g", pod_group(), *two, grouped("c")) is None
+    assert limit(groups.POD_GROUP, "g", pod_group(), *two) == 90
+    assert limit(groups.POD_GROUP, "g", pod_group(), *two, grouped("c")) is None
     owner = job()
-    assert limit(Dialect.POD_GROUP, "g", pod_group(), owner, grouped("a", spec=short, owner=owner)) is None
-    assert limit(Dialect.POD, "a", pod(spec=short)) == 60
+    assert limit(groups.POD_GROUP, "g", pod_group(), owner, grouped("a", spec=short, owner=owner)) is None
+    assert limit(groups.POD, "a", pod(spec=short)) == 60

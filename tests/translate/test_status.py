@@ -5,14 +5,16 @@ from datetime import timedelta
 import msgspec
 
 from muster import names
+from muster.api import groups
 from muster.api.base import Object, is_true
 from muster.api.core_v1 import Pod
+from muster.api.groups import Dialect
 from muster.api.muster_v1alpha1 import Gang
 from muster.core.words.decisions import ExpectedStart, Explanation, PodSetExplanation, Remedy
 from muster.core.words.gang import Code, GangId
 from muster.translate.disclosure import Disclosure
 from muster.translate.group import Group
-from muster.translate.identity import Dialect, GroupKey
+from muster.translate.identity import GroupKey
 from muster.translate.status import (
     LONGEST_MESSAGE,
     MOST_LIMITS,
@@ -39,11 +41,11 @@ def key(dialect: Dialect, name: str) -> GroupKey:
     return GroupKey(dialect, "ns", name)
 
 
-A_GROUP = the_gang(key(Dialect.JOB, "j"), job("j", gang="true"))
+A_GROUP = the_gang(key(groups.JOB, "j"), job("j", gang="true"))
 
 
 def test_the_record_of_a_jobset() -> None:
-    group = the_gang(key(Dialect.JOBSET, "s"), jobset(jobs={"w": {"replicas": 3}}))
+    group = the_gang(key(groups.JOBSET, "s"), jobset(jobs={"w": {"replicas": 3}}))
     body = gang_record(group)
     assert body["metadata"] == {
         "name": "jobset-s",
@@ -68,7 +70,7 @@ def test_the_record_of_a_jobset() -> None:
 
 
 def test_a_group_without_an_object_is_owned_by_the_pods_common_controller() -> None:
-    group_key = key(Dialect.POD_GROUP, "g")
+    group_key = key(groups.POD_GROUP, "g")
 
     def owners(*pods: Pod) -> list[Object] | None:
         found: list[Object] | None = gang_record(the_gang(group_key, *pods))["metadata"].get(
@@ -85,7 +87,7 @@ def test_a_group_without_an_object_is_owned_by_the_pods_common_controller() -> N
 
 def test_a_record_has_a_bounded_number_of_pod_sets() -> None:
     pods = [grouped(f"p{cpu}", spec=pod_spec(cpu)) for cpu in range(1, MOST_POD_SETS + 10)]
-    group = the_gang(key(Dialect.POD_GROUP, "g"), pod_group(), *pods)
+    group = the_gang(key(groups.POD_GROUP, "g"), pod_group(), *pods)
     assert len(gang_spec(group)["podSets"]) == MOST_POD_SETS
 
 

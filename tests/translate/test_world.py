@@ -4,11 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from muster.api import groups
 from muster.api.base import Object, controller_of
 from muster.api.core_v1 import Pod
 from muster.api.kinds import JOB, JOBSET, POD, POD_GROUP_SIGS, POD_GROUP_X
-from muster.api.membership import pod_groups
-from muster.api.scheduling import POD_GROUP_LABEL
 from muster.translate.world import World
 from tests.tiers import examples
 from tests.translate.cluster import child, job, jobset, pod, pod_spec
@@ -25,7 +24,7 @@ pods = st.builds(
     ),
     name=st.sampled_from("abcd"),
     owner=st.integers(0, 2),
-    groups=st.dictionaries(st.sampled_from(sorted(POD_GROUP_LABEL.values())), st.sampled_from("gh")),
+    groups=st.dictionaries(st.sampled_from(sorted(groups.LABELS)), st.sampled_from("gh")),
     claims=st.lists(st.sampled_from("cd"), max_size=2),
 )
 
@@ -54,7 +53,7 @@ def test_indexes_equal_a_scan(changes: list[tuple[bool, Pod]]) -> None:
         for group in "gh":
             found = world.pods_in(kind, "ns", group)
             assert [found[name] for name in sorted(found)] == [
-                one for one in everything if pod_groups(one.metadata.labels, {})[:1] == [(kind.group, group)]
+                one for one in everything if groups.named(one) == (groups.BY_KIND[kind], group, False)
             ]
     for claim in "cd":
         users = sorted((user for user, _ in world.users_of(("ns", claim))), key=lambda one: one.metadata.name)

@@ -68,6 +68,8 @@ LEASE: Final = Kind("coordination.k8s.io", "v1", "Lease", "leases", True, Lease,
 JOBSET: Final = Kind("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets", True, JobSet)
 POD_GROUP_X: Final = Kind("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups", True, PodGroup)
 POD_GROUP_SIGS: Final = Kind("scheduling.sigs.k8s.io", "v1alpha1", "PodGroup", "podgroups", True, PodGroup)
+#: The PodGroups of one schema.
+POD_GROUPS: Final = (POD_GROUP_X, POD_GROUP_SIGS)
 CLUSTER_NETWORK_TOPOLOGY: Final = Kind(
     "scheduling.koordinator.sh",
     "v1alpha1",
@@ -110,8 +112,7 @@ ALL: Final[tuple[Kind[Any], ...]] = (
     PDB,
     LEASE,
     JOBSET,
-    POD_GROUP_X,
-    POD_GROUP_SIGS,
+    *POD_GROUPS,
     CLUSTER_NETWORK_TOPOLOGY,
     QUEUE,
     GANG,
@@ -144,8 +145,7 @@ ADMITTING: Final[tuple[Kind[Any], ...]] = (
 #: Kinds that a cluster may not know, until their definitions are installed, and no part of muster waits for.
 OPTIONAL: Final[tuple[Kind[Any], ...]] = (
     JOBSET,
-    POD_GROUP_X,
-    POD_GROUP_SIGS,
+    *POD_GROUPS,
     CLUSTER_NETWORK_TOPOLOGY,
     LIMIT_RANGE,
     RUNTIME_CLASS,

@@ -1,7 +1,6 @@
 """PodGroups of other schedulers, priority classes, disruption budgets and leases.
 
-PodGroup exists in two API groups with one schema: scheduler-plugins' `scheduling.x-k8s.io/v1alpha1` and
-Koordinator's `scheduling.sigs.k8s.io/v1alpha1`.
+PodGroup exists in two API groups with one schema: scheduler-plugins' and Koordinator's (`api/groups.py`).
 """
 
 from collections.abc import Iterable
@@ -10,13 +9,6 @@ from typing import Final
 from muster.api.base import Int32, Int64, LabelSelector, Resource, Struct, Time
 from muster.api.core_v1 import Quantities
 from muster.api.natural import natural
-
-#: Pod label that names the PodGroup, per API group of the PodGroup.
-POD_GROUP_LABEL: Final = {
-    "scheduling.x-k8s.io": "scheduling.x-k8s.io/pod-group",
-    "scheduling.sigs.k8s.io": "pod-group.scheduling.sigs.k8s.io",
-}
-
 
 #: Prefix of the classes of Kubernetes' own components, which every cluster has.
 _SYSTEM: Final = "system-"

@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from muster.api import kinds
+from muster.api import groups, kinds
 from muster.api.base import Object
 from muster.api.fields import convert
 from muster.api.koordinator_v1alpha1 import DEFAULT, ClusterNetworkTopology
@@ -33,7 +33,6 @@ from muster.workloads.check import members_of_groups
 from muster.workloads.demand import PodSet, demand
 from muster.workloads.findings import Finding, Severity
 from muster.workloads.jobfile import Caller, JobFile, Options, Role, Source
-from muster.workloads.kubernetes.gangs import group_of
 from muster.workloads.platform import EMBEDDED_PLATFORM, Platform
 
 if TYPE_CHECKING:
@@ -148,13 +147,13 @@ def header(job: JobFile) -> str:
     for each in demand(job):
         owner = owners[each.owner]
         gang: object = each.owner if mode_of(owner) == "gang" else None
-        if group := group_of(each.template):
-            gang = (owner["metadata"].get("namespace", ""), group)
+        if (group := groups.named_in(each.template)) is not None:
+            gang = (owner["metadata"].get("namespace", ""), group.name)
         together.setdefault(gang, []).append(each)
     least: dict[object, int] = {
-        (each["metadata"].get("namespace", ""), each["metadata"]["name"]): each["spec"].get("minMember", 0)
+        (each["metadata"].get("namespace", ""), each["metadata"]["name"]): row.read(each).minimum
         for each in job.objects
-        if each["kind"] == "PodGroup" and each.get("spec")
+        if (row := groups.row_of(each)) is not None and row.asked is not None
     }
     return "; ".join(
         _alone(sets) if gang is None else _gangs(sets, least.get(gang, 0)) for gang, sets in together.items()
@@ -164,7 +163,7 @@ def header(job: JobFile) -> str:
 def _gangs(sets: Iterable[PodSet], least: int) -> str:
     """The text for one gang, or for one gang per stage if the replicated jobs start in an order.
 
-    `least`: the `minMember` of its PodGroup. If the file has fewer pods, others have to come from elsewhere.
+    `least`: the minimum of its group object. If the file has fewer pods, others have to come from elsewhere.
     """
     stages = [list(members) for _, members in groupby(sets, key=lambda pod_set: pod_set.stage)]
     return ", then ".join(

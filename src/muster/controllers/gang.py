@@ -21,6 +21,7 @@ from typing import Final
 import msgspec
 
 from muster import names
+from muster.api import groups
 from muster.api.base import (
     AnyKind,
     Condition,
@@ -33,7 +34,7 @@ from muster.api.base import (
     mark,
 )
 from muster.api.core_v1 import Pod
-from muster.api.jobset_v1alpha2 import JOBSET_NAME, REPLICATED_JOB_NAME
+from muster.api.jobset_v1alpha2 import REPLICATED_JOB_NAME
 from muster.api.kinds import (
     BY_NAME,
     GANG,
@@ -42,13 +43,10 @@ from muster.api.kinds import (
     JOBSET,
     NODE,
     POD,
-    POD_GROUP_SIGS,
-    POD_GROUP_X,
     PRIORITY_CLASS,
     QUEUE,
 )
 from muster.api.marks import ON_GPU_ANOMALY
-from muster.api.membership import pod_groups
 from muster.api.muster_v1alpha1 import GPU_HEALTHY, PROGRESSING, Gang
 from muster.api.progress import Rules
 from muster.controllers import gpu_health, preemptions, progress, unsaved_work
@@ -90,7 +88,7 @@ class Observed:
 
 def controller() -> Controller[Observed]:
     """Returns the controller for the driver."""
-    sources = (JOB, JOBSET, POD_GROUP_X, POD_GROUP_SIGS)
+    sources = (row.kind for row in groups.TABLE if row is not groups.POD)
     watches = (
         Watch(GANG, itself),
         Watch(GANG_PLAN, _planned),
@@ -152,19 +150,7 @@ def _evictors(caches: Caches, gang: Gang, found: Resource | None, members: Seque
 
 def groups_of(pod: Pod) -> list[str]:
     """Returns the group objects that a pod may be a member of, as `apiVersion kind namespace/name`."""
-    meta = pod.metadata
-    groups = [
-        _group(kind, meta.namespace, name)
-        for group, name in pod_groups(meta.labels, meta.annotations)
-        for kind in (POD_GROUP_X, POD_GROUP_SIGS)
-        if kind.group == group
-    ]
-    if JOBSET_NAME in meta.labels:
-        groups.append(_group(JOBSET, meta.namespace, meta.labels[JOBSET_NAME]))
-    owner = controller_of(pod)
-    if owner is not None and JOB.matches(owner):
-        groups.append(_group(JOB, meta.namespace, owner.name))
-    return groups
+    return [_group(row.kind, pod.metadata.namespace, name) for row, name in groups.possible(pod)]
 
 
 #: Shared with the PodGroup controller.
@@ -321,8 +307,8 @@ def _is_member(pod: Pod, gang: Gang) -> bool:
 def _sources(gang: Gang) -> list[str]:
     """Returns the group objects that it was read from: its source, and the others of its GangGroup."""
     source, namespace = gang.spec.source, gang.metadata.namespace
-    groups = {source.name, *(pod_set.group or source.name for pod_set in gang.spec.pod_sets)}
-    names = sorted(name if "/" in name else f"{namespace}/{name}" for name in groups)
+    parts = {source.name, *(pod_set.group or source.name for pod_set in gang.spec.pod_sets)}
+    names = sorted(name if "/" in name else f"{namespace}/{name}" for name in parts)
     return [f"{source.api_version} {source.kind} {name}" for name in names]
 
 
@@ -343,8 +329,8 @@ def _of_pod(change: Change) -> Iterable[str]:
 def _of_node(change: Change) -> Iterable[str]:
     pods = change.caches[POD]
     found = (pods.get(key) for key in gpu_health.of_node(change))
-    groups = (group for pod in found if pod is not None for group in groups_of(pod))
-    return dict.fromkeys(gang.key for group in groups for gang in change.caches[GANG].by(GROUP, group))
+    theirs = (group for pod in found if pod is not None for group in groups_of(pod))
+    return dict.fromkeys(gang.key for group in theirs for gang in change.caches[GANG].by(GROUP, group))
 
 
 def _of_source(kind: AnyKind) -> Callable[[Change], Iterable[str]]:

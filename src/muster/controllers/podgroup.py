@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from muster.api.base import AnyKind, Object
+from muster.api.base import Object
 from muster.api.core_v1 import Pod
+from muster.api.groups import Dialect, Phases, named
 from muster.api.kinds import POD
-from muster.api.membership import pod_groups
 from muster.api.scheduling import PodGroup
 from muster.api.times import written
 from muster.controllers.caches import Caches
@@ -35,21 +35,22 @@ from muster.effects import Effect, Patch
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    kind: AnyKind
+    dialect: Dialect
     group: PodGroup
     pods: tuple[Pod, ...]
 
 
-def controller(kind: AnyKind) -> Controller[Observed]:
-    """Returns the controller for the driver; one per API group of PodGroups."""
+def controller(dialect: Dialect) -> Controller[Observed]:
+    """Returns the controller for the driver; one per dialect whose objects have these phases."""
+    kind = dialect.kind
 
     def observe(caches: Caches, key: str) -> Observed | None:
         group = caches[kind].get(key)
         if group is None or group.metadata.deletion_timestamp is not None:
             return None
-        return Observed(kind, group, tuple(caches[POD].by(GROUP, f"{kind.api_version} {kind.kind} {key}")))
+        return Observed(dialect, group, tuple(caches[POD].by(GROUP, f"{kind.api_version} {kind.kind} {key}")))
 
-    watches = (Watch(kind, itself), Watch(POD, _named(kind.group)))
+    watches = (Watch(kind, itself), Watch(POD, _named_in(dialect)))
     return Controller(f"podgroup {kind.group}", watches, observe, reconcile, (POD_INDEX,), SETTLE)
 
 
@@ -62,15 +63,18 @@ SETTLE: Final = 1.0
 def reconcile(observed: Observed, now: datetime) -> list[Effect]:
     """Makes as many steps of the state machine as the counts allow, in one write."""
     group, pods = observed.group, observed.pods
-    status, least = group.status, max(group.spec.min_member, 1)
+    asked, phases = observed.dialect.asked, observed.dialect.phases
+    assert asked is not None, "a dialect with phases says what its objects ask for"
+    assert phases is not None, "a controller is of a dialect with phases"
+    status, least = group.status, max(asked(group).minimum, 1)
     counts = Counts.of(pods)
     before, phase = "", status.phase
     for _ in _PHASES:
-        before, phase = phase, next_phase(phase, counts, least)
+        before, phase = phase, next_phase(phase, counts, least, phases)
         if phase == before:
             break
     start = status.schedule_start_time
-    if start is None and phase not in ("", "Pending", "PreScheduling"):
+    if start is None and phase not in ("", phases.pending, phases.enough):
         start = now
     new: Object = {
         "phase": phase,
@@ -92,7 +96,9 @@ def reconcile(observed: Observed, now: datetime) -> list[Effect]:
         return []
     if start is not None:
         new["scheduleStartTime"] = written(start)
-    return [Patch(observed.kind, group.metadata.namespace, group.metadata.name, {"status": new}, "status")]
+    return [
+        Patch(observed.dialect.kind, group.metadata.namespace, group.metadata.name, {"status": new}, "status")
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,22 +122,22 @@ class Counts:
         )
 
 
-def next_phase(phase: str, counts: Counts, least: int) -> str:
+def next_phase(phase: str, counts: Counts, least: int, phases: Phases) -> str:
     if not phase:
-        return "Pending"
-    if phase == "Pending":
-        return "PreScheduling" if counts.pods >= least else "Pending"
+        return phases.pending
+    if phase == phases.pending:
+        return phases.enough if counts.pods >= least else phases.pending
     if not counts.pods:
-        return "Pending"
+        return phases.pending
     at_work = counts.running + counts.succeeded
     within_reach = counts.pods - counts.failed
     if counts.succeeded >= least:
-        return "Finished"
+        return phases.finished
     if counts.failed and within_reach < least <= counts.pods:
-        return "Failed"
+        return phases.failed
     if counts.scheduled < least:
-        return "Scheduling"
-    return "Running" if at_work >= least else "Scheduled"
+        return phases.scheduling
+    return phases.running if at_work >= least else phases.scheduled
 
 
 def _occupied_by(pods: tuple[Pod, ...]) -> str:
@@ -141,13 +147,12 @@ def _occupied_by(pods: tuple[Pod, ...]) -> str:
     return ",".join(sorted(f"{meta.namespace}/{owner.name}" for owner in meta.owner_references))
 
 
-def _named(api_group: str) -> Callable[[Change], Iterable[str]]:
-    """Returns a function that yields the PodGroup that the changed pod names."""
+def _named_in(dialect: Dialect) -> Callable[[Change], Iterable[str]]:
+    """Returns a function that yields the group of this dialect that the changed pod names."""
 
     def keys(change: Change) -> Iterable[str]:
         for pod in change.objects:
-            for group, name in pod_groups(pod.metadata.labels, pod.metadata.annotations):
-                if group == api_group:
-                    yield f"{pod.metadata.namespace}/{name}"
+            if (group := named(pod)) is not None and group.dialect is dialect:
+                yield f"{pod.metadata.namespace}/{group.name}"
 
     return keys

@@ -40,16 +40,7 @@ from muster.core.words.events import (
 from muster.core.words.gang import Avoidance, GangId, NodeName, Place, PodId
 from muster.runtime.allowances import Allowances
 from muster.runtime.plan_record import PlacementPlan, Plan, found
-from muster.translate.dialects import (
-    Reader,
-    everything,
-    group_of,
-    keys_touched,
-    pods_below,
-    pods_looking_at_namespaces,
-    regrouped,
-    relabelled,
-)
+from muster.translate.dialects import Reader, group_of
 from muster.translate.group import Group, Touched
 from muster.translate.identity import GroupKey, in_order
 from muster.translate.nodes import node_changed, says_as_before
@@ -57,6 +48,14 @@ from muster.translate.pods import bound_at, occupies, pod_bound, says_the_same
 from muster.translate.queues import queue_changed
 from muster.translate.requests import as_it_runs
 from muster.translate.start_failures import Counted, start_failed
+from muster.translate.touched import (
+    everything,
+    keys_touched,
+    pods_below,
+    pods_looking_at_namespaces,
+    regrouped,
+    relabelled,
+)
 from muster.translate.world import KINDS, World
 
 T = TypeVar("T")

@@ -15,11 +15,11 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from muster import names
+from muster.api import groups
 from muster.api.base import Object
 from muster.api.batch_v1 import COMPLETION_INDEX
 from muster.api.jobset_v1alpha2 import JOB_GLOBAL_INDEX
-from muster.api.koordinator_v1alpha1 import BY_NAME, TOPOLOGY_SPEC
-from muster.api.scheduling import POD_GROUP_LABEL
+from muster.api.koordinator_v1alpha1 import TOPOLOGY_SPEC
 
 #: On a run of a schedule: the time at which it was due.
 _SCHEDULED: Final = "batch.kubernetes.io/cronjob-scheduled-timestamp"
@@ -37,7 +37,7 @@ _OWN: Final = frozenset({names.GANG, names.ADMISSION})
 _OWN_OF_PODS: Final = frozenset(
     {
         *("app.kubernetes.io/name", names.PEERS, names.CONFIG_HASH, names.GPU_SHARE, names.CALLER),
-        *("istio.io/dataplane-mode", "sidecar.istio.io/inject", *POD_GROUP_LABEL.values()),
+        *("istio.io/dataplane-mode", "sidecar.istio.io/inject", *groups.LABELS),
         *(names.PROGRESS_FILE, names.CHECKPOINT_FILE),
     }
 )
@@ -63,12 +63,9 @@ _INSTEAD: Final = {
     ),
     **dict.fromkeys(
         (
-            *(names.GANG, *POD_GROUP_LABEL.values(), *BY_NAME, "kueue.x-k8s.io/pod-group-name"),
+            *(names.GANG, *groups.LABELS, *groups.DESCRIPTIONS, "kueue.x-k8s.io/pod-group-name"),
             *("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name"),
-            *(
-                "gang.scheduling.koordinator.sh/min-available",
-                "pod-group.scheduling.sigs.k8s.io/min-available",
-            ),
+            *groups.DESCRIBED.minimum,
         ),
         _GROUP,
     ),

@@ -6,9 +6,9 @@ The bind of the pod is the whole transaction, so the gang has no Gang record (un
 
 from dataclasses import replace
 
+from muster.api import groups
 from muster.api.base import ObjectMeta, controller_of, mark
 from muster.api.core_v1 import Pod
-from muster.api.koordinator_v1alpha1 import BY_NAME
 from muster.api.muster_v1alpha1 import Source
 from muster.api.times import seconds
 from muster.core.words.gang import FOREIGN, Code, Gang, GangId, Gate, Place, PodId, PodSet
@@ -105,7 +105,7 @@ def _read(key: GroupKey, world: World) -> Group | None:
 
 def _named_gang(meta: ObjectMeta) -> Gate | None:
     """Returns Invalid if the pod names a gang in a way that could not be read: it would start alone."""
-    for key in BY_NAME:
+    for key in groups.DESCRIPTIONS:
         if gang := mark(meta, key):
             message = f"{key} is {gang[:80]!r}; write the gang's name in lower-case letters, digits, - and ."
             return Gate(Code.INVALID, message)

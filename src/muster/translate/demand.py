@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from muster import names
+from muster.api import groups
 from muster.api.base import Object, ObjectMeta, at
 from muster.api.batch_v1 import JobSpec
 from muster.api.core_v1 import PodTemplate
 from muster.api.fields import InvalidObject, convert
-from muster.api.membership import pod_groups
 from muster.core.words.gang import Amounts, Code, Gate, Labels, Shape
 from muster.translate import marks
 from muster.translate.pods import asked, labels_of, scheduling_gates
@@ -65,10 +65,11 @@ def demand(spec: JobSpec, world: World, made: Made) -> Demand:
         refusal = Gate(
             Code.INVALID, f"its pods are scheduled by {template.spec.scheduler_name or 'default-scheduler'}"
         )
-    elif group := _pod_group(template):
+    elif (group := groups.named(template)) is not None:
         refusal = Gate(
             Code.INVALID,
-            f"its pods name the PodGroup {group}, and {names.GANG} makes it a gang of its own; take one away",
+            f"its pods name the {group.dialect.kind.kind} {group.name}, and {names.GANG} makes it a gang of "
+            "its own; take one away",
         )
     refusal = marks.refusal(template.metadata, of_pods=True) or refusal
     labels = labels_of({**template.metadata.labels, **made.labels})
@@ -87,12 +88,6 @@ def demand(spec: JobSpec, world: World, made: Made) -> Demand:
         may_preempt(template.spec, world),
         spec.active_deadline_seconds,
     )
-
-
-def _pod_group(template: PodTemplate) -> str:
-    """Returns the PodGroup that the pods name or stand for; "" without one."""
-    meta = template.metadata
-    return next((name for _, name in pod_groups(meta.labels, meta.annotations)), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +120,7 @@ def asks_for_gang(meta: ObjectMeta, templates: Sequence[Object], world: World) -
         return own
     if not marks.namespace_gang(meta.namespace, world):
         return False
-    metas = [at(template, "metadata") for template in templates]
-    return not any(name for meta in metas for name in pod_groups(at(meta, "labels"), at(meta, "annotations")))
+    return not any(map(groups.named_in, templates))
 
 
 def _scheduler(template: Object) -> str:

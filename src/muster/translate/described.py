@@ -10,10 +10,10 @@ Source: koordinator, pkg/scheduler/plugins/coscheduling/core/gang.go (tryInitByP
 util/gang_helper.go.
 """
 
+from muster.api import groups
 from muster.api.base import ObjectMeta, mark
 from muster.api.core_v1 import Pod
-from muster.api.koordinator_v1alpha1 import GROUPS, MIN_AVAILABLE
-from muster.api.membership import described_gang
+from muster.api.koordinator_v1alpha1 import GROUPS
 from muster.api.natural import natural
 from muster.api.scheduling import PodGroup, PodGroupSpec
 
@@ -29,7 +29,8 @@ class Described(PodGroup, frozen=True):
 
 def gang_of(pod: Pod) -> str:
     """Returns the gang that a pod describes; "" if it describes none."""
-    return described_gang(pod.metadata.labels, pod.metadata.annotations)
+    found = groups.named(pod)
+    return found.name if found is not None and found.described else ""
 
 
 def told_by(pod: Pod) -> Described:
@@ -51,4 +52,4 @@ def told_by(pod: Pod) -> Described:
 
 def minimum_of(meta: ObjectMeta) -> str:
     """Returns how many pods of its gang must run together, as a pod states it; "" if it does not."""
-    return next(filter(None, (mark(meta, key) for key in MIN_AVAILABLE)), "")
+    return next(filter(None, (mark(meta, key) for key in groups.DESCRIBED.minimum)), "")

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from muster.api import groups
 from muster.api.base import Kind, controller_of, controls, is_true
 from muster.api.batch_v1 import TRACKING_FINALIZER, Job
 from muster.api.core_v1 import Pod
 from muster.api.indexes import Indexes
 from muster.api.kinds import JOB
-from muster.api.membership import pod_groups
 from muster.api.times import seconds
 from muster.core.words.gang import Place, PodId
 from muster.translate.group import Members
@@ -169,8 +169,7 @@ class Filled:
 
     def _is_member(self, pod: Pod) -> bool:
         """Whether a pod of one of the Jobs is of this gang: not of a PodGroup, nor another scheduler's."""
-        named = pod_groups(pod.metadata.labels, pod.metadata.annotations)
-        return not named and self._world.schedules(pod)
+        return groups.named(pod) is None and self._world.schedules(pod)
 
     def _put(self, known: _Filled, pod: Pod, last: int | None = None) -> None:
         uid, block = PodId(pod.metadata.uid), known.block

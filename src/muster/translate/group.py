@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from muster.api import groups
 from muster.api.base import Kind, Resource
 from muster.api.core_v1 import Pod
-from muster.api.kinds import JOB, JOBSET, POD, POD_GROUP_SIGS, POD_GROUP_X
+from muster.api.kinds import JOB, POD
 from muster.api.kinds import PERSISTENT_VOLUME_CLAIM as CLAIM
 from muster.api.muster_v1alpha1 import Source
 from muster.core.words.gang import Gang, Place, PodId
@@ -45,7 +46,7 @@ class Touched:
             self.pods[name] = None
         elif kind is JOB:
             self.jobs[name] = None
-        elif kind in (JOBSET, POD_GROUP_X, POD_GROUP_SIGS):
+        elif kind in groups.BY_KIND:
             pass  # these are read each time
         elif old is None or new is None or kind is not CLAIM or where_usable(old) != where_usable(new):
             self.others.setdefault(kind, set()).add(name)

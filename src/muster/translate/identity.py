@@ -2,23 +2,12 @@
 
 import hashlib
 from collections.abc import Iterable, Set
-from enum import Enum
 from typing import Final, NamedTuple
+
+from muster.api.groups import Dialect
 
 #: A Gang's plans are named after it; this leaves room for them within the 253 characters of a name.
 _LONGEST_RECORD: Final = 230
-
-
-class Dialect(Enum):
-    """Where a group is read from, in the order in which namesakes claim `namespace/name` as their id."""
-
-    JOBSET = "jobset"
-    JOB = "job"
-    POD_GROUP = "podgroup"  # scheduling.x-k8s.io
-    KOORDINATOR = "koordinator"  # scheduling.sigs.k8s.io
-    POD = "pod"  # a gang of one
-
-    __hash__ = object.__hash__  # keys of groups are hashed often, and Enum's own hash is written in Python
 
 
 class GroupKey(NamedTuple):
@@ -36,7 +25,7 @@ class GroupKey(NamedTuple):
         Neither a JobSet's name nor a replicatedJob's has a dot, so that stage `b` of JobSet `a` does not
         collide with the JobSet `a-b`.
         """
-        name = f"{self.dialect.value}-{self.name}"
+        name = f"{self.dialect.name}-{self.name}"
         if self.stage:
             name += f".{self.stage}"
         if len(name) <= _LONGEST_RECORD:
@@ -47,4 +36,4 @@ class GroupKey(NamedTuple):
 
 def in_order(keys: Set[GroupKey]) -> Iterable[GroupKey]:
     """Returns these keys in an order that does not depend on hashes, which differ between processes."""
-    return sorted(keys, key=lambda key: (key.dialect.value, *key[1:])) if len(keys) > 1 else keys
+    return sorted(keys, key=lambda key: (key.dialect.name, *key[1:])) if len(keys) > 1 else keys

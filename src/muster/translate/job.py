@@ -12,6 +12,7 @@ from muster import names
 from muster.api.base import Kind, controller_of, mark
 from muster.api.batch_v1 import CONTROLLER_UID, JOB_NAME, LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME, Job
 from muster.api.core_v1 import Pod
+from muster.api.groups import Dialect
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.kinds import JOB, JOBSET
 from muster.api.muster_v1alpha1 import Source
@@ -24,6 +25,7 @@ from muster.translate.group import NONE_MOVED, Group, Owner, ReadGroup, Touched
 from muster.translate.identity import GroupKey
 from muster.translate.pods import Asked
 from muster.translate.priority import ranked
+from muster.translate.registration import Registration
 from muster.translate.running import limit_of_all, marked, reported, run
 from muster.translate.surroundings import Made
 from muster.translate.world import World
@@ -64,6 +66,13 @@ class Reader:
 
     def renew(self, pod: Pod) -> None:
         self._filled.renew(pod)
+
+
+def _exists(_: Dialect, namespace: str, name: str, world: World) -> bool:
+    return (job := world.jobs.get((namespace, name))) is not None and is_gang(job, world)
+
+
+REGISTRATION: Final = Registration(Reader, _exists)
 
 
 def is_gang(job: Job, world: World) -> bool:

@@ -11,7 +11,7 @@ from math import isfinite
 from typing import Final
 
 from muster import names
-from muster.api import times
+from muster.api import groups, times
 from muster.api.base import controls, is_true
 from muster.api.batch_v1 import (
     COMPLETION_INDEX,
@@ -23,6 +23,7 @@ from muster.api.batch_v1 import (
 )
 from muster.api.core_v1 import Pod
 from muster.api.fields import InvalidObject
+from muster.api.groups import Dialect
 from muster.api.jobset_v1alpha2 import (
     COORDINATOR,
     GLOBAL_REPLICAS,
@@ -50,8 +51,9 @@ from muster.translate.claims import templates
 from muster.translate.demand import Demand, Part, asks_for_gang, demand, job_spec
 from muster.translate.filling import NOWHERE, Block, Filled
 from muster.translate.group import NONE_MOVED, ReadGroup, Touched
-from muster.translate.identity import Dialect, GroupKey
+from muster.translate.identity import GroupKey
 from muster.translate.job import MAIN, GroupObject, assemble, owner_of
+from muster.translate.registration import Registration
 from muster.translate.surroundings import Made
 from muster.translate.world import World
 
@@ -130,6 +132,19 @@ class Reader:
         self._filled.take(job, NOWHERE if left else Block(replicated, index * size, size))
 
 
+def _exists(_: Dialect, namespace: str, name: str, world: World) -> bool:
+    """Whether there is a gang of the whole JobSet."""
+    jobset = world.jobsets.get((namespace, name))
+    return jobset is not None and GroupKey(groups.JOBSET, namespace, name) in keys(jobset, world)
+
+
+def _stages(_: Dialect, jobset: JobSet, world: World) -> list[GroupKey]:
+    return possible(jobset)
+
+
+REGISTRATION: Final = Registration(Reader, _exists, _stages)
+
+
 def keys(jobset: JobSet, world: World) -> list[GroupKey]:
     """Returns the groups that a JobSet forms: none, one, or one per stage."""
     return possible(jobset) if asks_for_gang(jobset.metadata, templates(jobset), world) else []
@@ -144,7 +159,7 @@ def _forms(jobset: JobSet, key: GroupKey, world: World) -> bool:
 
 def possible(jobset: JobSet) -> list[GroupKey]:
     """Returns the groups that a JobSet forms if it is a gang, which its namespace may decide."""
-    whole = GroupKey(Dialect.JOBSET, jobset.metadata.namespace, jobset.metadata.name)
+    whole = GroupKey(groups.JOBSET, jobset.metadata.namespace, jobset.metadata.name)
     if not staged(jobset):
         return [whole]
     return [whole._replace(stage=replicated.name) for replicated in jobset.spec.replicated_jobs]

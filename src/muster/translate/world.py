@@ -10,6 +10,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
+from muster.api import groups
 from muster.api.admitted import admitted
 from muster.api.base import Kind, Resource, controller_of, controls
 from muster.api.batch_v1 import Job
@@ -32,15 +33,12 @@ from muster.api.kinds import (
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
     POD,
-    POD_GROUP_SIGS,
-    POD_GROUP_X,
     PRIORITY_CLASS,
     RESOURCE_QUOTA,
     RUNTIME_CLASS,
     STORAGE_CLASS,
 )
 from muster.api.koordinator_v1alpha1 import DEFAULT
-from muster.api.membership import pod_groups, same_membership
 from muster.api.scheduling import PodGroup, PriorityClass
 from muster.api.storage_v1 import StorageClass
 from muster.api.times import seconds
@@ -67,11 +65,7 @@ KINDS: tuple[Kind[Any], ...] = (  # Any: a table of kinds holds kinds of many ty
     RESOURCE_QUOTA,
     LIMIT_RANGE,
     RUNTIME_CLASS,
-    JOBSET,
-    JOB,
-    POD_GROUP_X,
-    POD_GROUP_SIGS,
-    POD,
+    *groups.BY_KIND,
 )
 
 
@@ -205,7 +199,7 @@ class World:
 
         The first counts; the second did, if the first has just arrived.
         """
-        oldest = self._describing.get((namespace, name), ())[:2] if kind is POD_GROUP_SIGS else ()
+        oldest = self._describing.get((namespace, name), ())[:2] if kind is groups.DESCRIBED.kind else ()
         return [described.told_by(self.pods[namespace, pod]) for _, pod in oldest]
 
     def jobs_of(self, jobset: Resource) -> list[Job]:
@@ -232,9 +226,15 @@ class World:
             for user in using.get(claim, {}).values():
                 yield user, kind
 
+    def all_of(self, kind: Kind[R]) -> Iterable[R]:
+        """Returns all objects of a kind."""
+        return self._objects[kind].values()
+
     def in_namespace(self, kind: Kind[R], namespace: str) -> Iterable[R]:
-        """Returns all JobSets, Jobs or pods of a namespace."""
-        return self._in_namespace[kind].get(namespace, {}).values()
+        """Returns all objects of a kind in a namespace: a scan, unless they are JobSets, Jobs or pods."""
+        if (index := self._in_namespace.get(kind)) is not None:
+            return index.get(namespace, {}).values()
+        return [obj for (where, _), obj in self._objects[kind].items() if where == namespace]
 
     def together(self, kind: Kind[PodGroup], namespace: str, name: str) -> tuple[Name, ...]:
         """Returns the PodGroups of this one's GangGroup, from its home on; only itself if it has none."""
@@ -267,11 +267,11 @@ class World:
             self._objects[kind][name] = obj
             for index, key in self._keys(kind, obj):
                 index.setdefault(key, {})[name] = obj
-        if kind in (POD_GROUP_X, POD_GROUP_SIGS):
+        if kind in groups.OF_NAMED:
             self._regroup(kind, name, obj)
         if kind is CLUSTER_NETWORK_TOPOLOGY:
             self.layers = layers(self._objects[kind].get(("", DEFAULT)))
-        elif kind is POD_GROUP_SIGS and obj is None:
+        elif kind is groups.DESCRIBED.kind and obj is None:
             self._describe(name)
         elif kind is POD and moved:
             for gang in self._note(before, there=False) | self._note(obj, there=True):
@@ -285,7 +285,7 @@ class World:
         old, new = before.metadata, now.metadata
         return (
             old.owner_references == new.owner_references
-            and same_membership(old, new)
+            and groups.named_alike(old, new)
             and old.creation_timestamp == new.creation_timestamp
             and self.schedules(before) == self.schedules(now)
             and before.spec.volumes == now.spec.volumes
@@ -307,13 +307,13 @@ class World:
     def _describe(self, gang: Name) -> None:
         """Lets the oldest pod's description replace the PodGroup of this name while none exists."""
         pods = self._describing.get(gang)
-        known = self._objects[POD_GROUP_SIGS].get(gang)
+        known = self._objects[groups.DESCRIBED.kind].get(gang)
         if not pods and pods is not None:
             del self._describing[gang]
         if known is None or isinstance(known, Described):
             told = described.told_by(self.pods[gang[0], pods[0][1]]) if pods else None
             if told != known:
-                self._replace(POD_GROUP_SIGS, gang, told)
+                self._replace(groups.DESCRIBED.kind, gang, told)
 
     def _regroup(self, kind: Kind[Any], name: Name, group: Resource | None) -> None:
         """Ends the GangGroup of a PodGroup that has changed, and forms the one on which all agree now."""
@@ -351,8 +351,9 @@ class World:
             for claim in claims_of(obj):
                 yield self._using[kind], (obj.metadata.namespace, claim)
         if kind is POD:
-            for group, name in pod_groups(obj.metadata.labels, obj.metadata.annotations)[:1]:
-                yield self._pods_in, (group, obj.metadata.namespace, name)
+            assert isinstance(obj, Pod)
+            if (named := groups.named(obj)) is not None:
+                yield self._pods_in, (named.dialect.kind.group, obj.metadata.namespace, named.name)
 
 
 def _by_name(found: dict[Name, R] | None) -> list[R]:

@@ -13,13 +13,11 @@ from operator import getitem
 from typing import Any, Final
 
 from muster import names
-from muster.api import duration
+from muster.api import duration, groups
 from muster.api.base import Object
 from muster.api.fields import Path
+from muster.api.groups import Dialect
 from muster.api.kinds import VOLCANO_JOB
-from muster.api.koordinator_v1alpha1 import BY_NAME, MIN_AVAILABLE
-from muster.api.membership import pod_groups
-from muster.api.scheduling import POD_GROUP_LABEL
 from muster.workloads import annotate, dns
 from muster.workloads.demand import PodSet, pod_sets
 from muster.workloads.findings import Finding, Severity
@@ -137,31 +135,39 @@ def _what_upstream_cannot_keep(job: JobFile) -> Iterator[Finding]:
 
 def members_of_groups(job: JobFile) -> Iterator[Finding]:
     """Findings about PodGroups and pods that do not match within the file; the rest may be elsewhere."""
-    members: Counter[tuple[str, str, str]] = Counter()
-    first: dict[tuple[str, str, str], tuple[Item, Path]] = {}
+    members: Counter[tuple[Dialect, str, str]] = Counter()
+    first: dict[tuple[Dialect, str, str], tuple[Item, Path]] = {}
     for item, path, pod_set in _templates(job):
         meta = pod_set.template.get("metadata", {})
-        for group, name in pod_groups(meta.get("labels", {}), meta.get("annotations", {})):
-            key = (group, item.object["metadata"].get("namespace", ""), name)
+        if (group := groups.named_in(pod_set.template)) is not None:
+            row = group.dialect
+            key = (row, item.object["metadata"].get("namespace", ""), group.name)
             members[key] += pod_set.count
-            first.setdefault(key, (item, (*path, *_said(meta, POD_GROUP_LABEL[group], *BY_NAME))))
-    groups = {_group_key(item.object): item for item in job.items if item.object["kind"] == "PodGroup"}
-    for key, item in groups.items():
-        wanted = item.object.get("spec", {}).get("minMember", 0)
-        if members[key] < wanted:
-            message = f"is {wanted}, but the file has {_pods(members[key])} of this group at a time"
-            yield item.report(("spec", "minMember"), message, Severity.WARNING)
-    for key, (item, path) in first.items():
-        if key in groups:
+            first.setdefault(key, (item, (*path, *_said(meta, row.label, *row.by_description))))
+    there = set()
+    for item in job.items:
+        of = groups.row_of(item.object)
+        if of is None or of.asked is None:
             continue
-        if path[-1] not in BY_NAME:
-            yield item.report(path, f"there is no PodGroup {key[2]} in this file", Severity.WARNING)
+        metadata, asked = item.object["metadata"], of.read(item.object)
+        there.add(key := (of, metadata.get("namespace", ""), metadata["name"]))
+        if members[key] < asked.minimum:
+            message = f"is {asked.minimum}, but the file has {_pods(members[key])} of this group at a time"
+            yield item.report(tuple(asked.field.split(".")), message, Severity.WARNING)
+    for key, (item, path) in first.items():
+        row, _, name = key
+        if key in there:
+            continue
+        if path[-1] not in row.by_description:
+            yield item.report(path, f"there is no {row.kind.kind} {name} in this file", Severity.WARNING)
             continue
         meta = _at(item.object, path[:-2])
-        at = _said(meta, *MIN_AVAILABLE)
+        at = _said(meta, *row.minimum)
         least = str(meta[at[1]][at[2]]) if at else ""
         if not (least.isascii() and least.isdecimal() and int(least)):
-            message = f"a gang without a PodGroup needs {MIN_AVAILABLE[-1]}: how many pods must run together"
+            message = (
+                f"a gang without a {row.kind.kind} needs {row.minimum[-1]}: how many pods must run together"
+            )
             yield item.report((*path[:-3], *at) if at else path, message, Severity.WARNING)
         elif members[key] < int(least):
             message = f"is {least}, but the file has {_pods(members[key])} of this gang at a time"
@@ -272,8 +278,3 @@ def _template_path(owner: Object, index: int) -> Path:
 
 def _at(value: Any, path: Path) -> Any:  # Any: a user's YAML
     return reduce(getitem, path, value)
-
-
-def _group_key(group: Object) -> tuple[str, str, str]:
-    metadata = group["metadata"]
-    return group["apiVersion"].partition("/")[0], metadata.get("namespace", ""), metadata["name"]

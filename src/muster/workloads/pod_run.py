@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import asdict
 
+from muster.api import groups
 from muster.api.base import condition, deletion_asked, is_true
 from muster.api.batch_v1 import COMPLETION_INDEX, JOB_NAME
 from muster.api.core_v1 import Pod
@@ -22,7 +23,6 @@ from muster.api.jobset_v1alpha2 import (
     REPLICATED_JOB_NAME,
     RESTART_ATTEMPT,
 )
-from muster.api.membership import pod_groups
 from muster.api.natural import natural
 from muster.api.pod_label import labelled
 from muster.api.times import seconds
@@ -109,7 +109,7 @@ def run_of(pod: Pod, now: float | None = None) -> PodRun:
         attempt=natural(labels.get(RESTART_ATTEMPT)) or 0,
         created=created if created is not None else now or 0.0,
         job_global_index=natural(labels.get(JOB_GLOBAL_INDEX)),
-        pod_group=next((name for _, name in pod_groups(labels, meta.annotations)), ""),
+        pod_group=group.name if (group := groups.named(pod)) is not None else "",
         **asdict(progress_of(pod, now)),
     )
 

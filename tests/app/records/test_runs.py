@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.api import kinds
-from muster.api.scheduling import POD_GROUP_LABEL
+from muster.api import groups, kinds
 from muster.app.records import runs
 from muster.app.wiring.cluster import Target
 from muster.app.wiring.state_directory import StateDirectory
@@ -71,7 +70,7 @@ async def test_a_deleted_job_has_no_runs_of_an_earlier_job_of_its_name(client: L
 async def test_the_pods_of_a_group_are_its_runs_and_no_others_of_their_names(client: LocalClient) -> None:
     for group in ("pair", "pairr"):  # the second time, the same pod is of another group
         for name in ("left", f"of-{group}"):
-            meta = {"name": name, "labels": {POD_GROUP_LABEL[kinds.POD_GROUP_X.group]: group}}
+            meta = {"name": name, "labels": {groups.POD_GROUP.label: group}}
             pod = await client.create(kinds.POD, "default", {"metadata": meta, "spec": POD})
             await client.delete(kinds.POD, "default", name)
     assert [run.name for run in runs.record(Target(), "pair", "default", (), None).runs] == [

@@ -5,7 +5,7 @@ import re
 import msgspec
 import pytest
 
-from muster.api import kinds
+from muster.api import groups, kinds
 from muster.api.base import Condition, ObjectMeta, OwnerReference
 from muster.api.batch_v1 import CONTROLLER, Job, JobSpec, JobStatus
 from muster.api.core_v1 import ContainerState, ContainerStatus, PodStatus, Waiting
@@ -21,7 +21,7 @@ from muster.api.muster_v1alpha1 import (
     Reason,
     Source,
 )
-from muster.api.scheduling import POD_GROUP_LABEL, PodGroup, PodGroupSpec
+from muster.api.scheduling import PodGroup, PodGroupSpec
 from muster.app.views.failures import failure_code, judged
 from muster.app.views.find import SeveralJobs, UnknownJob, find, scoped
 from muster.app.views.job import JobView, State
@@ -180,7 +180,7 @@ def test_a_job_of_another_controller_says_so(manager: str, left: bool) -> None:
 @pytest.mark.parametrize(("name", "kinds_"), [("js", ["JobSet"]), ("other", ["JobSet", "PodGroup"])])
 def test_a_jobset_with_a_pod_group_of_its_name_is_one_job(name: str, kinds_: list[str]) -> None:
     """As a batch job with a minimum of pods is compiled."""
-    template = {"metadata": {"labels": {POD_GROUP_LABEL[kinds.POD_GROUP_X.group]: name}}}
+    template = {"metadata": {"labels": {groups.POD_GROUP.label: name}}}
     spec = JobSetSpec(replicated_jobs=[ReplicatedJob("w", template={"spec": {"template": template}})])
     about = msgspec.structs.replace(meta(name), uid=f"uid-{name}")
     group = PodGroup(metadata=about, spec=PodGroupSpec(min_member=3))
@@ -235,7 +235,7 @@ def test_an_end_is_shown_with_its_reason_only_if_it_failed() -> None:
 
 def test_pods_of_a_group_are_one_job_and_a_pod_alone_is_one_too() -> None:
     group = PodGroup(metadata=meta("g"), spec=PodGroupSpec(min_member=3))
-    member = pod("m", "Running", node="n", labels={POD_GROUP_LABEL[kinds.POD_GROUP_X.group]: "g"})
+    member = pod("m", "Running", node="n", labels={groups.POD_GROUP.label: "g"})
     first, second = views(
         Objects(pod_groups=[(kinds.POD_GROUP_X, group)], pods=[member, pod("solo", "Failed", code=3)])
     )
@@ -245,7 +245,7 @@ def test_pods_of_a_group_are_one_job_and_a_pod_alone_is_one_too() -> None:
 
 
 def test_pods_that_name_a_group_which_is_not_there_are_a_job_that_says_so() -> None:
-    named = {POD_GROUP_LABEL[kinds.POD_GROUP_X.group]: "g"}
+    named = {groups.POD_GROUP.label: "g"}
     source = Source(kinds.POD_GROUP_X.api_version, kinds.POD_GROUP_X.kind, "g")
     missing = GangStatus(reason=Reason("MembersMissing", "there is no PodGroup g"))
     gang = Gang(metadata=meta("x-g"), spec=GangSpec(source=source), status=missing)

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from muster.api import kinds
+from muster.api import groups, kinds
 from muster.api.base import Condition, Kind, Object, ObjectMeta, OwnerReference
 from muster.api.batch_v1 import Job, JobStatus
 from muster.api.core_v1 import Pod, PodSpec, PodStatus
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.muster_v1alpha1 import BatchJob
-from muster.api.scheduling import POD_GROUP_LABEL, PodGroup, PodGroupSpec
+from muster.api.scheduling import PodGroup, PodGroupSpec
 from muster.app.views.job import State
 from muster.app.views.jobs import views
 from muster.app.views.objects import Objects, fetch
@@ -24,7 +24,7 @@ from muster.kube.errors import Forbidden
 JOB: tuple[str, str] = ("batch/v1", "Job")
 JOBSET = (kinds.JOBSET.api_version, "JobSet")
 X = kinds.POD_GROUP_X.group
-GANG = POD_GROUP_LABEL[X]
+GANG = groups.POD_GROUP.label
 
 
 def meta(

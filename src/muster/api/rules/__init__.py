@@ -49,8 +49,7 @@ RULES: Final[dict[Kind[Any], Rules]] = {
     kinds.JOB: Rules(job.default, job.validate),
     kinds.CRON_JOB: Rules(cron.default, cron.validate),
     kinds.JOBSET: Rules(jobset.default, jobset.validate),
-    kinds.POD_GROUP_X: Rules(validate=scheduling.validate_pod_group),
-    kinds.POD_GROUP_SIGS: Rules(validate=scheduling.validate_pod_group),
+    **dict.fromkeys(kinds.POD_GROUPS, Rules(validate=scheduling.validate_pod_group)),
     kinds.QUEUE: Rules(queue.default, queue.validate),
     kinds.GANG_PLAN: Rules(validate=scheduling.validate_plan),
 }

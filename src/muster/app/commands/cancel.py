@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from muster.api import kinds
+from muster.api import groups, kinds
 from muster.api.base import Kind, controller_of, mark
 from muster.api.core_v1 import Pod
 from muster.app.commands.follow import Followed
@@ -52,7 +52,7 @@ async def cancel(
         await client.delete(
             job.kind, job.namespace, job.name, resource_version=version, propagation="Background"
         )
-    if at_once or job.kind in (kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS):  # a PodGroup does not own its pods
+    if at_once or job.kind in groups.OF_NAMED:  # a PodGroup does not own its pods
         await asyncio.gather(*(_delete_pod(client, pod, 0 if at_once else None) for pod in pods))
 
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from muster.api import kinds
+from muster.api import groups, kinds
 from muster.api.base import Kind, Resource
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JOBSET_NAME, JobSet
@@ -126,8 +126,7 @@ class _Reading:
 WATCHED: Final[tuple[Kind[Any], ...]] = (  # Any: of many kinds
     kinds.JOBSET,
     kinds.JOB,
-    kinds.POD_GROUP_X,
-    kinds.POD_GROUP_SIGS,
+    *groups.OF_NAMED,
     kinds.POD,
     kinds.GANG,
 )
@@ -254,10 +253,8 @@ class _Follower:
         def items(kind: Kind[Any]) -> list[Any]:
             return list(self._informers[kind].items.values())
 
-        groups = [
-            (kind, group) for kind in (kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS) for group in items(kind)
-        ]
-        objects = Objects(items(kinds.JOBSET), items(kinds.JOB), groups, items(kinds.POD), items(kinds.GANG))
+        named = [(kind, group) for kind in groups.OF_NAMED for group in items(kind)]
+        objects = Objects(items(kinds.JOBSET), items(kinds.JOB), named, items(kinds.POD), items(kinds.GANG))
         return tuple(
             view for view in views(objects) if Followed(view.kind, view.namespace, view.name) in self._jobs
         )

@@ -5,16 +5,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from muster.api import groups
 from muster.api.base import Kind, Resource, controller_of, owner
 from muster.api.kinds import (
     BATCH_JOB,
     BY_NAME,
     LATTICE_JOB,
     POD,
-    POD_GROUP_SIGS,
-    POD_GROUP_X,
 )
-from muster.api.membership import pod_groups
 from muster.app.commands.follow import Followed
 from muster.kube.apply import Applied, Outcome, apply, noted
 from muster.kube.client import Client
@@ -110,7 +108,7 @@ async def _hand_in(client: Client, job: JobFile, item: Item, *, new: bool, sourc
     """Creates or updates one object. Raises Taken for a job that must not or cannot be updated."""
     stated, primary = annotate.stated(item.object), item.role is Role.PRIMARY
     namespace, name = item.object["metadata"].get("namespace", ""), item.object["metadata"]["name"]
-    job_or_group = primary or item.object["kind"] == POD_GROUP_X.kind
+    job_or_group = primary or _kind(item) in groups.OF_NAMED
     obj = annotate.with_source(item.object, source) if job_or_group else item.object
     try:
         if not (new and primary):
@@ -167,8 +165,6 @@ def _kind(item: Item) -> Kind[Any]:  # Any: of any kind
 def _job(item: Item) -> Followed:
     kind = _kind(item)
     metadata = item.object["metadata"]
-    if kind is POD:
-        for group, name in pod_groups(metadata.get("labels", {}), metadata.get("annotations", {})):
-            of = next(found for found in (POD_GROUP_X, POD_GROUP_SIGS) if found.group == group)
-            return Followed(of, metadata["namespace"], name)
+    if kind is POD and (group := groups.named_in(item.object)) is not None:
+        return Followed(group.dialect.kind, metadata["namespace"], group.name)
     return Followed(kind, metadata["namespace"], metadata["name"])

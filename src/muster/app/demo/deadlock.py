@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from muster.api import kinds
+from muster.api import groups, kinds
 from muster.api.base import Object
 from muster.api.core_v1 import Pod
-from muster.api.scheduling import POD_GROUP_LABEL
 from muster.embedded.client import LocalClient
 from muster.kube.errors import NotFound
 from muster.kube.reflector import Reflector
@@ -55,7 +54,7 @@ async def run(client: LocalClient, *, gangs: bool, namespace: str) -> Outcome:
     watching = asyncio.create_task(pods.run())
     try:
         for job in JOBS if gangs else ():
-            await client.create(kinds.POD_GROUP_X, namespace, _group(job))
+            await client.create(groups.CREATED.kind, namespace, groups.created(job, namespace, WORKERS))
         for rank in range(WORKERS):  # alternately, as two controllers create pods at the same time
             for job in JOBS:
                 await client.create(kinds.POD, namespace, _pod(job, rank, gangs))
@@ -118,12 +117,8 @@ def _job_of(pod: Pod) -> str:
     return pod.metadata.name.rpartition("-")[0]
 
 
-def _group(job: str) -> Object:
-    return {"metadata": {"name": job}, "spec": {"minMember": WORKERS}}
-
-
 def _pod(job: str, rank: int, gang: bool) -> Object:
-    labels = {POD_GROUP_LABEL[kinds.POD_GROUP_X.group]: job} if gang else {}
+    labels = {groups.CREATED.label: job} if gang else {}
     words = [str(rank), str(WORKERS), f"{job}-0.{job}", str(LIMIT), str(WORK)]
     return {
         "metadata": {"name": f"{job}-{rank}", "labels": labels},

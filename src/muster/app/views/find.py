@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from muster.api.kinds import BATCH_JOB, JOB, JOBSET, POD, POD_GROUP_X
+from muster.api import groups
+from muster.api.kinds import BATCH_JOB
 from muster.app.views.job import JobView
 from muster.app.views.jobs import views
 from muster.app.views.objects import fetch
@@ -14,7 +15,7 @@ from muster.workloads.findings import similar
 #: Jobs that a message lists at most.
 MOST_NAMED: Final = 10
 #: What may be written before a name, if jobs of several kinds have it: `jobset/train`.
-_KINDS: Final = frozenset(each.kind.lower() for each in (JOBSET, JOB, POD, POD_GROUP_X, BATCH_JOB))
+_KINDS: Final = frozenset(each.kind.lower() for each in (*groups.BY_KIND, BATCH_JOB))
 
 
 class UnknownJob(LookupError):

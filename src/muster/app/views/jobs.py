@@ -13,14 +13,13 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from muster.api import kinds
+from muster.api import groups, kinds
 from muster.api.base import Condition, Kind, ObjectMeta, Resource, condition, is_true, mark
 from muster.api.batch_v1 import CONTROLLER as JOB_CONTROLLER
 from muster.api.batch_v1 import Job, JobSpec
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import CONTROLLER as JOBSET_CONTROLLER
 from muster.api.jobset_v1alpha2 import JobSet
-from muster.api.membership import pod_groups
 from muster.api.muster_v1alpha1 import BatchJob, Gang
 from muster.api.scheduling import PodGroup
 from muster.api.times import LAST
@@ -292,11 +291,11 @@ def _absent_groups(
 
     Pods that terminate, or that something controls, do not count.
     """
-    for kind in (kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS):
+    for kind in groups.OF_NAMED:
         gangs = {
             GroupName(kind.group, gang.metadata.namespace, gang.spec.source.name): gang
             for gang in objects.gangs
-            if (gang.spec.source.api_version, gang.spec.source.kind) == (kind.api_version, kind.kind)
+            if kind.matches(gang.spec.source)
         }
         for name, members in named.items():
             pods = [
@@ -390,10 +389,9 @@ def _group_of_jobset(jobset: JobSet) -> GroupName | None:
     meta = jobset.metadata
     for replicated in jobset.spec.replicated_jobs:
         template = (replicated.template.get("spec") or {}).get("template") or {}
-        labels = (template.get("metadata") or {}).get("labels") or {}
-        for group, name in pod_groups(labels, {}):
-            if name == meta.name:
-                return GroupName(group, meta.namespace, name)
+        found = groups.named_in(template)
+        if found is not None and found.name == meta.name:
+            return GroupName(found.dialect.kind.group, meta.namespace, found.name)
     return None
 
 

@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from muster.api import kinds
+from muster.api import groups, kinds
 from muster.api.base import Kind, Resource, controller_of
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JobSet
-from muster.api.membership import pod_groups
 from muster.api.muster_v1alpha1 import BatchJob, Gang
 from muster.api.scheduling import PodGroup
 from muster.kube.client import Client
@@ -48,18 +47,13 @@ async def fetch(client: Client, namespace: str = "") -> Objects:
         except Forbidden:  # a user may have been granted what jobs consist of, and no more
             return []
 
-    (jobsets, jobs, batch_jobs), (x, sigs, pods, gangs) = await asyncio.gather(
+    (jobsets, jobs, batch_jobs), (pods, gangs), found = await asyncio.gather(
         asyncio.gather(listed(kinds.JOBSET), listed(kinds.JOB), permitted(kinds.BATCH_JOB)),
-        asyncio.gather(
-            listed(kinds.POD_GROUP_X),
-            listed(kinds.POD_GROUP_SIGS),
-            listed(kinds.POD),
-            listed(kinds.GANG),
-        ),
+        asyncio.gather(listed(kinds.POD), listed(kinds.GANG)),
+        asyncio.gather(*map(listed, groups.OF_NAMED)),
     )
-    groups = [(kinds.POD_GROUP_X, group) for group in x]
-    groups += [(kinds.POD_GROUP_SIGS, group) for group in sigs]
-    return Objects(jobsets, jobs, groups, pods, gangs, batch_jobs)
+    named = [(kind, group) for kind, of in zip(groups.OF_NAMED, found, strict=True) for group in of]
+    return Objects(jobsets, jobs, named, pods, gangs, batch_jobs)
 
 
 class Identity(NamedTuple):
@@ -95,9 +89,8 @@ def controlled_by(resource: Resource) -> Identity | None:
 
 def group_of(pod: Pod) -> GroupName | None:
     """The PodGroup that the pod names."""
-    meta = pod.metadata
-    groups = pod_groups(meta.labels, meta.annotations)
-    return GroupName(groups[0][0], meta.namespace, groups[0][1]) if groups else None
+    found = groups.named(pod)
+    return GroupName(found.dialect.kind.group, pod.metadata.namespace, found.name) if found else None
 
 
 def group_name(kind: Kind[PodGroup], group: PodGroup) -> GroupName:

@@ -8,9 +8,9 @@ import asyncio
 import logging
 from typing import Final
 
-from muster.api import rates
+from muster.api import groups, rates
 from muster.api.base import AnyKind, Object
-from muster.api.kinds import EMITTED, JOBSET, POD_GROUP_X
+from muster.api.kinds import EMITTED, JOBSET
 from muster.app.wiring.batch_jobs import Site
 from muster.app.wiring.compile_queue import Compiler
 from muster.app.wiring.settings import BatchJobs
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 #: Seconds between two queries of what the cluster serves, and between retries of a query.
 LOOK: Final = 30.0
 RETRY: Final = 2.0
-_KINDS: Final[tuple[AnyKind, ...]] = (JOBSET, POD_GROUP_X, *EMITTED)
+_KINDS: Final[tuple[AnyKind, ...]] = (JOBSET, groups.CREATED.kind, *EMITTED)
 _ASKED: Final = {(kind.api_version, kind.kind): kind for kind in _KINDS}
 _CILIUM: Final = ("cilium.io/v2", "CiliumNetworkPolicy")
 _TETRAGON: Final = ("cilium.io/v1alpha1", "TracingPolicyNamespaced")
@@ -35,7 +35,7 @@ _INSTALLS: Final = {
     "scheduling.k8s.io/v1beta1": "Kubernetes 1.37 with the feature gate GenericWorkload",
     "JobSet": "JobSet",
     "Job": "Volcano",
-    "PodGroup": "the definition of PodGroups",
+    groups.CREATED.kind.kind: "the definition of PodGroups",
     "ExternalSecret": "the External Secrets Operator",
     "CiliumNetworkPolicy": "Cilium",
     "TracingPolicyNamespaced": "Tetragon",

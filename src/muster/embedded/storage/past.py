@@ -10,9 +10,8 @@ from typing import Final
 
 import msgspec
 
-from muster.api import kinds
+from muster.api import groups, kinds
 from muster.api.base import Object
-from muster.api.membership import pod_groups
 from muster.embedded.api_errors import AnyKind
 from muster.embedded.node.logs import TOTAL_SECONDS
 from muster.embedded.storage.store import Store
@@ -25,7 +24,7 @@ _LARGEST: Final = 64 * 1024
 #: Seconds for which jobs are kept: as long as logs.
 KEPT: Final = TOTAL_SECONDS
 #: Kinds that count as a job, in no particular order.
-_JOBS: Final = (kinds.JOBSET, kinds.JOB, kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS, kinds.POD)
+_JOBS: Final = tuple(groups.BY_KIND)
 #: Kinds of jobs that make Jobs. A Job of a CronJob, or the JobSet of a BatchJob, is a job itself.
 _CONTROLLERS: Final = {(kind.api_version, kind.kind) for kind in _JOBS}
 
@@ -104,5 +103,4 @@ def _is_job(kind: AnyKind, obj: Object) -> bool:
         above = owner.get("apiVersion"), owner.get("kind")
         if owner.get("controller") and (kind is kinds.POD or above in _CONTROLLERS):
             return False
-    grouped = pod_groups(meta.get("labels") or {}, meta.get("annotations") or {})
-    return kind is not kinds.POD or not grouped
+    return kind is not kinds.POD or groups.named_in(obj) is None

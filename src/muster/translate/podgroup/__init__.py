@@ -10,20 +10,24 @@ applied after the pods), its gang waits: MembersMissing.
 """
 
 from collections import ChainMap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import Final
 
 from muster.api.core_v1 import Pod
+from muster.api.groups import Dialect
 from muster.api.marks import KEEP, ON_PARTIAL
 from muster.api.muster_v1alpha1 import Source
+from muster.api.scheduling import PodGroup
 from muster.core.words.gang import Gang, GangId, Gate
 from muster.translate import ganggroup, marks, network
 from muster.translate.group import Group, ReadGroup, Touched, all_of
-from muster.translate.identity import Dialect, GroupKey
+from muster.translate.identity import GroupKey
 from muster.translate.podgroup.gates import disagreement, gate_of, orphaned
-from muster.translate.podgroup.reading import KINDS, Reading
+from muster.translate.podgroup.reading import Reading
 from muster.translate.priority import Ranked, ranked
+from muster.translate.registration import Registration
 from muster.translate.running import SILENT, limit_of_all, marked, run
 from muster.translate.world import World
 
@@ -37,7 +41,7 @@ class Reader:
 
     def read(self, touched: Touched) -> ReadGroup:
         key, world = self._key, self._world
-        kind, here = KINDS[key.dialect], (key.namespace, key.name)
+        kind, here = key.dialect.kind, (key.namespace, key.name)
         named = world.together(kind, *here)
         if named[0] != here:
             named = ()  # it is read at another PodGroup
@@ -122,7 +126,7 @@ class Reader:
         for name in names:
             one = known.get(name)
             if one is None or one.several != several:
-                one = Reading(KINDS[self._key.dialect], name, self._world, several=several)
+                one = Reading(self._key.dialect.kind, name, self._world, several=several)
             else:
                 if touched.others:
                     one.note_referring(touched.others)
@@ -133,9 +137,27 @@ class Reader:
         return [*self._readings.values()]
 
 
+def _exists(dialect: Dialect, namespace: str, name: str, world: World) -> bool:
+    kind, here = dialect.kind, (namespace, name)
+    if here in world.pod_groups(kind):
+        return world.together(kind, *here)[0] == here
+    return any(map(world.schedules, world.pods_in(kind, *here).values()))
+
+
+def _agreeing(dialect: Dialect, group: PodGroup, world: World) -> Iterator[GroupKey]:
+    """Yields the PodGroups with which it forms a GangGroup, or did, or would as its pods describe it."""
+    kind, known = dialect.kind, world.pod_groups(dialect.kind)
+    said = (group, *world.described(kind, group.metadata.namespace, group.metadata.name))
+    for name in chain.from_iterable(ganggroup.agreeing(one, known) for one in said):
+        yield GroupKey(dialect, *name)
+
+
+REGISTRATION: Final = Registration(Reader, _exists, _agreeing)
+
+
 def key_of(dialect: Dialect, namespace: str, name: str, world: World) -> GroupKey:
     """Returns the gang of the pods that name this PodGroup."""
-    return GroupKey(dialect, *world.together(KINDS[dialect], namespace, name)[0])
+    return GroupKey(dialect, *world.together(dialect.kind, namespace, name)[0])
 
 
 def _topology(readings: Sequence[Reading], world: World) -> network.Wish:

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from muster.api.koordinator_v1alpha1 import GROUPS, MIN_AVAILABLE
+from muster.api import groups
+from muster.api.koordinator_v1alpha1 import GROUPS
 from muster.api.marks import QUEUE
 from muster.api.scheduling import PodGroup
 from muster.core.words.gang import MOST_PLACES, Code, Gate
@@ -12,7 +13,7 @@ from muster.translate import ganggroup, marks
 from muster.translate.described import Described
 from muster.translate.identity import GroupKey
 from muster.translate.podgroup.facts import Said
-from muster.translate.podgroup.reading import KINDS, Reading, State
+from muster.translate.podgroup.reading import Reading, State
 from muster.translate.priority import chosen
 from muster.translate.quotas import forbidden
 from muster.translate.world import World
@@ -59,7 +60,7 @@ def _refused(one: Reading, wanted: int, world: World) -> Gate | None:
         if wanted < 0:
             text, key = f"{wanted}", "spec.minMember"
             if isinstance(group, Described):
-                text, key = repr(group.minimum[:80]), f"pod {group.by}: {MIN_AVAILABLE[-1]}"
+                text, key = repr(group.minimum[:80]), f"pod {group.by}: {groups.DESCRIBED.minimum[-1]}"
             return Gate(Code.INVALID, f"{key} is {text}; write how many pods must run together")
     if one.there > MOST_PLACES:
         return Gate(Code.INVALID, f"more than {MOST_PLACES} pods name it; make several groups of them")
@@ -86,13 +87,13 @@ def _quarrel(group: PodGroup, pod: str, said: Said) -> str:
             whose, there = f"pod {group.by}, the oldest,", "the same on all"
         return f"pod {pod} says in {GROUPS} what {whose} does not; write {there}"
     if isinstance(group, Described) and said.minimum not in ("", group.minimum):
-        what = f"pod {pod} says {said.minimum[:80]!r} in {MIN_AVAILABLE[-1]}"
+        what = f"pod {pod} says {said.minimum[:80]!r} in {groups.DESCRIBED.minimum[-1]}"
         return f"{what}, and pod {group.by}, the oldest, {group.minimum!r}; write the same on all"
     return ""
 
 
 def _absent(key: GroupKey) -> str:
-    return f"there is no PodGroup {key.name} of {KINDS[key.dialect].group}, which its pods name"
+    return f"there is no {key.dialect.kind.kind} {key.name} of {key.dialect.kind.group}, which its pods name"
 
 
 def _held(one: Reading) -> Gate | None:

@@ -16,8 +16,6 @@ from muster.api.base import Kind, controller_of
 from muster.api.core_v1 import Pod
 from muster.api.kinds import (
     JOB,
-    POD_GROUP_SIGS,
-    POD_GROUP_X,
     RESOURCE_QUOTA,
 )
 from muster.api.marks import KEEP
@@ -27,7 +25,6 @@ from muster.core.words.gang import Labels, Place, PodId, PodSet, Shape, Subgroup
 from muster.translate import ganggroup
 from muster.translate.filling import job_finished
 from muster.translate.group import Members
-from muster.translate.identity import Dialect
 from muster.translate.marks import unbound
 from muster.translate.podgroup.facts import Kept, Said, kept, said
 from muster.translate.podgroup.places import Places
@@ -35,11 +32,6 @@ from muster.translate.podgroup.pod_sets import PODS, pod_set_name
 from muster.translate.pods import live, occupies, rejected, says_the_same, scheduling_gates
 from muster.translate.surroundings import refers
 from muster.translate.world import World
-
-KINDS: dict[Dialect, Kind[PodGroup]] = {
-    Dialect.POD_GROUP: POD_GROUP_X,
-    Dialect.KOORDINATOR: POD_GROUP_SIGS,
-}
 
 
 class State(Enum):

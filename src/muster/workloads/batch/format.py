@@ -7,6 +7,7 @@ asked only if some are given.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from muster.api import groups
 from muster.api.base import Object
 from muster.api.fields import Path
 from muster.compiler import Facts
@@ -114,7 +115,7 @@ def _owned(made: Object) -> bool:
 
 
 def _role(obj: Object) -> Role:
-    return Role.SUPPORT if obj["kind"] == "PodGroup" else Role.PRIMARY
+    return Role.SUPPORT if obj["kind"] == groups.CREATED.kind.kind else Role.PRIMARY
 
 
 def _origin(compiled: Compiled, path: Path) -> Path:

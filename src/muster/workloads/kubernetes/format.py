@@ -8,7 +8,7 @@ in the order of the file.
 from collections.abc import Sequence
 from typing import Final
 
-from muster.api import kinds
+from muster.api import groups, kinds
 from muster.api.base import Object
 from muster.workloads.demand import MAX_PLACES, MAX_PODS, pod_sets
 from muster.workloads.findings import Finding, JobFileError
@@ -30,8 +30,7 @@ _FIRST: Final = (
     kinds.SECRET,
     kinds.SERVICE,
     kinds.PDB,
-    kinds.POD_GROUP_X,
-    kinds.POD_GROUP_SIGS,
+    *groups.OF_NAMED,
 )
 _RANK: Final = {kind: rank for rank, kind in enumerate(_FIRST)}
 

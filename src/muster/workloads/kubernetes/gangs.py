@@ -6,20 +6,13 @@ suspended; --gang puts those of one namespace into a PodGroup of their own, with
 """
 
 from collections import defaultdict
-from typing import Final
 
-from muster.api import kinds
-from muster.api.base import Object
-from muster.api.membership import pod_groups
-from muster.api.scheduling import POD_GROUP_LABEL
+from muster.api import groups, kinds
 from muster.workloads import annotate
 from muster.workloads.findings import Finding
 from muster.workloads.jobfile import Mode, Options
 from muster.workloads.kubernetes.objects import Entry
 from muster.workloads.kubernetes.templates import pods
-
-_GROUP: Final = kinds.POD_GROUP_X
-_LABEL: Final = POD_GROUP_LABEL[_GROUP.group]
 
 
 def apply(entries: list[Entry], options: Options) -> tuple[list[Entry], list[Finding]]:
@@ -28,20 +21,14 @@ def apply(entries: list[Entry], options: Options) -> tuple[list[Entry], list[Fin
     loose: dict[str, list[Entry]] = defaultdict(list)
     for entry in entries:
         if entry.kind is kinds.POD:
-            if options.mode == "independent" and group_of(entry.object):
+            if options.mode == "independent" and groups.named_in(entry.object):
                 errors.append(_in_group(entry, ()))
-            elif options.mode == "gang" and not group_of(entry.object):
+            elif options.mode == "gang" and groups.named_in(entry.object) is None:
                 loose[entry.namespace].append(entry)
         elif entry.kind in (kinds.JOB, kinds.JOBSET):
             errors += _mark(entry, options.mode)
     several = [members for _, members in sorted(loose.items()) if len(members) > 1]
     return [_grouped(members, options) for members in several], errors
-
-
-def group_of(template: Object) -> str | None:
-    """The PodGroup that the pods of a template name, or imply."""
-    meta = template.get("metadata", {})
-    return next((name for _, name in pod_groups(meta.get("labels", {}), meta.get("annotations", {}))), None)
 
 
 def summary(jobs: list[Entry]) -> bool | None:
@@ -51,7 +38,7 @@ def summary(jobs: list[Entry]) -> bool | None:
 
 
 def _mark(job: Entry, mode: Mode | None) -> list[Finding]:
-    grouped = [path for path, template in pods(job) if group_of(template)]
+    grouped = [path for path, template in pods(job) if groups.named_in(template)]
     if grouped:
         return [_in_group(job, grouped[0])] if mode == "independent" else []
     wanted = mode or annotate.mode_of(job.object)
@@ -77,18 +64,13 @@ def _grouped(members: list[Entry], options: Options) -> Entry:
     first = members[0]
     name = f"{first.name[:50].rstrip('-.')}-{options.suffix}"
     for member in members:
-        member.object["metadata"].setdefault("labels", {})[_LABEL] = name
+        member.object["metadata"].setdefault("labels", {})[groups.CREATED.label] = name
         annotate.for_scheduler(member.object)
-    group: Object = {
-        "apiVersion": _GROUP.api_version,
-        "kind": _GROUP.kind,
-        "metadata": {"name": name, "namespace": first.namespace},
-        "spec": {"minMember": len(members)},
-    }
-    return Entry(_GROUP, group, first.document, first.at)
+    group = groups.created(name, first.namespace, len(members))
+    return Entry(groups.CREATED.kind, group, first.document, first.at)
 
 
 def _is_gang(job: Entry) -> bool:
     if job.kind is kinds.POD:
-        return group_of(job.object) is not None
-    return annotate.mode_of(job.object) == "gang" or all(group_of(t) is not None for _, t in pods(job))
+        return groups.named_in(job.object) is not None
+    return annotate.mode_of(job.object) == "gang" or all(groups.named_in(t) for _, t in pods(job))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from muster.api import kinds
+from muster.api import groups, kinds
 from muster.api.base import Kind, Object, without_nulls
 from muster.api.batch_v1 import JobSpec
 from muster.api.core_v1 import PodTemplate
@@ -24,8 +24,7 @@ JOBS: Final[tuple[Kind[Any], ...]] = (kinds.JOBSET, kinds.JOB, kinds.POD)
 #: Any, because a table of kinds holds kinds of many types.
 SUPPORTED: Final[tuple[Kind[Any], ...]] = (
     *JOBS,
-    kinds.POD_GROUP_X,
-    kinds.POD_GROUP_SIGS,
+    *groups.OF_NAMED,
     kinds.CONFIG_MAP,
     kinds.SECRET,
     kinds.SERVICE,

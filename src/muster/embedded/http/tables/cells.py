@@ -318,7 +318,6 @@ COLUMNS: Final[dict[Kind[Any], tuple[Column, ...]]] = {
         AGE,
     ),
     kinds.LEASE: (NAME, Column("Holder", at(".spec.holderIdentity")), AGE),
-    kinds.POD_GROUP_X: _POD_GROUP,
-    kinds.POD_GROUP_SIGS: _POD_GROUP,
+    **dict.fromkeys(kinds.POD_GROUPS, _POD_GROUP),
     **{kind: _of_definition(DEFINED[kind.kind]) for kind in kinds.DEFINED},
 }

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 from muster import names
-from muster.api import kinds
+from muster.api import groups
 from muster.api.base import Object
 from muster.api.koordinator_v1alpha1 import TOPOLOGY_SPEC
-from muster.api.scheduling import POD_GROUP_LABEL
 from muster.compiler import Draft
 from muster.workloads import annotate
 from muster.workloads.batch.compiling import refusal
@@ -14,7 +13,6 @@ from muster.workloads.batch.job import BatchJob, Task
 from muster.workloads.batch.targets import sharing
 from muster.workloads.batch.targets.jobset import Report, jobset
 
-_GROUP = kinds.POD_GROUP_X
 #: Annotations of a job that are read on its pods, and on the group that its pods are a gang by.
 _OF_PODS = frozenset({names.CHECKPOINT_FILE, names.PROGRESS_FILE})
 _OF_GROUP = frozenset({names.ON_GPU_ANOMALY, names.PROGRESS_RULES})
@@ -44,13 +42,9 @@ def emit(job: BatchJob, drafts: Sequence[tuple[Task, Draft]], report: Report) ->
         return [made]
     for replicated in made["spec"]["replicatedJobs"]:
         labels = replicated["template"]["spec"]["template"]["metadata"]["labels"]
-        labels[POD_GROUP_LABEL[_GROUP.group]] = job.name
-    group: Object = {
-        "apiVersion": _GROUP.api_version,
-        "kind": _GROUP.kind,
-        "metadata": {"name": job.name, "namespace": job.namespace, **_told(job)},
-        "spec": {"minMember": job.min_available},
-    }
+        labels[groups.CREATED.label] = job.name
+    group = groups.created(job.name, job.namespace, job.min_available)
+    group["metadata"] |= _told(job)
     if job.queue:
         annotate.in_queue(group, job.queue)
     return [group, made]

@@ -1,0 +1,205 @@
+"""The table of groups: a row for each kind of object that makes pods a gang.
+
+A row, a `Dialect`, says what the object is, how a pod names it, what stands for it while it does not exist,
+what it asks for, and the words of its status. Translation, controllers, views, the readers of job files,
+`plan` and `check` iterate over the rows, and name no kind of PodGroup themselves. How a gang of a dialect is
+read is registered by row in `translate.dialects`. docs/architecture.md says how to add a dialect.
+
+A pod belongs to the first group of the table that it names by label; otherwise to the gang that it describes
+itself; otherwise to the JobSet or Job that controls it, if that is a gang. Otherwise it is a gang of one.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from muster.api import kinds
+from muster.api import koordinator_v1alpha1 as koordinator
+from muster.api.base import AnyKind, Object, ObjectMeta, at, controller_of
+from muster.api.core_v1 import Pod, PodTemplate
+from muster.api.fields import convert
+from muster.api.jobset_v1alpha2 import JOBSET_NAME
+from muster.api.rules.metadata import subdomain
+from muster.api.scheduling import PodGroup
+
+
+class Asked(NamedTuple):
+    """What a group object asks for, whatever its pods say."""
+
+    #: how many of its pods must run together
+    minimum: int
+    #: the field that says so
+    field: str
+
+
+class Phases(NamedTuple):
+    """The words for what a group does, in the status of its object."""
+
+    pending: str
+    #: as many of its pods exist as must run together
+    enough: str
+    scheduling: str
+    scheduled: str
+    running: str
+    finished: str
+    failed: str
+
+
+@dataclass(
+    frozen=True, slots=True, eq=False, kw_only=True
+)  # compared as the row that it is: keys hash it often
+class Dialect:
+    """A kind of group."""
+
+    #: what the names of its Gang records begin with
+    name: str
+    kind: AnyKind
+    #: what an object of it controls: the pods, or the Jobs that control them
+    controls: AnyKind | None = None
+    #: label of pods that its controller sets to its name
+    stamp: str = ""
+    #: label by which a pod names its group. Without the object the gang waits: it may come after its pods
+    label: str = ""
+    #: labels or annotations by which a pod names a gang that it describes itself while the object does not
+    #: exist; the first that a pod has counts
+    by_description: tuple[str, ...] = ()
+    #: where such a pod says how many must run together, and what else describes its gang
+    minimum: tuple[str, ...] = ()
+    description: tuple[str, ...] = ()
+    #: reads an object. None: it asks for what its pod templates say
+    asked: Callable[[Any], Asked] | None = None  # Any: an object of `kind`
+    #: None: the status is its own controller's
+    phases: Phases | None = None
+
+    def read(self, obj: Object) -> Asked:
+        """Returns what an object asks for that is given as JSON. Raises InvalidObject."""
+        assert self.asked is not None, "a group that pods name says what it asks for"
+        return self.asked(convert(obj, self.kind.type))
+
+
+def _of_pod_group(group: PodGroup) -> Asked:
+    return Asked(group.spec.min_member, "spec.minMember")
+
+
+_PHASES: Final = Phases(
+    "Pending", "PreScheduling", "Scheduling", "Scheduled", "Running", "Finished", "Failed"
+)
+
+JOBSET: Final = Dialect(name="jobset", kind=kinds.JOBSET, controls=kinds.JOB, stamp=JOBSET_NAME)
+JOB: Final = Dialect(name="job", kind=kinds.JOB, controls=kinds.POD)
+#: scheduler-plugins
+POD_GROUP: Final = Dialect(
+    name="podgroup",
+    kind=kinds.POD_GROUP_X,
+    label="scheduling.x-k8s.io/pod-group",
+    asked=_of_pod_group,
+    phases=_PHASES,
+)
+KOORDINATOR: Final = Dialect(
+    name="koordinator",
+    kind=kinds.POD_GROUP_SIGS,
+    label="pod-group.scheduling.sigs.k8s.io",
+    by_description=koordinator.BY_NAME,
+    minimum=koordinator.MIN_AVAILABLE,
+    description=(koordinator.GROUPS,),
+    asked=_of_pod_group,
+    phases=_PHASES,
+)
+#: a pod without a group: a gang of one
+POD: Final = Dialect(name="pod", kind=kinds.POD)
+
+#: All dialects, in the order in which namesakes claim `namespace/name` as the id of their gang.
+TABLE: Final = (JOBSET, JOB, POD_GROUP, KOORDINATOR, POD)
+#: Those whose groups are named by pods, and control nothing.
+NAMED: Final = tuple(row for row in TABLE if row.label)
+#: The kinds of their objects.
+OF_NAMED: Final[tuple[AnyKind, ...]] = tuple(row.kind for row in NAMED)
+#: That of the groups that muster creates for pods which are to be a gang.
+CREATED: Final = POD_GROUP
+#: That of gangs that pods describe.
+DESCRIBED: Final = KOORDINATOR
+BY_KIND: Final[Mapping[AnyKind, Dialect]] = {row.kind: row for row in TABLE}
+
+#: Labels by which a pod may name a gang; and the labels and annotations by which it may describe one.
+LABELS: Final = tuple(row.label for row in NAMED)
+DESCRIPTIONS: Final = tuple(key for row in NAMED for key in row.by_description)
+_NAMING: Final = frozenset((*LABELS, *DESCRIPTIONS))
+_AS_ANNOTATION: Final = frozenset(DESCRIPTIONS)
+_DESCRIBING: Final = frozenset(
+    key for row in NAMED for key in (*row.by_description, *row.minimum, *row.description)
+)
+_BY_LABEL: Final = tuple((row, row.label) for row in NAMED)
+_BY_DESCRIPTION: Final = tuple((row, key) for row in NAMED for key in row.by_description)
+
+
+class Named(NamedTuple):
+    """The group that a pod names, whether or not its object exists."""
+
+    dialect: Dialect
+    name: str
+    #: whether the pod describes the gang
+    described: bool = False
+
+
+def named(pod: Pod | PodTemplate) -> Named | None:
+    """Returns the group that a pod, or the pods of a template, name; None if they name none."""
+    meta = pod.metadata
+    return _named(meta.labels, meta.annotations)
+
+
+def named_in(template: Object) -> Named | None:
+    """As `named`, of a pod or a template as JSON."""
+    meta = at(template, "metadata")
+    return _named(at(meta, "labels"), at(meta, "annotations"))
+
+
+def row_of(obj: Object) -> Dialect | None:
+    """Returns the dialect that an object as JSON is a group, or a pod, of."""
+    kind = kinds.BY_NAME.get((obj["apiVersion"], obj["kind"]))
+    return BY_KIND.get(kind) if kind is not None else None
+
+
+def possible(pod: Pod) -> Iterator[tuple[Dialect, str]]:
+    """Yields the groups whose member a pod may be, with their names."""
+    if (found := named(pod)) is not None:
+        yield found.dialect, found.name
+    controller = controller_of(pod)
+    for row in TABLE:
+        if row.stamp and (name := pod.metadata.labels.get(row.stamp)):
+            yield row, name
+        if row.controls is kinds.POD and controller is not None and row.kind.matches(controller):
+            yield row, controller.name
+
+
+def created(name: str, namespace: str, minimum: int) -> Object:
+    """Returns the object of a new group of `CREATED`: so many of its pods must run together."""
+    kind, metadata = CREATED.kind, {"name": name, "namespace": namespace}
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "metadata": metadata,
+        "spec": {"minMember": minimum},
+    }
+
+
+def named_alike(before: ObjectMeta, now: ObjectMeta) -> bool:
+    """Whether two states of a pod name the same group, and describe it alike."""
+    old, new = before.annotations, now.annotations
+    if before.labels != now.labels:
+        return False
+    if old.keys().isdisjoint(_DESCRIBING) and new.keys().isdisjoint(_DESCRIBING):
+        return True
+    return all(old.get(key) == new.get(key) for key in _DESCRIBING)
+
+
+def _named(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Named | None:
+    # most pods name none, and this is asked several times for each change of a pod
+    if labels.keys().isdisjoint(_NAMING) and annotations.keys().isdisjoint(_AS_ANNOTATION):
+        return None
+    for row, label in _BY_LABEL:
+        if name := labels.get(label):
+            return Named(row, name)
+    for row, key in _BY_DESCRIPTION:
+        if name := labels.get(key) or annotations.get(key):  # a name that no object could have names none
+            return None if subdomain(name, ()) else Named(row, name, described=True)
+    return None
