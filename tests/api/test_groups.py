@@ -1,8 +1,18 @@
 """Which objects a reference names, and the table of groups."""
 
-import pytest
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
-from muster.api.base import AnyKind, ObjectMeta, OwnerReference, Resource, controls
+import pytest
+from msgspec.structs import replace
+
+import muster
+from muster.api import groups, kinds
+from muster.api.base import AnyKind, Object, ObjectMeta, OwnerReference, Resource, controls
+from muster.api.core_v1 import Pod
+from muster.api.groups import Dialect
 from muster.api.kinds import JOB, JOBSET, VOLCANO_JOB
 from muster.api.muster_v1alpha1 import Source
 
@@ -31,3 +41,70 @@ def test_an_owner_is_of_a_kind_by_its_api_group(
     assert kind.matches(Source(api_version=api_version, kind=name)) == (kind is expected)
     owned = Resource(metadata=ObjectMeta(owner_references=[reference]))
     assert controls(kind, owner, owned) == (kind is expected)
+
+
+#: Modules that may name a kind of PodGroup, and why.
+_ALLOWED: Final = {
+    "api/groups.py": "the rows",
+    "api/kinds.py": "every kind is defined there",
+    "api/koordinator_v1alpha1.py": "the annotations of its row",
+    "workloads/batch/targets/native.py": "writes Kubernetes' own PodGroup, which muster does not read",
+}
+
+
+def test_no_module_besides_the_table_names_a_kind_of_pod_group() -> None:
+    """A dialect is added by a row; a module that names a kind would have to be found and changed as well."""
+    source = Path(muster.__file__).parent
+    found = {
+        str(path.relative_to(source)): words
+        for path in sorted(source.rglob("*.py"))
+        if (words := sorted(set(_named_in(ast.parse(path.read_text())))))
+    }
+    assert found.keys() == _ALLOWED.keys(), found
+
+
+def _named_in(module: ast.Module) -> Iterator[str]:
+    """Yields the constants and the words by which a module names a kind of PodGroup, except in docstrings."""
+    constants = {name for name, value in vars(kinds).items() if value in groups.OF_NAMED}
+    words = (*(kind.group for kind in groups.OF_NAMED), *groups.LABELS)
+    prose = {node.value for node in ast.walk(module) if isinstance(node, ast.Expr)}
+    for node in ast.walk(module):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) if name in constants:
+                yield name
+            case ast.Constant(value=str(text)) if node not in prose:
+                if text in groups.NAMES_OF_NAMED or any(word in text for word in words):
+                    yield text
+
+
+def test_each_group_is_named_in_one_way_and_by_one_key() -> None:
+    keys = [key for row in groups.NAMED for key in (row.label, *row.by_description)]
+    assert len(set(keys)) == len(keys)
+    assert len({row.name for row in groups.TABLE}) == len(groups.BY_KIND) == len(groups.TABLE)
+
+
+@pytest.mark.parametrize("row", groups.NAMED, ids=lambda row: row.name)
+def test_a_pod_names_its_group(row: Dialect) -> None:
+    labelled = Pod(metadata=ObjectMeta(labels={row.label: "g"}, annotations={}))
+    assert groups.named(labelled) == (row, "g", False)
+    for key in row.by_description:
+        for meta in (ObjectMeta(labels={key: "g"}), ObjectMeta(annotations={key: "g"})):
+            assert groups.named(Pod(metadata=meta)) == (row, "g", True)
+            both = {**meta.labels, groups.NAMED[0].label: "h"}
+            first = Pod(metadata=replace(meta, labels=both))
+            assert groups.named(first) == (groups.NAMED[0], "h", False), "a label wins"
+        assert groups.named(Pod(metadata=ObjectMeta(labels={key: "No Name"}))) is None
+
+
+@pytest.mark.parametrize(
+    "template", [{}, {"metadata": None}, {"metadata": {"labels": None}}, {"metadata": []}]
+)
+def test_a_template_without_metadata_names_no_group(template: Object) -> None:
+    assert groups.named_in(template) is None
+
+
+def test_a_created_group_asks_for_its_minimum() -> None:
+    made = groups.created("g", "ns", 3)
+    row = groups.row_of(made)
+    assert row is groups.CREATED
+    assert row.read(made) == (3, "spec.minMember")

@@ -114,6 +114,8 @@ TABLE: Final = (JOBSET, JOB, POD_GROUP, KOORDINATOR, POD)
 NAMED: Final = tuple(row for row in TABLE if row.label)
 #: The kinds of their objects.
 OF_NAMED: Final[tuple[AnyKind, ...]] = tuple(row.kind for row in NAMED)
+#: What these kinds are called.
+NAMES_OF_NAMED: Final = tuple(dict.fromkeys(kind.kind for kind in OF_NAMED))
 #: That of the groups that muster creates for pods which are to be a gang.
 CREATED: Final = POD_GROUP
 #: That of gangs that pods describe.

@@ -24,6 +24,7 @@ from typing import Final, Literal
 import msgspec
 
 from muster import names
+from muster.api import groups
 from muster.api.base import AnyKind, Object, R, involved, owner
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Node
@@ -52,7 +53,6 @@ from muster.effects import Absent, Create, Delete, Effect, Patch, RecordEvent, R
 _KEPT: Final = ("PersistentVolumeClaim",)
 _KINDS: Final = {**BY_NAME, **{(kind.api_version, kind.kind): kind for kind in EMITTED}}
 #: The kind that a target adds besides the run; the run owns it.
-_GROUP: Final = "PodGroup"
 #: Phases of a job that is over.
 ENDED: Final = ("Succeeded", "Failed")
 #: Fields of a Gang's `status.preemptions` that a BatchJob's status repeats.
@@ -353,7 +353,7 @@ def _owned(job: BatchJob, run: Run, made: Object) -> Object:
 
     An object that the jobs of a namespace share belongs to all their runs, and goes with the last of them.
     """
-    if made["kind"] != _GROUP and shared(made):
+    if made["kind"] not in groups.NAMES_OF_NAMED and shared(made):
         one = owner(run, batch_run.kind_of(run), controller=False) | {"blockOwnerDeletion": False}
         return {**made, "metadata": {**made["metadata"], "ownerReferences": [one]}}
     by = owner(job, BATCH_JOB) if made["kind"] in _KEPT else owner(run, batch_run.kind_of(run))

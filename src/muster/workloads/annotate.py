@@ -7,11 +7,12 @@ labelled as muster's to start. An object that its author suspended is left so, u
 from typing import Any, Final
 
 from muster import names
+from muster.api import groups
 from muster.api.base import Object
 from muster.workloads.jobfile import Caller, Mode, Source
 
 #: Kinds on which a queue can be set.
-_QUEUED: Final = ("Job", "JobSet", "Pod", "PodGroup")
+_QUEUED: Final = frozenset(row.kind.kind for row in groups.TABLE)
 #: What an object has of its submission, not of its author.
 _SUBMISSION: Final = (names.CALLER, names.SUBMITTED_FROM)
 _MODE: Final[dict[str, Mode]] = {"true": "gang", "false": "independent"}
