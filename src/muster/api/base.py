@@ -3,9 +3,10 @@
 Times are `datetime`s in UTC, encoded as RFC 3339 with microseconds.
 """
 
+import re
 from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated, Any, Generic, Protocol, TypeVar
+from typing import Annotated, Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -19,6 +20,10 @@ Object = dict[str, Any]
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Time = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LONGEST_NAME: Final = 253
 
 
 class Struct(msgspec.Struct, frozen=True, gc=False, rename="camel", kw_only=True, omit_defaults=True):
@@ -170,6 +175,11 @@ def involved(resource: Resource, kind: AnyKind) -> Object:
 def revision(resource_version: str) -> int:
     """Returns a resourceVersion as a number; 0, which every cache has reached, if it is not a number."""
     return int(resource_version) if resource_version.isdigit() else 0
+
+
+def is_subdomain(name: str) -> bool:
+    """Whether an object can have this name: a lowercase RFC 1123 subdomain."""
+    return len(name) <= _LONGEST_NAME and _SUBDOMAIN.fullmatch(name) is not None
 
 
 def controller_of(resource: Resource) -> OwnerReference | None:

@@ -15,11 +15,10 @@ from typing import Any, Final, NamedTuple
 
 from muster.api import kinds
 from muster.api import koordinator_v1alpha1 as koordinator
-from muster.api.base import AnyKind, Object, ObjectMeta, at, controller_of
+from muster.api.base import AnyKind, Object, ObjectMeta, at, controller_of, is_subdomain
 from muster.api.core_v1 import Pod, PodTemplate
 from muster.api.fields import convert
 from muster.api.jobset_v1alpha2 import JOBSET_NAME
-from muster.api.rules.metadata import subdomain
 from muster.api.scheduling import PodGroup
 
 
@@ -203,5 +202,5 @@ def _named(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Named |
             return Named(row, name)
     for row, key in _BY_DESCRIPTION:
         if name := labels.get(key) or annotations.get(key):  # a name that no object could have names none
-            return None if subdomain(name, ()) else Named(row, name, described=True)
+            return Named(row, name, described=True) if is_subdomain(name) else None
     return None

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from muster import names
-from muster.api import duration, progress, times
+from muster.api import duration, groups, progress, times
 from muster.api.base import ObjectMeta, mark
 from muster.api.natural import natural
 
@@ -125,7 +125,8 @@ def _checkpoint(text: str) -> Checkpoint:
 
 
 _JOBS: Final = ("Job", "JobSet")
-_GANGS: Final = (*_JOBS, "PodGroup", "Pod")
+_GROUPED: Final = (*_JOBS, *groups.NAMES_OF_NAMED)
+_GANGS: Final = (*_GROUPED, "Pod")
 _FLAG: Final = 'write "true" or "false"'
 
 GANG: Final = Mark(names.GANG, (*_JOBS, "Namespace"), _flag, _FLAG, '"true"|"false"')
@@ -159,13 +160,13 @@ MIN_RUN_TIME: Final = Mark(names.MIN_RUN_TIME, _GANGS, _seconds, form="1h")
 PREEMPTIBLE: Final = Mark(names.PREEMPTIBLE, _GANGS, _flag, _FLAG, '"false"')
 ON_GPU_ANOMALY: Final = Mark(
     names.ON_GPU_ANOMALY,
-    (*_JOBS, "PodGroup"),
+    _GROUPED,
     _matching("notify|checkpointAndMove|none"),
     "write notify, checkpointAndMove or none",
     "notify|checkpointAndMove|none",
 )
 PROGRESS_RULES: Final = Mark(
-    names.PROGRESS_RULES, (*_JOBS, "PodGroup"), progress.rules, form='"stalledAfter=15m action=notify"'
+    names.PROGRESS_RULES, _GROUPED, progress.rules, form='"stalledAfter=15m action=notify"'
 )
 DEADLINE: Final = Mark(names.DEADLINE, ("JobSet",), _seconds, form="6h")
 RESTART_BUDGET: Final = Mark(
@@ -177,7 +178,7 @@ RESTART_BUDGET: Final = Mark(
 )
 ON_PARTIAL: Final = Mark(
     names.ON_PARTIAL,
-    ("PodGroup", "Pod"),
+    (*groups.NAMES_OF_NAMED, "Pod"),
     _matching(f"{KEEP}|{RECREATE}"),
     "write keep or recreate",
     "keep|recreate",

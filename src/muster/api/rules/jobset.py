@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from muster.api.base import Object
+from muster.api.base import Object, is_subdomain
 from muster.api.batch_v1 import JobSpec, JobTemplate
 from muster.api.core_v1 import PodTemplate
 from muster.api.fields import FieldError, InvalidObject, Path, convert
@@ -27,7 +27,7 @@ from muster.api.jobset_v1alpha2 import (
 )
 from muster.api.marks import DEADLINE, RESTART_BUDGET
 from muster.api.rules import job, jobset_changes
-from muster.api.rules.metadata import DNS_1035, SUBDOMAIN, shown
+from muster.api.rules.metadata import DNS_1035, shown
 
 REASONS: Final = (
     "BackoffLimitExceeded",
@@ -230,7 +230,7 @@ def _dependencies(replicated: ReplicatedJob, before: set[str], at: Path) -> list
 def _network(spec: JobSetSpec) -> list[FieldError]:
     subdomain = spec.network.subdomain
     if not subdomain or (
-        len(subdomain) <= _LABEL and SUBDOMAIN.fullmatch(subdomain) and DNS_1035.fullmatch(subdomain)
+        len(subdomain) <= _LABEL and is_subdomain(subdomain) and DNS_1035.fullmatch(subdomain)
     ):
         return []
     return _label(subdomain, ("spec", "network", "subdomain"), subdomain)
@@ -341,7 +341,7 @@ def _managed_by(value: str) -> bool:
     if not value:
         return True
     domain, slash, path = value.partition("/")
-    return bool(len(value) <= 63 and slash and path and SUBDOMAIN.fullmatch(domain))
+    return bool(len(value) <= 63 and slash and path and is_subdomain(domain))
 
 
 def _label(name: str, path: Path, value: str, what: str = "") -> list[FieldError]:

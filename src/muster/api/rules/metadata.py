@@ -7,10 +7,9 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from muster.api.base import Object
+from muster.api.base import Object, is_subdomain
 from muster.api.fields import FieldError, Path
 
-SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 DNS_1035: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _QUALIFIED: Final = re.compile(r"[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?")
@@ -82,11 +81,11 @@ def _is_qualified(key: str) -> bool:
     prefix, slash, name = key.rpartition("/")
     if len(name) > 63 or not _QUALIFIED.fullmatch(name):
         return False
-    return not slash or (len(prefix) <= 253 and SUBDOMAIN.fullmatch(prefix) is not None)
+    return not slash or is_subdomain(prefix)
 
 
 def subdomain(name: str, path: Path) -> list[FieldError]:
-    if len(name) <= 253 and SUBDOMAIN.fullmatch(name):
+    if is_subdomain(name):
         return []
     return [
         FieldError(
