@@ -42,6 +42,8 @@ def test_phases(before: str, counts: Counts, after: str) -> None:
     assert phases is not None
     phases = groups.POD_GROUP.phases
     assert phases is not None
+    phases = groups.POD_GROUP.phases
+    assert phases is not None
     assert next_phase(before, counts, 3, phases) == after
 
 

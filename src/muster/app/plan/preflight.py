@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final
 
-from muster.api import kinds
+from muster.api import groups, kinds
 from muster.api.base import Kind, Object
 from muster.api.muster_v1alpha1 import Queue
 from muster.api.rates import Rates
@@ -38,7 +38,7 @@ SURROUNDINGS: Final[tuple[Kind[Any], ...]] = (
 #: What decides which priority a job may have, and what of a queue or a namespace
 SHARING: Final[tuple[Kind[Any], ...]] = (kinds.QUEUE, kinds.RESOURCE_QUOTA)
 #: What a file may have that gangs are read from
-GANGS: Final = (*JOBS, kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS)
+GANGS: Final = (*JOBS, *groups.OF_NAMED)
 _PROPOSED: Final = (kinds.NODE, *SURROUNDINGS, *SHARING, *GANGS)
 
 
