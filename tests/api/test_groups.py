@@ -96,6 +96,13 @@ def test_a_pod_names_its_group(row: Dialect) -> None:
         assert groups.named(Pod(metadata=ObjectMeta(labels={key: "No Name"}))) is None
 
 
+@pytest.mark.parametrize("row", groups.NAMED, ids=lambda row: row.name)
+def test_the_docs_name_each_dialect_and_its_keys(row: Dialect) -> None:
+    text = (Path(__file__).parents[2] / "docs/concepts/gangs.md").read_text()
+    for word in (row.kind.api_version, row.label, *row.by_description, *row.description):
+        assert f"`{word}`" in text
+
+
 @pytest.mark.parametrize(
     "template", [{}, {"metadata": None}, {"metadata": {"labels": None}}, {"metadata": []}]
 )

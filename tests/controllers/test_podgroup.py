@@ -40,10 +40,6 @@ PHASES: list[tuple[str, Counts, str]] = [
 def test_phases(before: str, counts: Counts, after: str) -> None:
     phases = groups.POD_GROUP.phases
     assert phases is not None
-    phases = groups.POD_GROUP.phases
-    assert phases is not None
-    phases = groups.POD_GROUP.phases
-    assert phases is not None
     assert next_phase(before, counts, 3, phases) == after
 
 

@@ -401,7 +401,7 @@ def test_pods_of_one_template_are_read_once_also_when_they_are_bound(monkeypatch
 
     monkeypatch.setattr(reading, "said", counted)
     found = world(pod_group(minimum=3))
-    one = reading.Reading(POD_GROUP_X, ("ns", "g"), found, several=False)
+    one = reading.Reading(groups.POD_GROUP, ("ns", "g"), found, several=False)
     for name in "abc":
         found.put(POD, grouped(name))
         one.note_changed(name)

@@ -3,7 +3,7 @@
 A row, a `Dialect`, says what the object is, how a pod names it, what stands for it while it does not exist,
 what it asks for, and the words of its status. Translation, controllers, views, the readers of job files,
 `plan` and `check` iterate over the rows, and name no kind of PodGroup themselves. How a gang of a dialect is
-read is registered by row in `translate.dialects`. docs/architecture.md says how to add a dialect.
+read is registered by row in `translate.dialects`. docs/internals/architecture.md says how to add a dialect.
 
 A pod belongs to the first group of the table that it names by label; otherwise to the gang that it describes
 itself; otherwise to the JobSet or Job that controls it, if that is a gang. Otherwise it is a gang of one.
@@ -44,11 +44,9 @@ class Phases(NamedTuple):
     failed: str
 
 
-@dataclass(
-    frozen=True, slots=True, eq=False, kw_only=True
-)  # compared as the row that it is: keys hash it often
+@dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
 class Dialect:
-    """A kind of group."""
+    """A kind of group. Rows are compared by identity: keys of groups are hashed often."""
 
     #: what the names of its Gang records begin with
     name: str
@@ -69,6 +67,9 @@ class Dialect:
     asked: Callable[[Any], Asked] | None = None  # Any: an object of `kind`
     #: None: the status is its own controller's
     phases: Phases | None = None
+
+    def __repr__(self) -> str:
+        return self.name  # a key of a group is shown with it
 
     def read(self, obj: Object) -> Asked:
         """Returns what an object asks for that is given as JSON. Raises InvalidObject."""

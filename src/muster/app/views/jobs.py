@@ -261,7 +261,8 @@ def _pod_group(
     """`job_of`: the job of each pod that one makes, by the pod's uid. Such a pod ends with its job."""
     states = {(job_of.get(pod.metadata.uid) or _pod(pod)).state for pod in pods}
     phases = Counter(pod.status.phase for pod in pods)
-    wanted = max(len(pods), group.spec.min_member)
+    asked = groups.BY_KIND[kind].asked
+    wanted = max(len(pods), asked(group).minimum if asked is not None else 0)
     if states and all(each.finished for each in states):
         state = State.FAILED if State.FAILED in states else State.SUCCEEDED
     else:

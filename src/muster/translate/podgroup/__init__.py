@@ -126,7 +126,7 @@ class Reader:
         for name in names:
             one = known.get(name)
             if one is None or one.several != several:
-                one = Reading(self._key.dialect.kind, name, self._world, several=several)
+                one = Reading(self._key.dialect, name, self._world, several=several)
             else:
                 if touched.others:
                     one.note_referring(touched.others)

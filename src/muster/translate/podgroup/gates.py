@@ -57,8 +57,8 @@ def _refused(one: Reading, wanted: int, world: World) -> Gate | None:
             return gate
         if isinstance(number := chosen([group.metadata], world), Gate):
             return number
-        if wanted < 0:
-            text, key = f"{wanted}", "spec.minMember"
+        if wanted < 0 and one.asked is not None:
+            text, key = f"{wanted}", one.asked.field
             if isinstance(group, Described):
                 text, key = repr(group.minimum[:80]), f"pod {group.by}: {groups.DESCRIBED.minimum[-1]}"
             return Gate(Code.INVALID, f"{key} is {text}; write how many pods must run together")

@@ -14,6 +14,7 @@ from msgspec import structs
 
 from muster.api.base import Kind, controller_of
 from muster.api.core_v1 import Pod
+from muster.api.groups import Asked, Dialect
 from muster.api.kinds import (
     JOB,
     RESOURCE_QUOTA,
@@ -66,11 +67,11 @@ class Noted(NamedTuple):
 class Reading:
     """What is known of one PodGroup and its pods. `settle` applies what has changed since."""
 
-    def __init__(self, kind: Kind[PodGroup], name: ganggroup.Name, world: World, *, several: bool) -> None:
+    def __init__(self, dialect: Dialect, name: ganggroup.Name, world: World, *, several: bool) -> None:
         """`several`: it is one of several of a gang, whose minima hold separately."""
         self.name, self.several = name, several
         self.group: PodGroup | None = None
-        #: its minMember, below 0 if it cannot be honoured; 0 only for one of several PodGroups
+        #: its minimum, below 0 if it cannot be honoured; 0 only for one of several PodGroups
         self.wanted = 0
         self.members = Members()
         self.leaving: dict[PodId, Pod] = {}
@@ -81,14 +82,14 @@ class Reading:
         self.kept: Counter[Kept] = Counter()
         self.count: Counter[State] = Counter()
         self.places: list[Places] = []
-        self._kind, self._world = kind, world
+        self.dialect, self._kind, self._world = dialect, dialect.kind, world
         self._noted: dict[str, Noted] = {}
         #: of the pod that was read last, all that `said` and `kept` read of it, and what they returned
         self._template: tuple[object, ...] = ()
         self._facts: tuple[tuple[Shape, Labels], Said, Kept]
         self._failed: set[str] = set()
         self._by_shape: dict[tuple[Shape, Labels], Places] = {}
-        for _, pod in sorted(world.pods_in(kind, *name)):
+        for _, pod in sorted(world.pods_in(dialect.kind, *name)):
             self.note(pod)
 
     def note_referring(self, others: Mapping[Kind[Any], Set[str]]) -> None:
@@ -144,7 +145,8 @@ class Reading:
             if _for_good(self._noted[name].pod, self._world):
                 self.note(name)
         self.group = self._world.pod_groups(self._kind).get(self.name)
-        self.wanted = self.group.spec.min_member if self.group is not None else self.there
+        asked = self.asked
+        self.wanted = asked.minimum if asked is not None else self.there
         if self.group is not None and not self.several and self.wanted == 0:
             self.wanted = 1  # no minimum: any of its pods may start without the others
         if not any(one.bound for one in self.said):
@@ -155,6 +157,12 @@ class Reading:
         for places in self.places:
             self.moved |= places.settle(lacking, self.members)
             lacking -= places.awaited
+
+    @property
+    def asked(self) -> Asked | None:
+        """What the object asks for; None without one."""
+        reader = self.dialect.asked
+        return reader(self.group) if reader is not None and self.group is not None else None
 
     @property
     def there(self) -> int:
