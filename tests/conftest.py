@@ -1,6 +1,7 @@
 """What holds for all tests."""
 
 import asyncio
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -11,6 +12,10 @@ from hypothesis import HealthCheck, Phase, settings
 
 from muster.embedded.storage.store import Store
 from tests.tiers import FULL, examples
+
+# Modules and tests stay to the end. They are not searched for garbage: neither while they are collected nor
+# afterwards.
+gc.disable()
 
 # No event loop is current. Without this, pytest-asyncio makes one when it asks which is, and does not close
 # it.
@@ -50,6 +55,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("full")]
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.binary import EXAMPLES, Muster, Terminal, manifest, names, until
 from tests.patience import PATIENCE
+from tests.tiers import sample
 
 GANG = "scheduling: {mode: gang}"
 STUBBORN = """apiVersion: v1
@@ -37,7 +38,7 @@ def gone(muster: Muster) -> None:
     until(lambda: not muster.processes(), "the host to leave")
 
 
-@pytest.mark.parametrize("isolation", ["", "none"])
+@pytest.mark.parametrize("isolation", sample(["", "none"], 1))
 def test_the_two_patterns_run_unmodified_side_by_side(examples: Muster, isolation: str) -> None:
     """Both scripts find their peers by name, at the same time, with namespaces where they are permitted."""
     examples.environ["MUSTER_ISOLATION"] = isolation
@@ -99,10 +100,12 @@ def test_a_run_and_what_can_be_asked_afterwards(muster: Muster) -> None:
     assert muster.run("logs", "nosuch", code=2).err == "no job named nosuch; there is none\n"
 
 
+@pytest.mark.full
 def test_a_gang_restarts_as_a_whole_within_its_budget(muster: Muster) -> None:
-    command = (
-        'if [ $JOB_INDEX = 1 ] && mkdir flag; then echo dying; sleep 0.2; exit 9; fi; sleep 0.5; echo "done"'
-    )
+    dies = "until test -e up-0 -a -e up-2; do sleep 0.05; done; echo dying; touch dying; exit 9"
+    waits = "until test -e again-1; do sleep 0.05; done"  # for the second start of the one that dies
+    begun = "if test -e dying; then touch again-$JOB_INDEX; else touch up-$JOB_INDEX; fi"
+    command = f"{begun}; if [ $JOB_INDEX = 1 ] && mkdir flag; then {dies}; fi; {waits}; echo done"
     muster.file("job.yaml", manifest(command, count=3, spec=f"{GANG}\n  restartPolicy: {{backoffLimit: 1}}"))
     done = muster.run("run", "job.yaml")
     assert any(line.endswith(" · 3 succeeded · 1 restart") for line in done.lines), done.out
@@ -152,6 +155,7 @@ spec: {containers: [{name: c, command: [sleep, "600"]}]}
 """
 
 
+@pytest.mark.full
 def test_the_gangs_of_a_file_are_kept_apart_and_so_are_its_runs(muster: Muster) -> None:
     muster.file("pair.yaml", PAIR)
     for _ in range(2):
@@ -178,6 +182,7 @@ def test_the_gangs_of_a_file_are_kept_apart_and_so_are_its_runs(muster: Muster) 
     gone(muster)
 
 
+@pytest.mark.full
 def test_a_second_ctrl_c_does_not_wait(muster: Muster) -> None:
     """The pod has an hour to end, and would take it."""
     muster.file("pod.yaml", STUBBORN)
@@ -232,6 +237,7 @@ def test_kill_9_of_the_host_loses_nothing(muster: Muster) -> None:
     gone(muster)
 
 
+@pytest.mark.full
 def test_down_uses_up_no_restarts(muster: Muster) -> None:
     command = "echo up; while ! test -e release; do sleep 0.05; done"
     muster.file("job.yaml", manifest(command, count=2, spec=GANG))
@@ -250,6 +256,7 @@ def test_down_uses_up_no_restarts(muster: Muster) -> None:
     gone(muster)
 
 
+@pytest.mark.full
 def test_a_job_that_no_longer_fits_after_down_waits_and_says_what_would_help(muster: Muster) -> None:
     muster.file("stuck.yaml", manifest("sleep 600", count=2, cpus=999, spec=GANG, name="stuck"))
     muster.run("up", "-d", "--nodes", "2 x cpu=1000,memory=64Gi")
@@ -277,6 +284,7 @@ def test_a_job_that_no_longer_fits_after_down_waits_and_says_what_would_help(mus
     gone(muster)
 
 
+@pytest.mark.full
 def test_a_second_cluster_and_a_job_beyond_the_hosts_nodes_are_refused(muster: Muster) -> None:
     up = muster.run("up", "--detach", "--nodes", "1 x cpu=2,memory=1Gi,name=tiny")
     server, export = up.lines[-2:]
@@ -311,6 +319,7 @@ def test_a_second_cluster_and_a_job_beyond_the_hosts_nodes_are_refused(muster: M
     gone(muster)
 
 
+@pytest.mark.full
 def test_a_taken_port_is_replaced(muster: Muster) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         muster.home.mkdir(0o700)
@@ -321,6 +330,7 @@ def test_a_taken_port_is_replaced(muster: Muster) -> None:
     gone(muster)
 
 
+@pytest.mark.full
 def test_up_in_the_foreground_until_ctrl_c(muster: Muster) -> None:
     up = muster.start("up")
     assert up.stdout is not None
@@ -332,6 +342,7 @@ def test_up_in_the_foreground_until_ctrl_c(muster: Muster) -> None:
     gone(muster)
 
 
+@pytest.mark.full
 def test_logs_say_why_a_job_that_failed_has_printed_nothing(muster: Muster) -> None:
     muster.file("job.yaml", manifest("exit 4"))
     name = muster.run("run", "job.yaml", code=4).lines[0].partition(" ")[0]
@@ -340,6 +351,7 @@ def test_logs_say_why_a_job_that_failed_has_printed_nothing(muster: Muster) -> N
     assert logs.err.startswith(f"{name} has printed nothing: worker-0-0 exited with code 4 on ")
 
 
+@pytest.mark.full
 def test_a_container_that_starts_again_in_place_keeps_its_exit_code_and_all_its_output(
     muster: Muster,
 ) -> None:
@@ -397,6 +409,7 @@ def test_a_terminal_is_given_what_it_can_take_and_bars_as_they_come(muster: Must
     gone(muster)
 
 
+@pytest.mark.full
 def test_a_job_makes_room_for_one_that_ranks_higher_and_goes_on_after_it(muster: Muster) -> None:
     """Making room is no failure: the preempted job has none to spare."""
     muster.run("up", "-d", "--nodes", "2 x cpu=1,memory=1Gi,runtime=process")
@@ -429,6 +442,7 @@ def test_a_job_makes_room_for_one_that_ranks_higher_and_goes_on_after_it(muster:
     gone(muster)
 
 
+@pytest.mark.full
 def test_two_teams_share_a_cluster_by_weight(muster: Muster) -> None:
     """16 CPUs, weights 3 to 1: b's 4 are its share, a's 16 are more than 12."""
     muster.run("up", "-d", "--nodes", "1 x cpu=16,memory=16Gi,runtime=none")

@@ -1,5 +1,7 @@
 """`list` with its filters, `cancel` of several jobs and of a file, `run --replace`, with real processes."""
 
+import pytest
+
 from tests.cli.binary import Muster, manifest, until
 
 GANG = "scheduling: {mode: gang}\n  restartPolicy: {backoffLimit: 0}"
@@ -17,7 +19,7 @@ def states(muster: Muster, *words: str) -> dict[str, str]:
 
 def test_jobs_are_listed_by_state_including_deleted_jobs(muster: Muster) -> None:
     muster.run("up", "--detach", "--nodes", "1 x cpu=4,memory=8Gi")
-    names = [submitted(muster, name, "sleep 300") for name in ("one", "two")]
+    names = [submitted(muster, name, "sleep infinity") for name in ("one", "two")]
     good, bad = submitted(muster, "good", "true"), submitted(muster, "bad", "exit 3")
     expected = dict.fromkeys(names, "running") | {good: "succeeded", bad: "failed"}
     until(lambda: states(muster) == expected, "all to run or to end")
@@ -32,7 +34,7 @@ def test_jobs_are_listed_by_state_including_deleted_jobs(muster: Muster) -> None
     assert watch.stdout is not None
     assert watch.stdout.readline().split()[:6] == heading
     assert {watch.stdout.readline().split()[0] for _ in names} == set(names)
-    later = submitted(muster, "later", "sleep 300")
+    later = submitted(muster, "later", "sleep infinity")
     assert watch.stdout.readline().split()[0] == later, "a line for what changes, and no other"
     watch.terminate()
 
@@ -47,6 +49,7 @@ def test_jobs_are_listed_by_state_including_deleted_jobs(muster: Muster) -> None
     muster.run("down")
 
 
+@pytest.mark.full
 def test_the_jobs_of_a_file_are_cancelled_and_replaced(muster: Muster) -> None:
     muster.run("up", "--detach", "--nodes", "1 x cpu=1,memory=8Gi")
     old = submitted(muster, "again", WAITS)

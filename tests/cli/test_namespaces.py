@@ -100,6 +100,7 @@ def test_the_contexts_namespace_is_the_default(muster: Muster, run: Run) -> None
     muster.run("down")
 
 
+@pytest.mark.full
 def test_a_file_with_another_namespace_than_the_option_is_refused(muster: Muster, run: Run) -> None:
     file = pod(muster, "own", "default")
     refused = "is 'default', and --namespace is ml; omit one of them\n"

@@ -2,16 +2,19 @@
 
 from collections import Counter
 
+import pytest
+
 from tests.cli.binary import Muster, manifest, until
 
 GANG = "scheduling: {mode: gang}"
 
 
+@pytest.mark.full
 def test_a_plan_is_carried_out_as_planned(muster: Muster) -> None:
     muster.run("up", "--detach", "--nodes", "3 x cpu=4,memory=8Gi")
-    muster.file("first.yaml", manifest("sleep 300", count=2, cpus=3, spec=GANG, name="first"))
-    muster.file("second.yaml", manifest("sleep 300", count=4, cpus=1, spec=GANG, name="second"))
-    muster.file("third.yaml", manifest("sleep 300", count=2, cpus=3, spec=GANG, name="third"))
+    muster.file("first.yaml", manifest("sleep infinity", count=2, cpus=3, spec=GANG, name="first"))
+    muster.file("second.yaml", manifest("sleep infinity", count=4, cpus=1, spec=GANG, name="second"))
+    muster.file("third.yaml", manifest("sleep infinity", count=2, cpus=3, spec=GANG, name="third"))
     muster.run("submit", "first.yaml")
     until(lambda: running(muster, "first") == 2, "the first to run")
 

@@ -22,7 +22,7 @@ def test_no_process_has_the_token_or_a_secret_in_its_arguments(muster: Muster) -
     container = {
         "name": "c",
         "image": "x",
-        "command": ["sh", "-c", 'test -n "$password" && sleep 300'],
+        "command": ["sh", "-c", 'test -n "$password" && sleep infinity'],
         "envFrom": [{"secretRef": {"name": "s"}}],
     }
     pod = {

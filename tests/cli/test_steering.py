@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from tests.cli.binary import Muster, manifest, until
 
 GANG = "scheduling: {mode: gang}\n  restartPolicy: {backoffLimit: 0}"
@@ -16,7 +18,7 @@ JOB = {
         "template": {
             "spec": {
                 "restartPolicy": "Never",
-                "containers": [{"name": "c", "image": "x", "command": ["sleep", "300"]}],
+                "containers": [{"name": "c", "image": "x", "command": ["sleep", "infinity"]}],
             }
         },
     },
@@ -30,7 +32,7 @@ def states(muster: Muster) -> dict[str, tuple[str, int]]:
 
 def test_a_gang_is_held_sent_back_and_released(muster: Muster) -> None:
     muster.run("up", "--detach", "--nodes", "1 x cpu=2,memory=4Gi")
-    muster.file("job.yaml", manifest("sleep 300", count=2, spec=GANG, name="g"))
+    muster.file("job.yaml", manifest("sleep infinity", count=2, spec=GANG, name="g"))
     name = muster.run("submit", "job.yaml").lines[0]
     until(lambda: states(muster)["g"] == ("running", 2), "the gang to run")
     first = {pod["metadata"]["uid"] for pod in pods(muster, name)}
@@ -58,6 +60,7 @@ def pods(muster: Muster, name: str) -> list[dict[str, dict[str, str]]]:
     return [{"metadata": {"uid": run["uid"]}} for run in runs if not run.get("ended")]
 
 
+@pytest.mark.full
 def test_independent_pods_are_held_and_sent_back_by_their_job(muster: Muster) -> None:
     muster.run("up", "--detach", "--nodes", "1 x cpu=2,memory=4Gi")
     muster.file("plain.json", json.dumps(JOB))
@@ -74,10 +77,11 @@ def test_independent_pods_are_held_and_sent_back_by_their_job(muster: Muster) ->
     muster.run("down")
 
 
+@pytest.mark.full
 def test_a_waiting_job_can_be_moved_up(muster: Muster) -> None:
     muster.run("up", "--detach", "--nodes", "1 x cpu=1,memory=4Gi")
     for name in ("first", "second", "third"):
-        muster.file(f"{name}.yaml", manifest("sleep 300", cpus=1, spec=GANG, name=name))
+        muster.file(f"{name}.yaml", manifest("sleep infinity", cpus=1, spec=GANG, name=name))
         muster.run("submit", f"{name}.yaml")
     until(lambda: states(muster)["first"] == ("running", 1), "the first to run")
     assert muster.run("set", "third", "--priority", "10").lines[0].endswith(": priority 10")
@@ -116,6 +120,7 @@ def test_a_waiting_job_can_be_moved_up(muster: Muster) -> None:
     muster.run("down")
 
 
+@pytest.mark.full
 def test_a_pod_that_nothing_would_recreate_is_not_requeued(muster: Muster) -> None:
     pod = {
         "apiVersion": "v1",
@@ -123,7 +128,7 @@ def test_a_pod_that_nothing_would_recreate_is_not_requeued(muster: Muster) -> No
         "metadata": {"name": "alone"},
         "spec": {
             "restartPolicy": "Never",
-            "containers": [{"name": "c", "image": "x", "command": ["sleep", "300"]}],
+            "containers": [{"name": "c", "image": "x", "command": ["sleep", "infinity"]}],
         },
     }
     muster.file("pod.json", json.dumps(pod))

@@ -12,7 +12,8 @@ from tests.cli.console import commands, comparable, run_until
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("page", ["README.md", pytest.param("docs/index.md", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
 def test_the_tour(page: str, muster: Muster) -> None:
     (muster.cwd / "examples").symlink_to(EXAMPLES)
     names: dict[str, str] = {}  # of jobs, as the page has them and as they are here

@@ -111,6 +111,7 @@ def test_one_process_per_pod_joins_as_many_as_there_are_pods(muster: Muster) -> 
     ]
 
 
+@pytest.mark.full
 def test_a_launcher_without_arguments_joins_one_process_per_gpu(muster: Muster) -> None:
     muster.file("join.py", JOIN)
     lines = run(muster, job(["python3", "join.py", "launch"]))

@@ -464,6 +464,7 @@ def test_its_owner_cancels_it_while_its_pods_are_recreated(size: int) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.full
 def test_the_page_says_how_many_histories_there_are() -> None:
     """Counted from how many writes each leader makes, as the loops above go."""
     dies, overlap, twice = 0, 0, 0

@@ -21,8 +21,9 @@ from tests.runtime.model import Kind, Making, Running
 from tests.runtime.server import AnyKind, ServerClient, lost
 from tests.runtime.test_crashes import Case
 from tests.runtime.test_repeats import play
+from tests.tiers import sample
 
-SEEDS = [*range(200), 816, 5301]  # the last two have found something once
+SEEDS = [816, 5301, *range(200)]  # the first two have found something once
 CALM = 300.0  # seconds after which nothing goes wrong by chance any more
 
 
@@ -103,7 +104,7 @@ class Trouble:
 KINDS: tuple[Kind, ...] = ("job", "free job", "bare")
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", sample(SEEDS, 40))
 def test_whatever_goes_wrong(seed: int) -> None:
     trouble = Trouble(seed)
     cluster, case = trouble.cluster, trouble.case

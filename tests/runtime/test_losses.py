@@ -168,6 +168,7 @@ async def test_a_job_saves_its_work_before_it_is_evicted(cluster: Cluster) -> No
         assert (entry["gpuHoursLost"], entry["costLost"]) == ("0", "0.00")
 
 
+@pytest.mark.full
 async def test_a_job_that_does_not_save_its_work_is_evicted_at_the_end_of_its_grace(cluster: Cluster) -> None:
     async with scheduler(cluster), recording(cluster):
         cluster.create(kinds.JOB, job("low", **{CHECKPOINT_GRACE: "10m"}))

@@ -15,10 +15,11 @@ from muster.runtime.budget import BURST, RATE, WriteBudget, Writer
 from muster.runtime.commit.refreshes import Refresh, Refreshes
 from tests.runtime.test_few_writes import running
 from tests.runtime.test_loop import Cluster
+from tests.tiers import FULL
 
 #: Writes a second that all gangs that wait may cost together.
 MOST = 5.0
-GANGS, SECONDS = 40, 40
+GANGS, SECONDS = 40, 40 if FULL else 12
 
 
 def pod(name: str, cpu: str, labels: Object | None = None, **spec: Any) -> Object:

@@ -26,6 +26,7 @@ from muster.kube.clock import SystemClock
 from tests.controllers.memory import START
 from tests.loop_clock import LoopClock
 from tests.patience import PATIENCE
+from tests.tiers import sample
 from tests.workloads.batch.jobs import small
 
 CONTEXT = Context(EMBEDDED_FACTS)
@@ -181,7 +182,7 @@ async def test_questions_of_one_job_do_not_pile_up() -> None:
     assert len(asking.queue._waiting["ml"]["ml/a"]) == WAITING
 
 
-@pytest.mark.parametrize("factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+@pytest.mark.parametrize("factory", sample([uvloop.new_event_loop, asyncio.new_event_loop], 1))
 def test_a_process_that_is_killed_while_nothing_is_asked_is_replaced(factory: Any) -> None:
     async def killed() -> None:
         queue = Queue(SystemClock())

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from muster.app.wiring.state_directory import NotPrivate, StateDirectory
 from tests.cli.binary import MUSTER
 from tests.patience import PATIENCE
+from tests.tiers import sample
 
 JOB = """
 apiVersion: v1
@@ -61,7 +62,7 @@ def umask(mask: int) -> Iterator[None]:
         os.umask(before)
 
 
-@pytest.mark.parametrize("mask", [0o000, 0o077])
+@pytest.mark.parametrize("mask", sample([0o000, 0o077], 1))
 def test_all_that_a_run_leaves_is_private(tmp_path: Path, mask: int) -> None:
     """The pod itself has the user's umask, and makes files as the user would."""
     root, fifo, host = tmp_path / "deep/home", tmp_path / "fifo", tmp_path / "host"

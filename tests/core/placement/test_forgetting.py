@@ -24,7 +24,7 @@ from muster.core.world.eligibility import SPARE
 from muster.core.world.footprints import Footprints, Matching
 from muster.core.world.nodes import Nodes
 from tests.core.words import assigns, bind, gang, node, shape
-from tests.tiers import examples
+from tests.tiers import FULL, examples
 
 
 def cluster() -> Scheduler:
@@ -85,7 +85,7 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[Shape]:
 
 def test_caches_are_as_large_as_what_there_is() -> None:
     made = cluster()
-    for number in range(0, 3000, 100):
+    for number in range(0, 3000 if FULL else 1400, 100):
         comes_and_goes(made, [one(f"g{n}", different(n)) for n in range(number, number + 100)], float(number))
         kept = entries(made)
         assert max(kept["slots"], kept["masks"], kept["sums"]) <= 2 * SPARE + 100
@@ -99,7 +99,7 @@ def test_what_gangs_that_are_there_have_in_use_stays(computed: list[Shape]) -> N
         made.apply(GangSubmitted(gang(f"ns/w{number}", of=of)))
     made.decide(0.0)
     before = [*computed]
-    for number in range(0, 1000, 100):
+    for number in range(0, 1000 if FULL else 300, 100):
         comes_and_goes(made, [one(f"g{n}", different(n)) for n in range(number, number + 100)], 1.0 + number)
     assert {*waiting} <= made.fit.slots._vectors.keys()
     assert {*waiting}.isdisjoint(computed[len(before) :])

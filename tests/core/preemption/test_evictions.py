@@ -317,4 +317,4 @@ def history(seed: int) -> Machine:
 
 
 def test_histories() -> None:
-    assert sum(history(seed).evictions for seed in range(60)) > 50
+    assert sum(history(seed).evictions for seed in range(examples(60))) >= examples(60)
