@@ -91,6 +91,9 @@ SUCCESSOR: Final = f"{DOMAIN}/successor"
 
 #: Pod condition that marks what muster ended by its own decision; never counted as a failure.
 PREEMPTED: Final = f"{DOMAIN}/Preempted"
+#: Reasons of the condition DisruptionTarget, Kubernetes' own: preempted, and lost with its node.
+PREEMPTION: Final = "PreemptionByScheduler"
+NODE_GONE: Final = "DeletionByPodGC"
 #: Finalizer of Gang records, from their creation.
 GANG_FINALIZER: Final = f"{DOMAIN}/gang"
 

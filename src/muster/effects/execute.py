@@ -31,7 +31,7 @@ from muster.kube.errors import (
     Unanswered,
     Unreachable,
 )
-from muster.names import GPU_DEVICE, PLAN, PREEMPTED
+from muster.names import GPU_DEVICE, NODE_GONE, PLAN, PREEMPTED, PREEMPTION
 
 log = logging.getLogger(__name__)
 
@@ -296,14 +296,17 @@ async def _exists(client: Client, kind: AnyKind, namespace: str, name: str, uid:
 
 
 async def _evict(client: Client, pod: Pod, message: str, at_once: bool, now: datetime) -> None:
-    """Evicts as kube-scheduler preempts: conditions first, then deletion. The core respects the budgets."""
+    """Evicts as kube-scheduler preempts: conditions first, then deletion. The core respects the budgets.
+
+    `at_once`: the pod's node is gone, so the reason is that of Kubernetes' pod garbage collector.
+    """
     meta = pod.metadata
     version = meta.resource_version
     with suppress(NotFound):
         if message and not is_true(pod.status.conditions, PREEMPTED):
             conditions = [
                 Condition(PREEMPTED, "True", "EndedByMuster", message, now),
-                Condition("DisruptionTarget", "True", "PreemptionByScheduler", message, now),
+                Condition("DisruptionTarget", "True", NODE_GONE if at_once else PREEMPTION, message, now),
             ]
             version = await _add_conditions(client, pod, conditions)
         await client.delete(

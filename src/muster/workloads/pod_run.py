@@ -26,7 +26,7 @@ from muster.api.jobset_v1alpha2 import (
 from muster.api.natural import natural
 from muster.api.pod_label import labelled
 from muster.api.times import seconds
-from muster.names import PREEMPTED
+from muster.names import NODE_GONE, PREEMPTED
 
 #: Characters of a failure's message that are kept.
 WHY: Final = 1024
@@ -144,7 +144,7 @@ def progress_of(pod: Pod, now: float | None = None) -> Progress:
         ended=_seconds(ended),
         phase=status.phase or "Pending",
         exit_code=0 if code is None and over else code if over or pod.terminal else None,
-        reason=status.reason or ("Error" if code and (over or pod.terminal) else ""),
+        reason=status.reason or _lost(pod) or ("Error" if code and (over or pod.terminal) else ""),
         restarts=restarts,
         preempted=is_true(status.conditions, PREEMPTED),
         deleted=ended is not None and told_to_end(pod, ended),
@@ -156,6 +156,13 @@ def progress_of(pod: Pod, now: float | None = None) -> Progress:
         failed_start=first.start if first is not None else 0,
         containers=" ".join(each.name for each in (*pod.spec.init_containers, *pod.spec.containers)),
     )
+
+
+def _lost(pod: Pod) -> str:
+    """`NodeLost` if muster has ended the pod because its node is gone, as on simulated nodes; else ""."""
+    why = condition(pod.status.conditions, "DisruptionTarget")
+    gone = why is not None and why.reason == NODE_GONE and is_true(pod.status.conditions, PREEMPTED)
+    return "NodeLost" if gone else ""
 
 
 def failure_of(run: PodRun) -> Failure | None:

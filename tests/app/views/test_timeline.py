@@ -6,8 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from muster.api.base import Condition
 from muster.api.core_v1 import ContainerState, ContainerStatus, PodStatus, Terminated
 from muster.app.views.timeline import Now, Phase, Row, Span, summary, timeline
+from muster.names import NODE_GONE, PREEMPTED, PREEMPTION
 from muster.workloads.pod_run import PodRun, run_of
 from tests.app.objects import T0, at, labels, pod, ran
 
@@ -202,3 +204,12 @@ def test_runs_of_pods_that_are_there() -> None:
         True,
     )
     assert timeline([run], None, 9.0).rows[0].note == ""
+
+
+@pytest.mark.parametrize(("reason", "note"), [(NODE_GONE, "its node was removed"), (PREEMPTION, "preempted")])
+def test_a_pod_that_is_lost_with_its_node_was_not_preempted(reason: str, note: str) -> None:
+    told = pod("a", "Failed", node="n", code=137, ended=5, labels=labels("worker", 2, 1))
+    marks = [Condition(PREEMPTED, "True"), Condition("DisruptionTarget", "True", reason)]
+    status = msgspec.structs.replace(told.status, conditions=[*told.status.conditions, *marks])
+    run = run_of(msgspec.structs.replace(told, status=status))
+    assert timeline([run], None, 9.0).rows[0].note == note
