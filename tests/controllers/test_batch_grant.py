@@ -261,3 +261,22 @@ def permitted(job: str | None, policy: str) -> bool:
 
 def runs_as_root(jobset: Object) -> bool:
     return '"runAsUser": 0' in json.dumps(jobset["spec"])
+
+
+def test_a_run_goes_on_if_a_later_version_cannot_read_what_it_was_granted() -> None:
+    cluster = running()
+    before = uid(cluster)
+    (job,) = cluster.memory.caches([BATCH_JOB])[BATCH_JOB].items.values()
+    spec = {**job.spec, "field": "of an earlier version"}
+    noted = batch_grant.note(msgspec.structs.replace(job, spec=spec), "h", (), cluster.jobset())
+    cluster.memory.patch(JOBSET, "ml", "job", {"metadata": {"annotations": {names.GRANTED: noted}}})
+    for change in ({}, {"field": "of an earlier version"}):  # the BatchJob itself can be read, or cannot
+        cluster.change(**change)
+        cluster.settle()
+        assert (uid(cluster), cluster.status.phase) == (before, "Running")
+        told = "runs; policies are not asked about it, since it cannot be read any more: "
+        assert cluster.status.message.startswith(told)
+    assert [each.field for each in cluster.status.findings] == ["spec.field"]
+    cluster.run("Completed")
+    cluster.settle()
+    assert cluster.status.phase == "Succeeded"

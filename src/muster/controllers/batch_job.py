@@ -82,6 +82,8 @@ class Compiled:
     images: Sequence[tuple[str, str]] = ()
     #: what keeps muster from deciding now; "" if it has decided
     undecided: str = ""
+    #: whether the findings are about a job that cannot be read, so that no policy was asked
+    unread: bool = False
     #: what an hour of the job costs; None = not known
     cost: Object | None = None
     #: what preemption may cost the job
@@ -145,6 +147,10 @@ def controller(compile_: Compile, changed: tuple[Signal, ...], target: str) -> C
             granted = compile_(grant.job, policies, trusted, declared, caches[NODE])
         if compiled is None or granted is None:
             return None  # it is being compiled
+        if grant.job is not None and granted.unread:
+            # an earlier version has read it: what this one refuses to read, no policy has denied
+            told = f"policies are not asked about it, since it cannot be read any more: {_summary(granted)}"
+            granted = replace(granted, findings=(), undecided=told)
         return Observed(
             job,
             run,
@@ -244,7 +250,9 @@ def _of_run(observed: Observed, run: Run, now: datetime) -> list[Effect]:
         message = f"{message}; {compiled.undecided}" if compiled.undecided else message
     else:
         denied = compiled.findings if at.phase == "Running" else ()
-        if denied:
+        if observed.granted.unread:
+            message += f"; {observed.granted.undecided}"
+        elif denied:
             message += f" as before the last change, which is denied: {_summary(compiled)}"
         compiled = replace(observed.granted, findings=denied, images=compiled.images)
     return _status(job, now, at.phase, message, compiled, at.tasks, observed)

@@ -132,7 +132,8 @@ def _compiled(answer: Answer, about: Found, site: Site) -> Compiled:
         lacking = dict.fromkeys(filter(None, map(site.lacks, [*answer.support, *answer.jobs])))
         told = [("", each, "") for each in lacking]
     if told:
-        return Compiled(findings=told, warnings=warned, until=until, images=about.pinned)
+        unread = answer.unread
+        return Compiled(findings=told, warnings=warned, until=until, images=about.pinned, unread=unread)
     return Compiled(
         answer.hash,
         answer.support,

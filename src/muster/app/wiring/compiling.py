@@ -78,6 +78,8 @@ class Answer(msgspec.Struct, frozen=True):
     risk: str = ""
     #: what keeps muster from deciding; "" = it has decided
     undecided: str = ""
+    #: whether the findings are about a job that cannot be read, so that no policy was asked
+    unread: bool = False
     #: what is wrong with a policy, and what it has
     errors: list[str] = []
     permits: int = 0
@@ -136,7 +138,7 @@ class Answerer:
         warned = [cluster.told(each) for each in findings if each.severity is Severity.WARNING]
         until = made.until if made is not None else None
         if made is None or told:
-            return Answer(findings=told, warnings=warned, until=until, images=named)
+            return Answer(findings=told, warnings=warned, until=until, images=named, unread=made is None)
         whole = msgspec.json.encode([*made.support, *made.jobs], order="deterministic")
         prices = _prices(context.objects, context.priced)
         risk, long = _risk(made.jobs, context.objects, prices, context.capacity)

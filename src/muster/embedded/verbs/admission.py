@@ -74,11 +74,7 @@ def complete(kind: AnyKind, name: str, obj: Object, old: Object | None = None) -
     """
     check_structs(kind, name, obj)
     _give_types(kind, name, obj)
-    if (
-        kind is kinds.SERVICE
-        and old is None
-        and (errors := [*services.translated(obj.get("spec") or {}, {})])
-    ):
+    if kind is kinds.SERVICE and old is None and (errors := _translated(obj)):
         raise invalid(kind, name, errors)
     completed = rules.default(kind, obj)
     if kind is not kinds.JOBSET or (old is not None and _jobs(old) == _jobs(completed)):
@@ -87,6 +83,10 @@ def complete(kind: AnyKind, name: str, obj: Object, old: Object | None = None) -
     if why := training.prepare(completed):
         raise invalid(kind, name, [FieldError(("metadata", "annotations", names.TRAINING), why)])
     return completed
+
+
+def _translated(service: Object) -> list[FieldError]:
+    return list(services.translated(service.get("spec") or {}, {}))
 
 
 def _jobs(jobset: Object) -> Any:  # Any: JSON
