@@ -560,6 +560,13 @@ def test_of_a_group_as_many_are_placed_as_there_is_quota_for() -> None:
     cluster = [node("n-0"), resource_quota("few", {"pods": "2", "requests.nvidia.com/gpu": "8"}, {})]
     found = ask([pod_group("g", 2), *(pod(name, 1, group="g") for name in "abc")], *cluster)
     assert brief(found) == [("default/g", "place", {"default/a": "n-0", "default/b": "n-0"})]
+    (note,) = found.notes
+    assert note.startswith(
+        "ResourceQuota few has too little pods for pod default/c; the API server would refuse"
+    )
+    assert ask([pod_group("g", 2), *(pod(name, 1, group="g") for name in "ab")], *cluster).notes == []
+    by_controller = ask([job("j", 3, 1, gang=False)], *cluster).notes
+    assert not any("ResourceQuota" in each for each in by_controller), "it creates as many as it may"
 
 
 def test_pods_of_an_independent_job_are_charged_one_by_one() -> None:

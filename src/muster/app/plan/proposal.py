@@ -1,6 +1,6 @@
 """Adds proposed objects to the hypothetical cluster, as controllers would create them at once."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from muster.core.words.gang import Code, GangId, Gate
 from muster.embedded.api_errors import invalid
 from muster.embedded.verbs import admission
 from muster.kube import apply
-from muster.translate import job, jobset
+from muster.translate import job, jobset, quotas
 from muster.translate.world import World
 from muster.workloads import demand
 from muster.workloads.annotate import stated
@@ -57,7 +57,9 @@ def propose(
     pods = {name: each for name, each in fresh.items.items() if isinstance(each, Pod)}
     others = {name: each for name, each in fresh.items.items() if name not in jobs and name not in pods}
     snapshot.put_all(Objects(others))
-    snapshot.put_all(Objects({name: _completed(each, world) for name, each in pods.items()}))
+    completed = {name: _completed(each, world) for name, each in pods.items()}
+    notes += _refused_by_quota(completed.values(), world)
+    snapshot.put_all(Objects({**completed}))
     for name, owner in jobs.items():
         if _is_gang(owner, world):
             snapshot.put(name, _admitted(owner))
@@ -77,6 +79,27 @@ def propose(
                 world.uncreated.add(made.metadata.uid)
                 snapshot.put((kinds.POD, made.metadata.namespace, made.metadata.name), made)
     return uids, refusals
+
+
+def _refused_by_quota(pods: Iterable[Pod], world: World) -> Iterator[str]:
+    """Notes the first pod that the API server would not create for a quota, if all before it are created."""
+    left = dict[tuple[str, str, str], int]()
+    for one in pods:
+        namespace = one.metadata.namespace
+        for quota in world.quotas_in(namespace):
+            name = quota.metadata.name
+            for resource, amount in dict(quotas.charged([quota], one.spec)).get(name, ()):
+                if (key := (namespace, name, resource)) not in left:
+                    mine = world.in_namespace(kinds.POD, namespace)
+                    room, _ = quotas.room(quota, (p for p in mine if p.metadata.uid not in world.uncreated))
+                    left |= {(namespace, name, each): amount for each, amount in room}
+                left[key] -= amount
+                if left[key] < 0:
+                    yield (
+                        f"ResourceQuota {name} has too little {resource} for pod {one.key}; the API "
+                        "server would refuse it, and muster submit then creates none of these objects"
+                    )
+                    return
 
 
 def _completed(pod: Pod, world: World) -> Pod:
