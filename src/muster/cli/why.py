@@ -24,11 +24,12 @@ def command(
 
     from muster.api.base import Object
     from muster.api.kinds import BATCH_JOB
+    from muster.api.visible import visible
     from muster.app.records import past
     from muster.app.views import summary
     from muster.app.views.job import JobView, State
     from muster.app.views.logs import last_lines
-    from muster.app.views.why import asked
+    from muster.app.views.why import asked, uncreated
     from muster.app.wiring.cluster import Target, archive, hosted, reading
     from muster.cli import show
     from muster.names import SCHEDULER
@@ -37,7 +38,7 @@ def command(
 
     schedulers = None if target.embedded else frozenset({SCHEDULER})
 
-    async def fetch() -> tuple[JobView, Object | None, list[str]]:
+    async def fetch() -> tuple[JobView, Object | None, list[str], list[str]]:
         deadline = time.monotonic() + FIRST_LOOK
         async with reading(target) as client:
             while True:
@@ -45,12 +46,14 @@ def command(
                 if view.state is not State.WAITING or view.kind is BATCH_JOB:
                     first = view.verdict.first if view.verdict and view.state is not State.SUCCEEDED else None
                     kept = archive(target)
-                    return view, None, await last_lines(client, first, archive=kept) if first else []
+                    lines = await last_lines(client, first, archive=kept) if first else []
+                    return view, None, lines, await uncreated(client, view)
                 if view.reason is not None or not hosted(target) or time.monotonic() > deadline:
-                    return *await asked(client, view, time.time(), schedulers), []
+                    answer = await asked(client, view, time.time(), schedulers)
+                    return *answer, [], await uncreated(client, view)
                 await asyncio.sleep(ASK)
 
-    view, alone, printed = asyncio.run(fetch())
+    view, alone, printed, short = asyncio.run(fetch())
     if output is not Output.TABLE:
         told = {"gangs": [summary.gang_summary(gang) for gang in view.gangs]}
         if view.kind is BATCH_JOB:
@@ -60,7 +63,7 @@ def command(
     say(show.reason(view))
     for line in show.findings(view):
         say(f"  {line}")
-    for line in (*show.failure(view, printed), *show.moved(view)):
+    for line in (*show.failure(view, printed), *show.moved(view), *map(visible, short)):
         say(f"  {line}")
     for line in show.explained(alone) if alone is not None else ():
         say(f"  {line}")

@@ -1,18 +1,19 @@
 """Why, asked on purpose: the whole answer for any gang, and nothing that contradicts what is on record."""
 
+import pytest
 from msgspec.structs import replace
 
 from muster.api import kinds
 from muster.api.base import Object
 from muster.api.batch_v1 import Job
-from muster.api.core_v1 import Pod
+from muster.api.core_v1 import Pod, ResourceQuota
 from muster.api.muster_v1alpha1 import Gang, GangStatus
 from muster.app.snapshot import Snapshot
 from muster.app.views import why
 from muster.app.views.job import JobView, State
 from muster.names import QUEUE, RUN_TIME
 from muster.workloads.snapshot import Objects
-from tests.app.plan.test_plan import job, node, objects, pod
+from tests.app.plan.test_plan import job, node, objects, pod, resource_quota
 
 
 def answered(
@@ -112,3 +113,29 @@ def test_a_queue_over_its_share_waits_until_the_other_has_run() -> None:
         "basis": "when default/small ends on n0 (its run time)",
     }
     assert {"effect": "would start", "change": "when default/small ends"} in told["remedies"]
+
+
+@pytest.mark.parametrize(
+    ("hard", "there", "expected"),
+    [
+        ({"pods": "2"}, 2, ["2 of its pods cannot be created: ResourceQuota few has too little pods left"]),
+        ({"pods": "3"}, 2, []),
+        ({"pods": "2"}, 4, []),
+        ({"requests.cpu": "3"}, 3, []),
+        ({"services": "0"}, 2, []),
+    ],
+)
+def test_a_sweep_says_which_quota_keeps_its_pods_from_being_created(
+    hard: dict[str, str], there: int, expected: list[str]
+) -> None:
+    cluster = objects(
+        job("sweep", 4, 1, gang=False),
+        *(pod(f"sweep-{i}", 1, node="n0") for i in range(there)),
+        resource_quota("few", hard),
+    ).items.values()
+    (resource,) = (each for each in cluster if isinstance(each, Job))
+    (quota,) = (each for each in cluster if isinstance(each, ResourceQuota))
+    pods = tuple(each for each in cluster if isinstance(each, Pod))
+    view = JobView(kinds.JOB, resource, State.RUNNING, 4, there, 0, 0, pods=pods)
+    told = why.short_of_quota(view, [quota])
+    assert [line.removesuffix(" for one more") for line in told] == expected

@@ -11,16 +11,21 @@ from dataclasses import replace
 
 import msgspec
 
+from muster.api import kinds
 from muster.api.base import Object
+from muster.api.core_v1 import PodSpec, ResourceQuota
+from muster.api.fields import convert
 from muster.api.muster_v1alpha1 import Gang
 from muster.app.snapshot import Snapshot
-from muster.app.views.job import JobView
+from muster.app.views.job import JobView, State
 from muster.app.views.waiting import waits_for
 from muster.core.words.decisions import Explanation
 from muster.kube.client import Client
 from muster.kube.errors import Forbidden
+from muster.translate import quotas
 from muster.translate.disclosure import EVERYTHING
 from muster.translate.status import explained
+from muster.workloads.demand import pod_sets
 
 
 async def asked(
@@ -61,6 +66,40 @@ def answered(view: JobView, snapshot: Snapshot, *, embedded: bool) -> tuple[JobV
     said = view.reason[1]
     agrees = told.message in said or snapshot.disclosed(told.message, view.namespace) in said
     return view, explained(told, EVERYTHING) if agrees else None
+
+
+async def uncreated(client: Client, view: JobView) -> list[str]:
+    """Why pods of a job whose pods are independent do not exist: quotas with too little left for one more.
+
+    A caller that may not list ResourceQuotas is told nothing.
+    """
+    if view.gangs or view.state.finished or view.kind not in (kinds.JOB, kinds.JOBSET):
+        return []
+    found = await Snapshot.observe(client, None, [kinds.RESOURCE_QUOTA])
+    here = (each for each in found.objects.items.values() if isinstance(each, ResourceQuota))
+    return short_of_quota(view, [each for each in here if each.metadata.namespace == view.namespace])
+
+
+def short_of_quota(view: JobView, there: Sequence[ResourceQuota]) -> list[str]:
+    """Why the job lacks pods: a line for each of these ResourceQuotas that has no room for one more."""
+    named = {"apiVersion": view.kind.api_version, "kind": view.kind.kind}
+    sets = [*pod_sets({**msgspec.to_builtins(view.resource), **named})]
+    active = sum(not pod.terminal for pod in view.pods)
+    missing = min(sum(each.count for each in sets), view.wanted - view.succeeded) - active
+    if view.state is State.SUSPENDED or missing <= 0 or any(each.stage for each in sets):
+        return []
+    specs = [convert({"containers": [], **(each.template.get("spec") or {})}, PodSpec) for each in sets]
+    lines = list[str]()
+    for quota in there:
+        left = dict(quotas.room(quota, view.pods)[0])
+        asked = [dict(amounts) for spec in specs for _, amounts in quotas.charged([quota], spec)]
+        some = sorted({r for amounts in asked for r, amount in amounts.items() if amount > left[r]})
+        if some:
+            what = (
+                f"ResourceQuota {quota.metadata.name} has too little {' and '.join(some)} left for one more"
+            )
+            lines.append(f"{missing} of its pods cannot be created: {what}")
+    return lines
 
 
 def _named(reason: tuple[str, str] | None, gangs: Sequence[Gang]) -> tuple[str, str] | None:
