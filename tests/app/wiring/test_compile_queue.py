@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.api.base import Object
-from muster.app.wiring import compile_worker
+from muster.app.wiring import compile_queue, compile_worker
 from muster.app.wiring.compile_queue import AGAIN, DEADLINE, WAITING, AtOnce, Queue
 from muster.app.wiring.compile_worker import Ended, Worker
 from muster.app.wiring.compiling import Answer, Context, Job, Policy, Question
@@ -86,6 +86,14 @@ class Asking:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
         assert all(each.ended for each in self.started)
+
+
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real process may take its time: what is too long for a controller is not for a test."""
+    monkeypatch.setattr(compile_worker, "START", PATIENCE)
+    for bound in ("DEADLINE", "READING"):
+        monkeypatch.setattr(compile_queue, bound, PATIENCE)
 
 
 async def answered(queue: Queue, ask: Callable[[], Answer | None]) -> Answer:
@@ -182,6 +190,7 @@ async def test_questions_of_one_job_do_not_pile_up() -> None:
     assert len(asking.queue._waiting["ml"]["ml/a"]) == WAITING
 
 
+@pytest.mark.usefixtures("unhurried")
 @pytest.mark.parametrize("factory", sample([uvloop.new_event_loop, asyncio.new_event_loop], 1))
 def test_a_process_that_is_killed_while_nothing_is_asked_is_replaced(factory: Any) -> None:
     async def killed() -> None:
@@ -202,6 +211,7 @@ def test_a_process_that_is_killed_while_nothing_is_asked_is_replaced(factory: An
         runner.run(killed())
 
 
+@pytest.mark.usefixtures("unhurried")
 async def test_the_process_answers_as_this_one_does() -> None:
     queue = Queue(LoopClock())
     policies = {"p": 'permit (principal, action == Muster::Action::"DeployImage", resource);'}
@@ -229,6 +239,7 @@ async def _ended(worker: Worker, by: Callable[[Worker], Awaitable[object]]) -> N
         await worker.end()
 
 
+@pytest.mark.usefixtures("unhurried")
 async def test_the_process_has_a_session_of_its_own() -> None:
     """So Ctrl-C at a terminal is for its parent."""
 
@@ -238,6 +249,7 @@ async def test_the_process_has_a_session_of_its_own() -> None:
     await _ended(await Worker.started(), look)
 
 
+@pytest.mark.usefixtures("unhurried")
 async def test_an_exception_is_one_questions_answer() -> None:
     async def ask(worker: Worker) -> None:
         for question in (b"\x00", msgspec.msgpack.encode(Job({"spec": []}, START))):
