@@ -20,6 +20,12 @@ from muster.kube.informers import Informers
 from tests.patience import PATIENCE
 
 
+@pytest.fixture(autouse=True)
+def _unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine the event loop may take long to get round to it."""
+    monkeypatch.setattr(probes, "PATIENCE", PATIENCE)
+
+
 def somewhere() -> str:
     with socket.socket() as free:
         free.bind(("127.83.71.5", 0))  # where nothing else takes the port meanwhile
