@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -19,7 +20,10 @@ from muster.api.core_v1 import Node
 from muster.api.rates import KEY
 from muster.app.commands.submit import submit
 from muster.app.plan.decisions import Outcome
+from muster.app.records import past
 from muster.app.snapshot import Snapshot
+from muster.app.views.objects import fetch
+from muster.app.views.why import asked
 from muster.app.wiring.cluster import Target
 from muster.cli import jobfile
 from muster.core.words.gang import Code, GangId
@@ -202,6 +206,30 @@ def test_nodes_of_a_real_cluster_are_read_only_if_queues_share_them() -> None:
             assert client.reads["Node"] == len(queues)
 
 
+def test_why_and_plan_read_each_kind_once_and_build_one_mirror(mirrors: list[Mirror]) -> None:
+    made = file(job("j", 2, 9, gang=True))
+    with cluster(node("n"), queue("q")) as (client, clock):
+        asyncio.run(submit(client, made))
+        client.reads.clear()
+
+        async def asks_why() -> None:
+            there = await fetch(client)
+            view = replace(past.among(there, "j", Target()), reason=("NothingMatches", ""))
+            await asked(client, there, view, clock.at, None)
+
+        asyncio.run(asks_why())
+        assert client.reads == Counter([kind.kind for kind in (*WATCHED, kinds.BATCH_JOB)])
+        client.reads.clear()
+        snapshot = asyncio.run(Snapshot.observe(client, now=clock.at, priced=True))
+        assert client.reads == Counter([kind.kind for kind in (*WATCHED, kinds.CONFIG_MAP)])
+    assert len(mirrors) == 1
+    proposed = file(job("k", 1, 1, gang=True)).objects
+    snapshot.plan(typed(proposed, WATCHED, proposed=True))
+    assert snapshot.preflight(proposed).never == []
+    assert snapshot.why(GangId("default/j")) is not None
+    assert len(mirrors) == 2
+
+
 @pytest.mark.parametrize("denied", [None, *(kinds.PRIORITY_CLASS, kinds.QUEUE, kinds.NAMESPACE, kinds.NODE)])
 def test_what_may_not_be_read_is_not_judged(denied: AnyKind | None) -> None:
     """A job is refused, or warned of, only by what the cluster shows."""
@@ -349,4 +377,4 @@ def test_submit_plan_and_why_agree(
         assert whole == (None if starts else reason)
     risks = {each.message for each in known.risks()}
     noted = {note.partition(": ")[2] for note in planned.notes if "PreemptionRisk" in note}
-    assert risks <= noted
+    assert risks == noted

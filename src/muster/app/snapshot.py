@@ -8,12 +8,13 @@ that a scheduler watches, `Snapshot.around` only what decides about some objects
 """
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import Final, Self
 
 from muster.api import kinds, times
-from muster.api.base import AnyKind, Object, ObjectMeta
+from muster.api.base import AnyKind, Object, ObjectMeta, Resource
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Queue
 from muster.api.rates import KEY, Rates, read
@@ -73,9 +74,15 @@ class Snapshot:
         *,
         now: float | None = None,
         priced: bool = False,
+        known: Mapping[AnyKind, Sequence[Resource]] = MappingProxyType({}),
     ) -> Self:
-        """The cluster as of now, as far as its kinds may be listed; see `require`. `priced`: with prices."""
-        objects = await _objects(client, observed)
+        """The cluster as of now, as far as its kinds may be listed; see `require`. `priced`: with prices.
+
+        `known`: all objects of kinds that the caller has just listed.
+        """
+        objects = await _objects(client, [kind for kind in observed if kind not in known])
+        for kind, resource in ((kind, each) for kind, found in known.items() for each in found):
+            objects.add(kind, resource)
         return cls(objects, schedulers, prices=await _prices(client) if priced else None, now=now)
 
     @classmethod

@@ -286,7 +286,7 @@ async def preflight(client: Client, job: JobFile, queue: str | None, target: Tar
         raise Failure("\n".join(found.never), BAD_INPUT)
     for finding in (*of_jobs(job, found.barred), *of_jobs(job, found.warnings)):
         print_finding(finding)
-    print_risks(found.risks())
+    print_risks(found.risks(but=found.barred))
 
 
 def print_risks(risks: "Iterable[Risk]") -> None:

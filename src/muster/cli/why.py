@@ -26,34 +26,33 @@ def command(
     from muster.api.kinds import BATCH_JOB
     from muster.api.visible import visible
     from muster.app.records import past
-    from muster.app.views import summary
+    from muster.app.views import find, summary
     from muster.app.views.job import JobView, State
     from muster.app.views.logs import last_lines
+    from muster.app.views.objects import fetch
     from muster.app.views.why import asked, uncreated
     from muster.app.wiring.cluster import Target, archive, hosted, reading
     from muster.cli import show
-    from muster.names import SCHEDULER
 
     target = Target(kubeconfig, context, namespace)
 
-    schedulers = None if target.embedded else frozenset({SCHEDULER})
-
-    async def fetch() -> tuple[JobView, Object | None, list[str], list[str]]:
+    async def look() -> tuple[JobView, Object | None, list[str], list[str]]:
         deadline = time.monotonic() + FIRST_LOOK
         async with reading(target) as client:
             while True:
-                view = await past.named(client, job, target)
+                there = await fetch(client, find.scoped(job, target.scope)[1])
+                view = past.among(there, job, target)
                 if view.state is not State.WAITING or view.kind is BATCH_JOB:
                     first = view.verdict.first if view.verdict and view.state is not State.SUCCEEDED else None
                     kept = archive(target)
                     lines = await last_lines(client, first, archive=kept) if first else []
                     return view, None, lines, await uncreated(client, view)
                 if view.reason is not None or not hosted(target) or time.monotonic() > deadline:
-                    answer = await asked(client, view, time.time(), schedulers)
+                    answer = await asked(client, there, view, time.time(), target.schedulers)
                     return *answer, [], await uncreated(client, view)
                 await asyncio.sleep(ASK)
 
-    view, alone, printed, short = asyncio.run(fetch())
+    view, alone, printed, short = asyncio.run(look())
     if output is not Output.TABLE:
         told = {"gangs": [summary.gang_summary(gang) for gang in view.gangs]}
         if view.kind is BATCH_JOB:

@@ -64,10 +64,8 @@ class Preflight:
         self._warnings = {_name(each.gang): "; ".join(each.warnings) for each in groups if each.warnings}
         # the author of a suspended job resumes it, perhaps with other selectors, as Kueue and others do
         suspended = {_key(each["metadata"]) for each in job if annotate.suspended(each)}
-        awake = (
-            [each.gang for each in groups if suspended.isdisjoint(_jobs(each))] if suspended else self._gangs
-        )
-        self._awake = [*_unlike(awake).values()]
+        resting = {each.gang.id for each in groups if suspended and suspended & _jobs(each)}
+        self._awake = [*_unlike(each for each in self._gangs if each.id not in resting).values()]
 
     @cached_property
     def never(self) -> list[str]:
@@ -96,12 +94,12 @@ class Preflight:
         """What the scheduler will not do as a job says, by job name, such as a priority that it lowers."""
         return self._warnings if self._reads(*SURROUNDINGS, *SHARING) else {}
 
-    def risks(self, capacity: Mapping[str, int] | None = None) -> list[Risk]:
-        """What preemption may cost the jobs that their queues admit. `capacity`: of the nodes, if known."""
+    def risks(self, but: Collection[str] = (), *, capacity: Mapping[str, int] | None = None) -> list[Risk]:
+        """What preemption may cost jobs, `but` those of these names. `capacity`: of the nodes, if known."""
         if not self._reads(kinds.PRIORITY_CLASS):
             return []
         stakes = Stakes.among(self._known, self._prices, capacity)
-        return stakes.of(gang for gang in self._gangs if _name(gang) not in self.barred)
+        return stakes.of(gang for gang in self._gangs if _name(gang) not in but)
 
     def misfits(self, nodes: Iterable[NodeChanged] | None = None) -> list[str]:
         """One sentence for each part of the job that could never start on `nodes`; None: the cluster's."""

@@ -13,6 +13,7 @@ from muster.api.times import seconds
 from muster.app.views import find, jobs
 from muster.app.views.failures import judged
 from muster.app.views.job import JobView, State
+from muster.app.views.objects import Objects, fetch
 from muster.app.wiring.cluster import Target
 from muster.app.wiring.state_directory import StateDirectory
 from muster.embedded.storage.history import History
@@ -28,8 +29,13 @@ async def named(client: Client, name: str, target: Target) -> JobView:
 
     Raises UnknownJob.
     """
+    return among(await fetch(client, find.scoped(name, target.scope)[1]), name, target)
+
+
+def among(there: Objects, name: str, target: Target) -> JobView:
+    """As `named`, of jobs that consist of these objects."""
     try:
-        return recalled([await find.named(client, name, target.scope)], target)[0]
+        return recalled([find.find(find.scoped(name, target.scope)[0], jobs.views(there))], target)[0]
     except find.SeveralJobs:
         raise
     except find.UnknownJob:

@@ -34,14 +34,8 @@ class WithoutRun(UnknownJob):
     """The job is a BatchJob that has no pods; the message says why."""
 
 
-async def named(client: Client, name: str, scope: str) -> JobView:
-    """Applies `find` to the jobs of the namespace that `scoped` returns. Raises UnknownJob."""
-    (found,) = await all_named(client, [name], scope)
-    return found
-
-
 async def all_named(client: Client, names: Iterable[str], scope: str) -> list[JobView]:
-    """As `named`, for several names: each namespace is read once."""
+    """Applies `find` to the jobs of the namespaces of `scoped`, each read once. Raises UnknownJob."""
     there: dict[str, list[JobView]] = {}
     found = []
     for name, namespace in (scoped(each, scope) for each in names):
@@ -52,7 +46,7 @@ async def all_named(client: Client, names: Iterable[str], scope: str) -> list[Jo
 
 
 async def with_run(client: Client, name: str, scope: str) -> JobView:
-    """As `named`, for what is about pods: the run of a schedule may be named by the name of the schedule.
+    """As `find`, for what is about pods: the run of a schedule may be named by the name of the schedule.
 
     Raises WithoutRun if the name is that of a BatchJob that has none.
     """

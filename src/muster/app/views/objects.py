@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from muster.api import groups, kinds
-from muster.api.base import Kind, Resource, controller_of
+from muster.api.base import AnyKind, Kind, Resource, controller_of
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JobSet
@@ -33,6 +33,19 @@ class Objects:
     pods: Sequence[Pod] = ()
     gangs: Sequence[Gang] = ()
     batch_jobs: Sequence[BatchJob] = ()
+    #: the namespace that was read; "" = all
+    namespace: str = ""
+
+    def by_kind(self) -> dict[AnyKind, Sequence[Resource]]:
+        found: dict[AnyKind, Sequence[Resource]] = {
+            kinds.JOBSET: self.jobsets,
+            kinds.JOB: self.jobs,
+            kinds.POD: self.pods,
+            kinds.GANG: self.gangs,
+        }
+        for of in groups.OF_NAMED:
+            found[of] = [each for kind, each in self.pod_groups if kind is of]
+        return found
 
 
 async def fetch(client: Client, namespace: str = "") -> Objects:
@@ -53,7 +66,7 @@ async def fetch(client: Client, namespace: str = "") -> Objects:
         asyncio.gather(*map(listed, groups.OF_NAMED)),
     )
     named = [(kind, group) for kind, of in zip(groups.OF_NAMED, found, strict=True) for group in of]
-    return Objects(jobsets, jobs, named, pods, gangs, batch_jobs)
+    return Objects(jobsets, jobs, named, pods, gangs, batch_jobs, namespace)
 
 
 class Identity(NamedTuple):

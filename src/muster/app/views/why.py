@@ -18,6 +18,7 @@ from muster.api.fields import convert
 from muster.api.muster_v1alpha1 import Gang
 from muster.app.snapshot import Snapshot
 from muster.app.views.job import JobView, State
+from muster.app.views.objects import Objects
 from muster.app.views.waiting import waits_for
 from muster.core.words.decisions import Explanation
 from muster.kube.client import Client
@@ -29,16 +30,18 @@ from muster.workloads.demand import pod_sets
 
 
 async def asked(
-    client: Client, view: JobView, now: float, schedulers: frozenset[str] | None
+    client: Client, there: Objects, view: JobView, now: float, schedulers: frozenset[str] | None
 ) -> tuple[JobView, Object | None]:
     """The waiting job, its gangs with all their remedies; and the explanation if its pods are independent.
 
+    `there`: the objects that the job was found among, which are not read again.
     A caller that may not read the whole cluster gets the recorded explanation.
     """
     if view.reason is None:
         return view, None
+    known = {} if there.namespace else there.by_kind()
     try:
-        snapshot = (await Snapshot.observe(client, schedulers, now=now)).require()
+        snapshot = (await Snapshot.observe(client, schedulers, now=now, known=known)).require()
     except Forbidden:
         return view, None
     return answered(view, snapshot, embedded=schedulers is None)

@@ -191,6 +191,6 @@ def _risk(
         for kind in (PRIORITY_CLASS, QUEUE):
             if each["kind"] == kind.kind:
                 known.add(kind, convert(each, kind.type))
-    found = Snapshot(known, prices=prices).preflight(jobs).risks(capacity)
+    found = Snapshot(known, prices=prices).preflight(jobs).risks(capacity=capacity)
     warnings = filter(None, (each.warning for each in found))
     return "; ".join(each.message for each in found), "; ".join(warnings)
