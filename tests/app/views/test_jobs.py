@@ -1,6 +1,7 @@
 """Jobs as people see them."""
 
 import re
+from datetime import timedelta
 
 import msgspec
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from muster.api import groups, kinds
 from muster.api.base import Condition, ObjectMeta, OwnerReference
 from muster.api.batch_v1 import CONTROLLER, Job, JobSpec, JobStatus
-from muster.api.core_v1 import ContainerState, ContainerStatus, PodStatus, Waiting
+from muster.api.core_v1 import ContainerState, ContainerStatus, PodStatus, Terminated, Waiting
 from muster.api.jobset_v1alpha2 import JobSet, JobSetSpec, JobSetStatus, ReplicatedJob
 from muster.api.muster_v1alpha1 import (
     BatchJob,
@@ -294,6 +295,16 @@ def test_the_reason_of_a_stopped_pod_is_why_it_was_stopped_not_its_exit_code() -
     failed = pod(phase="Failed", code=137)
     late = msgspec.structs.replace(failed.status, reason="DeadlineExceeded", message="too long")
     assert pod_reason(msgspec.structs.replace(failed, status=late)) == "DeadlineExceeded too long"
+
+
+def test_the_reason_of_a_pod_is_that_of_the_container_that_failed_first() -> None:
+    def ended(name: str, code: int, at: int, message: str) -> ContainerStatus:
+        end = Terminated(exit_code=code, message=message, finished_at=T0 + timedelta(seconds=at))
+        return ContainerStatus(name=name, state=ContainerState(terminated=end))
+
+    follows, first = ended("a", 1, 5, "lost its peer"), ended("b", 17, 0, "out of memory")
+    status = PodStatus("Failed", container_statuses=[follows, first])
+    assert pod_reason(msgspec.structs.replace(pod(phase="Failed"), status=status)) == "out of memory"
 
 
 def test_a_job_is_found_by_its_name_or_the_beginning_of_it() -> None:

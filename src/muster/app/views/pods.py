@@ -6,6 +6,7 @@ All of them are derived from labels and statuses, those of the embedded cluster 
 from muster.api.base import condition
 from muster.api.batch_v1 import COMPLETION_INDEX
 from muster.api.core_v1 import ContainerStatus, Pod
+from muster.api.failures import last_failures, verdict
 from muster.api.jobset_v1alpha2 import JOB_GLOBAL_INDEX, REPLICATED_JOB_NAME
 from muster.api.natural import natural
 from muster.api.pod_label import pod_label
@@ -46,14 +47,15 @@ def restarts_of(pod: Pod) -> int:
 
 
 def pod_reason(pod: Pod) -> str:
-    """Why a pod waits or failed, in a few words: the reason of the whole pod, else that of a container."""
+    """Why a pod waits or failed, in a few words: the whole pod, else its container, the first that failed."""
     if pod.status.reason:
         return f"{pod.status.reason} {pod.status.message}".strip()
     for status in statuses(pod):
         if status.state.waiting and status.state.waiting.reason:
             return f"{status.state.waiting.reason} {status.state.waiting.message}".strip()
-        if status.state.terminated and status.state.terminated.exit_code:
-            return status.state.terminated.message or status.state.terminated.reason
+    if any(status.state.terminated and status.state.terminated.exit_code for status in statuses(pod)):
+        found = verdict(last_failures(pod))
+        return (found.first.why or "Error") if found is not None else ""
     scheduled = condition(pod.status.conditions, "PodScheduled")
     return scheduled.message if scheduled and scheduled.status == "False" else ""
 
