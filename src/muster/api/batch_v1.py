@@ -66,6 +66,16 @@ class JobSpec(Struct, frozen=True):
     managed_by: str = ""
     template: Object = {}
 
+    @property
+    def places(self) -> int:
+        """How many pods run at a time."""
+        return max(0, min(self.parallelism, self.pods))
+
+    @property
+    def pods(self) -> int:
+        """How many pods run in total, wave after wave."""
+        return self.parallelism if self.completions is None else self.completions
+
 
 class UncountedTerminatedPods(Struct, frozen=True):
     succeeded: list[str] = []

@@ -90,6 +90,16 @@ class JobSetSpec(Struct, frozen=True):
     ttl_seconds_after_finished: Int32 | None = None
     volume_claim_policies: list[Object] = []
 
+    @property
+    def in_order(self) -> bool:
+        """Whether each replicatedJob starts once the one before it is ready."""
+        return self.startup_policy.startup_policy_order == "InOrder"
+
+    @property
+    def staged(self) -> bool:
+        """Whether the replicatedJobs start in an order, so that each is a gang of its own."""
+        return self.in_order or any(replicated.depends_on for replicated in self.replicated_jobs)
+
 
 class ReplicatedJobStatus(Struct, frozen=True):
     name: str

@@ -50,8 +50,7 @@ class Demand:
 
 def demand(spec: JobSpec, world: World, made: Made) -> Demand:
     """Returns the demand of a Job with this spec, whose pods are created as `made` says."""
-    places = spec.parallelism if spec.completions is None else min(spec.parallelism, spec.completions)
-    places = max(places, 0)
+    places = spec.places
     try:
         template = convert(spec.template, PodTemplate, at=("spec", "template"))
     except InvalidObject as error:

@@ -175,13 +175,8 @@ def key_of(jobset: JobSet, job: Job, world: World) -> GroupKey | None:
 
 
 def staged(jobset: JobSet) -> bool:
-    """Whether the JobSet's Jobs start in an order."""
-    spec = jobset.spec
-    if _is_too_large(jobset):
-        return False
-    return spec.startup_policy.startup_policy_order == "InOrder" or any(
-        replicated.depends_on for replicated in spec.replicated_jobs
-    )
+    """Whether the JobSet is a gang per stage: one that is refused for its size is a single gang."""
+    return not _is_too_large(jobset) and jobset.spec.staged
 
 
 def _is_too_large(jobset: JobSet) -> bool:
@@ -296,7 +291,7 @@ def _order(jobset: JobSet, stage: str) -> Gate | None:
     position = [one.name for one in replicated].index(stage)
     if position == 0:
         return None
-    if jobset.spec.startup_policy.startup_policy_order == "InOrder":
+    if jobset.spec.in_order:
         before = [DependsOn(replicated[position - 1].name, "Ready")]
     else:
         before = replicated[position].depends_on

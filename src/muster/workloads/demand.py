@@ -8,7 +8,11 @@ from typing import Any, Final
 from muster import names
 from muster.api import quantity
 from muster.api.base import Object
+from muster.api.batch_v1 import JobSpec
+from muster.api.fields import convert
+from muster.api.jobset_v1alpha2 import JobSetSpec
 from muster.api.kinds import VOLCANO_JOB
+from muster.api.marks import GPU_SHARE
 from muster.workloads.jobfile import JobFile
 
 #: Limit for the pods of one job file over all their waves, and for those that run at once.
@@ -43,7 +47,7 @@ def gpus(template: Object) -> float:
     """GPUs of a pod or a pod template: whole GPUs, or a share of one."""
     metadata = template.get("metadata") or {}
     marks = {**(metadata.get("annotations") or {}), **(metadata.get("labels") or {})}
-    share = str(marks.get(names.GPU_SHARE, ""))
+    share = str(marks.get(GPU_SHARE.key, ""))
     spec = template.get("spec", {})
     sidecars = most = 0  # as Kubernetes counts: a sidecar runs beside every container that starts after it
     for container in spec.get("initContainers") or []:
@@ -51,7 +55,7 @@ def gpus(template: Object) -> float:
         most = max(most, sidecars + amount)
         sidecars += amount if container.get("restartPolicy") == "Always" else 0
     whole = max(most, sidecars + sum(_amount(container) for container in spec.get("containers", [])))
-    return whole + int(share) / 1000 if share.isdecimal() and len(share) <= 4 else whole
+    return whole if GPU_SHARE.advice(share) else whole + GPU_SHARE.parse(share) / 1000
 
 
 def demand(job: JobFile) -> list[PodSet]:
@@ -64,11 +68,10 @@ def pod_sets(owner: Object) -> Iterator[PodSet]:
     identity = (owner["kind"], owner["metadata"]["name"])
     match owner["kind"]:
         case "JobSet":
-            staged = _staged(owner["spec"])
-            for replicated in owner["spec"].get("replicatedJobs", []):
-                name, spec = replicated["name"], replicated["template"]["spec"]
-                pod_set = _of_job(name, identity, spec, _replicas(replicated))
-                yield replace(pod_set, stage=name) if staged else pod_set
+            spec = convert(owner["spec"], JobSetSpec)
+            for replicated in spec.replicated_jobs:
+                pod_set = _of_job(replicated.name, identity, replicated.template["spec"], replicated.replicas)
+                yield replace(pod_set, stage=replicated.name) if spec.staged else pod_set
         case "Job" if owner["apiVersion"] == VOLCANO_JOB.api_version:
             for task in owner["spec"]["tasks"]:
                 yield PodSet(task["name"], identity, task["template"], task["replicas"], task["replicas"])
@@ -78,24 +81,9 @@ def pod_sets(owner: Object) -> Iterator[PodSet]:
             yield PodSet(owner["metadata"]["name"], identity, owner, 1, 1)
 
 
-def _staged(spec: Object) -> bool:
-    """Whether the replicated jobs start in an order."""
-    return (spec.get("startupPolicy") or {}).get("startupPolicyOrder") == "InOrder" or any(
-        replicated.get("dependsOn") for replicated in spec.get("replicatedJobs", [])
-    )
-
-
-def _replicas(replicated: Object) -> int:
-    replicas = replicated.get("replicas")
-    return 1 if replicas is None else int(replicas)
-
-
-def _of_job(name: str, owner: tuple[str, str], spec: Object, replicas: int) -> PodSet:
-    parallelism = spec.get("parallelism")
-    width = 1 if parallelism is None else int(parallelism)
-    completions = spec.get("completions")
-    pods = width if completions is None else int(completions)
-    return PodSet(name, owner, spec["template"], replicas * min(width, pods), replicas * pods)
+def _of_job(name: str, owner: tuple[str, str], job: Object, replicas: int) -> PodSet:
+    spec = convert(job, JobSpec)
+    return PodSet(name, owner, spec.template, replicas * spec.places, replicas * spec.pods)
 
 
 def _amount(container: dict[str, Any]) -> int:  # Any: a container as written

@@ -180,7 +180,6 @@ def _at(jobset: JobSet, key: str) -> Path:
 def _replicated_jobs(spec: JobSetSpec, jobs: list[JobSpec], name: str) -> list[FieldError]:
     errors = []
     before: set[str] = set()
-    in_order = spec.startup_policy.startup_policy_order == "InOrder"
     for position, (replicated, one) in enumerate(zip(spec.replicated_jobs, jobs, strict=True)):
         at: Path = ("spec", "replicatedJobs", position)
         if replicated.name in before:
@@ -193,7 +192,7 @@ def _replicated_jobs(spec: JobSetSpec, jobs: list[JobSpec], name: str) -> list[F
         errors += _label(replicated.group_name, (*at, "groupName"), replicated.group_name)
         errors += _lengths(replicated, one, name, at)
         errors += _dependencies(replicated, before, at)
-        if in_order and replicated.depends_on:
+        if spec.in_order and replicated.depends_on:
             message = "Forbidden: startupPolicyOrder InOrder and dependsOn exclude each other"
             errors.append(FieldError((*at, "dependsOn"), message))
         before.add(replicated.name)

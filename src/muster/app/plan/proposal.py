@@ -220,6 +220,6 @@ def _first(owner: Job | JobSet, stage: str) -> bool:
     """Whether a replicated job starts before any other, where they start in an order."""
     assert isinstance(owner, JobSet), "only JobSets have stages"
     replicated = owner.spec.replicated_jobs
-    if owner.spec.startup_policy.startup_policy_order == "InOrder":
+    if owner.spec.in_order:
         return replicated[0].name == stage
     return not next(each.depends_on for each in replicated if each.name == stage)

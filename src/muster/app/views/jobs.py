@@ -120,9 +120,7 @@ def _jobset(jobset: JobSet, jobs: Iterable[Job], pods: Sequence[Pod], gangs: Seq
     wanted = 0
     for replicated in jobset.spec.replicated_jobs:
         spec = msgspec.convert(replicated.template.get("spec", {}), JobSpec)
-        wanted += replicated.replicas * (
-            spec.completions if spec.completions is not None else spec.parallelism
-        )
+        wanted += replicated.replicas * spec.pods
     status = jobset.status
     done = sum(job.status.succeeded for job in jobs)
     failures = sum(job.status.failed for job in jobs)
@@ -157,7 +155,7 @@ def _job(job: Job, pods: Sequence[Pod], gangs: Sequence[Gang]) -> JobView:
         kinds.JOB,
         job,
         suspended=spec.suspend,
-        wanted=spec.completions if spec.completions is not None else spec.parallelism,
+        wanted=spec.pods,
         done=job.status.succeeded,
         failures=job.status.failed,
         pods=tuple(pods),

@@ -34,7 +34,7 @@ def service(observed: Observed) -> list[Effect]:
 def start(jobset: JobSet, jobs: Jobs, draft: Draft) -> list[Effect]:
     """Returns the effects that create Jobs and, unless the JobSet is suspended, resume them."""
     suspended = jobset.spec.suspend
-    in_order = jobset.spec.startup_policy.startup_policy_order == "InOrder"
+    in_order = jobset.spec.in_order
     effects: list[Effect] = []
     for replicated in jobset.spec.replicated_jobs:
         if not all(_is_met(dependency, draft) for dependency in replicated.depends_on):

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from muster.api.base import Condition, Object, condition, involved
-from muster.api.batch_v1 import Job, JobSpec
+from muster.api.batch_v1 import Job
 from muster.api.jobset_v1alpha2 import JobSet, JobSetStatus, ReplicatedJob, ReplicatedJobStatus
 from muster.api.kinds import JOBSET
 from muster.controllers.jobset.attempts import Jobs, group_of
@@ -121,13 +121,8 @@ class Draft:
 
 
 def is_ready(job: Job) -> bool:
-    """Whether at least `width` pods are ready or done: as many as the Job runs at a time."""
-    return job.status.succeeded + job.status.ready >= width(job.spec)
-
-
-def width(spec: JobSpec) -> int:
-    """Returns how many pods the Job runs at a time."""
-    return min(spec.parallelism, spec.completions) if spec.completions is not None else spec.parallelism
+    """Whether at least as many pods are ready or done as the Job runs at a time."""
+    return job.status.succeeded + job.status.ready >= job.spec.places
 
 
 def _counted(replicated: ReplicatedJob, jobs: Jobs, old: ReplicatedJobStatus | None) -> ReplicatedJobStatus:
