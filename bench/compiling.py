@@ -27,7 +27,7 @@ when {{ resource.path like "team-{n}/*" }};
 def run() -> dict[str, float]:
     """Figures by name; every name says its unit."""
     denied = _compiled(JOB, Policies()).problems
-    texts = {f"own-{number}": each.permit for number, each in enumerate(denied)}
+    texts = {f"own-{number}": each.fix for number, each in enumerate(denied)}
     texts |= {f"other-{n}": _OTHER.format(n=n) for n in range(POLICIES - len(texts))}
     begun = time.process_time()
     policies = Policies(texts)

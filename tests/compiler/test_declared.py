@@ -48,7 +48,7 @@ def test_a_shared_volume_is_mounted_with_its_owners_consent_and_is_asked_for() -
     data = {"type": "volume", "id": "data"}
     text = small({"volumes": {"/data": {"source": "data"}}}, data=data)
     [alone] = compiled(text).problems
-    assert "no volume ml/data is shared" in alone.error.message
+    assert "no volume ml/data is shared" in alone.message
     for consumers in ("ml/job-work", "ml/*", "*"):
         claim = of("PersistentVolumeClaim", "vol-data", {"muster.dev/allowed-consumers": consumers})
         result = compiled(text, facts=declared(Facts(), [claim]))
@@ -56,8 +56,8 @@ def test_a_shared_volume_is_mounted_with_its_owners_consent_and_is_asked_for() -
         assert ("AccessVolume", "ml/data") in {(each.action, each.id) for _, each in result.requests}
     other = of("PersistentVolumeClaim", "vol-data", {"muster.dev/allowed-consumers": "ml/else"})
     [refused] = compiled(text, facts=declared(Facts(), [other])).problems
-    assert "its owner does not admit ml/job-work" in refused.error.message
-    assert "muster.dev/allowed-consumers: ml/else,ml/job-work" in refused.patch
+    assert "its owner does not admit ml/job-work" in refused.message
+    assert "muster.dev/allowed-consumers: ml/else,ml/job-work" in refused.fix
 
 
 def test_an_owner_emits_the_claim_from_which_its_consent_is_read() -> None:

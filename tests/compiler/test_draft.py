@@ -23,13 +23,13 @@ def tasks(**containers: str) -> str:
 def test_a_resource_named_like_the_secret_of_a_containers_variables() -> None:
     variables = {"A": "x${resources.db.user}", "B": "${resources.app-env-eso.user}"}
     [problem] = compiled(small({"variables": variables}, **{"db": KEYS, "app-env-eso": KEYS})).problems
-    assert "needs a ExternalSecret job-work-app-env-eso, and so does" in problem.error.message
+    assert "needs a ExternalSecret job-work-app-env-eso, and so does" in problem.message
 
 
 def test_tasks_and_containers_whose_names_run_together() -> None:
     [problem] = compiled(tasks(**{"a": "b-c", "a-b": "c"})).problems
-    assert "ConfigMap job-a-b-c-env" in problem.error.message
-    assert "rename one of them" in problem.error.message
+    assert "ConfigMap job-a-b-c-env" in problem.message
+    assert "rename one of them" in problem.message
 
 
 def test_tasks_of_other_names_have_their_own_objects() -> None:
@@ -48,4 +48,4 @@ def test_a_volume_of_two_tasks_is_one_claim() -> None:
     assert [each["kind"] for each in result.support].count("PersistentVolumeClaim") == 1
     job["spec"]["tasks"]["b"]["workload"]["resources"] = {"data": {"params": {"size": "2Gi"}}}
     [problem] = compiled(yaml.safe_dump(job)).problems
-    assert "PersistentVolumeClaim vol-data" in problem.error.message
+    assert "PersistentVolumeClaim vol-data" in problem.message

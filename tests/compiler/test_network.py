@@ -27,7 +27,7 @@ def policy(facts: Facts | None = None, **resources: Any) -> Object:
 
 
 def problems(facts: Facts | None = None, **resources: Any) -> list[str]:
-    return [each.error.message for each in compiled(small(None, **resources), facts=facts).problems]
+    return [each.message for each in compiled(small(None, **resources), facts=facts).problems]
 
 
 def test_nothing_is_reachable_but_peers_without_resources() -> None:
@@ -133,7 +133,7 @@ def test_a_call_of_a_service_needs_a_port_that_it_has_and_is_asked_for(
 
     for params in ({}, {"port": 9999}, {"port": 8443}):
         [problem] = compiled(call(**params), facts=facts).problems
-        assert "does not have for TCP; its ports: 443" in problem.error.message
+        assert "does not have for TCP; its ports: 443" in problem.message
     requests = compiled(call(port=443), facts=facts).requests
     [asked] = [request for _, request in requests if request.action == "AccessService"]
     assert asked.id == "evil/drop:443"
@@ -143,7 +143,7 @@ def test_a_call_of_a_service_needs_a_port_that_it_has_and_is_asked_for(
     ]
     policies = Policies({"p": "\n".join(each for each in set(others) if "AccessService" not in each)})
     [denied] = compiled(call(port=443), facts=facts, policies=policies).problems
-    assert "service access denied: 'evil/drop:443': no policy permits it" in denied.error.message
+    assert "service access denied: 'evil/drop:443': no policy permits it" in denied.message
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def objects(container: dict[str, Any], **resources: Any) -> tuple[dict[str, Obje
 
 
 def problems(container: dict[str, Any], facts: Facts | None = None, **resources: Any) -> list[str]:
-    return [each.error.message for each in compiled(small(container, **resources), facts=facts).problems]
+    return [each.message for each in compiled(small(container, **resources), facts=facts).problems]
 
 
 def test_a_variable_that_is_one_reference_is_read_from_the_resources_secret() -> None:
@@ -128,10 +128,10 @@ def test_a_pull_secret_is_a_declared_resource_or_what_the_store_has_under_its_na
 
 def test_a_pull_secret_that_is_none_is_refused() -> None:
     [several] = pulling(["db"], db=DB).problems
-    assert "has one key, a Docker configuration; db has several" in several.error.message
+    assert "has one key, a Docker configuration; db has several" in several.message
     host = {"type": "external-service", "params": {"endpoints": {"x": "https://a.example.com"}}}
     [other] = pulling(["host"], host=host).problems
-    assert "host is not a secret" in other.error.message
+    assert "host is not a secret" in other.message
 
 
 def test_what_is_not_secret_is_in_config_maps_of_its_container() -> None:
@@ -216,8 +216,8 @@ def test_a_value_that_a_store_lacks_is_named_and_no_value_is() -> None:
     result = compiled(small({"variables": {"V": "x${resources.db.user}${resources.db.pass}"}}, db=DB))
     external = [each for each in result.support if each["kind"] == "ExternalSecret"]
     made, [problem] = fulfil(external, {"default": {"apps/db": {"user": "hidden"}}}, {}, "{store}.yaml")
-    assert "apps/db" in problem.error.message
-    assert "default.yaml" in problem.error.message
-    assert problem.patch == "apps/db:\n  pass: VALUE"
+    assert "apps/db" in problem.message
+    assert "default.yaml" in problem.message
+    assert problem.fix == "apps/db:\n  pass: VALUE"
     assert "hidden" not in str(problem)
     assert made

@@ -1686,7 +1686,7 @@ FAULTS: Final = (
         "an audit that covers what is forbidden",
         "gates",
         "security/posture.py",
-        "        [each for each in denied if not each.permit],",
+        "        [each for each in denied if not each.fix],",
         "        [],",
         ("tests/security/test_posture.py",),
     ),

@@ -94,7 +94,7 @@ def line(path: str) -> str:
 
 def world(name: str) -> World:
     made = MADE[name]
-    assert not made.problems, [each.error for each in made.problems]
+    assert not made.problems, made.problems
     return World([each for _, each in made.requests], [*made.support, *made.jobs], JOBS[name][1])
 
 

@@ -16,7 +16,7 @@ ALL = "permit(principal, action, resource);"
 
 
 def told(texts: dict[str, str], request: Request = SECRET, who: Principal = WHO) -> list[str]:
-    return [each.error.message for each in denials(Policies(texts), who, [request])]
+    return [each.message for each in denials(Policies(texts), who, [request])]
 
 
 ALLOWED = [

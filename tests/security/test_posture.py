@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from muster.api.fields import Severity
 from muster.compiler import Facts
 from muster.security.policies import Policies
 from muster.security.posture import judge
@@ -24,22 +25,22 @@ def test_what_no_policy_permits_is_a_warning_with_its_permit() -> None:
     judged = judge(Policies({"audit": AUDIT}), WHO, [SECRET], facts())
     assert not judged.denied
     [warning] = judged.warnings
-    assert warning.severity == "warning"
-    assert "no policy permits it; only reported" in warning.error.message
-    assert UNTIL in warning.error.message
-    assert "AccessSecret" in warning.permit
+    assert warning.severity is Severity.WARNING
+    assert "no policy permits it; only reported" in warning.message
+    assert UNTIL in warning.message
+    assert "AccessSecret" in warning.fix
     assert judged.until == datetime(2026, 12, 1, tzinfo=UTC)
 
 
 def test_the_posture_has_to_be_permitted_and_the_warning_says_how() -> None:
     judged = judge(Policies(), WHO, [SECRET], facts())
-    assert [each.error.message for each in judged.denied] == [
+    assert [each.message for each in judged.denied] == [
         "secret access denied: 'vault:ml/db': no policy permits it"
     ]
     [warning] = judged.warnings
-    assert "audit denied: 'ml'" in warning.error.message
-    assert 'Muster::Namespace::"ml"' in warning.permit
-    permitted = judge(Policies({"audit": warning.permit}), WHO, [SECRET], facts())
+    assert "audit denied: 'ml'" in warning.message
+    assert 'Muster::Namespace::"ml"' in warning.fix
+    permitted = judge(Policies({"audit": warning.fix}), WHO, [SECRET], facts())
     assert not permitted.denied
 
 
@@ -52,13 +53,13 @@ def test_a_posture_may_be_forbidden_for_a_queue() -> None:
     assert not judge(policies, WHO, [SECRET], facts()).denied
     judged = judge(policies, WHO.__class__("ml", "job", "work", queue="prod-1"), [SECRET], facts())
     assert judged.denied
-    assert "forbidden by production" in judged.warnings[0].error.message
+    assert "forbidden by production" in judged.warnings[0].message
 
 
 def test_what_a_policy_forbids_stays_denied() -> None:
     no = 'forbid(principal, action == Muster::Action::"AccessSecret", resource);'
     judged = judge(Policies({"audit": AUDIT, "no": no}), WHO, [SECRET], facts())
-    assert [each.error.message for each in judged.denied] == [
+    assert [each.message for each in judged.denied] == [
         "secret access denied: 'vault:ml/db': forbidden by no"
     ]
     assert not judged.warnings
@@ -70,16 +71,16 @@ def test_what_is_forbidden_stays_denied_beside_what_is_only_reported() -> None:
         Policies({"audit": AUDIT, "no": no}), WHO, [SECRET, Request("UseQueue", "Queue", "q")], facts()
     )
     [denied] = judged.denied
-    assert "forbidden by no" in denied.error.message
+    assert "forbidden by no" in denied.message
     [warning] = judged.warnings
-    assert "queue denied: 'q'" in warning.error.message
+    assert "queue denied: 'q'" in warning.message
 
 
 def test_a_policy_that_fails_stays_a_denial() -> None:
     broken = "forbid(principal, action, resource) when { 9223372036854775807 + 1 > 0 };"
     judged = judge(Policies({"audit": AUDIT, "broken": broken}), WHO, [SECRET], facts())
-    assert "a policy failed" in judged.denied[0].error.message
-    assert judged.denied[0].permit == "", "no permit would help"
+    assert "a policy failed" in judged.denied[0].message
+    assert judged.denied[0].fix == "", "no permit would help"
 
 
 INEFFECTIVE = [
@@ -97,7 +98,7 @@ def test_an_audit_without_a_valid_end_denies_and_says_why(until: str, reason: st
     judged = judge(Policies({"audit": AUDIT}), WHO, [SECRET], facts(until))
     assert len(judged.denied) == 1
     [warning] = judged.warnings
-    assert reason in warning.error.message
+    assert reason in warning.message
     assert (judged.until is not None) is ("90 days" in reason), "only one that is too long begins by itself"
 
 
@@ -111,8 +112,8 @@ def test_the_chapters_job_is_compiled_with_every_denial_as_a_warning_until_the_e
     assert not during.problems
     assert during.jobs
     denied = compiled(TRAINING, policies=Policies()).problems
-    assert len([each for each in during.warnings if each.severity == "warning"]) == len(denied)
+    assert len([each for each in during.warnings if each.severity is Severity.WARNING]) == len(denied)
     assert during.until is not None
     after = compiled(TRAINING, policies=policies, facts=facts(now=during.until + timedelta(seconds=1)))
-    assert {each.permit for each in after.problems} == {each.permit for each in denied}
+    assert {each.fix for each in after.problems} == {each.fix for each in denied}
     assert not after.jobs

@@ -242,5 +242,5 @@ TOLD: Final[list[tuple[dict[str, Any], str, str]]] = [
 @pytest.mark.parametrize(("change", "message", "field"), TOLD, ids=[each[2] for each in TOLD])
 def test_a_denial_says_what_where_and_why(change: dict[str, Any], message: str, field: str) -> None:
     problems = compiled(changed(TRAINING, change), policies=Policies()).problems
-    [path] = [each.error.path for each in problems if each.error.message == message]
+    [path] = [each.path for each in problems if each.message == message]
     assert ".".join(map(str, path)).endswith(field)

@@ -10,10 +10,10 @@ import pytest
 from muster import names
 from muster.api import quantity
 from muster.api.base import Object
-from muster.api.fields import convert
+from muster.api.fields import Severity, convert
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.workloads.demand import demand
-from muster.workloads.findings import JobFileError, Severity
+from muster.workloads.findings import JobFileError
 from muster.workloads.jobfile import Caller, JobFile, Options
 from muster.workloads.load import load
 

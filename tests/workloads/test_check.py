@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from muster import names
+from muster.api.fields import Severity
 from muster.workloads.check import check
 from muster.workloads.demand import demand
 from muster.workloads.demand import gpus as gpus_of
-from muster.workloads.findings import Severity
 from muster.workloads.jobfile import Options
 from muster.workloads.load import load
 from tests.workloads.batch.jobs import TRAINING, changed

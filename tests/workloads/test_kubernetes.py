@@ -9,8 +9,9 @@ import yaml
 
 from muster import names
 from muster.api.base import Object
+from muster.api.fields import Severity
 from muster.workloads.demand import demand
-from muster.workloads.findings import JobFileError, Severity
+from muster.workloads.findings import JobFileError
 from muster.workloads.jobfile import Caller, JobFile, Options
 from muster.workloads.kubernetes.templates import OFFERED
 from muster.workloads.load import load

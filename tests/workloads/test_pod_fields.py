@@ -8,8 +8,7 @@ import yaml
 
 import muster.api.rules
 from muster.api.base import Object
-from muster.api.fields import dotted
-from muster.workloads.findings import Severity
+from muster.api.fields import Severity, dotted
 from muster.workloads.jobfile import Options
 from muster.workloads.load import load
 from muster.workloads.pod_fields import IGNORED, MEANINGLESS, WORKS, ignored

@@ -1,11 +1,13 @@
-"""Errors that name a field, and the conversion of JSON into structs that raises them."""
+"""What is wrong with a file or an object, by field, and the reading of JSON into structs that raises it."""
 
 import re
+from enum import Enum
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from muster.api.base import Object, without_nulls
+from muster.api.visible import visible, visible_lines
 
 #: A path into an object: keys and list indices, e.g. ("spec", "replicatedJobs", 0, "name").
 Path = tuple[str | int, ...]
@@ -18,14 +20,48 @@ MOST_NESTED: Final = 100
 UNREADABLE: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
-class FieldError(msgspec.Struct, frozen=True):
-    """An error in one field: what is wrong, and what to write instead."""
+class Severity(Enum):
+    ERROR = "error"
+    #: the job runs, but perhaps not as the author means it
+    WARNING = "warning"
+    #: what muster did with the file
+    NOTE = "note"
+    #: what the author may want to add to the file
+    HINT = "hint"
 
+
+class Finding(msgspec.Struct, frozen=True):
+    """What is wrong with a file or an object, in which field, and what to write instead."""
+
+    #: the field; () = the whole
     path: Path
     message: str
+    severity: Severity = Severity.ERROR
+    #: what to add, and to which file: a patch or a policy of several lines; "" if the message says it all
+    fix: str = ""
+    #: where the field is written, from 1; "" and 0: in no file, or the finding is about the file as a whole
+    file: str = ""
+    line: int = 0
+    column: int = 0
+
+    @property
+    def field(self) -> str:
+        """The field as people write it: `spec.types.worker.count`."""
+        return dotted(self.path)
+
+    def whole(self) -> str:
+        """The finding with its fix, indented below it."""
+        return "\n".join(
+            [str(self), *(f"    {visible(line)}" for line in self.fix.rstrip("\n").split("\n") if self.fix)]
+        )
+
+    def among_errors(self) -> str:
+        """Returns the whole finding, with its severity first unless it is an error."""
+        return self.whole() if self.severity is Severity.ERROR else f"{self.severity.value}: {self.whole()}"
 
     def __str__(self) -> str:
-        return f"{dotted(self.path)}: {self.message}" if self.path else self.message
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return visible_lines("".join(f"{each}: " for each in (place, self.field) if each) + self.message)
 
 
 def dotted(path: Path) -> str:
@@ -53,9 +89,9 @@ def convert(value: Object, type_: type[T], at: Path = ()) -> T:
     except msgspec.ValidationError as error:
         match = _MSGSPEC_PATH.match(str(error))
         assert match is not None, "the pattern matches any text"
-        raise InvalidObject([FieldError((*at, *_steps(match["path"] or "")), match["message"])]) from None
+        raise InvalidObject([Finding((*at, *_steps(match["path"] or "")), match["message"])]) from None
     except RecursionError:
-        raise InvalidObject([FieldError(at, f"Invalid value: it {TOO_DEEP}")]) from None
+        raise InvalidObject([Finding(at, f"Invalid value: it {TOO_DEEP}")]) from None
 
 
 TOO_DEEP: Final = f"is nested more than {MOST_NESTED} levels deep"
@@ -100,6 +136,6 @@ def _steps(path: str) -> Path:
 class InvalidObject(ValueError):
     """An object breaks the rules of its kind; `errors` lists every invalid field."""
 
-    def __init__(self, errors: list[FieldError]) -> None:
+    def __init__(self, errors: list[Finding]) -> None:
         super().__init__("; ".join(map(str, errors)))
         self.errors = errors

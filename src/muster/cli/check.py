@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from muster.api.base import Object
+    from muster.api.fields import Finding
     from muster.api.rates import Rates
     from muster.app.plan.preflight import Preflight
     from muster.translate.risk import Risk
-    from muster.workloads.findings import Finding
     from muster.workloads.jobfile import JobFile
     from muster.workloads.snapshot import Objects
 
@@ -70,13 +70,14 @@ def command(
 ) -> None:
     from pathlib import Path
 
+    from muster.api.fields import Severity
     from muster.app.commands import administered
     from muster.app.plan.fit import as_nodes
     from muster.app.snapshot import Snapshot
     from muster.cli import jobfile, show
     from muster.cli.compile import facts, platform
     from muster.embedded import nodespec
-    from muster.workloads.findings import JobFileError, Severity
+    from muster.workloads.findings import JobFileError
 
     on_cluster = policies or verify_images or network or programs or mesh
     cluster = facts(network, programs, mesh) if on_cluster else None
@@ -179,11 +180,11 @@ def _findings(job: "JobFile", known: "Preflight", remark: str, *, alone: bool) -
 
     `alone`: without nodes, so omit what only a cluster could tell.
     """
+    from muster.api.fields import Severity
     from muster.cli import jobfile
     from muster.core.words.gang import MOST_PLACES
     from muster.workloads.check import check
     from muster.workloads.demand import pod_sets
-    from muster.workloads.findings import Severity
     from muster.workloads.jobfile import Role
 
     found = [*check(job), *jobfile.unusable(job)]

@@ -10,7 +10,7 @@ from muster.cli.options import Context
 from muster.cli.say import say
 
 if TYPE_CHECKING:
-    from muster.api.fields import FieldError
+    from muster.api.fields import Finding
     from muster.app.wiring.settings import Common, Live, Log
     from muster.kube.http import Connection
 
@@ -219,7 +219,7 @@ def _live(
     type_: "type[S]",
     file: str,
     options: Mapping[str, Any],  # Any: settings of any type; None: not given
-    check: "Callable[[S], list[FieldError]] | None" = None,
+    check: "Callable[[S], list[Finding]] | None" = None,
 ) -> "Live[S]":
     """The settings of the file and the options, which follow the file from now on."""
     from muster.app.wiring.settings import Live, load

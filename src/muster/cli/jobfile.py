@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from muster.api import groups, kinds
 from muster.api.base import Object
-from muster.api.fields import convert
+from muster.api.fields import Finding, Severity, convert
 from muster.api.koordinator_v1alpha1 import DEFAULT, ClusterNetworkTopology
 from muster.api.muster_v1alpha1 import Queue
 from muster.app.commands.cancel import OfFile
@@ -31,7 +31,6 @@ from muster.workloads import secret_files, source
 from muster.workloads.annotate import mode_of
 from muster.workloads.check import members_of_groups
 from muster.workloads.demand import PodSet, demand
-from muster.workloads.findings import Finding, Severity
 from muster.workloads.jobfile import Caller, JobFile, Options, Role, Source
 from muster.workloads.platform import EMBEDDED_PLATFORM, Platform
 

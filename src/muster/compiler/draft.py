@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from muster.api.base import Object
-from muster.api.fields import FieldError, Path, dotted
-from muster.compiler.facts import Problem
+from muster.api.fields import Finding, Path, dotted
 
 #: Most problems of a draft: a job with more is not mended in one go either.
 MAX_PROBLEMS: Final = 100
@@ -26,7 +25,7 @@ class Draft:
         self.namespace = namespace
         self.labels = labels
         self.pod: Object = {}
-        self.problems: list[Problem] = []
+        self.problems: list[Finding] = []
         #: characters that placeholders have expanded to
         self.expanded = 0
         #: (kind of question, answer's key) → the field of the file that made it necessary
@@ -42,7 +41,7 @@ class Draft:
     def problem(self, path: Path, message: str, patch: str = "") -> None:
         """Adds a problem with the field at `path`, unless the draft is `full`."""
         if not self.full:
-            self.problems.append(Problem(FieldError(path, message), patch))
+            self.problems.append(Finding(path, message, fix=patch))
 
     @property
     def full(self) -> bool:

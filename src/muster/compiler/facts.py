@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, Literal
 
-from muster.api.fields import FieldError
-
 #: A time after every audit.
 END: Final = datetime.max.replace(tzinfo=UTC)
 
@@ -83,15 +81,3 @@ class Facts:
 
 #: What the embedded cluster has: nothing that enforces networks or programs.
 EMBEDDED_FACTS: Final = Facts(network="none", tetragon=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """What is wrong with a workload: what, where, why, and how to mend it. Only errors stop it."""
-
-    error: FieldError
-    #: a YAML patch for the developer's file, or "" if the message says it all
-    patch: str = ""
-    #: a Cedar policy for the administrator, or ""
-    permit: str = ""
-    severity: Literal["error", "warning", "hint"] = "error"

@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from muster.api.base import Object
-from muster.api.fields import FieldError, Path
+from muster.api.fields import Finding, Path
 from muster.compiler import secrets
-from muster.compiler.facts import Problem
 
 #: store → path → key → value
 Values = Mapping[str, Mapping[str, Mapping[str, str]]]
@@ -22,7 +21,7 @@ _ACTION: Final = re.compile(r'{{ (index \. )?"([^"]*)" }}')
 
 def fulfil(
     objects: Iterable[Object], values: Values, origins: Mapping[tuple[str, str], Path], file: str
-) -> tuple[list[Object], list[Problem]]:
+) -> tuple[list[Object], list[Finding]]:
     """The objects with each ExternalSecret replaced by its Secret, and what the stores lack.
 
     `file`: where values of store `{store}` are written, for messages.
@@ -75,11 +74,12 @@ def _secret(external: Object, data: dict[str, str]) -> Object:
 
 def _missing(
     store: str, remote: str, keys: list[str], origins: Mapping[tuple[str, str], Path], file: str
-) -> Problem:
+) -> Finding:
     path = origins.get((secrets.QUESTION, f"{store}:{remote}"), ())
     lines = "".join(f"\n  {key}: VALUE" for key in dict.fromkeys(keys))
     where = file.format(store=store)
-    return Problem(
-        FieldError(path, f"the store {store} lacks values at {remote}; on a laptop they are in {where}"),
-        patch=f"{remote}:{lines}",
+    return Finding(
+        path,
+        f"the store {store} lacks values at {remote}; on a laptop they are in {where}",
+        fix=f"{remote}:{lines}",
     )

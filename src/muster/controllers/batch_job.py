@@ -28,6 +28,7 @@ from muster.api import groups
 from muster.api.base import AnyKind, Object, R, involved, owner
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Node
+from muster.api.fields import Finding
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.kinds import (
     BATCH_JOB,
@@ -61,8 +62,6 @@ _OF_EVICTION: Final = ("by", "at", "gpuHoursLost", "costLost")
 _SHOWN: Final = 100
 _FIELD: Final = 1_000
 _TEXT: Final = 2_000
-#: (field, message, fix)
-Told = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +72,9 @@ class Compiled:
     hash: str = ""
     support: Sequence[Object] = ()
     jobs: Sequence[Object] = ()
-    findings: Sequence[Told] = ()
+    findings: Sequence[Finding] = ()
     #: findings that do not keep the job from running
-    warnings: Sequence[Told] = ()
+    warnings: Sequence[Finding] = ()
     #: when compiling may give another result without any change; None = never
     until: datetime | None = None
     #: (image, digest) of the images that have been looked up
@@ -285,7 +284,7 @@ def _status(
     if observed is not None:
         status["gpuHealth"], status["progress"] = observed.gpu_health, observed.progress
         if observed.unsaved:
-            status["warnings"] += _told([("", observed.unsaved, "")])
+            status["warnings"] += _told([Finding((), observed.unsaved)])
     if observed is not None and (evicted := observed.preemption) is not None:
         told = {field: str(evicted[field]) for field in _OF_EVICTION if field in evicted}
         status["preemption"] = {"gpuHoursLost": "", "costLost": "", **told}
@@ -317,11 +316,15 @@ def _evicted(entry: Object, run: Run) -> str:
     return f"{tasks} preempted by higher-priority job {entry.get('by')}"
 
 
-def _told(findings: Sequence[Told]) -> list[Object]:
+def _told(findings: Sequence[Finding]) -> list[Object]:
     """Returns the findings for the status, cut short: an API server stores no object of more than 1.5 MiB."""
     told: list[Object] = [
-        {"field": _cut(field, _FIELD), "message": _cut(message, _TEXT), "fix": _cut(fix, _TEXT)}
-        for field, message, fix in findings[:_SHOWN]
+        {
+            "field": _cut(each.field, _FIELD),
+            "message": _cut(each.message, _TEXT),
+            "fix": _cut(each.fix, _TEXT),
+        }
+        for each in findings[:_SHOWN]
     ]
     if len(findings) > _SHOWN:
         told.append({"field": "", "message": f"and {len(findings) - _SHOWN} more", "fix": ""})
@@ -351,7 +354,7 @@ def _refused(job: BatchJob, now: datetime, compiled: Compiled, made: Object) -> 
 
 
 def _summary(compiled: Compiled) -> str:
-    first = _cut(compiled.findings[0][1], _TEXT)
+    first = _cut(compiled.findings[0].message, _TEXT)
     more = len(compiled.findings) - 1
     return first if not more else f"{first} (and {more} more: see status.findings)"
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from muster.api.base import Kind, Object
-from muster.api.fields import FieldError, dotted
+from muster.api.fields import Finding, dotted
 from muster.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
 
 AnyKind = Kind[Any]  # Any: of objects of any type
@@ -40,7 +40,7 @@ def forbidden(kind: AnyKind, name: str, why: str, causes: list[Object] | None = 
     return Forbidden(f'{resource(kind)} "{name}" is forbidden: {why}', details=details)
 
 
-def invalid(kind: AnyKind, name: str, errors: list[FieldError]) -> Invalid:
+def invalid(kind: AnyKind, name: str, errors: list[Finding]) -> Invalid:
     texts = [str(error) for error in errors]
     what = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     causes = [

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from muster.api.fields import FieldError
-from muster.compiler.facts import Problem
+from muster.api.fields import Finding
 from muster.security import ids
 from muster.security.policies import Answer, Policies
 from muster.security.requests import Request, of_id
@@ -34,7 +33,7 @@ class Principal:
         return f"{self.namespace}/{self.job}/{self.task}"
 
 
-def denials(policies: Policies, principal: Principal, requests: Sequence[Request]) -> list[Problem]:
+def denials(policies: Policies, principal: Principal, requests: Sequence[Request]) -> list[Finding]:
     """Returns a problem for each request that the policies do not permit, in the order of the requests.
 
     A request for several things at once, such as all capabilities, is also denied if a policy forbids one of
@@ -55,9 +54,10 @@ def denials(policies: Policies, principal: Principal, requests: Sequence[Request
             answers[whole] = replace(answer, reason=f"includes {part.id!r}, which is {answer.reason}")
     found = [(each, answers.get(each, Answer(False, reason=each.undecided))) for each in requests]
     return [
-        Problem(
-            FieldError(request.path, request.denied(answer.reason)),
-            permit=permit(principal, request) if answer.unspoken else "",
+        Finding(
+            request.path,
+            request.denied(answer.reason),
+            fix=permit(principal, request) if answer.unspoken else "",
         )
         for request, answer in found
         if not answer.allowed

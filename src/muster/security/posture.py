@@ -6,13 +6,15 @@ does one for which a policy fails.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from msgspec.structs import replace
+
 from muster import names
-from muster.api.fields import FieldError
-from muster.compiler.facts import Facts, Problem
+from muster.api.fields import Finding, Severity
+from muster.compiler.facts import Facts
 from muster.security import gates
 from muster.security.gates import Principal
 from muster.security.policies import Policies
@@ -27,9 +29,9 @@ _AT: Final = ("metadata", "namespace")
 class Judged:
     """The decision about a workload's requests, by the policies and an audit of the namespace."""
 
-    denied: Sequence[Problem]
+    denied: Sequence[Finding]
     #: denials that are only reported
-    warnings: Sequence[Problem]
+    warnings: Sequence[Finding]
     #: when a warning becomes a denial, or an audit begins; None if neither will happen
     until: datetime | None = None
 
@@ -38,7 +40,7 @@ def judge(policies: Policies, principal: Principal, requests: Sequence[Request],
     """Asks the policies about each request, and applies an audit of the principal's namespace."""
     denied = gates.denials(policies, principal, requests)
     written = facts.audits.get(principal.namespace)
-    if written is None or not any(each.permit for each in denied):
+    if written is None or not any(each.fix for each in denied):
         return Judged(denied, ())
     try:
         until = _end(written, principal.namespace, facts.now)
@@ -46,14 +48,14 @@ def judge(policies: Policies, principal: Principal, requests: Sequence[Request],
         return Judged(denied, [_warning(str(error))], error.begins)
     asked = Request("AuditOnly", "Namespace", principal.namespace, path=_AT)
     if refused := gates.denials(policies, principal, [asked]):
-        return Judged(denied, [replace(each, severity="warning") for each in refused])
+        return Judged(denied, [replace(each, severity=Severity.WARNING) for each in refused])
     told = f"; only reported, since namespace {principal.namespace} is audited until {written}"
     return Judged(
-        [each for each in denied if not each.permit],
+        [each for each in denied if not each.fix],
         [
-            replace(each, error=FieldError(each.error.path, each.error.message + told), severity="warning")
+            replace(each, message=each.message + told, severity=Severity.WARNING)
             for each in denied
-            if each.permit
+            if each.fix
         ],
         until,
     )
@@ -85,5 +87,5 @@ def _end(written: str, namespace: str, now: datetime) -> datetime:
     return until
 
 
-def _warning(message: str) -> Problem:
-    return Problem(FieldError(_AT, message), severity="warning")
+def _warning(message: str) -> Finding:
+    return Finding(_AT, message, Severity.WARNING)

@@ -10,11 +10,11 @@ from functools import lru_cache
 from muster.api import quantity
 from muster.api.base import Resource
 from muster.api.core_v1 import LimitRange, Node, Pod, Quantities, ResourceRequirements
-from muster.api.fields import FieldError, Path
+from muster.api.fields import Finding, Path
 from muster.api.node_v1 import Overhead, RuntimeClass
 
 
-def unreadable(resource: Resource) -> Iterator[FieldError]:
+def unreadable(resource: Resource) -> Iterator[Finding]:
     """Errors for unreadable or negative quantities in nodes, pods and whatever adds to new pods."""
     match resource:
         case Node():
@@ -42,15 +42,15 @@ def unreadable(resource: Resource) -> Iterator[FieldError]:
             yield from _wrong(spec.overhead, ("spec", "overhead"))
 
 
-def _requirements(resources: ResourceRequirements, at: Path) -> Iterator[FieldError]:
+def _requirements(resources: ResourceRequirements, at: Path) -> Iterator[Finding]:
     yield from _wrong(resources.requests, (*at, "resources", "requests"))
     yield from _wrong(resources.limits, (*at, "resources", "limits"))
 
 
-def _wrong(quantities: Quantities, at: Path) -> Iterator[FieldError]:
+def _wrong(quantities: Quantities, at: Path) -> Iterator[Finding]:
     for resource, text in quantities.items():
         if why := _why(text):
-            yield FieldError((*at, resource), why)
+            yield Finding((*at, resource), why)
 
 
 @lru_cache(maxsize=4096)  # a cluster has thousands of pods but few different amounts

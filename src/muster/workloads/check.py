@@ -15,12 +15,11 @@ from typing import Any, Final
 from muster import names
 from muster.api import duration, groups
 from muster.api.base import Object
-from muster.api.fields import Path
+from muster.api.fields import Finding, Path, Severity
 from muster.api.groups import Dialect
 from muster.api.kinds import VOLCANO_JOB
 from muster.workloads import annotate, dns
 from muster.workloads.demand import PodSet, pod_sets
-from muster.workloads.findings import Finding, Severity
 from muster.workloads.jobfile import Item, JobFile, Role
 from muster.workloads.marks import marks
 

@@ -1,57 +1,10 @@
-"""Findings about a job file: errors, warnings and notes, each with its line and field."""
+"""The error of a job file that cannot be used, and what its messages say of similar names."""
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass
-from enum import Enum
 from typing import Final
 
-from muster.api.fields import Path, dotted
-from muster.api.visible import visible, visible_lines
-
-
-class Severity(Enum):
-    ERROR = "error"
-    #: the job runs, but perhaps not as the author means it
-    WARNING = "warning"
-    #: what muster did with the file
-    NOTE = "note"
-    #: what the author may want to add to the file
-    HINT = "hint"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """A finding about one place of a file. Line and column count from 1; 0 means the file as a whole."""
-
-    file: str
-    line: int
-    column: int
-    path: Path
-    message: str
-    severity: Severity = Severity.ERROR
-    #: what to add, and to which file: a patch or a policy of several lines; "" if the message says it all
-    fix: str = ""
-
-    @property
-    def field(self) -> str:
-        """The field as people write it: `spec.types.worker.count`."""
-        return dotted(self.path)
-
-    def whole(self) -> str:
-        """The finding with its fix, indented below it."""
-        return "\n".join(
-            [str(self), *(f"    {visible(line)}" for line in self.fix.rstrip("\n").split("\n") if self.fix)]
-        )
-
-    def among_errors(self) -> str:
-        """Returns the whole finding, with its severity first unless it is an error."""
-        return self.whole() if self.severity is Severity.ERROR else f"{self.severity.value}: {self.whole()}"
-
-    def __str__(self) -> str:
-        place = self.file if not self.line else f"{self.file}:{self.line}"
-        told = f"{place}: {self.field}: {self.message}" if self.path else f"{place}: {self.message}"
-        return visible_lines(told)
+from muster.api.fields import Finding
 
 
 class JobFileError(ValueError):
@@ -70,7 +23,7 @@ class JobFileError(ValueError):
     @classmethod
     def of(cls, file: str, message: str, line: int = 0, column: int = 1) -> "JobFileError":
         """One error that belongs to no field."""
-        return cls([Finding(file, line, column if line else 0, (), message)])
+        return cls([Finding((), message, file=file, line=line, column=column if line else 0)])
 
 
 def similar(name: str, known: Iterable[str]) -> str:

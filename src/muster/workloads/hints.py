@@ -4,9 +4,9 @@ import re
 from typing import Final
 
 from muster.api.base import Object
+from muster.api.fields import Finding, Severity
 from muster.names import TRAINING
 from muster.workloads.demand import PodSet, demand
-from muster.workloads.findings import Finding, Severity
 from muster.workloads.jobfile import JobFile, Role
 
 _RENDEZVOUS: Final = re.compile(

@@ -8,8 +8,7 @@ from typing import Final, Literal
 import msgspec
 
 from muster.api.base import Object
-from muster.api.fields import Path
-from muster.workloads.findings import Finding, Severity
+from muster.api.fields import Finding, Path, Severity
 from muster.workloads.platform import EMBEDDED_PLATFORM, Platform
 
 Mode = Literal["gang", "independent"]

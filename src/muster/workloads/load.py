@@ -14,9 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from muster.api.fields import Severity
 from muster.api.kinds import JOBSET
 from muster.workloads import aichor, annotate, batch, hints, kubernetes, source, training
-from muster.workloads.findings import JobFileError, Severity
+from muster.workloads.findings import JobFileError
 from muster.workloads.formats import Format
 from muster.workloads.jobfile import PLAIN, JobFile, Options
 

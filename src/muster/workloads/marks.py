@@ -9,9 +9,8 @@ from typing import Any, Final, Protocol
 
 from muster import names
 from muster.api.base import Object
-from muster.api.fields import Path
+from muster.api.fields import Finding, Path, Severity
 from muster.api.marks import CHECKED, MARKS
-from muster.workloads.findings import Finding, Severity
 
 #: Similarity from which an unknown key counts as misspelt.
 _ALIKE: Final = 0.83

@@ -15,11 +15,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_args
 
+from muster.api.fields import Finding
 from muster.security.gates import Principal, denials
 from muster.security.policies import Policies
 from muster.security.requests import Action, Request, of_id
 from muster.workloads.batch.resources import strings
-from muster.workloads.findings import Finding, JobFileError
+from muster.workloads.findings import JobFileError
 from muster.workloads.section import Section
 from muster.workloads.source import Document
 
@@ -62,7 +63,7 @@ def decide(policies: Policies, cases: Sequence[Case]) -> list[Result]:
     results = []
     for case in cases:
         denied = denials(policies, case.principal, [case.request])
-        reason = denied[0].error.message if denied else ""
+        reason = denied[0].message if denied else ""
         results.append(Result(case, bool(reason) is not case.allowed, reason))
     return results
 

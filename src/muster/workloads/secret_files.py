@@ -9,8 +9,9 @@ Messages name files and keys, never values.
 
 from pathlib import Path
 
+from muster.api.fields import Finding
 from muster.workloads import source
-from muster.workloads.findings import Finding, JobFileError
+from muster.workloads.findings import JobFileError
 from muster.workloads.platform import Stores
 from muster.workloads.section import Section
 

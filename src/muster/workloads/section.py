@@ -9,8 +9,8 @@ from fractions import Fraction
 from typing import Any, Final, Protocol, TypeVar
 
 from muster.api import duration, quantity
-from muster.api.fields import Path
-from muster.workloads.findings import Finding, nearest, similar
+from muster.api.fields import Finding, Path
+from muster.workloads.findings import nearest, similar
 
 T = TypeVar("T")
 #: Unknown fields of one mapping that are reported by name: for each, the most similar name is looked for.

@@ -20,12 +20,12 @@ import msgspec
 import yaml
 
 from muster.api.base import Kind, Object, ObjectMeta, Resource, without_nulls
-from muster.api.fields import TOO_DEEP, InvalidObject, convert, deep, too_deep
+from muster.api.fields import TOO_DEEP, Finding, InvalidObject, convert, deep, too_deep
 from muster.kube import apply
 from muster.kube.decode import object_decoder
 from muster.workloads import annotate, source
 from muster.workloads.amounts import unreadable
-from muster.workloads.findings import Finding, JobFileError
+from muster.workloads.findings import JobFileError
 
 #: Limits of one file: its bytes, and its values with aliases expanded.
 MAX_BYTES: Final = 2**30
@@ -274,7 +274,7 @@ class _Reading:
                 line = document.mark(at[1:]).line
             else:
                 message = f"{_position(at)}{message}"
-            yield Finding(self._file, line, int(line > 0), (), message)
+            yield Finding((), message, file=self._file, line=line, column=int(line > 0))
 
 
 class _Loader(source.Loader):

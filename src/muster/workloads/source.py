@@ -19,8 +19,8 @@ from typing import Any, Final
 
 import yaml
 
-from muster.api.fields import Path
-from muster.workloads.findings import Finding, JobFileError, Severity
+from muster.api.fields import Finding, Path, Severity
+from muster.workloads.findings import JobFileError
 
 #: Bytes of one job file.
 MAX_BYTES: Final = 8 * 2**20
@@ -63,7 +63,7 @@ class Document:
     def finding(self, path: Path, message: str, severity: Severity = Severity.ERROR) -> Finding:
         """A finding about the field at `path`."""
         mark = self.mark(path)
-        return Finding(self.file, mark.line, mark.column, path, message, severity)
+        return Finding(path, message, severity, file=self.file, line=mark.line, column=mark.column)
 
 
 def read(file: FilePath) -> str:

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from muster.api.fields import Severity
 from muster.app.demo.gates import JOB, Workplace, fixed, runnable, written
-from muster.workloads.findings import Severity
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "training.yaml"
 

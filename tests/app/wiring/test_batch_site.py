@@ -101,12 +101,12 @@ async def test_a_job_that_needs_what_the_cluster_lacks_says_what_to_install(
 ) -> None:
     found = compiled(await looked(Server(*names), settings), text).compiled
     assert (found.support, found.jobs) == ((), ())
-    assert any(told in message for _, message, _ in found.findings), found.findings
+    assert any(told in each.message for each in found.findings), found.findings
 
 
 async def test_a_declaration_that_the_cluster_does_not_enforce_is_a_warning() -> None:
     bare = await looked(Server("JobSet"), BatchJobs(network="none"))
-    messages = [message for _, message, _ in compiled(bare, small()).compiled.warnings]
+    messages = [each.message for each in compiled(bare, small()).compiled.warnings]
     assert [message.partition(":")[0] for message in messages] == [
         "programs are not restricted",
         "connections are not restricted",

@@ -147,8 +147,8 @@ async def test_an_image_that_is_not_signed_is_refused_by_one_policy_and_reported
         image = found.images[f"{host}/app:v1"]
         assert not image.trusted
         assert image.reason.startswith("strict: not signed by release")
-        [(_, message, _)] = found.warnings
-        assert f"image {host}/app:v1 does not meet TrustPolicy lenient (audit)" in message
+        [warning] = found.warnings
+        assert f"image {host}/app:v1 does not meet TrustPolicy lenient (audit)" in warning.message
 
 
 async def test_images_that_no_policy_is_about_are_looked_up_if_the_settings_say_so() -> None:

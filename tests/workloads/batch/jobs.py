@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import yaml
 
+from muster.api.fields import Finding
 from muster.compiler import Facts
 from muster.security.policies import Policies
 from muster.workloads import source
@@ -12,7 +13,6 @@ from muster.workloads.batch import reader
 from muster.workloads.batch.compiling import Compiled, compile_job
 from muster.workloads.batch.job import BatchJob
 from muster.workloads.batch.targets import TARGETS
-from muster.workloads.findings import Finding
 
 TRAINING: Final = (Path(__file__).parents[3] / "examples" / "training.yaml").read_text()
 

@@ -31,7 +31,7 @@ def test_the_most_tasks_are_compiled() -> None:
 def test_a_job_that_no_api_server_stores_is_one_error(target: str) -> None:
     result = compiled(many(300, "x" * 6_000), target=target)
     [problem] = result.problems
-    assert "of which an API server stores 1.5" in problem.error.message
+    assert "of which an API server stores 1.5" in problem.message
     assert not result.jobs
 
 
@@ -48,7 +48,7 @@ def test_placeholders_in_placeholders_are_one_error(text: str) -> None:
     db = {"type": "secret", "params": {"keys": ["key"]}}
     result = compiled(small({"variables": {"A": text}}, db=db))
     [problem] = result.problems
-    assert problem.error.path[-1] == "A"
+    assert problem.path[-1] == "A"
 
 
 def test_a_value_is_expanded_once() -> None:

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.api.base import Object
+from muster.api.fields import Severity
 from muster.security.policies import Policies
 from tests.workloads.batch.jobs import TRAINING, changed, compiled, small
 
@@ -43,7 +44,7 @@ def test_without_policies_everything_is_denied_and_nothing_is_emitted() -> None:
 
 def test_the_permits_that_the_denials_print_are_all_that_is_needed() -> None:
     denied = compiled(TRAINING, policies=Policies())
-    permits = {f"permit-{n}": each.permit for n, each in enumerate(denied.problems)}
+    permits = {f"permit-{n}": each.fix for n, each in enumerate(denied.problems)}
     permitted = compiled(TRAINING, policies=Policies(permits))
     assert not permitted.problems
     assert {each["kind"] for each in permitted.support} == {
@@ -59,11 +60,11 @@ def test_the_permits_that_the_denials_print_are_all_that_is_needed() -> None:
 
 def test_each_permit_that_is_missing_is_one_problem() -> None:
     denied = compiled(TRAINING, policies=Policies())
-    permits = {f"permit-{n}": each.permit for n, each in enumerate(denied.problems)}
+    permits = {f"permit-{n}": each.fix for n, each in enumerate(denied.problems)}
     for left_out in permits:
         some = {name: text for name, text in permits.items() if name != left_out}
         [problem] = compiled(TRAINING, policies=Policies(some)).problems
-        assert problem.permit == permits[left_out]
+        assert problem.fix == permits[left_out]
 
 
 def test_a_forbid_is_named_and_no_permit_is_suggested() -> None:
@@ -75,8 +76,8 @@ def test_a_forbid_is_named_and_no_permit_is_suggested() -> None:
         }
     )
     [problem] = compiled(TRAINING, policies=policies).problems
-    assert "forbidden by no-apparmor" in problem.error.message
-    assert problem.permit == ""
+    assert "forbidden by no-apparmor" in problem.message
+    assert problem.fix == ""
 
 
 def test_compiling_twice_gives_the_same_bytes_whatever_the_order_of_keys() -> None:
@@ -91,11 +92,11 @@ def test_a_job_that_forgot_its_endpoint_gets_one_warning_whose_patch_compiles() 
     forgot = changed(TRAINING, {"spec/resources/s3-endpoint": None})
     result = compiled(forgot)
     [warning] = result.warnings
-    assert warning.severity == "warning"
+    assert warning.severity is Severity.WARNING
     patched = yaml.safe_load(forgot)
-    patched["spec"]["resources"].update(yaml.safe_load(warning.patch)["spec"]["resources"])
+    patched["spec"]["resources"].update(yaml.safe_load(warning.fix)["spec"]["resources"])
     mended = compiled(yaml.safe_dump(patched))
-    assert not [each for each in mended.warnings if each.severity == "warning"]
+    assert not [each for each in mended.warnings if each.severity is Severity.WARNING]
     assert ("AccessExternalEndpoint", "s3.us-east-1.amazonaws.com:443") in asked(yaml.safe_dump(patched))
 
 

@@ -22,7 +22,7 @@ SHARED = {"type": "volume", "id": "sets", "namespace": "data"}
 def test_defect_1_images_of_jobs_are_verified() -> None:
     bad = Image("", trusted=False, reason="no signature of release")
     result = compiled(TRAINING, policies=ALL, facts=Facts(images={IMAGE: bad}))
-    assert any("no signature of release" in each.error.message for each in result.problems)
+    assert any("no signature of release" in each.message for each in result.problems)
     assert not result.jobs
     assert compiled(TRAINING, policies=ALL, facts=Facts(images={IMAGE: replace(bad, trusted=True)})).jobs
 
@@ -59,6 +59,6 @@ def test_defect_3_defaults_count_on_every_target(target: str) -> None:
 
 
 def test_defect_7_a_bucket_in_the_host_name_is_a_hint_that_names_the_pattern() -> None:
-    [hint] = [each for each in compiled(TRAINING).warnings if "BUCKET." in each.error.message]
-    assert "are blocked" in hint.error.message
-    assert "https://*.s3.us-east-1.amazonaws.com" in hint.patch
+    [hint] = [each for each in compiled(TRAINING).warnings if "BUCKET." in each.message]
+    assert "are blocked" in hint.message
+    assert "https://*.s3.us-east-1.amazonaws.com" in hint.fix

@@ -86,7 +86,7 @@ def test_every_key_that_is_emitted_has_been_asked_for_or_takes_nothing(
                     if key in given_ and key not in HARMLESS:
                         assert f"{key}={value}" in asked
     denied = compiled(text, target=target, policies=Policies())
-    refused = {each.permit for each in denied.problems}
+    refused = {each.fix for each in denied.problems}
     assert {permit(who, request) for who, request in result.requests} == refused
 
 
@@ -117,9 +117,9 @@ def test_a_mark_that_takes_from_others_needs_a_permit_which_the_denial_prints(ke
     text = with_metadata(annotations={key: "1h"})
     policies = {"images": 'permit (principal, action == Muster::Action::"DeployImage", resource);'}
     [denied] = compiled(text, policies=Policies(policies)).problems
-    assert f"metadata denied: '{key}=1h'" in denied.error.message
-    assert denied.error.path == ("metadata", "annotations", key)
-    [job] = compiled(text, policies=Policies(policies | {"one": denied.permit})).jobs
+    assert f"metadata denied: '{key}=1h'" in denied.message
+    assert denied.path == ("metadata", "annotations", key)
+    [job] = compiled(text, policies=Policies(policies | {"one": denied.fix})).jobs
     assert job["metadata"]["annotations"] == {key: "1h"}
 
 

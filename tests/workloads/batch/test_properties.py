@@ -41,7 +41,7 @@ def test_each_request_by_itself_decides_about_everything(text: str) -> None:
         some = {about: text for about, text in every.items() if about != left_out}
         denied = compiled(text, facts=FACTS, policies=Policies(_named(some)))
         assert not all_of(denied)
-        assert {each.permit for each in denied.problems} == {every[left_out]}
+        assert {each.fix for each in denied.problems} == {every[left_out]}
 
 
 def _named(texts: dict[str, str]) -> dict[str, str]:

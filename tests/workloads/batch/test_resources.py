@@ -234,7 +234,7 @@ def test_a_use_that_is_none(
     row: str, container: dict[str, Any], resource: dict[str, Any], message: str
 ) -> None:
     problems = compiled(small(container, x=resource), facts=FACTS).problems
-    assert [each for each in problems if message in each.error.message], problems
+    assert [each for each in problems if message in each.message], problems
 
 
 def test_a_host_that_is_only_inbound_is_not_reachable_and_not_asked_for() -> None:

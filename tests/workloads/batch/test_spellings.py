@@ -90,7 +90,7 @@ def test_spellings_of_one_job_are_asked_for_and_emitted_alike(kind: str) -> None
 
 def test_spellings_of_a_mount_are_one_mount() -> None:
     both = small({"volumes": {"/data": {}, "//data/": {}}})
-    assert ["is mounted twice" in each.error.message for each in compiled(both).problems] == [True]
+    assert ["is mounted twice" in each.message for each in compiled(both).problems] == [True]
     for text in ALIKE["mount"]:
         [job] = compiled(text).jobs
         assert "'mountPath': '/data'" in str(job)
@@ -166,7 +166,7 @@ def problems(text: str) -> list[str]:
     job, findings = parsed(text)
     if findings:
         return [str(each) for each in findings]
-    return [each.error.message for each in compile_job(job, FACTS, TARGETS["muster"], None).problems]
+    return [each.message for each in compile_job(job, FACTS, TARGETS["muster"], None).problems]
 
 
 PROBES: Final[list[dict[str, Any]]] = [

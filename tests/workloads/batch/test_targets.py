@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from muster.api.fields import Severity
 from muster.compiler import Facts
 from muster.workloads.batch.job import ACTIONS, EVENTS
 from muster.workloads.check import members_of_groups
 from muster.workloads.demand import demand
-from muster.workloads.findings import Severity
 from muster.workloads.jobfile import Options
 from muster.workloads.load import load
 from muster.workloads.platform import Platform, TargetName
@@ -202,7 +202,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 @pytest.mark.parametrize(("target", "change", "message"), REFUSED)
 def test_what_a_target_cannot_express_is_refused(target: str, change: dict[str, Any], message: str) -> None:
     problems = compiled(changed(TRAINING, change), target=target).problems
-    assert [each for each in problems if message in each.error.message], problems
+    assert [each for each in problems if message in each.message], problems
 
 
 def told(event: str, action: str, where: str = "spec") -> dict[str, Any]:
@@ -248,7 +248,7 @@ def test_volcano_does_whatever_a_policy_says_and_a_job_set_what_it_can(event: st
         assert compiled(text, target="volcano").jobs[0]["spec"]["policies"] == [
             {"event": event, "action": action}
         ]
-        refused = [each.error.message for each in compiled(text).problems]
+        refused = [each.message for each in compiled(text).problems]
         assert bool(refused) == ((event, action) not in able)
         assert all(f"{event} → {action} is more than a JobSet can do" in each for each in refused)
 

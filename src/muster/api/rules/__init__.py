@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from muster.api import kinds
 from muster.api.base import Kind, Object
-from muster.api.fields import FieldError
+from muster.api.fields import Finding
 from muster.api.rules import (
     cluster,
     cron,
@@ -32,7 +32,7 @@ class Rules(NamedTuple):
     """The rules of one kind. An object for which it states no rule is left unchanged and accepted."""
 
     default: Callable[[Object], Object] = lambda obj: obj
-    validate: Callable[[Object, Object | None], list[FieldError]] = lambda obj, old: []
+    validate: Callable[[Object, Object | None], list[Finding]] = lambda obj, old: []
 
 
 #: Any, because a table of kinds holds kinds of many types.
@@ -56,7 +56,7 @@ RULES: Final[dict[Kind[Any], Rules]] = {
 _NONE: Final = Rules()
 
 
-def type_(kind: Kind[Any], obj: Object) -> list[FieldError]:
+def type_(kind: Kind[Any], obj: Object) -> list[Finding]:
     """Gives each field the type that Kubernetes has, in place; returns those that cannot have it."""
     return types.apply(kind, obj)
 
@@ -66,6 +66,6 @@ def default(kind: Kind[Any], obj: Object) -> Object:
     return RULES.get(kind, _NONE).default(obj)
 
 
-def validate(kind: Kind[Any], obj: Object, old: Object | None) -> list[FieldError]:
+def validate(kind: Kind[Any], obj: Object, old: Object | None) -> list[Finding]:
     """Every invalid field, by the rules of the metadata and of the kind. `obj` has its defaults."""
     return [*metadata.validate(obj, old), *RULES.get(kind, _NONE).validate(obj, old)]

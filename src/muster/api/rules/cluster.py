@@ -4,7 +4,7 @@ from typing import Any
 
 from muster.api import quantity
 from muster.api.base import Object
-from muster.api.fields import FieldError
+from muster.api.fields import Finding
 from muster.api.rules.metadata import labels, qualified
 
 
@@ -23,8 +23,8 @@ def default_node(obj: Object) -> Object:
     return obj
 
 
-def validate_node(obj: Object, old: Object | None) -> list[FieldError]:
-    errors: list[FieldError] = []
+def validate_node(obj: Object, old: Object | None) -> list[Finding]:
+    errors: list[Finding] = []
     for field in ("capacity", "allocatable"):
         for resource, amount in ((obj.get("status") or {}).get(field) or {}).items():
             errors += _capacity(field, resource, amount)
@@ -32,7 +32,7 @@ def validate_node(obj: Object, old: Object | None) -> list[FieldError]:
         errors += qualified(taint["key"], ("spec", "taints", position, "key"))
         if taint.get("effect") not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
             errors.append(
-                FieldError(
+                Finding(
                     ("spec", "taints", position, "effect"),
                     'Unsupported value: supported values: "NoSchedule", "PreferNoSchedule", "NoExecute"',
                 )
@@ -49,18 +49,18 @@ def default_service(obj: Object) -> Object:
     return obj
 
 
-def validate_service(obj: Object, old: Object | None) -> list[FieldError]:
+def validate_service(obj: Object, old: Object | None) -> list[Finding]:
     errors = labels((obj.get("spec") or {}).get("selector") or {}, ("spec", "selector"))
     if old is not None and (obj.get("spec") or {}).get("clusterIP") != old["spec"].get("clusterIP"):
-        errors.append(FieldError(("spec", "clusterIP"), "Invalid value: field is immutable"))
+        errors.append(Finding(("spec", "clusterIP"), "Invalid value: field is immutable"))
     return errors
 
 
-def _capacity(field: str, resource: str, amount: Any) -> list[FieldError]:  # Any: from JSON
+def _capacity(field: str, resource: str, amount: Any) -> list[Finding]:  # Any: from JSON
     try:
         value = quantity.parse(amount)
     except ValueError as error:
-        return [FieldError(("status", field, resource), f"Invalid value: {error}")]
+        return [Finding(("status", field, resource), f"Invalid value: {error}")]
     if value < 0:
-        return [FieldError(("status", field, resource), f"Invalid value: {amount}: must not be negative")]
+        return [Finding(("status", field, resource), f"Invalid value: {amount}: must not be negative")]
     return []

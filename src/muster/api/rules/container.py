@@ -8,7 +8,7 @@ import re
 from typing import Any, Final
 
 from muster.api.base import Object
-from muster.api.fields import FieldError, Path
+from muster.api.fields import Finding, Path
 from muster.api.rules import resources, sources, volumes
 from muster.api.rules.metadata import label, shown
 
@@ -28,7 +28,7 @@ _PROBES: Final = ("startupProbe", "livenessProbe", "readinessProbe")
 LONGEST: Final = 2**31 - 1  # seconds, and tries
 
 
-def validate(container: Object, path: Path, volume_names: set[str], grace: int) -> list[FieldError]:
+def validate(container: Object, path: Path, volume_names: set[str], grace: int) -> list[Finding]:
     """`grace`: seconds that the pod has to end."""
     errors = label(container["name"], (*path, "name"))
     for field in ("command", "args"):
@@ -53,62 +53,62 @@ def validate(container: Object, path: Path, volume_names: set[str], grace: int) 
     return errors + resources.of_container(container.get("resources") or {}, (*path, "resources"))
 
 
-def _variable(variable: Object, path: Path) -> list[FieldError]:
+def _variable(variable: Object, path: Path) -> list[Finding]:
     name, value, source = variable.get("name"), variable.get("value"), variable.get("valueFrom")
-    errors: list[FieldError] = []
+    errors: list[Finding] = []
     if not isinstance(name, str) or not name or "=" in name or "\0" in name:
-        errors.append(FieldError((*path, "name"), "Invalid value: a name without '=' is required"))
+        errors.append(Finding((*path, "name"), "Invalid value: a name without '=' is required"))
     if isinstance(value, str):
         errors += sources.plain(value, (*path, "value"))
     elif value is not None:
         told = f'Invalid value: must be a string; write "{value}" in quotes'
-        errors.append(FieldError((*path, "value"), told))
+        errors.append(Finding((*path, "value"), told))
     if value and source:
         told = "Invalid value: may not be specified when `value` is not empty"
-        errors.append(FieldError((*path, "valueFrom"), told))
+        errors.append(Finding((*path, "valueFrom"), told))
     elif source is not None:
         errors += sources.of_variable(source, (*path, "valueFrom"))
     return errors
 
 
-def _probe(probe: Object, path: Path, *, once: bool) -> list[FieldError]:
+def _probe(probe: Object, path: Path, *, once: bool) -> list[Finding]:
     """`once`: a single success is enough."""
-    errors: list[FieldError] = []
+    errors: list[Finding] = []
     for field in _NUMBERS:
         value = probe.get(field, 0)
         if value < 0:
             told = f"Invalid value: {value}: must be greater than or equal to 0"
-            errors.append(FieldError((*path, field), told))
+            errors.append(Finding((*path, field), told))
         elif value > LONGEST:
             told = f"Invalid value: {value}: must be less than or equal to {LONGEST}"
-            errors.append(FieldError((*path, field), told))
+            errors.append(Finding((*path, field), told))
     if once and probe.get("successThreshold", 0) not in (0, 1):
         told = f"Invalid value: {probe['successThreshold']}: must be 1"
-        errors.append(FieldError((*path, "successThreshold"), told))
+        errors.append(Finding((*path, "successThreshold"), told))
     return errors + _handler(probe, path, _HANDLERS)
 
 
-def _hook(hook: Object, path: Path, grace: int) -> list[FieldError]:
+def _hook(hook: Object, path: Path, grace: int) -> list[Finding]:
     errors = _handler(hook, path, _HOOK_HANDLERS)
     seconds = (hook.get("sleep") or {}).get("seconds", 0)
     if not 0 <= seconds <= grace:
         told = f"Invalid value: {seconds}: must be between 0 and the grace period, {grace}"
-        errors.append(FieldError((*path, "sleep"), told))
+        errors.append(Finding((*path, "sleep"), told))
     return errors
 
 
-def _handler(handler: Object, path: Path, kinds: tuple[str, ...]) -> list[FieldError]:
-    errors: list[FieldError] = []
+def _handler(handler: Object, path: Path, kinds: tuple[str, ...]) -> list[Finding]:
+    errors: list[Finding] = []
     given = [kind for kind in kinds if kind in handler]
     if not given:
         told = f"Required value: must specify a handler type: {', '.join(kinds)}"
-        errors.append(FieldError(path, told))
+        errors.append(Finding(path, told))
     for more in given[1:]:
-        errors.append(FieldError((*path, more), "Forbidden: may not specify more than 1 handler type"))
+        errors.append(Finding((*path, more), "Forbidden: may not specify more than 1 handler type"))
     if "exec" in handler:
         command = handler["exec"].get("command") or []
         if not command:
-            errors.append(FieldError((*path, "exec", "command"), "Required value"))
+            errors.append(Finding((*path, "exec", "command"), "Required value"))
         for position, word in enumerate(command):
             errors += sources.plain(word, (*path, "exec", "command", position))
     for kind in ("httpGet", "tcpSocket"):
@@ -119,27 +119,27 @@ def _handler(handler: Object, path: Path, kinds: tuple[str, ...]) -> list[FieldE
     return errors
 
 
-def _http(request: Object, path: Path) -> list[FieldError]:
-    errors: list[FieldError] = []
+def _http(request: Object, path: Path) -> list[Finding]:
+    errors: list[Finding] = []
     scheme, target = request.get("scheme") or "HTTP", request.get("path") or "/"
     if scheme not in ("HTTP", "HTTPS"):
-        errors.append(FieldError((*path, "scheme"), sources.unsupported(scheme, ("HTTP", "HTTPS"))))
+        errors.append(Finding((*path, "scheme"), sources.unsupported(scheme, ("HTTP", "HTTPS"))))
     if any(letter.isspace() or not letter.isprintable() for letter in target):
         told = f"Invalid value: {shown(target)!r}: must not contain white space or control characters"
-        errors.append(FieldError((*path, "path"), told))
+        errors.append(Finding((*path, "path"), told))
     return errors
 
 
-def _port(port: Any, path: Path) -> list[FieldError]:  # Any: a number or a name
+def _port(port: Any, path: Path) -> list[Finding]:  # Any: a number or a name
     if isinstance(port, int):
         return _number(port, path)
     if isinstance(port, str) and _PORT_NAME.fullmatch(port) and re.search("[a-z]", port) and "--" not in port:
         return []
     told = f"Invalid value: {shown(str(port))}: write a port's number, or its name of at most 15 characters"
-    return [FieldError(path, told)]
+    return [Finding(path, told)]
 
 
-def _number(port: Any, path: Path) -> list[FieldError]:  # Any: an integer, or none
+def _number(port: Any, path: Path) -> list[Finding]:  # Any: an integer, or none
     if isinstance(port, int) and 1 <= port <= _LAST_PORT:
         return []
-    return [FieldError(path, f"Invalid value: {port}: must be between 1 and {_LAST_PORT}, inclusive")]
+    return [Finding(path, f"Invalid value: {port}: must be between 1 and {_LAST_PORT}, inclusive")]

@@ -7,7 +7,7 @@ from typing import Final
 
 from muster.api.base import Object
 from muster.api.batch_v1 import CronJobSpec
-from muster.api.fields import FieldError, convert
+from muster.api.fields import Finding, convert
 from muster.api.rules import job
 from muster.api.rules.metadata import shown
 
@@ -26,13 +26,13 @@ def default(obj: Object) -> Object:
     return obj
 
 
-def validate(obj: Object, old: Object | None) -> list[FieldError]:
+def validate(obj: Object, old: Object | None) -> list[Finding]:
     """What Kubernetes checks of a CronJob. A schedule that is never due is accepted: its controller says so.
 
     An update is checked for what it changes: a stored CronJob stays editable.
     """
     spec = convert(obj.get("spec") or {}, CronJobSpec, ("spec",))
-    errors: list[FieldError] = []
+    errors: list[Finding] = []
     before = (old or {}).get("spec") or {}
     now: Object = obj.get("spec") or {}
     if any(now.get(field) != before.get(field) for field in ("schedule", "timeZone")):
@@ -43,7 +43,7 @@ def validate(obj: Object, old: Object | None) -> list[FieldError]:
             f"Invalid value: {shown(name)}: must be no more than {LONGEST_NAME} characters, since its "
             f"Jobs append 11; shorten it by {len(name) - LONGEST_NAME}"
         )
-        errors.append(FieldError(("metadata", "name"), message))
+        errors.append(Finding(("metadata", "name"), message))
     if spec.concurrency_policy not in ("Allow", "Forbid", "Replace"):
         errors.append(
             _error(
@@ -67,14 +67,14 @@ def validate(obj: Object, old: Object | None) -> list[FieldError]:
     )
     return [
         *errors,
-        *(FieldError(("spec", "jobTemplate", *error.path), error.message) for error in inner),
+        *(Finding(("spec", "jobTemplate", *error.path), error.message) for error in inner),
     ]
 
 
-def _due(spec: CronJobSpec, stated: Object) -> list[FieldError]:
+def _due(spec: CronJobSpec, stated: Object) -> list[Finding]:
     from muster.api.schedule import InvalidSchedule, NeverDue, parse  # cronsim takes 28 ms to load
 
-    errors: list[FieldError] = []
+    errors: list[Finding] = []
     if not spec.schedule:
         errors.append(_error("schedule", "Required value"))
     if stated.get("timeZone") == "":
@@ -94,5 +94,5 @@ def _due(spec: CronJobSpec, stated: Object) -> list[FieldError]:
     return errors
 
 
-def _error(field: str, message: str) -> FieldError:
-    return FieldError(("spec", field), message)
+def _error(field: str, message: str) -> Finding:
+    return Finding(("spec", field), message)

@@ -20,7 +20,7 @@ from muster.api.batch_v1 import (
     SuccessPolicyRule,
 )
 from muster.api.core_v1 import PodTemplate
-from muster.api.fields import FieldError, InvalidObject, Path, convert
+from muster.api.fields import Finding, InvalidObject, Path, convert
 from muster.api.indexes import Indexes
 from muster.api.rules import job_changes
 from muster.api.rules.metadata import label, labels, qualified, shown
@@ -83,7 +83,7 @@ def _map(parent: Object, field: str) -> Object:
     return value if isinstance(value, dict) else {}
 
 
-def validate(obj: Object, old: Object | None) -> list[FieldError]:
+def validate(obj: Object, old: Object | None) -> list[Finding]:
     spec = convert(obj.get("spec") or {}, JobSpec, _SPEC)
     errors = _numbers(spec) + _indexed(obj["metadata"].get("name") or "", spec)
     errors += _per_index(spec) + _selector(obj["metadata"].get("uid") or "", spec)
@@ -105,7 +105,7 @@ def validate(obj: Object, old: Object | None) -> list[FieldError]:
     return errors
 
 
-def _numbers(spec: JobSpec) -> list[FieldError]:
+def _numbers(spec: JobSpec) -> list[Finding]:
     fields = {
         "parallelism": spec.parallelism,
         "completions": spec.completions,
@@ -115,7 +115,7 @@ def _numbers(spec: JobSpec) -> list[FieldError]:
         "activeDeadlineSeconds": spec.active_deadline_seconds,
         "ttlSecondsAfterFinished": spec.ttl_seconds_after_finished,
     }
-    errors: list[FieldError] = []
+    errors: list[Finding] = []
     for field, value in fields.items():
         if value is not None and value < 0:
             errors.append(_error(field, f"Invalid value: {value}: must be greater than or equal to 0"))
@@ -124,7 +124,7 @@ def _numbers(spec: JobSpec) -> list[FieldError]:
     return errors
 
 
-def _indexed(name: str, spec: JobSpec) -> list[FieldError]:
+def _indexed(name: str, spec: JobSpec) -> list[Finding]:
     if spec.completion_mode == "NonIndexed":
         return [
             _error(field, "Forbidden: only an Indexed Job has it; write completionMode: Indexed")
@@ -139,7 +139,7 @@ def _indexed(name: str, spec: JobSpec) -> list[FieldError]:
         return [_error("completionMode", _either(spec.completion_mode, "NonIndexed", "Indexed"))]
     if spec.completions is None:
         return [_error("completions", "Required value: an Indexed Job has one index for each completion")]
-    errors: list[FieldError] = []
+    errors: list[Finding] = []
     if spec.parallelism > MOST_PARALLEL:
         errors.append(
             _error(
@@ -149,7 +149,7 @@ def _indexed(name: str, spec: JobSpec) -> list[FieldError]:
         )
     if name and spec.completions > 0 and label(hostname := f"{name}-{spec.completions - 1}", ()):
         errors.append(
-            FieldError(
+            Finding(
                 ("metadata", "name"),
                 f"Invalid value: {shown(name)}: the last pod's host name would be {shown(hostname)}; a host "
                 f"name has at most 63 lower case letters, digits or '-'" + _surplus(hostname),
@@ -162,13 +162,13 @@ def _surplus(hostname: str) -> str:
     return f", shorten it by {len(hostname) - 63}" if len(hostname) > 63 else ""
 
 
-def _per_index(spec: JobSpec) -> list[FieldError]:
+def _per_index(spec: JobSpec) -> list[Finding]:
     limit, most_failed = spec.backoff_limit_per_index, spec.max_failed_indexes
     if limit is None:
         if most_failed is None or spec.completion_mode != "Indexed":
             return []
         return [_error("backoffLimitPerIndex", "Required value: maxFailedIndexes has no meaning without it")]
-    errors: list[FieldError] = []
+    errors: list[Finding] = []
     completions = spec.completions or 0
     if most_failed is not None and most_failed > completions:
         errors.append(_at_most("maxFailedIndexes", most_failed, completions, "the completions"))
@@ -184,7 +184,7 @@ def _per_index(spec: JobSpec) -> list[FieldError]:
     return errors
 
 
-def _selector(uid: str, spec: JobSpec) -> list[FieldError]:
+def _selector(uid: str, spec: JobSpec) -> list[Finding]:
     wanted = spec.selector.match_labels if spec.selector is not None else {}
     if not spec.manual_selector:
         own = {CONTROLLER_UID: uid}
@@ -202,14 +202,14 @@ def _selector(uid: str, spec: JobSpec) -> list[FieldError]:
     given = (spec.template.get("metadata") or {}).get("labels") or {}
     if any(given.get(key) != value for key, value in wanted.items()):
         return [
-            FieldError(
+            Finding(
                 (*_TEMPLATE, "metadata", "labels"), "Invalid value: the selector does not match these labels"
             )
         ]
     return []
 
 
-def _manager(name: str) -> list[FieldError]:
+def _manager(name: str) -> list[Finding]:
     if len(name) <= _MANAGER_LENGTH and _MANAGER.fullmatch(name):
         return []
     return [
@@ -221,7 +221,7 @@ def _manager(name: str) -> list[FieldError]:
     ]
 
 
-def _template(spec: JobSpec) -> tuple[PodTemplate | None, list[FieldError]]:
+def _template(spec: JobSpec) -> tuple[PodTemplate | None, list[Finding]]:
     try:
         template = convert(spec.template, PodTemplate, _TEMPLATE)
     except InvalidObject as error:
@@ -237,7 +237,7 @@ def _template(spec: JobSpec) -> tuple[PodTemplate | None, list[FieldError]]:
         given = pod.get("restartPolicy")
         what = "Required value" if given is None else f"Unsupported value: {shown(str(given))}"
         errors.append(
-            FieldError(
+            Finding(
                 (*_TEMPLATE, "spec", "restartPolicy"),
                 f"{what}: the pods of a Job must end; write Never (a failed pod is replaced) or "
                 "OnFailure (its containers are restarted)",
@@ -245,7 +245,7 @@ def _template(spec: JobSpec) -> tuple[PodTemplate | None, list[FieldError]]:
         )
     elif pod["restartPolicy"] != "Never" and spec.backoff_limit_per_index is not None:
         errors.append(
-            FieldError(
+            Finding(
                 (*_TEMPLATE, "spec", "restartPolicy"),
                 "Invalid value: backoffLimitPerIndex counts pods; write Never",
             )
@@ -253,13 +253,13 @@ def _template(spec: JobSpec) -> tuple[PodTemplate | None, list[FieldError]]:
     return template, errors
 
 
-def _failure_policy(spec: JobSpec, template: PodTemplate) -> list[FieldError]:
+def _failure_policy(spec: JobSpec, template: PodTemplate) -> list[Finding]:
     policy, path = spec.pod_failure_policy, ("spec", "podFailurePolicy")
     if policy is None:
         return []
-    errors: list[FieldError] = []
+    errors: list[Finding] = []
     if template.spec.restart_policy != "Never":
-        errors.append(FieldError(path, "Invalid value: only for restartPolicy Never"))
+        errors.append(Finding(path, "Invalid value: only for restartPolicy Never"))
     if spec.pod_replacement_policy not in ("", "Failed"):
         errors.append(
             _error(
@@ -269,7 +269,7 @@ def _failure_policy(spec: JobSpec, template: PodTemplate) -> list[FieldError]:
             )
         )
     if len(policy.rules) > MOST_RULES:
-        errors.append(FieldError((*path, "rules"), f"Too many: {len(policy.rules)}, at most {MOST_RULES}"))
+        errors.append(Finding((*path, "rules"), f"Too many: {len(policy.rules)}, at most {MOST_RULES}"))
     containers = {c.name for c in (*template.spec.containers, *template.spec.init_containers)}
     for number, rule in enumerate(policy.rules):
         errors += _failure_rule(rule, spec, containers, (*path, "rules", number))
@@ -278,21 +278,21 @@ def _failure_policy(spec: JobSpec, template: PodTemplate) -> list[FieldError]:
 
 def _failure_rule(
     rule: PodFailurePolicyRule, spec: JobSpec, containers: set[str], path: Path
-) -> list[FieldError]:
-    errors: list[FieldError] = []
+) -> list[Finding]:
+    errors: list[Finding] = []
     if rule.action not in ("FailJob", "FailIndex", "Ignore", "Count"):
         errors.append(
-            FieldError((*path, "action"), _either(rule.action, "FailJob", "FailIndex", "Ignore", "Count"))
+            Finding((*path, "action"), _either(rule.action, "FailJob", "FailIndex", "Ignore", "Count"))
         )
     if rule.action == "FailIndex" and spec.backoff_limit_per_index is None:
-        errors.append(FieldError((*path, "action"), "Invalid value: FailIndex needs backoffLimitPerIndex"))
+        errors.append(Finding((*path, "action"), "Invalid value: FailIndex needs backoffLimitPerIndex"))
     if (rule.on_exit_codes is None) == (not rule.on_pod_conditions):
-        errors.append(FieldError(path, "Invalid value: write either onExitCodes or onPodConditions"))
+        errors.append(Finding(path, "Invalid value: write either onExitCodes or onPodConditions"))
     if rule.on_exit_codes is not None:
         errors += _exit_codes(rule.on_exit_codes, containers, (*path, "onExitCodes"))
     if len(rule.on_pod_conditions) > MOST_PATTERNS:
         errors.append(
-            FieldError(
+            Finding(
                 (*path, "onPodConditions"),
                 f"Too many: {len(rule.on_pod_conditions)}, at most {MOST_PATTERNS}",
             )
@@ -302,14 +302,14 @@ def _failure_rule(
     return errors
 
 
-def _exit_codes(wanted: OnExitCodes, containers: set[str], path: Path) -> list[FieldError]:
-    errors: list[FieldError] = []
+def _exit_codes(wanted: OnExitCodes, containers: set[str], path: Path) -> list[Finding]:
+    errors: list[Finding] = []
     if wanted.operator not in ("In", "NotIn"):
-        errors.append(FieldError((*path, "operator"), _either(wanted.operator, "In", "NotIn")))
+        errors.append(Finding((*path, "operator"), _either(wanted.operator, "In", "NotIn")))
     if wanted.container_name is not None and wanted.container_name not in containers:
         known = ", ".join(sorted(containers))
         errors.append(
-            FieldError(
+            Finding(
                 (*path, "containerName"),
                 f"Invalid value: {shown(wanted.container_name)}: the template's containers are {known}",
             )
@@ -317,59 +317,57 @@ def _exit_codes(wanted: OnExitCodes, containers: set[str], path: Path) -> list[F
     values = wanted.values
     at = (*path, "values")
     if not values:
-        errors.append(FieldError(at, "Invalid value: at least one exit code is needed"))
+        errors.append(Finding(at, "Invalid value: at least one exit code is needed"))
     elif len(values) > MOST_EXIT_CODES:
-        errors.append(FieldError(at, f"Too many: {len(values)}, at most {MOST_EXIT_CODES}"))
+        errors.append(Finding(at, f"Too many: {len(values)}, at most {MOST_EXIT_CODES}"))
     if sorted(set(values)) != values:
-        errors.append(FieldError(at, "Invalid value: write each exit code once, in ascending order"))
+        errors.append(Finding(at, "Invalid value: write each exit code once, in ascending order"))
     if wanted.operator == "In" and 0 in values:
-        errors.append(FieldError(at, "Invalid value: 0 is success and never fails a pod"))
+        errors.append(Finding(at, "Invalid value: 0 is success and never fails a pod"))
     return errors
 
 
-def _pattern(pattern: OnPodCondition, path: Path) -> list[FieldError]:
+def _pattern(pattern: OnPodCondition, path: Path) -> list[Finding]:
     errors = qualified(pattern.type, (*path, "type"))
     if pattern.status not in ("True", "False", "Unknown"):
-        errors.append(FieldError((*path, "status"), _either(pattern.status, "True", "False", "Unknown")))
+        errors.append(Finding((*path, "status"), _either(pattern.status, "True", "False", "Unknown")))
     return errors
 
 
-def _success_policy(spec: JobSpec) -> list[FieldError]:
+def _success_policy(spec: JobSpec) -> list[Finding]:
     policy, path = spec.success_policy, ("spec", "successPolicy", "rules")
     if policy is None or spec.completion_mode != "Indexed" or spec.completions is None:
         return []
     if not policy.rules:
-        return [FieldError(path, "Required value: at least one rule")]
-    errors: list[FieldError] = []
+        return [Finding(path, "Required value: at least one rule")]
+    errors: list[Finding] = []
     if len(policy.rules) > MOST_RULES:
-        errors.append(FieldError(path, f"Too many: {len(policy.rules)}, at most {MOST_RULES}"))
+        errors.append(Finding(path, f"Too many: {len(policy.rules)}, at most {MOST_RULES}"))
     for number, rule in enumerate(policy.rules):
         errors += _success_rule(rule, spec.completions, (*path, number))
     return errors
 
 
-def _success_rule(rule: SuccessPolicyRule, completions: int, path: Path) -> list[FieldError]:
+def _success_rule(rule: SuccessPolicyRule, completions: int, path: Path) -> list[Finding]:
     if rule.succeeded_indexes is None and rule.succeeded_count is None:
-        return [FieldError(path, "Required value: write succeededIndexes, succeededCount or both")]
-    errors: list[FieldError] = []
+        return [Finding(path, "Required value: write succeededIndexes, succeededCount or both")]
+    errors: list[Finding] = []
     most, whose = completions, "the completions"
     if rule.succeeded_indexes is not None:
         at = (*path, "succeededIndexes")
         if len(rule.succeeded_indexes) > LONGEST_INDEXES:
             return [
-                FieldError(
-                    at, f"Too long: {len(rule.succeeded_indexes)}, at most {LONGEST_INDEXES} characters"
-                )
+                Finding(at, f"Too long: {len(rule.succeeded_indexes)}, at most {LONGEST_INDEXES} characters")
             ]
         try:
             named = Indexes.parse(rule.succeeded_indexes)
         except ValueError as error:
-            return [FieldError(at, f"Invalid value: {shown(rule.succeeded_indexes)}: {error}")]
+            return [Finding(at, f"Invalid value: {shown(rule.succeeded_indexes)}: {error}")]
         if not named.intervals:
-            return [FieldError(at, "Invalid value: at least one index is needed")]
+            return [Finding(at, "Invalid value: at least one index is needed")]
         if named.intervals[-1][1] >= completions:
             errors.append(
-                FieldError(
+                Finding(
                     at,
                     f"Invalid value: index {named.intervals[-1][1]} is beyond the last, {completions - 1}",
                 )
@@ -378,18 +376,16 @@ def _success_rule(rule: SuccessPolicyRule, completions: int, path: Path) -> list
     count = rule.succeeded_count
     if count is not None and not 1 <= count <= most:
         errors.append(
-            FieldError(
-                (*path, "succeededCount"), f"Invalid value: {count}: must be from 1 to {most} ({whose})"
-            )
+            Finding((*path, "succeededCount"), f"Invalid value: {count}: must be from 1 to {most} ({whose})")
         )
     return errors
 
 
-def _error(field: str, message: str) -> FieldError:
-    return FieldError((*_SPEC, field), message)
+def _error(field: str, message: str) -> Finding:
+    return Finding((*_SPEC, field), message)
 
 
-def _at_most(field: str, value: int, most: int, because: str) -> FieldError:
+def _at_most(field: str, value: int, most: int, because: str) -> Finding:
     return _error(field, f"Invalid value: {value}: must be at most {most}, because of {because}")
 
 

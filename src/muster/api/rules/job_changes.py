@@ -9,7 +9,7 @@ import copy
 from typing import Final
 
 from muster.api.base import Object
-from muster.api.fields import FieldError
+from muster.api.fields import Finding
 
 _FIXED: Final = (
     "completionMode",
@@ -24,16 +24,16 @@ _OF_METADATA: Final = ("labels", "annotations")
 _OF_SPEC: Final = ("nodeSelector", "tolerations", "schedulingGates")
 
 
-def validate(obj: Object, old: Object) -> list[FieldError]:
+def validate(obj: Object, old: Object) -> list[Finding]:
     new, before = obj.get("spec") or {}, old.get("spec") or {}
     errors = [
-        FieldError(("spec", field), "Invalid value: field is immutable")
+        Finding(("spec", field), "Invalid value: field is immutable")
         for field in _FIXED
         if new.get(field) != before.get(field)
     ]
     if new.get("completions") != before.get("completions") and not _elastic(new, before):
         errors.append(
-            FieldError(
+            Finding(
                 ("spec", "completions"),
                 "Invalid value: field is immutable, except that an Indexed Job may change it together with "
                 "parallelism, both to the same number",
@@ -43,7 +43,7 @@ def validate(obj: Object, old: Object) -> list[FieldError]:
     if _fixed(new.get("template") or {}, movable) != _fixed(before.get("template") or {}, movable):
         which = ", ".join((*_OF_METADATA, *_OF_SPEC, "node affinity"))
         errors.append(
-            FieldError(
+            Finding(
                 ("spec", "template"),
                 f"Invalid value: field is immutable, except for {which} while the Job is suspended and has "
                 "no pods",

@@ -16,7 +16,7 @@ from typing import Final
 from muster.api.base import Object, is_subdomain
 from muster.api.batch_v1 import JobSpec, JobTemplate
 from muster.api.core_v1 import PodTemplate
-from muster.api.fields import FieldError, InvalidObject, Path, convert
+from muster.api.fields import Finding, InvalidObject, Path, convert
 from muster.api.jobset_v1alpha2 import (
     COORDINATOR,
     EXCLUSIVE_TOPOLOGY,
@@ -81,7 +81,7 @@ def default(obj: Object) -> Object:
     return obj
 
 
-def validate(obj: Object, old: Object | None) -> list[FieldError]:
+def validate(obj: Object, old: Object | None) -> list[Finding]:
     """Every invalid field. `obj` has its defaults."""
     jobset = convert(obj, JobSet)
     spec = jobset.spec
@@ -111,32 +111,32 @@ def validate(obj: Object, old: Object | None) -> list[FieldError]:
     return errors
 
 
-def unsupported(jobset: JobSet) -> list[FieldError]:
+def unsupported(jobset: JobSet) -> list[Finding]:
     """Features of JobSet that muster lacks. The controller checks, too, for servers without these rules."""
     errors = []
     policy = jobset.spec.failure_policy
     if policy is not None and policy.restart_strategy == "InPlaceRestart":
         message = 'Unsupported value: "InPlaceRestart": muster restarts by "Recreate" or "BlockingRecreate"'
-        errors.append(FieldError(("spec", "failurePolicy", "restartStrategy"), message))
+        errors.append(Finding(("spec", "failurePolicy", "restartStrategy"), message))
     if jobset.spec.volume_claim_policies:
         message = "Forbidden: muster makes no volume claims; name existing ones in the pods' volumes"
-        errors.append(FieldError(("spec", "volumeClaimPolicies"), message))
+        errors.append(Finding(("spec", "volumeClaimPolicies"), message))
     message = (
         "Forbidden: muster has no exclusive placement by child job; muster.dev/exclusive: LAYER gives the "
         "whole JobSet domains of its own"
     )
     if EXCLUSIVE_TOPOLOGY in jobset.metadata.annotations:
-        errors.append(FieldError(("metadata", "annotations", EXCLUSIVE_TOPOLOGY), message))
+        errors.append(Finding(("metadata", "annotations", EXCLUSIVE_TOPOLOGY), message))
     for position, replicated in enumerate(jobset.spec.replicated_jobs):
         at: Path = ("spec", "replicatedJobs", position, "template", "metadata", "annotations")
         metadata = replicated.template.get("metadata")
         annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
         if isinstance(annotations, dict) and EXCLUSIVE_TOPOLOGY in annotations:
-            errors.append(FieldError((*at, EXCLUSIVE_TOPOLOGY), message))
+            errors.append(Finding((*at, EXCLUSIVE_TOPOLOGY), message))
     return errors
 
 
-def _job_specs(spec: JobSetSpec) -> tuple[list[JobSpec], list[FieldError]]:
+def _job_specs(spec: JobSetSpec) -> tuple[list[JobSpec], list[Finding]]:
     """The templates as Jobs; an unreadable one is an error and stands in as an empty one."""
     jobs, errors = [], []
     for position, replicated in enumerate(spec.replicated_jobs):
@@ -153,23 +153,23 @@ def _job_specs(spec: JobSetSpec) -> tuple[list[JobSpec], list[FieldError]]:
     return jobs, errors
 
 
-def _job(template: JobTemplate, at: Path) -> list[FieldError]:
+def _job(template: JobTemplate, at: Path) -> list[Finding]:
     """The errors for which the Jobs would be refused later, when no user would see the refusal."""
     like = job.default({"metadata": {}, "spec": copy.deepcopy(template.spec)})
     return [
-        FieldError((*at, *error.path), error.message)
+        Finding((*at, *error.path), error.message)
         for error in job.validate(like, None)
         if error.path[:1] == ("spec",)
     ]
 
 
-def _annotations(jobset: JobSet) -> list[FieldError]:
+def _annotations(jobset: JobSet) -> list[Finding]:
     errors = []
     for mark in (DEADLINE, RESTART_BUDGET):
         text = mark.text(jobset.metadata)
         if text is not None and (advice := mark.advice(text)):
             said = f"{shown(text)}: {advice}" if mark.instead else advice
-            errors.append(FieldError(_at(jobset, mark.key), f"Invalid value: {said}"))
+            errors.append(Finding(_at(jobset, mark.key), f"Invalid value: {said}"))
     return errors
 
 
@@ -177,13 +177,13 @@ def _at(jobset: JobSet, key: str) -> Path:
     return "metadata", "labels" if key in jobset.metadata.labels else "annotations", key
 
 
-def _replicated_jobs(spec: JobSetSpec, jobs: list[JobSpec], name: str) -> list[FieldError]:
+def _replicated_jobs(spec: JobSetSpec, jobs: list[JobSpec], name: str) -> list[Finding]:
     errors = []
     before: set[str] = set()
     for position, (replicated, one) in enumerate(zip(spec.replicated_jobs, jobs, strict=True)):
         at: Path = ("spec", "replicatedJobs", position)
         if replicated.name in before:
-            errors.append(FieldError((*at, "name"), f"Duplicate value: {shown(replicated.name)}"))
+            errors.append(Finding((*at, "name"), f"Duplicate value: {shown(replicated.name)}"))
         if replicated.replicas < 0:
             errors.append(_invalid((*at, "replicas"), replicated.replicas, "must not be negative"))
         elif replicated.replicas * one.parallelism > _MOST_PODS:
@@ -194,12 +194,12 @@ def _replicated_jobs(spec: JobSetSpec, jobs: list[JobSpec], name: str) -> list[F
         errors += _dependencies(replicated, before, at)
         if spec.in_order and replicated.depends_on:
             message = "Forbidden: startupPolicyOrder InOrder and dependsOn exclude each other"
-            errors.append(FieldError((*at, "dependsOn"), message))
+            errors.append(Finding((*at, "dependsOn"), message))
         before.add(replicated.name)
     return errors
 
 
-def _lengths(replicated: ReplicatedJob, spec: JobSpec, name: str, at: Path) -> list[FieldError]:
+def _lengths(replicated: ReplicatedJob, spec: JobSpec, name: str, at: Path) -> list[Finding]:
     """The longest names that result: of Jobs and, because they are host names, of pods."""
     last = f"{name}-{replicated.name}-{max(0, replicated.replicas - 1)}"
     errors = _label(last, (*at, "name"), replicated.name, f"its Jobs would be called {shown(last)}")
@@ -209,14 +209,14 @@ def _lengths(replicated: ReplicatedJob, spec: JobSpec, name: str, at: Path) -> l
     return errors
 
 
-def _dependencies(replicated: ReplicatedJob, before: set[str], at: Path) -> list[FieldError]:
+def _dependencies(replicated: ReplicatedJob, before: set[str], at: Path) -> list[Finding]:
     if replicated.depends_on and not before:
         message = "Forbidden: the first replicatedJob depends on no other; list it after those it depends on"
-        return [FieldError((*at, "dependsOn"), message)]
+        return [Finding((*at, "dependsOn"), message)]
     errors = []
     if len(replicated.depends_on) > _MOST_DEPENDENCIES:
         message = f"Too many: {len(replicated.depends_on)}: must have at most {_MOST_DEPENDENCIES} items"
-        errors.append(FieldError((*at, "dependsOn"), message))
+        errors.append(Finding((*at, "dependsOn"), message))
     for position, dependency in enumerate(replicated.depends_on):
         here: Path = (*at, "dependsOn", position)
         if dependency.name not in before:
@@ -226,7 +226,7 @@ def _dependencies(replicated: ReplicatedJob, before: set[str], at: Path) -> list
     return errors
 
 
-def _network(spec: JobSetSpec) -> list[FieldError]:
+def _network(spec: JobSetSpec) -> list[Finding]:
     subdomain = spec.network.subdomain
     if not subdomain or (
         len(subdomain) <= _LABEL and is_subdomain(subdomain) and DNS_1035.fullmatch(subdomain)
@@ -235,7 +235,7 @@ def _network(spec: JobSetSpec) -> list[FieldError]:
     return _label(subdomain, ("spec", "network", "subdomain"), subdomain)
 
 
-def _policies(spec: JobSetSpec) -> list[FieldError]:
+def _policies(spec: JobSetSpec) -> list[Finding]:
     known = {replicated.name for replicated in spec.replicated_jobs}
     success, startup, failure = spec.success_policy, spec.startup_policy, spec.failure_policy
     at: Path = ("spec", "successPolicy")
@@ -259,7 +259,7 @@ def _policies(spec: JobSetSpec) -> list[FieldError]:
 
 def _rule(
     rule: FailurePolicyRule, spec: JobSetSpec, before: set[str], known: set[str], at: Path
-) -> list[FieldError]:
+) -> list[Finding]:
     errors = []
     if len(rule.name) > _RULE_NAME_LENGTH or not _RULE_NAME.fullmatch(rule.name):
         form = (
@@ -268,14 +268,14 @@ def _rule(
         )
         errors.append(_invalid((*at, "name"), rule.name, form))
     if rule.name in before:
-        errors.append(FieldError((*at, "name"), f"Duplicate value: {shown(rule.name)}"))
+        errors.append(Finding((*at, "name"), f"Duplicate value: {shown(rule.name)}"))
     errors += _one_of(rule.action, ACTIONS, (*at, "action"))
     for position, reason in enumerate(rule.on_job_failure_reasons):
         errors += _one_of(reason, REASONS, (*at, "onJobFailureReasons", position))
     errors += _targets(rule.target_replicated_jobs, known, at)
     if rule.action in RESTARTS_ONE:
         errors += [
-            FieldError(
+            Finding(
                 (*at, "action"),
                 f"Invalid value: {shown(rule.action)}: needs at most {MOST_COUNTED_REPLICAS} replicas, "
                 f"{replicated.name} has {replicated.replicas}",
@@ -286,7 +286,7 @@ def _rule(
     return errors
 
 
-def _targets(targets: list[str], known: set[str], at: Path) -> list[FieldError]:
+def _targets(targets: list[str], known: set[str], at: Path) -> list[Finding]:
     return [
         _invalid((*at, "targetReplicatedJobs", position), target, _no_such(known))
         for position, target in enumerate(targets)
@@ -298,7 +298,7 @@ def _no_such(known: set[str]) -> str:
     return f"there is no replicatedJob of this name; write one of {', '.join(sorted(known))}"
 
 
-def _coordinator(spec: JobSetSpec, jobs: list[JobSpec], name: str) -> list[FieldError]:
+def _coordinator(spec: JobSetSpec, jobs: list[JobSpec], name: str) -> list[Finding]:
     coordinator = spec.coordinator
     if coordinator is None:
         return []
@@ -332,7 +332,7 @@ def _coordinator(spec: JobSetSpec, jobs: list[JobSpec], name: str) -> list[Field
             f"Too long: its endpoint {shown(endpoint)} becomes the label {COORDINATOR} and has "
             f"{len(endpoint)} characters, {len(endpoint) - _LABEL} more than {_LABEL}"
         )
-        errors.append(FieldError(at, message))
+        errors.append(Finding(at, message))
     return errors
 
 
@@ -343,7 +343,7 @@ def _managed_by(value: str) -> bool:
     return bool(len(value) <= 63 and slash and path and is_subdomain(domain))
 
 
-def _label(name: str, path: Path, value: str, what: str = "") -> list[FieldError]:
+def _label(name: str, path: Path, value: str, what: str = "") -> list[Finding]:
     """`name` as a DNS-1035 label; the error quotes the field's `value` and says what the name is."""
     start = f"{what}, and " if what else ""
     if len(name) > _LABEL:
@@ -359,17 +359,17 @@ def _label(name: str, path: Path, value: str, what: str = "") -> list[FieldError
     return []
 
 
-def _one_of(value: str, known: Iterable[str], path: Path) -> list[FieldError]:
+def _one_of(value: str, known: Iterable[str], path: Path) -> list[Finding]:
     known = tuple(known)
     if value in known:
         return []
     listed = ", ".join(f'"{one}"' for one in known)
-    return [FieldError(path, f"Unsupported value: {shown(value)}: supported values: {listed}")]
+    return [Finding(path, f"Unsupported value: {shown(value)}: supported values: {listed}")]
 
 
-def _invalid(path: Path, value: str | int, message: str) -> FieldError:
+def _invalid(path: Path, value: str | int, message: str) -> Finding:
     quoted = shown(value) if isinstance(value, str) else str(value)
-    return FieldError(path, f"Invalid value: {quoted}: {message}")
+    return Finding(path, f"Invalid value: {quoted}: {message}")
 
 
 def _map(parent: Object, field: str) -> Object:

@@ -10,27 +10,27 @@ import copy
 from typing import Final
 
 from muster.api.base import Object
-from muster.api.fields import FieldError
+from muster.api.fields import Finding
 
 _TRANSITIONS: Final = ("network", "successPolicy", "failurePolicy", "startupPolicy", "volumeClaimPolicies")
 _METADATA: Final = ("labels", "annotations")
 _DIRECTIVES: Final = ("nodeSelector", "tolerations", "schedulingGates")
 
 
-def validate(obj: Object, old: Object) -> list[FieldError]:
+def validate(obj: Object, old: Object) -> list[Finding]:
     spec, before = obj.get("spec") or {}, old.get("spec") or {}
     errors = []
     if spec.get("managedBy") != before.get("managedBy"):
-        errors.append(FieldError(("spec", "managedBy"), "Invalid value: field is immutable"))
+        errors.append(Finding(("spec", "managedBy"), "Invalid value: field is immutable"))
     for field in _TRANSITIONS:
         if field in spec and field in before and spec[field] != before[field]:
-            errors.append(FieldError(("spec", field), "Invalid value: field is immutable"))
+            errors.append(Finding(("spec", field), "Invalid value: field is immutable"))
     suspended = bool(spec.get("suspend") or before.get("suspend"))
     if _fixed(spec, suspended) != _fixed(before, suspended):
         message = "Invalid value: field is immutable"
         if suspended:
             message += f", except in the pod templates {', '.join((*_METADATA, *_DIRECTIVES))}"
-        errors.append(FieldError(("spec", "replicatedJobs"), message))
+        errors.append(Finding(("spec", "replicatedJobs"), message))
     return errors
 
 

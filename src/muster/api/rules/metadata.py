@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from muster.api.base import Object, is_subdomain
-from muster.api.fields import FieldError, Path
+from muster.api.fields import Finding, Path
 
 LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 DNS_1035: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -22,10 +22,10 @@ _LABEL_KINDS: Final = ("Namespace",)
 _DNS_1035_KINDS: Final = ("Service",)
 
 
-def validate(obj: Object, old: Object | None) -> list[FieldError]:
+def validate(obj: Object, old: Object | None) -> list[Finding]:
     """`obj` has been read as its struct before, so that types are right."""
     meta = obj["metadata"]
-    errors: list[FieldError] = []
+    errors: list[Finding] = []
     if old is None:
         errors += _name(obj["kind"], meta["name"])
     errors += labels(meta.get("labels") or {}, ("metadata", "labels"))
@@ -35,7 +35,7 @@ def validate(obj: Object, old: Object | None) -> list[FieldError]:
     size = sum(len(key) + len(value) for key, value in annotations.items())
     if size > _MAX_ANNOTATIONS:
         errors.append(
-            FieldError(
+            Finding(
                 ("metadata", "annotations"),
                 f"Too long: {size} bytes, may not be more than {_MAX_ANNOTATIONS}",
             )
@@ -47,13 +47,13 @@ def validate(obj: Object, old: Object | None) -> list[FieldError]:
     return errors
 
 
-def labels(values: dict[str, str], path: Path) -> list[FieldError]:
-    errors: list[FieldError] = []
+def labels(values: dict[str, str], path: Path) -> list[Finding]:
+    errors: list[Finding] = []
     for key, value in values.items():
         errors += qualified(key, path)
         if len(value) > 63 or not _VALUE.fullmatch(value):
             errors.append(
-                FieldError(
+                Finding(
                     (*path, key),
                     f"Invalid value: {shown(value)}: a label's value has at most 63 letters, digits, "
                     "'-', '_' or '.', and starts and ends with a letter or digit",
@@ -62,12 +62,12 @@ def labels(values: dict[str, str], path: Path) -> list[FieldError]:
     return errors
 
 
-def qualified(key: str, path: Path) -> list[FieldError]:
+def qualified(key: str, path: Path) -> list[Finding]:
     """A name with an optional prefix: `example.com/name`."""
     if len(key) <= _MAX_QUALIFIED and _is_qualified(key):
         return []
     return [
-        FieldError(
+        Finding(
             path,
             f"Invalid value: {shown(key)}: write a name of at most 63 letters, digits, '-', '_' or '.', "
             "with an optional DNS prefix as in 'example.com/name'",
@@ -84,11 +84,11 @@ def _is_qualified(key: str) -> bool:
     return not slash or is_subdomain(prefix)
 
 
-def subdomain(name: str, path: Path) -> list[FieldError]:
+def subdomain(name: str, path: Path) -> list[Finding]:
     if is_subdomain(name):
         return []
     return [
-        FieldError(
+        Finding(
             path,
             f"Invalid value: {shown(name)}: a lowercase RFC 1123 subdomain must consist of at most 253 "
             "lower case letters, digits, '-' or '.', and start and end with a letter or digit",
@@ -96,11 +96,11 @@ def subdomain(name: str, path: Path) -> list[FieldError]:
     ]
 
 
-def label(name: str, path: Path) -> list[FieldError]:
+def label(name: str, path: Path) -> list[Finding]:
     if len(name) <= 63 and LABEL.fullmatch(name):
         return []
     return [
-        FieldError(
+        Finding(
             path,
             f"Invalid value: {shown(name)}: a lowercase RFC 1123 label must consist of at most 63 lower "
             "case letters, digits or '-', and start and end with a letter or digit",
@@ -113,7 +113,7 @@ def shown(value: str) -> str:
     return f'"{value}"' if len(value) <= 80 else f'"{value[:77]}..." ({len(value)} characters)'
 
 
-def _name(kind: str, name: str) -> list[FieldError]:
+def _name(kind: str, name: str) -> list[Finding]:
     path = ("metadata", "name")
     if kind in _LABEL_KINDS:
         return label(name, path)
@@ -121,7 +121,7 @@ def _name(kind: str, name: str) -> list[FieldError]:
         if len(name) <= 63 and DNS_1035.fullmatch(name):
             return []
         return [
-            FieldError(
+            Finding(
                 path,
                 f"Invalid value: {shown(name)}: a DNS-1035 label must consist of at most 63 lower case "
                 "letters, digits or '-', start with a letter, and end with a letter or digit",
@@ -130,16 +130,16 @@ def _name(kind: str, name: str) -> list[FieldError]:
     return subdomain(name, path)
 
 
-def _owners(references: list[Object]) -> list[FieldError]:
+def _owners(references: list[Object]) -> list[Finding]:
     errors = [
-        FieldError(("metadata", "ownerReferences", position, field), "Required value: must not be empty")
+        Finding(("metadata", "ownerReferences", position, field), "Required value: must not be empty")
         for position, reference in enumerate(references)
         for field in ("apiVersion", "kind", "name", "uid")
         if not reference.get(field)
     ]
     if sum(bool(reference.get("controller")) for reference in references) > 1:
         errors.append(
-            FieldError(
+            Finding(
                 ("metadata", "ownerReferences"), "Invalid value: only one owner may have controller: true"
             )
         )

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from muster.api.base import Object
-from muster.api.fields import FieldError, Path
+from muster.api.fields import Finding, Path
 from muster.api.rules import container, resources, volumes
 from muster.api.rules.metadata import label, labels, shown, subdomain
 from muster.api.rules.sources import unsupported
@@ -43,20 +43,20 @@ def default_spec(spec: Object) -> Object:
     return spec
 
 
-def validate(obj: Object, old: Object | None) -> list[FieldError]:
+def validate(obj: Object, old: Object | None) -> list[Finding]:
     if old is not None:
         return _changes(obj.get("spec") or {}, old.get("spec") or {})
     return validate_spec(obj.get("spec") or {}, ("spec",))
 
 
-def validate_spec(spec: Object, path: Path) -> list[FieldError]:
+def validate_spec(spec: Object, path: Path) -> list[Finding]:
     """The rules for the spec of a new pod or of a template."""
-    errors: list[FieldError] = []
+    errors: list[Finding] = []
     if not spec.get("containers"):
-        errors.append(FieldError((*path, "containers"), "Required value: a pod has at least one container"))
+        errors.append(Finding((*path, "containers"), "Required value: a pod has at least one container"))
     if spec.get("restartPolicy", "Always") not in ("Always", "OnFailure", "Never"):
         errors.append(
-            FieldError(
+            Finding(
                 (*path, "restartPolicy"), unsupported(spec["restartPolicy"], ("Always", "OnFailure", "Never"))
             )
         )
@@ -64,7 +64,7 @@ def validate_spec(spec: Object, path: Path) -> list[FieldError]:
         value = spec.get(field)
         if value is not None and not least <= value <= container.LONGEST:
             told = f"Invalid value: {value}: must be between {least} and {container.LONGEST}, inclusive"
-            errors.append(FieldError((*path, field), told))
+            errors.append(Finding((*path, field), told))
     for field in ("hostname", "subdomain"):
         if spec.get(field):
             errors += label(spec[field], (*path, field))
@@ -81,7 +81,7 @@ def validate_spec(spec: Object, path: Path) -> list[FieldError]:
                 each, at, names, spec.get("terminationGracePeriodSeconds", GRACE_PERIOD)
             )
             if each["name"] in seen:
-                errors.append(FieldError((*at, "name"), f"Duplicate value: {shown(each['name'])}"))
+                errors.append(Finding((*at, "name"), f"Duplicate value: {shown(each['name'])}"))
             seen.add(each["name"])
     for position, toleration in enumerate(spec.get("tolerations") or []):
         errors += _toleration(toleration, (*path, "tolerations", position))
@@ -90,8 +90,8 @@ def validate_spec(spec: Object, path: Path) -> list[FieldError]:
     return errors
 
 
-def _alias(alias: Object, path: Path) -> list[FieldError]:
-    errors: list[FieldError] = []
+def _alias(alias: Object, path: Path) -> list[Finding]:
+    errors: list[Finding] = []
     address = alias.get("ip") or ""
     try:
         ipaddress.ip_address(address)
@@ -99,7 +99,7 @@ def _alias(alias: Object, path: Path) -> list[FieldError]:
         told = (
             f"Invalid value: {shown(address)}: must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
         )
-        errors.append(FieldError((*path, "ip"), told))
+        errors.append(Finding((*path, "ip"), told))
     for position, name in enumerate(alias.get("hostnames") or []):
         errors += subdomain(name, (*path, "hostnames", position))
     return errors
@@ -112,45 +112,43 @@ def _containers(spec: Object) -> Iterable[Object]:
                 yield each
 
 
-def _toleration(toleration: Object, path: Path) -> list[FieldError]:
+def _toleration(toleration: Object, path: Path) -> list[Finding]:
     operator = toleration.get("operator") or "Equal"
     if operator not in ("Equal", "Exists"):
-        return [FieldError((*path, "operator"), unsupported(operator, ("Equal", "Exists")))]
+        return [Finding((*path, "operator"), unsupported(operator, ("Equal", "Exists")))]
     if operator == "Exists" and toleration.get("value"):
-        return [FieldError((*path, "value"), "Invalid value: must be empty when `operator` is 'Exists'")]
+        return [Finding((*path, "value"), "Invalid value: must be empty when `operator` is 'Exists'")]
     if not toleration.get("key") and operator != "Exists":
-        return [FieldError((*path, "operator"), "Invalid value: must be Exists when `key` is empty")]
+        return [Finding((*path, "operator"), "Invalid value: must be Exists when `key` is empty")]
     if (toleration.get("effect") or "") not in _TIMES:
-        return [FieldError((*path, "effect"), unsupported(toleration["effect"], _TIMES[:3]))]
+        return [Finding((*path, "effect"), unsupported(toleration["effect"], _TIMES[:3]))]
     return []
 
 
-def _changes(new: Object, old: Object) -> list[FieldError]:
+def _changes(new: Object, old: Object) -> list[Finding]:
     """The errors of an update that changes more of a pod's spec than it may."""
     if new == old:
         return []
-    errors: list[FieldError] = []
+    errors: list[Finding] = []
     before, after = old.get("activeDeadlineSeconds"), new.get("activeDeadlineSeconds")
     if before is not None and (after is None or after > before):
         errors.append(
-            FieldError(
+            Finding(
                 ("spec", "activeDeadlineSeconds"), f"Invalid value: must be less than or equal to {before}"
             )
         )
     elif after is not None and after < 1:
-        errors.append(FieldError(("spec", "activeDeadlineSeconds"), "Invalid value: must be at least 1"))
+        errors.append(Finding(("spec", "activeDeadlineSeconds"), "Invalid value: must be at least 1"))
     if any(toleration not in (new.get("tolerations") or []) for toleration in old.get("tolerations") or []):
         errors.append(
-            FieldError(
-                ("spec", "tolerations"), "Forbidden: existing tolerations cannot be modified or removed"
-            )
+            Finding(("spec", "tolerations"), "Forbidden: existing tolerations cannot be modified or removed")
         )
     if any(gate not in (old.get("schedulingGates") or []) for gate in new.get("schedulingGates") or []):
         errors.append(
-            FieldError(("spec", "schedulingGates"), "Forbidden: only removal is allowed, not addition")
+            Finding(("spec", "schedulingGates"), "Forbidden: only removal is allowed, not addition")
         )
     if _fixed(new) != _fixed(old):
-        errors.append(FieldError(("spec",), f"Forbidden: {_MAY_CHANGE}"))
+        errors.append(Finding(("spec",), f"Forbidden: {_MAY_CHANGE}"))
     return errors
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from muster.api import quantity
 from muster.api.base import Object
-from muster.api.fields import FieldError, Path
+from muster.api.fields import Finding, Path
 from muster.api.rules.metadata import shown
 
 ORDERS: Final = ("priority", "fifo", "fair")
@@ -35,7 +35,7 @@ def default(obj: Object) -> Object:
     return obj
 
 
-def validate(obj: Object, old: Object | None) -> list[FieldError]:
+def validate(obj: Object, old: Object | None) -> list[Finding]:
     spec, name = obj["spec"], obj["metadata"].get("name") or ""
     errors = [*_name(name), *_numbers(spec), *_layer(spec)]
     if spec["parent"] == name != ROOT:
@@ -66,16 +66,16 @@ def validate(obj: Object, old: Object | None) -> list[FieldError]:
     return errors
 
 
-def _name(name: str) -> Iterator[FieldError]:
+def _name(name: str) -> Iterator[Finding]:
     if name == ROOT:
         message = f"Invalid value: {shown(ROOT)}: this is the name of the tree's root; choose another name"
-        yield FieldError(("metadata", "name"), message)
+        yield Finding(("metadata", "name"), message)
     if len(name) > LONGEST_NAME:
         message = f"Too long: {len(name)} characters; labels name queues, so at most {LONGEST_NAME}"
-        yield FieldError(("metadata", "name"), message)
+        yield Finding(("metadata", "name"), message)
 
 
-def _numbers(spec: Object) -> Iterator[FieldError]:
+def _numbers(spec: Object) -> Iterator[Finding]:
     if not 1 <= spec["weight"] <= MOST_WEIGHT:
         yield _error("weight", f"Invalid value: {spec['weight']}: write a number from 1 to {MOST_WEIGHT}")
     most = spec.get("maxGangs")
@@ -87,7 +87,7 @@ def _numbers(spec: Object) -> Iterator[FieldError]:
         yield _error("maxPriority", message)
 
 
-def _layer(spec: Object) -> Iterator[FieldError]:
+def _layer(spec: Object) -> Iterator[Finding]:
     layer = spec.get("maxExclusiveLayer") or ""
     if layer.lower() == CLUSTER_LAYER.lower():
         message = (
@@ -104,7 +104,7 @@ def _layer(spec: Object) -> Iterator[FieldError]:
 
 def _at_most(
     spec: Object, amounts: dict[str, dict[str, Fraction]], less: str, more: str
-) -> Iterator[FieldError]:
+) -> Iterator[Finding]:
     for resource in amounts[less].keys() & amounts[more].keys():
         if amounts[less][resource] > amounts[more][resource]:
             limit = spec[more][resource]
@@ -112,6 +112,6 @@ def _at_most(
             yield _error(less, message, resource)
 
 
-def _error(field: str, message: str, *below: str) -> FieldError:
+def _error(field: str, message: str, *below: str) -> Finding:
     path: Path = ("spec", field, *below)
-    return FieldError(path, message)
+    return Finding(path, message)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from muster.api import quantity
 from muster.api.base import Object
-from muster.api.fields import FieldError, Path
+from muster.api.fields import Finding, Path
 from muster.api.rules.metadata import qualified, shown
 
 _HUGE_PAGES: Final = "hugepages-"
@@ -22,31 +22,29 @@ _STANDARD: Final = ("cpu", "memory", "ephemeral-storage")
 _OF_PODS: Final = ("cpu", "memory")
 
 
-def of_container(resources: Object, path: Path) -> list[FieldError]:
+def of_container(resources: Object, path: Path) -> list[Finding]:
     """The errors in a container's `resources`."""
     errors = _amounts(resources, path, _container_resource)
     named = {*(resources.get("limits") or {}), *(resources.get("requests") or {})}
     if any(name.startswith(_HUGE_PAGES) for name in named) and named.isdisjoint(_OF_PODS):
         errors.append(
-            FieldError(
-                path, "Forbidden: a container that requests huge pages must also request cpu or memory"
-            )
+            Finding(path, "Forbidden: a container that requests huge pages must also request cpu or memory")
         )
     return errors
 
 
-def of_pod(resources: Object, path: Path) -> list[FieldError]:
+def of_pod(resources: Object, path: Path) -> list[Finding]:
     """The errors in a pod's own `resources`, which hold for all of its containers together."""
     return _amounts(resources, path, _pod_resource)
 
 
-def overhead(amounts: Object, path: Path) -> list[FieldError]:
+def overhead(amounts: Object, path: Path) -> list[Finding]:
     return [error for name, amount in amounts.items() for error in _amount(name, amount, (*path, name))[1]]
 
 
-def _amounts(resources: Object, path: Path, name_wrong: Callable[[str], str]) -> list[FieldError]:
+def _amounts(resources: Object, path: Path, name_wrong: Callable[[str], str]) -> list[Finding]:
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-    errors: list[FieldError] = []
+    errors: list[Finding] = []
     read: dict[str, Fraction | None] = {}
     for name, amount in limits.items():
         read[name], more = _amount(name, amount, (*path, "limits", name), name_wrong)
@@ -70,7 +68,7 @@ def _amounts(resources: Object, path: Path, name_wrong: Callable[[str], str]) ->
             told = f"must be less than or equal to {name} limit of {limits[name]}"
         else:
             continue
-        errors.append(FieldError(at, f"Invalid value: {amount}: {told}"))
+        errors.append(Finding(at, f"Invalid value: {amount}: {told}"))
     return errors
 
 
@@ -79,21 +77,21 @@ def _amount(
     amount: Any,  # Any: from JSON
     path: Path,
     name_wrong: Callable[[str], str] = lambda name: "",
-) -> tuple[Fraction | None, list[FieldError]]:
+) -> tuple[Fraction | None, list[Finding]]:
     """The amount, if it is readable and valid for this resource, and the errors in it."""
     errors = qualified(name, path)
     if wrong := name_wrong(name):
-        return None, [*errors, FieldError(path, wrong)]
+        return None, [*errors, Finding(path, wrong)]
     try:
         value = quantity.parse(amount)
     except ValueError as error:
-        return None, [*errors, FieldError(path, f"Invalid value: {error}")]
+        return None, [*errors, Finding(path, f"Invalid value: {error}")]
     if value < 0:
-        errors.append(FieldError(path, f"Invalid value: {amount}: must be greater than or equal to 0"))
+        errors.append(Finding(path, f"Invalid value: {amount}: must be greater than or equal to 0"))
     if "/" in name and value.denominator != 1:
-        errors.append(FieldError(path, f"Invalid value: {amount}: must be an integer"))
+        errors.append(Finding(path, f"Invalid value: {amount}: must be an integer"))
     if name.startswith(_HUGE_PAGES) and (size := _page(name)) and (value % size or not value):
-        errors.append(FieldError(path, f"Invalid value: {amount}: must be a positive multiple of {name}"))
+        errors.append(Finding(path, f"Invalid value: {amount}: must be a positive multiple of {name}"))
     return value, errors
 
 

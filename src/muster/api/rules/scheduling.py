@@ -3,7 +3,7 @@
 from typing import Final
 
 from muster.api.base import LabelSelector, Object
-from muster.api.fields import FieldError, InvalidObject, convert
+from muster.api.fields import Finding, InvalidObject, convert
 from muster.api.rules.metadata import shown
 
 #: Priorities above are for the classes that Kubernetes itself brings.
@@ -16,20 +16,18 @@ def default_priority_class(obj: Object) -> Object:
     return obj
 
 
-def validate_priority_class(obj: Object, old: Object | None) -> list[FieldError]:
-    errors: list[FieldError] = []
+def validate_priority_class(obj: Object, old: Object | None) -> list[Finding]:
+    errors: list[Finding] = []
     name, value = obj["metadata"]["name"], obj.get("value", 0)
     if name.startswith("system-"):
         errors.append(
-            FieldError(
-                ("metadata", "name"), "Forbidden: names that start with 'system-' belong to Kubernetes"
-            )
+            Finding(("metadata", "name"), "Forbidden: names that start with 'system-' belong to Kubernetes")
         )
     if not -(2**31) <= value <= HIGHEST_PRIORITY:
-        errors.append(FieldError(("value",), f"Forbidden: {value}: may not be more than {HIGHEST_PRIORITY}"))
+        errors.append(Finding(("value",), f"Forbidden: {value}: may not be more than {HIGHEST_PRIORITY}"))
     if obj.get("preemptionPolicy") not in ("Never", "PreemptLowerPriority"):
         errors.append(
-            FieldError(
+            Finding(
                 ("preemptionPolicy",),
                 f"Unsupported value: {shown(str(obj.get('preemptionPolicy')))}: "
                 'supported values: "Never", "PreemptLowerPriority"',
@@ -37,30 +35,28 @@ def validate_priority_class(obj: Object, old: Object | None) -> list[FieldError]
         )
     if old is not None:
         errors += [
-            FieldError((field,), "Invalid value: field is immutable")
+            Finding((field,), "Invalid value: field is immutable")
             for field in ("value", "preemptionPolicy")
             if obj.get(field) != old.get(field)
         ]
     return errors
 
 
-def validate_budget(obj: Object, old: Object | None) -> list[FieldError]:
+def validate_budget(obj: Object, old: Object | None) -> list[Finding]:
     spec = obj.get("spec") or {}
-    errors: list[FieldError] = []
+    errors: list[Finding] = []
     if "minAvailable" in spec and "maxUnavailable" in spec:
-        errors.append(
-            FieldError(("spec",), "Invalid value: minAvailable and maxUnavailable cannot both be set")
-        )
+        errors.append(Finding(("spec",), "Invalid value: minAvailable and maxUnavailable cannot both be set"))
     for field in ("minAvailable", "maxUnavailable"):
         value = spec.get(field)
         if isinstance(value, str) and not (value.endswith("%") and value[:-1].isdigit()):
             errors.append(
-                FieldError(
+                Finding(
                     ("spec", field), f"Invalid value: {shown(value)}: write a number or a percentage (50%)"
                 )
             )
         elif isinstance(value, int) and value < 0:
-            errors.append(FieldError(("spec", field), f"Invalid value: {value}: must not be negative"))
+            errors.append(Finding(("spec", field), f"Invalid value: {value}: must not be negative"))
     try:
         selector = convert(spec.get("selector") or {}, LabelSelector, ("spec", "selector"))
     except InvalidObject as error:
@@ -68,7 +64,7 @@ def validate_budget(obj: Object, old: Object | None) -> list[FieldError]:
     for position, rule in enumerate(selector.match_expressions):
         if rule.operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
             errors.append(
-                FieldError(
+                Finding(
                     ("spec", "selector", "matchExpressions", position, "operator"),
                     f"Unsupported value: {shown(rule.operator)}: "
                     'supported values: "In", "NotIn", "Exists", "DoesNotExist"',
@@ -77,14 +73,14 @@ def validate_budget(obj: Object, old: Object | None) -> list[FieldError]:
     return errors
 
 
-def validate_pod_group(obj: Object, old: Object | None) -> list[FieldError]:
+def validate_pod_group(obj: Object, old: Object | None) -> list[Finding]:
     least = (obj.get("spec") or {}).get("minMember")
     if least is not None and least < 0:
-        return [FieldError(("spec", "minMember"), f"Invalid value: {least}: must not be negative")]
+        return [Finding(("spec", "minMember"), f"Invalid value: {least}: must not be negative")]
     return []
 
 
-def validate_plan(obj: Object, old: Object | None) -> list[FieldError]:
+def validate_plan(obj: Object, old: Object | None) -> list[Finding]:
     if old is not None and obj.get("spec") != old.get("spec"):
-        return [FieldError(("spec",), "Forbidden: a plan is created and deleted, never changed")]
+        return [Finding(("spec",), "Forbidden: a plan is created and deleted, never changed")]
     return []

@@ -10,7 +10,7 @@ from typing import Final
 
 from muster.api import quantity
 from muster.api.base import Object
-from muster.api.fields import FieldError, Path
+from muster.api.fields import Finding, Path
 from muster.api.rules.metadata import shown
 
 _SUBSCRIPT: Final = re.compile(r"metadata\.(labels|annotations)\['[^']+'\]")
@@ -41,7 +41,7 @@ _VALUES: Final = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyR
 _MAPS: Final = ("configMapRef", "secretRef")
 
 
-def of_variable(source: Object, path: Path) -> list[FieldError]:
+def of_variable(source: Object, path: Path) -> list[Finding]:
     """The errors in `valueFrom` of a variable."""
     errors = _one(source, _VALUES, path)
     if (field := source.get("fieldRef")) is not None:
@@ -50,23 +50,23 @@ def of_variable(source: Object, path: Path) -> list[FieldError]:
         errors += _resource(resource, (*path, "resourceFieldRef"))
     for kind in ("configMapKeyRef", "secretKeyRef"):
         if (reference := source.get(kind)) is not None and not reference.get("key"):
-            errors.append(FieldError((*path, kind, "key"), "Required value"))
+            errors.append(Finding((*path, kind, "key"), "Required value"))
     return errors
 
 
-def of_variables(source: Object, path: Path) -> list[FieldError]:
+def of_variables(source: Object, path: Path) -> list[Finding]:
     """The errors in an entry of `envFrom`."""
     errors = _one(source, _MAPS, path)
     for kind in _MAPS:
         if (reference := source.get(kind)) is not None and not reference.get("name"):
-            errors.append(FieldError((*path, kind, "name"), "Required value"))
+            errors.append(Finding((*path, kind, "name"), "Required value"))
     prefix = source.get("prefix") or ""
     if "=" in prefix or "\0" in prefix:
-        errors.append(FieldError((*path, "prefix"), f"Invalid value: {shown(prefix)}: must not contain '='"))
+        errors.append(Finding((*path, "prefix"), f"Invalid value: {shown(prefix)}: must not contain '='"))
     return errors
 
 
-def of_file(item: Object, path: Path) -> list[FieldError]:
+def of_file(item: Object, path: Path) -> list[Finding]:
     """The errors in a file of a downwardAPI volume."""
     errors = _one(item, ("fieldRef", "resourceFieldRef"), path)
     if (field := item.get("fieldRef")) is not None:
@@ -74,16 +74,16 @@ def of_file(item: Object, path: Path) -> list[FieldError]:
     if (resource := item.get("resourceFieldRef")) is not None:
         errors += _resource(resource, (*path, "resourceFieldRef"))
         if not resource.get("containerName"):
-            errors.append(FieldError((*path, "resourceFieldRef", "containerName"), "Required value"))
+            errors.append(Finding((*path, "resourceFieldRef", "containerName"), "Required value"))
     return errors
 
 
-def plain(text: str, path: Path) -> list[FieldError]:
+def plain(text: str, path: Path) -> list[Finding]:
     """Programs, variables and paths end at a NUL, so that none can have one."""
     if "\0" not in text:
         return []
     return [
-        FieldError(path, f"Invalid value: {shown(text)}: must not contain NUL characters".replace("\0", "␀"))
+        Finding(path, f"Invalid value: {shown(text)}: must not contain NUL characters".replace("\0", "␀"))
     ]
 
 
@@ -93,7 +93,7 @@ def unsupported(value: object, supported: Sequence[str]) -> str:
     )
 
 
-def _one(source: Object, kinds: Sequence[str], path: Path) -> list[FieldError]:
+def _one(source: Object, kinds: Sequence[str], path: Path) -> list[Finding]:
     given = [kind for kind in kinds if kind in source]
     if len(given) == 1:
         return []
@@ -101,27 +101,27 @@ def _one(source: Object, kinds: Sequence[str], path: Path) -> list[FieldError]:
         told = f"Invalid value: may not have more than one field specified at a time: {', '.join(given)}"
     else:
         told = f"Invalid value: must specify one of: {', '.join(kinds)}"
-    return [FieldError(path, told)]
+    return [Finding(path, told)]
 
 
-def _field(reference: Object, supported: Sequence[str], path: Path) -> list[FieldError]:
+def _field(reference: Object, supported: Sequence[str], path: Path) -> list[Finding]:
     field = reference.get("fieldPath") or ""
     if not field:
-        return [FieldError((*path, "fieldPath"), "Required value")]
+        return [Finding((*path, "fieldPath"), "Required value")]
     if field in supported or _SUBSCRIPT.fullmatch(field):
         return []
-    return [FieldError((*path, "fieldPath"), unsupported(field, supported))]
+    return [Finding((*path, "fieldPath"), unsupported(field, supported))]
 
 
-def _resource(reference: Object, path: Path) -> list[FieldError]:
+def _resource(reference: Object, path: Path) -> list[Finding]:
     resource, divisor = reference.get("resource") or "", reference.get("divisor")
     if not resource:
-        return [FieldError((*path, "resource"), "Required value")]
+        return [Finding((*path, "resource"), "Required value")]
     kind, _, name = resource.partition(".")
     if resource not in _RESOURCES and not (kind in ("limits", "requests") and name.startswith("hugepages-")):
-        return [FieldError((*path, "resource"), unsupported(resource, _RESOURCES))]
+        return [Finding((*path, "resource"), unsupported(resource, _RESOURCES))]
     supported = _DIVISORS.get(name, _BYTES)
     if divisor is None or quantity.parse(divisor) in (0, *map(quantity.parse, supported)):
         return []
     told = f"Invalid value: {divisor}: only divisor's values {', '.join(supported)} are supported with {name}"
-    return [FieldError((*path, "divisor"), told)]
+    return [Finding((*path, "divisor"), told)]

@@ -21,7 +21,7 @@ import msgspec
 
 from muster.api import quantity
 from muster.api.base import Kind, Object
-from muster.api.fields import FieldError
+from muster.api.fields import Finding
 from muster.api.fields import Path as FieldPath
 from muster.api.rules.metadata import shown
 
@@ -40,12 +40,12 @@ _Place = tuple[Any, ...]
 #: Types whose values need no further look if they are exactly of this class: most values are.
 _EXACT: Final[dict[str, type]] = {"s": str, "x": str, "b": bool}
 #: Gives a value its type, in place; returns it, unchanged if that is an error.
-_Check = Callable[[Any, _Place, list[FieldError]], Any]  # Any: JSON
+_Check = Callable[[Any, _Place, list[Finding]], Any]  # Any: JSON
 
 
-def apply(kind: Kind[Any], obj: Object) -> list[FieldError]:  # Any: an object of any kind
+def apply(kind: Kind[Any], obj: Object) -> list[Finding]:  # Any: an object of any kind
     """Gives the fields of `obj` their types, in place; returns those that cannot have theirs."""
-    errors: list[FieldError] = []
+    errors: list[Finding] = []
     if kind.kind in _table():
         _check(kind.kind, False)(obj, (), errors)
     return errors
@@ -73,7 +73,7 @@ def _struct(name: str, in_status: bool) -> _Check:
     required = [field for field, type_ in _table()[name].items() if type_.endswith("!")]
     exact = {field: _EXACT[type_] for field, type_ in fields.items() if type_ in _EXACT}
 
-    def check(value: Any, at: _Place, errors: list[FieldError]) -> Any:  # Any: JSON
+    def check(value: Any, at: _Place, errors: list[Finding]) -> Any:  # Any: JSON
         if not isinstance(value, dict):
             return _refused(value, at, errors, "a map")
         for key, item in value.items():
@@ -85,7 +85,7 @@ def _struct(name: str, in_status: bool) -> _Check:
             if key in value:
                 continue
             if not in_status:
-                errors.append(FieldError(_path((key, at)), "Required value"))
+                errors.append(Finding(_path((key, at)), "Required value"))
             elif fields[key] in _ZERO:
                 value[key] = _ZERO[fields[key]]
         return value
@@ -96,7 +96,7 @@ def _struct(name: str, in_status: bool) -> _Check:
 def _list(inner: str, in_status: bool) -> _Check:
     exact, each = _EXACT.get(inner), _check(inner, in_status)
 
-    def check(value: Any, at: _Place, errors: list[FieldError]) -> Any:  # Any: JSON
+    def check(value: Any, at: _Place, errors: list[Finding]) -> Any:  # Any: JSON
         if not isinstance(value, list):
             return _refused(value, at, errors, "a list")
         for position, item in enumerate(value):
@@ -110,7 +110,7 @@ def _list(inner: str, in_status: bool) -> _Check:
 def _map(inner: str, in_status: bool) -> _Check:
     exact, each = _EXACT.get(inner), _check(inner, in_status)
 
-    def check(value: Any, at: _Place, errors: list[FieldError]) -> Any:  # Any: JSON
+    def check(value: Any, at: _Place, errors: list[Finding]) -> Any:  # Any: JSON
         if not isinstance(value, dict):
             return _refused(value, at, errors, "a map")
         for key, item in value.items():
@@ -121,25 +121,25 @@ def _map(inner: str, in_status: bool) -> _Check:
     return check
 
 
-def _string(value: Any, at: _Place, errors: list[FieldError]) -> Any:  # Any: JSON
+def _string(value: Any, at: _Place, errors: list[Finding]) -> Any:  # Any: JSON
     if isinstance(value, str):
         return value
     return _refused(value, at, errors, "a string")
 
 
-def _integer(value: Any, at: _Place, errors: list[FieldError]) -> Any:  # Any: JSON
+def _integer(value: Any, at: _Place, errors: list[Finding]) -> Any:  # Any: JSON
     if type(value) is int and -_INT64 <= value < _INT64:
         return value
     return _refused(value, at, errors, "an integer of at most 64 bits")
 
 
-def _boolean(value: Any, at: _Place, errors: list[FieldError]) -> Any:  # Any: JSON
+def _boolean(value: Any, at: _Place, errors: list[Finding]) -> Any:  # Any: JSON
     if isinstance(value, bool):
         return value
     return _refused(value, at, errors, "true or false")
 
 
-def _time(value: Any, at: _Place, errors: list[FieldError]) -> Any:  # Any: JSON
+def _time(value: Any, at: _Place, errors: list[Finding]) -> Any:  # Any: JSON
     if isinstance(value, str):
         try:
             msgspec.convert(value, datetime)
@@ -150,21 +150,21 @@ def _time(value: Any, at: _Place, errors: list[FieldError]) -> Any:  # Any: JSON
     return _refused(value, at, errors, "a time such as 2026-01-31T12:00:00Z")
 
 
-def _quantity(value: Any, at: _Place, errors: list[FieldError]) -> Any:  # Any: JSON
+def _quantity(value: Any, at: _Place, errors: list[Finding]) -> Any:  # Any: JSON
     try:
         return (quantity.canonical if isinstance(value, (str, int, float)) else quantity.parse)(value)
     except ValueError as error:
-        errors.append(FieldError(_path(at), f"Invalid value: {error}"))
+        errors.append(Finding(_path(at), f"Invalid value: {error}"))
         return value
 
 
-def _integer_or_string(value: Any, at: _Place, errors: list[FieldError]) -> Any:  # Any: JSON
+def _integer_or_string(value: Any, at: _Place, errors: list[Finding]) -> Any:  # Any: JSON
     if isinstance(value, str) or (type(value) is int and -_INT64 <= value < _INT64):
         return value
     return _refused(value, at, errors, "an integer or a string")
 
 
-def _any(value: Any, at: _Place, errors: list[FieldError]) -> Any:  # Any: JSON
+def _any(value: Any, at: _Place, errors: list[Finding]) -> Any:  # Any: JSON
     return value
 
 
@@ -179,12 +179,12 @@ _SCALARS: Final[dict[str, _Check]] = {
 }
 
 
-def _refused(value: Any, at: _Place, errors: list[FieldError], expected: str) -> Any:  # Any: JSON
+def _refused(value: Any, at: _Place, errors: list[Finding], expected: str) -> Any:  # Any: JSON
     told = json.dumps(value)
     wrong = f"{shown(told).strip(chr(34))}: must be {expected}"
     if expected == "a string" and isinstance(value, bool | int | float):
         wrong = f'must be a string; write "{told}" in quotes'
-    errors.append(FieldError(_path(at), f"Invalid value: {wrong}"))
+    errors.append(Finding(_path(at), f"Invalid value: {wrong}"))
     return value
 
 

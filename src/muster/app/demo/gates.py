@@ -17,6 +17,7 @@ import yaml
 
 from muster.api import kinds
 from muster.api.base import Object
+from muster.api.fields import Finding, Severity
 from muster.app.commands.follow import Ended, follow
 from muster.app.commands.submit import submit
 from muster.app.views.job import JobView, State
@@ -27,7 +28,7 @@ from muster.embedded.client import LocalClient
 from muster.kube.apply import merge
 from muster.security.policies import Policies
 from muster.workloads import load as loading
-from muster.workloads.findings import Finding, JobFileError, Severity
+from muster.workloads.findings import JobFileError
 from muster.workloads.jobfile import Caller, JobFile, Options
 from muster.workloads.platform import Platform, Stores, Submitter
 

@@ -11,7 +11,7 @@ from muster.api import kinds, rules
 from muster.api.base import Kind, Object, ObjectMeta, Resource
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
-from muster.api.fields import FieldError, InvalidObject, convert
+from muster.api.fields import Finding, InvalidObject, convert
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.rules import job_changes, jobset_changes, pod
 from muster.app.plan.mirror import SnapshotMirror
@@ -139,7 +139,7 @@ def _edited(kind: Kind[Any], old: Resource, edit: Object) -> Resource:  # Any: o
 
 
 #: Rules for edits of existing jobs.
-_CHANGES: Final[Mapping[Kind[Any], Callable[[Object, Object], list[FieldError]]]] = {
+_CHANGES: Final[Mapping[Kind[Any], Callable[[Object, Object], list[Finding]]]] = {
     kinds.POD: pod.validate,
     kinds.JOB: job_changes.validate,
     kinds.JOBSET: jobset_changes.validate,

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from muster.api import rates
 from muster.api.base import Object
 from muster.api.core_v1 import Node
+from muster.api.fields import Finding
 from muster.api.kinds import CEDAR_POLICY, QUEUE, TRUST_POLICY
 from muster.api.muster_v1alpha1 import BatchJob, CedarPolicy, TrustPolicy
 from muster.app.wiring.compile_queue import Compiler
@@ -16,7 +17,7 @@ from muster.compiler import Facts
 from muster.compiler.facts import Image
 from muster.controllers import batch_job, cron, driver, lattice_job, policy
 from muster.controllers.batch_grant import written
-from muster.controllers.batch_job import Compiled, Told
+from muster.controllers.batch_job import Compiled
 from muster.controllers.caches import Cache
 from muster.controllers.policy import Judged
 from muster.workloads.findings import JobFileError
@@ -31,7 +32,7 @@ class Found:
     #: (image, digest) of those that have been looked up
     pinned: Sequence[tuple[str, str]] = ()
     #: policies with `action: audit` that the images do not meet
-    warnings: Sequence[Told] = ()
+    warnings: Sequence[Finding] = ()
     #: when the answer may change; None = not before `changed` is sent
     again: datetime | None = None
     #: what is not known yet; "" if everything is
@@ -69,7 +70,7 @@ class Site:
     #: what to install so that the cluster accepts an object; "" = it accepts the object already
     lacks: Callable[[Object], str] = lambda made: ""
     #: what the cluster does not enforce
-    warnings: Callable[[], Sequence[Told]] = lambda: ()
+    warnings: Callable[[], Sequence[Finding]] = lambda: ()
     #: looks images up; None = images are used as they are named
     trust: Images | None = None
     #: whether the cluster has LatticeJobs that muster converts
@@ -93,7 +94,7 @@ def controllers(site: Site) -> list[driver.Controller[Any]]:  # Any: each has it
         try:
             context = context_of(policies, objects, nodes)
         except JobFileError as error:
-            return Compiled(findings=[("", str(error), "")])
+            return Compiled(findings=[Finding((), str(error))])
         asked = Job(written(job), site.now())
         answer, about = site.compiler.compile(job.key, context, asked), Found()
         if answer is not None and site.trust is not None and answer.images:
@@ -130,7 +131,7 @@ def _compiled(answer: Answer, about: Found, site: Site) -> Compiled:
     if not told:
         warned += [*about.warnings, *site.warnings()]
         lacking = dict.fromkeys(filter(None, map(site.lacks, [*answer.support, *answer.jobs])))
-        told = [("", each, "") for each in lacking]
+        told = [Finding((), each) for each in lacking]
     if told:
         unread = answer.unread
         return Compiled(findings=told, warnings=warned, until=until, images=about.pinned, unread=unread)

@@ -10,12 +10,12 @@ from typing import Final
 
 from muster.api import groups, rates
 from muster.api.base import AnyKind, Object
+from muster.api.fields import Finding
 from muster.api.kinds import EMITTED, JOBSET
 from muster.app.wiring.batch_jobs import Site
 from muster.app.wiring.compile_queue import Compiler
 from muster.app.wiring.settings import BatchJobs
 from muster.compiler import Facts
-from muster.controllers.batch_job import Told
 from muster.controllers.driver import Signal
 from muster.kube.clock import Clock
 from muster.kube.errors import ApiError, Unanswered, Unreachable
@@ -126,10 +126,10 @@ class ClusterSite:
         installs = _INSTALLS.get(version) or _INSTALLS.get(kind, version)
         return f"the job needs a {kind} ({version}), which this cluster lacks; install {installs}"
 
-    def _warnings(self) -> list[Told]:
-        told: list[Told] = []
+    def _warnings(self) -> list[Finding]:
+        told: list[Finding] = []
         if not self._known.tetragon:
-            told.append(("", "programs are not restricted: muster finds no Tetragon in this cluster", ""))
+            told.append(Finding((), "programs are not restricted: muster finds no Tetragon in this cluster"))
         if self._known.network == "none":
-            told.append(("", "connections are not restricted: batchJobs.network is none", ""))
+            told.append(Finding((), "connections are not restricted: batchJobs.network is none"))
         return told

@@ -14,14 +14,12 @@ import msgspec
 from muster.api import rates
 from muster.api.base import Object
 from muster.api.core_v1 import ConfigMap
-from muster.api.fields import convert
+from muster.api.fields import Finding, Severity, convert
 from muster.api.kinds import CONFIG_MAP, PRIORITY_CLASS, QUEUE
 from muster.compiler import Facts
 from muster.compiler.declared import declared
 from muster.compiler.facts import Image
-from muster.controllers.batch_job import Told
 from muster.workloads.demand import pod_sets
-from muster.workloads.findings import Severity
 from muster.workloads.platform import Stores, TargetName
 from muster.workloads.snapshot import Objects
 
@@ -69,8 +67,8 @@ class Answer(msgspec.Struct, frozen=True):
     hash: str = ""
     support: list[Object] = []
     jobs: list[Object] = []
-    findings: list[Told] = []
-    warnings: list[Told] = []
+    findings: list[Finding] = []
+    warnings: list[Finding] = []
     until: datetime | None = None
     #: the images that the job names
     images: list[str] = []
@@ -134,8 +132,8 @@ class Answerer:
 
         facts = replace(self._facts, now=asked.now)
         made, findings = cluster.compiled(asked.job, facts, policies, stores, look_up, context.target)
-        told = [cluster.told(each) for each in findings if each.severity is Severity.ERROR]
-        warned = [cluster.told(each) for each in findings if each.severity is Severity.WARNING]
+        told = [each for each in findings if each.severity is Severity.ERROR]
+        warned = [each for each in findings if each.severity is Severity.WARNING]
         until = made.until if made is not None else None
         if made is None or told:
             return Answer(findings=told, warnings=warned, until=until, images=named, unread=made is None)
@@ -147,7 +145,7 @@ class Answerer:
             list(made.support),
             list(made.jobs),
             [],
-            [*warned, *([("", long, "")] if long else [])],
+            [*warned, *([Finding((), long)] if long else [])],
             until,
             named,
             _cost(made.jobs, prices),

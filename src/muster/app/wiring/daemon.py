@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from muster.api import duration, kinds, quantity, rates, selectors
 from muster.api.base import AnyKind, Kind, Object, R, revision
-from muster.api.fields import FieldError
+from muster.api.fields import Finding
 from muster.api.kinds import POD
 from muster.api.scheduled_pod import SCHEDULED_POD
 from muster.app.wiring import logs, settings
@@ -66,11 +66,11 @@ RELEASE: Final = 5.0
 POD_UID: Final = "MUSTER_POD_UID"
 
 
-def known_controllers(chosen: ControllersSettings) -> list[FieldError]:
+def known_controllers(chosen: ControllersSettings) -> list[Finding]:
     """Returns an error for each name that is no controller's."""
     unknown = [(index, name) for index, name in enumerate(chosen.only) if name not in CONTROLLERS]
     return [
-        FieldError(("only", index), f"no controller is called {name!r}{nearest(name, CONTROLLERS)}")
+        Finding(("only", index), f"no controller is called {name!r}{nearest(name, CONTROLLERS)}")
         for index, name in unknown
     ]
 

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
+from muster.api.fields import Finding
 from muster.api.kinds import SECRET
 from muster.api.muster_v1alpha1 import BatchJob, TrustPolicy
 from muster.app.wiring.batch_jobs import Found
@@ -97,7 +98,7 @@ class ImageTrust:
             {image: each.image for image, each in found.items()},
             tuple((image, each.image.digest) for image, each in sorted(found.items()) if each.image.digest),
             tuple(
-                ("", f"image {image} does not meet TrustPolicy {each.policy} (audit): {each.reason}", "")
+                Finding((), f"image {image} does not meet TrustPolicy {each.policy} (audit): {each.reason}")
                 for image, verified in sorted(found.items())
                 for each in verified.findings
                 if not each.enforced

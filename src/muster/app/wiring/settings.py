@@ -15,14 +15,14 @@ from typing import Any, Final, Generic, Literal, TypeVar, get_type_hints
 import msgspec
 
 from muster.api import duration, quantity, selectors
-from muster.api.fields import FieldError, InvalidObject, Path, convert
+from muster.api.fields import Finding, InvalidObject, Path, convert
 from muster.api.rules.metadata import LABEL
 from muster.core.words.gang import Avoidance
 from muster.kube.clock import Clock
 from muster.names import DOMAIN, NAMESPACE, SCHEDULER
 from muster.translate.start_failures import Counted
 from muster.workloads import source
-from muster.workloads.findings import Finding, JobFileError, nearest
+from muster.workloads.findings import JobFileError, nearest
 
 log = logging.getLogger(__name__)
 
@@ -164,7 +164,7 @@ S = TypeVar("S", bound=Common)
 
 
 def load(
-    type_: type[S], file: str, given: Mapping[str, Any], check: Callable[[S], list[FieldError]] | None = None
+    type_: type[S], file: str, given: Mapping[str, Any], check: Callable[[S], list[Finding]] | None = None
 ) -> S:
     """Returns the settings of a file ("": none), with those `given` on the command line in their place.
 
@@ -259,7 +259,7 @@ def _with(value: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _unknown(value: Any, type_: Any, at: Path) -> list[FieldError]:  # Any: YAML, and a type
+def _unknown(value: Any, type_: Any, at: Path) -> list[Finding]:  # Any: YAML, and a type
     """Returns an error for each field that the settings do not have."""
     if not isinstance(value, dict) or not (isinstance(type_, type) and issubclass(type_, Struct)):
         return []
@@ -268,19 +268,19 @@ def _unknown(value: Any, type_: Any, at: Path) -> list[FieldError]:  # Any: YAML
     errors = []
     for key, inner in value.items():
         if key not in names:
-            errors.append(FieldError((*at, key), f"unknown setting{nearest(key, names)}"))
+            errors.append(Finding((*at, key), f"unknown setting{nearest(key, names)}"))
         else:
             errors += _unknown(inner, names[key], (*at, key))
     return errors
 
 
-def _checked(settings: Common) -> list[FieldError]:
+def _checked(settings: Common) -> list[Finding]:
     """Returns what is wrong with settings that have the right types."""
-    wrong: list[FieldError] = []
+    wrong: list[Finding] = []
 
     def demand(good: bool, path: str, message: str) -> None:
         if not good:
-            wrong.append(FieldError(tuple(path.split(".")), message))
+            wrong.append(Finding(tuple(path.split(".")), message))
 
     kind = KINDS[type(settings)]
     demand(settings.api_version == API_VERSION, "apiVersion", f"write {API_VERSION}")
@@ -368,14 +368,14 @@ def _check_bad_nodes(found: BadNodes, demand: Callable[[bool, str, str], None]) 
     demand(good, "badNodes.atMost", f"{found.at_most!r}: write 0% to 50%")
 
 
-def _with_example(error: FieldError) -> FieldError:
+def _with_example(error: Finding) -> Finding:
     name = ".".join(str(step) for step in error.path if isinstance(step, str))
     example = EXAMPLES.get(name)
     found = error.message.replace("`", "")
-    return error if example is None else FieldError(error.path, f"{found}; write for example {example}")
+    return error if example is None else Finding(error.path, f"{found}; write for example {example}")
 
 
-def _said(error: FieldError, document: source.Document | None, given: Mapping[str, Any]) -> str:
+def _said(error: Finding, document: source.Document | None, given: Mapping[str, Any]) -> str:
     """Returns the error with its place: a flag, or the line of the file."""
     path = ".".join(str(step) for step in error.path if isinstance(step, str))
     if path in given:

@@ -14,7 +14,7 @@ from muster.api import kinds, rules
 from muster.api.base import Object, Resource, without_nulls
 from muster.api.batch_v1 import JobSpec, JobTemplate
 from muster.api.core_v1 import PodTemplate
-from muster.api.fields import TOO_DEEP, FieldError, InvalidObject, Path, convert, too_deep
+from muster.api.fields import TOO_DEEP, Finding, InvalidObject, Path, convert, too_deep
 from muster.embedded.api_errors import AnyKind, invalid
 from muster.kube.apply import merge
 from muster.kube.errors import BadRequest
@@ -81,11 +81,11 @@ def complete(kind: AnyKind, name: str, obj: Object, old: Object | None = None) -
         return completed
     # On a real cluster muster has no webhook, so there only what it submits gets this environment.
     if why := training.prepare(completed):
-        raise invalid(kind, name, [FieldError(("metadata", "annotations", names.TRAINING), why)])
+        raise invalid(kind, name, [Finding(("metadata", "annotations", names.TRAINING), why)])
     return completed
 
 
-def _translated(service: Object) -> list[FieldError]:
+def _translated(service: Object) -> list[Finding]:
     return list(services.translated(service.get("spec") or {}, {}))
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from muster.api import kinds
 from muster.api.base import Object, ObjectMeta, Struct
-from muster.api.fields import FieldError, InvalidObject, convert
+from muster.api.fields import Finding, InvalidObject, convert
 from muster.embedded.api_errors import conflict, invalid
 from muster.embedded.verbs.metadata import time_text
 from muster.kube.errors import BadRequest
@@ -57,7 +57,7 @@ def read(name: str, obj: Object) -> Binding:
         raise BadRequest(f"the Binding is for {binding.metadata.name!r}, not for {name!r}")
     if binding.target.kind not in ("", "Node") or not binding.target.name:
         raise invalid(
-            kinds.POD, name, [FieldError(("target", "name"), "Required value: the Node to bind the pod to")]
+            kinds.POD, name, [Finding(("target", "name"), "Required value: the Node to bind the pod to")]
         )
     return binding
 

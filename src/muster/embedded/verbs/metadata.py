@@ -10,7 +10,7 @@ import msgspec
 
 from muster.api import kinds
 from muster.api.base import Object
-from muster.api.fields import FieldError
+from muster.api.fields import Finding
 from muster.embedded.api_errors import AnyKind, conflict, invalid, modified
 from muster.kube.errors import BadRequest, NotFound
 
@@ -96,7 +96,7 @@ def carry_over(kind: AnyKind, current: Object, proposed: Object, subresource: st
             kind,
             old["name"],
             [
-                FieldError(
+                Finding(
                     ("metadata", "finalizers"),
                     "Forbidden: no new finalizers can be added if the object is being deleted, found new "
                     f"finalizers {sorted(added)}",

@@ -6,13 +6,13 @@ from typing import Final
 
 from muster import names
 from muster.api.base import Object
-from muster.api.fields import Path, dotted
+from muster.api.fields import Finding, Path, Severity, dotted
 from muster.api.koordinator_v1alpha1 import TOPOLOGY_SPEC
 from muster.workloads import dns
 from muster.workloads.aichor import variables
 from muster.workloads.aichor.jobset import compile_jobset, hosts
 from muster.workloads.aichor.manifest import Manifest, parse
-from muster.workloads.findings import Finding, JobFileError, Severity
+from muster.workloads.findings import JobFileError
 from muster.workloads.formats import Format
 from muster.workloads.jobfile import Item, JobFile, Mode, Options, Role
 from muster.workloads.source import Document

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final, NamedTuple
 
-from muster.api.fields import Path
+from muster.api.fields import Finding, Path
 from muster.api.koordinator_v1alpha1 import GatherRule
 from muster.workloads.aichor import variables
 from muster.workloads.aichor.types import Type, read_types
-from muster.workloads.findings import Finding
 from muster.workloads.jobfile import Mode
 from muster.workloads.section import Section
 from muster.workloads.source import Document

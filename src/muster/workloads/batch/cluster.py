@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from muster.api.base import Object
-from muster.api.fields import Path, dotted
+from muster.api.fields import Finding, Path, Severity
 from muster.compiler import Facts
 from muster.compiler.facts import Image
 from muster.security.policies import Policies
@@ -13,7 +13,6 @@ from muster.workloads.batch import reader
 from muster.workloads.batch.compiling import Compiled, compile_job
 from muster.workloads.batch.merging import Merged
 from muster.workloads.batch.targets import TARGETS
-from muster.workloads.findings import Finding, Severity
 from muster.workloads.platform import Stores, TargetName
 
 
@@ -24,7 +23,7 @@ class Stored:
         self.value: Any = value  # Any: a user's JSON
 
     def finding(self, path: Path, message: str, severity: Severity = Severity.ERROR) -> Finding:
-        return Finding("", 0, 0, path, message, severity)
+        return Finding(path, message, severity)
 
 
 def compiled(
@@ -48,14 +47,4 @@ def compiled(
         facts = replace(facts, images=look_up(sorted(images)))
     made = compile_job(read, facts, TARGETS[target], policies, stores=stores)
     merged = Merged(stored)
-    found = (
-        Finding("", 0, 0, path, each.error.message, Severity(each.severity), each.patch or each.permit)
-        for each in (*made.problems, *made.warnings)
-        for path in [merged.finding(each.error.path, "").path]
-    )
-    return made, list(dict.fromkeys(found))
-
-
-def told(finding: Finding) -> tuple[str, str, str]:
-    """(field, message, fix) of a finding."""
-    return dotted(finding.path), finding.message, finding.fix
+    return made, list(dict.fromkeys(map(merged.placed, (*made.problems, *made.warnings))))

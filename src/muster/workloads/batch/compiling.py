@@ -12,9 +12,8 @@ from typing import Final
 import msgspec
 
 from muster.api.base import Object
-from muster.api.fields import FieldError
+from muster.api.fields import Finding
 from muster.compiler import Draft, Facts, compile_workload
-from muster.compiler.facts import Problem
 from muster.compiler.fulfil import fulfil
 from muster.security import posture
 from muster.security.gates import Principal
@@ -37,7 +36,7 @@ MOST_PROBLEMS: Final = 1_000
 _TASKS: Final = ("spec", "tasks")
 
 #: Makes the objects of a job from its tasks' drafts. Reports what the target cannot express.
-Target = Callable[[BatchJob, Sequence[tuple[Task, Draft]], Callable[[Problem], None]], Sequence[Object]]
+Target = Callable[[BatchJob, Sequence[tuple[Task, Draft]], Callable[[Finding], None]], Sequence[Object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +49,9 @@ class Compiled:
     #: everything that was asked for, once per task
     requests: Sequence[tuple[Principal, Request]]
     #: everything that keeps the job from being applied
-    problems: Sequence[Problem]
+    problems: Sequence[Finding]
     #: what may surprise, and keeps nothing from being applied
-    warnings: Sequence[Problem] = field(default=())
+    warnings: Sequence[Finding] = field(default=())
     #: when an audit ends, so that warnings become errors; None = never
     until: datetime | None = None
 
@@ -83,11 +82,11 @@ def compile_job(
             return Compiled(job, (), (), (), _once([one for _, each in drafts for one in each.problems]))
         if much := _too_much(expanded, number, policies):
             return Compiled(job, (), (), (), [refusal(_TASKS, f"{much}; make several jobs")])
-    refused: list[Problem] = []
+    refused: list[Finding] = []
     jobs = target(job, drafts, refused.append)
-    problems: list[Problem] = []
+    problems: list[Finding] = []
     asked: list[tuple[Principal, Request]] = []
-    warnings: list[Problem] = []
+    warnings: list[Finding] = []
     until: datetime | None = None
     of_whole = of_job(jobs)
     for (task, draft), of_task in zip(drafts, derived, strict=True):
@@ -145,18 +144,18 @@ def _too_much(expanded: int, requests: int, policies: Policies | None) -> str:
     return ""
 
 
-def _too_large(made: Object, size: int) -> Problem:
+def _too_large(made: Object, size: int) -> Finding:
     told = (
         f"the {made['kind']} would have {size / 2**20:.1f} MiB, of which an API server stores {MOST / 2**20}"
     )
-    return Problem(FieldError(_TASKS, f"{told}; make several jobs, or shorten their containers"))
+    return Finding(_TASKS, f"{told}; make several jobs, or shorten their containers")
 
 
-def _once(problems: Sequence[Problem]) -> list[Problem]:
+def _once(problems: Sequence[Finding]) -> list[Finding]:
     """The problems, one for each cause: tasks that share a resource share its denial."""
-    return list({(each.error.path, each.error.message): each for each in problems}.values())
+    return list({(each.path, each.message): each for each in problems}.values())
 
 
-def refusal(path: tuple[str | int, ...], message: str) -> Problem:
+def refusal(path: tuple[str | int, ...], message: str) -> Finding:
     """What a target cannot express."""
-    return Problem(FieldError(path, message))
+    return Finding(path, message)

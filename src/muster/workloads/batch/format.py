@@ -9,17 +9,17 @@ from dataclasses import replace
 
 from muster.api import groups
 from muster.api.base import Object
-from muster.api.fields import Path
+from muster.api.fields import Finding, Path, Severity
 from muster.compiler import Facts
 from muster.compiler.draft import shared
-from muster.compiler.facts import EMBEDDED_FACTS, Problem
+from muster.compiler.facts import EMBEDDED_FACTS
 from muster.workloads import annotate
 from muster.workloads.batch import reader
 from muster.workloads.batch.compiling import Compiled, compile_job
 from muster.workloads.batch.merging import Merged
 from muster.workloads.batch.source_files import beside
 from muster.workloads.batch.targets import TARGETS
-from muster.workloads.findings import Finding, JobFileError, Severity
+from muster.workloads.findings import JobFileError
 from muster.workloads.jobfile import Item, JobFile, Options, Role
 from muster.workloads.kubernetes import services
 from muster.workloads.source import Document
@@ -32,9 +32,8 @@ def load(documents: Sequence[Document], options: Options) -> JobFile:
     if options.local and options.runs and (refused := list(_translated(compiled, merged))):
         raise JobFileError(refused)
     if compiled.problems:
-        warnings = [each for each in compiled.warnings if each.severity == "warning"]
-        told = [finding(merged, each) for each in (*compiled.problems, *warnings)]
-        raise JobFileError(dict.fromkeys(told))
+        warnings = (each for each in compiled.warnings if each.severity is Severity.WARNING)
+        raise JobFileError(dict.fromkeys(map(merged.placed, (*compiled.problems, *warnings))))
 
     def report(path: Path, message: str, severity: Severity = Severity.ERROR) -> Finding:
         return merged.finding(_origin(compiled, path), message, severity)
@@ -51,7 +50,7 @@ def load(documents: Sequence[Document], options: Options) -> JobFile:
             *(Item(each, Role.SUPPORT, report, _owned(each)) for each in compiled.support),
             *(Item(each, _role(each), report, _role(each) is Role.SUPPORT) for each in compiled.jobs),
         ),
-        notes=(*(finding(merged, each) for each in compiled.warnings), *_one_run(compiled, merged)),
+        notes=(*map(merged.placed, compiled.warnings), *_one_run(compiled, merged)),
         gang=True,
         kind=str(documents[0].value["kind"]),
     )
@@ -76,13 +75,6 @@ def compiled_of(documents: Sequence[Document], options: Options) -> Compiled:
     target = TARGETS[platform.target]
     stores = platform.stores() if platform.stores is not None else None
     return compile_job(job, facts, target, platform.policies, platform.submitter, stores)
-
-
-def finding(merged: Merged, problem: Problem) -> Finding:
-    """A finding of the compiler or a gate at its place in the file, with its fix."""
-    error = problem.error
-    found = merged.finding(error.path, error.message, Severity(problem.severity))
-    return replace(found, fix=problem.patch or problem.permit)
 
 
 def _translated(compiled: Compiled, merged: Merged) -> Iterator[Finding]:

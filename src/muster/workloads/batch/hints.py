@@ -7,9 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from muster.api.fields import FieldError
+from muster.api.fields import Finding, Severity
 from muster.compiler import Workload
-from muster.compiler.facts import Problem
 from muster.compiler.workload import External, Secret
 from muster.workloads.batch.job import BatchJob
 
@@ -35,13 +34,13 @@ spec:
           {name}: https://*.{host}"""
 
 
-def find(job: BatchJob) -> Sequence[Problem]:
+def find(job: BatchJob) -> Sequence[Finding]:
     """The warnings about a job, one for each cause."""
     found = [each for task in job.tasks for each in _of(task.workload)]
-    return list({each.error.message: each for each in found}.values())
+    return list({each.message: each for each in found}.values())
 
 
-def _of(workload: Workload) -> Iterator[Problem]:
+def _of(workload: Workload) -> Iterator[Finding]:
     external = [(each, each.what) for each in workload.resources.values() if isinstance(each.what, External)]
     if not external and (found := _s3(workload)):
         path, user = found
@@ -49,7 +48,7 @@ def _of(workload: Workload) -> Iterator[Problem]:
             f"{user} is for S3, but no resource says that the job connects to it; what is not declared "
             f"is blocked"
         )
-        yield Problem(FieldError(path, message), patch=_PATCH, severity="warning")
+        yield Finding(path, message, Severity.WARNING, _PATCH)
     hosts = {endpoint.host for _, what in external for endpoint in what.endpoints}
     for resource, what in external:
         for endpoint in what.endpoints:
@@ -61,10 +60,10 @@ def _of(workload: Workload) -> Iterator[Problem]:
                 patch = _BUCKETS.format(
                     resource=resource.name, name=f"{endpoint.name}-buckets", host=endpoint.host
                 )
-                yield Problem(FieldError(resource.path, message), patch=patch, severity="hint")
+                yield Finding(resource.path, message, Severity.HINT, patch)
     if workload.host_network and (external or workload.ports):
         message = "the pods share the node's network, to which network policies do not apply"
-        yield Problem(FieldError((*workload.path, "hostNetwork"), message), severity="warning")
+        yield Finding((*workload.path, "hostNetwork"), message, Severity.WARNING)
 
 
 def _s3(workload: Workload) -> tuple[tuple[str | int, ...], str] | None:

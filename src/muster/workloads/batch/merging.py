@@ -8,8 +8,9 @@ before anything reads a task, so no reader can forget the defaults.
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from muster.api.fields import Path
-from muster.workloads.findings import Finding, Severity
+from msgspec.structs import replace
+
+from muster.api.fields import Finding, Path, Severity
 
 #: Wrapper of a task's runtime fields in the chapter's example.
 _WRAPPER = "entryRuntime"
@@ -49,6 +50,10 @@ class Merged:
         whole = (each for each, depth in zip(candidates, depths, strict=True) if depth == len(each))
         best = next(whole, candidates[depths.index(max(depths))])
         return self._document.finding(best, message, severity)
+
+    def placed(self, found: Finding) -> Finding:
+        """The finding of the compiler or of a gate at its place in the file, with its fix."""
+        return replace(self.finding(found.path, found.message, found.severity), fix=found.fix)
 
 
 def _elsewhere(path: Path) -> Iterator[Path]:

@@ -5,6 +5,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from muster.api import progress
+from muster.api.fields import Finding
 from muster.compiler import Draft, Workload, spelling
 from muster.compiler.containers import references
 from muster.compiler.workload import Protocol, Resource
@@ -26,7 +27,6 @@ from muster.workloads.batch.merging import Job, Merged
 from muster.workloads.batch.resources import strings
 from muster.workloads.batch.source_files import Read, nothing
 from muster.workloads.demand import MAX_PLACES
-from muster.workloads.findings import Finding
 from muster.workloads.section import Section
 
 _FRAMEWORKS: Final = {"PyTorch": "PyTorch", "DeepSpeed": "DeepSpeed", "Jax": "Jax"}
@@ -91,7 +91,7 @@ def read(document: Job, namespace: str, source: Read = nothing) -> tuple[BatchJo
         for task in tasks:
             draft = Draft(namespace, {})
             references(task.workload, draft)
-            findings += [merged.finding(each.error.path, each.error.message) for each in draft.problems]
+            findings += map(merged.placed, draft.problems)
     return job, list(dict.fromkeys(findings))  # tasks share defaults and resources
 
 

@@ -10,8 +10,9 @@ from typing import Final
 
 from muster.api import groups, kinds
 from muster.api.base import Object
+from muster.api.fields import Finding
 from muster.workloads.demand import MAX_PLACES, MAX_PODS, pod_sets
-from muster.workloads.findings import Finding, JobFileError
+from muster.workloads.findings import JobFileError
 from muster.workloads.formats import Format
 from muster.workloads.jobfile import Item, JobFile, Options, Role
 from muster.workloads.kubernetes import gangs, rules, services, templates, unknown_fields

@@ -8,8 +8,8 @@ suspended; --gang puts those of one namespace into a PodGroup of their own, with
 from collections import defaultdict
 
 from muster.api import groups, kinds
+from muster.api.fields import Finding
 from muster.workloads import annotate
-from muster.workloads.findings import Finding
 from muster.workloads.jobfile import Mode, Options
 from muster.workloads.kubernetes.objects import Entry
 from muster.workloads.kubernetes.templates import pods

@@ -12,10 +12,10 @@ from muster.api import groups, kinds
 from muster.api.base import Kind, Object, without_nulls
 from muster.api.batch_v1 import JobSpec
 from muster.api.core_v1 import PodTemplate
-from muster.api.fields import FieldError, InvalidObject, Path, convert
+from muster.api.fields import Finding, InvalidObject, Path, Severity, convert
 from muster.names import TRAINING
 from muster.workloads import dns
-from muster.workloads.findings import Finding, Severity, nearest
+from muster.workloads.findings import nearest
 from muster.workloads.jobfile import GENERATED, PREFIX, Options
 from muster.workloads.source import Document
 
@@ -225,12 +225,12 @@ def _mistyped(entry: Entry) -> list[Finding]:
 _MOST_ERRORS: Final = 20
 
 
-def _type_errors(value: Any, type_: type, at: Path) -> list[FieldError]:  # Any: a user's YAML
+def _type_errors(value: Any, type_: type, at: Path) -> list[Finding]:  # Any: a user's YAML
     """Errors where `value` cannot be read as `type_`.
 
     The reader stops at the first error, so the faulty value is removed and the rest is read again.
     """
-    errors: list[FieldError] = []
+    errors: list[Finding] = []
     while len(errors) < _MOST_ERRORS:
         try:
             convert(value, type_, at)
@@ -299,7 +299,7 @@ def _counted(entry: Entry) -> Iterator[tuple[Path, Object]]:
             yield (*at, "template", "spec"), replicated.get("template", {}).get("spec", {})
 
 
-def _within(value: Object, error: FieldError) -> Path:
+def _within(value: Object, error: Finding) -> Path:
     """The longest prefix of the error's path that exists in the object."""
     path: list[str | int] = []
     current: Any = value  # Any: a user's YAML

@@ -5,9 +5,8 @@ from typing import Final
 
 from muster.api import kinds, rules
 from muster.api.batch_v1 import JOB_NAME, LEGACY_JOB_NAME
-from muster.api.fields import FieldError
+from muster.api.fields import Finding
 from muster.workloads import dns
-from muster.workloads.findings import Finding
 from muster.workloads.kubernetes.objects import Entry
 
 #: Placeholder for the uid that an object gets when it is created; some defaults are derived from it.
@@ -28,5 +27,5 @@ def broken(entry: Entry) -> list[Finding]:
             f"has {len(entry.name)} characters; the Job's pods have it as a label, so at most {dns.LABEL}"
         )
         errors = [error for error in errors if error.path not in _NAMES]
-        errors.insert(0, FieldError(("metadata", "name"), message))
+        errors.insert(0, Finding(("metadata", "name"), message))
     return [entry.report(error.path, error.message) for error in errors]

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from muster.api import kinds
 from muster.api.base import Object
-from muster.api.fields import FieldError
-from muster.workloads.findings import Finding
+from muster.api.fields import Finding
 from muster.workloads.jobfile import Options
 from muster.workloads.kubernetes import templates
 from muster.workloads.kubernetes.objects import Entry
@@ -26,7 +25,7 @@ def findings(entries: Sequence[Entry], options: Options) -> Iterator[Finding]:
                 yield entry.report(error.path, error.message)
 
 
-def translated(spec: Object, named: Mapping[str, set[object]]) -> Iterator[FieldError]:
+def translated(spec: Object, named: Mapping[str, set[object]]) -> Iterator[Finding]:
     """The ports of a Service's spec, as its author wrote it, that differ from those of its pods.
 
     `named`: the numbers of named ports. A name that is not among them may be of pods elsewhere.
@@ -41,7 +40,7 @@ def translated(spec: Object, named: Mapping[str, set[object]]) -> Iterator[Field
                 f"is {target}, and port is {number}: the embedded cluster translates no ports; a Service's "
                 "name resolves to its pods; write the same port, or clusterIP: None and the pods' port"
             )
-            yield FieldError(("spec", "ports", index, "targetPort"), told)
+            yield Finding(("spec", "ports", index, "targetPort"), told)
 
 
 def _named_ports(entries: Sequence[Entry]) -> dict[str, set[object]]:

@@ -5,9 +5,8 @@ from typing import Final
 
 from muster.api import kinds
 from muster.api.base import Object
-from muster.api.fields import Path
+from muster.api.fields import Finding, Path, Severity
 from muster.workloads import annotate, pod_fields
-from muster.workloads.findings import Finding, Severity
 from muster.workloads.jobfile import Options
 from muster.workloads.kubernetes.objects import Entry
 

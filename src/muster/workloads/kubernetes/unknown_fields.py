@@ -16,9 +16,8 @@ from muster.api import kinds
 from muster.api.base import Struct
 from muster.api.batch_v1 import JobSpec
 from muster.api.core_v1 import PodTemplate
-from muster.api.fields import Path
+from muster.api.fields import Finding, Path, Severity
 from muster.names import DOMAIN
-from muster.workloads.findings import Finding, Severity
 from muster.workloads.kubernetes.objects import Entry
 from muster.workloads.kubernetes.templates import pods
 

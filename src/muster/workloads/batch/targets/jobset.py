@@ -9,8 +9,8 @@ from typing import Final
 
 from muster import names
 from muster.api.base import Object
+from muster.api.fields import Finding
 from muster.compiler import Draft
-from muster.compiler.facts import Problem
 from muster.workloads.batch import training
 from muster.workloads.batch.compiling import refusal
 from muster.workloads.batch.job import BatchJob, Policy, Task
@@ -21,7 +21,7 @@ _RETRIES: Final = 3
 _FAILED: Final = ("PodFailed", "TaskFailed", "*")
 _EVICTED: Final = "PodEvicted"
 
-Report = Callable[[Problem], None]
+Report = Callable[[Finding], None]
 
 
 def jobset(job: BatchJob, drafts: Sequence[tuple[Task, Draft]], report: Report) -> Object:
