@@ -1,18 +1,19 @@
 """The scheduler and the controllers write to the same Gangs at the same time, each its own fields."""
 
+import asyncio
 from collections import Counter
 
 import pytest
 
-from muster.api.kinds import GANG, POD, POD_GROUP_X
+from muster.api.kinds import GANG
 from tests.cluster.conftest import Cluster
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.gangs import gang
 
-GANGS, SIZE = 20, 3
+GANGS, SIZE = 30, 8
 
 
-async def test_many_gangs_begin_and_end_without_a_conflict_over_their_records(
+async def test_many_gangs_start_without_a_conflict_over_their_records(
     cluster: Cluster, plane: ControlPlane
 ) -> None:
     if not plane.audit.is_file():
@@ -22,37 +23,28 @@ async def test_many_gangs_begin_and_end_without_a_conflict_over_their_records(
     cluster.daemon("controllers")
     since = plane.audit.stat().st_size
     names = [f"busy{number}" for number in range(GANGS)]
-    for name in names:
-        await gang(cluster, name, SIZE, test="busy")
+    await asyncio.gather(*(gang(cluster, name, SIZE, cpu="100m", test="busy") for name in names))
 
     async def running() -> bool:
         records = [await cluster.client.get(GANG, "default", f"podgroup-{name}") for name in names]
         return all((each.status.phase, each.status.running) == ("Standing", SIZE) for each in records)
 
-    async def gone() -> bool:
-        return not (await cluster.client.list(GANG)).items
-
     await cluster.until("all run", running)
-    for name in names:
-        await cluster.client.delete(POD_GROUP_X, "default", name)
-    for pod in (await cluster.client.list(POD, "default")).items:
-        await cluster.client.delete(POD, "default", pod.metadata.name)
-    await cluster.until("their records are gone", gone)
     found = conflicts(plane, since)
     print(f"{GANGS} gangs of {SIZE}: {dict(found)}")
     assert found == {}
 
 
-def conflicts(plane: ControlPlane, since: int) -> Counter[tuple[str, str, int]]:
-    """Patches of Gangs that were not made because the Gang had changed: by account, Gang and code."""
-    found: Counter[tuple[str, str, int]] = Counter()
+def conflicts(plane: ControlPlane, since: int) -> Counter[tuple[str, int]]:
+    """Patches of Gangs that were not made because the Gang had changed, by account and code."""
+    found: Counter[tuple[str, int]] = Counter()
     for entry in plane.entries(since):
         match entry:
             case {
                 "verb": "patch",
                 "user": {"username": str(user)},
                 "objectRef": {"resource": "gangs"},
-                "responseStatus": {"code": (409 | 422) as code, **more},
+                "responseStatus": {"code": (409 | 422) as code},
             }:
-                found[user.rpartition("-")[2], str(more.get("message", ""))[-120:], code] += 1
+                found[user.rpartition("-")[2], code] += 1
     return found

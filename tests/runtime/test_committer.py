@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
+from muster.api import kinds
 from muster.api.base import AnyKind, Resource
 from muster.api.core_v1 import Pod
 from muster.api.rates import Rates
 from muster.core.words.decisions import Assign
 from muster.core.words.events import NodeRemoved
 from muster.core.words.gang import GangId, NodeName, Place
-from muster.effects import Evict
+from muster.effects import Evict, Patch
 from muster.effects.execute import Outcome
 from muster.kube.errors import Conflict
 from muster.runtime.committer import LONGEST_WAIT, Committer
@@ -69,6 +70,17 @@ def test_a_change_that_decides_nothing_may_be_the_one_that_a_write_waits_for(err
     assert committer.due(1.0) == [GANG]
     committer.renewed(GANG)
     assert committer.due(LONGEST_WAIT - 1) == [], "nothing waits for it any more"
+
+
+def test_a_patch_waits_for_its_own_revision_and_not_for_the_change_of_another_writer() -> None:
+    seen = Seen(pod("1"))
+    committer = Committer(seen, epoch=1)
+    patch = Patch(kinds.POD, "ns", "a", {"status": {}}, seen="1")
+    committer.done(GANG, [Outcome(patch, revision=3)], now=0.0)
+    for version, due in (("2", []), ("3", [GANG])):
+        seen.pod = pod(version)
+        committer.renewed(GANG)
+        assert committer.due(1.0) == due
 
 
 def test_a_removed_node_concerns_the_gangs_that_are_assigned_to_it() -> None:

@@ -290,7 +290,7 @@ class Committer:
             commit.state, learnt = learn(gang, commit.state, outcome.effect, outcome.error, now, self.limits)
             events += learnt
             if outcome.error is None or isinstance(outcome.error, Conflict):
-                expected = expectation(outcome.effect)
+                expected = expectation(outcome.effect, outcome.revision)
                 commit.expected += [expected] if expected is not None else []
         commit.expected_until = now + LONGEST_WAIT
         if commit.state.retry_at <= now:  # else a write has failed, and has a pause of its own

@@ -151,14 +151,14 @@ class Leader:
                     effect: Effect = await recording(self._client, write, self.gather)
                 else:
                     effect = write
-                await execute(self._client, effect, self.clock.now())
+                revision = await execute(self._client, effect, self.clock.now())
             except (ApiError, PlanTooLarge, NotRecreatable, Unanswered, Unreachable) as error:
                 level = (
                     logging.DEBUG if isinstance(error, Conflict) else logging.INFO
                 )  # the next look decides
                 log.log(level, "%s: %s", type(write).__name__, error)
                 return Outcome(write, error)
-            return Outcome(write)
+            return Outcome(write, revision=revision)
 
     def done(self, gang: GangId, outcomes: Sequence[Outcome[Write]]) -> None:
         """Takes the outcomes of a gang's writes, up to and including the first run that failed."""

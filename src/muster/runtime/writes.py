@@ -10,7 +10,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from muster.api import kinds
-from muster.api.base import AnyKind, Object, Resource
+from muster.api.base import AnyKind, Object, Resource, revision
 from muster.api.muster_v1alpha1 import Gang as GangRecord
 from muster.effects import Bind, Create, Delete, Effect, Evict, Patch
 from muster.names import EPOCH
@@ -169,19 +169,26 @@ class Expectation(NamedTuple):
     kind: AnyKind
     key: str
     was: str = ""  # CHANGED: the resourceVersion before, GONE: the uid
+    #: CHANGED: the revision of the write itself, since others may have changed the object before; 0 = unknown
+    written: int = 0
 
     def met(self, found: Resource | None) -> bool:
         match self.change:
             case Change.CREATED:
                 return found is not None
+            case Change.CHANGED if self.written and found is not None:
+                return revision(found.metadata.resource_version) >= self.written
             case Change.CHANGED:
                 return found is None or found.metadata.resource_version != self.was
             case Change.GONE:
                 return found is None or found.metadata.uid != self.was
 
 
-def expectation(write: Write) -> Expectation | None:
-    """Returns what the mirror must show after `write` succeeded or lost to another writer."""
+def expectation(write: Write, written: int = 0) -> Expectation | None:
+    """Returns what the mirror must show after `write` succeeded or lost to another writer.
+
+    `written`: the revision of a patch that succeeded, if it is known.
+    """
     match write:
         case Bind(pod) | Evict(pod):
             return Expectation(Change.CHANGED, kinds.POD, pod.key, pod.metadata.resource_version)
@@ -190,7 +197,7 @@ def expectation(write: Write) -> Expectation | None:
         case RecordPods(plan):
             return Expectation(Change.CREATED, kinds.GANG_PLAN, f"{plan.namespace}/{plan.name}")
         case Patch(kind, namespace, name):
-            return Expectation(Change.CHANGED, kind, f"{namespace}/{name}", write.seen)
+            return Expectation(Change.CHANGED, kind, f"{namespace}/{name}", write.seen, written)
         case Delete(kind, namespace, name, uid):
             return Expectation(Change.GONE, kind, f"{namespace}/{name}", uid)
         case _:
