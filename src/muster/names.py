@@ -87,6 +87,9 @@ EPOCH: Final = f"{DOMAIN}/epoch"
 PODS_SEEN: Final = f"{DOMAIN}/pods-seen"
 #: On a Lease: the kinds that its holder cannot read, and the candidate that can and asks for the Lease.
 CANNOT_READ: Final = f"{DOMAIN}/cannot-read"
+#: On the admission policies of a release: the Lease of its scheduler, and the schedulerNames that it serves.
+LEASE: Final = f"{DOMAIN}/lease"
+SCHEDULES: Final = f"{DOMAIN}/schedules"
 SUCCESSOR: Final = f"{DOMAIN}/successor"
 
 #: Pod condition that marks what muster ended by its own decision; never counted as a failure.

@@ -103,10 +103,17 @@ class Cluster:
         arguments = self.chart.arguments(name, port)
         return self._start(name, self.chart.kubeconfig(name), *altered, *arguments, *more)
 
-    def scheduler_of(self, release: Chart) -> subprocess.Popen[bytes]:
-        """Starts a replica of the scheduler of another release of the chart; the fixture ends it."""
-        kubeconfig = release.kubeconfig("scheduler")
-        return self._start(release.release, kubeconfig, "muster", *release.arguments("scheduler"))
+    def replica_of(self, release: Chart, name: str) -> subprocess.Popen[bytes]:
+        """Starts a replica of a Deployment of another release of the chart; the fixture ends it."""
+        arguments = release.arguments(name)
+        return self._start(f"{release.release}-{name}", release.kubeconfig(name), "muster", *arguments)
+
+    def refused(self, release: Chart) -> tuple[Path, subprocess.Popen[bytes]]:
+        """Starts a scheduler of another release, which is to end with an error. Returns its log, too."""
+        process = self.replica_of(release, "scheduler")
+        log = next(log for log, each in self._latest.items() if each is process)
+        del self._latest[log]
+        return log, process
 
     def muster(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Starts `muster …` as the cluster's administrator; the fixture ends it."""

@@ -1,10 +1,13 @@
 """Two releases of the chart on one cluster, with scheduler names of their own."""
 
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from muster.api.kinds import GANG
 from muster.kube.errors import NotFound
-from tests.cluster.chart import install, run
+from tests.cluster.chart import Chart, install, run
 from tests.cluster.conftest import Cluster
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.gangs import bound, gang
@@ -12,25 +15,56 @@ from tests.cluster.gangs import bound, gang
 SECOND, NAMESPACE = "muster-second", "muster-second"
 
 
-async def test_they_work_side_by_side_and_share_definitions_controllers_and_guard(
-    cluster: Cluster, plane: ControlPlane, tmp_path: Path
-) -> None:
-    cluster.muster("fake-nodes", "1 x name=shared,cpu=8,memory=8Gi")
+@asynccontextmanager
+async def released(plane: ControlPlane, home: Path, *values: str) -> AsyncIterator[Chart]:
+    """The second release, with these values."""
     second = install(
         plane.kubeconfig,
-        tmp_path,
+        home,
         "crds.install=false",
         "controllers.replicas=0",
         "scheduler.replicas=0",
-        f"scheduler.config.schedulerNames[0]={SECOND}",
+        *values,
         release=SECOND,
         namespace=NAMESPACE,
     )
     try:
         second.await_roles()
+        yield second
+    finally:
+        run("helm", "uninstall", SECOND, f"--namespace={NAMESPACE}", kubeconfig=plane.kubeconfig, home=home)
+
+
+async def test_the_later_of_two_with_one_scheduler_name_does_not_start_and_says_who_has_it(
+    cluster: Cluster, plane: ControlPlane, tmp_path: Path
+) -> None:
+    async with released(plane, tmp_path) as second:
+        cluster.muster("fake-nodes", "1 x name=kept,cpu=8,memory=8Gi")
+        log, refused = cluster.refused(second)
+        await cluster.until("it has ended", lambda: ended(refused))
+        assert refused.returncode == 2
+        assert "muster is served by the scheduler of lease muster-system/muster-scheduler" in log.read_text()
+        cluster.daemon("scheduler")  # the earlier one starts, whichever comes first
+        await gang(cluster, "kept", 3)
+
+        async def whole() -> bool:
+            return await bound(cluster, "kept") == 3
+
+        await cluster.until("the earlier one schedules", whole)
+
+
+async def ended(process: subprocess.Popen[bytes]) -> bool:
+    return process.poll() is not None
+
+
+async def test_they_work_side_by_side_and_share_definitions_controllers_and_guard(
+    cluster: Cluster, plane: ControlPlane, tmp_path: Path
+) -> None:
+    cluster.muster("fake-nodes", "1 x name=shared,cpu=8,memory=8Gi")
+    async with released(plane, tmp_path, f"scheduler.config.schedulerNames[0]={SECOND}") as second:
         cluster.daemon("scheduler")
         cluster.daemon("controllers")
-        cluster.scheduler_of(second)
+        cluster.replica_of(second, "scheduler")
         for name, by in (("first", "muster"), ("other", SECOND)):
             await gang(cluster, name, 3, by=by)
 
@@ -59,12 +93,3 @@ async def test_they_work_side_by_side_and_share_definitions_controllers_and_guar
         ]
         assert refused == [], "no guard locks the other release out"
         assert plane.forbidden(second.accounts) == []
-    finally:
-        run(
-            "helm",
-            "uninstall",
-            SECOND,
-            f"--namespace={NAMESPACE}",
-            kubeconfig=plane.kubeconfig,
-            home=tmp_path,
-        )

@@ -2,6 +2,12 @@
 {{- if contains "muster" .Release.Name }}{{ .Release.Name }}{{ else }}{{ .Release.Name }}-muster{{ end }}
 {{- end }}
 
+{{- /* Which scheduler names this release serves, and by which Lease: a release that comes later does not. */}}
+{{- define "muster.schedules" -}}
+muster.dev/lease: {{ .Release.Namespace }}/{{ include "muster.name" . }}-scheduler
+muster.dev/schedules: {{ .Values.scheduler.config.schedulerNames | default (list "muster") | join "," | quote }}
+{{- end }}
+
 {{- define "muster.labels" -}}
 app.kubernetes.io/name: muster
 app.kubernetes.io/instance: {{ .Release.Name }}

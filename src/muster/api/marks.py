@@ -212,6 +212,7 @@ _OTHERS: Final[dict[tuple[str, ...], dict[str, str]]] = {
     ("Service",): {names.ALLOWED_CALLERS: ""},
     ("PersistentVolumeClaim",): {names.ALLOWED_CONSUMERS: ""},
     ("Lease",): dict.fromkeys([names.PODS_SEEN, names.CANNOT_READ, names.SUCCESSOR], ""),
+    ("ValidatingAdmissionPolicy",): {names.LEASE: "", names.SCHEDULES: ""},
     ("Node",): {names.RUNTIME: ""},
     (): {names.EPOCH: ""},
 }

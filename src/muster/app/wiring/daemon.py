@@ -49,6 +49,7 @@ from muster.runtime.group_events import GroupEvents
 from muster.runtime.leader import Deposed, Term
 from muster.runtime.metrics import ClusterState, Metrics
 from muster.runtime.mirror import WATCHED
+from muster.runtime.namesakes import taken
 from muster.runtime.reports.conditions import ConditionReports
 from muster.runtime.starts import Decisions, InDecision
 from muster.runtime.watched import WatchedMirror
@@ -110,6 +111,13 @@ async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> No
 
     def lead(part: Part, term: Term) -> Coroutine[Any, Any, None]:
         now = live.now
+        lease = "/".join(settings.place(now))
+        policies = part.informers[kinds.ADMITTING[0]].items.values()
+        for name, whose in taken(now.scheduler_names, lease, policies).items():
+            raise settings.InvalidSettings(
+                f"schedulerNames: {name} is served by the scheduler of lease {whose} already, which is of an "
+                "earlier release; give this one another name, or uninstall the other"
+            )
         selector = selectors.parse(now.node_selector)
         mirror = WatchedMirror(
             part.informers,
@@ -117,7 +125,7 @@ async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> No
             selector,
             priced,
             kinds.ADMITTING,
-            "/".join(settings.place(now)),
+            lease,
         )
         mirror.world.unranked = now.max_priority
         mirror.world.victims = frozenset(now.victim_namespaces)
