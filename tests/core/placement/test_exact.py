@@ -21,6 +21,9 @@ from tests.core.placement.test_greedy import Cluster, exactly_fits, one
 from tests.core.words import assigns, bind, foreign, gang, node, pod, scheduler, shape, waits
 from tests.tiers import FULL
 
+#: How many of the drawn cases are at least of a kind, lest a test say nothing.
+SOME = 10 if FULL else 1
+
 Free = tuple[tuple[int, int], ...]
 Sets = tuple[tuple[tuple[int, int], int, int], ...]
 
@@ -107,8 +110,8 @@ def check(cluster: Cluster, demand: Demand, placed: dict[Place, int]) -> None:
 
 def test_answers_agree_with_an_exhaustive_search() -> None:
     found = answers(range(1000 if FULL else 200))
-    assert found["missed by greedy"] > 1
-    assert found["relaxation"] > 1
+    assert found["missed by greedy"] > SOME
+    assert found["relaxation"] > SOME
     assert found["missed"] == 0
 
 
@@ -119,9 +122,9 @@ def test_so_does_the_search_alone(monkeypatch: pytest.MonkeyPatch, helpless: str
     else:
         monkeypatch.setattr(solver, "optimum", lambda program: None)
     found = answers(range(500 if FULL else 150))
-    assert found["missed by greedy"] > 1
+    assert found["missed by greedy"] > SOME // 2
     assert found["missed"] == 0
-    assert (found["exhausted"] > 1) == (helpless == "relaxation")
+    assert (found["exhausted"] > SOME // 2) == (helpless == "relaxation")
 
 
 LARGE, SMALL = shape(gpu=3, cpu=1000), shape(gpu=2, cpu=1000)
@@ -363,8 +366,8 @@ def test_a_kept_proof_equals_a_fresh_one() -> None:
                 break
             held += 1
             assert not minimum_fits(tuple(now), sets, need)
-    assert held > 1
-    assert let_go > 1
+    assert held > SOME
+    assert let_go > SOME
 
 
 def test_badly_rounded_prices_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

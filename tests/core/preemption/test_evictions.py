@@ -317,4 +317,5 @@ def history(seed: int) -> Machine:
 
 
 def test_histories() -> None:
-    assert sum(history(seed).evictions for seed in range(examples(60))) >= examples(60)
+    seeds = range(examples(60))
+    assert sum(history(seed).evictions for seed in seeds) > 5 * len(seeds) // 6
