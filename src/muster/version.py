@@ -1,3 +1,3 @@
 """Which muster this is: where any room may read it."""
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
