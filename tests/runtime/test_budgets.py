@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from muster.api import groups
 from muster.api.base import Kind, Object, Resource
 from muster.api.core_v1 import Pod, ResourceQuota
 from muster.api.kinds import PDB, POD, RESOURCE_QUOTA
@@ -62,10 +63,10 @@ def test_the_status_of_a_quota_or_a_budget_costs_no_visit_to_pods(monkeypatch: p
         mirror.change(RESOURCE_QUOTA, old, quota)
         assert isinstance(mirror.drain(0.0).events[-1], QuotaChanged)
         old = quota
-    assert asked == ["jobsets of ns", "jobs of ns", "pods of ns"]
+    assert asked == [f"{kind.plural} of ns" for kind in groups.BY_KIND], "once, for what came first"
     mirror.change(PDB, None, budget(1))
     assert told(mirror) == [1]
-    assert asked[3:] == ["pods of ns"], "pods are counted where no controller counts them"
+    assert asked[len(groups.BY_KIND) :] == ["pods of ns"], "pods are counted where no controller counts them"
 
 
 def test_a_budget_follows_its_pods() -> None:
