@@ -310,5 +310,7 @@ def accepted(plane: ControlPlane) -> dict[str, list[Written]]:
                 "responseStatus": {"code": int(code)},
             } if code < 300 and verb in ("create", "patch", "delete"):
                 body = entry.get("requestObject") or {}
+                if isinstance(body, list):  # a JSON patch: its last word on each field
+                    body = {each["path"][1:]: each.get("value") for each in body if each["op"] != "test"}
                 found[namespace].append((verb, resource, str(rest.get("subresource", "")), name, body))
     return found

@@ -232,6 +232,8 @@ class OldDefinition(LocalClient):
     def _pruned(kind: Kind[Any], body: Any) -> Any:
         if kind is kinds.GANG and isinstance(body, dict):
             return {key: value for key, value in body.items() if key != "plan"}
+        if kind is kinds.GANG and isinstance(body, list):  # a JSON patch
+            return [each for each in body if each["op"] == "test" or each["path"] != "/plan"]
         return body
 
 

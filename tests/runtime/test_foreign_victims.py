@@ -44,8 +44,7 @@ class Seen(Mirror):
 
 class Cluster:
     def __init__(self, *pods: Pod, victims: frozenset[str] = frozenset({"checks"})) -> None:
-        self.mirror, self.core, self.now = Seen(frozenset({"muster"})), Scheduler(), 0.0
-        self.mirror.world.victims = victims
+        self.mirror, self.core, self.now = Seen(frozenset({"muster"}), victims=victims), Scheduler(), 0.0
         self.mirror.change(NODE, None, node())
         for each in pods:
             self.mirror.change(POD, None, each)

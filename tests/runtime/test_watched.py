@@ -6,7 +6,9 @@ import msgspec
 import pytest
 
 from muster.api.base import Resource
-from muster.api.kinds import ADMITTING
+from muster.api.core_v1 import Pod
+from muster.api.kinds import ADMITTING, POD
+from muster.core.words.events import PodsBound
 from muster.kube.informers import Informers
 from muster.runtime.watched import WatchedMirror
 
@@ -29,3 +31,22 @@ def test_a_change_of_admission_is_noted_and_the_status_of_a_policy_is_none(numbe
         assert mirror.readmitted is mirror.changed.is_set()
         noted.append(mirror.readmitted)
     assert noted == [True, False, True, True]
+
+
+CHECK = msgspec.convert(
+    {
+        "metadata": {"name": "c", "namespace": "checks", "uid": "c"},
+        "spec": {"schedulerName": "a-providers-own", "nodeName": "n", "containers": [{"name": "c"}]},
+        "status": {"phase": "Running"},
+    },
+    Pod,
+)
+
+
+def test_pods_that_are_there_already_when_a_replica_begins_to_lead_are_victims_by_its_settings() -> None:
+    client: Any = None  # Any: nothing is asked
+    informers = Informers(client)
+    informers[POD]._change("checks/c", CHECK)
+    mirror = WatchedMirror(informers, frozenset({"muster"}), victims=frozenset({"checks"}))
+    (bound,) = [event for event in mirror.drain(0.0).events if isinstance(event, PodsBound)]
+    assert bound.gang == "checks/c"

@@ -56,7 +56,7 @@ from muster.translate.touched import (
     regrouped,
     relabelled,
 )
-from muster.translate.world import KINDS, World
+from muster.translate.world import KINDS, UNRANKED, World
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -83,7 +83,10 @@ class Changes:
 
 
 class Mirror:
-    """Holds the objects of the cluster, and reads groups from them. `schedulers`, `whole`: see `World`.
+    """Holds the objects of the cluster, and reads groups from them.
+
+    `schedulers`, `whole`, `victims`, `unranked`: see `World`. `counted`: which failures at the start of pods
+    are reported.
 
     `selector`: labels of the nodes that muster may use. Other nodes do not exist for the core. `lease`: the
     Lease of this scheduler. Gangs and plans that belong to another Lease are another scheduler's: their plans
@@ -97,8 +100,11 @@ class Mirror:
         whole: bool = False,
         selector: LabelSelector | None = None,
         lease: str = "",
+        victims: frozenset[str] = frozenset(),
+        unranked: int = UNRANKED,
+        counted: Counted | None = None,
     ) -> None:
-        self.world = World(schedulers, whole=whole, lease=lease)
+        self.world = World(schedulers, whole=whole, lease=lease, victims=victims, unranked=unranked)
         #: groups as last drained
         self.groups: dict[GangId, Group] = {}
         self._by_key: dict[GroupKey, Group] = {}
@@ -112,7 +118,7 @@ class Mirror:
         self._stale: dict[GroupKey, Touched] = {}
         self._allowances = Allowances(self.world)
         #: which failures at the start of pods are reported, and the pods of which one has been
-        self.counted = Counted()
+        self.counted = counted or Counted()
         self._failed: set[PodId] = set()
         self._pods: dict[PodId, Pod | None] = {}  # changed since the last drain; None = gone
         self._pending = Changes()

@@ -11,6 +11,8 @@ from muster.api.base import AnyKind, LabelSelector, Resource
 from muster.api.core_v1 import ConfigMap
 from muster.kube.informers import Informers
 from muster.runtime.mirror import WATCHED, Changes, Mirror
+from muster.translate.start_failures import Counted
+from muster.translate.world import UNRANKED
 
 log = logging.getLogger(__name__)
 
@@ -27,12 +29,18 @@ class WatchedMirror(Mirror):
         priced_by: str = rates.KEY,
         admitting: Iterable[AnyKind] = (),
         lease: str = "",
+        victims: frozenset[str] = frozenset(),
+        unranked: int = UNRANKED,
+        counted: Counted | None = None,
     ) -> None:
         """`priced_by`: namespace and name of the ConfigMap with the prices of GPUs.
 
         `admitting`: the kinds whose changes may admit what the API server has refused (`readmitted`).
         """
-        super().__init__(schedulers, selector=selector, lease=lease)
+        # Subscribing tells of all that is there at once, so it comes after every setting.
+        super().__init__(
+            schedulers, selector=selector, lease=lease, victims=victims, unranked=unranked, counted=counted
+        )
         #: set when there is something to drain
         self.changed = asyncio.Event()
         #: whether an object of these kinds has changed; whoever acts on it resets it

@@ -8,7 +8,7 @@ without a PodGroup nevertheless has one here (`described.py`).
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from muster.api import groups
 from muster.api.admitted import admitted
@@ -68,6 +68,9 @@ KINDS: tuple[Kind[Any], ...] = (  # Any: a table of kinds holds kinds of many ty
     *groups.BY_KIND,
 )
 
+#: the highest priority of Kubernetes that users may have
+UNRANKED: Final = 1_000_000_000
+
 
 class World:
     """Objects by kind and name, and by what they belong to.
@@ -78,21 +81,27 @@ class World:
     """
 
     def __init__(
-        self, schedulers: frozenset[str] | None = None, *, whole: bool = False, lease: str = ""
+        self,
+        schedulers: frozenset[str] | None = None,
+        *,
+        whole: bool = False,
+        lease: str = "",
+        victims: frozenset[str] = frozenset(),
+        unranked: int = UNRANKED,
     ) -> None:
-        """`lease`: of the scheduler that records the gangs, `namespace/name`; "": there is no other."""
-        self.schedulers, self.lease = schedulers, lease
-        #: namespaces of which pods of other schedulers may be victims
-        self.victims: frozenset[str] = frozenset()
+        """`lease`: of the scheduler that records the gangs, `namespace/name`; "": there is no other.
+
+        `victims`: namespaces of which pods of other schedulers may be victims. `unranked`: the highest
+        priority that a mark can ask for while no PriorityClass says which there are: on the embedded cluster
+        whoever uses it could create one; a daemon has a setting for it.
+        """
+        self.schedulers, self.lease, self.victims, self.unranked = schedulers, lease, victims, unranked
         self.whole = whole
         #: uids of pods that are only proposed: no API server has charged them to a ResourceQuota
         self.uncreated: set[str] = set()
         self._objects: dict[Kind[Any], dict[Name, Any]] = {kind: {} for kind in KINDS}
         #: the highest priorities that queues allow
         self.queue_bounds = QueueBounds()
-        #: the highest that a mark can ask for while no PriorityClass says which priorities there are: on the
-        #: embedded cluster whoever uses it could create one; a daemon has a setting for it
-        self.unranked = 1_000_000_000
         #: the layers of the network topology
         self.layers = Layers()
         #: whether a GangGroup was formed or has ended since this was last cleared; see `ganggroup`

@@ -126,10 +126,10 @@ async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> No
             priced,
             kinds.ADMITTING,
             lease,
+            frozenset(now.victim_namespaces),
+            now.max_priority,
+            now.bad_nodes.counted(),
         )
-        mirror.world.unranked = now.max_priority
-        mirror.world.victims = frozenset(now.victim_namespaces)
-        mirror.counted = now.bad_nodes.counted()
         mirror.avoid(now.bad_nodes.rules())
         live.changed.append(lambda now: mirror.use(selectors.parse(now.node_selector)))
         decisions = Decisions()
