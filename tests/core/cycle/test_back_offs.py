@@ -1,13 +1,14 @@
 """A gang whose start failed backs off; a gang that lost places keeps its pods off some nodes."""
 
+from dataclasses import replace
 from math import inf
 
 import pytest
 
 from muster.core.cycle import Scheduler
 from muster.core.words.events import CommitFailed, Event, GangSubmitted, PlacesLost
-from muster.core.words.gang import Code, GangId, NodeName
-from tests.core.words import assigns, bind, gang, node, places, scheduler, started, where
+from muster.core.words.gang import Code, GangId, Gate, NodeName
+from tests.core.words import assigns, bind, gang, node, places, scheduler, started, waits, where
 
 X = GangId("x")
 
@@ -20,6 +21,17 @@ def assigned(*nodes: str, count: int = 2, minimum: int | None = None) -> Schedul
 
 def lost(index: int, until: float, *nodes: str) -> PlacesLost:
     return PlacesLost(X, places(index), frozenset(map(NodeName, nodes)), until)
+
+
+def test_a_gang_whose_gate_is_lifted_is_no_longer_told_of_it_even_while_reasons_are_postponed() -> None:
+    held = replace(gang("x"), gate=Gate(Code.GATED, "held"))
+    made = scheduler([], held)
+    assert [wait.explanation.code for wait in waits(made.decide(0.0))] == [Code.GATED]
+    made.apply(GangSubmitted(held))
+    assert made.world.gangs[X].explanation is not None
+    made.apply(GangSubmitted(gang("x")))
+    assert made.world.gangs[X].explanation is None
+    assert [wait.explanation.code for wait in waits(made.decide(1.0))] != [Code.GATED]
 
 
 @pytest.mark.parametrize("change", [node("b"), GangSubmitted(gang("x", count=1))], ids=["node", "gang"])

@@ -202,6 +202,8 @@ def _gang_submitted(world: World, event: events.GangSubmitted) -> None:
         gang = replace(gang, submitted=min(gang.submitted, state.gang.submitted))
     if gang == state.gang:
         return
+    if state.gang is not None and state.gang.gate not in (None, gang.gate):
+        state.explanation = None  # it was told of its gate: while reasons are postponed, that would stand
     _related(world, state, gang.origin)
     state.gang = gang
     world.gangs.arrivals += 1

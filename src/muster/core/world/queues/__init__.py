@@ -228,7 +228,8 @@ class Queues:
             if wanted and self.attainable.never(state, demand):
                 return _NOTHING
         assert state.gang is not None
-        least = self.attainable.least(demand) if self.attainable is not None else demand.least
+        exclusive = demand.rules is not None and demand.rules.exclusive
+        least = self.attainable.least(demand) if self.attainable is not None and exclusive else demand.least
         for above in self.path(state.gang.queue):
             if any(least.get(r, 0) > cap for r, cap in above.caps.items()):
                 return _NOTHING
