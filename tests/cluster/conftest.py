@@ -138,6 +138,16 @@ class Cluster:
         self.processes.append(process)
         return process
 
+    def end(self) -> None:
+        """Ends all that has been started."""
+        for process in self.processes:
+            process.send_signal(signal.SIGTERM)
+        for process in self.processes:
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
     def crashed(self) -> list[str]:
         """Commands that have failed. One that has lost its Lease is started again, as a kubelet does.
 
@@ -251,13 +261,7 @@ async def cluster(plane: ControlPlane, chart: Chart, tmp_path: Path) -> AsyncIte
         yield made
         assert made.crashed() == []
     finally:
-        for process in made.processes:
-            process.send_signal(signal.SIGTERM)
-        for process in made.processes:
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
+        made.end()
         await made.clear()
         await client.close()
     asked = [

@@ -16,8 +16,8 @@ SECOND, NAMESPACE = "muster-second", "muster-second"
 
 
 @asynccontextmanager
-async def released(plane: ControlPlane, home: Path, *values: str) -> AsyncIterator[Chart]:
-    """The second release, with these values."""
+async def released(cluster: Cluster, plane: ControlPlane, home: Path, *values: str) -> AsyncIterator[Chart]:
+    """The second release, with these values. Its roles must allow it all that it asks for."""
     second = install(
         plane.kubeconfig,
         home,
@@ -28,17 +28,20 @@ async def released(plane: ControlPlane, home: Path, *values: str) -> AsyncIterat
         release=SECOND,
         namespace=NAMESPACE,
     )
+    before = len(plane.forbidden(second.accounts))
     try:
         second.await_roles()
         yield second
+        assert plane.forbidden(second.accounts)[before:] == []
     finally:
+        cluster.end()  # without its roles a replica would be refused
         run("helm", "uninstall", SECOND, f"--namespace={NAMESPACE}", kubeconfig=plane.kubeconfig, home=home)
 
 
 async def test_the_later_of_two_with_one_scheduler_name_does_not_start_and_says_who_has_it(
     cluster: Cluster, plane: ControlPlane, tmp_path: Path
 ) -> None:
-    async with released(plane, tmp_path) as second:
+    async with released(cluster, plane, tmp_path) as second:
         cluster.muster("fake-nodes", "1 x name=kept,cpu=8,memory=8Gi")
         log, refused = cluster.refused(second)
         await cluster.until("it has ended", lambda: ended(refused))
@@ -61,7 +64,7 @@ async def test_they_work_side_by_side_and_share_definitions_controllers_and_guar
     cluster: Cluster, plane: ControlPlane, tmp_path: Path
 ) -> None:
     cluster.muster("fake-nodes", "1 x name=shared,cpu=8,memory=8Gi")
-    async with released(plane, tmp_path, f"scheduler.config.schedulerNames[0]={SECOND}") as second:
+    async with released(cluster, plane, tmp_path, f"scheduler.config.schedulerNames[0]={SECOND}") as second:
         cluster.daemon("scheduler")
         cluster.daemon("controllers")
         cluster.replica_of(second, "scheduler")
@@ -92,4 +95,3 @@ async def test_they_work_side_by_side_and_share_definitions_controllers_and_guar
             and "-records" in entry.get("responseStatus", {}).get("message", "")
         ]
         assert refused == [], "no guard locks the other release out"
-        assert plane.forbidden(second.accounts) == []
