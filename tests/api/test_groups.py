@@ -114,4 +114,5 @@ def test_a_created_group_asks_for_its_minimum() -> None:
     made = groups.created("g", "ns", 3)
     row = groups.row_of(made)
     assert row is groups.CREATED
-    assert row.read(made) == (3, "spec.minMember")
+    asked = row.read(made)
+    assert (asked.minimum, asked.field) == (3, "spec.minMember")

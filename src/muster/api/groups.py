@@ -5,8 +5,9 @@ what it asks for, and the words of its status. Translation, controllers, views, 
 `plan` and `check` iterate over the rows, and name no kind of PodGroup themselves. How a gang of a dialect is
 read is registered by row in `translate.dialects`. docs/internals/architecture.md says how to add a dialect.
 
-A pod belongs to the first group of the table that it names by label; otherwise to the gang that it describes
-itself; otherwise to the JobSet or Job that controls it, if that is a gang. Otherwise it is a gang of one.
+A pod belongs to the group that its spec names; otherwise to the first of the table that it names by label or
+annotation; otherwise to the gang that it describes itself; otherwise to the JobSet or Job that controls it,
+if that is a gang. Otherwise it is a gang of one.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -15,20 +16,37 @@ from typing import Any, Final, NamedTuple
 
 from muster.api import kinds
 from muster.api import koordinator_v1alpha1 as koordinator
-from muster.api.base import AnyKind, Object, ObjectMeta, at, controller_of, is_subdomain
+from muster.api.base import AnyKind, Object, Resource, at, controller_of, is_subdomain
 from muster.api.core_v1 import Pod, PodTemplate
 from muster.api.fields import convert
 from muster.api.jobset_v1alpha2 import JOBSET_NAME
 from muster.api.scheduling import PodGroup
 
 
-class Asked(NamedTuple):
-    """What a group object asks for, whatever its pods say."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a group object asks for by fields of its own, whatever its pods say.
+
+    Marks and annotations that all dialects have in common are read from its metadata, and count more.
+    """
 
     #: how many of its pods must run together
     minimum: int
     #: the field that says so
     field: str
+    #: by task, how many of the pods of that task must be among them (`Dialect.task`)
+    tasks: tuple[tuple[str, int], ...] = ()
+    #: its pods are no gang: each starts alone
+    alone: bool = False
+    queue: str = ""
+    #: the name of a PriorityClass, or a number
+    priority: str | int | None = None
+    #: None: as its pods say
+    preempts: bool | None = None
+    #: why it is Invalid: a field that cannot be honoured, and what to write instead
+    refusal: str = ""
+    #: what is read otherwise than its dialect would
+    warnings: tuple[str, ...] = ()
 
 
 class Phases(NamedTuple):
@@ -57,6 +75,12 @@ class Dialect:
     stamp: str = ""
     #: label by which a pod names its group. Without the object the gang waits: it may come after its pods
     label: str = ""
+    #: annotations by which a pod names its group as by `label`; the first that a pod has counts
+    annotations: tuple[str, ...] = ()
+    #: whether `spec.schedulingGroup.podGroupName` of a pod names its group
+    in_spec: bool = False
+    #: label or annotation of a pod that names its task, of which the group may have a minimum
+    task: str = ""
     #: labels or annotations by which a pod names a gang that it describes itself while the object does not
     #: exist; the first that a pod has counts
     by_description: tuple[str, ...] = ()
@@ -71,6 +95,10 @@ class Dialect:
     def __repr__(self) -> str:
         return self.name  # a key of a group is shown with it
 
+    def frees(self, group: Resource | None) -> bool:
+        """Whether the pods that name this object are no gang."""
+        return group is not None and self.asked is not None and self.asked(group).alone
+
     def read(self, obj: Object) -> Asked:
         """Returns what an object asks for that is given as JSON. Raises InvalidObject."""
         assert self.asked is not None, "a group that pods name says what it asks for"
@@ -78,7 +106,7 @@ class Dialect:
 
 
 def _of_pod_group(group: PodGroup) -> Asked:
-    return Asked(group.spec.min_member, "spec.minMember")
+    return Asked(minimum=group.spec.min_member, field="spec.minMember")
 
 
 _PHASES: Final = Phases(
@@ -111,7 +139,7 @@ POD: Final = Dialect(name="pod", kind=kinds.POD)
 #: All dialects, in the order in which namesakes claim `namespace/name` as the id of their gang.
 TABLE: Final = (JOBSET, JOB, POD_GROUP, KOORDINATOR, POD)
 #: Those whose groups are named by pods, and control nothing.
-NAMED: Final = tuple(row for row in TABLE if row.label)
+NAMED: Final = tuple(row for row in TABLE if row.label or row.annotations or row.in_spec)
 #: The kinds of their objects.
 OF_NAMED: Final[tuple[AnyKind, ...]] = tuple(row.kind for row in NAMED)
 #: What these kinds are called.
@@ -122,15 +150,18 @@ CREATED: Final = POD_GROUP
 DESCRIBED: Final = KOORDINATOR
 BY_KIND: Final[Mapping[AnyKind, Dialect]] = {row.kind: row for row in TABLE}
 
-#: Labels by which a pod may name a gang; and the labels and annotations by which it may describe one.
-LABELS: Final = tuple(row.label for row in NAMED)
+#: Labels, and annotations, by which a pod may name a gang; keys of both sorts by which it may describe one.
+LABELS: Final = tuple(row.label for row in NAMED if row.label)
+ANNOTATIONS: Final = tuple(key for row in NAMED for key in row.annotations)
 DESCRIPTIONS: Final = tuple(key for row in NAMED for key in row.by_description)
 _NAMING: Final = frozenset((*LABELS, *DESCRIPTIONS))
-_AS_ANNOTATION: Final = frozenset(DESCRIPTIONS)
-_DESCRIBING: Final = frozenset(
-    key for row in NAMED for key in (*row.by_description, *row.minimum, *row.description)
-)
-_BY_LABEL: Final = tuple((row, row.label) for row in NAMED)
+_AS_ANNOTATION: Final = frozenset((*ANNOTATIONS, *DESCRIPTIONS))
+#: the annotations that say which gang a pod is in, and what that is like
+_SAYING: Final = _AS_ANNOTATION.union(key for row in NAMED for key in (*row.minimum, *row.description))
+#: the row whose groups `spec.schedulingGroup` names
+_BY_FIELD: Final = next((row for row in NAMED if row.in_spec), None)
+_BY_LABEL: Final = tuple((row, row.label) for row in NAMED if row.label)
+_BY_ANNOTATION: Final = tuple((row, key) for row in NAMED for key in row.annotations)
 _BY_DESCRIPTION: Final = tuple((row, key) for row in NAMED for key in row.by_description)
 
 
@@ -146,13 +177,14 @@ class Named(NamedTuple):
 def named(pod: Pod | PodTemplate) -> Named | None:
     """Returns the group that a pod, or the pods of a template, name; None if they name none."""
     meta = pod.metadata
-    return _named(meta.labels, meta.annotations)
+    return _named(meta.labels, meta.annotations, pod.spec.scheduling_group)
 
 
 def named_in(template: Object) -> Named | None:
     """As `named`, of a pod or a template as JSON."""
     meta = at(template, "metadata")
-    return _named(at(meta, "labels"), at(meta, "annotations"))
+    field = at(template, "spec", "schedulingGroup") or None
+    return _named(at(meta, "labels"), at(meta, "annotations"), field)
 
 
 def row_of(obj: Object) -> Dialect | None:
@@ -184,22 +216,29 @@ def created(name: str, namespace: str, minimum: int) -> Object:
     }
 
 
-def named_alike(before: ObjectMeta, now: ObjectMeta) -> bool:
+def named_alike(before: Pod, now: Pod) -> bool:
     """Whether two states of a pod name the same group, and describe it alike."""
-    old, new = before.annotations, now.annotations
-    if before.labels != now.labels:
+    if before.metadata.labels != now.metadata.labels:
         return False
-    if old.keys().isdisjoint(_DESCRIBING) and new.keys().isdisjoint(_DESCRIBING):
+    if before.spec.scheduling_group != now.spec.scheduling_group:
+        return False
+    old, new = before.metadata.annotations, now.metadata.annotations
+    if old.keys().isdisjoint(_SAYING) and new.keys().isdisjoint(_SAYING):
         return True
-    return all(old.get(key) == new.get(key) for key in _DESCRIBING)
+    return all(old.get(key) == new.get(key) for key in _SAYING)
 
 
-def _named(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Named | None:
+def _named(labels: Mapping[str, str], annotations: Mapping[str, str], field: Object | None) -> Named | None:
     # most pods name none, and this is asked several times for each change of a pod
+    if field is not None and _BY_FIELD is not None and (name := field.get("podGroupName")):
+        return Named(_BY_FIELD, str(name))
     if labels.keys().isdisjoint(_NAMING) and annotations.keys().isdisjoint(_AS_ANNOTATION):
         return None
     for row, label in _BY_LABEL:
         if name := labels.get(label):
+            return Named(row, name)
+    for row, key in _BY_ANNOTATION:
+        if name := annotations.get(key):
             return Named(row, name)
     for row, key in _BY_DESCRIPTION:
         if name := labels.get(key) or annotations.get(key):  # a name that no object could have names none

@@ -45,7 +45,7 @@ def _read(key: GroupKey, world: World) -> Group | None:
     meta = pod.metadata
     shape, refusal = asked(pod, world)
     owners = [meta, *(owner.metadata for owner in world.owners_of(pod))]
-    queue, _ = marks.queue(owners, ())
+    queue, _ = marks.queue(map(marks.stated_queue, owners), ())
     number = priority(pod.spec, world)
     rank = ranked(owners, number if isinstance(number, int) else 0, key.namespace, queue, world)
     unranked = rank.refusal or (number if chosen(owners, world) is None else None)

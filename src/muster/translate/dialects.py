@@ -134,6 +134,8 @@ def group_of(pod: Pod, world: World) -> GroupKey | None:
     if not world.schedules(pod):
         return None
     if (named := groups.named(pod)) is not None:
+        if world.frees(named.dialect, meta.namespace, named.name):
+            return alone
         return podgroup.key_of(named.dialect, meta.namespace, named.name, world)
     controller = controller_of(pod)
     if controller is None or not JOB.matches(controller):

@@ -15,8 +15,8 @@ from typing import Final
 
 import msgspec
 
+from muster.api.base import Resource
 from muster.api.koordinator_v1alpha1 import GROUPS
-from muster.api.scheduling import PodGroup
 
 #: (namespace, name) of a PodGroup.
 Name = tuple[str, str]
@@ -26,7 +26,7 @@ LONGEST: Final = MOST * 321
 _DECODE: Final = msgspec.json.Decoder(list[str]).decode
 
 
-def named(group: PodGroup) -> tuple[Name, ...]:
+def named(group: Resource) -> tuple[Name, ...]:
     """Returns the PodGroups that its list names, in order; only itself if it has none, or none readable."""
     own = (group.metadata.namespace, group.metadata.name)
     text = group.metadata.annotations.get(GROUPS, "")
@@ -34,7 +34,7 @@ def named(group: PodGroup) -> tuple[Name, ...]:
     return names if own in names else (own,)
 
 
-def agreeing(group: PodGroup, groups: Mapping[Name, PodGroup]) -> list[Name]:
+def agreeing(group: Resource, groups: Mapping[Name, Resource]) -> list[Name]:
     """Returns those that its list names and that have the same list, in order; without itself."""
     names, own = named(group), (group.metadata.namespace, group.metadata.name)
     if len(names) < 2:
@@ -46,13 +46,13 @@ def agreeing(group: PodGroup, groups: Mapping[Name, PodGroup]) -> list[Name]:
     ]
 
 
-def members(group: PodGroup, groups: Mapping[Name, PodGroup]) -> tuple[Name, ...]:
+def members(group: Resource, groups: Mapping[Name, Resource]) -> tuple[Name, ...]:
     """Returns the PodGroups of the GangGroup that it is one of, in order; none unless all of them agree."""
     names = named(group)
     return names if len(names) > 1 and len(agreeing(group, groups)) == len(names) - 1 else ()
 
 
-def error(group: PodGroup, groups: Mapping[Name, PodGroup]) -> str:
+def error(group: Resource, groups: Mapping[Name, Resource]) -> str:
     """Returns why it is one of no GangGroup, although it has a list of several; "" if nothing is wrong.
 
     A PodGroup that does not exist and one that does not agree are not told apart: who writes a list need not
@@ -78,7 +78,7 @@ def error(group: PodGroup, groups: Mapping[Name, PodGroup]) -> str:
     return f"{GROUPS} names {first}{rest}, which does not exist or has another list; write the same on all"
 
 
-def agree(group: PodGroup, text: str) -> bool:
+def agree(group: Resource, text: str) -> bool:
     """Whether a pod that writes `text` names no GangGroup, or the same as its PodGroup, whose list counts."""
     return not text or _read(text) == named(group)
 

@@ -143,7 +143,8 @@ def assemble(
     key, meta = read.key, read.resource.metadata
     rules = {name: network.rules(part.demand.metadata) for name, part in parts.items() if part.count}
     topology = network.wish(network.rules(meta), rules, world)
-    queue, quarrel = marks.queue([meta], (marks.own_queue(part.demand.metadata) for part in parts.values()))
+    of_pods = (marks.own_queue(part.demand.metadata) for part in parts.values())
+    queue, quarrel = marks.queue([marks.stated_queue(meta)], of_pods)
     # the highest: a gang must not be preempted through its least important member
     highest = max((part.demand.priority for part in parts.values()), default=0)
     rank = ranked([meta], highest, meta.namespace, queue, world)

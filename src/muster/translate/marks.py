@@ -21,14 +21,13 @@ _LONGEST_NAME: Final = 253
 _BINDING: Final = frozenset({names.PLAN, names.EPOCH, names.GPU_DEVICE})
 
 
-def queue(owners: Iterable[ObjectMeta], named: Iterable[str]) -> tuple[str, Gate | None]:
-    """Returns the queue of a gang: from the first of its owners that names one, else what its pods name.
+def queue(stated: Iterable[str], named: Iterable[str]) -> tuple[str, Gate | None]:
+    """Returns the queue of a gang: the first that its owners state (`stated_queue`), else what its pods name.
 
     Invalid if the pods of one gang name different queues. The core checks whether the queue exists.
     """
-    for meta in owners:
-        if own := _queue(meta):
-            return own, None
+    if own := next(filter(None, stated), ""):
+        return own, None
     found = sorted(set(named))
     if len(found) > 1:
         message = f"its pods name different queues ({', '.join(found)}), and a gang waits in one"
@@ -38,12 +37,12 @@ def queue(owners: Iterable[ObjectMeta], named: Iterable[str]) -> tuple[str, Gate
 
 def own_queue(meta: ObjectMeta) -> str:
     """Returns the queue that a pod names, or the default."""
-    return _queue(meta) or DEFAULT_QUEUE
+    return stated_queue(meta) or DEFAULT_QUEUE
 
 
-def _queue(meta: ObjectMeta) -> str:
-    """Returns the queue that an object names, or "". What is longer than any name is cut."""
-    named = marks.QUEUE.text(meta) or ""
+def stated_queue(meta: ObjectMeta, field: str = "") -> str:
+    """Returns the queue that an object names by mark, else by `field`, or "". A text too long is cut."""
+    named = marks.QUEUE.text(meta) or field
     return named if len(named) <= _LONGEST_NAME else f"{named[:_LONGEST_NAME]}…"
 
 

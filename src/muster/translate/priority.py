@@ -42,10 +42,11 @@ def priority(spec: PodSpec, world: World) -> int | Gate:
     return _of_class(spec.priority_class_name, world)
 
 
-def chosen(owners: Iterable[ObjectMeta], world: World) -> int | Gate | None:
-    """Returns the first `muster.dev/priority` of these objects: a number, or a class's. None: no mark.
+def chosen(owners: Iterable[ObjectMeta], world: World, stated: str | int | None = None) -> int | Gate | None:
+    """Returns the first `muster.dev/priority` of these objects, else `stated`: a number, or that of a class.
 
-    It overrides the priority of the pods, which cannot be changed once they are created.
+    It overrides the priority of the pods, which cannot be changed once they are created. `stated`: what a
+    field of the group object says.
     """
     for meta in owners:
         try:
@@ -53,8 +54,9 @@ def chosen(owners: Iterable[ObjectMeta], world: World) -> int | Gate | None:
         except ValueError as error:
             return Gate(Code.INVALID, str(error))
         if found is not None:
-            return found if isinstance(found, int) else _of_class(found, world)
-    return None
+            stated = found
+            break
+    return _of_class(stated, world) if isinstance(stated, str) else stated
 
 
 class Ranked(NamedTuple):
@@ -67,12 +69,20 @@ class Ranked(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
-def ranked(owners: Iterable[ObjectMeta], of_pods: int, namespace: str, queue: str, world: World) -> Ranked:
+def ranked(
+    owners: Iterable[ObjectMeta],
+    of_pods: int,
+    namespace: str,
+    queue: str,
+    world: World,
+    stated: str | int | None = None,
+) -> Ranked:
     """Returns the priority of a gang: that of its owners' mark, else `of_pods`, as far as it may have it.
 
+    `stated`: what a field of the group object says, which counts without a mark, and is bounded like one.
     `refusal`: the mark cannot be read; the priority is that of the pods, then.
     """
-    found, refusal = chosen(owners, world), None
+    found, refusal = chosen(owners, world, stated), None
     if isinstance(found, Gate):
         found, refusal = None, found
     number = of_pods if found is None else found

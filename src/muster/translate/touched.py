@@ -85,6 +85,11 @@ def _by_pod(_: AnyKind, old: Resource | None, new: Resource | None, world: World
 def _by_group(kind: AnyKind, old: Resource | None, new: Resource | None, world: World) -> Iterator[GroupKey]:
     for obj in filter(None, (old, new)):
         yield from _touched_by(kind, obj, world)
+    row = groups.BY_KIND[kind]
+    if row in groups.NAMED and row.frees(old) != row.frees(new):
+        meta = _latest(old, new).metadata
+        for namespace, name in world.pods_in(kind, meta.namespace, meta.name):
+            yield GroupKey(groups.POD, namespace, name)
 
 
 def _by_owner(kind: AnyKind, old: Resource | None, new: Resource | None, world: World) -> Iterator[GroupKey]:
@@ -241,7 +246,7 @@ def _in_same_group(old: Pod, new: Pod, world: World) -> bool:
     before, now = old.metadata, new.metadata
     return (
         before.owner_references == now.owner_references
-        and groups.named_alike(before, now)
+        and groups.named_alike(old, new)
         and world.schedules(old) == world.schedules(new)
         and world.evictable(old) == world.evictable(new)
     )

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from muster.api import groups
 from muster.api.admitted import admitted
-from muster.api.base import Kind, Resource, controller_of, controls
+from muster.api.base import AnyKind, Kind, Resource, controller_of, controls
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import (
     LimitRange,
@@ -23,6 +23,7 @@ from muster.api.core_v1 import (
     PodSpec,
     ResourceQuota,
 )
+from muster.api.groups import Dialect
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.kinds import (
     CLUSTER_NETWORK_TOPOLOGY,
@@ -199,11 +200,15 @@ class World:
     def pods(self) -> Mapping[Name, Pod]:
         return self._objects[POD]
 
-    def pod_groups(self, kind: Kind[PodGroup]) -> Mapping[Name, PodGroup]:
+    def pod_groups(self, kind: AnyKind) -> Mapping[Name, Any]:  # Any: objects of that kind
         """Returns PodGroups of one API group; a `Described` where none exists and pods describe the gang."""
         return self._objects[kind]
 
-    def described(self, kind: Kind[PodGroup], namespace: str, name: str) -> list[Described]:
+    def frees(self, row: Dialect, namespace: str, name: str) -> bool:
+        """Whether there is such a group, and the pods that name it are no gang."""
+        return row.frees(self._objects[row.kind].get((namespace, name)))
+
+    def described(self, kind: AnyKind, namespace: str, name: str) -> list[Described]:
         """Returns the descriptions of this gang by the two oldest of the pods that describe it.
 
         The first counts; the second did, if the first has just arrived.
@@ -221,7 +226,7 @@ class World:
         found = _by_name(self._pods_of.get((job.metadata.namespace, job.metadata.uid)))
         return [pod for pod in found if controls(JOB, job, pod)]
 
-    def pods_in(self, kind: Kind[PodGroup], namespace: str, name: str) -> Mapping[Name, Pod]:
+    def pods_in(self, kind: AnyKind, namespace: str, name: str) -> Mapping[Name, Pod]:
         """Returns pods that name this PodGroup, whether or not it exists."""
         return self._pods_in.get((kind.group, namespace, name), {})
 
@@ -245,7 +250,7 @@ class World:
             return index.get(namespace, {}).values()
         return [obj for (where, _), obj in self._objects[kind].items() if where == namespace]
 
-    def together(self, kind: Kind[PodGroup], namespace: str, name: str) -> tuple[Name, ...]:
+    def together(self, kind: AnyKind, namespace: str, name: str) -> tuple[Name, ...]:
         """Returns the PodGroups of this one's GangGroup, from its home on; only itself if it has none."""
         return self._together.get((kind.group, namespace, name)) or ((namespace, name),)
 
@@ -294,7 +299,7 @@ class World:
         old, new = before.metadata, now.metadata
         return (
             old.owner_references == new.owner_references
-            and groups.named_alike(old, new)
+            and groups.named_alike(before, now)
             and old.creation_timestamp == new.creation_timestamp
             and self.schedules(before) == self.schedules(now)
             and before.spec.volumes == now.spec.volumes

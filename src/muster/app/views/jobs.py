@@ -14,14 +14,13 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from muster.api import groups, kinds
-from muster.api.base import Condition, Kind, ObjectMeta, Resource, condition, is_true, mark
+from muster.api.base import AnyKind, Condition, Kind, ObjectMeta, Resource, condition, is_true, mark
 from muster.api.batch_v1 import CONTROLLER as JOB_CONTROLLER
 from muster.api.batch_v1 import Job, JobSpec
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import CONTROLLER as JOBSET_CONTROLLER
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.muster_v1alpha1 import BatchJob, Gang
-from muster.api.scheduling import PodGroup
 from muster.api.times import LAST
 from muster.app.views.failures import judged
 from muster.app.views.job import JobView, State
@@ -250,8 +249,8 @@ def _other(managed_by: str, ours: str) -> str:
 
 
 def _pod_group(
-    kind: Kind[PodGroup],
-    group: PodGroup,
+    kind: AnyKind,
+    group: Resource,
     pods: Sequence[Pod],
     gangs: Sequence[Gang],
     job_of: Mapping[str, JobView],
@@ -305,7 +304,7 @@ def _absent_groups(
             created = min((t for pod in pods if (t := pod.metadata.creation_timestamp)), default=None)
             meta = ObjectMeta(name=name.name, namespace=name.namespace, creation_timestamp=created)
             found = [gangs[name]] if name in gangs else gangs_of.get(name, ())
-            yield _pod_group(kind, PodGroup(metadata=meta), pods, found, {})
+            yield _pod_group(kind, kind.type(metadata=meta), pods, found, {})
 
 
 def _pod(pod: Pod) -> JobView:

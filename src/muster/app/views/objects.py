@@ -15,7 +15,6 @@ from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.muster_v1alpha1 import BatchJob, Gang
-from muster.api.scheduling import PodGroup
 from muster.kube.client import Client
 from muster.kube.errors import Forbidden
 from muster.kube.listing import list_all
@@ -29,7 +28,7 @@ class Objects:
 
     jobsets: Sequence[JobSet] = ()
     jobs: Sequence[Job] = ()
-    pod_groups: Sequence[tuple[Kind[PodGroup], PodGroup]] = ()
+    pod_groups: Sequence[tuple[AnyKind, Resource]] = ()
     pods: Sequence[Pod] = ()
     gangs: Sequence[Gang] = ()
     batch_jobs: Sequence[BatchJob] = ()
@@ -106,5 +105,5 @@ def group_of(pod: Pod) -> GroupName | None:
     return GroupName(found.dialect.kind.group, pod.metadata.namespace, found.name) if found else None
 
 
-def group_name(kind: Kind[PodGroup], group: PodGroup) -> GroupName:
+def group_name(kind: AnyKind, group: Resource) -> GroupName:
     return GroupName(kind.group, group.metadata.namespace, group.metadata.name)

@@ -24,6 +24,7 @@ from muster.core.words.gang import Gang, GangId, Gate
 from muster.translate import ganggroup, marks, network
 from muster.translate.group import Group, ReadGroup, Touched, all_of
 from muster.translate.identity import GroupKey
+from muster.translate.podgroup.facts import Said
 from muster.translate.podgroup.gates import disagreement, gate_of, orphaned
 from muster.translate.podgroup.reading import Reading
 from muster.translate.priority import Ranked, ranked
@@ -45,19 +46,19 @@ class Reader:
         named = world.together(kind, *here)
         if named[0] != here:
             named = ()  # it is read at another PodGroup
-        groups = [found for name in named if (found := world.pod_groups(kind).get(name)) is not None]
         # a PodGroup that is not there has the pods that name it nevertheless
         readings = self._look(named, len(named) > 1, touched)
         moved = frozenset().union(*(one.moved for one in readings))
         for one in readings:
             one.moved.clear()
         readings = [one for one in readings if not one.empty]
-        if not readings:
+        groups = [one.group for one in readings if one.group is not None]
+        if not readings or any(map(key.dialect.frees, groups)):
             return None, moved
         said = list(dict.fromkeys(said for one in readings for said in one.said))
         kept = {kept for one in readings for kept in one.kept}
         topology = _topology(readings, world)
-        queue, quarrel = marks.queue([group.metadata for group in groups], (one.queue for one in said))
+        queue, quarrel = marks.queue((one.queue for one in readings), (one.queue for one in said))
         rank = _rank(readings, queue, world)
         source = groups[0] if groups else None
         gang = Gang(
@@ -70,9 +71,9 @@ class Reader:
             namespace=key.namespace,
             gate=topology.refusal
             or quarrel
-            or disagreement(groups, world.pod_groups(kind))
+            or disagreement(readings, world.pod_groups(kind))
             or next(filter(None, (gate_of(key, one, world) for one in readings)), None),
-            preempts=all(one.preempts for one in said),
+            preempts=_preempts(readings, said),
             limit=limit_of_all(one.limit for one in kept),
             subgroups=tuple(subgroup for one in readings for subgroup in one.subgroups),
         )
@@ -111,6 +112,7 @@ class Reader:
             warnings=(
                 *rank.warnings,
                 *topology.warnings,
+                *chain.from_iterable(one.asked.warnings for one in readings if one.asked is not None),
                 *chain.from_iterable(orphaned(key, one) for one in readings),
             ),
         )
@@ -189,9 +191,17 @@ def _rank(readings: Sequence[Reading], queue: str, world: World) -> Ranked:
 
 def _rank_in(readings: Sequence[Reading], namespace: str, queue: str, world: World) -> Ranked:
     owners = [one.group.metadata for one in readings if one.group is not None]
+    stated = (one.asked.priority for one in readings if one.asked is not None)
     said = chain.from_iterable(one.said for one in readings)
     highest = max((one.priority for one in said if one.priority is not None), default=0)
-    return ranked(owners, highest, namespace, queue, world)
+    first = next((each for each in stated if each not in (None, "")), None)
+    return ranked(owners, highest, namespace, queue, world, first)
+
+
+def _preempts(readings: Sequence[Reading], said: Sequence[Said]) -> bool:
+    """Whether the groups, else all of their pods, may preempt."""
+    stated = {one.asked.preempts if one.asked is not None else None for one in readings}
+    return False not in stated and (stated == {True} or all(one.preempts for one in said))
 
 
 def _may_be_recreated(one: Reading) -> bool:

@@ -5,9 +5,8 @@ from dataclasses import replace
 from itertools import chain
 
 from muster.api import groups
+from muster.api.base import Resource
 from muster.api.koordinator_v1alpha1 import GROUPS
-from muster.api.marks import QUEUE
-from muster.api.scheduling import PodGroup
 from muster.core.words.gang import MOST_PLACES, Code, Gate
 from muster.translate import ganggroup, marks
 from muster.translate.described import Described
@@ -34,19 +33,19 @@ def orphaned(key: GroupKey, one: Reading) -> tuple[str, ...]:
     return (f"{_absent(key)}: bound pods continue, new pods wait for it",)
 
 
-def disagreement(groups: Sequence[PodGroup], known: Mapping[ganggroup.Name, PodGroup]) -> Gate | None:
+def disagreement(readings: Sequence[Reading], known: Mapping[ganggroup.Name, Resource]) -> Gate | None:
     """Returns why a PodGroup with a list is in no GangGroup, or where those of one contradict each other."""
-    for group in groups:
-        if why := ganggroup.error(group, known):
-            return Gate(Code.INVALID, f"{_called(group)}: {why}")
-    queues = sorted({queue for group in groups if (queue := QUEUE.text(group.metadata))})
+    for one in readings:
+        if one.group is not None and (why := ganggroup.error(one.group, known)):
+            return Gate(Code.INVALID, f"{_called(one.group)}: {why}")
+    queues = sorted({one.queue for one in readings if one.queue})
     if len(queues) > 1:
         message = f"its PodGroups name different queues ({', '.join(queues)}), and a gang waits in one"
         return Gate(Code.INVALID, message)
     return None
 
 
-def _called(group: PodGroup) -> str:
+def _called(group: Resource) -> str:
     return f"pod {group.by}" if isinstance(group, Described) else f"PodGroup {group.key}"
 
 
@@ -55,10 +54,14 @@ def _refused(one: Reading, wanted: int, world: World) -> Gate | None:
     if group is not None:
         if gate := marks.refusal(group.metadata):
             return gate
-        if isinstance(number := chosen([group.metadata], world), Gate):
+        asked = one.asked
+        assert asked is not None, "a group that pods name says what it asks for"
+        if asked.refusal:
+            return Gate(Code.INVALID, asked.refusal)
+        if isinstance(number := chosen([group.metadata], world, asked.priority), Gate):
             return number
-        if wanted < 0 and one.asked is not None:
-            text, key = f"{wanted}", one.asked.field
+        if wanted < 0:
+            text, key = f"{wanted}", asked.field
             if isinstance(group, Described):
                 text, key = repr(group.minimum[:80]), f"pod {group.by}: {groups.DESCRIBED.minimum[-1]}"
             return Gate(Code.INVALID, f"{key} is {text}; write how many pods must run together")
@@ -79,7 +82,7 @@ def _refused(one: Reading, wanted: int, world: World) -> Gate | None:
     return None
 
 
-def _quarrel(group: PodGroup, pod: str, said: Said) -> str:
+def _quarrel(group: Resource, pod: str, said: Said) -> str:
     """Returns how a pod contradicts the statements that count for its gang; "" if it does not."""
     if not ganggroup.agree(group, said.groups):
         whose, there = f"PodGroup {group.key}", "it there"
@@ -103,13 +106,20 @@ def _held(one: Reading) -> Gate | None:
     return marks.hold(one.group.metadata) if one.group is not None else None
 
 
+def _lacking(one: Reading, task: str, least: int) -> Gate | None:
+    there = one.of_task(task)
+    if there >= least:
+        return None
+    return Gate(Code.MEMBERS_MISSING, f"{there} of {least} pods of its task {task} exist")
+
+
 def _missing(key: GroupKey, one: Reading, wanted: int) -> Gate | None:
     there, gated = one.there, one.count[State.GATED]
     if one.group is None:
         message = f"{_absent(key)} ({there + gated} so far)"
         return Gate(Code.MEMBERS_MISSING, message)
     if there >= wanted:
-        return None
+        return next(filter(None, (_lacking(one, *task) for task in one.tasks)), None)
     if there + gated >= wanted:
         kept = f"{gated} of its {there + gated} pods"
         return Gate(Code.GATED, f"scheduling gates keep {kept}; {wanted} must have none")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from msgspec import structs
 
-from muster.api.base import Kind, controller_of
+from muster.api.base import Kind, Resource, controller_of, mark
 from muster.api.core_v1 import Pod
 from muster.api.groups import Asked, Dialect
 from muster.api.kinds import (
@@ -20,10 +20,9 @@ from muster.api.kinds import (
     RESOURCE_QUOTA,
 )
 from muster.api.marks import KEEP
-from muster.api.scheduling import PodGroup
 from muster.api.times import seconds
 from muster.core.words.gang import Labels, Place, PodId, PodSet, Shape, Subgroup
-from muster.translate import ganggroup
+from muster.translate import ganggroup, marks
 from muster.translate.filling import job_finished
 from muster.translate.group import Members
 from muster.translate.marks import unbound
@@ -70,7 +69,9 @@ class Reading:
     def __init__(self, dialect: Dialect, name: ganggroup.Name, world: World, *, several: bool) -> None:
         """`several`: it is one of several of a gang, whose minima hold separately."""
         self.name, self.several = name, several
-        self.group: PodGroup | None = None
+        self.group: Resource | None = None
+        #: what the object asks for; None without one
+        self.asked: Asked | None = None
         #: its minimum, below 0 if it cannot be honoured; 0 only for one of several PodGroups
         self.wanted = 0
         self.members = Members()
@@ -145,8 +146,10 @@ class Reading:
             if _for_good(self._noted[name].pod, self._world):
                 self.note(name)
         self.group = self._world.pod_groups(self._kind).get(self.name)
-        asked = self.asked
-        self.wanted = asked.minimum if asked is not None else self.there
+        self.asked = None
+        if self.group is not None and self.dialect.asked is not None:
+            self.asked = self.dialect.asked(self.group)
+        self.wanted = self.asked.minimum if self.asked is not None else self.there
         if self.group is not None and not self.several and self.wanted == 0:
             self.wanted = 1  # no minimum: any of its pods may start without the others
         if not any(one.bound for one in self.said):
@@ -159,10 +162,23 @@ class Reading:
             lacking -= places.awaited
 
     @property
-    def asked(self) -> Asked | None:
-        """What the object asks for; None without one."""
-        reader = self.dialect.asked
-        return reader(self.group) if reader is not None and self.group is not None else None
+    def queue(self) -> str:
+        """The queue that the object names; "" if none."""
+        if self.group is None:
+            return ""
+        return marks.stated_queue(self.group.metadata, self.asked.queue if self.asked is not None else "")
+
+    @property
+    def tasks(self) -> tuple[tuple[str, int], ...]:
+        """The tasks of which it has a minimum, with that minimum."""
+        return self.asked.tasks if self.asked is not None and not self.several else ()
+
+    def of_task(self, task: str) -> int:
+        """Returns how many places there are for pods of a task."""
+        return sum(places.size for places in self._of_task(task))
+
+    def _of_task(self, task: str) -> list[Places]:
+        return [places for places in self.places if (self.dialect.task, task) in places.looked_at]
 
     @property
     def there(self) -> int:
@@ -199,7 +215,11 @@ class Reading:
         """The pod sets. Those of one of several PodGroups are a subgroup of the gang."""
         sets = [places.pod_set() for places in self.places]
         if not self.several:
-            return sets
+            subgroup = {id(places): task for task, _ in self.tasks for places in self._of_task(task)}
+            return [
+                replace(one, subgroup=subgroup[id(places)]) if id(places) in subgroup else one
+                for places, one in zip(self.places, sets, strict=True)
+            ]
         sets = [replace(one, namespace=self.name[0], subgroup="/".join(self.name)) for one in sets]
         if len(sets) == 1 and self.wanted:
             return [replace(sets[0], min_count=min(self.least, sets[0].count))]
@@ -207,8 +227,11 @@ class Reading:
 
     @property
     def subgroups(self) -> tuple[Subgroup, ...]:
-        """The minimum that holds over its own pod sets, if it is one of several PodGroups of a gang."""
-        if not (self.several and self.places):
+        """The minima of its tasks; or its own over its pod sets, if it is one of several PodGroups."""
+        if not self.several:
+            sized = ((task, least, self.of_task(task)) for task, least in self.tasks)
+            return tuple(Subgroup(task, min(least, size)) for task, least, size in sized if size)
+        if not self.places:
             return ()
         size = sum(places.size for places in self.places)
         return (Subgroup("/".join(self.name), min(self.least, size)),)
@@ -263,6 +286,8 @@ class Reading:
         template = spec, *own, controller_of(pod) is None
         if template != self._template:
             shape, labels, what = said(pod, self._world)
+            if (task := mark(meta, self.dialect.task)) and self.dialect.task:
+                labels = tuple(sorted({*labels, (self.dialect.task, task)}))
             self._template, self._facts = template, ((shape, labels), what, kept(pod))
         shaped, what, lasting = self._facts
         return shaped, what._replace(bound=bool(pod.spec.node_name)), lasting
