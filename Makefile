@@ -7,7 +7,7 @@ UV_VERSION := 0.13.8
 # Which versions test-newest installs: uv's names for the newest and the oldest that pyproject.toml allows.
 RESOLUTIONS := highest lowest-direct
 
-.PHONY: setup demo test test-full test-newest test-cluster kustomize check bench bench-cluster reproduce mutants release clean
+.PHONY: setup demo test test-full test-newest test-cluster test-upstream kustomize check bench bench-cluster reproduce mutants release clean
 
 demo: setup
 	@$(BIN)/muster demo
@@ -30,6 +30,10 @@ test-newest: setup
 # On $KUBECONFIG, a cluster that may be written to, or on a control plane that is built with Go and kept.
 test-cluster: setup
 	@MUSTER_TEST_CLUSTER=1 $(BIN)/python -m tests.cluster
+
+# Controllers of other projects beside muster, built with Go once and kept. UPSTREAM_ARGS=--kept builds none.
+test-upstream: setup
+	@MUSTER_TEST_UPSTREAM=1 $(BIN)/python -m tests.upstream $(UPSTREAM_ARGS)
 
 # The kustomize base, from the Helm chart; Helm is built with Go.
 kustomize: setup

@@ -20,7 +20,8 @@ from typing import Final
 import yaml
 
 from muster.version import VERSION
-from tests.cluster.control_plane import Missing, built
+from tests.cluster.building import Missing
+from tests.cluster.control_plane import built
 
 ROOT: Final = Path(__file__).parents[1]
 DIST: Final = ROOT / "dist"

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.control_plane import PROGRAMS, Missing, built
+from tests.cluster.building import Missing
+from tests.cluster.control_plane import PROGRAMS, built
 
 if __name__ == "__main__":
     if not os.environ.get("KUBECONFIG"):

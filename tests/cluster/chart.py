@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from tests.cluster.control_plane import Missing, built
+from tests.cluster.building import Missing
+from tests.cluster.control_plane import built
 from tests.patience import CLUSTER
 
 CHART: Final = Path(__file__).parents[2] / "charts/muster"

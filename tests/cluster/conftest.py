@@ -10,10 +10,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import pytest
@@ -101,12 +102,12 @@ class Cluster:
         """
         altered = ("tests.cluster.altered", str(ahead), holds) if ahead or holds else ("muster",)
         arguments = self.chart.arguments(name, port)
-        return self._start(name, self.chart.kubeconfig(name), *altered, *arguments, *more)
+        return self._muster(name, self.chart.kubeconfig(name), *altered, *arguments, *more)
 
     def replica_of(self, release: Chart, name: str) -> subprocess.Popen[bytes]:
         """Starts a replica of a Deployment of another release of the chart; the fixture ends it."""
         arguments = release.arguments(name)
-        return self._start(f"{release.release}-{name}", release.kubeconfig(name), "muster", *arguments)
+        return self._muster(f"{release.release}-{name}", release.kubeconfig(name), "muster", *arguments)
 
     def refused(self, release: Chart) -> tuple[Path, subprocess.Popen[bytes]]:
         """Starts a scheduler of another release, which is to end with an error. Returns its log, too."""
@@ -117,18 +118,27 @@ class Cluster:
 
     def muster(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Starts `muster …` as the cluster's administrator; the fixture ends it."""
-        return self._start(arguments[0], self.kubeconfig, "muster", *arguments)
+        return self._muster(arguments[0], self.kubeconfig, "muster", *arguments)
 
-    def _start(self, name: str, kubeconfig: Path, *program: str) -> subprocess.Popen[bytes]:
+    def _muster(self, name: str, kubeconfig: Path, *program: str) -> subprocess.Popen[bytes]:
+        return self.start(name, [sys.executable, "-m", *program, "--kubeconfig", str(kubeconfig)])
+
+    def start(self, name: str, command: list[str], **environment: str) -> subprocess.Popen[bytes]:
+        """Starts a program of any kind; the fixture ends it."""
         log = self.logs / f"{len(self.processes)}-{name}.log"
-        command = [sys.executable, "-m", *program, "--kubeconfig", str(kubeconfig)]
-        self._latest[log] = self._launch(command, log)
+        self._latest[log] = self._launch(command, log, environment)
         return self._latest[log]
 
-    def _launch(self, command: Any, log: Path) -> subprocess.Popen[bytes]:  # Any: as `Popen.args` has it
+    def _launch(
+        self,
+        command: Any,  # Any: as `Popen.args` has it
+        log: Path,
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> subprocess.Popen[bytes]:
         with log.open("ab") as output:
             process = subprocess.Popen(
                 command,
+                env={**os.environ, **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -7,7 +7,6 @@ test's, and are killed when it ends. Helm and kubectl are built in the same way.
 """
 
 import base64
-import os
 import secrets
 import shutil
 import socket
@@ -19,11 +18,14 @@ from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from tests.cluster import building
+from tests.cluster.building import Missing
 from tests.patience import CLUSTER
 
 HERE: Final = Path(__file__).parent / "control_plane"
@@ -51,46 +53,25 @@ rules:
 """
 
 
-class Missing(Exception):
-    """What this machine lacks for a control plane."""
-
-
 def built(program: str = "control-plane") -> Path:
     """One of `PROGRAMS`, built if there is none of these versions. Raises Missing."""
     if shutil.which("go") is None:
         raise Missing(
             "the test cluster is built with Go, and there is no `go`; install Go, or set KUBECONFIG"
         )
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "muster-test-cluster"
-    stamp = "".join((HERE / name).read_text() for name in ("go.mod", "main.go"))
-    binary, known = cache / program, cache / f"{program}.built-from"
-    if binary.exists() and known.exists() and known.read_text() == stamp:
-        return binary
-    cache.mkdir(parents=True, exist_ok=True)
-    version = _go("list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes").strip()
+    source = "".join((HERE / name).read_text() for name in ("go.mod", "main.go"))
+    return building.built(program, source, partial(_build, PROGRAMS[program]))
+
+
+def _build(package: str, binary: Path) -> None:
+    version = building.go(HERE, "list", "-m", "-f", "{{.Version}}", "k8s.io/kubernetes").strip()
     minor = version.split(".")[1]
     flags = " ".join(
         f"-X {package}.{name}={value}"
         for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
         for name, value in (("gitVersion", version), ("gitMajor", "1"), ("gitMinor", minor))
     )
-    _go("build", "-trimpath", "-ldflags", f"-s -w {flags}", "-o", str(binary), PROGRAMS[program])
-    known.write_text(stamp)
-    return binary
-
-
-def _go(*arguments: str) -> str:
-    """Runs go in the module's directory. CGO_ENABLED is the same for all, or all is compiled twice."""
-    done = subprocess.run(
-        ["go", *arguments],
-        cwd=HERE,
-        env={**os.environ, "CGO_ENABLED": "0"},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    if done.returncode:
-        raise Missing(f"go {arguments[0]} failed; its output is above")
-    return done.stdout
+    building.go(HERE, "build", "-trimpath", "-ldflags", f"-s -w {flags}", "-o", str(binary), package)
 
 
 @dataclass

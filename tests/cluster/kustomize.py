@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import yaml
 
+from tests.cluster.building import Missing
 from tests.cluster.chart import CHART, rendered
-from tests.cluster.control_plane import Missing
 
 BASE: Final = CHART.parents[1] / "kustomize"
 #: Labels and annotations that only Helm reads.

@@ -111,7 +111,7 @@ async def jobs_run(platform: Cluster, tmp_path: Path) -> Cluster:
     await cluster.make(CLUSTER_ROLE_BINDING, body)
     kubeconfig = acting_as(cluster, JOBSETS, tmp_path)
     words = ("muster", "controllers", "--only=jobset", "--lease=default/jobset")
-    cluster._start("controllers", kubeconfig, *words)
+    cluster._muster("controllers", kubeconfig, *words)
     cluster.muster("fake-nodes", "8 x cpu=8,memory=64Gi,nvidia.com/gpu=1")
     cluster.daemon("scheduler")
     cluster.daemon("controllers")

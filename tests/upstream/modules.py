@@ -1,0 +1,106 @@
+"""Controllers of other projects that run beside muster in these tests, unmodified, at pinned versions.
+
+Each is built of its published Go module, as control planes are (`tests/cluster/building.py`), and kept with
+those of its module's files that install it: definitions of its kinds, and its webhooks. It is built in the
+module's own directory, with the versions and checksums of its go.mod and go.sum. A module whose go.mod has
+replacements that are not published has a directory below `recipes/`, whose go.mod replaces them.
+"""
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.cluster import building
+
+RECIPES: Final = Path(__file__).parent / "recipes"
+#: One package at a time: a build leaves the machine to others.
+_BUILD: Final = ("-p", "1", "-mod=readonly", "-trimpath", "-ldflags", "-s -w")
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """A controller, the package that it is built of, and files and directories of modules that it needs."""
+
+    name: str
+    #: `MODULE@VERSION`
+    module: str
+    #: the package's path below the module
+    package: str = ""
+    #: by module, paths of YAML in it
+    files: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def source(self) -> str:
+        """What it is built from: the same text, the same program."""
+        recipe = RECIPES / self.name / "go.mod"
+        return "\n".join(
+            (
+                f"{self.module} {self.package}",
+                *map(" ".join, self.files),
+                *([recipe.read_text()] if recipe.exists() else []),
+            )
+        )
+
+    @property
+    def kept(self) -> Path | None:
+        """The program, if it has been built."""
+        return building.kept(self.name, self.source)
+
+    def built(self) -> Path:
+        """The program, built unless it is kept. Raises Missing."""
+        return building.built(self.name, self.source, self._build)
+
+    def manifests(self, path: str) -> Iterator[Path]:
+        """The YAML files at one of its paths, as they were when it was built."""
+        at = self._files / path
+        return iter(sorted(at.glob("*.yaml")) if at.is_dir() else [at])
+
+    @property
+    def _files(self) -> Path:
+        return building.cache() / f"{self.name}.files"
+
+    def _build(self, binary: Path) -> None:
+        shutil.rmtree(self._files, ignore_errors=True)
+        for module, path in self.files:
+            found = self._files / path
+            found.parent.mkdir(parents=True, exist_ok=True)
+            at = _directory(module) / path
+            if at.is_dir():
+                shutil.copytree(at, found, copy_function=shutil.copyfile)
+            else:
+                shutil.copyfile(at, found)
+        if (recipe := RECIPES / self.name).is_dir():
+            package = f"{self.module.partition('@')[0]}/{self.package}"
+            building.go(recipe, "build", *_BUILD, "-o", str(binary), package)
+        else:
+            building.go(_directory(self.module), "build", *_BUILD, "-o", str(binary), f"./{self.package}")
+
+
+def _directory(module: str) -> Path:
+    """Where the files of `MODULE@VERSION` are, fetched if need be. Raises Missing."""
+    return Path(json.loads(building.go(RECIPES, "mod", "download", "-json", module))["Dir"])
+
+
+VOLCANO: Final = Upstream(
+    "vc-controller-manager",
+    "volcano.sh/volcano@v1.14.1",
+    "cmd/controller-manager",
+    (
+        ("volcano.sh/volcano@v1.14.1", "config/crd/volcano/bases"),
+        ("volcano.sh/volcano@v1.14.1", "config/crd/jobflow/bases"),
+    ),
+)
+JOBSET: Final = Upstream(
+    "jobset-controller",
+    "sigs.k8s.io/jobset@v0.12.0",
+    files=(
+        ("sigs.k8s.io/jobset@v0.12.0", "config/components/crd/bases"),
+        ("sigs.k8s.io/jobset@v0.12.0", "config/components/webhook/manifests.yaml"),
+    ),
+)
+ALL: Final = (VOLCANO, JOBSET)
+#: why some could not be built, by name
+UNBUILT: Final[dict[str, str]] = {}
