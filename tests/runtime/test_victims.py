@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from muster.api import kinds
-from muster.api.base import Object
+from muster.api.base import Object, ObjectMeta
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Gang as GangRecord
 from muster.core.words.gang import GangId, PodId
@@ -19,6 +19,7 @@ from muster.runtime.commit.view import RetryState, Victim
 from muster.runtime.consent import entry
 from muster.runtime.plan_record import PodRef, VictimRef
 from muster.runtime.writes import delete_plan, without_nulls
+from muster.translate.disclosure import EVERYTHING, Disclosure
 from muster.translate.group import Owner
 from tests.runtime.brief import brief, status_in
 from tests.runtime.test_commit import LIMITS, TWO, G, group, pod, view
@@ -77,6 +78,36 @@ CASES = {
 @pytest.mark.parametrize(("victim", "writes"), CASES.values(), ids=CASES)
 def test_how_a_victim_is_ended(victim: Victim, writes: list[str]) -> None:
     assert [brief(write) for write in end_victims([victim], BY, 100.0)] == writes
+
+
+@pytest.mark.parametrize(
+    ("names", "reclaimed", "message"),
+    [
+        (
+            EVERYTHING,
+            False,
+            "muster: preempting to accommodate higher priority pods, preemptor: ns/g, triggerPod: ns/p0",
+        ),
+        (
+            Disclosure(),
+            False,
+            "muster: preempting to accommodate higher priority pods, preemptor: another namespace's gang",
+        ),
+        (
+            EVERYTHING,
+            True,
+            "muster: reclaiming what its queue has above its share, preemptor: ns/g, triggerPod: ns/p0",
+        ),
+    ],
+    ids=["preempted", "for another namespace", "reclaimed"],
+)
+def test_a_pod_that_is_evicted_says_for_whom(names: Disclosure, reclaimed: bool, message: str) -> None:
+    by = view(group(2, [pod(0, ""), pod(1, "")]), {})
+    elsewhere = msgspec.structs.replace(pod(7, "a"), metadata=ObjectMeta(name="v", namespace="theirs"))
+    victim = Victim(replace(LEAVING, reclaimed=reclaimed), None, (elsewhere,), (), NOTED)
+    *_, evict = end_victims([victim], replace(by, names=names), 100.0)
+    assert isinstance(evict, Evict)
+    assert evict.disruption == message
 
 
 def test_the_end_is_noted_with_its_cause_and_loss_and_once() -> None:

@@ -222,6 +222,8 @@ class PodStatus(Struct, frozen=True):
     host_ip: str = msgspec.field(name="hostIP", default="")
     pod_ip: str = msgspec.field(name="podIP", default="")
     start_time: Time | None = None
+    #: the node on which a place is held for the pod until other pods have left
+    nominated_node_name: str = ""
     conditions: list[Condition] = []
     container_statuses: list[ContainerStatus] = []
     init_container_statuses: list[ContainerStatus] = []

@@ -116,7 +116,7 @@ def _shared(pod: Pod) -> Pod:
             finalizers=_LISTS.first(tuple(meta.finalizers), meta.finalizers),
         ),
         spec=msgspec.structs.replace(plain, node_name=_TEXTS.first(node, node)) if node else plain,
-        status=_status(status),
+        status=_status(msgspec.structs.replace(status, nominated_node_name="") if node else status),
     )
 
 

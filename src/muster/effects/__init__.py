@@ -121,6 +121,8 @@ class Evict:
     pod: Pod
     message: str = ""
     at_once: bool = False
+    #: the message of the condition DisruptionTarget, if it is another
+    disruption: str = ""
 
 
 @dataclass(frozen=True, slots=True)

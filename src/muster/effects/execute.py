@@ -103,8 +103,8 @@ async def execute(client: Client, effect: Effect, now: datetime, component: str 
                 raise
         case Delete():
             await _delete(client, effect)
-        case Evict(pod, message, at_once):
-            await _evict(client, pod, message, at_once, now)
+        case Evict(pod, message, at_once, disruption):
+            await _evict(client, pod, message, disruption or message, at_once, now)
         case Absent(kind, namespace, name, uid):
             if await _exists(client, kind, namespace, name, uid):
                 raise Conflict(f"{kind.kind} {name} {f'of uid {uid} ' if uid else ''}exists")
@@ -295,7 +295,9 @@ async def _exists(client: Client, kind: AnyKind, namespace: str, name: str, uid:
     return not uid or found.metadata.uid == uid
 
 
-async def _evict(client: Client, pod: Pod, message: str, at_once: bool, now: datetime) -> None:
+async def _evict(
+    client: Client, pod: Pod, message: str, disruption: str, at_once: bool, now: datetime
+) -> None:
     """Evicts as kube-scheduler preempts: conditions first, then deletion. The core respects the budgets.
 
     `at_once`: the pod's node is gone, so the reason is that of Kubernetes' pod garbage collector.
@@ -306,7 +308,7 @@ async def _evict(client: Client, pod: Pod, message: str, at_once: bool, now: dat
         if message and not is_true(pod.status.conditions, PREEMPTED):
             conditions = [
                 Condition(PREEMPTED, "True", "EndedByMuster", message, now),
-                Condition("DisruptionTarget", "True", NODE_GONE if at_once else PREEMPTION, message, now),
+                Condition("DisruptionTarget", "True", NODE_GONE if at_once else PREEMPTION, disruption, now),
             ]
             version = await _add_conditions(client, pod, conditions)
         await client.delete(

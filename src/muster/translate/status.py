@@ -215,6 +215,17 @@ def member_waits(pod: Pod, group: Group, code: Code, now: datetime) -> Object | 
     return _not_scheduled(pod, code.value, f"Gang {group.record} says more", now)
 
 
+def nominates(pod: Pod, node: str) -> Object | None:
+    """Returns a merge patch for `pods/status` of an unbound pod: a place on this node is held for it.
+
+    None if the pod shows that already. `node` "": no place is held. Source: kubernetes,
+    pkg/scheduler/schedule_one.go (updatePod).
+    """
+    if pod.status.nominated_node_name == node:
+        return None
+    return {"metadata": {"uid": pod.metadata.uid}, "status": {"nominatedNodeName": node or None}}
+
+
 def _not_scheduled(pod: Pod, reason: str, message: str, now: datetime) -> Object | None:
     """Returns the merge patch that sets PodScheduled=False; None if the pod has that already.
 

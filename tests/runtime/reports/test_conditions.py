@@ -1,7 +1,7 @@
 """The condition that autoscalers look at, on the embedded store with the real core, in virtual time."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,6 +11,7 @@ import pytest
 
 from muster.api import kinds
 from muster.api.base import condition
+from muster.api.core_v1 import Pod
 from muster.core.cycle import Scheduler
 from muster.embedded.client import LocalClient
 from muster.journal import Tee
@@ -181,3 +182,42 @@ async def test_each_lasting_change_of_a_gang_is_one_event_on_its_group() -> None
         events = await cluster.events()
         assert len(events) == 3
         assert ("PodGroup", "first", "Started", 3) in events, "the same again is counted"
+
+
+def _nominations(pods: Iterable[Pod]) -> dict[str, str]:
+    return {
+        pod.metadata.name: pod.status.nominated_node_name for pod in pods if pod.status.nominated_node_name
+    }
+
+
+@pytest.mark.parametrize("loses", [False, True])
+async def test_while_victims_leave_each_pod_shows_the_node_that_it_will_have(*, loses: bool) -> None:
+    async with scheduled() as cluster:
+        cluster.node("a", cpu=2)
+        cluster.gang("low", 2)
+        await cluster.until(lambda: _all_bound(cluster, 2))
+        cluster.create(kinds.PRIORITY_CLASS, {"metadata": {"name": "high"}, "value": 100})
+        cluster.create(kinds.POD_GROUP_X, {"metadata": {"name": "high"}, "spec": {"minMember": 2}})
+        for index in range(2):
+            body = pod(f"high-{index}", labels={"scheduling.x-k8s.io/pod-group": "high"})
+            body["spec"]["priorityClassName"] = "high"
+            cluster.create(kinds.POD, body)
+        await asyncio.sleep(5)  # no kubelet is here, so the victims keep leaving
+        assert _nominations(await cluster.all(kinds.POD)) == {"high-0": "a", "high-1": "a"}
+        before = {pod.metadata.resource_version for pod in await cluster.all(kinds.POD)}
+        await asyncio.sleep(30)
+        after = {pod.metadata.resource_version for pod in await cluster.all(kinds.POD)}
+        assert after == before, "nothing is written again"
+        if loses:
+            cluster.registry.delete(kinds.NODE, "", "a")
+            await asyncio.sleep(30)
+        else:
+            for index in range(2):
+                await cluster.client.delete(kinds.POD, "default", f"low-{index}", grace_period=0)
+            await asyncio.sleep(5)
+            assert (await cluster.bound()).items() >= {"high-0": "a", "high-1": "a"}.items()
+        assert _nominations(await cluster.all(kinds.POD)) == {}
+
+
+async def _all_bound(cluster: Scheduled, count: int) -> bool:
+    return len(await cluster.bound()) == count

@@ -83,6 +83,7 @@ def assign(
 ) -> Object:
     """The pod bound to the node of this name, with its own address; `node_body` is the stored node."""
     meta, status = dict(pod["metadata"]), dict(pod["status"])
+    status.pop("nominatedNodeName", None)
     if annotations:
         meta["annotations"] = {**(meta.get("annotations") or {}), **annotations}
     status["podIP"], status["podIPs"] = address, [{"ip": address}]

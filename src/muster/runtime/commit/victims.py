@@ -6,7 +6,7 @@ from typing import Final
 from muster.api import kinds
 from muster.api.core_v1 import Pod
 from muster.effects import Evict, Patch
-from muster.names import CHECKPOINT_REQUESTED
+from muster.names import CHECKPOINT_REQUESTED, SCHEDULER
 from muster.runtime.commit.view import GangView, Victim
 from muster.runtime.consent import entry, noted
 from muster.runtime.writes import Write, create_gang, delete_plan, patch_gang, suspend
@@ -15,6 +15,7 @@ from muster.translate.status import time_of
 
 #: Most entries of a Gang's `status.preemptions`; the oldest are removed first.
 MOST_PREEMPTIONS: Final = 20
+_PREEMPTING: Final = "preempting to accommodate higher priority pods"
 
 
 def end_victims(victims: Iterable[Victim], by: GangView, now: float) -> Iterator[Write]:
@@ -42,7 +43,24 @@ def end_victims(victims: Iterable[Victim], by: GangView, now: float) -> Iterator
             yield suspend(alive[0].metadata.namespace, owner)
         else:
             for pod in alive:
-                yield Evict(pod, f"makes room for {by.names.gang(by.id, {pod.metadata.namespace})}")
+                preemptor = by.names.gang(by.id, {pod.metadata.namespace})
+                yield Evict(pod, f"makes room for {preemptor}", disruption=_disruption(victim, by, pod))
+
+
+def _disruption(victim: Victim, by: GangView, pod: Pod) -> str:
+    """Returns the message of DisruptionTarget, in the words of Koordinator where they are true.
+
+    Source: koordinator, pkg/scheduler/plugins/coscheduling/core/preemption.go.
+    """
+    own = {pod.metadata.namespace}
+    members = by.group.members.ready.values() if by.group is not None else ()
+    trigger = min(members, key=lambda one: one.key, default=None)
+    scheduler = trigger.spec.scheduler_name if trigger is not None else ""
+    what = "reclaiming what its queue has above its share" if victim.recorded.reclaimed else _PREEMPTING
+    message = f"{scheduler or SCHEDULER}: {what}, preemptor: {by.names.gang(by.id, own)}"
+    if trigger is None or not by.names.may_name(trigger.key, own):
+        return message
+    return f"{message}, triggerPod: {trigger.key}"
 
 
 def begun(victims: Iterable[Victim]) -> Iterator[Victim]:

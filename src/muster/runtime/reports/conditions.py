@@ -1,9 +1,13 @@
-"""Tells autoscalers which pods wait for nodes: the condition PodScheduled of all members of waiting gangs.
+"""Writes what unbound pods of gangs show of their wait: PodScheduled, and the node nominated for them.
 
 An autoscaler adds nodes for pods that are Unschedulable, and knows nothing of gangs. So either all unbound
 members of a gang are Unschedulable, if more nodes could start the gang, or none of them, if its queue, its
 quota or a gate keeps it from starting (`translate.status.member_waits`). Pods without a group have that
 condition from the committer.
+
+While the victims of a gang leave, `status.nominatedNodeName` of each of its pods is the node on which its
+place is held. Autoscalers and the schedulers of other pods count the pod there (KEP-5278). It is taken back
+if the gang loses its places.
 
 A write changes the pod, so a bind that was decided before would be refused. Therefore the conditions of a
 gang are written once it has waited for `PATIENCE`, and no more than `FLYING` are under way. A pod that has a
@@ -15,14 +19,15 @@ from datetime import datetime
 from typing import Final, Protocol
 
 from muster.api import kinds
-from muster.api.base import condition
+from muster.api.base import Object, condition
+from muster.api.core_v1 import Pod
 from muster.core.cycle import Scheduler
 from muster.core.words.gang import Code, GangId
 from muster.effects import Patch
 from muster.kube.clock import back_off
 from muster.runtime.budget import WriteBudget, Writer
 from muster.translate.group import Group
-from muster.translate.status import SCHEDULED, member_waits
+from muster.translate.status import SCHEDULED, member_waits, nominates
 
 #: Seconds between two looks at the gangs that wait.
 PACE: Final = 1.0
@@ -33,6 +38,10 @@ FLYING: Final = 16
 #: Longest pause, in seconds, before a pod that does not show what was written is written to again. The first
 #: is `PACE`, and each is twice the one before.
 LONGEST_PAUSE: Final = 60.0
+
+
+#: By pod and what it is to show: how often that was written, and when it may be written again.
+_Tries = Mapping[tuple[str, str], tuple[int, float]]
 
 
 class Observed(Protocol):
@@ -49,10 +58,10 @@ class ConditionReports:
         #: gangs whose pods have nothing more to say, as they were read and for this reason
         self._told: dict[GangId, tuple[Group, Code]] = {}
         #: by pod, the patches to make: of pods that have no condition yet, and of the others
-        self._first: dict[str, tuple[Patch, Code]] = {}
-        self._again: dict[str, tuple[Patch, Code]] = {}
-        #: by pod and reason: how often that was written, and when it may be written again
-        self._tried: dict[tuple[str, Code], tuple[int, float]] = {}
+        self._first: dict[str, tuple[Patch, str]] = {}
+        self._again: dict[str, tuple[Patch, str]] = {}
+        #: by pod and what it is to show: how often that was written, and when it may be written again
+        self._tried: dict[tuple[str, str], tuple[int, float]] = {}
         self._flying: set[str] = set()
 
     def due(self, now: datetime) -> Iterator[Patch]:
@@ -68,10 +77,10 @@ class ConditionReports:
                 break
             key = next(iter(due))
             self._flying.add(key)
-            patch, code = due.pop(key)
-            times, _ = self._tried.get((key, code), (0, 0.0))
+            patch, what = due.pop(key)
+            times, _ = self._tried.get((key, what), (0, 0.0))
             pause = back_off((PACE, LONGEST_PAUSE), times)
-            self._tried[key, code] = times + 1, now.timestamp() + pause
+            self._tried[key, what] = times + 1, now.timestamp() + pause
             yield patch
 
     def written(self, report: Patch, error: Exception | None) -> None:
@@ -97,7 +106,7 @@ class ConditionReports:
         for state in self._core.served:
             gang, explanation = state.id, state.explanation
             group = self._observed.groups.get(gang)
-            if explanation is None or group is None or not group.source.kind:
+            if explanation is None or group is None:
                 continue
             if not state.lacks or state.holds or state.planned:  # it starts
                 continue
@@ -107,29 +116,62 @@ class ConditionReports:
             was = told.get(gang)
             same = was is not None and was[0] is group and was[1] is code
             settled = at >= self._since[gang][1] + PATIENCE
-            if same or (settled and not self._find(group, code, now, before)):
-                self._told[gang] = group, code
+            if not same and (
+                self._take_back(group, before, at) or not settled or self._find(group, code, now, before)
+            ):
+                continue
+            self._told[gang] = group, code
+        for gang in self._core.world.pending_evictions:
+            self._nominate(gang, before, at)
         kept = {key: self._again[key] for key in turns if key in self._again}
         self._again = kept | self._again  # a pod that waits keeps its turn
 
-    def _find(
-        self, group: Group, code: Code, now: datetime, before: Mapping[tuple[str, Code], tuple[int, float]]
-    ) -> bool:
+    def _find(self, group: Group, code: Code, now: datetime, before: _Tries) -> bool:
         """Adds the patches of one gang. Returns whether there are any. `before`: what was tried until now."""
         found = False
-        unbound = [member.pod for member in group.members.values() if not member.pod.spec.node_name]
-        for pod in sorted(unbound, key=lambda pod: (pod.metadata.namespace, pod.metadata.name)):
+        for pod in _unbound(group) if group.source.kind else ():
             if body := member_waits(pod, group, code, now):
-                meta = pod.metadata
-                patch = Patch(kinds.POD, meta.namespace, meta.name, body, "status", False)
-                found, key = True, _key(patch)
-                tried = before.get((key, code), (0, 0.0))
-                if tried[0]:
-                    self._tried[key, code] = tried
-                if key not in self._flying and now.timestamp() >= tried[1]:
-                    told = condition(pod.status.conditions, SCHEDULED) is not None
-                    (self._again if told else self._first)[key] = patch, code
+                first = condition(pod.status.conditions, SCHEDULED) is None
+                self._add(pod, body, code.value, before, now.timestamp(), first=first)
+                found = True
         return found
+
+    def _take_back(self, group: Group, before: _Tries, at: float) -> bool:
+        """Adds the patches of pods for which no place is held any more. Returns whether there are any."""
+        nominated = [pod for pod in _unbound(group) if pod.status.nominated_node_name]
+        for pod in nominated:
+            self._add(pod, nominates(pod, ""), "", before, at, first=False)
+        return bool(nominated)
+
+    def _nominate(self, gang: GangId, before: _Tries, at: float) -> None:
+        """Adds the patches of a gang whose victims leave."""
+        group, state = self._observed.groups.get(gang), self._core.world.gangs.get(gang)
+        if group is None or state is None:
+            return
+        for place, pod in sorted(group.members.ready.items()):
+            if (hold := state.holds.get(place)) is not None:
+                body, first = nominates(pod, hold.node), not pod.status.nominated_node_name
+                self._add(pod, body, hold.node, before, at, first=first)
+
+    def _add(
+        self, pod: Pod, body: Object | None, what: str, before: _Tries, at: float, *, first: bool
+    ) -> None:
+        """Adds the patch of a pod, unless one is under way, or the same was tried a moment ago."""
+        if body is None:
+            return
+        meta = pod.metadata
+        patch = Patch(kinds.POD, meta.namespace, meta.name, body, "status")
+        key = _key(patch)
+        tried = before.get((key, what), (0, 0.0))
+        if tried[0]:
+            self._tried[key, what] = tried
+        if key not in self._flying and at >= tried[1]:
+            (self._first if first else self._again)[key] = patch, what
+
+
+def _unbound(group: Group) -> list[Pod]:
+    pods = (member.pod for member in group.members.values() if not member.pod.spec.node_name)
+    return sorted(pods, key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
 
 
 def _key(patch: Patch) -> str:
