@@ -105,3 +105,8 @@ SCHEDULER: Final = "muster"
 
 GPU: Final = "nvidia.com/gpu"
 GPU_PRODUCT: Final = "nvidia.com/gpu.product"
+
+
+def is_gpu(resource: str) -> bool:
+    """Whether a resource is whole GPUs, of whatever vendor."""
+    return resource.endswith("/gpu")

@@ -9,11 +9,11 @@ import pytest
 from muster.api.base import Object
 from muster.api.core_v1 import Pod
 from muster.api.kinds import POD
+from muster.api.requests import as_it_runs
 from muster.api.scheduled_pod import REMEMBERED, SCHEDULED_POD
 from muster.kube.decode import decode, decode_list
 from muster.translate.claims import claim_names
 from muster.translate.pods import asked, bound_at, rejected
-from muster.translate.requests import as_it_runs
 
 STARTED = "2026-01-01T00:00:00Z"
 

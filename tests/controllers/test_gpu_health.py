@@ -121,6 +121,27 @@ class Cluster:
         return [pod.metadata.name for pod in pods if names.CHECKPOINT_REQUESTED in pod.metadata.annotations]
 
 
+@pytest.mark.parametrize(
+    ("limits", "marks", "hit"),
+    [
+        ({"amd.com/gpu": "1"}, {}, True),
+        ({"cpu": "1"}, {names.GPU_SHARE: "250"}, True),
+        ({names.GPU: "0"}, {}, False),
+        ({"cpu": "1"}, {}, False),
+    ],
+)
+def test_a_rank_is_named_if_it_has_a_gpu_or_a_share_of_one(
+    limits: dict[str, str], marks: dict[str, str], hit: bool
+) -> None:
+    cluster = Cluster()
+    pod = cluster.memory.objects[POD, "ml/train-1"]
+    pod["spec"]["containers"] = [{"name": "main", "resources": {"limits": limits}}]
+    pod["metadata"]["annotations"] |= marks
+    cluster.signal("node-1")
+    cluster.settle()
+    assert bool(cluster.told) == hit
+
+
 def test_the_rank_and_the_node_are_named_and_the_node_is_quarantined() -> None:
     cluster = Cluster()
     cluster.settle()

@@ -1277,10 +1277,10 @@ FAULTS: Final = (
     Fault(
         "of equal containers in a row one counts",
         "oversubscription",
-        "translate/requests.py",
+        "api/requests.py",
         "        _add(lasting, own_of(resources), sum(1 for _ in equal))",
         "        _add(lasting, own_of(resources))",
-        ("tests/translate/test_requests.py",),
+        ("tests/api/test_requests.py",),
     ),
     Fault(
         "a gang of as many pod sets as its pods make of it",

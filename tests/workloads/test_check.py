@@ -9,7 +9,6 @@ from muster import names
 from muster.api.fields import Severity
 from muster.workloads.check import check
 from muster.workloads.demand import demand
-from muster.workloads.demand import gpus as gpus_of
 from muster.workloads.jobfile import Options
 from muster.workloads.load import load
 from tests.workloads.batch.jobs import TRAINING, changed
@@ -160,24 +159,13 @@ def test_demand_counts_places_and_pods() -> None:
     assert pod_set.template["spec"]["containers"][0]["name"] == "w"
 
 
-GPUS = {
-    "containers add up": ([], [1, 2], 3),
-    "an init container runs alone": ([(4, False), (2, False)], [1], 4),
-    "a sidecar runs beside the others": ([(1, True), (2, False)], [3], 4),
-    "and beside later init containers": ([(2, True), (4, False)], [1], 6),
-}
-
-
-@pytest.mark.parametrize(("inits", "mains", "gpus"), GPUS.values(), ids=GPUS)
-def test_gpus_are_counted_as_kubernetes_counts_them(
-    inits: list[tuple[int, bool]], mains: list[int], gpus: int
-) -> None:
-    def container(count: int, sidecar: bool = False) -> dict[str, object]:
-        made: dict[str, object] = {"resources": {"limits": {"nvidia.com/gpu": count}}}
-        return made | ({"restartPolicy": "Always"} if sidecar else {})
-
-    spec = {"initContainers": [container(*each) for each in inits], "containers": list(map(container, mains))}
-    assert gpus_of({"spec": spec}) == gpus
+@pytest.mark.parametrize(
+    ("asked", "warned"),
+    [("nvidia.com/gpu: 1", True), ("nvidia.com/gpu: 0", False), ("amd.com/gpu: 1", False)],
+)
+def test_a_product_is_advised_for_gpus_whose_nodes_name_one(asked: str, warned: bool) -> None:
+    text = job(pod=POD.replace("requests: {cpu: 1}", f"limits: {{{asked}}}"))
+    assert any("names no product" in f.message for f in check(load("f.yaml", text=text))) == warned
 
 
 def marked(kind: str, key: str, text: str, *, on_template: bool = False) -> list[tuple[str, str, str]]:

@@ -49,6 +49,7 @@ from muster.api.kinds import (
 from muster.api.marks import ON_GPU_ANOMALY
 from muster.api.muster_v1alpha1 import GPU_HEALTHY, PROGRESSING, Gang
 from muster.api.progress import Rules
+from muster.api.requests import whole_gpus
 from muster.controllers import gpu_health, preemptions, progress, unsaved_work
 from muster.controllers.caches import Caches, Index
 from muster.controllers.driver import Change, Controller, Watch, itself
@@ -142,7 +143,7 @@ def observe(caches: Caches, key: str) -> Observed | None:
 
 
 def _evictors(caches: Caches, gang: Gang, found: Resource | None, members: Sequence[Pod]) -> str:
-    if not any(pod.status.phase == "Running" and unsaved_work.has_gpus(pod) for pod in members):
+    if not any(pod.status.phase == "Running" and whole_gpus(pod.spec) for pod in members):
         return ""
     metas = (pod.metadata for pod in members)
     return unsaved_work.evictors(caches, gang, (found.metadata, *metas) if found is not None else metas)

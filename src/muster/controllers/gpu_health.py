@@ -31,10 +31,10 @@ from muster.api.kinds import BY_NAME, GANG, JOB, JOBSET, NODE, POD
 from muster.api.marks import CHECKPOINT, CHECKPOINT_GRACE, ON_GPU_ANOMALY
 from muster.api.muster_v1alpha1 import GPU_HEALTHY, PROGRESSING, Gang
 from muster.api.natural import natural
+from muster.api.requests import gpus
 from muster.controllers.caches import Caches, Index
 from muster.controllers.driver import Change, Controller, Watch, itself
 from muster.controllers.progress import judge, rules_of
-from muster.controllers.unsaved_work import has_gpus
 from muster.effects import Effect, Patch, RecordEvent, Requeue
 
 #: The condition of a node with unhealthy GPUs, and the taint of a node in quarantine.
@@ -66,7 +66,7 @@ def faults(caches: Caches, pods: Iterable[Pod]) -> tuple[str, ...]:
     wrong = {node.metadata.name: node for node in caches[NODE].by(WRONG, "")}
     if not wrong:
         return ()
-    hit = [pod for pod in pods if pod.spec.node_name in wrong and not pod.terminal and has_gpus(pod)]
+    hit = [pod for pod in pods if pod.spec.node_name in wrong and not pod.terminal and gpus(pod)]
     return by_rank(hit, lambda pod: _told(wrong[pod.spec.node_name]))
 
 
@@ -270,7 +270,7 @@ def _told(node: Node) -> str:
 
 
 def _is_gpu_node(node: Node) -> bool:
-    return any(name.endswith("/gpu") for name in (node.status.allocatable or node.status.capacity))
+    return any(map(names.is_gpu, node.status.allocatable or node.status.capacity))
 
 
 def _rank(pod: Pod) -> int:

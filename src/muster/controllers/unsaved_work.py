@@ -10,7 +10,6 @@ from typing import Final
 
 from muster import names
 from muster.api.base import ObjectMeta, condition
-from muster.api.core_v1 import Pod
 from muster.api.kinds import PRIORITY_CLASS, QUEUE
 from muster.api.marks import CHECKPOINT, PREEMPTIBLE
 from muster.api.muster_v1alpha1 import Gang
@@ -57,11 +56,3 @@ def judge(gang: Gang, evictors: str, running: bool, now: datetime) -> tuple[Answ
         return ((True, "NoRisk", "") if before is not None else None), due
     told = f"it has run for more than 1h without a checkpoint, and {evictors}; let it save its work"
     return (False, "NoCheckpoint", f"{told}, and annotate it {names.CHECKPOINT}: 30m"), None
-
-
-def has_gpus(pod: Pod) -> bool:
-    """Whether a pod requests whole GPUs."""
-    asked = (*pod.spec.containers, *pod.spec.init_containers)
-    return any(
-        name.endswith("/gpu") for each in asked for name in (*each.resources.limits, *each.resources.requests)
-    )

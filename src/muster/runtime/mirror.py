@@ -24,6 +24,7 @@ from muster.api.core_v1 import Node, Pod
 from muster.api.fields import UNREADABLE
 from muster.api.muster_v1alpha1 import Gang, GangPlan, Queue
 from muster.api.rates import Rates
+from muster.api.requests import as_it_runs
 from muster.core.words.events import (
     AvoidanceChanged,
     Event,
@@ -46,7 +47,6 @@ from muster.translate.identity import GroupKey, in_order
 from muster.translate.nodes import node_changed, says_as_before
 from muster.translate.pods import bound_at, occupies, pod_bound, says_the_same
 from muster.translate.queues import queue_changed
-from muster.translate.requests import as_it_runs
 from muster.translate.start_failures import Counted, start_failed
 from muster.translate.touched import (
     everything,

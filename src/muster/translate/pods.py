@@ -18,6 +18,7 @@ from muster.api.batch_v1 import COMPLETION_INDEX
 from muster.api.core_v1 import Container, ContainerStatus, Pod, PodSpec, PodTemplate
 from muster.api.core_v1 import Toleration as PodToleration
 from muster.api.natural import natural
+from muster.api.requests import as_it_runs, requests
 from muster.api.times import seconds
 from muster.core.words.events import Footprint, PodsBound
 from muster.core.words.gang import (
@@ -37,7 +38,6 @@ from muster.core.words.gang import (
 from muster.names import GANG, GPU, GPU_SHARE
 from muster.translate import constraints, features, limits
 from muster.translate.marks import gpu_device
-from muster.translate.requests import as_it_runs, requests
 from muster.translate.surroundings import Made, Surroundings, node_term, surroundings
 from muster.translate.world import World
 

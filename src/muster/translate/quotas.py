@@ -22,8 +22,8 @@ from typing import Final
 
 from muster.api import quantity
 from muster.api.core_v1 import Pod, PodSpec, ResourceQuota, ScopeSelectorRequirement
+from muster.api.requests import limits, requests
 from muster.core.words.gang import Amounts, Code, Gate
-from muster.translate.requests import limits, requests
 from muster.translate.surroundings import pod_terms
 from muster.translate.world import World
 

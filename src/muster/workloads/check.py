@@ -15,9 +15,12 @@ from typing import Any, Final
 from muster import names
 from muster.api import duration, groups
 from muster.api.base import Object
-from muster.api.fields import Finding, Path, Severity
+from muster.api.core_v1 import PodTemplate
+from muster.api.fields import Finding, Path, Severity, convert
 from muster.api.groups import Dialect
 from muster.api.kinds import VOLCANO_JOB
+from muster.api.marks import GPU_SHARE
+from muster.api.requests import requests
 from muster.workloads import annotate, dns
 from muster.workloads.demand import PodSet, pod_sets
 from muster.workloads.jobfile import Item, JobFile, Role
@@ -49,15 +52,17 @@ def _names_of_pods(job: JobFile) -> Iterator[Finding]:
 
 def _gpus_without_product(job: JobFile) -> Iterator[Finding]:
     for item, path, pod_set in _templates(job):
-        if pod_set.gpus and names.GPU_PRODUCT not in str(pod_set.template.get("spec", {}).get("affinity")):
-            selector = pod_set.template["spec"].get("nodeSelector") or {}
-            if names.GPU_PRODUCT not in selector:
-                yield item.report(
-                    (*path, "spec", "containers"),
-                    f"requests GPUs but names no product, so any GPU is accepted; "
-                    f"{_product_advice(job)} chooses one",
-                    Severity.WARNING,
-                )
+        template = convert(pod_set.template, PodTemplate)
+        if names.GPU not in dict(requests(template.spec)) and GPU_SHARE.get(template.metadata) is None:
+            continue  # or the GPUs of another vendor, whose nodes have other labels
+        said = str(template.spec.affinity)
+        if names.GPU_PRODUCT not in template.spec.node_selector and names.GPU_PRODUCT not in said:
+            yield item.report(
+                (*path, "spec", "containers"),
+                f"requests GPUs but names no product, so any GPU is accepted; "
+                f"{_product_advice(job)} chooses one",
+                Severity.WARNING,
+            )
 
 
 def _product_advice(job: JobFile) -> str:

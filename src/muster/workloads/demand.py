@@ -2,17 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import ceil
-from typing import Any, Final
+from typing import Final
 
-from muster import names
-from muster.api import quantity
 from muster.api.base import Object
 from muster.api.batch_v1 import JobSpec
+from muster.api.core_v1 import PodTemplate
 from muster.api.fields import convert
 from muster.api.jobset_v1alpha2 import JobSetSpec
 from muster.api.kinds import VOLCANO_JOB
-from muster.api.marks import GPU_SHARE
+from muster.api.requests import gpus
 from muster.workloads.jobfile import JobFile
 
 #: Limit for the pods of one job file over all their waves, and for those that run at once.
@@ -39,23 +37,8 @@ class PodSet:
 
     @property
     def gpus(self) -> float:
-        """GPUs of one pod."""
-        return gpus(self.template)
-
-
-def gpus(template: Object) -> float:
-    """GPUs of a pod or a pod template: whole GPUs, or a share of one."""
-    metadata = template.get("metadata") or {}
-    marks = {**(metadata.get("annotations") or {}), **(metadata.get("labels") or {})}
-    share = str(marks.get(GPU_SHARE.key, ""))
-    spec = template.get("spec", {})
-    sidecars = most = 0  # as Kubernetes counts: a sidecar runs beside every container that starts after it
-    for container in spec.get("initContainers") or []:
-        amount = _amount(container)
-        most = max(most, sidecars + amount)
-        sidecars += amount if container.get("restartPolicy") == "Always" else 0
-    whole = max(most, sidecars + sum(_amount(container) for container in spec.get("containers", [])))
-    return whole if GPU_SHARE.advice(share) else whole + GPU_SHARE.parse(share) / 1000
+        """GPUs of one pod: whole ones, and its share of one."""
+        return gpus(convert(self.template, PodTemplate))
 
 
 def demand(job: JobFile) -> list[PodSet]:
@@ -84,14 +67,3 @@ def pod_sets(owner: Object) -> Iterator[PodSet]:
 def _of_job(name: str, owner: tuple[str, str], job: Object, replicas: int) -> PodSet:
     spec = convert(job, JobSpec)
     return PodSet(name, owner, spec.template, replicas * spec.places, replicas * spec.pods)
-
-
-def _amount(container: dict[str, Any]) -> int:  # Any: a container as written
-    resources = container.get("resources") or {}
-    amount = (resources.get("requests") or {}).get(names.GPU) or (resources.get("limits") or {}).get(
-        names.GPU
-    )
-    try:
-        return ceil(quantity.parse(amount)) if amount is not None else 0
-    except ValueError:
-        return 0

@@ -20,11 +20,13 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from muster.api import quantity
 from muster.api.base import Object
 from muster.api.batch_v1 import COMPLETION_INDEX
+from muster.api.core_v1 import Container
+from muster.api.fields import convert
 from muster.api.jobset_v1alpha2 import JOB_GLOBAL_INDEX, JOB_INDEX
-from muster.names import GPU, TRAINERS, TRAINING
+from muster.api.requests import gpus_of_container
+from muster.names import TRAINERS, TRAINING
 from muster.workloads.findings import nearest
 
 FRAMEWORKS: Final = ("PyTorch", "DeepSpeed", "Jax")
@@ -158,11 +160,10 @@ def _processes(pod: Object) -> int:
 
 
 def _gpus(container: Object) -> int:
-    limits = (container.get("resources") or {}).get("limits") or {}
     try:
-        return quantity.request(GPU, str(limits.get(GPU) or 0))
+        return gpus_of_container(convert(container, Container))
     except ValueError:
-        return 0  # the check of the limits reports what is wrong with this number
+        return 0  # the check of the container reports what is wrong with it
 
 
 def _job(group: Object) -> Object:

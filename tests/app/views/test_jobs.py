@@ -67,6 +67,13 @@ def test_a_job_whose_templates_are_empty_is_listed(spec: JobSetSpec) -> None:
     assert summary(view)["gpus"] == 0
 
 
+@pytest.mark.parametrize(("limit", "gpus"), [("nvidia.com/gpu", 6), ("amd.com/gpu", 6), ("cpu", 0)])
+def test_gpus_of_any_vendor_are_listed(limit: str, gpus: int) -> None:
+    container = {"name": "c", "resources": {"limits": {limit: 3}}}
+    spec = JobSpec(parallelism=2, template={"spec": {"containers": [container]}})
+    assert summary(only(Objects(jobs=[Job(metadata=meta("j"), spec=spec)])))["gpus"] == gpus
+
+
 @pytest.mark.parametrize(
     ("version", "controller", "listed"),
     [

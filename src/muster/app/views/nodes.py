@@ -13,6 +13,7 @@ from muster.api import kinds
 from muster.api.base import Object, condition
 from muster.api.core_v1 import Node
 from muster.api.quantity import show, thousandths
+from muster.api.requests import as_it_runs
 from muster.app.snapshot import Snapshot
 from muster.controllers.gpu_health import TAINT, UNHEALTHY
 from muster.core.words.events import StartFailed
@@ -24,7 +25,6 @@ from muster.kube.listing import list_all
 from muster.names import GPU, GPU_PRODUCT, GPU_SHARE
 from muster.translate.nodes import node_changed
 from muster.translate.pods import asked
-from muster.translate.requests import as_it_runs
 from muster.translate.start_failures import Counted, start_failed
 
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from muster.api import kinds
+from muster.api import kinds, requests
 from muster.api.base import Object
 from muster.api.fields import UNREADABLE
 from muster.api.muster_v1alpha1 import Gang
@@ -41,9 +41,10 @@ def gpus(view: JobView) -> float:
     """
     try:
         if view.kind in (kinds.JOBSET, kinds.JOB):
-            owner = {**msgspec.to_builtins(view.resource), "kind": view.kind.kind}
+            named = {"apiVersion": view.kind.api_version, "kind": view.kind.kind}
+            owner = msgspec.to_builtins(view.resource) | named
             return sum(part.count * part.gpus for part in demand.pod_sets(owner))
-        return sum(demand.gpus(msgspec.to_builtins(pod)) for pod in view.pods)
+        return sum(map(requests.gpus, view.pods))
     except UNREADABLE:
         return 0.0
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Final, Self, TypeVar
 
-from muster.names import GPU, GPU_SHARE
+from muster.names import GPU, GPU_SHARE, is_gpu
 
 #: The resource of which each pod takes one.
 PODS: Final = "pods"
@@ -90,7 +90,7 @@ def show(resource: str, amount: int) -> str:
         return f"{number} {'CPU' if amount == 1000 else 'CPUs'}"
     if resource == PODS:
         return f"{number} {'pod' if amount == 1 else 'pods'}"
-    if resource.endswith("/gpu") or resource == GPU_SHARE:
+    if is_gpu(resource) or resource == GPU_SHARE:
         return f"{number} {'GPU' if number == '1' else 'GPUs'}"
     return f"{number} {resource}"
 

@@ -8,7 +8,7 @@ from itertools import repeat
 from operator import attrgetter
 from typing import Final, NamedTuple, NewType
 
-from muster.names import GPU_SHARE
+from muster.names import GPU_SHARE, is_gpu
 
 #: `namespace/name` of the group, plus `/stage` where it has several.
 GangId = NewType("GangId", str)
@@ -31,7 +31,7 @@ def gpus(requests: Amounts) -> float:
     for resource, amount in requests:
         if resource == GPU_SHARE:
             found += amount / 1000
-        elif resource.endswith("/gpu"):
+        elif is_gpu(resource):
             found += amount
     return found
 

@@ -16,6 +16,7 @@ import msgspec
 
 from muster.api.core_v1 import Node, Pod
 from muster.api.kinds import LEASE, NODE, POD
+from muster.api.requests import requests
 from muster.embedded.node.fake_runtime import FakeRuntime
 from muster.embedded.node.node_object import node_object
 from muster.embedded.nodespec import NodeSpec
@@ -26,7 +27,6 @@ from muster.kube.errors import AlreadyExists, ApiError, NotFound, Unanswered, Un
 from muster.kube.informers import Informers
 from muster.names import RUNTIME
 from muster.translate.nodes import node_changed
-from muster.translate.requests import requests
 
 log = logging.getLogger(__name__)
 

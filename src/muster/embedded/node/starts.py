@@ -16,7 +16,8 @@ from typing import Final
 
 from muster.api.core_v1 import Pod
 from muster.api.marks import GPU_SHARE
-from muster.embedded.node import execution, processes, shim, status, variables, volumes
+from muster.api.requests import gpus_of_container
+from muster.embedded.node import execution, processes, shim, variables, volumes
 from muster.embedded.node.environment import (
     Unavailable,
     caller_of,
@@ -253,7 +254,7 @@ def _gpu_env(machine: Machine, pod: Pod, container: Observed) -> dict[str, str]:
     if GPU_SHARE.text(meta) is not None and devices.has(node):
         device = gpu_device(meta)  # None: muster did not bind the pod, so it sees no GPU at all
         return {"CUDA_VISIBLE_DEVICES": "" if device is None else devices.share(meta.uid, node, device)}
-    wanted = status.gpus(container.spec)
+    wanted = gpus_of_container(container.spec)
     if not wanted:
         return {}
     indices = devices.take(meta.uid, container.spec.name, node, wanted)

@@ -10,11 +10,10 @@ from typing import Final
 
 import msgspec
 
-from muster.api import quantity
 from muster.api.base import Condition, Object
 from muster.api.core_v1 import Container, ContainerState, ContainerStatus, Pod, Terminated, Waiting
 from muster.api.times import after
-from muster.names import GPU, PREEMPTED
+from muster.names import PREEMPTED
 
 
 @dataclass(slots=True)
@@ -197,9 +196,3 @@ def ended(code: int, reason: str, message: str, started: datetime | None, now: d
             exit_code=code, reason=reason, message=message, started_at=started, finished_at=now
         )
     )
-
-
-def gpus(container: Container) -> int:
-    """How many whole GPUs a container requests."""
-    amounts = container.resources.requests | container.resources.limits
-    return quantity.request(GPU, amounts.get(GPU, 0))

@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.api.base import Object
-from muster.api.core_v1 import Pod
+from muster.api.core_v1 import Container, Pod, PodSpec
 from muster.api.quantity import billionths, parse
+from muster.api.requests import as_it_runs, gpus, gpus_of_container, requests, whole_gpus
 from muster.core.words.gang import PodId
+from muster.core.words.gang import gpus as counted
+from muster.names import GPU_SHARE
 from muster.translate.pods import pod_bound
-from muster.translate.requests import as_it_runs, requests
 from tests.translate.cluster import pod, spec
 
 
@@ -122,6 +124,47 @@ def test_the_peak_is_that_of_any_moment(
         assert dict(found).get(resource, 0) == max(at) * unit
 
 
+GPUS = {
+    "containers add up": ([], [1, 2], 3),
+    "an init container runs alone": ([(4, False), (2, False)], [1], 4),
+    "a sidecar runs beside the others": ([(1, True), (2, False)], [3], 4),
+    "and beside later init containers": ([(2, True), (4, False)], [1], 6),
+}
+
+
+@pytest.mark.parametrize(("inits", "mains", "most"), GPUS.values(), ids=GPUS)
+def test_gpus_are_counted_as_kubernetes_counts_them(
+    inits: list[tuple[int, bool]], mains: list[int], most: int
+) -> None:
+    def asking(count: int, sidecar: bool = False) -> Object:
+        return container({}, {"nvidia.com/gpu": count}, **({"restartPolicy": "Always"} if sidecar else {}))
+
+    found = {"initContainers": [asking(*each) for each in inits], "containers": list(map(asking, mains))}
+    assert gpus(pod(spec=found)) == whole_gpus(spec(found)) == most
+
+
+VENDORS = st.dictionaries(
+    st.sampled_from(["nvidia.com/gpu", "amd.com/gpu", "cpu", "x.com/gpus"]), st.integers(0, 3).map(str)
+)
+SHARES = st.sampled_from(["", "1", "250", "1000", "0", "1001", "half"])
+
+
+@given(st.lists(st.tuples(VENDORS, VENDORS, st.sampled_from(["", "Always"])), min_size=1, max_size=5), SHARES)
+def test_gpus_of_a_pod_are_those_of_its_requests_and_its_share(
+    containers: list[tuple[dict[str, str], dict[str, str], str]], share: str
+) -> None:
+    made = [container(asked, limit, restartPolicy=policy) for asked, limit, policy in containers]
+    found = pod(annotations={GPU_SHARE: share}, spec={"initContainers": made[1:], "containers": made[:1]})
+    amounts = requests(found.spec)
+    whole = sum(amount for resource, amount in amounts if resource in ("nvidia.com/gpu", "amd.com/gpu"))
+    assert whole_gpus(found.spec) == whole
+    assert gpus(found) == whole + (int(share) / 1000 if share in ("1", "250", "1000") else 0)
+    alone = Container(name="c", resources=found.spec.containers[0].resources)
+    assert gpus_of_container(alone) == whole_gpus(PodSpec(containers=[alone]))
+    shared = ((GPU_SHARE, int(share)),) if share in ("1", "250", "1000") else ()
+    assert gpus(found) == counted((*amounts, *shared)), "as the core counts them"
+
+
 QUANTITIES = ["1m", "0.1m", "0.3", "1n", "0.4n", "1e-10", "2", "1.5Ki", 0.7, 3]
 
 
@@ -140,7 +183,7 @@ def test_equal_containers_in_a_row_are_read_once_and_each_counts(monkeypatch: py
         read.append(quantity)
         return billionths(quantity)
 
-    monkeypatch.setattr("muster.translate.requests.billionths", noted)
+    monkeypatch.setattr("muster.api.requests.billionths", noted)
     asked = [container({"cpu": each}) for each in ["1m"] * 5 + ["2m"] * 6 + ["1m"] * 7]
     assert requests(spec({"containers": asked})) == (("cpu", 5 + 12 + 7),)
     assert read == ["1m", "2m", "1m"]

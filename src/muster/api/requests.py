@@ -6,6 +6,9 @@ and what it still has; the request of a resize that its node can never grant doe
 Source: KEP-753 (sidecars), KEP-688 (overhead), KEP-2837 (pod-level resources), as in
 kubernetes/component-helpers, resource/helpers.go. Amounts stay exact until the end, where the sum
 is rounded up once. One `pods` per pod is not part of it: the core counts pods itself.
+
+GPUs are counted here for all who show or judge what a pod has of them; the core counts those of its demands
+by the same names (`core.words.gang.gpus`).
 """
 
 import math
@@ -22,12 +25,16 @@ from muster.api.core_v1 import (
     Pod,
     PodSpec,
     PodStatus,
+    PodTemplate,
     Quantities,
     ResourceRequirements,
 )
+from muster.api.marks import GPU_SHARE
 from muster.api.quantity import BILLION, billionths, unit
-from muster.core.words.gang import Amounts
+from muster.names import is_gpu
 
+#: By resource, integers (milli-CPU, bytes, pieces): sorted by name, no zeros. The core's word for it.
+Amounts = tuple[tuple[str, int], ...]
 #: By resource, billionths: integers, but for what is finer than that. A pod of thousands of containers has as
 #: many terms, and fractions take ten times as long to add.
 _Sum = dict[str, int | Fraction]
@@ -38,6 +45,26 @@ _POD_LEVEL = ("cpu", "memory")
 def requests(spec: PodSpec) -> Amounts:
     """Returns integers (milli-CPU, bytes, pieces), rounded up. Raises ValueError for an invalid quantity."""
     return _amounts(_plus(_pod_level(spec, _of_containers(spec)), _read(spec.overhead)))
+
+
+def gpus(pod: Pod | PodTemplate) -> float:
+    """Returns the GPUs of a pod at its peak: whole ones of any vendor, and its share of one.
+
+    An integer without a share; a share that cannot be read counts as none. Raises ValueError for an invalid
+    quantity.
+    """
+    whole, share = whole_gpus(pod.spec), GPU_SHARE.get(pod.metadata)
+    return whole + share / 1000 if share else whole
+
+
+def whole_gpus(spec: PodSpec) -> int:
+    """As `gpus`, without shares."""
+    return _pieces(_of_containers(spec, _gpus_of))
+
+
+def gpus_of_container(container: Container) -> int:
+    """Returns the whole GPUs that one container requests. Raises ValueError for an invalid quantity."""
+    return _pieces(_gpus_of(container.resources))
 
 
 def as_it_runs(pod: Pod) -> Pod:
@@ -58,6 +85,10 @@ def limits(spec: PodSpec) -> Amounts:
     """Returns the sum of limits: a container without one adds nothing. Pod-level limits replace the sum."""
     total = {**_of_containers(spec, _limited), **_read(spec.resources.limits)}
     return _amounts(_plus(total, _read(spec.overhead)))
+
+
+def _pieces(total: _Sum) -> int:
+    return sum(math.ceil(Fraction(amount) / BILLION) for amount in total.values())
 
 
 def _amounts(total: _Sum) -> Amounts:
@@ -144,6 +175,12 @@ def _defaulted(resources: ResourceRequirements) -> _Sum:
     """Returns requests, with limits where no request is stated, as the API server defaults them."""
     stated = _read(resources.requests)
     return {**_read(resources.limits), **stated} if resources.limits else stated
+
+
+def _gpus_of(resources: ResourceRequirements) -> _Sum:
+    """As `_defaulted`, of GPUs alone: most containers have none, and no other quantity is read."""
+    stated = {**resources.limits, **resources.requests}
+    return {name: billionths(quantity) for name, quantity in stated.items() if is_gpu(name)}
 
 
 def _read(quantities: Quantities) -> _Sum:
