@@ -98,9 +98,11 @@ def test_a_pod_names_its_group(row: Dialect) -> None:
 
 @pytest.mark.parametrize("row", groups.NAMED, ids=lambda row: row.name)
 def test_the_docs_name_each_dialect_and_its_keys(row: Dialect) -> None:
-    text = (Path(__file__).parents[2] / "docs/concepts/gangs.md").read_text()
+    docs = Path(__file__).parents[2] / "docs"
+    pages = [docs / "concepts/gangs.md", *(docs / "reference/dialects").glob("*.md")]
+    text = "\n".join(page.read_text() for page in pages)
     for word in (row.kind.api_version, row.label, *row.by_description, *row.description):
-        assert f"`{word}`" in text
+        assert word in text
 
 
 @pytest.mark.parametrize(

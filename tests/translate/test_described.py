@@ -303,3 +303,33 @@ def test_whatever_comes_and_goes_the_gangs_are_those_of_a_fresh_look(
         assert told == looked
         uids = [uid for group in looked.values() for uid in group.members]
         assert len(uids) == len(set(uids)), "no pod is in two gangs"
+
+
+@pytest.mark.parametrize("described", [False, True], ids=["on the PodGroup", "on its pods"])
+@pytest.mark.parametrize(
+    ("key", "value", "warning"),
+    [
+        ("mode", "Strict", ""),
+        ("mode", "NonStrict", ""),
+        ("mode", "strict", "mode is 'strict'; write Strict or NonStrict, which are alike in muster"),
+        ("match-policy", "once-satisfied", ""),
+        ("match-policy", "waiting-and-running", ""),
+        (
+            "match-policy",
+            "only-waiting",
+            "match-policy: only-waiting is read as waiting-and-running",
+        ),
+        ("match-policy", "x" * 999, f"match-policy is {'x' * 80!r}; write once-satisfied, only-waiting or"),
+        ("total-number", "nine", ""),
+        ("waiting-time", "1s", ""),
+    ],
+)
+def test_modes_and_policies_that_are_read_otherwise_are_warned_of(
+    key: str, value: str, warning: str, *, described: bool
+) -> None:
+    said = {f"gang.scheduling.koordinator.sh/{key}": value}
+    pods = [member(name, annotations=said if described else {}) for name in ("p", "q")]
+    gang = the_gang(*pods, *([] if described else [pod_group("a", 2, annotations=said)]))
+    assert gang.gang.gate is None
+    assert len(gang.warnings) == bool(warning)
+    assert all(warning in one for one in gang.warnings)

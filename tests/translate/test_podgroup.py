@@ -95,6 +95,17 @@ def test_both_groups(kind: Kind[PodGroup], dialect: Dialect, record: str) -> Non
     assert list(group.members) == ["uid-a"]
 
 
+@pytest.mark.parametrize(
+    "fields", [{"min_resources": {"cpu": "1000"}}, {"schedule_timeout_seconds": 1}], ids=["least", "time"]
+)
+def test_what_says_nothing_of_a_gang_that_starts_whole(fields: dict[str, Any]) -> None:  # Any: of a spec
+    """Its pods say what they need, and while it waits it holds nothing."""
+    plain = pod_group("g", 2)
+    told = msgspec.structs.replace(plain, spec=msgspec.structs.replace(plain.spec, **fields))
+    pods = [grouped("a", "g"), grouped("b", "g")]
+    assert the_gang(plain, *pods).gang == the_gang(told, *pods).gang
+
+
 def test_pods_that_differ_in_nothing_but_the_namespaces_they_mean_are_different_pod_sets() -> None:
     def near(**term: Any) -> Any:
         rule = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "x"}}, **term}

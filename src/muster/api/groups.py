@@ -109,6 +109,11 @@ def _of_pod_group(group: PodGroup) -> Asked:
     return Asked(minimum=group.spec.min_member, field="spec.minMember")
 
 
+def _of_koordinator(group: PodGroup) -> Asked:
+    warnings = tuple(koordinator.read_otherwise(group.metadata.annotations))
+    return Asked(minimum=group.spec.min_member, field="spec.minMember", warnings=warnings)
+
+
 _PHASES: Final = Phases(
     "Pending", "PreScheduling", "Scheduling", "Scheduled", "Running", "Finished", "Failed"
 )
@@ -129,8 +134,8 @@ KOORDINATOR: Final = Dialect(
     label="pod-group.scheduling.sigs.k8s.io",
     by_description=koordinator.BY_NAME,
     minimum=koordinator.MIN_AVAILABLE,
-    description=(koordinator.GROUPS,),
-    asked=_of_pod_group,
+    description=(koordinator.GROUPS, koordinator.MODE, *koordinator.MATCH_POLICY),
+    asked=_of_koordinator,
     phases=_PHASES,
 )
 #: a pod without a group: a gang of one

@@ -4,6 +4,7 @@ Source: koordinator, apis/scheduling/v1alpha1/cluster_network_topology_types.go 
 apis/extension/{coscheduling,network_topology,elastic_quota,preemption}.go.
 """
 
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from muster.api.base import Condition, Int32, Resource, Struct
@@ -25,14 +26,40 @@ MIN_AVAILABLE: Final = (
     "gang.scheduling.koordinator.sh/min-available",
 )
 
+#: On PodGroups and pods: whether the members that fit keep what they have while others do not fit.
+MODE: Final = "gang.scheduling.koordinator.sh/mode"
+#: On PodGroups and pods: which of its pods count towards the minimum. The older key comes last.
+MATCH_POLICY: Final = (
+    "gang.scheduling.koordinator.sh/match-policy",
+    "pod-group.scheduling.sigs.k8s.io/match-policy",
+)
+_MODES: Final = ("Strict", "NonStrict")
+_POLICIES: Final = ("once-satisfied", "only-waiting", "waiting-and-running")
+
 #: Labels of pods that muster never preempts.
 NOT_PREEMPTIBLE: Final = (
     ("scheduling.koordinator.sh/disable-preemptible", "true"),
     ("quota.scheduling.koordinator.sh/preemptible", "false"),
 )
 
+#: Characters of a value that a message shows.
+_SHOWN: Final = 80
+
 #: The name of the only ClusterNetworkTopology that muster reads.
 DEFAULT: Final = "default"
+
+
+def read_otherwise(annotations: Mapping[str, str]) -> Iterator[str]:
+    """Yields how a gang is scheduled otherwise than its annotations say."""
+    mode = annotations.get(MODE)
+    if mode is not None and mode not in _MODES:
+        yield f"{MODE} is {mode[:_SHOWN]!r}; write {' or '.join(_MODES)}, which are alike in muster"
+    key = next((key for key in MATCH_POLICY if key in annotations), "")
+    policy = annotations.get(key, _POLICIES[0])
+    if policy not in _POLICIES:
+        yield f"{key} is {policy[:_SHOWN]!r}; write {', '.join(_POLICIES[:-1])} or {_POLICIES[-1]}"
+    elif policy == "only-waiting":
+        yield f"{key}: only-waiting is read as waiting-and-running: pods that run count towards the minimum"
 
 
 class TopologyLayer(Struct, frozen=True):

@@ -10,12 +10,16 @@ Source: koordinator, pkg/scheduler/plugins/coscheduling/core/gang.go (tryInitByP
 util/gang_helper.go.
 """
 
+from typing import Final
+
 from muster.api import groups
 from muster.api.base import ObjectMeta, mark
 from muster.api.core_v1 import Pod
-from muster.api.koordinator_v1alpha1 import GROUPS
 from muster.api.natural import natural
 from muster.api.scheduling import PodGroup, PodGroupSpec
+
+#: annotations that describe the gang, besides its name and its minimum
+_ALSO: Final = groups.DESCRIBED.description
 
 
 class Described(PodGroup, frozen=True):
@@ -42,7 +46,7 @@ def told_by(pod: Pod) -> Described:
             name=gang_of(pod),
             namespace=meta.namespace,
             creation_timestamp=meta.creation_timestamp,
-            annotations={GROUPS: meta.annotations[GROUPS]} if GROUPS in meta.annotations else {},
+            annotations={key: meta.annotations[key] for key in _ALSO if key in meta.annotations},
         ),
         spec=PodGroupSpec(min_member=-1 if least is None else least),
         by=meta.name,

@@ -1,0 +1,8 @@
+"""The tables by the name of their page."""
+
+from typing import Final
+
+from tests.dialects import koordinator
+from tests.dialects.table import Table
+
+TABLES: Final[dict[str, Table]] = {"koordinator": koordinator.TABLE}
