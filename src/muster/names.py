@@ -9,6 +9,8 @@ from typing import Final
 DOMAIN: Final = "muster.dev"
 #: The namespace of muster's Leases and of its settings unless a setting says otherwise.
 NAMESPACE: Final = "muster-system"
+#: The Lease of the scheduler unless a setting says otherwise.
+SCHEDULER_LEASE: Final = f"{NAMESPACE}/muster-scheduler"
 
 QUEUE: Final = f"{DOMAIN}/queue"
 GANG: Final = f"{DOMAIN}/gang"
@@ -87,6 +89,8 @@ EPOCH: Final = f"{DOMAIN}/epoch"
 PODS_SEEN: Final = f"{DOMAIN}/pods-seen"
 #: On a Lease: the kinds that its holder cannot read, and the candidate that can and asks for the Lease.
 CANNOT_READ: Final = f"{DOMAIN}/cannot-read"
+#: On the Lease of the scheduler: when it avoids nodes on which pods fail (`muster.translate.bad_nodes`).
+BAD_NODES: Final = f"{DOMAIN}/bad-nodes"
 #: On the admission policies of a release: the Lease of its scheduler, and the schedulerNames that it serves.
 LEASE: Final = f"{DOMAIN}/lease"
 SCHEDULES: Final = f"{DOMAIN}/schedules"

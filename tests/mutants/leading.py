@@ -16,6 +16,20 @@ def _fault(name: str, file: str, old: str, new: str, tests: tuple[str, ...]) -> 
 
 FAULTS: Final = (
     _fault(
+        "the Lease does not have its holder's setting of bad nodes",
+        "runtime/election.py",
+        "notes = {**self._notes, PODS_SEEN",
+        "notes = {PODS_SEEN",
+        _ELECTION,
+    ),
+    _fault(
+        "a setting of bad nodes in the Lease is taken out of its bounds",
+        "translate/bad_nodes.py",
+        "return BadNodes() if any(found.wrong()) else found",
+        "return found",
+        ("tests/translate/test_bad_nodes.py",),
+    ),
+    _fault(
         "a replica that cannot read a kind takes the Lease",
         "runtime/election.py",
         """        if missing:

@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from muster.api.base import Kind, Object, revision
 from muster.api.scheduling import Lease
 from muster.embedded.client import LocalClient
 from muster.kube.errors import ServerError, Unanswered, Unreachable
-from muster.names import CANNOT_READ, PODS_SEEN, SUCCESSOR
+from muster.names import BAD_NODES, CANNOT_READ, PODS_SEEN, SUCCESSOR
 from muster.runtime.election import Election, Timing
 from muster.runtime.leader import Deposed
 from tests.runtime.test_loop import Cluster
@@ -68,11 +69,12 @@ def candidate(
     timing: Timing = TIMING,
     missing: Sequence[str] = (),
     instance: str = "",
+    told: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Election, Faulty]:
     """`missing` is looked at whenever the candidate asks what it cannot read."""
     client: Any = Faulty(cluster.client)  # Any: it has no more than an election needs
     made = Election(
-        client, cluster.clock, identity, *WHERE, timing, missing=lambda: missing, instance=instance
+        client, cluster.clock, identity, *WHERE, timing, missing=lambda: missing, instance=instance, told=told
     )
     return made, client
 
@@ -567,3 +569,21 @@ async def test_the_lease_of_any_other_process_is_waited_for(holder: str, instanc
     two, _ = candidate(cluster, f"{instance}b", instance=instance)
     await two.win()
     assert cluster.clock.monotonic() - began == pytest.approx(TIMING.duration)
+
+
+async def test_the_lease_has_what_its_holder_tells_and_no_candidate_does() -> None:
+    cluster = ready()
+    one, _ = candidate(cluster, "one", told={BAD_NODES: "{}"})
+    await one.win()
+    keeping = asyncio.create_task(one.keep())
+    two, _ = candidate(cluster, "two", told={BAD_NODES: '{"jobs":1}'})
+    winning = asyncio.create_task(two.win())
+    await asyncio.sleep(60)
+    assert (await lease(cluster)).metadata.annotations[BAD_NODES] == "{}"
+    await cluster.client.patch(kinds.LEASE, *WHERE, {"metadata": {"annotations": {BAD_NODES: "odd"}}})
+    await asyncio.sleep(2 * TIMING.retry)
+    assert (await lease(cluster)).metadata.annotations[BAD_NODES] == "{}", "written again by each renewal"
+    keeping.cancel()
+    await one.release(42)
+    await asyncio.wait_for(winning, 2 * TIMING.retry)
+    assert (await lease(cluster)).metadata.annotations[BAD_NODES] == '{"jobs":1}'

@@ -28,7 +28,10 @@ from muster.core.words.gang import Gang, GangId
 from muster.kube.client import Client
 from muster.kube.errors import Forbidden, NotFound
 from muster.kube.listing import list_all
+from muster.names import BAD_NODES, SCHEDULER_LEASE
 from muster.runtime.mirror import WATCHED, Mirror
+from muster.translate import bad_nodes
+from muster.translate.bad_nodes import BadNodes
 from muster.translate.disclosure import Disclosure
 from muster.translate.priority import ranked
 from muster.workloads.snapshot import Objects
@@ -56,12 +59,14 @@ class Snapshot:
         *,
         prices: Rates | None = None,
         now: float | None = None,
+        avoids: BadNodes | None = None,
     ) -> None:
         """`schedulers`: the values of `spec.schedulerName` whose pods muster schedules; None = all.
 
         `now`: seconds since the epoch; None: the newest time in the objects. `prices`: for what is lost.
+        `avoids`: the scheduler's setting for nodes on which pods fail; None: the default.
         """
-        self.objects, self.prices = objects, prices or Rates()
+        self.objects, self.prices, self._avoids = objects, prices or Rates(), avoids
         self._schedulers = schedulers
         self._now = latest(objects) if now is None else now
 
@@ -83,7 +88,9 @@ class Snapshot:
         objects = await _objects(client, [kind for kind in observed if kind not in known])
         for kind, resource in ((kind, each) for kind, found in known.items() for each in found):
             objects.add(kind, resource)
-        return cls(objects, schedulers, prices=await _prices(client) if priced else None, now=now)
+        prices = await _prices(client) if priced else None
+        avoids = await bad_nodes_setting(client, schedulers) if kinds.POD in observed else None
+        return cls(objects, schedulers, prices=prices, now=now, avoids=avoids)
 
     @classmethod
     async def around(
@@ -171,7 +178,7 @@ class Snapshot:
 
     @cached_property
     def _mirror(self) -> SnapshotMirror:
-        return SnapshotMirror(self.objects, self._schedulers, self._now)
+        return SnapshotMirror(self.objects, self._schedulers, self._now, self._avoids)
 
     @property
     def _cluster(self) -> Mirror:
@@ -191,6 +198,17 @@ def latest(objects: Objects) -> float:
     stated = [resource.metadata.creation_timestamp for resource in objects.items.values()]
     stated += [pod.status.start_time for pod in objects.items.values() if isinstance(pod, Pod)]
     return max(map(times.seconds, stated), default=0.0)
+
+
+async def bad_nodes_setting(client: Client, schedulers: frozenset[str] | None) -> BadNodes:
+    """The setting of the leading scheduler; the default if no Lease tells, or it may not be read."""
+    if schedulers is None:
+        return BadNodes()
+    try:
+        lease = await client.get(kinds.LEASE, *SCHEDULER_LEASE.split("/"))
+    except (NotFound, Forbidden):
+        return BadNodes()
+    return bad_nodes.read(lease.metadata.annotations.get(BAD_NODES, ""))
 
 
 async def _objects(client: Client, observed: Sequence[AnyKind]) -> Objects:

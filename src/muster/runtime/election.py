@@ -34,10 +34,11 @@ resourceVersions of the Lease are compared, because other resources may be kept 
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from muster.api.base import Object, revision
@@ -93,15 +94,16 @@ class Election:
         *,
         missing: Callable[[], Sequence[str]] = tuple,
         instance: str = "",
+        told: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """`client`: its requests must not wait for the connections of others.
 
         `missing`: the kinds that this candidate cannot read; it is called in the thread of the election.
         `instance`: how the identities begin of all processes that can only run one after the other, of which
-        this is one; "": none are known.
+        this is one; "": none are known. `told`: annotations of the Lease while this candidate has it.
         """
         self._client, self._clock, self._identity = client, clock, identity
-        self._missing, self._instance = missing, instance
+        self._missing, self._instance, self._notes = missing, instance, told
         self._namespace, self._name = namespace, name
         self.timing = timing or Timing()
         self._seen: Lease | None = None
@@ -294,7 +296,7 @@ class Election:
         """Write the Lease as held since now, with `more`. False: it has changed since it was read."""
         asked = self._clock.monotonic()
         cannot_read = ", ".join(self._missing()) or None
-        notes = {PODS_SEEN: note, CANNOT_READ: cannot_read}
+        notes = {**self._notes, PODS_SEEN: note, CANNOT_READ: cannot_read}
         if cannot_read is None:
             notes[SUCCESSOR] = None
         noted = lease.metadata.annotations

@@ -105,3 +105,28 @@ async def test_nodes_on_which_pods_of_several_namespaces_fail_are_shown_as_such(
     found = await fetch(client, None, 0.0)
     assert found[0].state == "avoided"
     assert (await fetch(client, None, 600.0))[0].state == "ready"
+
+
+@pytest.mark.parametrize(
+    ("where", "setting", "state"),
+    [
+        ("muster-system", '{"jobs": 1, "namespaces": 1, "atMost": "50%"}', "avoided"),
+        ("muster-system", '{"jobs": 1, "namespaces": 1, "atMost": "0%"}', "used last"),
+        ("muster-system", '{"jobs": 1, "namespaces": 1, "failures": []}', "ready"),
+        ("muster-system", '{"jobs": 1, "namespaces": 1, "atMost": "99%"}', "ready"),
+        ("default", '{"jobs": 1, "namespaces": 1, "atMost": "50%"}', "ready"),
+    ],
+)
+async def test_nodes_are_shown_by_the_rules_that_the_leading_scheduler_has(
+    client: LocalClient, where: str, setting: str, state: str
+) -> None:
+    await node(client, "gpu")
+    await node(client, "other")
+    await pod(client, "a", "Failed")
+    status = {"message": "Pod was rejected: no room", "startTime": "1970-01-01T00:00:00Z"}
+    await client.patch(kinds.POD, "default", "a", {"status": status}, subresource="status")
+    await client.create(kinds.NAMESPACE, "", {"metadata": {"name": "muster-system"}})
+    meta = {"name": "muster-scheduler", "annotations": {"muster.dev/bad-nodes": setting}}
+    await client.create(kinds.LEASE, where, {"metadata": meta})
+    schedulers = frozenset({"muster", "default-scheduler"})
+    assert (await fetch(client, schedulers, 0.0))[0].state == state

@@ -70,6 +70,7 @@ def test_the_defaults_are_valid_and_can_be_written_out(type_: type[Common], tmp_
         ("badNodes: {jobs: 0}\n", ":1: badNodes.jobs: 0: write 1 to 1000"),
         ("badNodes: {atMost: most}\n", ":1: badNodes.atMost: 'most': write 0% to 50%"),
         ("badNodes: {atMost: 51%}\n", ":1: badNodes.atMost: '51%': write 0% to 50%"),
+        (f"badNodes: {{atMost: {'0' * 5000}%}}\n", ":1: badNodes.atMost: '000"),
         ("badNodes: {avoidFor: 2d}\n", ":1: badNodes.avoidFor: 2d: write at most 86400s"),
         ("badNodes: {exitWithin: soon}\n", ":1: badNodes.exitWithin: "),
         (

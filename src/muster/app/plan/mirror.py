@@ -6,6 +6,7 @@ from muster.api.base import AnyKind, Resource
 from muster.core.words.events import Event
 from muster.runtime.mirror import WATCHED, Mirror
 from muster.runtime.plan_record import plan_found
+from muster.translate.bad_nodes import BadNodes
 from muster.workloads.snapshot import Name, Objects
 
 
@@ -15,8 +16,16 @@ class SnapshotMirror:
     `now`: seconds since the epoch. Whatever is put later is hypothetical, until `as_it_is`.
     """
 
-    def __init__(self, cluster: Objects, schedulers: frozenset[str] | None, now: float) -> None:
-        self.mirror = Mirror(schedulers, whole=True)
+    def __init__(
+        self,
+        cluster: Objects,
+        schedulers: frozenset[str] | None,
+        now: float,
+        bad_nodes: BadNodes | None = None,
+    ) -> None:
+        rules = bad_nodes or BadNodes()
+        self.mirror = Mirror(schedulers, whole=True, counted=rules.counted())
+        self.mirror.avoid(rules.rules())
         self.schedulers, self.now = schedulers, now
         self.known: dict[Name, Resource] = {}
         self._replaced: dict[Name, Resource | None] = {}

@@ -1,7 +1,7 @@
 """Nodes as users see them: their capacity, the requests of bound pods, and whether pods avoid them.
 
-Which nodes are avoided is computed from the pods that have failed, as the scheduler does with its default
-settings. The live scheduler also knows of failed pods that are deleted by now.
+Which nodes are avoided is computed from the pods that have failed, as the scheduler does. The live scheduler
+also knows of failed pods that are deleted by now.
 """
 
 from collections import Counter, defaultdict
@@ -14,9 +14,9 @@ from muster.api.base import Object, condition
 from muster.api.core_v1 import Node
 from muster.api.quantity import show, thousandths
 from muster.api.requests import as_it_runs
-from muster.app.snapshot import Snapshot
+from muster.app.snapshot import Snapshot, bad_nodes_setting
 from muster.controllers.gpu_health import TAINT, UNHEALTHY
-from muster.core.words.events import StartFailed
+from muster.core.words.events import AvoidanceChanged, StartFailed
 from muster.core.words.gang import Effect, Taint
 from muster.core.world.failed_starts import FailedStarts
 from muster.kube.client import Client
@@ -25,7 +25,7 @@ from muster.kube.listing import list_all
 from muster.names import GPU, GPU_PRODUCT, GPU_SHARE
 from muster.translate.nodes import node_changed
 from muster.translate.pods import asked
-from muster.translate.start_failures import Counted, start_failed
+from muster.translate.start_failures import start_failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,10 @@ async def fetch(
             used[pod.spec.node_name].update(dict(asked(as_it_runs(pod)).shape.requests))
             used[pod.spec.node_name]["pods"] += 1
     memory = FailedStarts()
-    if now is not None and any(start_failed(pod, Counted(), "", now) for pod in pods):
-        memory = await _failed_starts(client, schedulers, now, len(nodes))
+    if now is not None:
+        counted = (await bad_nodes_setting(client, schedulers)).counted()
+        if any(start_failed(pod, counted, "", now) for pod in pods):
+            memory = await _failed_starts(client, schedulers, now, len(nodes))
     views = (_view(node, dict(used[node.metadata.name]), memory) for node in nodes)
     return sorted(views, key=lambda view: view.name)
 
@@ -69,6 +71,8 @@ async def _failed_starts(
         for event in (await Snapshot.observe(client, schedulers, now=now)).require().events:
             if isinstance(event, StartFailed):
                 memory.record(event)
+            elif isinstance(event, AvoidanceChanged):
+                memory.follow(event.rules)
         memory.settle(now, nodes)
     return memory
 

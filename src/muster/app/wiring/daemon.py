@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path as FilePath
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from muster.api import duration, kinds, quantity, rates, selectors
@@ -42,6 +43,7 @@ from muster.kube.credentials import in_thread
 from muster.kube.http import Connection, HttpClient
 from muster.kube.informers import Informers
 from muster.kube.throttle import Bucket
+from muster.names import BAD_NODES
 from muster.runtime import loop
 from muster.runtime.budget import WriteBudget
 from muster.runtime.election import Election, Timing
@@ -53,6 +55,7 @@ from muster.runtime.namesakes import taken
 from muster.runtime.reports.conditions import ConditionReports
 from muster.runtime.starts import Decisions, InDecision
 from muster.runtime.watched import WatchedMirror
+from muster.translate import bad_nodes
 from muster.translate.disclosure import Disclosure
 from muster.workloads.findings import nearest
 
@@ -170,6 +173,7 @@ async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> No
             lead,
             {kinds.CONFIG_MAP: priced},
             {kinds.POD: SCHEDULED_POD},
+            {BAD_NODES: bad_nodes.written(live.now.bad_nodes)},
         )
     finally:  # the Lease has been released by now
         with suppress(TimeoutError):
@@ -236,7 +240,9 @@ async def _daemon(
     lead: Callable[[Part, Term], Coroutine[Any, Any, None]],
     single: Mapping[AnyKind, str] | None = None,
     views: Mapping[AnyKind, AnyKind] | None = None,
+    told: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
+    """`told`: annotations of the Lease while this replica leads."""
     stop = _told_to_stop()
     bucket = Bucket(live.now.qps, live.now.burst)
 
@@ -256,7 +262,7 @@ async def _daemon(
         _running(client, informers.run(), live.follow(SystemClock())) as beside,
         serving(live.now.listen, state),
         _candidate(
-            connection, live.now, lambda: revision(informers[POD].resource_version), state.missing
+            connection, live.now, lambda: revision(informers[POD].resource_version), state.missing, told
         ) as candidate,
     ):
         stopped = asyncio.create_task(stop.wait())
@@ -313,9 +319,13 @@ class Candidate:
     """An election in a thread of its own."""
 
     def __init__(
-        self, connection: Connection, where: Common, missing: Callable[[], Sequence[str]] = tuple
+        self,
+        connection: Connection,
+        where: Common,
+        missing: Callable[[], Sequence[str]] = tuple,
+        told: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self._connection, self._where, self._missing = connection, where, missing
+        self._connection, self._where, self._missing, self._told = connection, where, missing, told
         self._main = asyncio.get_running_loop()
         self._term: asyncio.Future[Term] = self._main.create_future()
         self._lost: asyncio.Future[None] = self._main.create_future()
@@ -349,6 +359,7 @@ class Candidate:
             _timing(self._where.leader_election),
             missing=self._missing,
             instance=mine,
+            told=self._told,
         )
         holding = asyncio.create_task(self._hold(election))
         try:
@@ -396,8 +407,9 @@ async def _candidate(
     where: Common,
     pods_seen: Callable[[], int],
     missing: Callable[[], Sequence[str]],
+    told: Mapping[str, str],
 ) -> AsyncIterator[Candidate]:
-    candidate = Candidate(connection, where, missing)
+    candidate = Candidate(connection, where, missing, told)
     candidate.start()
     try:
         yield candidate

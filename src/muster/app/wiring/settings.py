@@ -17,10 +17,9 @@ import msgspec
 from muster.api import duration, quantity, selectors
 from muster.api.fields import Finding, InvalidObject, Path, convert
 from muster.api.rules.metadata import LABEL
-from muster.core.words.gang import Avoidance
 from muster.kube.clock import Clock
-from muster.names import DOMAIN, NAMESPACE, SCHEDULER
-from muster.translate.start_failures import Counted
+from muster.names import DOMAIN, NAMESPACE, SCHEDULER, SCHEDULER_LEASE
+from muster.translate.bad_nodes import BadNodes
 from muster.workloads import source
 from muster.workloads.findings import JobFileError, nearest
 
@@ -84,34 +83,8 @@ class Common(Struct, frozen=True):
     leader_election: LeaderElection = LeaderElection()
 
 
-class BadNodes(Struct, frozen=True):
-    """Which failures of pods at their start count against their node, and when nodes are avoided."""
-
-    failures: tuple[Literal["rejected", "startError", "exit"], ...] = ("rejected", "startError")
-    #: after its container's start, for `exit`
-    exit_within: str = "10s"
-    #: so many jobs of so many namespaces have failed on a node that all avoid
-    jobs: int = 3
-    namespaces: int = 2
-    avoid_for: str = "10m"
-    #: how many of the nodes are avoided at most
-    at_most: str = "5%"
-
-    def rules(self) -> Avoidance:
-        return Avoidance(
-            origins=self.jobs,
-            tenants=self.namespaces,
-            lasts=float(duration.parse(self.avoid_for)),
-            share=int(self.at_most.removesuffix("%")) / 100,
-        )
-
-    def counted(self) -> Counted:
-        within = float(duration.parse(self.exit_within)) if "exit" in self.failures else 0.0
-        return Counted("rejected" in self.failures, "startError" in self.failures, within)
-
-
 class SchedulerSettings(Common, frozen=True):
-    lease: str = f"{NAMESPACE}/muster-scheduler"
+    lease: str = SCHEDULER_LEASE
     scheduler_names: tuple[str, ...] = (SCHEDULER,)
     #: muster uses only nodes with these labels; "": all nodes
     node_selector: str = ""
@@ -342,7 +315,8 @@ def _check_scheduler(settings: SchedulerSettings, demand: Callable[[bool, str, s
         demand(
             2**20 <= size <= 2**40, "journal.size", f"{settings.journal.size}: write 1Mi to 1Ti, such as 64Mi"
         )
-    _check_bad_nodes(settings.bad_nodes, demand)
+    for name, message in settings.bad_nodes.wrong():
+        demand(False, f"badNodes.{name}", message)
     wrong = [name for name in settings.victim_namespaces if not LABEL.fullmatch(name) or len(name) > 63]
     demand(not wrong, "victimNamespaces", f"{wrong[:1]}: write names of namespaces, such as [health-checks]")
     endpoint = settings.tracing.endpoint
@@ -351,21 +325,6 @@ def _check_scheduler(settings: SchedulerSettings, demand: Callable[[bool, str, s
         "tracing.endpoint",
         f"{endpoint!r} is not a URL, such as http://localhost:4318/v1/traces",
     )
-
-
-def _check_bad_nodes(found: BadNodes, demand: Callable[[bool, str, str], None]) -> None:
-    for name, text, most in (("exitWithin", found.exit_within, 600), ("avoidFor", found.avoid_for, 86_400)):
-        try:
-            seconds = duration.parse(text)
-        except ValueError as error:
-            demand(False, f"badNodes.{name}", str(error))
-        else:
-            demand(0 <= seconds <= most, f"badNodes.{name}", f"{text}: write at most {most}s")
-    for name, number in (("jobs", found.jobs), ("namespaces", found.namespaces)):
-        demand(1 <= number <= 1000, f"badNodes.{name}", f"{number}: write 1 to 1000")
-    share = found.at_most.removesuffix("%")
-    good = found.at_most.endswith("%") and share.isascii() and share.isdecimal() and int(share) <= 50
-    demand(good, "badNodes.atMost", f"{found.at_most!r}: write 0% to 50%")
 
 
 def _with_example(error: Finding) -> Finding:
