@@ -84,6 +84,8 @@ def _directory(module: str) -> Path:
     return Path(json.loads(building.go(RECIPES, "mod", "download", "-json", module))["Dir"])
 
 
+#: scheduler-plugins' definition of PodGroups, in its module
+POD_GROUPS: Final = "config/crd/bases/scheduling.x-k8s.io_podgroups.yaml"
 VOLCANO: Final = Upstream(
     "vc-controller-manager",
     "volcano.sh/volcano@v1.14.1",
@@ -101,6 +103,51 @@ JOBSET: Final = Upstream(
         ("sigs.k8s.io/jobset@v0.12.0", "config/components/webhook/manifests.yaml"),
     ),
 )
-ALL: Final = (VOLCANO, JOBSET)
+TRAINING_OPERATOR: Final = Upstream(
+    "training-operator",
+    "github.com/kubeflow/training-operator@v1.9.3",
+    "cmd/training-operator.v1",
+    (
+        ("github.com/kubeflow/training-operator@v1.9.3", "manifests/base/crds/kubeflow.org_pytorchjobs.yaml"),
+        ("github.com/kubeflow/training-operator@v1.9.3", "manifests/base/webhook/manifests.yaml"),
+        ("sigs.k8s.io/scheduler-plugins@v0.28.9", POD_GROUPS),
+    ),
+)
+MPI_OPERATOR: Final = Upstream(
+    "mpi-operator",
+    "github.com/kubeflow/mpi-operator@v0.6.0",
+    "cmd/mpi-operator",
+    (
+        ("github.com/kubeflow/mpi-operator@v0.6.0", "manifests/base/kubeflow.org_mpijobs.yaml"),
+        ("sigs.k8s.io/scheduler-plugins@v0.29.8", POD_GROUPS),
+    ),
+)
+TRAINER: Final = Upstream(
+    "trainer-controller-manager",
+    "github.com/kubeflow/trainer/v2@v2.2.0",
+    "cmd/trainer-controller-manager",
+    (
+        (
+            "github.com/kubeflow/trainer/v2@v2.2.0",
+            "manifests/base/crds/trainer.kubeflow.org_clustertrainingruntimes.yaml",
+        ),
+        (
+            "github.com/kubeflow/trainer/v2@v2.2.0",
+            "manifests/base/crds/trainer.kubeflow.org_trainingruntimes.yaml",
+        ),
+        ("github.com/kubeflow/trainer/v2@v2.2.0", "manifests/base/crds/trainer.kubeflow.org_trainjobs.yaml"),
+        ("github.com/kubeflow/trainer/v2@v2.2.0", "manifests/base/webhook/manifests.yaml"),
+    ),
+)
+LWS: Final = Upstream(
+    "lws-controller",
+    "sigs.k8s.io/lws@v0.8.0",
+    "cmd",
+    (
+        ("sigs.k8s.io/lws@v0.8.0", "config/crd/bases"),
+        ("sigs.k8s.io/lws@v0.8.0", "config/webhook/manifests.yaml"),
+    ),
+)
+ALL: Final = (VOLCANO, JOBSET, TRAINING_OPERATOR, MPI_OPERATOR, TRAINER, LWS)
 #: why some could not be built, by name
 UNBUILT: Final[dict[str, str]] = {}
