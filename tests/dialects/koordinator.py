@@ -151,6 +151,12 @@ annotations. The files need no change if muster serves the scheduler name `koord
                     "translate/test_described.py::test_modes_and_policies_that_are_read_otherwise_are_warned_of",
                 ),
                 Row(
+                    f"{_OLD}/match-policy",
+                    OBEYED,
+                    "the older key for the same",
+                    "translate/test_described.py::test_modes_and_policies_that_are_read_otherwise_are_warned_of",
+                ),
+                Row(
                     f"{_GANG}/waiting-time",
                     SUBSUMED,
                     "as `scheduleTimeoutSeconds`",

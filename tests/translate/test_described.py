@@ -320,6 +320,7 @@ def test_whatever_comes_and_goes_the_gangs_are_those_of_a_fresh_look(
             "match-policy: only-waiting is read as waiting-and-running",
         ),
         ("match-policy", "x" * 999, f"match-policy is {'x' * 80!r}; write once-satisfied, only-waiting or"),
+        ("pod-group.scheduling.sigs.k8s.io/match-policy", "only-waiting", "is read as waiting-and-running"),
         ("total-number", "nine", ""),
         ("waiting-time", "1s", ""),
     ],
@@ -327,7 +328,7 @@ def test_whatever_comes_and_goes_the_gangs_are_those_of_a_fresh_look(
 def test_modes_and_policies_that_are_read_otherwise_are_warned_of(
     key: str, value: str, warning: str, *, described: bool
 ) -> None:
-    said = {f"gang.scheduling.koordinator.sh/{key}": value}
+    said = {key if "/" in key else f"gang.scheduling.koordinator.sh/{key}": value}
     pods = [member(name, annotations=said if described else {}) for name in ("p", "q")]
     gang = the_gang(*pods, *([] if described else [pod_group("a", 2, annotations=said)]))
     assert gang.gang.gate is None
