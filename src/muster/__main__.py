@@ -1,4 +1,4 @@
-"""The console script `muster`, and `python -m muster`."""
+"""The console scripts `muster` and `kubectl-muster`, and `python -m muster`."""
 
 import os
 import sys
@@ -22,6 +22,14 @@ def main() -> None:
         run()
     except KeyboardInterrupt:
         os._exit(_INTERRUPTED)
+
+
+def plugin() -> None:
+    """Runs the command line as a plug-in of kubectl: on kubectl's cluster, if --kubeconfig names no other."""
+    theirs = os.environ.get("KUBECONFIG") or os.path.expanduser("~/.kube/config")
+    os.environ.setdefault("MUSTER_KUBECONFIG", theirs)
+    sys.argv[0] = "kubectl muster"
+    main()
 
 
 if __name__ == "__main__":

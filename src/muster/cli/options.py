@@ -16,7 +16,13 @@ class Output(StrEnum):
 
 Kubeconfig = Annotated[
     str | None,
-    typer.Option("--kubeconfig", metavar="FILE", help="Use this cluster instead of the embedded one."),
+    typer.Option(
+        "--kubeconfig",
+        metavar="FILE",
+        envvar="MUSTER_KUBECONFIG",
+        show_envvar=False,
+        help="Use this cluster instead of the embedded one. Default: $MUSTER_KUBECONFIG.",
+    ),
 ]
 Context = Annotated[
     str | None,
