@@ -9,10 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster import names
+from muster.api import groups
+from muster.api import koordinator_v1alpha1 as koordinator
 from muster.api.base import ObjectMeta
 from muster.api.marks import CHECKED, CHECKPOINT_GRACE, GPU_SHARE, MARKS, PREEMPTIBLE, RESTART_COST, Mark
+from muster.controllers.gpu_health import TAINT
 from muster.core.world.devices import WHOLE
 
+#: Fields and kinds of the second table: `spec.minMember`, `priorityClassName`, `PodDisruptionBudgets`.
+FIELD = re.compile(r"(spec\.)?[A-Za-z]+$")
 ROOT = Path(__file__).parents[2]
 NAMES = {name: value for name, value in vars(names).items() if isinstance(value, str)}
 TEXTS = st.one_of(
@@ -38,6 +43,29 @@ def test_the_documented_table_is_the_rows() -> None:
         line = next(each for each in lines if re.search(rf"`{key}\b(?!-)", each.split("|")[1]))
         assert form.replace("|", "¦") in line.split("|")[1]
         assert line.split("|")[2].strip().startswith(", ".join(row.on))
+
+
+def table(heading: str) -> list[str]:
+    """The first columns of the table below a heading of the page on rights."""
+    page = (ROOT / "docs/concepts/marks-and-rights.md").read_text()
+    section = page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return [line.split("|")[1] for line in section.splitlines() if line.startswith("| ") and "`" in line]
+
+
+def test_each_key_has_its_rights() -> None:
+    told = [key for first in table("Marks") for key in re.findall(rf"`({names.DOMAIN}/[a-z-]+)", first)]
+    assert sorted(told) == sorted({*MARKS, TAINT})
+
+
+def test_each_key_of_other_projects_has_its_rights() -> None:
+    """Those by which pods name and describe their groups, and Koordinator's own."""
+    told = [key for first in table("Marks of other projects") for key in re.findall(r"`([^`]*)`", first)]
+    read = {key for row in groups.NAMED for key in (row.label, row.task, *row.annotations) if key}
+    read |= {key for row in groups.NAMED for key in (*row.by_description, *row.minimum, *row.description)}
+    read |= {koordinator.TOPOLOGY_SPEC, koordinator.TOPOLOGY_INDEX}
+    read |= {key for key, _ in koordinator.NOT_PREEMPTIBLE}
+    assert sorted(key for key in told if not FIELD.match(key)) == sorted(read)
+    assert all(not row.in_spec or "spec.schedulingGroup" in told for row in groups.NAMED)
 
 
 @pytest.mark.parametrize("row", CHECKED, ids=lambda row: row.key)

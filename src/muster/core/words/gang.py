@@ -327,7 +327,7 @@ class Avoidance:
 
 
 class Code(Enum):
-    """Why a gang waits; the first that applies (docs/reference/names.md)."""
+    """Why a gang waits: the first that applies, in this order, which is that of docs/reference/names.md."""
 
     INVALID = "Invalid"
     GATED = "Gated"
@@ -336,8 +336,8 @@ class Code(Enum):
     QUOTA_EXCEEDED = "QuotaExceeded"
     NOTHING_MATCHES = "NothingMatches"
     OVER_SHARE = "OverShare"
-    COMMIT_FAILED = "CommitFailed"
     POSTPONED = "Postponed"
+    COMMIT_FAILED = "CommitFailed"
     WAITING_FOR_VICTIMS = "WaitingForVictims"
     HELD_FOR_RESERVATION = "HeldForReservation"
     INSUFFICIENT_CAPACITY = "InsufficientCapacity"
