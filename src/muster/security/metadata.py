@@ -16,10 +16,12 @@ from typing import Final
 
 from muster import names
 from muster.api import groups
-from muster.api.base import Object
+from muster.api.base import Object, at
 from muster.api.batch_v1 import COMPLETION_INDEX
 from muster.api.jobset_v1alpha2 import JOB_GLOBAL_INDEX
+from muster.api.kinds import POD
 from muster.api.koordinator_v1alpha1 import TOPOLOGY_SPEC
+from muster.api.templates import templates
 
 #: On a run of a schedule: the time at which it was due.
 _SCHEDULED: Final = "batch.kubernetes.io/cronjob-scheduled-timestamp"
@@ -111,28 +113,9 @@ def is_of_tool(key: str) -> bool:
 def emitted(jobs: Sequence[Object]) -> Iterator[tuple[str, str, str]]:
     """(`labels` or `annotations`, key, value) of the job's objects and pod templates that need a permit."""
     for each in jobs:
-        for metadata, own in ((each["metadata"], _OWN), *_templates(each["spec"])):
+        made = ((t.value, _OWN_OF_PODS if t.kind is POD else _OWN) for t in templates(each))
+        for bearer, own in ((each, _OWN), *made):
             for field in ("labels", "annotations"):
-                for key, value in sorted((metadata.get(field) or {}).items()):
+                for key, value in sorted(at(bearer, "metadata", field).items()):
                     if key not in own and key not in HARMLESS:
                         yield field, key, str(value)
-
-
-def pods(jobs: Sequence[Object]) -> Iterator[Object]:
-    """The pod templates of a JobSet, of Volcano's Job, and of its CronJob."""
-    for each in jobs:
-        spec = each["spec"]
-        spec = spec["jobTemplate"]["spec"] if "jobTemplate" in spec else spec
-        yield from (task["template"] for task in spec.get("tasks", ()))
-        for replicated in spec.get("replicatedJobs", ()):
-            yield replicated["template"]["spec"]["template"]
-
-
-def _templates(spec: Object) -> Iterator[tuple[Object, frozenset[str]]]:
-    """The metadata of every template in the spec of a job object, with the keys that are muster's there."""
-    if "jobTemplate" in spec:
-        yield spec["jobTemplate"].get("metadata") or {}, _OWN
-    for replicated in spec.get("replicatedJobs", ()):
-        yield replicated["template"].get("metadata") or {}, _OWN
-    for template in pods([{"spec": spec}]):
-        yield template.get("metadata") or {}, _OWN_OF_PODS

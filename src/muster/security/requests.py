@@ -12,6 +12,7 @@ from typing import Final, Literal
 from muster import names
 from muster.api.base import Object
 from muster.api.fields import Path
+from muster.api.templates import pod_templates
 from muster.compiler import containers, network, runtime, secrets, spelling
 from muster.compiler.draft import Draft
 from muster.compiler.facts import Facts
@@ -141,7 +142,10 @@ def derive(workload: Workload, facts: Facts, draft: Draft) -> list[Request]:
 
 def of_job(jobs: Sequence[Object]) -> list[Request]:
     """Every request of the objects of a whole job, each once: what they ask of schedulers and others."""
-    specs = [*(each["spec"] for each in jobs), *(pod["spec"] for pod in metadata.pods(jobs))]
+    specs = [
+        *(each["spec"] for each in jobs),
+        *(pod["spec"] for each in jobs for _, pod in pod_templates(each)),
+    ]
     asked = [each for spec in specs for each in _of_spec(spec)]
     for field_, key, value in metadata.emitted(jobs):
         at = ("metadata", field_, key)

@@ -18,9 +18,9 @@ from muster.api.base import Object
 from muster.api.core_v1 import PodTemplate
 from muster.api.fields import Finding, Path, Severity, convert
 from muster.api.groups import Dialect
-from muster.api.kinds import VOLCANO_JOB
 from muster.api.marks import GPU_SHARE
 from muster.api.requests import requests
+from muster.api.templates import pod_templates
 from muster.workloads import annotate, dns
 from muster.workloads.demand import PodSet, pod_sets
 from muster.workloads.jobfile import Item, JobFile, Role
@@ -264,20 +264,8 @@ def _templates(job: JobFile) -> Iterator[tuple[Item, Path, PodSet]]:
     for item in job.items:
         if item.role is not Role.PRIMARY:
             continue
-        for index, pod_set in enumerate(pod_sets(item.object)):
-            yield item, _template_path(item.object, index), pod_set
-
-
-def _template_path(owner: Object, index: int) -> Path:
-    match owner["kind"]:
-        case "JobSet":
-            return ("spec", "replicatedJobs", index, "template", "spec", "template")
-        case "Job" if owner["apiVersion"] == VOLCANO_JOB.api_version:
-            return ("spec", "tasks", index, "template")
-        case "Job":
-            return ("spec", "template")
-        case _:
-            return ()
+        for (path, _), pod_set in zip(pod_templates(item.object), pod_sets(item.object), strict=True):
+            yield item, path, pod_set
 
 
 def _at(value: Any, path: Path) -> Any:  # Any: a user's YAML

@@ -47,7 +47,7 @@ def demand(job: JobFile) -> list[PodSet]:
 
 
 def pod_sets(owner: Object) -> Iterator[PodSet]:
-    """The pod sets of one JobSet, Job (Volcano's, too) or pod."""
+    """The pod sets of one JobSet, Job, Job or CronJob of Volcano, or pod."""
     identity = (owner["kind"], owner["metadata"]["name"])
     match owner["kind"]:
         case "JobSet":
@@ -58,6 +58,10 @@ def pod_sets(owner: Object) -> Iterator[PodSet]:
         case "Job" if owner["apiVersion"] == VOLCANO_JOB.api_version:
             for task in owner["spec"]["tasks"]:
                 yield PodSet(task["name"], identity, task["template"], task["replicas"], task["replicas"])
+        case "CronJob":  # Volcano's: its jobs ask for as much one after the other
+            job = {"apiVersion": owner["apiVersion"], "kind": "Job", "metadata": owner["metadata"]}
+            for pod_set in pod_sets({**owner["spec"]["jobTemplate"], **job}):
+                yield replace(pod_set, owner=identity)
         case "Job":
             yield _of_job(owner["metadata"]["name"], identity, owner["spec"], 1)
         case _:

@@ -5,12 +5,13 @@ The scheduler refuses such a value too, but for one object at a time, and it doe
 
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from muster import names
-from muster.api.base import Object
+from muster.api.base import Object, at
 from muster.api.fields import Finding, Path, Severity
 from muster.api.marks import CHECKED, MARKS
+from muster.api.templates import templates
 
 #: Similarity from which an unknown key counts as misspelt.
 _ALIKE: Final = 0.83
@@ -31,7 +32,7 @@ def marks(items: Iterable[Item], *, compiled: bool = False) -> Iterator[Finding]
     `compiled`: they come from a batch job, whose compiler takes its keys to where they are read.
     """
     for item in items:
-        for path, metadata, kind in _metadata(item.object, item.object["kind"], ()):
+        for path, metadata, kind in _metadata(item.object):
             for field in ("labels", "annotations"):
                 values = metadata.get(field)
                 for key, text in values.items() if isinstance(values, dict) else ():
@@ -55,18 +56,9 @@ def _mark(item: Item, at: Path, key: str, text: str, kind: str, compiled: bool) 
         yield item.report(at, f"{text[:80]!r} cannot be honoured: {advice}", Severity.ERROR)
 
 
-def _metadata(value: Any, kind: str, at: Path) -> Iterator[tuple[Path, Object, str]]:  # Any: a user's YAML
+def _metadata(obj: Object) -> Iterator[tuple[Path, Object, str]]:
     """The metadata of an object and of its templates, each with its path and the kind that bears it."""
-    metadata = value.get("metadata")
-    if isinstance(metadata, dict):
-        yield (*at, "metadata"), metadata, kind
-    spec = value.get("spec")
-    if not isinstance(spec, dict):
-        return
-    if kind == "Job" and isinstance(spec.get("template"), dict):
-        yield from _metadata(spec["template"], "Pod", (*at, "spec", "template"))
-    jobs = spec.get("replicatedJobs") if kind == "JobSet" else None
-    for index, replicated in enumerate(jobs if isinstance(jobs, list) else ()):
-        if isinstance(replicated, dict) and isinstance(replicated.get("template"), dict):
-            here: Path = (*at, "spec", "replicatedJobs", index, "template")
-            yield from _metadata(replicated["template"], "Job", here)
+    bearers = [((), obj, str(obj["kind"])), *((t.path, t.value, t.kind.kind) for t in templates(obj))]
+    for path, value, kind in bearers:
+        if metadata := at(value, "metadata") if isinstance(value, dict) else {}:
+            yield (*path, "metadata"), metadata, kind

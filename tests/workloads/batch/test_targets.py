@@ -7,7 +7,7 @@ import pytest
 from muster.api.fields import Severity
 from muster.compiler import Facts
 from muster.workloads.batch.job import ACTIONS, EVENTS
-from muster.workloads.check import members_of_groups
+from muster.workloads.check import check, members_of_groups
 from muster.workloads.demand import demand
 from muster.workloads.jobfile import Options
 from muster.workloads.load import load
@@ -166,6 +166,17 @@ def test_a_schedule_for_volcano_is_its_cron_job() -> None:
     [job] = compiled(changed(TRAINING, {"spec/schedule": "0 2 * * *"}), target="volcano").jobs
     assert (job["kind"], job["spec"]["schedule"]) == ("CronJob", "0 2 * * *")
     assert job["spec"]["jobTemplate"]["spec"]["minAvailable"] == 8
+
+
+def test_a_schedule_for_volcano_asks_for_what_one_of_its_jobs_does() -> None:
+    platform = Platform(target="volcano", facts=Facts())
+    once, often = (
+        load("job.yaml", Options(platform=platform), text=changed(TRAINING, change))
+        for change in ({}, {"spec/schedule": "0 2 * * *"})
+    )
+    told = [(each.name, each.template, each.count, each.pods, each.gpus) for each in demand(often)]
+    assert told == [(each.name, each.template, each.count, each.pods, each.gpus) for each in demand(once)]
+    assert [each.message for each in check(often)] == [each.message for each in check(once)]
 
 
 @pytest.mark.parametrize("target", ["muster", "native", "volcano"])

@@ -15,6 +15,7 @@ from muster.api.base import Object, Resource, without_nulls
 from muster.api.batch_v1 import JobSpec, JobTemplate
 from muster.api.core_v1 import PodTemplate
 from muster.api.fields import TOO_DEEP, Finding, InvalidObject, Path, convert, too_deep
+from muster.api.templates import templates
 from muster.embedded.api_errors import AnyKind, invalid
 from muster.kube.apply import merge
 from muster.kube.errors import BadRequest
@@ -143,20 +144,9 @@ def _templates(kind: AnyKind, obj: Object) -> Iterator[tuple[Path, Object, type]
 
     A template is yielded after the part that contains it, which has been checked by then.
     """
-    spec = obj.get("spec") or {}
-    if kind is kinds.JOB:
-        yield ("spec", "template"), spec.get("template") or {}, PodTemplate
-    elif kind is kinds.CRON_JOB:
-        made = spec.get("jobTemplate") or {}
-        job = made.get("spec") or {}
-        yield ("spec", "jobTemplate"), made, JobTemplate
-        yield ("spec", "jobTemplate", "spec"), job, JobSpec
-        yield ("spec", "jobTemplate", "spec", "template"), job.get("template") or {}, PodTemplate
-    elif kind is kinds.JOBSET:
-        for position, replicated in enumerate(spec.get("replicatedJobs") or ()):
-            path: Path = ("spec", "replicatedJobs", position, "template")
-            template = replicated.get("template") or {}
+    for path, made, template in templates(obj, kind):
+        if made is kinds.JOB:
             yield path, template, JobTemplate
-            job = template.get("spec") or {}
-            yield (*path, "spec"), job, JobSpec
-            yield (*path, "spec", "template"), job.get("template") or {}, PodTemplate
+            yield (*path, "spec"), template.get("spec") or {}, JobSpec
+        else:
+            yield path, template, PodTemplate

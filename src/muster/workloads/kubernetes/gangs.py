@@ -9,10 +9,10 @@ from collections import defaultdict
 
 from muster.api import groups, kinds
 from muster.api.fields import Finding
+from muster.api.templates import pod_templates
 from muster.workloads import annotate
 from muster.workloads.jobfile import Mode, Options
 from muster.workloads.kubernetes.objects import Entry
-from muster.workloads.kubernetes.templates import pods
 
 
 def apply(entries: list[Entry], options: Options) -> tuple[list[Entry], list[Finding]]:
@@ -38,14 +38,15 @@ def summary(jobs: list[Entry]) -> bool | None:
 
 
 def _mark(job: Entry, mode: Mode | None) -> list[Finding]:
-    grouped = [path for path, template in pods(job) if groups.named_in(template)]
+    grouped = [path for path, template in pod_templates(job.object, job.kind) if groups.named_in(template)]
     if grouped:
         return [_in_group(job, grouped[0])] if mode == "independent" else []
     wanted = mode or annotate.mode_of(job.object)
     if wanted == "gang":
-        gated = any(template.get("spec", {}).get("schedulingGates") for _, template in pods(job))
+        pods = [template for _, template in pod_templates(job.object, job.kind)]
+        gated = any(template.get("spec", {}).get("schedulingGates") for template in pods)
         annotate.as_gang(job.object, gated=gated)
-        for _, template in pods(job):
+        for template in pods:
             annotate.for_scheduler(template)
     elif mode == "independent":
         annotate.as_independent(job.object)
@@ -73,4 +74,6 @@ def _grouped(members: list[Entry], options: Options) -> Entry:
 def _is_gang(job: Entry) -> bool:
     if job.kind is kinds.POD:
         return groups.named_in(job.object) is not None
-    return annotate.mode_of(job.object) == "gang" or all(groups.named_in(t) for _, t in pods(job))
+    return annotate.mode_of(job.object) == "gang" or all(
+        groups.named_in(t) for _, t in pod_templates(job.object, job.kind)
+    )

@@ -13,6 +13,7 @@ from muster.api.base import Kind, Object, without_nulls
 from muster.api.batch_v1 import JobSpec
 from muster.api.core_v1 import PodTemplate
 from muster.api.fields import Finding, InvalidObject, Path, Severity, convert
+from muster.api.templates import templates
 from muster.names import TRAINING
 from muster.workloads import dns
 from muster.workloads.findings import nearest
@@ -262,20 +263,11 @@ def _without(value: Any, path: Path) -> Any:  # Any: a user's YAML
 
 def _templates(entry: Entry) -> Iterator[tuple[Path, Any, type]]:  # Any: a user's YAML
     """The parts that the object's struct keeps as JSON, each with the struct that it is read as later."""
-    spec = _field(entry.object, "spec")
-    if entry.kind is kinds.JOB:
-        yield ("spec", "template"), _field(spec, "template"), PodTemplate
-    replicated = _field(spec, "replicatedJobs") if entry.kind is kinds.JOBSET else ()
-    for index, each in enumerate(replicated if isinstance(replicated, list) else ()):
-        at: Path = ("spec", "replicatedJobs", index, "template", "spec")
-        job = _field(_field(each, "template"), "spec")
-        yield at, job, JobSpec
-        yield (*at, "template"), _field(job, "template"), PodTemplate
-
-
-def _field(value: Any, name: str) -> Any:  # Any: a user's YAML
-    """The field's value; an empty mapping if there is no such field."""
-    return value.get(name, {}) if isinstance(value, dict) else {}
+    for path, kind, template in templates(entry.object, entry.kind):
+        if kind is kinds.JOB:
+            yield (*path, "spec"), template.get("spec", {}) if isinstance(template, dict) else {}, JobSpec
+        else:
+            yield path, template, PodTemplate
 
 
 def _numbers(entry: Entry) -> Iterator[Finding]:

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from muster.api import kinds
 from muster.api.base import Object
 from muster.api.fields import Finding
+from muster.api.templates import pod_templates
 from muster.workloads.jobfile import Options
-from muster.workloads.kubernetes import templates
 from muster.workloads.kubernetes.objects import Entry
 
 
@@ -47,7 +47,7 @@ def _named_ports(entries: Sequence[Entry]) -> dict[str, set[object]]:
     """The numbers of the named ports of all containers in the file."""
     found: dict[str, set[object]] = {}
     for entry in entries:
-        for _, template in templates.pods(entry):
+        for _, template in pod_templates(entry.object, entry.kind):
             spec: Object = template.get("spec") or {}
             for container in (*(spec.get("containers") or []), *(spec.get("initContainers") or [])):
                 for port in container.get("ports") or []:

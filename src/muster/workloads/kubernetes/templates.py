@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
-from muster.api import kinds
 from muster.api.base import Object
 from muster.api.fields import Finding, Path, Severity
+from muster.api.templates import pod_templates
 from muster.workloads import annotate, pod_fields
 from muster.workloads.jobfile import Options
 from muster.workloads.kubernetes.objects import Entry
@@ -19,7 +19,7 @@ def prepare(job: Entry, options: Options) -> list[Finding]:
     """Completes the pods of one JobSet, Job or pod; returns what keeps them from running."""
     findings: list[Finding] = []
     job.object.setdefault("spec", {})  # that of a JobSet may be missing
-    for path, template in pods(job):
+    for path, template in pod_templates(job.object, job.kind):
         annotate.for_caller(template, options.caller)
         findings += _containers(job, path, template, options)
         findings += _volumes(job, path, template, options)
@@ -28,22 +28,10 @@ def prepare(job: Entry, options: Options) -> list[Finding]:
 
 def ignored(job: Entry, options: Options) -> Iterator[Finding]:
     """Warnings about fields of the pods that the embedded cluster ignores."""
-    for path, template in pods(job) if options.local else ():
+    for path, template in pod_templates(job.object, job.kind) if options.local else ():
         for field, instead in pod_fields.ignored(template.get("spec") or {}):
             message = f"is ignored on the embedded cluster: {instead}"
             yield job.report((*path, "spec", *field), message, Severity.WARNING)
-
-
-def pods(job: Entry) -> Iterator[tuple[Path, Object]]:
-    """Each pod template of a job, and its path; for a pod, the pod itself; none for what is no job."""
-    if job.kind is kinds.POD:
-        yield (), job.object
-    elif job.kind is kinds.JOB:
-        yield ("spec", "template"), job.object.get("spec", {}).get("template", {})
-    elif job.kind is kinds.JOBSET:
-        for index, replicated in enumerate(job.object.get("spec", {}).get("replicatedJobs", [])):
-            at: Path = ("spec", "replicatedJobs", index, "template", "spec", "template")
-            yield at, replicated.get("template", {}).get("spec", {}).get("template", {})
 
 
 def _containers(job: Entry, path: Path, template: Object, options: Options) -> Iterator[Finding]:

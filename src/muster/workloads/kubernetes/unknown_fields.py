@@ -13,13 +13,13 @@ from typing import Any, Final, get_args
 import msgspec
 
 from muster.api import kinds
-from muster.api.base import Struct
+from muster.api.base import Struct, at
 from muster.api.batch_v1 import JobSpec
 from muster.api.core_v1 import PodTemplate
 from muster.api.fields import Finding, Path, Severity
+from muster.api.templates import templates
 from muster.names import DOMAIN
 from muster.workloads.kubernetes.objects import Entry
-from muster.workloads.kubernetes.templates import pods
 
 #: Similarity from which a name counts as misspelt. `serviceAccount`, which exists, is at 0.88 from its
 #: successor; one letter too few or too many in a word of eight is at 0.93.
@@ -29,12 +29,10 @@ _ALIKE: Final = 0.9
 def findings(entry: Entry) -> Iterator[Finding]:
     """A warning for each misspelt field of the object."""
     yield from _in(entry, entry.object, entry.kind.type, ())
-    if entry.kind is kinds.JOBSET:
-        for index, replicated in enumerate(entry.object["spec"].get("replicatedJobs", [])):
-            spec = replicated.get("template", {}).get("spec", {})
-            yield from _in(entry, spec, JobSpec, ("spec", "replicatedJobs", index, "template", "spec"))
-    if entry.kind is not kinds.POD:
-        for path, template in pods(entry):
+    for path, kind, template in templates(entry.object, entry.kind):
+        if kind is kinds.JOB:
+            yield from _in(entry, at(template, "spec"), JobSpec, (*path, "spec"))
+        else:
             yield from _in(entry, template, PodTemplate, path)
 
 
