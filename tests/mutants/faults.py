@@ -1851,6 +1851,14 @@ FAULTS: Final = (
         ("tests/core/queueing/test_shares_of_what_runs.py",),
     ),
     Fault(
+        "what a queue borrows is divided by the amount that was asked for first",
+        "entitlement",
+        "core/world/queues/account.py",
+        "            amount -= whole\n        return",
+        "        return",
+        ("tests/core/world/queues/test_entitlement.py",),
+    ),
+    Fault(
         "queues below one that borrows divide no more than it is entitled to",
         "entitlement",
         "core/world/queues/account.py",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.core.world.queues.account import Terms, divide, pour
+from muster.core.world.queues.account import Division, Terms, pour
 
 names = st.sampled_from("abcdef")
 small = st.integers(0, 30)
@@ -46,18 +46,18 @@ def test_water_finds_its_level(pool: int, vessels: dict[str, tuple[int, int]]) -
 
 @given(small, st.dictionaries(names, terms()))
 def test_no_more_than_there_is_whatever_the_order(amount: int, queues: dict[str, Terms]) -> None:
-    shares = divide(amount, queues)
+    shares = Division(queues).of(amount)
     assert sum(shares.values()) <= amount
     assert all(share >= 0 for share in shares.values())
     for name, of in queues.items():
         if of.capability is not None:
             assert shares[name] <= of.capability
-    assert divide(amount, dict(sorted(queues.items(), reverse=True))) == shares
+    assert Division(dict(sorted(queues.items(), reverse=True))).of(amount) == shares
 
 
 @given(small, st.dictionaries(names, terms()))
 def test_what_is_promised_is_given_if_it_is_there(amount: int, queues: dict[str, Terms]) -> None:
-    shares = divide(amount, queues)
+    shares = Division(queues).of(amount)
     kept = {name: of.capped(of.guarantee) for name, of in queues.items()}
     if sum(kept.values()) <= amount:
         assert all(shares[name] >= kept[name] for name in queues)
@@ -119,7 +119,38 @@ def test_what_is_promised_is_given_if_it_is_there(amount: int, queues: dict[str,
     ],
 )
 def test_divide(amount: int, queues: dict[str, Terms], expected: dict[str, int]) -> None:
-    assert divide(amount, queues) == expected
+    assert Division(queues).of(amount) == expected
+
+
+def in_rounds(amount: int, queues: dict[str, Terms], all_of_it: bool) -> dict[str, int]:
+    """What each gets if one round is poured after the other: what a queue is to have, and then more of it."""
+    has = dict.fromkeys(queues, 0)
+    weights = {name: of.weight for name, of in queues.items()}
+    kept = {name: of.capped(of.guarantee) for name, of in queues.items()}
+    due = {name: of.capped(of.deserved) for name, of in queues.items() if of.deserved is not None}
+    asked = {name: of.capped(of.asked) for name, of in queues.items()}
+    rounds = [(kept, kept), (due, {name: max(n - kept[name], 0) for name, n in due.items()})]
+    rounds.append(({name: n for name, n in asked.items() if name not in due}, weights))
+    if all_of_it:
+        deserving = {name: of.deserved for name, of in queues.items() if of.deserved}
+        rounds.append(({name: asked[name] for name in deserving}, deserving))
+        rounds.append(({name: n for name, n in asked.items() if name not in deserving}, weights))
+    for upto, widths in rounds if amount else ():
+        poured = pour(amount, {name: max(n - has[name], 0) for name, n in upto.items()}, widths)
+        amount -= sum(poured.values())
+        has |= {name: has[name] + more for name, more in poured.items()}
+        if not amount:
+            break
+    return has
+
+
+@given(st.lists(st.integers(0, 120)), st.dictionaries(names, terms()), st.booleans())
+def test_one_division_divides_any_amount(
+    amounts: list[int], queues: dict[str, Terms], all_of_it: bool
+) -> None:
+    division = Division(queues, all_of_it=all_of_it)
+    for amount in amounts:
+        assert division.of(amount) == in_rounds(amount, queues, all_of_it)
 
 
 @given(st.integers(0, 20), st.integers(0, 9), st.integers(0, 30), st.none() | st.integers(0, 30))
@@ -127,4 +158,5 @@ def test_a_queue_without_siblings_is_as_one_whose_siblings_ask_for_nothing(
     amount: int, guarantee: int, asked: int, deserved: int | None
 ) -> None:
     terms = Terms(1, asked, guarantee, deserved, 25)
-    assert divide(amount, {"a": terms})["a"] == divide(amount, {"a": terms, "b": Terms(1, 0)})["a"]
+    alone, beside = Division({"a": terms}), Division({"a": terms, "b": Terms(1, 0)})
+    assert alone.of(amount)["a"] == beside.of(amount)["a"]

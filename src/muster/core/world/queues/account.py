@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from muster.core.words.amounts import Sums, Usage, bare, show
+from muster.core.words.amounts import Usage, bare, show
 from muster.core.words.gang import Queue
 
 ROOT: Final = "root"
@@ -40,8 +40,9 @@ class Account:
     limits: Mapping[str, int] = field(default_factory=dict)
     #: what gangs of an inner queue itself use
     own: Usage = field(default_factory=Usage)
-    #: how the queues below it divide an amount, since the last division of the capacity
-    divisions: dict[tuple[str, int, bool], dict[str, int]] = field(default_factory=dict)
+    #: how the queues below it divide a resource, and what each gets of an amount, while they ask the same
+    divisions: dict[tuple[str, bool], "Division"] = field(default_factory=dict)
+    divided: dict[tuple[str, int, bool], dict[str, int]] = field(default_factory=dict)
     #: started gangs at or below it; its own gangs that wait for their minimum
     standing: int = 0
     waiting: int = 0
@@ -113,10 +114,10 @@ class Account:
         parent = self.parent
         if parent is None or parent.parent is None:
             return self.entitled
-        theirs, entitled = parent.entitled_after(asked), dict(self.entitled)
+        theirs, entitled, name = parent.entitled_after(asked), {**self.entitled}, self.rules.name
         for resource, more in asked.items():
-            if (whole := theirs.get(resource)) is not None:
-                entitled[resource] = parent.divide_below(resource, whole, more)[self.name]
+            if resource in theirs:
+                entitled[resource] = parent.divide_below(resource, theirs[resource], more)[name]
         return entitled
 
     def divide_below(self, resource: str, entitled: int, more: int = 0) -> Mapping[str, int]:
@@ -128,9 +129,11 @@ class Account:
         used = self.used[resource] + more
         borrows = self.parent is not None and used > entitled
         amount = max((used if borrows else entitled) - self.own[resource], 0)
-        if (divided := self.divisions.get((resource, amount, borrows))) is None:
-            terms = {child.name: _terms(child, resource) for child in self.children}
-            divided = self.divisions[resource, amount, borrows] = divide(amount, terms, all_of_it=borrows)
+        if (divided := self.divided.get((resource, amount, borrows))) is None:
+            if (division := self.divisions.get((resource, borrows))) is None:
+                terms = {child.name: _terms(child, resource) for child in self.children}
+                division = self.divisions[resource, borrows] = Division(terms, all_of_it=borrows)
+            divided = self.divided[resource, amount, borrows] = division.of(amount)
         return divided
 
     def surplus(self) -> Usage:
@@ -365,6 +368,7 @@ def _ask(account: Account) -> Usage:
 def _divide_below(parent: Account, everything: Mapping[str, int]) -> bool:
     """`everything`: what the cluster has."""
     parent.divisions.clear()
+    parent.divided.clear()
     changed = False
     divided = {resource: parent.divide_below(resource, n) for resource, n in parent.entitled.items()}
     for child in parent.children:
@@ -388,34 +392,47 @@ def _terms(account: Account, resource: str) -> Terms:
     )
 
 
-def divide(amount: int, queues: Mapping[str, Terms], *, all_of_it: bool = False) -> dict[str, int]:
-    """Return the entitlement of each queue, by name; together at most `amount`, which is at least zero.
+class Division:
+    """How some queues divide an amount of one resource, whatever it is: rounds, each served before the next.
 
-    `all_of_it`: what is left then is divided as well, among the queues that ask for more than they deserve,
-    in proportion to what they deserve.
+    A round gives each queue up to its limit. Only the round that exhausts the amount has to be poured, so the
+    rounds before it are summed up once for all amounts.
     """
-    kept = {name: terms.capped(terms.guarantee) for name, terms in queues.items()}
-    promised, asked = dict[str, int](), dict[str, int]()
-    for name, terms in queues.items():
-        if terms.deserved is not None:
-            promised[name] = max(terms.capped(terms.deserved) - kept[name], 0)
-        else:
-            asked[name] = max(terms.capped(terms.asked) - kept[name], 0)
-    weights = {name: terms.weight for name, terms in queues.items()}
-    shares = Sums[str]()
-    for limits, widths in ((kept, kept), (promised, promised), (asked, weights)):
-        poured = pour(amount, limits, widths)
-        amount -= sum(poured.values())
-        shares.add(poured)
-    if all_of_it:
-        more = {name: max(terms.capped(terms.asked) - shares[name], 0) for name, terms in queues.items()}
-        deserving = {name: terms.deserved for name, terms in queues.items() if terms.deserved}
-        others = {name: weights[name] for name in queues if name not in deserving}
-        for widths in (deserving, others):
-            poured = pour(amount, {name: more[name] for name in widths}, widths)
-            amount -= sum(poured.values())
-            shares.add(poured)
-    return {name: shares[name] for name in queues}
+
+    def __init__(self, queues: Mapping[str, Terms], *, all_of_it: bool = False) -> None:
+        """`all_of_it`: what is left in the end is divided as well, among the queues that ask for more than
+        they deserve, in proportion to what they deserve."""
+        kept = {name: terms.capped(terms.guarantee) for name, terms in queues.items()}
+        promised, asked = dict[str, int](), dict[str, int]()
+        for name, terms in queues.items():
+            if terms.deserved is not None:
+                promised[name] = max(terms.capped(terms.deserved) - kept[name], 0)
+            else:
+                asked[name] = max(terms.capped(terms.asked) - kept[name], 0)
+        weights = {name: terms.weight for name, terms in queues.items()}
+        #: limits and widths
+        self._rounds = [(kept, kept), (promised, promised), (asked, weights)]
+        if all_of_it:
+            had = {name: kept[name] + promised.get(name, 0) + asked.get(name, 0) for name in queues}
+            more = {name: max(terms.capped(terms.asked) - had[name], 0) for name, terms in queues.items()}
+            deserving = {name: terms.deserved for name, terms in queues.items() if terms.deserved}
+            others = {name: weights[name] for name in queues if name not in deserving}
+            for widths in (deserving, others):
+                self._rounds.append(({name: more[name] for name in widths}, widths))
+        #: what each queue has before each round, and what all limits of the round are together
+        self._before, self._sums = [dict.fromkeys(queues, 0)], list[int]()
+        for limits, _ in self._rounds:
+            self._sums.append(sum(limits.values()))
+            self._before.append({n: had + limits.get(n, 0) for n, had in self._before[-1].items()})
+
+    def of(self, amount: int) -> dict[str, int]:
+        """Return each queue's entitlement, by name; together at most `amount`, which is at least zero."""
+        for (limits, widths), before, whole in zip(self._rounds, self._before, self._sums, strict=False):
+            if amount < whole:
+                poured = pour(amount, limits, widths)
+                return {name: had + poured.get(name, 0) for name, had in before.items()}
+            amount -= whole
+        return self._before[-1]
 
 
 def pour(pool: int, limits: Mapping[str, int], weights: Mapping[str, int]) -> dict[str, int]:
