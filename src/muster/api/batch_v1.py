@@ -64,6 +64,8 @@ class JobSpec(Struct, frozen=True):
     manual_selector: bool = False
     selector: LabelSelector | None = None
     managed_by: str = ""
+    #: how its pods are scheduled together (KEP-5547)
+    scheduling: Object | None = None
     template: Object = {}
 
     @property

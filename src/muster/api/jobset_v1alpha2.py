@@ -88,6 +88,8 @@ class JobSetSpec(Struct, frozen=True):
     coordinator: Coordinator | None = None
     managed_by: str = ""
     ttl_seconds_after_finished: Int32 | None = None
+    #: how its pods are scheduled together (KEP-969)
+    scheduling: Object | None = None
     volume_claim_policies: list[Object] = []
 
     @property

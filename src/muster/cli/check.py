@@ -181,6 +181,7 @@ def _findings(job: "JobFile", known: "Preflight", remark: str, *, alone: bool) -
     `alone`: without nodes, so omit what only a cluster could tell.
     """
     from muster.api.fields import Severity
+    from muster.api.foreign_marks import SENTENCES
     from muster.cli import jobfile
     from muster.core.words.gang import MOST_PLACES
     from muster.workloads.check import check
@@ -192,7 +193,7 @@ def _findings(job: "JobFile", known: "Preflight", remark: str, *, alone: bool) -
     if any(each.severity is Severity.ERROR for each in found):
         return
     yield from jobfile.of_jobs(job, known.barred, remark)
-    yield from jobfile.of_jobs(job, known.warnings, remark)
+    yield from jobfile.of_jobs(job, known.warnings(SENTENCES), remark)
     if not alone:
         return
     refused = known.invalid()

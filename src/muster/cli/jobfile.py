@@ -283,7 +283,7 @@ async def preflight(client: Client, job: JobFile, queue: str | None, target: Tar
     found = snapshot.preflight(job.objects)
     if found.never:
         raise Failure("\n".join(found.never), BAD_INPUT)
-    for finding in (*of_jobs(job, found.barred), *of_jobs(job, found.warnings)):
+    for finding in (*of_jobs(job, found.barred), *of_jobs(job, found.warnings())):
         print_finding(finding)
     print_risks(found.risks(but=found.barred))
 

@@ -6,7 +6,7 @@ The bind of the pod is the whole transaction, so the gang has no Gang record (un
 
 from dataclasses import replace
 
-from muster.api import groups
+from muster.api import foreign_marks, groups
 from muster.api.base import ObjectMeta, controller_of, mark
 from muster.api.core_v1 import Pod
 from muster.api.muster_v1alpha1 import Source
@@ -44,7 +44,8 @@ def _read(key: GroupKey, world: World) -> Group | None:
         return None
     meta = pod.metadata
     shape, refusal = asked(pod, world)
-    owners = [meta, *(owner.metadata for owner in world.owners_of(pod))]
+    above = [*world.owners_of(pod)]
+    owners, foreign = [meta, *(owner.metadata for owner in above)], marks.foreign(pod, *above)
     queue, _ = marks.queue(map(marks.stated_queue, owners), ())
     number = priority(pod.spec, world)
     rank = ranked(owners, number if isinstance(number, int) else 0, key.namespace, queue, world)
@@ -56,6 +57,7 @@ def _read(key: GroupKey, world: World) -> Group | None:
         gate = (
             marks.refusal(meta, of_pods=True)
             or _named_gang(meta)
+            or marks.ungrouped(foreign)
             or topology.refusal
             or refusal
             or (unranked if isinstance(unranked, Gate) else None)
@@ -99,7 +101,7 @@ def _read(key: GroupKey, world: World) -> Group | None:
         finished=not live(pod) and not occupies(pod),
         controlled=controller_of(pod) is not None,
         leaving={PodId(meta.uid): pod} if occupies(pod) and not live(pod) else {},
-        warnings=rank.warnings,
+        warnings=(*rank.warnings, *foreign_marks.sentences(foreign)),
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from muster import names
+from muster.api import foreign_marks
 from muster.api.base import Kind, controller_of, mark
 from muster.api.batch_v1 import CONTROLLER_UID, JOB_NAME, LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME, Job
 from muster.api.core_v1 import Pod
@@ -185,8 +186,16 @@ def assemble(
         controlled=True,
         leaving=filled.leaving,
         lease=world.lease,
-        warnings=(*rank.warnings, *topology.warnings),
+        warnings=(*rank.warnings, *topology.warnings, *_foreign(read.resource, parts)),
     )
+
+
+def _foreign(resource: Job | JobSet, parts: Mapping[str, Part]) -> tuple[str, ...]:
+    """Returns what it says of marks of other schedulers, on itself and on its templates."""
+    found = [*marks.foreign(resource)]
+    for part in parts.values():
+        found += foreign_marks.of(part.demand.metadata, "Pod")
+    return foreign_marks.sentences(found)
 
 
 def _pod_sets(parts: dict[str, Part], filled: Filled, uncreated: Mapping[str, int]) -> tuple[PodSet, ...]:

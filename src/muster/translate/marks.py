@@ -7,8 +7,12 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from muster import names
-from muster.api import marks
-from muster.api.base import ObjectMeta
+from muster.api import foreign_marks, marks
+from muster.api.base import ObjectMeta, Resource
+from muster.api.batch_v1 import Job
+from muster.api.core_v1 import Pod
+from muster.api.foreign_marks import ForeignMark
+from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.natural import natural
 from muster.core.words.gang import MOST_DEVICES, Code, Gate
 from muster.translate.world import World
@@ -84,6 +88,25 @@ def refusal(meta: ObjectMeta, *, of_pods: bool = False) -> Gate | None:
             Code.INVALID, f"{names.GPU_SHARE} is each pod's own; write it on the pods or their template"
         )
     return None
+
+
+def foreign(*objects: Resource) -> tuple[ForeignMark, ...]:
+    """Returns the marks of other schedulers on these objects that muster does not read."""
+    found: list[ForeignMark] = []
+    for obj in objects:
+        kind, fields = type(obj).__name__, None
+        if isinstance(obj, Pod) and obj.spec.scheduling_group:
+            fields = {"schedulingGroup": obj.spec.scheduling_group}
+        elif isinstance(obj, Job | JobSet) and obj.spec.scheduling is not None:
+            fields = {"scheduling": obj.spec.scheduling}
+        found += foreign_marks.of(obj.metadata, kind, fields)
+    return tuple(found)
+
+
+def ungrouped(marks: Iterable[ForeignMark]) -> Gate | None:
+    """Returns Invalid for a pod without a group if one of its marks, or of its owners', asks for a gang."""
+    found = foreign_marks.gang(marks)
+    return Gate(Code.INVALID, found.sentence()) if found is not None else None
 
 
 def hold(meta: ObjectMeta) -> Gate | None:

@@ -254,7 +254,7 @@ def _in_same_group(old: Pod, new: Pod, world: World) -> bool:
 
 def _same_marks(old: Resource, new: Resource) -> bool:
     """Whether a Job's or JobSet's marks for its independent pods are unchanged."""
-    return all(
+    return marks.foreign(old) == marks.foreign(new) and all(
         mark(old.metadata, key) == mark(new.metadata, key)
         for key in (names.QUEUE, names.HOLD, names.PRIORITY)
     )

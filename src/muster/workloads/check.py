@@ -13,10 +13,11 @@ from operator import getitem
 from typing import Any, Final
 
 from muster import names
-from muster.api import duration, groups
+from muster.api import duration, foreign_marks, groups
 from muster.api.base import Object
 from muster.api.core_v1 import PodTemplate
 from muster.api.fields import Finding, Path, Severity, convert
+from muster.api.foreign_marks import Asks
 from muster.api.groups import Dialect
 from muster.api.marks import GPU_SHARE
 from muster.api.requests import requests
@@ -24,7 +25,8 @@ from muster.api.templates import pod_templates
 from muster.workloads import annotate, dns
 from muster.workloads.demand import PodSet, pod_sets
 from muster.workloads.jobfile import Item, JobFile, Role
-from muster.workloads.marks import marks
+from muster.workloads.kubernetes.gangs import is_gang
+from muster.workloads.marks import bearers, marks
 
 #: Actions that JobSet's own controller has behind a feature gate that is off by default.
 _GATED_ACTIONS: Final = ("RestartJob", "RestartJobAndIgnoreMaxRestarts")
@@ -191,16 +193,15 @@ def _said(meta: Object, *keys: str) -> tuple[str, ...]:
     return ()
 
 
-def _groups_of_kubernetes(job: JobFile) -> Iterator[Finding]:
-    """Findings about gangs of Kubernetes' own kind (KEP-4671, KEP-5547), which muster does not read yet."""
-    told = (
-        f'muster does not read groups of scheduling.k8s.io yet; label the Job or JobSet {names.GANG}: "true"'
-    )
-    for item, path, pod_set in _templates(job):
-        if "schedulingGroup" in pod_set.template.get("spec", {}):
-            yield item.report((*path, "spec", "schedulingGroup"), told, Severity.WARNING)
-        if path and "scheduling" in _at(item.object, path[:-1]):
-            yield item.report((*path[:-1], "scheduling"), told, Severity.WARNING)
+def _marks_of_others(job: JobFile) -> Iterator[Finding]:
+    """Findings about marks of other schedulers that muster does not read: errors if a gang would be none."""
+    for item in job.items if job.format == "kubernetes" else ():
+        gang = item.role is Role.PRIMARY and is_gang(item.object)
+        for path, obj, kind in bearers(item.object):
+            for at, row in foreign_marks.in_object(obj, kind):
+                harm = row.asks is Asks.GANG and item.role is Role.PRIMARY and not gang
+                severity = Severity.ERROR if harm else Severity.WARNING
+                yield item.report((*path, *at), row.message(), severity)
 
 
 def _deadlines(job: JobFile) -> Iterator[Finding]:
@@ -248,7 +249,7 @@ _LINTS: Final[tuple[Callable[[JobFile], Iterator[Finding]], ...]] = (
     _restarts_in_a_gang,
     _what_upstream_cannot_keep,
     members_of_groups,
-    _groups_of_kubernetes,
+    _marks_of_others,
     _deadlines,
     _marks,
     _resources_of_queues,

@@ -32,33 +32,32 @@ def marks(items: Iterable[Item], *, compiled: bool = False) -> Iterator[Finding]
     `compiled`: they come from a batch job, whose compiler takes its keys to where they are read.
     """
     for item in items:
-        for path, metadata, kind in _metadata(item.object):
+        for path, obj, kind in bearers(item.object):
             for field in ("labels", "annotations"):
-                values = metadata.get(field)
-                for key, text in values.items() if isinstance(values, dict) else ():
-                    yield from _mark(item, (*path, field, key), key, str(text), kind, compiled)
+                for key, text in at(obj, "metadata", field).items():
+                    yield from _mark(item, (*path, "metadata", field, key), key, str(text), kind, compiled)
 
 
-def _mark(item: Item, at: Path, key: str, text: str, kind: str, compiled: bool) -> Iterator[Finding]:
+def _mark(item: Item, path: Path, key: str, text: str, kind: str, compiled: bool) -> Iterator[Finding]:
     mark = MARKS.get(key)
     if mark is None:
         if close := get_close_matches(key, MARKS, 1, _ALIKE):
-            yield item.report(at, f"is unknown; did you mean {close[0]}?", Severity.WARNING)
+            yield item.report(path, f"is unknown; did you mean {close[0]}?", Severity.WARNING)
         elif key.startswith(f"{names.DOMAIN}/"):
             known = ", ".join(sorted(each.key.partition("/")[2] for each in CHECKED))
             yield item.report(
-                at, f"is unknown to muster; known under {names.DOMAIN}/: {known}", Severity.WARNING
+                path, f"is unknown to muster; known under {names.DOMAIN}/: {known}", Severity.WARNING
             )
     elif mark.on and kind not in mark.on and not compiled:
         told = f"is read on a {' or '.join(mark.on)} only, and this is a {kind}"
-        yield item.report(at, told.replace("Pod only", "pod or its template only"), Severity.WARNING)
+        yield item.report(path, told.replace("Pod only", "pod or its template only"), Severity.WARNING)
     elif advice := mark.advice(text):
-        yield item.report(at, f"{text[:80]!r} cannot be honoured: {advice}", Severity.ERROR)
+        yield item.report(path, f"{text[:80]!r} cannot be honoured: {advice}", Severity.ERROR)
 
 
-def _metadata(obj: Object) -> Iterator[tuple[Path, Object, str]]:
-    """The metadata of an object and of its templates, each with its path and the kind that bears it."""
-    bearers = [((), obj, str(obj["kind"])), *((t.path, t.value, t.kind.kind) for t in templates(obj))]
-    for path, value, kind in bearers:
-        if metadata := at(value, "metadata") if isinstance(value, dict) else {}:
-            yield (*path, "metadata"), metadata, kind
+def bearers(obj: Object) -> Iterator[tuple[Path, Object, str]]:
+    """Yields an object and its templates, which have marks, each with its path and kind."""
+    yield (), obj, str(obj["kind"])
+    for template in templates(obj):
+        if isinstance(template.value, dict):
+            yield template.path, template.value, template.kind.kind

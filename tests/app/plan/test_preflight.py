@@ -255,7 +255,7 @@ HIGH = "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: 
 def test_a_priority_that_is_lowered_is_known_beforehand(priority: str, told: str) -> None:
     job = load("f.yaml", text=JOB % (f', annotations: {{muster.dev/priority: "{priority}"}}', 2, 2, "", 1))
     cluster = typed(load("c.yaml", text=HIGH + JOB % ("", 1, 1, "", 1)).objects, SURROUNDINGS)
-    found = preflight(job, cluster).warnings
+    found = preflight(job, cluster).warnings()
     assert [*found] == ["j"] * bool(told)
     assert told in "".join(found.values())
     assert not told or "1000" in found["j"]

@@ -61,7 +61,7 @@ class Preflight:
         groups = [each for _, each in sorted(snapshot.mirror.groups.items()) if is_of(each, own)]
         self._gangs = [group.gang for group in groups]
         self._gangs += [Gang(gang, (), 0, 0.0, gate=gate) for gang, gate in sorted(refusals.items())]
-        self._warnings = {_name(each.gang): "; ".join(each.warnings) for each in groups if each.warnings}
+        self._warnings = {_name(each.gang): each.warnings for each in groups if each.warnings}
         # the author of a suspended job resumes it, perhaps with other selectors, as Kueue and others do
         suspended = {_key(each["metadata"]) for each in job if annotate.suspended(each)}
         resting = {each.gang.id for each in groups if suspended and suspended & _jobs(each)}
@@ -89,10 +89,17 @@ class Preflight:
         why = {alike: fit.barred(gang, events) for alike, gang in _unlike(self._gangs).items()}
         return {_name(gang): said for gang in self._gangs if (said := why[_nameless(gang)])}
 
-    @property
-    def warnings(self) -> dict[str, str]:
-        """What the scheduler will not do as a job says, by job name, such as a priority that it lowers."""
-        return self._warnings if self._reads(*SURROUNDINGS, *SHARING) else {}
+    def warnings(self, but: Collection[str] = ()) -> dict[str, str]:
+        """What the scheduler will not do as a job says, by job name, such as a priority that it lowers.
+
+        `but`: without these sentences.
+        """
+        if not self._reads(*SURROUNDINGS, *SHARING):
+            return {}
+        said = (
+            (name, [each for each in all_of if each not in but]) for name, all_of in self._warnings.items()
+        )
+        return {name: "; ".join(those) for name, those in said if those}
 
     def risks(self, but: Collection[str] = (), *, capacity: Mapping[str, int] | None = None) -> list[Risk]:
         """What preemption may cost jobs, `but` those of these names. `capacity`: of the nodes, if known."""

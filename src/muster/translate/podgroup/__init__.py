@@ -15,6 +15,8 @@ from dataclasses import replace
 from itertools import chain
 from typing import Final
 
+from muster.api import foreign_marks
+from muster.api.base import Resource
 from muster.api.core_v1 import Pod
 from muster.api.groups import Dialect
 from muster.api.marks import KEEP, ON_PARTIAL
@@ -113,6 +115,7 @@ class Reader:
                 *rank.warnings,
                 *topology.warnings,
                 *chain.from_iterable(one.asked.warnings for one in readings if one.asked is not None),
+                *_foreign(groups, said),
                 *chain.from_iterable(orphaned(key, one) for one in readings),
             ),
         )
@@ -175,6 +178,12 @@ def _topology(readings: Sequence[Reading], world: World) -> network.Wish:
         if one.said or any(found):
             parts["/".join(one.name)] = found
     return network.wish(("", ""), parts, world)
+
+
+def _foreign(groups: Sequence[Resource], said: Sequence[Said]) -> dict[str, None]:
+    """Returns what is said of marks of other schedulers, on the groups and on their pods: each once."""
+    of_groups = foreign_marks.sentences(marks.foreign(*groups))
+    return dict.fromkeys((*of_groups, *chain.from_iterable(one.foreign for one in said)))
 
 
 def _rank(readings: Sequence[Reading], queue: str, world: World) -> Ranked:

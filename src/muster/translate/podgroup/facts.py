@@ -6,6 +6,7 @@ its pods say and how many say it, and not from pod after pod.
 
 from typing import NamedTuple
 
+from muster.api import foreign_marks
 from muster.api.base import controller_of
 from muster.api.core_v1 import Pod
 from muster.api.koordinator_v1alpha1 import GROUPS
@@ -37,6 +38,8 @@ class Said(NamedTuple):
     #: its GangGroup and the gang's minimum, as the pod writes them
     groups: str
     minimum: str
+    #: what is said of its marks of other schedulers
+    foreign: tuple[str, ...] = ()
 
 
 class Kept(NamedTuple):
@@ -67,6 +70,7 @@ def said(pod: Pod, world: World) -> tuple[Shape, Labels, Said]:
             run(meta),
             meta.annotations.get(GROUPS, ""),
             minimum_of(meta),
+            foreign_marks.sentences(marks.foreign(pod)),
         ),
     )
 

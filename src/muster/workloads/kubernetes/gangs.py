@@ -8,6 +8,7 @@ suspended; --gang puts those of one namespace into a PodGroup of their own, with
 from collections import defaultdict
 
 from muster.api import groups, kinds
+from muster.api.base import Object
 from muster.api.fields import Finding
 from muster.api.templates import pod_templates
 from muster.workloads import annotate
@@ -33,7 +34,7 @@ def apply(entries: list[Entry], options: Options) -> tuple[list[Entry], list[Fin
 
 def summary(jobs: list[Entry]) -> bool | None:
     """Whether all jobs are gangs (True), none (False), or some (None)."""
-    answers = {_is_gang(job) for job in jobs}
+    answers = {is_gang(job.object) for job in jobs}
     return answers.pop() if len(answers) == 1 else None
 
 
@@ -71,9 +72,7 @@ def _grouped(members: list[Entry], options: Options) -> Entry:
     return Entry(groups.CREATED.kind, group, first.document, first.at)
 
 
-def _is_gang(job: Entry) -> bool:
-    if job.kind is kinds.POD:
-        return groups.named_in(job.object) is not None
-    return annotate.mode_of(job.object) == "gang" or all(
-        groups.named_in(t) for _, t in pod_templates(job.object, job.kind)
-    )
+def is_gang(job: Object) -> bool:
+    """Whether the pods of a Job or JobSet, or a pod, are in a gang that muster reads."""
+    named = all(groups.named_in(template) for _, template in pod_templates(job))
+    return named or (job["kind"] != kinds.POD.kind and annotate.mode_of(job) == "gang")
