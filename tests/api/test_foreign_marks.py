@@ -1,12 +1,13 @@
 """The table of marks of other schedulers: every row is found where it is written, and only there."""
 
+from pathlib import Path
 from typing import Final
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.api import foreign_marks, groups
+from muster.api import foreign_kinds, foreign_marks, groups
 from muster.api.base import Object, ObjectMeta
 from muster.api.fields import dotted
 from muster.api.foreign_marks import TABLE, Asks, ForeignMark, Where
@@ -78,3 +79,33 @@ def test_structs_and_json_have_the_same_marks(labels: dict[str, str], annotation
 def test_a_field_means_a_gang_unless_its_policy_is_basic(kind: str, scheduling: object, gang: bool) -> None:
     found = [*foreign_marks.in_object({"spec": {"scheduling": scheduling}}, kind)]
     assert bool(found) == gang
+
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "reference" / "foreign-marks.md"
+
+
+def test_the_page_has_a_line_for_each_row() -> None:
+    """`python -m tests.api.test_foreign_marks` writes the tables anew."""
+    assert PAGE.read_text() == with_tables(PAGE.read_text())
+
+
+def with_tables(text: str) -> str:
+    """Returns the page with the tables of the rows in place of its own."""
+    marks = ["| mark | of | on | asks for | write instead |", "|---|---|---|---|---|"]
+    for row in TABLE:
+        but = "".join(f", but `{value}`" for value in row.harmless)
+        cells = (f"{row.where.value} `{row.key}`{but}", row.project, ", ".join(row.on), row.asks.value)
+        marks.append(f"| {' | '.join(cells)} | {row.instead} |")
+    kinds = ["| kind | of | API groups | what to do |", "|---|---|---|---|"]
+    for kind in foreign_kinds.TABLE:
+        of = ", ".join(f"`{group}`" for group in kind.groups)
+        kinds.append(f"| {kind.kind} | {kind.project} | {of} | {kind.instead} |")
+    for name, lines in (("marks", marks), ("kinds", kinds)):
+        begin, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
+        before, _, rest = text.partition(begin)
+        text = before + begin + "\n".join(lines) + end + rest.partition(end)[2]
+    return text
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_tables(PAGE.read_text()))

@@ -371,7 +371,7 @@ def test_submit_plan_and_why_agree(
             assert reason is not None
             assert known.barred[name].startswith(reason["code"])
         told = [note for note in planned.notes if note.startswith(f"{gang}: ")]
-        assert (f"{gang}: {known.warnings.get(name)}" in told) is (name in known.warnings)
+        assert (f"{gang}: {known.warnings().get(name)}" in told) is (name in known.warnings())
         explanation = after.why(GangId(gang))
         whole = explained(explanation, EVERYTHING) if explanation is not None else None
         assert whole == (None if starts else reason)

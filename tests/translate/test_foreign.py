@@ -73,8 +73,9 @@ def test_the_gang_of_a_job_is_warned_of(row: ForeignMark, on: str) -> None:
 def test_the_gang_of_a_pod_group_is_warned_of(row: ForeignMark) -> None:
     of_group = pod_group(minimum=1, **marked(row)["metadata"])
     both = {key: {**values} for key, values in marked(row)["metadata"].items()}
-    labels = {**both.pop("labels", {}), groups.POD_GROUP.label: "g"}
-    for found in (of_group, grouped("a")), (pod_group(minimum=1), pod("a", labels=labels, **both)):
+    labels = {**both.get("labels", {}), groups.POD_GROUP.label: "g"}
+    member = pod("a", labels=labels, annotations=both.get("annotations"))
+    for found in (of_group, grouped("a")), (pod_group(minimum=1), member):
         group = read(GroupKey(groups.POD_GROUP, "ns", "g"), world(*found))
         assert group is not None
         assert (group.gang.gate, group.warnings) == (None, (row.sentence(),))

@@ -8,11 +8,13 @@ import pytest
 import yaml
 
 from muster import names
+from muster.api import foreign_kinds
 from muster.api.base import Object
 from muster.api.fields import Severity
 from muster.workloads.demand import demand
 from muster.workloads.findings import JobFileError
 from muster.workloads.jobfile import Caller, JobFile, Options
+from muster.workloads.kubernetes.objects import SUPPORTED
 from muster.workloads.kubernetes.templates import OFFERED
 from muster.workloads.load import load
 
@@ -310,6 +312,43 @@ def test_volumes_that_the_embedded_cluster_cannot_make_are_refused_there() -> No
     assert load("f.yaml", Options(local=False), text=VOLUMES).objects[0]["spec"]["volumes"][0]["nfs"]
 
 
+_PROJECTS = {
+    group: project
+    for group, project in foreign_kinds.PROJECTS.items()
+    if group not in {kind.group for kind in SUPPORTED}
+}
+_OF_OTHERS = [(group, row.kind, row.instead) for row in foreign_kinds.TABLE for group in row.groups]
+
+
+@pytest.mark.parametrize(
+    ("group", "kind", "told"),
+    [
+        *_OF_OTHERS,
+        *((group, "Jobb", f"Jobb is a kind of {project}") for group, project in _PROJECTS.items()),
+        ("jobs.example.org", "Job", "apply it with kubectl"),
+        ("jobs.example.org", "Jobb", "apply it with kubectl"),
+    ],
+)
+@pytest.mark.parametrize("version", ["v1", "v2alpha7"])
+def test_a_kind_of_another_project_is_called_so(group: str, version: str, kind: str, told: str) -> None:
+    """It is no misspelt kind of Kubernetes' or muster's, and no wrong version of one."""
+    text = f"apiVersion: {group}/{version}\nkind: {kind}\nmetadata: {{name: a}}\n"
+    with pytest.raises(JobFileError) as error:
+        load("f.yaml", text=text)
+    (found,) = error.value.findings
+    assert told in found.message
+    assert (found.line, found.field) == (2, "kind")
+    assert "did you mean" not in found.message
+    assert "is known as" not in found.message
+
+
+def test_no_kind_that_muster_reads_is_one_of_others() -> None:
+    """A kind that muster learns to read goes from the table."""
+    read = {(kind.group, kind.kind) for kind in SUPPORTED}
+    assert read.isdisjoint((group, kind) for group, kind, _ in _OF_OTHERS)
+    assert len(set(_OF_OTHERS)) == len(_OF_OTHERS)
+
+
 @pytest.mark.parametrize(
     ("text", "line", "field", "words"),
     [
@@ -333,6 +372,11 @@ def test_volumes_that_the_embedded_cluster_cannot_make_are_refused_there() -> No
             "a BatchJob must be the only document of its file",
         ),
         ("apiVersion: kubeflow.org/v1\nkind: PyTorchJob", 2, "kind", "scheduling: {training: PyTorch}"),
+        ("kind: PyTorchJob", 1, "kind", "scheduling: {training: PyTorch}"),
+        ("kind: CronJob", 1, "kind", "its runs are Jobs"),
+        ("apiVersion: batch/v2\nkind: CronJob", 2, "kind", "its runs are Jobs"),
+        ("apiVersion: bacth/v1\nkind: Job", 1, "apiVersion", "Job is known as batch/v1"),
+        ("apiVersion: scheduling.x-k8s.io/v2\nkind: PodGroup", 1, "apiVersion", "as scheduling.x-k8s.io/v1"),
         ("apiVersion: kubeflow.org/v1\nkind: TFJob", 2, "kind", "write a manifest"),
         ("apiVersion: batch/v1\nkind: CronJob", 2, "kind", "start it with kubectl apply"),
         (

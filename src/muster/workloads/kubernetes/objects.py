@@ -8,15 +8,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from muster.api import groups, kinds
+from muster.api import foreign_kinds, groups, kinds
 from muster.api.base import Kind, Object, without_nulls
 from muster.api.batch_v1 import JobSpec
 from muster.api.core_v1 import PodTemplate
 from muster.api.fields import Finding, InvalidObject, Path, Severity, convert
 from muster.api.templates import templates
-from muster.names import TRAINING
+from muster.names import SCHEDULER
 from muster.workloads import dns
-from muster.workloads.findings import nearest
+from muster.workloads.findings import nearest, similar
 from muster.workloads.jobfile import GENERATED, PREFIX, Options
 from muster.workloads.source import Document
 
@@ -41,21 +41,7 @@ _BY_KIND: Final = {kind.kind: kind for kind in reversed(SUPPORTED)}
 _BY_NAME: Final = {(kind.api_version, kind.kind): kind for kind in SUPPORTED}
 #: Kinds that have a format of their own; they come here if their apiVersion is wrong.
 _BATCH: Final = {kind.kind: kind for kind in (kinds.BATCH_JOB, kinds.LATTICE_JOB)}
-_TRAINING: Final = (
-    "write a manifest (docs/reference/job-files.md) or a JobSet: `scheduling: {{training: {0}}}` in spec, "
-    "or the annotation `{1}: {0}`, sets the framework's variables"
-)
-#: What to write instead of the kinds of training operators.
-_ELSEWHERE: Final = {
-    "PyTorchJob": _TRAINING.format("PyTorch", TRAINING),
-    "JAXJob": _TRAINING.format("Jax", TRAINING),
-    "CronJob": "start it with kubectl apply; its runs are Jobs, which check reads in a file of their own",
-    **dict.fromkeys(
-        ("TFJob", "MPIJob", "RayJob", "RayCluster", "PaddleJob", "XGBoostJob"),
-        "write a manifest (docs/reference/job-files.md) or a JobSet, with one group of jobs for each role of "
-        "its pods; MUSTER_PEERS of a manifest lists their hosts",
-    ),
-}
+_READ: Final = (*SUPPORTED, *_BATCH.values())
 _INT32: Final = 2**31 - 1
 
 
@@ -127,22 +113,42 @@ def _kind(document: Document, value: Any, at: Path) -> Kind[Any] | Finding:  # A
         return document.finding(
             (*at, "kind"), f"is missing; one of {', '.join(sorted([*_BY_KIND, *_BATCH]))}"
         )
-    if name in _ELSEWHERE:
-        told = f"{name} is not supported in a job file; {_ELSEWHERE[name]}"
-        return document.finding((*at, "kind"), told)
+    found = _BY_NAME.get((str(version), name))
+    if found is not None:
+        return found
+    if (whose := _foreign(version, name)) is not None:
+        return document.finding((*at, "kind"), whose)
     if name not in _BY_KIND and name not in _BATCH:
         told = f"{name} is not supported in a job file{nearest(name, [*_BY_KIND, *_BATCH])}"
         return document.finding((*at, "kind"), told)
-    found = _BY_NAME.get((str(version), name))
-    if found is None:
-        versions = " or ".join(
-            kind.api_version for kind in (*SUPPORTED, *_BATCH.values()) if kind.kind == name
-        )
-        if version == versions:
-            return document.finding(at, f"a {name} must be the only document of its file")
-        said = "is missing" if version is None else f"is {version!r}"
-        return document.finding((*at, "apiVersion"), f"{said}; {name} is known as {versions}")
-    return found
+    known = [kind for kind in _READ if kind.kind == name]
+    group = foreign_kinds.group_of(str(version))
+    versions = " or ".join(kind.api_version for kind in [k for k in known if k.group == group] or known)
+    if version == versions:
+        return document.finding(at, f"a {name} must be the only document of its file")
+    said = "is missing" if version is None else f"is {version!r}"
+    return document.finding((*at, "apiVersion"), f"{said}; {name} is known as {versions}")
+
+
+def _foreign(version: object, name: str) -> str | None:
+    """Returns what is said of a kind of another project; None if one that muster reads may be meant."""
+    group = foreign_kinds.group_of(version) if isinstance(version, str) else None
+    if group is None:
+        row = None if name in _BY_KIND or name in _BATCH else foreign_kinds.called(name)
+        return row.message() if row is not None else None
+    if (row := foreign_kinds.find(str(version), name)) is not None:
+        return row.message(group)
+    groups_read = {kind.group for kind in _READ}
+    if group in groups_read:
+        return None
+    if (project := foreign_kinds.PROJECTS.get(group)) is not None:
+        return f"{name} is a kind of {project} ({group}), which a job file cannot have"
+    if not group or similar(group, groups_read):
+        return None
+    return (
+        f"{name} of {group} is a kind that a job file cannot have; apply it with kubectl: muster schedules "
+        f"the pods that its controller makes if they have schedulerName: {SCHEDULER}"
+    )
 
 
 class _Names:
