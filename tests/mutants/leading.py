@@ -132,7 +132,7 @@ FAULTS: Final = (
     ),
     _fault(
         "the plans of another scheduler are undone",
-        "runtime/mirror.py",
+        "runtime/recorded_plans.py",
         "return obj if not self.others(obj) else None",
         "return obj",
         _TWO,

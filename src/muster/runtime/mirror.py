@@ -14,15 +14,15 @@ and `muster plan` fills one from a file.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
-from muster.api import kinds, selectors
+from muster.api import kinds
 from muster.api.base import AnyKind, LabelSelector, Resource
 from muster.api.core_v1 import Node, Pod
 from muster.api.fields import UNREADABLE
-from muster.api.muster_v1alpha1 import Gang, GangPlan, Queue
+from muster.api.muster_v1alpha1 import Queue
 from muster.api.rates import Rates
 from muster.api.requests import as_it_runs
 from muster.core.words.events import (
@@ -31,20 +31,20 @@ from muster.core.words.events import (
     GangRemoved,
     GangSubmitted,
     LayersChanged,
-    NodeRemoved,
     PlacesRetired,
     PodsBound,
     PodsEnded,
     QueueRemoved,
     StartFailed,
 )
-from muster.core.words.gang import Avoidance, GangId, NodeName, Place, PodId
+from muster.core.words.gang import Avoidance, GangId, Place, PodId
 from muster.runtime.allowances import Allowances
-from muster.runtime.plan_record import PlacementPlan, Plan, found
+from muster.runtime.plan_record import Plan
+from muster.runtime.recorded_plans import RecordedPlans
+from muster.runtime.used_nodes import UsedNodes
 from muster.translate.dialects import Reader, group_of
 from muster.translate.group import Group, Touched
 from muster.translate.identity import GroupKey, in_order
-from muster.translate.nodes import node_changed, says_as_before
 from muster.translate.pods import bound_at, occupies, pod_bound, says_the_same
 from muster.translate.queues import queue_changed
 from muster.translate.start_failures import Counted, start_failed
@@ -60,16 +60,6 @@ from muster.translate.world import KINDS, UNRANKED, World
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
-
-#: Kinds that a mirror shows: what groups are read from, nodes, and the scheduler's own records.
-WATCHED: Final[tuple[AnyKind, ...]] = (
-    *KINDS,
-    kinds.NODE,
-    kinds.QUEUE,
-    kinds.PDB,
-    kinds.GANG,
-    kinds.GANG_PLAN,
-)
 
 
 @dataclass(slots=True)
@@ -88,9 +78,8 @@ class Mirror:
     `schedulers`, `whole`, `victims`, `unranked`: see `World`. `counted`: which failures at the start of pods
     are reported.
 
-    `selector`: labels of the nodes that muster may use. Other nodes do not exist for the core. `lease`: the
-    Lease of this scheduler. Gangs and plans that belong to another Lease are another scheduler's: their plans
-    do not exist here. Records without a Lease, as earlier versions wrote them, belong to anybody.
+    `selector`: labels of the nodes that muster may use (`UsedNodes`). `lease`: the Lease of this scheduler
+    (`RecordedPlans`).
     """
 
     def __init__(
@@ -110,7 +99,7 @@ class Mirror:
         self._by_key: dict[GroupKey, Group] = {}
         self._ids: dict[tuple[str, str], GangId] = {}  # by namespace and name of the record
         self._of_owner: dict[str, dict[GangId, None]] = {}
-        self._plans: dict[tuple[str, str], dict[str, Plan]] = {}  # by namespace and name of the record
+        self._plans = RecordedPlans(lease)
         #: pods that use a node: as last reported, and the pod as it was then, if nothing else was reported
         self._charged: dict[PodId, tuple[PodsBound, Pod | None]] = {}
         self._readers: dict[GroupKey, Reader] = {}
@@ -122,27 +111,28 @@ class Mirror:
         self._failed: set[PodId] = set()
         self._pods: dict[PodId, Pod | None] = {}  # changed since the last drain; None = gone
         self._pending = Changes()
-        #: names of the nodes that muster uses
-        self.nodes: set[str] = set()
-        #: names of all nodes, also of others; and of those that are gone since the last drain
-        self.present, self._vanished = set[str](), set[str]()
+        self._nodes = UsedNodes(selector or LabelSelector())
+        #: names of the nodes that muster uses, and of all nodes
+        self.nodes, self.present = self._nodes.names, self._nodes.present
         #: prices of GPUs, for what evictions lose
         self.rates = Rates()
-        self._selector = selector or LabelSelector()
 
     # -- what the committer reads
 
     def plans(self, gang: GangId) -> list[Plan]:
         group = self.groups.get(gang)
         if group is not None:
-            found = self._plans.get((group.namespace, group.record), {})
+            found = self._plans.of((group.namespace, group.record))
         else:
-            every = (plan for plans in self._plans.values() for plan in plans.values())
-            found = {plan.uid: plan for plan in every if self._id(plan) == gang}
-        return sorted(found.values(), key=lambda plan: (plan.attempt, plan.epoch, plan.name))
+            found = [plan for plan in self._plans if self._id(plan) == gang]
+        return sorted(found, key=lambda plan: (plan.attempt, plan.epoch, plan.name))
 
     def planned(self) -> list[GangId]:
-        return sorted({self._id(plan) for plans in self._plans.values() for plan in plans.values()})
+        return sorted({self._id(plan) for plan in self._plans})
+
+    def others(self, record: Resource | None) -> str:
+        """Returns the Lease of the other scheduler that a Gang or a plan belongs to, if it does."""
+        return self._plans.others(record)
 
     def gangs_of(self, owner_uid: str) -> Iterable[GangId]:
         return self._of_owner.get(owner_uid, ())
@@ -156,17 +146,18 @@ class Mirror:
     def drain(self, now: float) -> Changes:
         """Reads what has changed since the last drain; `now` dates the ends of pods."""
         changes, self._pending = self._pending, Changes()
-        if self._vanished:  # their pods are lost
-            some = (bound.gang for bound, _ in self._charged.values() if bound.node in self._vanished)
+        if vanished := self._nodes.vanished:  # their pods are lost
+            some = (bound.gang for bound, _ in self._charged.values() if bound.node in vanished)
             changes.gangs.update((gang, None) for gang in some if gang is not None)
-            self._vanished.clear()
+            vanished.clear()
         stale, self._stale = self._stale, {}
         pods, self._pods = self._pods, {}
         for key, touched in stale.items():
             self._read(key, touched, changes, pods)
         if stale:  # a plan whose gang is gone, or whose id another gang has taken
-            for record in [record for record in self._plans if record not in self._ids]:
-                changes.gangs.update((self._id(plan), None) for plan in self._plans[record].values())
+            for record in self._plans.records():
+                if record not in self._ids:
+                    changes.gangs.update((self._id(plan), None) for plan in self._plans.of(record))
         ended = _one_by_one(pods, lambda uid: self._charge(uid, pods[uid], changes))
         if ended:
             changes.events.append(PodsEnded(tuple(ended), now))
@@ -183,43 +174,87 @@ class Mirror:
         """Takes in an object of a `WATCHED` kind: `old` is None for a new one, `new` for one that is gone."""
         latest = new or old
         assert latest is not None, "a change has an object"
-        if kind is kinds.NODE:
-            self._node(old, new)
-        elif kind is kinds.QUEUE:
-            self._queue(old, new)
-        elif kind is kinds.PDB:
-            self._allowances.budget(latest, gone=new is None)
-        elif kind is kinds.GANG:
-            self._plan(self._own(old), self._own(new))
-            self._record(latest)
-        elif kind is kinds.GANG_PLAN:
-            self._plan(self._own(old), self._own(new))
+        _CHANGE[kind](self, _Change(kind, old, new, latest))
+
+    def _object(self, change: "_Change") -> None:
+        """Takes in an object that groups are read from."""
+        self._put(change)
+        self._touch(change)
+
+    def _put(self, change: "_Change") -> None:
+        if change.new is not None:
+            self.world.put(change.kind, change.new)
         else:
-            if new is not None:
-                self.world.put(kind, new)
-            else:
-                self.world.drop(kind, latest.metadata.namespace, latest.metadata.name)
-            if kind is kinds.POD:
-                self._allowances.pod(latest.metadata.namespace)
-                if isinstance(old, Pod) and isinstance(new, Pod) and self._renew(old, new):
-                    return
-                self._pods[PodId(latest.metadata.uid)] = new if isinstance(new, Pod) else None
-            anew = self.world.rehomed or regrouped(kind, old, new, self.world)
-            self.world.rehomed = False
-            for key in in_order(keys_touched(kind, old, new, self.world)):
-                touched = self._stale.setdefault(key, Touched())
-                touched.add(kind, old, new)
-                touched.anew |= anew
-            if kind is kinds.CLUSTER_NETWORK_TOPOLOGY:
-                self._pending.events.append(LayersChanged(self.world.layers.chain))
-            elif kind is kinds.RESOURCE_QUOTA:
-                self._allowances.quota(latest.metadata.namespace)
-            elif kind in (kinds.JOB, kinds.JOBSET) and (old is None or new is None):
-                # a Job of the same name may take its gang's id before the next drain, but not its pods
-                self._pods.update((PodId(pod.metadata.uid), pod) for pod in pods_below(latest, self.world))
-            elif kind is kinds.NAMESPACE and relabelled(old, new):
-                looking = pods_looking_at_namespaces(self.world)
-                self._pods.update((PodId(pod.metadata.uid), pod) for pod in looking)
+            meta = change.latest.metadata
+            self.world.drop(change.kind, meta.namespace, meta.name)
+
+    def _touch(self, change: "_Change") -> None:
+        """Notes the groups to read again."""
+        kind, old, new, _ = change
+        anew = self.world.rehomed or regrouped(kind, old, new, self.world)
+        self.world.rehomed = False
+        for key in in_order(keys_touched(kind, old, new, self.world)):
+            touched = self._stale.setdefault(key, Touched())
+            touched.add(kind, old, new)
+            touched.anew |= anew
+
+    def _pod(self, change: "_Change") -> None:
+        _, old, new, latest = change
+        self._put(change)
+        self._allowances.pod(latest.metadata.namespace)
+        if isinstance(old, Pod) and isinstance(new, Pod) and self._renew(old, new):
+            return
+        self._pods[PodId(latest.metadata.uid)] = new if isinstance(new, Pod) else None
+        self._touch(change)
+
+    def _owner(self, change: "_Change") -> None:
+        self._object(change)
+        if change.old is None or change.new is None:
+            # a Job of the same name may take its gang's id before the next drain, but not its pods
+            below = pods_below(change.latest, self.world)
+            self._pods.update((PodId(pod.metadata.uid), pod) for pod in below)
+
+    def _namespace(self, change: "_Change") -> None:
+        self._object(change)
+        if relabelled(change.old, change.new):
+            looking = pods_looking_at_namespaces(self.world)
+            self._pods.update((PodId(pod.metadata.uid), pod) for pod in looking)
+
+    def _topology(self, change: "_Change") -> None:
+        self._object(change)
+        self._pending.events.append(LayersChanged(self.world.layers.chain))
+
+    def _quota(self, change: "_Change") -> None:
+        self._object(change)
+        self._allowances.quota(change.latest.metadata.namespace)
+
+    def _node(self, change: "_Change") -> None:
+        self._pending.events += self._nodes.change(change.old, change.new)
+
+    def _queue(self, change: "_Change") -> None:
+        _, old, new, latest = change
+        if self.world.queue_bounds.change(latest.metadata.name, new if isinstance(new, Queue) else None):
+            for key in in_order({*everything(self.world)}):
+                self._stale.setdefault(key, Touched()).add(kinds.QUEUE, old, new)
+        if isinstance(new, Queue):
+            event = queue_changed(new)
+            if not isinstance(old, Queue) or queue_changed(old) != event:
+                self._pending.events.append(event)
+        elif old is not None:
+            self._pending.events.append(QueueRemoved(old.metadata.name))
+
+    def _budget(self, change: "_Change") -> None:
+        self._allowances.budget(change.latest, gone=change.new is None)
+
+    def _gang(self, change: "_Change") -> None:
+        self._plan(change)
+        meta = change.latest.metadata
+        if gang := self._ids.get((meta.namespace, meta.name)):
+            self._pending.gangs[gang] = None
+
+    def _plan(self, change: "_Change") -> None:
+        for plan in self._plans.change(change.old, change.new):
+            self._pending.gangs[self._id(plan)] = None
 
     def _renew(self, old: Pod, new: Pod) -> bool:
         """Takes in a change of a running pod that says nothing new, as most do; False: it may say more."""
@@ -244,67 +279,9 @@ class Mirror:
 
     def select(self, selector: LabelSelector, nodes: Iterable[Node]) -> None:
         """Uses only nodes with these labels from now on; `nodes`: all that there are."""
-        self._selector = selector
+        self._nodes.selector = selector
         for node in nodes:
-            self._node(node, node)
-
-    def _node(self, old: Resource | None, new: Resource | None) -> None:
-        if new is not None:
-            self.present.add(new.metadata.name)
-        elif old is not None:
-            self.present.discard(old.metadata.name)
-            self._vanished.add(old.metadata.name)
-        if isinstance(new, Node) and selectors.matches(self._selector, new.metadata.labels):
-            before = old if isinstance(old, Node) and old.metadata.name in self.nodes else None
-            if before is None or not says_as_before(new, before):
-                event = node_changed(new)
-                if before is None or node_changed(before) != event:
-                    self._pending.events.append(event)
-            self.nodes.add(new.metadata.name)
-        elif old is not None and old.metadata.name in self.nodes:
-            self.nodes.discard(old.metadata.name)
-            self._pending.events.append(NodeRemoved(NodeName(old.metadata.name)))
-
-    def _queue(self, old: Resource | None, new: Resource | None) -> None:
-        if latest := new or old:
-            queue = new if isinstance(new, Queue) else None
-            if self.world.queue_bounds.change(latest.metadata.name, queue):
-                for key in in_order({*everything(self.world)}):
-                    self._stale.setdefault(key, Touched()).add(kinds.QUEUE, old, new)
-        if isinstance(new, Queue):
-            event = queue_changed(new)
-            if not isinstance(old, Queue) or queue_changed(old) != event:
-                self._pending.events.append(event)
-        elif old is not None:
-            self._pending.events.append(QueueRemoved(old.metadata.name))
-
-    def _own(self, obj: Resource | None) -> Resource | None:
-        """Returns a Gang or a GangPlan, unless it belongs to another scheduler."""
-        return obj if not self.others(obj) else None
-
-    def others(self, record: Resource | None) -> str:
-        """Returns the Lease of the other scheduler that a Gang or a plan belongs to, if it does."""
-        lease = record.spec.lease if self.world.lease and isinstance(record, (Gang, GangPlan)) else ""
-        return lease if lease != self.world.lease else ""
-
-    def _record(self, record: Resource) -> None:
-        if gang := self._ids.get((record.metadata.namespace, record.metadata.name)):
-            self._pending.gangs[gang] = None
-
-    def _plan(self, old: Resource | None, new: Resource | None) -> None:
-        """Takes in the plan of a GangPlan or a Gang."""
-        before = None
-        if isinstance(old, (GangPlan, Gang)):
-            record, name = _where(old)
-            before = self._plans.get(record, {}).pop(name, None)
-            if before is not None:
-                self._pending.gangs[self._id(before)] = None
-                if not self._plans[record]:
-                    del self._plans[record]
-        if isinstance(new, (GangPlan, Gang)) and (plan := _decoded(new, old, before)) is not None:
-            record, name = _where(new)
-            self._plans.setdefault(record, {})[name] = plan
-            self._pending.gangs[self._id(plan)] = None
+            self._pending.events += self._nodes.change(node, node)
 
     def _id(self, plan: Plan) -> GangId:
         """Returns the gang of a plan: by its record, since ids may change when a namesake arrives or leaves.
@@ -413,24 +390,32 @@ class Mirror:
         return group.gang.id, member.place if member is not None else None
 
 
-def _where(obj: GangPlan | Gang) -> tuple[tuple[str, str], str]:
-    """Returns namespace and name of the Gang that a plan belongs to, and the plan's own name among them."""
-    meta = obj.metadata
-    return (
-        ((meta.namespace, meta.name), "")
-        if isinstance(obj, Gang)
-        else ((meta.namespace, obj.spec.gang), meta.name)
-    )
+class _Change(NamedTuple):
+    kind: AnyKind
+    old: Resource | None
+    new: Resource | None
+    #: `new`, or `old` if the object is gone
+    latest: Resource
 
 
-def _decoded(obj: GangPlan | Gang, old: Resource | None, before: Plan | None) -> Plan | None:
-    """Returns the plan in an object; `before` if it is still that of `old`."""
-    if before is not None and isinstance(old, Gang) and isinstance(obj, Gang) and old.plan == obj.plan:
-        return replace(before, held=obj)
-    plan = found(obj)
-    if isinstance(plan, PlacementPlan) and plan.unreadable:
-        log.error("%s", plan.unreadable)
-    return plan
+#: What is done about a change of each kind that a mirror shows: what groups are read from, nodes, and the
+#: scheduler's own records.
+_CHANGE: Final[Mapping[AnyKind, Callable[[Mirror, _Change], None]]] = {
+    **dict.fromkeys(KINDS, Mirror._object),
+    kinds.POD: Mirror._pod,
+    kinds.JOB: Mirror._owner,
+    kinds.JOBSET: Mirror._owner,
+    kinds.NAMESPACE: Mirror._namespace,
+    kinds.CLUSTER_NETWORK_TOPOLOGY: Mirror._topology,
+    kinds.RESOURCE_QUOTA: Mirror._quota,
+    kinds.NODE: Mirror._node,
+    kinds.QUEUE: Mirror._queue,
+    kinds.PDB: Mirror._budget,
+    kinds.GANG: Mirror._gang,
+    kinds.GANG_PLAN: Mirror._plan,
+}
+#: These kinds.
+WATCHED: Final = tuple(_CHANGE)
 
 
 def _one_by_one(items: Iterable[T], act: Callable[[T], bool | None]) -> list[T]:
