@@ -2,13 +2,15 @@
 
 from typing import Final
 
+import msgspec
 import pytest
 
 from muster.api import groups, kinds
 from muster.api.base import Object, Resource
 from muster.api.foreign_marks import TABLE, Asks, ForeignMark, Where
-from muster.core.words.gang import Code
-from muster.translate.group import Group
+from muster.core.words.gang import Code, Gate
+from muster.translate.dialects import Reader
+from muster.translate.group import Group, Touched
 from muster.translate.identity import GroupKey
 from muster.translate.touched import keys_touched
 from tests.api.test_foreign_marks import marked
@@ -90,3 +92,76 @@ def test_pods_are_read_again_when_their_owner_gets_a_mark(row: ForeignMark, on: 
     assert ALONE in keys_touched(kind, before[-1], after[-1], now)
     assert ALONE in keys_touched(kind, after[-1], before[-1], now)
     assert ALONE not in keys_touched(kind, after[-1], after[-1], now)
+
+
+TWO: Final = {groups.POD_GROUP.label: "g", groups.KOORDINATOR.label: "h"}
+DESCRIBED: Final = dict(
+    zip((groups.KOORDINATOR.by_description[-1], groups.KOORDINATOR.minimum[-1]), "k2", strict=True)
+)
+KEY: Final = GroupKey(groups.POD_GROUP, "ns", "g")
+
+
+@pytest.mark.parametrize(
+    "where", [{"labels": TWO}, {"labels": {groups.POD_GROUP.label: "g"}, "annotations": DESCRIBED}]
+)
+@pytest.mark.parametrize("there", [True, False])
+def test_a_pod_that_names_gangs_of_two_dialects_is_refused(
+    where: dict[str, dict[str, str]], there: bool
+) -> None:
+    one = pod("a", labels=where["labels"], annotations=where.get("annotations"))
+    group = read(KEY, world(one, grouped("b"), *([pod_group(minimum=1)] if there else [])))
+    assert group is not None
+    assert group.gang.gate is not None
+    assert group.gang.gate.code is Code.INVALID
+    other = "k" if "annotations" in where else "h"
+    for named in (
+        f"PodGroup g of {kinds.POD_GROUP_X.group}",
+        f"PodGroup {other} of {kinds.POD_GROUP_SIGS.group}",
+    ):
+        assert named in group.gang.gate.message
+    assert "keep one of the two marks" in group.gang.gate.message
+
+
+def test_two_names_of_one_dialect_are_no_contradiction() -> None:
+    both = {groups.KOORDINATOR.label: "g"}
+    key = GroupKey(groups.KOORDINATOR, "ns", "g")
+    group = read(key, world(pod("a", labels=both, annotations=DESCRIBED)))
+    assert group is not None
+    assert group.gang.gate is not None
+    assert group.gang.gate.code is Code.MEMBERS_MISSING
+
+
+def test_a_group_with_pods_of_several_schedulers_is_refused_while_there_are_any() -> None:
+    mine, theirs = (
+        grouped(name, spec=pod_spec(schedulerName=who)) for name, who in (("a", "muster"), ("b", "volcano"))
+    )
+    now = world(pod_group(minimum=1), mine, schedulers=frozenset({"muster"}))
+    reader = Reader(KEY, now)
+    assert gate_of(reader) is None
+    for _ in range(2):
+        now.put(kinds.POD, theirs)
+        assert keys_touched(kinds.POD, None, theirs, now) == {KEY}
+        gate = gate_of(reader)
+        assert gate is not None
+        assert (gate.code, "schedulerName: volcano" in gate.message) == (Code.INVALID, True)
+        now.drop(kinds.POD, "ns", "b")
+        assert KEY in keys_touched(kinds.POD, theirs, None, now)
+        assert gate_of(reader) is None
+    assert gate_of(Reader(KEY, world(pod_group(minimum=1), mine, theirs))) is None
+
+
+def gate_of(reader: Reader) -> Gate | None:
+    group, _ = reader.read(Touched())
+    assert group is not None
+    return group.gang.gate
+
+
+def test_a_name_with_a_namespace_is_refused() -> None:
+    there = pod_group(minimum=1)
+    key = GroupKey(groups.POD_GROUP, "other", "ns/g")
+    away = grouped("a", "ns/g")
+    away = msgspec.structs.replace(away, metadata=msgspec.structs.replace(away.metadata, namespace="other"))
+    group = read(key, world(there, away))
+    assert group is not None
+    assert group.gang.gate is not None
+    assert (group.gang.gate.code, "own namespace" in group.gang.gate.message) == (Code.INVALID, True)

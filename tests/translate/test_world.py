@@ -51,7 +51,7 @@ def test_indexes_equal_a_scan(changes: list[tuple[bool, Pod]]) -> None:
         ]
     for kind in (POD_GROUP_X, POD_GROUP_SIGS):
         for group in "gh":
-            found = world.pods_in(kind, "ns", group)
+            found = {**world.pods_in(kind, "ns", group), **world.strangers_in(kind, "ns", group)}
             assert [found[name] for name in sorted(found)] == [
                 one for one in everything if groups.named(one) == (groups.BY_KIND[kind], group, False)
             ]

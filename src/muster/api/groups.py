@@ -5,9 +5,10 @@ what it asks for, and the words of its status. Translation, controllers, views, 
 `plan` and `check` iterate over the rows, and name no kind of PodGroup themselves. How a gang of a dialect is
 read is registered by row in `translate.dialects`. docs/internals/architecture.md says how to add a dialect.
 
-A pod belongs to the group that its spec names; otherwise to the first of the table that it names by label or
-annotation; otherwise to the gang that it describes itself; otherwise to the JobSet or Job that controls it,
-if that is a gang. Otherwise it is a gang of one.
+A pod belongs to the first group of the table that it names by label; otherwise to the one that it names by
+annotation; otherwise to the gang that it describes itself; otherwise to the one that its spec names, which a
+controller may have set; otherwise to the JobSet or Job that controls it, if that is a gang. Otherwise it is a
+gang of one. A pod that names gangs of two dialects is refused (`also_named`).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -185,6 +186,13 @@ def named(pod: Pod | PodTemplate) -> Named | None:
     return _named(meta.labels, meta.annotations, pod.spec.scheduling_group)
 
 
+def also_named(pod: Pod, found: Named) -> list[Named]:
+    """Returns the groups of other dialects that a pod names besides the one that it belongs to."""
+    meta = pod.metadata
+    every = _all_named(meta.labels, meta.annotations, pod.spec.scheduling_group)
+    return [one for one in every if one.dialect is not found.dialect]
+
+
 def named_in(template: Object) -> Named | None:
     """As `named`, of a pod or a template as JSON."""
     meta = at(template, "metadata")
@@ -235,17 +243,24 @@ def named_alike(before: Pod, now: Pod) -> bool:
 
 def _named(labels: Mapping[str, str], annotations: Mapping[str, str], field: Object | None) -> Named | None:
     # most pods name none, and this is asked several times for each change of a pod
-    if field is not None and _BY_FIELD is not None and (name := field.get("podGroupName")):
-        return Named(_BY_FIELD, str(name))
-    if labels.keys().isdisjoint(_NAMING) and annotations.keys().isdisjoint(_AS_ANNOTATION):
+    if field is None and labels.keys().isdisjoint(_NAMING) and annotations.keys().isdisjoint(_AS_ANNOTATION):
         return None
+    return next(_all_named(labels, annotations, field), None)
+
+
+def _all_named(
+    labels: Mapping[str, str], annotations: Mapping[str, str], field: Object | None
+) -> Iterator[Named]:
     for row, label in _BY_LABEL:
         if name := labels.get(label):
-            return Named(row, name)
+            yield Named(row, name)
     for row, key in _BY_ANNOTATION:
         if name := annotations.get(key):
-            return Named(row, name)
+            yield Named(row, name)
     for row, key in _BY_DESCRIPTION:
         if name := labels.get(key) or annotations.get(key):  # a name that no object could have names none
-            return Named(row, name, described=True) if is_subdomain(name) else None
-    return None
+            if is_subdomain(name):
+                yield Named(row, name, described=True)
+            break
+    if field is not None and _BY_FIELD is not None and (name := field.get("podGroupName")):
+        yield Named(_BY_FIELD, str(name))

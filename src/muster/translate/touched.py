@@ -230,14 +230,14 @@ def _of_pod(pod: Pod, world: World) -> Iterator[GroupKey]:
 
 
 def _of_others(pod: Pod, world: World) -> Iterator[GroupKey]:
-    """Yields the group that a pod of another scheduler names if it came first or went last of its pods.
+    """Yields the group that a pod of another scheduler names if it came first or went last of such pods.
 
-    A group that only such pods name is no gang (`Reading.empty`).
+    A group that only such pods name is no gang (`Reading.empty`), and one that some of them name is refused.
     """
     if world.schedules(pod) or (named := groups.named(pod)) is None:
         return
     row, namespace = named.dialect, pod.metadata.namespace
-    if len(world.pods_in(row.kind, namespace, named.name)) <= 1:
+    if len(world.strangers_in(row.kind, namespace, named.name)) <= 1:
         yield podgroup.key_of(row, namespace, named.name, world)
 
 

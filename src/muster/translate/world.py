@@ -116,7 +116,9 @@ class World:
         #: by namespace and uid of the controller, which is in the same namespace
         self._jobs_of: dict[tuple[str, str], dict[Name, Job]] = {}
         self._pods_of: dict[tuple[str, str], dict[Name, Pod]] = {}
+        #: by PodGroup, the pods that name it: muster's, and those of other schedulers
         self._pods_in: dict[tuple[str, str, str], dict[Name, Pod]] = {}
+        self._strangers_in: dict[tuple[str, str, str], dict[Name, Pod]] = {}
         #: by name of a volume, the claims that name it
         self._claims_on: dict[str, dict[Name, PersistentVolumeClaim]] = {}
         #: by kind: objects whose pods use a claim, and the objects of a namespace
@@ -227,8 +229,12 @@ class World:
         return [pod for pod in found if controls(JOB, job, pod)]
 
     def pods_in(self, kind: AnyKind, namespace: str, name: str) -> Mapping[Name, Pod]:
-        """Returns pods that name this PodGroup, whether or not it exists."""
+        """Returns the pods of muster's that name this PodGroup, whether or not it exists."""
         return self._pods_in.get((kind.group, namespace, name), {})
+
+    def strangers_in(self, kind: AnyKind, namespace: str, name: str) -> Mapping[Name, Pod]:
+        """Returns the pods of other schedulers that name it."""
+        return self._strangers_in.get((kind.group, namespace, name), {})
 
     def claims_on(self, volume: str) -> Iterable[Name]:
         """Returns the claims that name this volume, whether or not it exists, and whatever it says itself."""
@@ -367,7 +373,8 @@ class World:
         if kind is POD:
             assert isinstance(obj, Pod)
             if (named := groups.named(obj)) is not None:
-                yield self._pods_in, (named.dialect.kind.group, obj.metadata.namespace, named.name)
+                index = self._pods_in if self.schedules(obj) else self._strangers_in
+                yield index, (named.dialect.kind.group, obj.metadata.namespace, named.name)
 
 
 def _by_name(found: dict[Name, R] | None) -> list[R]:

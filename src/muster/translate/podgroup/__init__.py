@@ -146,7 +146,7 @@ def _exists(dialect: Dialect, namespace: str, name: str, world: World) -> bool:
     kind, here = dialect.kind, (namespace, name)
     if here in world.pod_groups(kind):
         return world.together(kind, *here)[0] == here
-    return any(map(world.schedules, world.pods_in(kind, *here).values()))
+    return bool(world.pods_in(kind, *here))
 
 
 def _agreeing(dialect: Dialect, group: PodGroup, world: World) -> Iterator[GroupKey]:

@@ -4,14 +4,14 @@ Nothing here reads the group or its other pods. Pods of one template say the sam
 its pods say and how many say it, and not from pod after pod.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from muster.api import foreign_marks
+from muster.api import foreign_marks, groups
 from muster.api.base import controller_of
 from muster.api.core_v1 import Pod
 from muster.api.koordinator_v1alpha1 import GROUPS
 from muster.api.marks import ON_PARTIAL
-from muster.core.words.gang import Gate, Labels, Shape
+from muster.core.words.gang import Code, Gate, Labels, Shape
 from muster.translate import marks, network
 from muster.translate.described import minimum_of
 from muster.translate.podgroup.pod_sets import own_labels
@@ -19,6 +19,9 @@ from muster.translate.pods import asked
 from muster.translate.priority import may_preempt, priority
 from muster.translate.running import Run, pod_limit, run
 from muster.translate.world import World
+
+#: Characters of a name that a message shows.
+_SHOWN: Final = 80
 
 
 class Said(NamedTuple):
@@ -63,7 +66,7 @@ def said(pod: Pod, world: World) -> tuple[Shape, Labels, Said]:
             bool(pod.spec.node_name),
             marks.own_queue(meta),
             network.rules(meta),
-            marks.refusal(meta, of_pods=True) or refusal or unranked,
+            marks.refusal(meta, of_pods=True) or _torn(pod, world) or refusal or unranked,
             marks.hold(meta),
             None if isinstance(number, Gate) else number,
             may_preempt(pod.spec, world),
@@ -73,6 +76,22 @@ def said(pod: Pod, world: World) -> tuple[Shape, Labels, Said]:
             foreign_marks.sentences(marks.foreign(pod)),
         ),
     )
+
+
+def _torn(pod: Pod, world: World) -> Gate | None:
+    """Returns Invalid for a pod that names gangs of two dialects."""
+    found, meta = groups.named(pod), pod.metadata
+    assert found is not None, "a pod of a group names one"
+    for other in groups.also_named(pod, found):
+        if not world.frees(other.dialect, meta.namespace, other.name):
+            both = f"{_called(found)} and {_called(other)}"
+            return Gate(Code.INVALID, f"it names {both}; a pod is in one gang: keep one of the two marks")
+    return None
+
+
+def _called(named: groups.Named) -> str:
+    kind = named.dialect.kind
+    return f"{kind.kind} {named.name[:_SHOWN]} of {kind.group}"
 
 
 def kept(pod: Pod) -> Kept:

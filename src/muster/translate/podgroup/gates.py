@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import chain
 
 from muster.api import groups
-from muster.api.base import Resource
+from muster.api.base import Resource, is_subdomain
 from muster.api.koordinator_v1alpha1 import GROUPS
 from muster.core.words.gang import MOST_PLACES, Code, Gate
 from muster.translate import ganggroup, marks
@@ -65,6 +65,12 @@ def _refused(one: Reading, wanted: int, world: World) -> Gate | None:
             if isinstance(group, Described):
                 text, key = repr(group.minimum[:80]), f"pod {group.by}: {groups.DESCRIBED.minimum[-1]}"
             return Gate(Code.INVALID, f"{key} is {text}; write how many pods must run together")
+    if not is_subdomain(one.name[1]):
+        where = "a pod names a group of its own namespace by name only"
+        return Gate(Code.INVALID, f"{one.name[1][:80]!r} is no name of a {one.dialect.kind.kind}; {where}")
+    if others := one.schedulers:
+        message = f"some of its pods have schedulerName: {', '.join(others)}; write one name on all of them"
+        return Gate(Code.INVALID, message)
     if one.there > MOST_PLACES:
         return Gate(Code.INVALID, f"more than {MOST_PLACES} pods name it; make several groups of them")
     suspects = (

@@ -162,6 +162,14 @@ class Reading:
             lacking -= places.awaited
 
     @property
+    def schedulers(self) -> list[str]:
+        """The other schedulers that pods name which name this group, where there are other schedulers."""
+        if self._world.schedulers is None:
+            return []
+        names = {pod.spec.scheduler_name for pod in self._world.strangers_in(self._kind, *self.name).values()}
+        return sorted(name or "default-scheduler" for name in names)
+
+    @property
     def queue(self) -> str:
         """The queue that the object names; "" if none."""
         if self.group is None:
@@ -190,7 +198,7 @@ class Reading:
         counted = (*_PLACED, State.GATED, State.LEAVING)
         if any(self.count[state] for state in counted):
             return False
-        others = not self._noted and bool(self._world.pods_in(self._kind, *self.name))
+        others = not self._noted and bool(self._world.strangers_in(self._kind, *self.name))
         return self.group is None or others
 
     @property
