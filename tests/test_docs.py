@@ -15,6 +15,7 @@ NAMED = re.compile(
     r"(?<![\w/.-])(docs/(?:(?:start|guides|concepts|reference|internals|decisions)/)?[\w-]+\.md)(?:#([\w-]+))?"
     r"(?:(?: \(|,\s)\"([^\"]+)\")?"
 )
+ARCHITECTURE = ROOT / "docs/internals/architecture.md"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
@@ -103,9 +104,18 @@ def test_every_dependency_is_accounted_for() -> None:
     assert {each for each in wanted if not re.search(rf"\b{each} \d", page)} == set()
 
 
+def test_the_places_where_sentences_are_made_true_exist() -> None:
+    """The table of docs/internals/architecture.md names modules and packages below src/muster."""
+    table = ARCHITECTURE.read_text().partition("## Where a sentence is made true")[2].partition("\n## ")[0]
+    named = re.findall(r"`([a-z_][a-z_/]*/|[a-z_/]+\.py)`", table)
+    assert len(named) > 50
+    below = [path for path in named if path != "src/muster/"]
+    assert [path for path in below if not (ROOT / "src/muster" / path).exists()] == []
+
+
 def test_the_map_of_the_core_is_the_core() -> None:
     """docs/internals/architecture.md names each package and top module of it, and nothing else."""
-    page = (ROOT / "docs/internals/architecture.md").read_text()
+    page = ARCHITECTURE.read_text()
     drawn = next(block for block in page.split("```") if block.strip().startswith("words "))
     named = [line.split()[0] for line in drawn.splitlines() if re.match(r" [a-z]", line)]
     core = ROOT / "src/muster/core"

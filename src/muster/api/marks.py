@@ -1,8 +1,8 @@
 """The keys under `muster.dev`, each a row: where it is read, what its value may be, what to write instead.
 
-Users write most of them, as a label or an annotation; a label wins. Whoever reads such a key reads it here:
-`check` before a file is sent, API servers' rules, the scheduler and the controllers cannot disagree about
-a value. docs/reference/names.md has a line for each row.
+Users write most of them, as a label or an annotation; a label wins. They are read nowhere else, so `check`,
+the rules of API servers, the scheduler and the controllers cannot disagree about a value.
+docs/reference/names.md has a line for each row.
 """
 
 import re

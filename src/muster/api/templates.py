@@ -1,6 +1,6 @@
 """The templates in an object: those of the Jobs and of the pods that are made from it.
 
-Structs keep templates as JSON, because they are copied. Whoever looks into them finds them here.
+Structs keep templates as JSON, because they are copied. They are found here.
 """
 
 from collections.abc import Iterator, Mapping

@@ -64,9 +64,9 @@ class Create:
 class Patch:
     """A patch to apply. `resourceVersion` and `uid` in a merge patch's metadata make it conditional.
 
-    `tests` make a merge patch conditional by single fields, whoever else writes to the object. They must show
-    that it has those of the fields `metadata`, `spec` and `status` that the patch names. `refused` says what
-    else to do if the server refuses the patch, unless it does so because of a condition.
+    `tests` make a merge patch conditional by single fields: other writers of the object do not matter. They
+    must show that it has those of the fields `metadata`, `spec` and `status` that the patch names. `refused`
+    says what else to do if the server refuses the patch, unless it does so because of a condition.
     """
 
     kind: AnyKind

@@ -43,7 +43,7 @@ class WatchedMirror(Mirror):
         )
         #: set when there is something to drain
         self.changed = asyncio.Event()
-        #: whether an object of these kinds has changed; whoever acts on it resets it
+        #: whether an object of these kinds has changed; the leader resets it
         self.readmitted = False
         self._informers = informers
         for kind in WATCHED:

@@ -94,7 +94,7 @@ class World:
 
         `victims`: namespaces of which pods of other schedulers may be victims. `unranked`: the highest
         priority that a mark can ask for while no PriorityClass says which there are: on the embedded cluster
-        whoever uses it could create one; a daemon has a setting for it.
+        its user could create one; a daemon has a setting for it.
         """
         self.schedulers, self.lease, self.victims, self.unranked = schedulers, lease, victims, unranked
         self.whole = whole
