@@ -1,11 +1,12 @@
-"""Pods of a controller's job: what they do, and their ends, which no kubelet brings about."""
+"""A controller's job and its pods: what they do, and their ends, which no kubelet brings about."""
 
 from typing import Any
 
-from muster.api.base import Object
+from muster.api.base import Kind, Object
 from muster.api.core_v1 import Pod
 from muster.api.kinds import GANG, POD
 from tests.cluster.conftest import Cluster
+from tests.upstream.volcano import Loose
 
 
 def template(container: str = "c", cpu: str = "1", **spec: Any) -> Object:  # Any: JSON
@@ -56,3 +57,9 @@ async def lacks_room(cluster: Cluster, gang: str) -> bool:
     """Whether a gang waits for more room than there is."""
     reason = (await cluster.client.get(GANG, "default", gang)).status.reason
     return reason is not None and reason.code == "InsufficientCapacity"
+
+
+async def holds(cluster: Cluster, kind: Kind[Loose], name: str, condition: str) -> bool:
+    """Whether this condition of an object is True."""
+    conditions = (await cluster.client.get(kind, "default", name)).status.get("conditions", [])
+    return any(each["type"] == condition and each["status"] == "True" for each in conditions)

@@ -9,7 +9,8 @@ from typing import Final
 import pytest
 
 from muster.api.base import Kind
-from muster.api.kinds import NAMESPACE, POD_GROUP_X, SECRET, SERVICE
+from muster.api.kinds import GANG, NAMESPACE, POD_GROUP_X, QUEUE, SECRET, SERVICE
+from muster.names import QUEUE as IN_QUEUE
 from muster.names import SCHEDULER
 from tests.cluster.conftest import Cluster
 from tests.cluster.control_plane import HOST, free_ports
@@ -77,7 +78,7 @@ async def operator(cluster: Cluster, pod_groups: None) -> AsyncIterator[Cluster]
 
 
 async def test_a_pytorchjob_starts_whole_replaces_a_worker_and_succeeds(operator: Cluster) -> None:
-    """With three places for the four pods of its PodGroup none is bound."""
+    """With three places for the four pods of its PodGroup none is bound. It is in the queue the job names."""
     cluster = operator
     cluster.daemon("scheduler")
     cluster.daemon("controllers")
@@ -86,13 +87,14 @@ async def test_a_pytorchjob_starts_whole_replaces_a_worker_and_succeeds(operator
         role: {"replicas": count, "restartPolicy": "ExitCode", "template": pods.template("pytorch", "900m")}
         for role, count in (("Master", 1), ("Worker", 3))
     }
-    await cluster.make(
-        PYTORCH_JOB, {"metadata": {"name": "train"}, "spec": {"pytorchReplicaSpecs": replicas}}
-    )
+    await cluster.make(QUEUE, {"metadata": {"name": "team"}, "spec": {}})
+    metadata = {"name": "train", "annotations": {IN_QUEUE: "team"}}
+    await cluster.make(PYTORCH_JOB, {"metadata": metadata, "spec": {"pytorchReplicaSpecs": replicas}})
     await cluster.until("it waits for a fourth place", partial(pods.lacks_room, cluster, "podgroup-train"))
     assert await pods.phases(cluster, ITS) == ["Pending"] * 4
     group = await cluster.client.get(POD_GROUP_X, "default", "train")
     assert group.spec.min_member == 4
+    assert (await cluster.client.get(GANG, "default", "podgroup-train")).spec.queue == "team"
     made = await pods.pods(cluster, ITS)
     assert {(pod.spec.scheduler_name, pod.metadata.labels[POD_GROUP_LABEL]) for pod in made} == {
         (SCHEDULER, "train")
@@ -114,9 +116,4 @@ async def test_a_pytorchjob_starts_whole_replaces_a_worker_and_succeeds(operator
 
     await cluster.until("a new worker runs beside the others", replaced)
     await pods.end(cluster, ITS)
-
-    async def succeeded() -> bool:
-        status = (await cluster.client.get(PYTORCH_JOB, "default", "train")).status
-        return any(each["type"] == "Succeeded" and each["status"] == "True" for each in status["conditions"])
-
-    await cluster.until("the job has succeeded", succeeded)
+    await cluster.until("it has succeeded", partial(pods.holds, cluster, PYTORCH_JOB, "train", "Succeeded"))
