@@ -19,6 +19,7 @@ from muster.core.words.gang import (
     Code,
     Gang,
     GangId,
+    Gate,
     Gather,
     Layer,
     NodeTerm,
@@ -353,6 +354,32 @@ def test_a_gang_is_told_why_it_waits_when_it_comes_whatever_its_namespace_owes(
     last = muster.world.gangs[large.id].explanation
     assert last is not None
     assert last.code is Code.NOTHING_MATCHES
+
+
+@settings(max_examples=examples(20))
+@given(
+    steps=st.sampled_from([20, 100, 400]),
+    heavy=st.integers(1, 6),
+    cycle=st.integers(0, 4),
+    which=st.integers(0, 5),
+    code=st.sampled_from([Code.GATED, Code.INVALID, Code.MEMBERS_MISSING]),
+)
+def test_a_gang_is_told_of_its_gate_at_once_whatever_its_namespace_owes(
+    steps: int, heavy: int, cycle: int, which: int, code: Code
+) -> None:
+    muster = cluster(steps=steps)
+    gangs = [spread_apart(i) for i in range(heavy)]
+    for each in gangs:
+        muster.apply(GangSubmitted(each))
+    for now in range(cycle):
+        muster.decide(float(now))
+    one = gangs[which % heavy]
+    muster.apply(GangSubmitted(replace(one, gate=Gate(code, "held"))))
+    waits = {each.gang: each.explanation for each in muster.decide(10.0) if isinstance(each, Wait)}
+    assert (waits[one.id].code, waits[one.id].message) == (code, "held")
+    muster.apply(GangSubmitted(one))
+    waits = {each.gang: each.explanation for each in muster.decide(11.0) if isinstance(each, Wait)}
+    assert waits[one.id].code in (Code.POSTPONED, Code.CONSTRAINT_UNSATISFIED)
 
 
 def test_heavy_gangs_that_fit_all_start_one_after_the_other() -> None:

@@ -1267,6 +1267,22 @@ FAULTS: Final = (
         ("tests/core/test_explain.py",),
     ),
     Fault(
+        "a gang whose gate is lifted keeps its gate as its reason while reasons are postponed",
+        "explanations",
+        "core/world/handlers.py",
+        "        state.explanation = None  # it was told of its gate",
+        "        pass  # it was told of its gate",
+        ("tests/core/cycle/test_back_offs.py",),
+    ),
+    Fault(
+        "a gang that gets a gate keeps its older reason while reasons are postponed",
+        "explanations",
+        "core/queueing/__init__.py",
+        "        for state in self._pending.gated:\n            state.refusal = None",
+        "        for state in self._pending.gated:\n            pass",
+        ("tests/core/test_work.py",),
+    ),
+    Fault(
         "a GangGroup of PodGroups that do not all agree",
         "tenants",
         "translate/ganggroup.py",
