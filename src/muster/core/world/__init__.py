@@ -101,7 +101,7 @@ class World:
         if self.pending_evictions.deleted:
             self.pending_evictions.settle_deleted(now)
         self._touch_concerned()
-        if self.exclusive_domains.outdated():
+        if self.exclusive_domains.holders and self.exclusive_domains.outdated():
             self.gangs.touched.update(self.exclusive_domains.holders)
         return lapsed, releases, self.account()
 

@@ -74,9 +74,7 @@ class ExclusiveDomains:
         self._foreign.add((node,), times)
 
     def outdated(self) -> bool:
-        """Whether the surcharges are of another topology, or of other capacities, than there are now."""
-        if not self.holders:
-            return False
+        """Whether the surcharges of `holders` are of another topology, or of other capacities, than now."""
         before, self._as_of = self._as_of, self._versions()
         return before != self._as_of
 
