@@ -75,7 +75,7 @@ def gang_record(group: Group) -> Object:
         "namespace": group.namespace,
         "finalizers": [names.GANG_FINALIZER],
     }
-    owner = _owner(group)
+    owner = record_owner(group)
     if owner is not None:
         metadata["ownerReferences"] = [owner]
     return {
@@ -201,7 +201,8 @@ def member_waits(pod: Pod, group: Group, code: Code, now: datetime) -> Object | 
     """Returns a merge patch for `pods/status` of an unbound member; None if there is nothing to say.
 
     All members of a gang that waits for capacity are Unschedulable, so that autoscalers make room for all.
-    If the gang waits for anything else, a member that was Unschedulable no longer is. The message has no
+    Those of an Invalid gang say so. If the gang waits for anything else, a member that was Unschedulable no
+    longer is. The message has no
     numbers that change often, which would cost a write for each pod.
     """
     if pod.spec.scheduling_gates:
@@ -210,7 +211,7 @@ def member_waits(pod: Pod, group: Group, code: Code, now: datetime) -> Object | 
     if code in HELPED_BY_NODES:
         message = f"the gang of {group.gang.min_count} or more pods waits for room for all of them at once"
         return _not_scheduled(pod, UNSCHEDULABLE, f"{message}; Gang {group.record} says more", now)
-    if old is None or old.reason != UNSCHEDULABLE:
+    if code is not Code.INVALID and (old is None or old.reason != UNSCHEDULABLE):
         return None
     return _not_scheduled(pod, code.value, f"Gang {group.record} says more", now)
 
@@ -249,8 +250,8 @@ def _not_scheduled(pod: Pod, reason: str, message: str, now: datetime) -> Object
     }
 
 
-def _owner(group: Group) -> Object | None:
-    """Returns the group object, else the controller that all its pods have in common, else None."""
+def record_owner(group: Group) -> Object | None:
+    """Returns what owns the record: the group object, else the controller of all its pods, else None."""
     source = group.source
     if source.uid:
         api_version, kind, name, uid = source.api_version, source.kind, source.name, source.uid

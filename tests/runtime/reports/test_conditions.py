@@ -137,6 +137,20 @@ async def test_no_member_of_a_gang_that_may_not_start_asks_for_nodes() -> None:
         assert set((await cluster.reasons()).values()) == {"Unschedulable"}
 
 
+async def test_the_pods_of_an_invalid_gang_say_so_and_ask_for_no_nodes() -> None:
+    async with scheduled() as cluster:
+        cluster.node("a", cpu=2)
+        cluster.gang("wrong", 3)
+        await cluster.client.patch(
+            kinds.POD_GROUP_X, "default", "wrong", {"metadata": {"labels": {QUEUE: "none"}}}
+        )
+        await asyncio.sleep(10)
+        assert await cluster.reasons() == {f"wrong-{index}": "Invalid" for index in range(3)}
+        revision = cluster.store.revision
+        await asyncio.sleep(60)
+        assert cluster.store.revision == revision, "nothing is written again"
+
+
 @pytest.mark.parametrize("refused", [True, False], ids=["refused", "without effect"])
 async def test_a_condition_that_is_not_taken_is_written_again_after_pauses_that_grow(
     refused: bool, monkeypatch: pytest.MonkeyPatch

@@ -38,11 +38,17 @@ from muster.embedded.node.logs import Logs
 from muster.embedded.nodespec import NodeSpec
 from muster.embedded.storage.store import Store, StoreError
 from muster.embedded.verbs.registry import Registry
-from muster.journal import Journal
+from muster.journal import Journal, Tee
 from muster.kube.clock import Clock, SystemClock, first
 from muster.kube.informers import Informers
 from muster.runtime import loop
+from muster.runtime.budget import WriteBudget
+from muster.runtime.group_events import GroupEvents
 from muster.runtime.leader import Term
+from muster.runtime.reports.conditions import ConditionReports
+from muster.runtime.starts import Decisions
+from muster.runtime.watched import WatchedMirror
+from muster.translate.disclosure import EVERYTHING
 from muster.workloads import secret_files
 
 log = logging.getLogger(__name__)
@@ -107,7 +113,7 @@ async def running(home: StateDirectory, nodes: list[NodeSpec], clock: Clock) -> 
     store = Store(home.store)
     embedded = site(home, clock, Queue(clock))
     controllers = [each for make in CONTROLLERS.values() for each in make(embedded)]
-    scheduler = Scheduler()
+    scheduler, budget, decisions = Scheduler(), WriteBudget(), Decisions()
     journal = Journal(home.journal, state=partial(saved, scheduler))
     try:
         registry = Registry(store, clock=clock)
@@ -115,7 +121,16 @@ async def running(home: StateDirectory, nodes: list[NodeSpec], clock: Clock) -> 
         client = LocalClient(registry, logs)
         informers = Informers(client, clock)
         agent = NodeAgent(client, informers, root=home.root, nodes=nodes, clock=clock, logs=logs)
-        term = Term(store.epoch, sole=True)
+        term, mirror = Term(store.epoch, sole=True), WatchedMirror(informers)
+        events = GroupEvents(mirror, decisions, EVERYTHING, budget)
+        scheduling = loop.run(
+            *(client, informers, clock, term),
+            scheduler=scheduler,
+            journal=Tee([decisions, events, journal]),
+            mirror=mirror,
+            reports=[ConditionReports(scheduler, mirror, budget)],
+            budget=budget,
+        )
         token = credentials.token_file(home.root).read_text()
         async with (
             serving(http_api(registry, logs, token, agent), home.root, home.last_port()) as server,
@@ -123,7 +138,8 @@ async def running(home: StateDirectory, nodes: list[NodeSpec], clock: Clock) -> 
                 informers.run(),
                 driver.run(client, informers, controllers, clock),
                 embedded.compiler.run(),
-                loop.run(client, informers, clock, term, scheduler=scheduler, journal=journal),
+                scheduling,
+                events.run(client, clock),
                 agent.run(),
             ),
         ):

@@ -35,6 +35,7 @@ _SHORT: Final[dict[Kind[Any], str]] = {  # Any: kinds of many types
     kinds.PRIORITY_CLASS: "pc",
     kinds.PDB: "pdb",
     kinds.CRON_JOB: "cj",
+    **dict.fromkeys(kinds.POD_GROUPS, "pg"),
 }
 _IN_ALL: Final = (kinds.POD, kinds.SERVICE, kinds.JOB)
 #: Clients require all fields.
