@@ -50,8 +50,14 @@ _QUEUE: Final = (
     f"{names.QUEUE} on the jobs"
 )
 _TOPOLOGY: Final = "write a ClusterNetworkTopology of scheduling.koordinator.sh/v1alpha1 named default"
+#: of operators whose jobs muster starts on a cluster
+_OPERATOR: Final = "; on a cluster, docs/guides/operators.md says what it needs"
 _APPLY: Final = (
     f"apply it with kubectl: muster schedules its pods if they have schedulerName: {names.SCHEDULER}"
+)
+_SERVES: Final = (
+    "apply it with kubectl to a cluster, whose controllers make its pods; docs/guides/operators.md says how "
+    "they are a gang"
 )
 _COMMANDS: Final = "use muster cancel, hold or release"
 _FOR_KUEUE: Final = "it is for Kueue's own controllers; apply it with kubectl"
@@ -128,22 +134,23 @@ TABLE: Final = (
         "Kubeflow",
         ("kubeflow.org",),
         {
-            "PyTorchJob": _TRAINING.format("PyTorch"),
-            "JAXJob": _TRAINING.format("Jax"),
-            **dict.fromkeys(("TFJob", "MPIJob", "PaddleJob", "XGBoostJob"), _ROLES),
+            "PyTorchJob": _TRAINING.format("PyTorch") + _OPERATOR,
+            "JAXJob": _TRAINING.format("Jax") + _OPERATOR,
+            **dict.fromkeys(("TFJob", "MPIJob", "PaddleJob", "XGBoostJob"), _ROLES + _OPERATOR),
         },
     ),
     *_rows(
         "Kubeflow",
         ("trainer.kubeflow.org",),
         {
-            "TrainJob": "its controller makes a JobSet of it, which muster schedules; write that JobSet",
+            "TrainJob": "its controller makes a JobSet of it, which muster schedules; write that JobSet"
+            + _OPERATOR,
             "TrainingRuntime": "it is for Kubeflow's own controller; apply it with kubectl",
             "ClusterTrainingRuntime": "it is for Kubeflow's own controller; apply it with kubectl",
         },
     ),
-    *_rows("KubeRay", ("ray.io",), dict.fromkeys(("RayJob", "RayCluster", "RayService"), _ROLES)),
-    *_rows("LeaderWorkerSet", ("leaderworkerset.x-k8s.io",), {"LeaderWorkerSet": _APPLY}),
+    *_rows("KubeRay", ("ray.io",), dict.fromkeys(("RayJob", "RayCluster", "RayService"), _ROLES + _OPERATOR)),
+    *_rows("LeaderWorkerSet", ("leaderworkerset.x-k8s.io",), {"LeaderWorkerSet": _APPLY + _OPERATOR}),
     *_rows("AppWrapper", ("workload.codeflare.dev",), {"AppWrapper": "write the objects that it wraps"}),
     *_rows("Argo", ("argoproj.io",), {"Workflow": _APPLY, "CronWorkflow": _APPLY}),
     *_rows("Spark operator", ("sparkoperator.k8s.io",), {"SparkApplication": _APPLY}),
@@ -165,7 +172,7 @@ TABLE: Final = (
     *_rows(
         _KUBERNETES,
         ("apps",),
-        dict.fromkeys(("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"), _APPLY),
+        {**dict.fromkeys(("Deployment", "ReplicaSet", "StatefulSet"), _SERVES), "DaemonSet": _APPLY},
     ),
 )
 
