@@ -46,9 +46,11 @@ def test_an_owner_is_of_a_kind_by_its_api_group(
 #: Modules that may name a kind of PodGroup, and why.
 _ALLOWED: Final = {
     "api/foreign_kinds.py": "the kinds of other projects that muster does not read",
+    "api/foreign_marks.py": "the marks of other projects that muster does not read",
     "api/groups.py": "the rows",
     "api/kinds.py": "every kind is defined there",
     "api/koordinator_v1alpha1.py": "the annotations of its row",
+    "api/volcano_v1beta1.py": "the annotations of its row",
     "workloads/batch/targets/native.py": "writes Kubernetes' own PodGroup, which muster does not read",
 }
 
@@ -79,15 +81,19 @@ def _named_in(module: ast.Module) -> Iterator[str]:
 
 
 def test_each_group_is_named_in_one_way_and_by_one_key() -> None:
-    keys = [key for row in groups.NAMED for key in (row.label, *row.by_description)]
+    keys = [key for row in groups.NAMED for key in (row.label, *row.annotations, *row.by_description) if key]
     assert len(set(keys)) == len(keys)
     assert len({row.name for row in groups.TABLE}) == len(groups.BY_KIND) == len(groups.TABLE)
 
 
 @pytest.mark.parametrize("row", groups.NAMED, ids=lambda row: row.name)
 def test_a_pod_names_its_group(row: Dialect) -> None:
-    labelled = Pod(metadata=ObjectMeta(labels={row.label: "g"}, annotations={}))
-    assert groups.named(labelled) == (row, "g", False)
+    if row.label:
+        assert groups.named(Pod(metadata=ObjectMeta(labels={row.label: "g"}))) == (row, "g", False)
+    for key in row.annotations:
+        annotated = Pod(metadata=ObjectMeta(annotations={key: "g"}))
+        assert groups.named(annotated) == (row, "g", False)
+        assert groups.named(Pod(metadata=ObjectMeta(labels={key: "g"}))) is None
     for key in row.by_description:
         for meta in (ObjectMeta(labels={key: "g"}), ObjectMeta(annotations={key: "g"})):
             assert groups.named(Pod(metadata=meta)) == (row, "g", True)
@@ -102,7 +108,7 @@ def test_the_docs_name_each_dialect_and_its_keys(row: Dialect) -> None:
     docs = Path(__file__).parents[2] / "docs"
     pages = [docs / "concepts/gangs.md", *(docs / "reference/dialects").glob("*.md")]
     text = "\n".join(page.read_text() for page in pages)
-    for word in (row.kind.api_version, row.label, *row.by_description, *row.description):
+    for word in (row.kind.api_version, row.label, *row.annotations, *row.by_description, *row.description):
         assert word in text
 
 

@@ -74,11 +74,7 @@ TABLE: Final = (
             "CronJob": f'write a CronJob of batch/v1, with {names.GANG}: "true" in its jobTemplate',
         },
     ),
-    *_rows(
-        "Volcano",
-        ("scheduling.volcano.sh",),
-        {"PodGroup": _POD_GROUP, "Queue": _QUEUE},
-    ),
+    *_rows("Volcano", ("scheduling.volcano.sh",), {"Queue": _QUEUE}),
     *_rows(
         "Volcano",
         ("flow.volcano.sh",),

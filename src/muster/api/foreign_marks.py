@@ -95,23 +95,15 @@ _L, _A, _F = Where
 
 #: All rows. A gang's mark comes before the others of its project.
 TABLE: Final = (
-    ForeignMark("scheduling.k8s.io/group-name", "Volcano and kube-batch", _A, _POD, Asks.GANG, _IN_GROUP),
-    ForeignMark("scheduling.volcano.sh/group-name", _VOLCANO, _A, _POD, Asks.GANG, _IN_GROUP),
     ForeignMark("scheduling.volcano.sh/group-min-member", _VOLCANO, _A, _JOBS, Asks.GANG, _IN_GROUP),
     ForeignMark(
         *("scheduling.volcano.sh/group-min-resources", _VOLCANO, _A, _JOBS, Asks.RESERVATION),
         "muster places a gang by what its pods request",
     ),
-    ForeignMark("scheduling.volcano.sh/queue-name", _VOLCANO, _A, _JOBS, Asks.QUEUE, _QUEUE),
     ForeignMark("volcano.sh/queue-name", _VOLCANO, _L, _JOBS, Asks.QUEUE, _QUEUE),
     ForeignMark(
         *("volcano.sh/sla-waiting-time", _VOLCANO, _A, _JOBS, Asks.ORDER),
         f"gangs that wait are served by {names.PRIORITY}, and the first gets a reservation",
-    ),
-    ForeignMark(
-        *("volcano.sh/preemptable", _VOLCANO, _A, _JOBS, Asks.PREEMPTION),
-        f'write {names.PREEMPTIBLE}: "false"',
-        ("true",),
     ),
     ForeignMark(
         *("volcano.sh/cooldown-time", _VOLCANO, _A, _JOBS, Asks.PREEMPTION),

@@ -34,6 +34,8 @@ from muster.api.node_v1 import RuntimeClass
 from muster.api.scheduling import Lease, PodDisruptionBudget, PodGroup, PriorityClass
 from muster.api.storage_v1 import StorageClass
 from muster.api.volcano_v1alpha1 import VolcanoJob
+from muster.api.volcano_v1beta1 import PodGroup as VolcanoPodGroup
+from muster.api.volcano_v1beta1 import Queue as VolcanoQueue
 from muster.names import DOMAIN
 
 NAMESPACE: Final = Kind("", "v1", "Namespace", "namespaces", False, Namespace)
@@ -70,6 +72,10 @@ POD_GROUP_X: Final = Kind("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgro
 POD_GROUP_SIGS: Final = Kind("scheduling.sigs.k8s.io", "v1alpha1", "PodGroup", "podgroups", True, PodGroup)
 #: The PodGroups of one schema.
 POD_GROUPS: Final = (POD_GROUP_X, POD_GROUP_SIGS)
+POD_GROUP_VOLCANO: Final = Kind(
+    "scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups", True, VolcanoPodGroup, status=False
+)
+QUEUE_VOLCANO: Final = Kind("scheduling.volcano.sh", "v1beta1", "Queue", "queues", False, VolcanoQueue)
 CLUSTER_NETWORK_TOPOLOGY: Final = Kind(
     "scheduling.koordinator.sh",
     "v1alpha1",
@@ -113,6 +119,8 @@ ALL: Final[tuple[Kind[Any], ...]] = (
     LEASE,
     JOBSET,
     *POD_GROUPS,
+    POD_GROUP_VOLCANO,
+    QUEUE_VOLCANO,
     CLUSTER_NETWORK_TOPOLOGY,
     QUEUE,
     GANG,
@@ -146,6 +154,8 @@ ADMITTING: Final[tuple[Kind[Any], ...]] = (
 OPTIONAL: Final[tuple[Kind[Any], ...]] = (
     JOBSET,
     *POD_GROUPS,
+    POD_GROUP_VOLCANO,
+    QUEUE_VOLCANO,
     CLUSTER_NETWORK_TOPOLOGY,
     LIMIT_RANGE,
     RUNTIME_CLASS,

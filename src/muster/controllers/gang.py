@@ -103,7 +103,7 @@ def controller() -> Controller[Observed]:
         POD_INDEX,
         gpu_health.NODE_INDEX,
         gpu_health.POD_INDEX,
-        Index(GANG, GROUP, _sources),
+        GANG_INDEX,
         Index(GANG_PLAN, GANG_OF, lambda plan: [f"{plan.metadata.namespace}/{plan.spec.gang}"]),
     )
     return Controller("gang", watches, observe, reconcile, indexes, SETTLE)
@@ -128,7 +128,7 @@ def observe(caches: Caches, key: str) -> Observed | None:
     found = None
     if kind is not None and kind in caches:
         found = caches[kind].get(f"{meta.namespace}/{source.name}")
-    pods = [pod for group in _sources(gang) for pod in caches[POD].by(GROUP, group)]
+    pods = [pod for group in sources(gang) for pod in caches[POD].by(GROUP, group)]
     members = tuple(pod for pod in pods if _is_member(pod, gang))
     silent = found is not None and ON_GPU_ANOMALY.get(found.metadata) == "none"
     return Observed(
@@ -154,8 +154,17 @@ def groups_of(pod: Pod) -> list[str]:
     return [_group(row.kind, pod.metadata.namespace, name) for row, name in groups.possible(pod)]
 
 
-#: Shared with the PodGroup controller.
+def sources(gang: Gang) -> list[str]:
+    """Returns the group objects that it was read from: its source, and the others of its GangGroup."""
+    source, namespace = gang.spec.source, gang.metadata.namespace
+    parts = {source.name, *(pod_set.group or source.name for pod_set in gang.spec.pod_sets)}
+    names = sorted(name if "/" in name else f"{namespace}/{name}" for name in parts)
+    return [f"{source.api_version} {source.kind} {name}" for name in names]
+
+
+#: Shared with the controllers of groups.
 POD_INDEX: Final = Index(POD, GROUP, groups_of)
+GANG_INDEX: Final = Index(GANG, GROUP, sources)
 
 
 def _let_go(observed: Observed, now: datetime) -> list[Effect]:
@@ -303,14 +312,6 @@ def _is_member(pod: Pod, gang: Gang) -> bool:
         stage = {pod_set.name for pod_set in gang.spec.pod_sets}
         return pod.metadata.labels.get(REPLICATED_JOB_NAME) in stage
     return True
-
-
-def _sources(gang: Gang) -> list[str]:
-    """Returns the group objects that it was read from: its source, and the others of its GangGroup."""
-    source, namespace = gang.spec.source, gang.metadata.namespace
-    parts = {source.name, *(pod_set.group or source.name for pod_set in gang.spec.pod_sets)}
-    names = sorted(name if "/" in name else f"{namespace}/{name}" for name in parts)
-    return [f"{source.api_version} {source.kind} {name}" for name in names]
 
 
 def _group(kind: AnyKind, namespace: str, name: str) -> str:

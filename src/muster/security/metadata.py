@@ -22,6 +22,7 @@ from muster.api.jobset_v1alpha2 import JOB_GLOBAL_INDEX
 from muster.api.kinds import POD
 from muster.api.koordinator_v1alpha1 import TOPOLOGY_SPEC
 from muster.api.templates import templates
+from muster.api.volcano_v1beta1 import QUEUE_NAME as VOLCANO_QUEUE_NAME
 
 #: On a run of a schedule: the time at which it was due.
 _SCHEDULED: Final = "batch.kubernetes.io/cronjob-scheduled-timestamp"
@@ -52,7 +53,7 @@ _INSTEAD: Final = {
     **dict.fromkeys(
         (
             *(names.QUEUE, "queue", "kueue.x-k8s.io/queue-name", "kai.scheduler/queue", "runai/queue"),
-            *("scheduling.volcano.sh/queue-name", "volcano.sh/queue-name", "yunikorn.apache.org/queue"),
+            *(VOLCANO_QUEUE_NAME, "volcano.sh/queue-name", "yunikorn.apache.org/queue"),
         ),
         _QUEUE,
     ),
@@ -65,8 +66,8 @@ _INSTEAD: Final = {
     ),
     **dict.fromkeys(
         (
-            *(names.GANG, *groups.LABELS, *groups.DESCRIPTIONS, "kueue.x-k8s.io/pod-group-name"),
-            *("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name"),
+            *(names.GANG, *groups.LABELS, *groups.ANNOTATIONS, *groups.DESCRIPTIONS),
+            "kueue.x-k8s.io/pod-group-name",
             *groups.DESCRIBED.minimum,
         ),
         _GROUP,

@@ -185,5 +185,6 @@ REGISTERED: Final[Mapping[Dialect, Registration]] = {
     groups.JOB: job.REGISTRATION,
     groups.POD_GROUP: podgroup.REGISTRATION,
     groups.KOORDINATOR: podgroup.REGISTRATION,
+    groups.VOLCANO: podgroup.REGISTRATION,
     groups.POD: Registration(bare.Reader, _is_alone),
 }

@@ -14,6 +14,7 @@ from muster.api.core_v1 import Pod
 from muster.api.foreign_marks import ForeignMark
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.natural import natural
+from muster.api.volcano_v1beta1 import QUEUE_NAME
 from muster.core.words.gang import MOST_DEVICES, Code, Gate
 from muster.translate.world import World
 
@@ -45,8 +46,11 @@ def own_queue(meta: ObjectMeta) -> str:
 
 
 def stated_queue(meta: ObjectMeta, field: str = "") -> str:
-    """Returns the queue that an object names by mark, else by `field`, or "". A text too long is cut."""
-    named = marks.QUEUE.text(meta) or field
+    """Returns the queue that an object names by mark, else by `field`, else by Volcano's annotation, or "".
+
+    A text too long is cut.
+    """
+    named = marks.QUEUE.text(meta) or field or meta.annotations.get(QUEUE_NAME, "")
     return named if len(named) <= _LONGEST_NAME else f"{named[:_LONGEST_NAME]}…"
 
 

@@ -4,8 +4,8 @@ The marks of docs/reference/names.md are read from the job object or group, whic
 its pods or their templates. If pods say different things, the most careful value counts: no gang is preempted
 because one pod of ten does not forbid it. A value that cannot be read is refused, not guessed.
 
-A pod that Koordinator would never preempt is no victim here either. Then its whole gang is none, whatever
-its own object says.
+A pod that Koordinator or Volcano would never preempt is no victim here either. Then its whole gang is none,
+whatever its own object says.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -13,9 +13,10 @@ from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
 from muster.api import marks, times
-from muster.api.base import ObjectMeta, controller_of
+from muster.api.base import ObjectMeta, controller_of, mark
 from muster.api.core_v1 import Pod
 from muster.api.koordinator_v1alpha1 import NOT_PREEMPTIBLE
+from muster.api.volcano_v1beta1 import PREEMPTABLE
 from muster.core.words.gang import Code, Gang, Gate
 
 T = TypeVar("T")
@@ -32,7 +33,7 @@ class Run:
     checkpointed: float | None = None
     checkpoint_grace: float | None = None
     estimate: float | None = None
-    #: whether Koordinator's labels protect it: never a victim
+    #: whether a mark of Koordinator or Volcano protects it: never a victim
     spared: bool | None = None
     refusal: Gate | None = None
 
@@ -46,6 +47,8 @@ def run(meta: ObjectMeta) -> Run:
     for key, value in NOT_PREEMPTIBLE:
         if meta.labels.get(key) == value:
             spared = True
+    if mark(meta, PREEMPTABLE) == "false":
+        spared = True
     if _KEYS.isdisjoint(meta.labels) and _KEYS.isdisjoint(meta.annotations):
         return Run(spared=True) if spared else SILENT
     try:

@@ -6,7 +6,6 @@ The embedded cluster runs all of them. A daemon runs those that its settings nam
 from collections.abc import Callable
 from typing import Any, Final
 
-from muster.api import groups
 from muster.app.wiring import batch_jobs
 from muster.app.wiring.batch_jobs import Site
 from muster.controllers import cron, driver, gang, garbage, gpu_health, jobset, podgroup, preemptions
@@ -18,7 +17,7 @@ CONTROLLERS: Final[dict[str, Callable[[Site], list[driver.Controller[Any]]]]] = 
     "garbage": lambda _: [garbage.controller()],
     "gang": lambda _: [gang.controller(), preemptions.controller()],
     "gpuhealth": lambda _: [gpu_health.quarantine(), gpu_health.moves(gang.POD_INDEX)],
-    "podgroup": lambda _: [podgroup.controller(row) for row in groups.TABLE if row.phases is not None],
+    "podgroup": lambda _: list(map(podgroup.controller, podgroup.STATUS)),
     "cronjob": lambda _: [cron.cron_jobs()],
     "batchjob": batch_jobs.controllers,
 }

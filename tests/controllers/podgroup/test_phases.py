@@ -10,7 +10,9 @@ from muster.api.base import AnyKind, Object
 from muster.api.kinds import POD, POD_GROUP_SIGS, POD_GROUP_X
 from muster.api.scheduling import PodGroupStatus
 from muster.controllers.driver import Change
-from muster.controllers.podgroup import Counts, controller, next_phase
+from muster.controllers.podgroup import controller
+from muster.controllers.podgroup.observed import Counts
+from muster.controllers.podgroup.phases import next_phase
 from muster.effects import Effect
 from tests.controllers.memory import START, Memory
 

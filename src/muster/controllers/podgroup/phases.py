@@ -1,4 +1,4 @@
-"""Writes PodGroup status, as users of scheduler-plugins and Koordinator read it, for both API groups.
+"""Phases and counts, as users of scheduler-plugins and Koordinator read them.
 
 The phases and their order are Koordinator's (pkg/scheduler/plugins/coscheduling/controller/podgroup.go):
 "" → Pending → PreScheduling once `minMember` pods exist; from then on, from the counts alone: no pods →
@@ -16,57 +16,24 @@ Three behaviours differ, each from a known defect upstream:
 `scheduled` counts pods on a node that have not failed, `occupiedBy` is the owners of the first pod by name.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from muster.api.base import Object
 from muster.api.core_v1 import Pod
-from muster.api.groups import Dialect, Phases, named
-from muster.api.kinds import POD
-from muster.api.scheduling import PodGroup
+from muster.api.groups import Phases
 from muster.api.times import written
-from muster.controllers.caches import Caches
-from muster.controllers.driver import Change, Controller, Watch, itself
-from muster.controllers.gang import GROUP, POD_INDEX
-from muster.effects import Effect, Patch
-
-
-@dataclass(frozen=True, slots=True)
-class Observed:
-    dialect: Dialect
-    group: PodGroup
-    pods: tuple[Pod, ...]
-
-
-def controller(dialect: Dialect) -> Controller[Observed]:
-    """Returns the controller for the driver; one per dialect whose objects have these phases."""
-    kind = dialect.kind
-
-    def observe(caches: Caches, key: str) -> Observed | None:
-        group = caches[kind].get(key)
-        if group is None or group.metadata.deletion_timestamp is not None:
-            return None
-        return Observed(dialect, group, tuple(caches[POD].by(GROUP, f"{kind.api_version} {kind.kind} {key}")))
-
-    watches = (Watch(kind, itself), Watch(POD, _named_in(dialect)))
-    return Controller(f"podgroup {kind.group}", watches, observe, reconcile, (POD_INDEX,), SETTLE)
-
+from muster.controllers.podgroup.observed import Counts, Observed
 
 #: Most steps of one reconcile: "" → Pending → PreScheduling → what the counts say.
 _PHASES: Final = range(4)
-#: Seconds within which changes of one group's pods cause one write: a gang that starts at once costs one.
-SETTLE: Final = 1.0
 
 
-def reconcile(observed: Observed, now: datetime) -> list[Effect]:
+def status(observed: Observed, now: datetime) -> Object | None:
     """Makes as many steps of the state machine as the counts allow, in one write."""
-    group, pods = observed.group, observed.pods
-    asked, phases = observed.dialect.asked, observed.dialect.phases
-    assert asked is not None, "a dialect with phases says what its objects ask for"
-    assert phases is not None, "a controller is of a dialect with phases"
-    status, least = group.status, max(asked(group).minimum, 1)
+    pods, phases = observed.pods, observed.dialect.phases
+    assert phases is not None, "a dialect with these statuses has words for them"
+    status, least = observed.group.status, observed.least
     counts = Counts.of(pods)
     before, phase = "", status.phase
     for _ in _PHASES:
@@ -93,33 +60,10 @@ def reconcile(observed: Observed, now: datetime) -> list[Effect]:
         "failed": status.failed,
     }
     if new == old and start == status.schedule_start_time:
-        return []
+        return None
     if start is not None:
         new["scheduleStartTime"] = written(start)
-    return [
-        Patch(observed.dialect.kind, group.metadata.namespace, group.metadata.name, {"status": new}, "status")
-    ]
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    pods: int
-    #: pods on a node that have not failed
-    scheduled: int
-    running: int
-    succeeded: int
-    failed: int
-
-    @classmethod
-    def of(cls, pods: Iterable[Pod]) -> "Counts":
-        phases = [(pod.status.phase, bool(pod.spec.node_name)) for pod in pods]
-        return cls(
-            pods=len(phases),
-            scheduled=sum(bound and phase != "Failed" for phase, bound in phases),
-            running=sum(phase == "Running" for phase, _ in phases),
-            succeeded=sum(phase == "Succeeded" for phase, _ in phases),
-            failed=sum(phase == "Failed" for phase, _ in phases),
-        )
+    return new
 
 
 def next_phase(phase: str, counts: Counts, least: int, phases: Phases) -> str:
@@ -145,14 +89,3 @@ def _occupied_by(pods: tuple[Pod, ...]) -> str:
         return ""
     meta = pods[0].metadata
     return ",".join(sorted(f"{meta.namespace}/{owner.name}" for owner in meta.owner_references))
-
-
-def _named_in(dialect: Dialect) -> Callable[[Change], Iterable[str]]:
-    """Returns a function that yields the group of this dialect that the changed pod names."""
-
-    def keys(change: Change) -> Iterable[str]:
-        for pod in change.objects:
-            if (group := named(pod)) is not None and group.dialect is dialect:
-                yield f"{pod.metadata.namespace}/{group.name}"
-
-    return keys

@@ -1,0 +1,45 @@
+"""What the status of a group follows from: the group, its pods, and the counts of these."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from muster.api.core_v1 import Pod
+from muster.api.groups import Dialect
+from muster.api.muster_v1alpha1 import Gang
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    dialect: Dialect
+    group: Any  # an object of the dialect's kind
+    pods: tuple[Pod, ...]
+    #: the record of its gang, in dialects whose status says why it waits
+    gang: Gang | None = None
+
+    @property
+    def least(self) -> int:
+        """How many of its pods must run together."""
+        assert self.dialect.asked is not None, "a group that pods name says what it asks for"
+        return max(self.dialect.asked(self.group).minimum, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    pods: int
+    #: pods on a node that have not failed
+    scheduled: int
+    running: int
+    succeeded: int
+    failed: int
+
+    @classmethod
+    def of(cls, pods: Iterable[Pod]) -> "Counts":
+        phases = [(pod.status.phase, bool(pod.spec.node_name)) for pod in pods]
+        return cls(
+            pods=len(phases),
+            scheduled=sum(bound and phase != "Failed" for phase, bound in phases),
+            running=sum(phase == "Running" for phase, _ in phases),
+            succeeded=sum(phase == "Succeeded" for phase, _ in phases),
+            failed=sum(phase == "Failed" for phase, _ in phases),
+        )
