@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tests.dialects import koordinator
+from tests.dialects import koordinator, volcano
 from tests.dialects.table import Table
 
-TABLES: Final[dict[str, Table]] = {"koordinator": koordinator.TABLE}
+TABLES: Final[dict[str, Table]] = {"koordinator": koordinator.TABLE, "volcano": volcano.TABLE}

@@ -1,5 +1,7 @@
 """Volcano's PodGroups as gangs: minima, tasks, queue, priority, and what is refused by name."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -25,7 +27,14 @@ def group(spec: Object | None = None, **meta: Any) -> PodGroup:  # Any: fields a
     return msgspec.convert({"metadata": metadata("g") | meta, "spec": spec or {}}, PodGroup)
 
 
-def member(name: str, task: str = "", *, key: str = GROUP_NAME[0], cpu: int = 1, **marks: str) -> Pod:
+def member(
+    name: str,
+    task: str = "",
+    *,
+    key: str = GROUP_NAME[0],
+    cpu: int = 1,
+    marks: Mapping[str, str] = MappingProxyType({}),
+) -> Pod:
     annotations = {key: "g", **({TASK: task} if task else {}), **marks}
     return pod(name, annotations=annotations, spec=pod_spec(cpu))
 
@@ -136,7 +145,7 @@ def test_its_priority_class_counts_like_a_mark() -> None:
 @pytest.mark.parametrize("where", ["the pod", "the group", "the group's label"])
 def test_preemptable_false_is_obeyed(where: str) -> None:
     marks = {PREEMPTABLE: "false"}
-    pods = [member("a", **marks) if where == "the pod" else member("a"), member("b")]
+    pods = [member("a", marks=marks) if where == "the pod" else member("a"), member("b")]
     said = {"annotations": marks} if where == "the group" else {"labels": marks} if "label" in where else {}
     assert not gang(*pods, group({"minMember": 2}, **said)).gang.preemptible
     assert gang(member("a"), group({"minMember": 1}, annotations={PREEMPTABLE: "true"})).gang.preemptible
@@ -147,5 +156,13 @@ def test_the_queue_of_a_pod_without_a_group_is_that_of_its_annotation() -> None:
     found = read(GroupKey(groups.POD, "ns", "a"), world(alone))
     assert found is not None
     assert found.gang.queue == "ml"
-    own = gang(member("a", **{QUEUE_NAME: "ml"}), group({"minMember": 1, "queue": "other"}))
+    own = gang(member("a", marks={QUEUE_NAME: "ml"}), group({"minMember": 1, "queue": "other"}))
     assert own.gang.queue == "other", "the group's own counts"
+
+
+def test_minimal_resources_change_nothing() -> None:
+    """Volcano's controller computes them of limits, too, and then without GPUs."""
+    pods = [member("a"), member("b")]
+    plain = gang(*pods, group({"minMember": 2})).gang
+    for least in ({"cpu": "1m"}, {"cpu": "1000", "count/pods": "9", "limits.cpu": 4}, {"cpu": "nonsense"}):
+        assert gang(*pods, group({"minMember": 2, "minResources": least})).gang == plain

@@ -116,7 +116,7 @@ def test_the_status_is_written_to_the_object_itself() -> None:
     assert patch.body.keys() == {"status"}  # type: ignore[union-attr]
 
 
-def test_conditions_say_why_it_waits_and_then_that_it_is_scheduled() -> None:
+def test_conditions_say_why_it_waits() -> None:
     cluster = Cluster()
     cluster.record(code="MembersMissing", message="0 of 2 pods exist")
     cluster.step()

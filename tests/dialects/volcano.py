@@ -1,0 +1,128 @@
+"""Volcano's PodGroups, labels and annotations.
+
+Source: volcano-sh/apis, scheduling/v1beta1/{types,labels}.go and batch/v1alpha1/labels.go.
+"""
+
+from typing import Final
+
+from tests.dialects.table import Answer, Row, Table
+
+OBEYED, SUBSUMED, REFUSED = Answer
+_GANG: Final = "translate/test_volcano.py::test_pods_that_name_it_by_annotation_are_one_gang"
+_MINIMA: Final = "translate/test_volcano.py::test_minima"
+_REFUSED: Final = "translate/test_volcano.py::test_what_cannot_be_honoured_is_refused_by_name"
+_SPARED: Final = "translate/test_volcano.py::test_preemptable_false_is_obeyed"
+_PHASES: Final = "controllers/podgroup/test_volcano.py::test_phases"
+_FOREIGN: Final = "api/test_foreign_marks.py::test_a_mark_is_found_at_its_place"
+_WARNED: Final = "the Gang and `check` warn, and say what to write instead"
+
+TABLE: Final = Table(
+    "Volcano",
+    """
+Pods belong to a PodGroup of `scheduling.volcano.sh/v1beta1` by annotation. Volcano's own controllers
+(`vc-controller-manager`) may run beside muster: they make PodGroups and pods of Volcano's Jobs, with the
+`schedulerName` that the Job names, and muster does what Volcano's scheduler would do. It needs no webhooks;
+without them a Job states `schedulerName`, `minAvailable` and `queue`.
+""",
+    (
+        (
+            "PodGroup",
+            (
+                Row(
+                    "spec.minMember",
+                    OBEYED,
+                    "0: the sum of `minTaskMember`, as Volcano's webhook writes it",
+                    _MINIMA,
+                ),
+                Row(
+                    "spec.minTaskMember",
+                    OBEYED,
+                    "by the annotation `volcano.sh/task-spec`; only if `minMember` is at least their sum",
+                    _MINIMA,
+                ),
+                Row("spec.queue", OBEYED, "the label `muster.dev/queue` on it counts more", _GANG),
+                Row(
+                    "spec.priorityClassName",
+                    OBEYED,
+                    "as `muster.dev/priority`, which counts more; bounded by what the namespace may have",
+                    "translate/test_volcano.py::test_its_priority_class_counts_like_a_mark",
+                ),
+                Row(
+                    "spec.minResources",
+                    SUBSUMED,
+                    "the pods say what they need, and all of them are placed at once",
+                    "translate/test_volcano.py::test_minimal_resources_change_nothing",
+                ),
+                Row(
+                    "spec.networkTopology, mode hard",
+                    REFUSED,
+                    "`spec.networkTopology needs HyperNodes, which are not read`",
+                    _REFUSED,
+                ),
+                Row(
+                    "spec.networkTopology, mode soft",
+                    REFUSED,
+                    "the Gang has a warning",
+                    "translate/test_volcano.py::test_a_soft_topology_is_a_warning",
+                ),
+                Row("spec.subGroupPolicy", REFUSED, "`spec.subGroupPolicy is not supported`", _REFUSED),
+                Row(
+                    "status.phase",
+                    OBEYED,
+                    "Pending, Inqueue, Running, Unknown, Completed. A group that is neither refused nor held "
+                    "is Inqueue at once: its pods are created, and start together or wait",
+                    _PHASES,
+                ),
+                Row("status.running, succeeded, failed", OBEYED, "", _PHASES),
+                Row(
+                    "status.conditions",
+                    OBEYED,
+                    "Unschedulable and Scheduled with Volcano's reasons; the one that has passed is False. "
+                    "No `transitionID`",
+                    "controllers/podgroup/test_volcano.py::test_conditions_say_why_it_waits",
+                ),
+            ),
+        ),
+        (
+            "Labels and annotations of pods, or of their PodGroup",
+            (
+                Row(
+                    "scheduling.k8s.io/group-name",
+                    OBEYED,
+                    "the name of the PodGroup; the pods wait for it",
+                    _GANG,
+                ),
+                Row("scheduling.volcano.sh/group-name", OBEYED, "the same", _GANG),
+                Row("volcano.sh/task-spec", OBEYED, "the task of `minTaskMember`", _MINIMA),
+                Row("volcano.sh/preemptable", OBEYED, 'with the value "false": never evicted', _SPARED),
+                Row(
+                    "scheduling.volcano.sh/queue-name",
+                    OBEYED,
+                    "the queue of pods, Jobs and JobSets that name none by `muster.dev/queue`",
+                    "translate/test_volcano.py::test_the_queue_of_a_pod_without_a_group_is_that_of_its_annotation",
+                ),
+                Row(
+                    "scheduling.volcano.sh/group-min-member",
+                    REFUSED,
+                    "pods without a PodGroup are Invalid. Volcano's controllers make a PodGroup of it",
+                    _FOREIGN,
+                ),
+                *(
+                    Row(key, REFUSED, _WARNED, _FOREIGN)
+                    for key in (
+                        "scheduling.volcano.sh/group-min-resources",
+                        "volcano.sh/queue-name",
+                        "volcano.sh/sla-waiting-time",
+                        "volcano.sh/cooldown-time",
+                        "volcano.sh/jdb-min-available",
+                        "volcano.sh/jdb-max-unavailable",
+                        "volcano.sh/revocable-zone",
+                        "volcano.sh/numa-topology-policy",
+                        "volcano.sh/network-topology-mode",
+                        "volcano.sh/network-topology-highest-tier",
+                    )
+                ),
+            ),
+        ),
+    ),
+)
