@@ -106,6 +106,8 @@ WAITS = ContainerState(waiting=Waiting("CrashLoopBackOff", "back-off 10 s"))
         # while it waits, the last state is the end of the newest start
         (pod([main(WAITS, end(9, 1), 1)], phase="Running", policy="OnFailure"), [(9, 1, 2)]),
         (pod([main(end(9, 1), end(9, 1), 1)], policy="OnFailure", deleted=8), [(9, 1, 2)]),
+        # so it is if the deletion was asked for before that end was seen
+        (pod([main(end(9, 9), end(9, 9), 1)], policy="OnFailure", deleted=8), [(9, 1, 2)]),
         (pod([main(NEVER)], inits=[ContainerStatus("fetch", state=end(3, 1))]), [(3, 0, 0)]),
         # a sidecar that is stopped after the others has not failed; one that started again has
         (pod([main(end(0, 1))], inits=[LOG_STOPPED], sidecars=["log"]), [(None, 0, 0)]),

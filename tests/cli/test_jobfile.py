@@ -39,6 +39,11 @@ STAGES = "gang of 1: prepare 1, then gang of 4: work 4 × 2 GPU"
         (JOBSET % ("a", IN_ORDER, ""), "gang", STAGES),
         (JOBSET % ("a", IN_ORDER, "") + "---" + JOBSET % ("b", IN_ORDER, ""), "gang", f"{STAGES}; {STAGES}"),
         (JOBSET % ("a", IN_ORDER, ""), "independent", "5 independent pods: prepare 1, work 4 × 2 GPU"),
+        (
+            JOBSET % ("a", "", "") + "---" + JOBSET % ("b", "", ""),
+            "independent",
+            "10 independent pods: a/prepare 1, a/work 4 × 2 GPU, b/prepare 1, b/work 4 × 2 GPU",
+        ),
     ],
 )
 def test_each_stage_of_an_order_is_a_gang(text: str, mode: str, said: str) -> None:

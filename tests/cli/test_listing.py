@@ -63,7 +63,7 @@ def test_the_jobs_of_a_file_are_cancelled_and_replaced(muster: Muster) -> None:
     third = submitted(muster, "again", WAITS)
     assert muster.run("cancel", "-f", "again.yaml").lines == [f"{third} cancelled"]
     assert states(muster)[other] in ("running", "waiting", "starting")
-    assert "no job of again.yaml is there" in muster.run("cancel", "-f", "again.yaml", code=2).err
+    assert "no unfinished job of again.yaml is there" in muster.run("cancel", "-f", "again.yaml", code=2).err
     muster.run("cancel", "other")
 
     precious = submitted(muster, "again", WAITS)
@@ -71,6 +71,6 @@ def test_the_jobs_of_a_file_are_cancelled_and_replaced(muster: Muster) -> None:
     done = muster.run("run", "other.yaml", "--replace")
     assert "again.yaml, submitted by" in done.err
     assert "not replaced" in done.err
-    assert "no job of other.yaml" in muster.run("cancel", "-f", "other.yaml", code=2).err
+    assert "no unfinished job of other.yaml" in muster.run("cancel", "-f", "other.yaml", code=2).err
     assert states(muster)[precious] in ("running", "waiting", "starting"), "it is another file's"
     muster.run("down")

@@ -22,7 +22,7 @@ FAULTS: Final = (
         "a pod that was stopped counts as one that failed",
         _CAUSE,
         "api/failures.py",
-        "            if not end.exit_code or _after_deletion(pod, end):",
+        "            if not end.exit_code or (end != last and _after_deletion(pod, end)):",
         "            if not end.exit_code:",
         _FAILURES,
     ),

@@ -633,3 +633,9 @@ def test_a_tab_is_called_a_tab(text: str, line: int) -> None:
         line,
         "is not YAML: a tab is not allowed here; indent YAML with spaces",
     )
+
+
+def test_two_jobsets_of_one_group_each_are_not_said_to_be_a_gang_of_both() -> None:
+    """`--gang` would make each a gang of its own."""
+    text = f"{jobset()}---\n{jobset(metadata='name: b')}"
+    assert not [note for note in load("f.yaml", text=text).notes if note.severity is Severity.HINT]

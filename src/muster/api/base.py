@@ -64,6 +64,11 @@ def deletion_asked(meta: ObjectMeta) -> datetime | None:
     return after(meta.deletion_timestamp, -max(meta.deletion_grace_period_seconds or 0, 0))
 
 
+def explained(reason: str, message: str) -> str:
+    """`Evicted: the disk is full` for a reason and its message; the message alone if it has the reason."""
+    return message if reason in message else ": ".join(filter(None, [reason, message]))
+
+
 class Condition(Struct, frozen=True):
     """A condition of any kind; `status` is "True", "False" or "Unknown"."""
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from muster.api.base import deletion_asked, is_true
+from muster.api.base import deletion_asked, explained, is_true
 from muster.api.core_v1 import ContainerStatus, Pod, Terminated
 from muster.api.jobset_v1alpha2 import RESTART_ATTEMPT
 from muster.api.natural import natural
@@ -129,7 +129,8 @@ def failures(pod: Pod) -> list[Failure]:
     for status in statuses:
         last, now = status.last_state.terminated, status.state.terminated
         for start, end in _ends(status):
-            if not end.exit_code or _after_deletion(pod, end):
+            # after what `lastState` has, the container was to start again: it was not stopped with its pod
+            if not end.exit_code or (end != last and _after_deletion(pod, end)):
                 continue
             ended = pod.terminal and end is now and now != last  # the container does not start again
             if over and end is now and status.name in sidecars:
@@ -228,7 +229,7 @@ def _after_deletion(pod: Pod, end: Terminated) -> bool:
 
 
 def _of_pod(pod: Pod) -> str:
-    return f"{pod.status.reason} {pod.status.message}".strip()
+    return explained(pod.status.reason, pod.status.message)
 
 
 def _order(failure: Failure) -> tuple[bool, int, bool, float, str, str, int]:

@@ -71,6 +71,6 @@ async def _meant(target: "Target", names: list[str], file: str | None) -> "list[
             there = jobs.views(await objects.fetch(client))
             mine = jobfile.agreed(of_file(made_from(job), there, jobfile.where_from(file)), "cancelled")
             if not mine:
-                raise find.UnknownJob(f"no job of {jobfile.called(file)} is there")
+                raise find.UnknownJob(f"no unfinished job of {jobfile.called(file)} is there")
             found += mine
     return list({view.resource.metadata.uid: view for view in found}.values())

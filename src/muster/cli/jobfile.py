@@ -6,6 +6,7 @@ import secrets
 import signal
 import socket
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -179,8 +180,10 @@ def _alone(sets: Sequence[PodSet]) -> str:
 
 def _parts(sets: Iterable[tuple[PodSet, int, str]]) -> str:
     """Each pod set with its number of pods, and with a remark if it runs in waves."""
+    sets = list(sets)
+    named = Counter(one.name for one, _, _ in sets)
     parts = [
-        f"{one.name} {number}"
+        (f"{one.name} {number}" if named[one.name] == 1 else f"{one.owner[1]}/{one.name} {number}")
         + (f" × {one.gpus} GPU" if one.gpus else "")
         + (f" ({waves})" if one.count != one.pods else "")
         for one, number, waves in sets

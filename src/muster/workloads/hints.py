@@ -1,6 +1,7 @@
 """Detects signs that pods of an independent job will wait for each other and should be a gang."""
 
 import re
+from itertools import groupby
 from typing import Final
 
 from muster.api.base import Object
@@ -40,8 +41,10 @@ def _sign(sets: list[PodSet]) -> str | None:
     gpu_pods = sum(pod_set.count for pod_set in sets if pod_set.gpus)
     if gpu_pods > 1:
         return f"{gpu_pods} pods with GPUs"
-    if len(sets) > 1 and all(pod_set.owner[0] == "JobSet" for pod_set in sets):
-        return f"{len(sets)} groups of jobs ({', '.join(pod_set.name for pod_set in sets[:4])})"
+    for owner, together in groupby(sets, key=lambda pod_set: pod_set.owner):  # of a gang each JobSet is one
+        names = [pod_set.name for pod_set in together]
+        if owner[0] == "JobSet" and len(names) > 1:
+            return f"{len(names)} groups of jobs ({', '.join(names[:4])})"
     return None
 
 

@@ -10,7 +10,14 @@ from muster.api import groups, kinds
 from muster.api.base import Condition, ObjectMeta, OwnerReference
 from muster.api.batch_v1 import CONTROLLER, Job, JobSpec, JobStatus
 from muster.api.core_v1 import ContainerState, ContainerStatus, PodStatus, Terminated, Waiting
-from muster.api.jobset_v1alpha2 import JobSet, JobSetSpec, JobSetStatus, ReplicatedJob
+from muster.api.jobset_v1alpha2 import (
+    REPLICATED_JOB_NAME,
+    JobSet,
+    JobSetSpec,
+    JobSetStatus,
+    ReplicatedJob,
+    SuccessPolicy,
+)
 from muster.api.muster_v1alpha1 import (
     BatchJob,
     BatchJobFinding,
@@ -294,6 +301,28 @@ def test_a_pod_whose_container_cannot_start_says_why() -> None:
     assert only(Objects(jobs=[job()], pods=[member])).reason is None
 
 
+@pytest.mark.parametrize(
+    ("policy", "done"),
+    [
+        (SuccessPolicy(), 4),
+        (SuccessPolicy(target_replicated_jobs=["prepare"]), 4),
+        (SuccessPolicy(target_replicated_jobs=["train"]), 1),
+        (SuccessPolicy("Any"), 1),
+    ],
+)
+def test_pods_of_a_completed_jobset_count_when_their_job_is_gone(policy: SuccessPolicy, done: int) -> None:
+    """A Job with `ttlSecondsAfterFinished` is removed before its JobSet."""
+    prepare = ReplicatedJob("prepare", replicas=1, template={"spec": {"completions": 3}})
+    train = ReplicatedJob("train", replicas=1, template={"spec": {"completions": 1}})
+    spec = JobSetSpec(replicated_jobs=[prepare, train], success_policy=policy)
+    own = msgspec.structs.replace(meta("js-train-0", "js"), labels={REPLICATED_JOB_NAME: "train"})
+    left = Job(metadata=own, spec=JobSpec(), status=JobStatus(succeeded=1))
+    for ended, succeeded in ((True, done), (False, 1)):
+        status = JobSetStatus(conditions=[Condition("Completed", str(ended))])
+        view = only(Objects(jobsets=[JobSet(metadata=meta("js"), spec=spec, status=status)], jobs=[left]))
+        assert (view.wanted, view.succeeded) == (4, succeeded)
+
+
 def three() -> list[JobView]:
     return views(Objects(jobs=[job("train-1"), job("train-2"), job("other")]))
 
@@ -301,7 +330,17 @@ def three() -> list[JobView]:
 def test_the_reason_of_a_stopped_pod_is_why_it_was_stopped_not_its_exit_code() -> None:
     failed = pod(phase="Failed", code=137)
     late = msgspec.structs.replace(failed.status, reason="DeadlineExceeded", message="too long")
-    assert pod_reason(msgspec.structs.replace(failed, status=late)) == "DeadlineExceeded too long"
+    assert pod_reason(msgspec.structs.replace(failed, status=late)) == "DeadlineExceeded: too long"
+    rejected = msgspec.structs.replace(failed.status, reason="OutOfcpu", message="Node had OutOfcpu")
+    assert pod_reason(msgspec.structs.replace(failed, status=rejected)) == "Node had OutOfcpu"
+
+
+def test_a_failed_pod_whose_init_container_failed_does_not_wait() -> None:
+    waits = ContainerStatus(name="main", state=ContainerState(waiting=Waiting("PodInitializing")))
+    fetch = ContainerStatus(name="fetch", state=ContainerState(terminated=Terminated(exit_code=3)))
+    for phase, reason in (("Pending", "PodInitializing"), ("Failed", "Error")):
+        status = PodStatus(phase, container_statuses=[waits], init_container_statuses=[fetch])
+        assert pod_reason(msgspec.structs.replace(pod(phase=phase), status=status)) == reason
 
 
 def test_the_reason_of_a_pod_is_that_of_the_container_that_failed_first() -> None:

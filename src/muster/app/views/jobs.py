@@ -7,7 +7,7 @@ PodGroup. Everything here is derived from objects in the API server; no state is
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -19,7 +19,7 @@ from muster.api.batch_v1 import CONTROLLER as JOB_CONTROLLER
 from muster.api.batch_v1 import Job, JobSpec
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import CONTROLLER as JOBSET_CONTROLLER
-from muster.api.jobset_v1alpha2 import JobSet
+from muster.api.jobset_v1alpha2 import REPLICATED_JOB_NAME, JobSet
 from muster.api.muster_v1alpha1 import BatchJob, Gang
 from muster.api.times import LAST
 from muster.app.views.failures import judged
@@ -115,13 +115,18 @@ def alone(kind: Kind[Any], resource: Any) -> JobView:  # Any: of any kind that m
     return view
 
 
-def _jobset(jobset: JobSet, jobs: Iterable[Job], pods: Sequence[Pod], gangs: Sequence[Gang]) -> JobView:
-    wanted = 0
+def _jobset(jobset: JobSet, jobs: Collection[Job], pods: Sequence[Pod], gangs: Sequence[Gang]) -> JobView:
+    policy, status = jobset.spec.success_policy, jobset.status
+    there = Counter(job.metadata.labels.get(REPLICATED_JOB_NAME, "") for job in jobs)
+    completed = is_true(status.conditions, "Completed")
+    wanted, done = 0, sum(job.status.succeeded for job in jobs)
     for replicated in jobset.spec.replicated_jobs:
         spec = msgspec.convert(replicated.template.get("spec", {}), JobSpec)
         wanted += replicated.replicas * spec.pods
-    status = jobset.status
-    done = sum(job.status.succeeded for job in jobs)
+        aimed = policy.target_replicated_jobs
+        if completed and policy.operator == "All" and (not aimed or replicated.name in aimed):
+            # Jobs of which nothing is left, because of their own ttlSecondsAfterFinished, had succeeded
+            done += max(0, replicated.replicas - there[replicated.name]) * spec.pods
     failures = sum(job.status.failed for job in jobs)
     ended = condition(status.conditions, "Completed") or condition(status.conditions, "Failed")
     failed_indexes = (

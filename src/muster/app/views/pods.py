@@ -3,7 +3,7 @@
 All of them are derived from labels and statuses, those of the embedded cluster and those of a real one.
 """
 
-from muster.api.base import condition
+from muster.api.base import condition, explained
 from muster.api.batch_v1 import COMPLETION_INDEX
 from muster.api.core_v1 import ContainerStatus, Pod
 from muster.api.failures import last_failures, verdict
@@ -49,10 +49,11 @@ def restarts_of(pod: Pod) -> int:
 def pod_reason(pod: Pod) -> str:
     """Why a pod waits or failed, in a few words: the whole pod, else its container, the first that failed."""
     if pod.status.reason:
-        return f"{pod.status.reason} {pod.status.message}".strip()
-    for status in statuses(pod):
-        if status.state.waiting and status.state.waiting.reason:
-            return f"{status.state.waiting.reason} {status.state.waiting.message}".strip()
+        return explained(pod.status.reason, pod.status.message)
+    # containers that never started still wait when their pod has ended
+    for waiting in [] if pod.terminal else [status.state.waiting for status in statuses(pod)]:
+        if waiting and waiting.reason:
+            return explained(waiting.reason, waiting.message)
     if any(status.state.terminated and status.state.terminated.exit_code for status in statuses(pod)):
         found = verdict(last_failures(pod))
         return (found.first.why or "Error") if found is not None else ""
