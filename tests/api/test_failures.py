@@ -91,6 +91,10 @@ LOG_AGAIN = ContainerStatus("log", state=RUNS, last_state=end(1, 2), restart_cou
 WAITS = ContainerState(waiting=Waiting("CrashLoopBackOff", "back-off 10 s"))
 
 
+#: A container failed and started again, and then its pod was ended as a whole.
+AFTER = [(9, 0, 1), (None, 0, 0)]
+
+
 @pytest.mark.parametrize(
     ("of", "found"),
     [
@@ -115,6 +119,13 @@ WAITS = ContainerState(waiting=Waiting("CrashLoopBackOff", "back-off 10 s"))
         (pod([main(RUNS)], phase="Running", inits=[LOG_STOPPED], sidecars=["log"]), [(143, 0, 1)]),
         (pod([main(RUNS)], phase="Running", inits=[LOG_AGAIN], sidecars=["log"]), [(1, 0, 1)]),
         (pod([main(NEVER)], why=("Evicted", "disk is full")), [(None, 0, 0)]),
+        # its node ended it as a whole: how its containers ended then says nothing, what failed before does
+        (pod([main(end(143, 9))], why=("Evicted", "emptyDir")), [(None, 0, 0)]),
+        (pod([main(end(1, 9))], why=("Evicted", "emptyDir")), [(None, 0, 0)]),
+        (pod([main(end(137, 9))], why=("DeadlineExceeded", "too long")), [(None, 0, 0)]),
+        (pod([main(end(143, 9)), main(end(3, 1))], why=("Evicted", "")), [(3, 0, 0), (None, 0, 0)]),
+        (pod([main(end(143, 9), end(9, 1), 1)], why=("Evicted", ""), policy="OnFailure"), AFTER),
+        (pod([main(end(143, 9))], why=("OutOfSomething", "")), [(143, 0, 0)]),
         (pod([main(NEVER)], deleted=1), []),
     ],
 )  # fmt: skip
@@ -125,6 +136,13 @@ def test_the_failures_of_a_pod(of: Pod, found: list[tuple[int | None, int, int]]
 def test_a_pod_that_succeeded_after_all_has_no_last_failure() -> None:
     again = pod([main(end(0, 9), end(1, 1), 1)], phase="Succeeded", policy="OnFailure")
     assert (codes(again), last_failures(again)) == ([(1, 0, 1)], [])
+
+
+def test_an_eviction_is_the_cause_of_what_its_containers_exit_with() -> None:
+    told = verdict(
+        last_failures(pod([main(end(143, 9), end(9, 1), 1)], policy="OnFailure", why=("Evicted", "full")))
+    )
+    assert str(told) == "p failed on n: Evicted full"
 
 
 def failed(name: str, code: int | None, seconds: float | None, **more: Any) -> Failure:

@@ -2,7 +2,8 @@
 
 A failure is the end of a container that failed by itself: not one that was stopped with its pod, nor one
 whose pod muster ended, whatever the exit code. A container that starts again in place leaves its failure in
-`lastState`; each counts once. A pod that failed without a failed container is a failure, too.
+`lastState`; each counts once. A pod that failed without a failed container is a failure, too, and so is one
+that its node ended as a whole, such as an evicted one: what its containers exit with then says nothing.
 
 The verdict names the first failure within the last attempt that had any. Failures that ended their pods come
 before those after which a container started again; of the latter the container that failed most often is
@@ -31,6 +32,11 @@ RESOLUTION: Final = timedelta(milliseconds=100)
 WHOLE_SECONDS: Final = timedelta(seconds=1)
 #: Exit codes that a verdict names at most.
 CODES: Final = 3
+#: Reasons of pods that a node has ended as a whole, the exit codes of containers that it has killed, and how
+#: long an evicted one may take to end.
+_ENDED: Final = frozenset(("Evicted", "DeadlineExceeded", "Preempting", "NodeShutdown", "Terminated"))
+_KILLED: Final = (137, 143)
+_GRACE: Final = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +132,9 @@ def failures(pod: Pod) -> list[Failure]:
     sidecars = {each.name for each in pod.spec.init_containers if each.restart_policy == "Always"}
     statuses = [*pod.status.init_container_statuses, *pod.status.container_statuses]
     over = pod.terminal or all(status.state.terminated for status in pod.status.container_statuses)
+    ends = [status.state.terminated.finished_at for status in statuses if status.state.terminated]
+    latest = max(filter(None, ends), default=None)
+    whole = pod.status.phase == "Failed" and pod.status.reason in _ENDED
     for status in statuses:
         last, now = status.last_state.terminated, status.state.terminated
         for start, end in _ends(status):
@@ -135,6 +144,8 @@ def failures(pod: Pod) -> list[Failure]:
             ended = pod.terminal and end is now and now != last  # the container does not start again
             if over and end is now and status.name in sidecars:
                 continue  # it was stopped after the other containers
+            if whole and end is now and _ended_with(latest, end):
+                continue
             again = not ended and (pod.spec.restart_policy != "Never" or status.name in sidecars)
             why = end.message or ("" if end.reason in ("Error", "") else end.reason) or _of_pod(pod)
             failure = _failure(pod, end.exit_code, why, end.finished_at)
@@ -147,9 +158,8 @@ def failures(pod: Pod) -> list[Failure]:
                     times=start + 1 if again else 0,
                 )
             )
-    if not found and pod.status.phase == "Failed" and pod.metadata.deletion_timestamp is None:
-        ends = [status.state.terminated.finished_at for status in statuses if status.state.terminated]
-        found.append(_failure(pod, None, _of_pod(pod), max(filter(None, ends), default=None)))
+    if (whole or not found) and pod.status.phase == "Failed" and pod.metadata.deletion_timestamp is None:
+        found.append(_failure(pod, None, _of_pod(pod), latest))
     return found
 
 
@@ -226,6 +236,12 @@ def _ends(status: ContainerStatus) -> list[tuple[int, Terminated]]:
 def _after_deletion(pod: Pod, end: Terminated) -> bool:
     asked = deletion_asked(pod.metadata)
     return asked is not None and (end.finished_at is None or end.finished_at >= asked)
+
+
+def _ended_with(latest: datetime | None, end: Terminated) -> bool:
+    """Whether a container has ended with its pod, whose last container ended at this time."""
+    at = end.finished_at
+    return end.exit_code in _KILLED or (latest is not None and at is not None and latest - at <= _GRACE)
 
 
 def _of_pod(pod: Pod) -> str:

@@ -54,7 +54,7 @@ def command(
 
     view, alone, printed, short = asyncio.run(look())
     if output is not Output.TABLE:
-        told = {"gangs": [summary.gang_summary(gang) for gang in view.gangs]}
+        told = {"gangs": [summary.gang_summary(gang) for gang in view.gangs], "uncreated": short}
         if view.kind is BATCH_JOB:
             told["findings"] = msgspec.to_builtins(view.findings)
         show.machine({**summary.summary(view), **told}, output)

@@ -128,7 +128,9 @@ def progress_of(pod: Pod, now: float | None = None) -> Progress:
             ends.append(container.state.terminated)
     found = verdict(last_failures(pod))
     first = found.first if found is not None else None
-    code = first.code if first is not None else next((end.exit_code for end in ends if end.exit_code), None)
+    code = first.code if first is not None else None
+    if code is None:
+        code = next((end.exit_code for end in ends if end.exit_code), None)
     over = bool(ends) and len(ends) == mains
     started = _seconds(min(starts, default=None))
     ended = None

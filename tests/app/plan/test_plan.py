@@ -1,5 +1,7 @@
 """Plans: what the scheduler would do, told in Kubernetes' names."""
 
+import copy
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +13,7 @@ from muster.app.plan import Plan
 from muster.app.plan.decisions import Delay, Outcome
 from muster.app.snapshot import Snapshot, latest
 from muster.core.words.gang import GangId, NodeName, Place
+from muster.kube import apply
 from muster.kube.errors import Invalid
 from muster.names import GPU
 from muster.runtime.mirror import WATCHED, Mirror
@@ -252,6 +255,25 @@ def test_a_job_whose_author_lets_it_go_has_its_pods_made() -> None:
     found = ask([let_go], node("n-0"), cluster)
     assert [each.gang for each in found.decisions] == ["default/j/main-0", "default/j/main-1"]
     assert ask([job("j", 2, 1, gang=False)], node("n-0"), cluster).decisions == [], "the file does not say"
+
+
+@pytest.mark.parametrize("make", [job, jobset])
+def test_what_admission_has_made_of_a_field_is_no_edit_of_the_file(make: Callable[..., Object]) -> None:
+    """A webhook that rewrites an image does so at each submission: the object stays as it is."""
+    file = job("j", 1, 1, gang=False) if make is job else jobset("j", {"w": (1, 1)}, gang=False)
+    file["spec"]["suspend"] = False
+    there = copy.deepcopy(apply.noted(file, file))
+    inner = there["spec"] if make is job else there["spec"]["replicatedJobs"][0]["template"]["spec"]
+    inner["template"]["spec"]["containers"][0]["image"] = "mirror/x"
+    inner["template"]["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "n-0"}
+    inner["template"]["spec"]["restartPolicy"] = "OnFailure"
+    found = ask([file], node("n-0"), there)
+    assert all(each.outcome is not Outcome.INVALID for each in found.decisions)
+    if make is job:
+        file["spec"]["template"]["spec"]["restartPolicy"] = "OnFailure"
+        file["spec"]["template"]["spec"]["hostNetwork"] = True
+        with pytest.raises(Invalid, match=r"spec\.template: Invalid value: field is immutable"):
+            ask([file], node("n-0"), there)
 
 
 def test_an_edit_takes_the_place_of_what_was() -> None:

@@ -1,5 +1,6 @@
 """Other users of the machine: what a run leaves on it, under any umask, and which directories are refused."""
 
+import errno
 import os
 import shutil
 import stat
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.app.wiring.state_directory import NotPrivate, StateDirectory
+from muster.embedded.credentials import write_private
 from tests.cli.binary import MUSTER
 from tests.patience import PATIENCE
 from tests.tiers import sample
@@ -191,3 +193,22 @@ def test_only_what_is_private_is_accepted(bits: int, used: bool) -> None:
     finally:
         directory.chmod(0o700)
         shutil.rmtree(directory)
+
+
+@pytest.mark.parametrize("fails", ["write", "replace"])
+def test_a_file_that_a_full_disk_does_not_take_leaves_nothing_behind(
+    fails: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_private(tmp_path / "token", "old")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    if fails == "write":
+        monkeypatch.setattr(os, "fdopen", full)
+    else:
+        monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_private(tmp_path / "token", "new")
+    assert [each.name for each in tmp_path.iterdir()] == ["token"]
+    assert (tmp_path / "token").read_text() == "old"

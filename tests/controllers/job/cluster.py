@@ -59,6 +59,8 @@ class Cluster:
     requeue: datetime | None = None
     revision: int = 0
     made: int = 0
+    #: pods that a quota allows at a time; None: any number
+    room: int | None = None
     #: past states that a lagging cache may still show, (revision, state)
     job_history: list[tuple[int, Object]] = field(default_factory=list)
     pod_history: list[tuple[int, list[Object]]] = field(default_factory=list)
@@ -78,7 +80,12 @@ class Cluster:
         effects = reconcile(self.observed(), self.now)
         self.requeue = None
         done = 0
+        refused: list[Effect] = []
         for effect in effects:
+            if isinstance(effect, Create) and self.room is not None and len(self.active()) >= self.room:
+                assert effect.refused is not None
+                refused = refused or [*effect.refused("exceeded quota")]
+                continue
             if isinstance(effect, Requeue):
                 self.requeue = effect.at
                 continue
@@ -86,6 +93,8 @@ class Cluster:
                 raise Crash
             self._apply(effect)
             done += 1
+        for effect in refused:  # as the driver: what the first says
+            self._apply(effect)
         return effects
 
     def observed(self) -> JobObserved:
@@ -144,7 +153,9 @@ class Cluster:
 
     def _check(self, current: Object, wanted: Object) -> None:
         meta = current["metadata"]
-        if wanted["uid"] != meta["uid"] or wanted["resourceVersion"] != meta["resourceVersion"]:
+        if wanted["uid"] != meta["uid"]:
+            raise Refused
+        if wanted.get("resourceVersion", meta["resourceVersion"]) != meta["resourceVersion"]:
             raise Refused
 
     def _create(self, body: Object) -> None:

@@ -35,6 +35,30 @@ def test_a_job_of_one_pod_runs_to_its_end() -> None:
     assert cluster.events == ["Completed"]
 
 
+@pytest.mark.parametrize("room", [0, 2, 3])
+def test_pods_that_a_quota_refuses_do_not_count_as_active_however_often_they_are_tried(room: int) -> None:
+    cluster = Cluster(job_object({"parallelism": 4, "completions": 9}), room=room)
+    for tries in range(4):
+        cluster.catch_up()
+        cluster.reconcile()
+        cluster.catch_up()
+        assert cluster.status["active"] <= room
+        assert cluster.status["active"] == (room if tries else 0), "those of the first start are seen later"
+    assert set(cluster.events) == {"FailedCreate"}
+    cluster.room = None
+    cluster.settle()
+    assert cluster.status["active"] == 4
+
+
+def test_a_start_and_a_replacement_are_counted_in_one_write() -> None:
+    cluster = started(parallelism=4, completions=9)
+    for _ in range(3):
+        cluster.end(cluster.active()[0])
+        cluster.catch_up()
+        cluster.reconcile()
+        assert cluster.status["active"] == len(cluster.active()) == 4
+
+
 def test_a_damaged_status_is_read_as_far_as_it_is_valid() -> None:
     cluster = indexed(3, parallelism=3)
     cluster.job["status"]["completedIndexes"] = "1,none,2-"

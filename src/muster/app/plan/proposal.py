@@ -116,15 +116,28 @@ def _created(resource: Resource, now: datetime) -> Resource:
 
 def applied(kind: Kind[Any], old: Resource, new: Resource) -> Resource:  # Any: of any kind
     """The existing object after `muster submit` (see `kube.apply`). Raises Invalid."""
-    proposal = msgspec.to_builtins(new)
-    change = apply.patch(
-        msgspec.to_builtins(old), apply.last_applied(proposal) or stated({**proposal, "kind": kind.kind})
-    )
-    before, after = (_edited(kind, old, edit) for edit in ({}, change))
-    refuse = _CHANGES.get(kind)
-    if refuse is not None and (errors := refuse(msgspec.to_builtins(after), msgspec.to_builtins(before))):
+    proposal, live = msgspec.to_builtins(new), msgspec.to_builtins(old)
+    wanted = apply.last_applied(proposal) or stated({**proposal, "kind": kind.kind})
+    before = _edited(kind, old, {})
+    after, refuse = _edited(kind, old, apply.patch(live, wanted)), _CHANGES.get(kind)
+    if refuse is None or not (errors := refuse(msgspec.to_builtins(after), msgspec.to_builtins(before))):
+        return after
+    again = _edited(kind, old, apply.patch(live, _as_admitted(wanted, apply.last_applied(live) or {}, live)))
+    if refuse(msgspec.to_builtins(again), msgspec.to_builtins(before)):
         raise invalid(kind, new.metadata.name, errors)
-    return after
+    return again
+
+
+def _as_admitted(wanted: Any, was: Any, live: Any) -> Any:  # Any: JSON
+    """What is wanted as admission leaves it. It makes of an unchanged field what it made of it before."""
+    if wanted == was:
+        return live
+    if not (isinstance(wanted, dict) and isinstance(was, dict) and isinstance(live, dict)):
+        return wanted
+    return {
+        key: _as_admitted(value, was[key], live[key]) if key in was and key in live else value
+        for key, value in wanted.items()
+    }
 
 
 def _edited(kind: Kind[Any], old: Resource, edit: Object) -> Resource:  # Any: of any kind

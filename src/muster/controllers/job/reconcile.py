@@ -59,7 +59,7 @@ def _go_on(job: Job, pods: Sequence[Pod], now: datetime) -> list[Effect]:
 
     leaving = len(plan.let_go) + len(plan.cut_short) + len(states.doomed)
     wanted = status.Wanted(
-        active=len(plan.keep) + len(plan.start),
+        active=_active(seen, job, plan),
         ready=sum(map(is_ready, plan.keep)),
         terminating=states.terminating + leaving,
         start_time=job.status.start_time,
@@ -80,7 +80,7 @@ def _go_on(job: Job, pods: Sequence[Pod], now: datetime) -> list[Effect]:
         effects += [written, *_events(seen, wanted.conditions)]
     effects += _release([*counts.release, *plan.let_go])
     effects += [_delete(pod) for pod in (*plan.let_go, *plan.cut_short, *states.doomed)]
-    effects += [_create(job, body) for body in plan.start]
+    effects += [_create(job, body, len(plan.keep), wanted.active) for body in plan.start]
     again = [at for at in (plan.again, finish.deadline(job) if decided is None else None) if at is not None]
     if again:
         effects.append(Requeue(min(again)))
@@ -158,8 +158,29 @@ def _delete(pod: Pod) -> Delete:
     return Delete(kinds.POD, pod.metadata.namespace, pod.metadata.name, pod.metadata.uid)
 
 
-def _create(job: Job, body: Object) -> Create:
-    refused = warned(involved(job, kinds.JOB), "FailedCreate", "Error creating pod")
+def _active(seen: Job, job: Job, plan: _Plan) -> int:
+    """Returns how many pods the status counts as active.
+
+    Those to be created count at the start of the Job, and as replacements of others, which saves a write.
+    Else they count once they exist: the API server may have refused them before, and may do so again.
+    """
+    there, soon = len(plan.keep), len(plan.keep) + len(plan.start)
+    starts = job.status.start_time != seen.status.start_time
+    return soon if starts else min(soon, max(there, seen.status.active))
+
+
+def _create(job: Job, body: Object, there: int, counted: int) -> Create:
+    """`there`: pods that exist; `counted`: as the status counts them, with some that are to be created."""
+    warns = warned(involved(job, kinds.JOB), "FailedCreate", "Error creating pod")
+
+    def refused(words: str) -> Sequence[Effect]:
+        if counted == there:
+            return warns(words)
+        # those of this start that the server did create count once they are seen
+        meta = job.metadata
+        body = {"metadata": {"uid": meta.uid}, "status": {"active": there}}
+        return [*warns(words), Patch(kinds.JOB, meta.namespace, meta.name, body, "status")]
+
     return Create(kinds.POD, job.metadata.namespace, body, refused)
 
 
