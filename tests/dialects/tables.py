@@ -2,7 +2,11 @@
 
 from typing import Final
 
-from tests.dialects import koordinator, volcano
+from tests.dialects import koordinator, scheduler_plugins, volcano
 from tests.dialects.table import Table
 
-TABLES: Final[dict[str, Table]] = {"koordinator": koordinator.TABLE, "volcano": volcano.TABLE}
+TABLES: Final[dict[str, Table]] = {
+    "koordinator": koordinator.TABLE,
+    "scheduler-plugins": scheduler_plugins.TABLE,
+    "volcano": volcano.TABLE,
+}

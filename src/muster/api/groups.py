@@ -62,6 +62,8 @@ class Phases(NamedTuple):
     running: str
     finished: str
     failed: str
+    #: whether the status counts its pods on nodes, too
+    counted: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False, kw_only=True)
@@ -164,10 +166,6 @@ def _unread_of_volcano(spec: volcano.PodGroupSpec) -> Iterator[str]:
         )
 
 
-_PHASES: Final = Phases(
-    "Pending", "PreScheduling", "Scheduling", "Scheduled", "Running", "Finished", "Failed"
-)
-
 JOBSET: Final = Dialect(name="jobset", kind=kinds.JOBSET, controls=kinds.JOB, stamp=JOBSET_NAME)
 JOB: Final = Dialect(name="job", kind=kinds.JOB, controls=kinds.POD)
 #: scheduler-plugins
@@ -176,7 +174,9 @@ POD_GROUP: Final = Dialect(
     kind=kinds.POD_GROUP_X,
     label="scheduling.x-k8s.io/pod-group",
     asked=_of_pod_group,
-    phases=_PHASES,
+    phases=Phases(
+        *("Pending", "Scheduling", "Scheduling", "Scheduling", "Running", "Finished", "Failed"), counted=False
+    ),
 )
 KOORDINATOR: Final = Dialect(
     name="koordinator",
@@ -186,7 +186,7 @@ KOORDINATOR: Final = Dialect(
     minimum=koordinator.MIN_AVAILABLE,
     description=(koordinator.GROUPS, koordinator.MODE, *koordinator.MATCH_POLICY),
     asked=_of_koordinator,
-    phases=_PHASES,
+    phases=Phases(*("Pending", "PreScheduling", "Scheduling", "Scheduled", "Running", "Finished", "Failed")),
 )
 VOLCANO: Final = Dialect(
     name="volcano",

@@ -4,6 +4,8 @@ The phases and their order are Koordinator's (pkg/scheduler/plugins/coscheduling
 "" → Pending → PreScheduling once `minMember` pods exist; from then on, from the counts alone: no pods →
 Pending; fewer than the minimum scheduled → Scheduling, else Scheduled; the minimum running or succeeded →
 Running; it can no longer be reached → Failed; the minimum succeeded → Finished.
+scheduler-plugins has the same order, with Scheduling for PreScheduling and Scheduled, and counts no pods on
+nodes.
 
 Three behaviours differ, each from a known defect upstream:
 
@@ -41,12 +43,12 @@ def status(observed: Observed, now: datetime) -> Object | None:
         if phase == before:
             break
     start = status.schedule_start_time
-    if start is None and phase not in ("", phases.pending, phases.enough):
+    early = {"", phases.pending, phases.enough} - {phases.scheduling}
+    if start is None and phase not in early:
         start = now
     new: Object = {
         "phase": phase,
         "occupiedBy": _occupied_by(pods),
-        "scheduled": counts.scheduled,
         "running": counts.running,
         "succeeded": counts.succeeded,
         "failed": counts.failed,
@@ -54,11 +56,12 @@ def status(observed: Observed, now: datetime) -> Object | None:
     old: Object = {
         "phase": status.phase,
         "occupiedBy": status.occupied_by,
-        "scheduled": status.scheduled,
         "running": status.running,
         "succeeded": status.succeeded,
         "failed": status.failed,
     }
+    if phases.counted:
+        new["scheduled"], old["scheduled"] = counts.scheduled, status.scheduled
     if new == old and start == status.schedule_start_time:
         return None
     if start is not None:
