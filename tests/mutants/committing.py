@@ -307,7 +307,7 @@ FAULTS: Final = (
         "a gang is placed by its template, whatever its pods say",
         "commit",
         "translate/job.py",
-        "    return together.all_of(own | {template} if uncreated or not own else own)",
+        "    return common_shape.all_of(own | {template} if uncreated or not own else own)",
         "    return template",
         ("tests/runtime/test_own_constraints.py",),
     ),
@@ -322,10 +322,10 @@ FAULTS: Final = (
     Fault(
         "a taint that one of several pods tolerates keeps none away",
         "commit",
-        "translate/together.py",
+        "translate/common_shape.py",
         " for t in one.tolerations if t in other.tolerations)",
         " for t in one.tolerations)",
-        ("tests/translate/test_together.py",),
+        ("tests/translate/test_common_shape.py",),
     ),
     Fault(
         "a pod on a node still decides where others go",

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from functools import lru_cache
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar, Unpack
 
 import msgspec
 
@@ -19,7 +19,7 @@ from muster.api.fields import UNREADABLE
 from muster.embedded.verbs.containers import log_target
 from muster.embedded.verbs.deletion import DeleteOptions
 from muster.embedded.verbs.registry import Registry
-from muster.kube.client import EVERYTHING, EventType, LogOptions, Page, Patch, Propagation, WatchEvent
+from muster.kube.client import EVERYTHING, Deletion, EventType, LogOptions, Page, Patch, WatchEvent
 from muster.kube.decode import decode
 from muster.kube.errors import BadRequest, NotFound, ServerError
 from muster.kube.sharing import shared
@@ -115,18 +115,8 @@ class LocalClient:
         )
         return _decode(kind, body)
 
-    async def delete(
-        self,
-        kind: Kind[R],
-        namespace: str,
-        name: str,
-        *,
-        uid: str = "",
-        resource_version: str = "",
-        grace_period: int | None = None,
-        propagation: Propagation = "Background",
-    ) -> None:
-        options = DeleteOptions(uid, resource_version, grace_period, propagation)
+    async def delete(self, kind: Kind[R], namespace: str, name: str, **how: Unpack[Deletion]) -> None:
+        options = DeleteOptions(**(Deletion(propagation="Background") | how))
         await self._write(lambda: self.registry.delete(kind, namespace, name, options))
 
     async def bind(self, namespace: str, name: str, binding: Object) -> None:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Final, Generic, Literal, Protocol, TypeVar
+from typing import Final, Generic, Literal, Protocol, TypedDict, TypeVar, Unpack
 
 import msgspec
 
@@ -50,6 +50,18 @@ class Page(msgspec.Struct, Generic[R], frozen=True):
 #: A merge patch (RFC 7386) is an object, a JSON patch (RFC 6902) a list of operations.
 Patch = Object | list[Object]
 Propagation = Literal["Foreground", "Background", "Orphan"]
+
+
+class Deletion(TypedDict, total=False):
+    """How an object is deleted."""
+
+    #: preconditions (409); absent or "": none
+    uid: str
+    resource_version: str
+    #: seconds; absent or None: the object's own
+    grace_period: int | None
+    #: absent: Background
+    propagation: Propagation
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,18 +147,8 @@ class Client(Protocol):
         """Patches an object. `resourceVersion`, `uid` in a merge patch's metadata are preconditions (409)."""
         ...
 
-    async def delete(
-        self,
-        kind: Kind[R],
-        namespace: str,
-        name: str,
-        *,
-        uid: str = "",
-        resource_version: str = "",
-        grace_period: int | None = None,
-        propagation: Propagation = "Background",
-    ) -> None:
-        """Deletes an object. `uid` and `resource_version` are preconditions (409)."""
+    async def delete(self, kind: Kind[R], namespace: str, name: str, **how: Unpack[Deletion]) -> None:
+        """Deletes an object."""
         ...
 
     async def bind(self, namespace: str, name: str, binding: Object) -> None:

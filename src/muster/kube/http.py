@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import chain
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, Unpack
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -33,11 +33,11 @@ from muster.kube import errors
 from muster.kube.client import (
     EVERY_START,
     EVERYTHING,
+    Deletion,
     EventType,
     LogOptions,
     Page,
     Patch,
-    Propagation,
     WatchEvent,
 )
 from muster.kube.credentials import in_thread
@@ -198,21 +198,12 @@ class HttpClient:
         path = kind.path(namespace, name, subresource)
         return _object(kind, await self._request("PATCH", path, body=patch, media=media))
 
-    async def delete(
-        self,
-        kind: Kind[R],
-        namespace: str,
-        name: str,
-        *,
-        uid: str = "",
-        resource_version: str = "",
-        grace_period: int | None = None,
-        propagation: Propagation = "Background",
-    ) -> None:
-        options: Object = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
-        if grace_period is not None:
-            options["gracePeriodSeconds"] = grace_period
-        preconditions = {"uid": uid, "resourceVersion": resource_version}
+    async def delete(self, kind: Kind[R], namespace: str, name: str, **how: Unpack[Deletion]) -> None:
+        options: Object = {"kind": "DeleteOptions", "apiVersion": "v1"}
+        options["propagationPolicy"] = how.get("propagation", "Background")
+        if (seconds := how.get("grace_period")) is not None:
+            options["gracePeriodSeconds"] = seconds
+        preconditions = {"uid": how.get("uid"), "resourceVersion": how.get("resource_version")}
         if any(preconditions.values()):
             options["preconditions"] = {key: value for key, value in preconditions.items() if value}
         await self._request("DELETE", kind.path(namespace, name), body=options)

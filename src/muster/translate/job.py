@@ -19,7 +19,7 @@ from muster.api.kinds import JOB, JOBSET
 from muster.api.muster_v1alpha1 import Source
 from muster.api.times import seconds
 from muster.core.words.gang import MOST_PLACES, Code, Gang, GangId, Gate, PodSet, Shape
-from muster.translate import marks, network, together
+from muster.translate import common_shape, marks, network
 from muster.translate.demand import Part, asks_for_gang, demand
 from muster.translate.filling import Block, Filled, job_finished
 from muster.translate.group import NONE_MOVED, Group, Owner, ReadGroup, Touched
@@ -224,8 +224,8 @@ def _shape(template: Shape, asks: Mapping[Asked, int], uncreated: int) -> Shape:
     """
     if len(asks) > MOST_WAYS:  # the gang is refused
         return template
-    own = frozenset(together.as_created(one.shape, template) for one in asks)
-    return together.all_of(own | {template} if uncreated or not own else own)
+    own = frozenset(common_shape.as_created(one.shape, template) for one in asks)
+    return common_shape.all_of(own | {template} if uncreated or not own else own)
 
 
 def _gate(

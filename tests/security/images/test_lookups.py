@@ -24,7 +24,7 @@ from muster.security.images.lookups import (
 from muster.security.images.reference import Reference
 from muster.security.images.registry import RegistryError
 from muster.security.images.trust import TrustPolicy
-from muster.security.images.verify import Finding, Verified
+from muster.security.images.verify import Unmet, Verified
 from tests.loop_clock import LoopClock
 
 pytestmark = pytest.mark.looptime
@@ -56,7 +56,7 @@ class World:
 
     async def verify(self, image: Reference, policies: Sequence[TrustPolicy]) -> Verified:
         await self._answer(image, image.pinned(image.digest))
-        unmet = () if self.trusted else (Finding("team", enforced=True, reason="unsigned"),)
+        unmet = () if self.trusted else (Unmet("team", enforced=True, reason="unsigned"),)
         return Verified(Image(image.digest, trusted=self.trusted, reason="unsigned"), unmet, self.complete)
 
     async def _answer(self, image: Reference, what: str) -> None:

@@ -96,7 +96,7 @@ async def test_a_policy_that_only_audits_reports_and_denies_nothing() -> None:
     store.image("v1")
     found = await looked_up(store, "app:v1", by_key(private), action="audit")
     assert found.image.trusted
-    assert [each.enforced for each in found.findings] == [False]
+    assert [each.enforced for each in found.unmet] == [False]
 
 
 async def test_all_authorities_or_any_of_them() -> None:

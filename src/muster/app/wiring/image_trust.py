@@ -93,14 +93,14 @@ class ImageTrust:
                 undecided.append(f"image {image}: {known.reason}")
             else:
                 found[image] = known
-        unmet = any(each.findings for each in found.values())
+        unmet = any(each.unmet for each in found.values())
         return Found(
             {image: each.image for image, each in found.items()},
             tuple((image, each.image.digest) for image, each in sorted(found.items()) if each.image.digest),
             tuple(
                 Finding((), f"image {image} does not meet TrustPolicy {each.policy} (audit): {each.reason}")
                 for image, verified in sorted(found.items())
-                for each in verified.findings
+                for each in verified.unmet
                 if not each.enforced
             ),
             self._clock.now() + timedelta(seconds=UNMET) if unmet else None,

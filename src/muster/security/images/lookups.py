@@ -233,4 +233,4 @@ def _counts(result: object) -> float:
     """Returns the seconds for which a result is valid."""
     if not isinstance(result, Verified):
         return TAG
-    return UNMET if result.findings else float("inf")
+    return UNMET if result.unmet else float("inf")

@@ -26,7 +26,7 @@ _WORDS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Unmet:
     """A policy that is not met."""
 
     policy: str
@@ -37,7 +37,7 @@ class Finding:
 @dataclass(frozen=True, slots=True)
 class Verified:
     image: Image
-    findings: tuple[Finding, ...]
+    unmet: tuple[Unmet, ...]
     #: whether every signature that the registry lists could be fetched
     complete: bool = True
 
@@ -53,14 +53,14 @@ async def look_up(
     manifest = await registry.manifest(image, image.digest or image.tag)
     entrypoint, cmd = await _configuration(image, manifest, registry, platform)
     applying = [policy for policy in policies if policy.applies(image.name)]
-    findings: tuple[Finding, ...] = ()
+    unmet: tuple[Unmet, ...] = ()
     complete = True
     if applying:
         signatures, problems, complete = await _signatures(image, manifest.digest, registry)
-        findings = tuple(_unmet(applying, signatures, problems, manifest.digest))
-    denied = [each for each in findings if each.enforced]
+        unmet = tuple(_unmet(applying, signatures, problems, manifest.digest))
+    denied = [each for each in unmet if each.enforced]
     reason = "; ".join(f"{each.policy}: {each.reason}" for each in denied)
-    return Verified(Image(manifest.digest, entrypoint, cmd, not denied, reason), findings, complete)
+    return Verified(Image(manifest.digest, entrypoint, cmd, not denied, reason), unmet, complete)
 
 
 async def _configuration(
@@ -150,13 +150,13 @@ def _listed(value: Any) -> Iterable[Mapping[str, Any]]:  # Any: JSON
 
 def _unmet(
     policies: Sequence[TrustPolicy], signatures: Sequence[cosign.Signed], problems: list[str], digest: str
-) -> Iterable[Finding]:
+) -> Iterable[Unmet]:
     for policy in policies:
         reasons = [_why_not(authority, signatures, problems, digest) for authority in policy.authorities]
         missing = [reason for reason in reasons if reason]
         met = not missing if policy.mode == "all" else len(missing) < len(reasons)
         if not met:
-            yield Finding(policy.name, policy.action == "enforce", "; ".join(missing))
+            yield Unmet(policy.name, policy.action == "enforce", "; ".join(missing))
 
 
 def _why_not(

@@ -10,7 +10,7 @@ from muster.core.words.events import NodeChanged
 from muster.core.words.gang import Effect, NodeName, NodeTerm, Operator, Requirement, Shape, Taint, Toleration
 from muster.core.world.eligibility import Obstacle, obstacle
 from muster.names import GPU, GPU_SHARE
-from muster.translate.together import all_of, as_created
+from muster.translate.common_shape import all_of, as_created
 
 KEYS, VALUES = ("a", "b"), ("1", "2")
 REQUIREMENTS = st.builds(
