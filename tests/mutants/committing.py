@@ -120,7 +120,7 @@ FAULTS: Final = (
     _fault(
         "a plan in a Gang without a status is written over whatever came meanwhile",
         "writes.py",
-        '        body["metadata"] = {"resourceVersion": version}',
+        '        body["metadata"] = {**body.get("metadata", {}), "resourceVersion": version}',
         "        pass",
         _ATTEMPTS,
     ),

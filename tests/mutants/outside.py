@@ -181,8 +181,8 @@ FAULTS: Final = (
         ),
         (
             "a policy that is only reported denies",
-            "    denied = [each for each in findings if each.enforced]",
-            "    denied = list(findings)",
+            "    denied = [each for each in unmet if each.enforced]",
+            "    denied = list(unmet)",
         ),
     ),
     *_faults(
@@ -266,7 +266,7 @@ FAULTS: Final = (
         "security/images/test_lookups",
         (
             "an image that is not signed yet stays so",
-            '    return UNMET if result.findings else float("inf")',
+            '    return UNMET if result.unmet else float("inf")',
             '    return float("inf")',
         ),
         (
