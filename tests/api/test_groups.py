@@ -11,7 +11,7 @@ from msgspec.structs import replace
 import muster
 from muster.api import groups, kinds
 from muster.api.base import AnyKind, Object, ObjectMeta, OwnerReference, Resource, controls
-from muster.api.core_v1 import Pod
+from muster.api.core_v1 import Pod, PodSpec
 from muster.api.groups import Dialect
 from muster.api.kinds import JOB, JOBSET, VOLCANO_JOB
 from muster.api.muster_v1alpha1 import Source
@@ -51,7 +51,6 @@ _ALLOWED: Final = {
     "api/kinds.py": "every kind is defined there",
     "api/koordinator_v1alpha1.py": "the annotations of its row",
     "api/volcano_v1beta1.py": "the annotations of its row",
-    "workloads/batch/targets/native.py": "writes Kubernetes' own PodGroup, which muster does not read",
 }
 
 
@@ -69,7 +68,7 @@ def test_no_module_besides_the_table_names_a_kind_of_pod_group() -> None:
 def _named_in(module: ast.Module) -> Iterator[str]:
     """Yields the constants and the words by which a module names a kind of PodGroup, except in docstrings."""
     constants = {name for name, value in vars(kinds).items() if value in groups.OF_NAMED}
-    words = (*(kind.group for kind in groups.OF_NAMED), *groups.LABELS)
+    words = (*map(_word, groups.OF_NAMED), *groups.LABELS)
     prose = {node.value for node in ast.walk(module) if isinstance(node, ast.Expr)}
     for node in ast.walk(module):
         match node:
@@ -80,9 +79,16 @@ def _named_in(module: ast.Module) -> Iterator[str]:
                     yield text
 
 
+def _word(kind: AnyKind) -> str:
+    """The API group of a kind, with its version if muster knows others of the group."""
+    versions = {one.version for one in kinds.ALL if one.group == kind.group}
+    return kind.group if len(versions) == 1 else kind.api_version
+
+
 def test_each_group_is_named_in_one_way_and_by_one_key() -> None:
     keys = [key for row in groups.NAMED for key in (row.label, *row.annotations, *row.by_description) if key]
     assert len(set(keys)) == len(keys)
+    assert sum(row.in_spec for row in groups.NAMED) == 1
     assert len({row.name for row in groups.TABLE}) == len(groups.BY_KIND) == len(groups.TABLE)
 
 
@@ -94,6 +100,9 @@ def test_a_pod_names_its_group(row: Dialect) -> None:
         annotated = Pod(metadata=ObjectMeta(annotations={key: "g"}))
         assert groups.named(annotated) == (row, "g", False)
         assert groups.named(Pod(metadata=ObjectMeta(labels={key: "g"}))) is None
+    if row.in_spec:
+        spec = PodSpec(scheduling_group={"podGroupName": "g"})
+        assert groups.named(Pod(spec=spec)) == (row, "g", False)
     for key in row.by_description:
         for meta in (ObjectMeta(labels={key: "g"}), ObjectMeta(annotations={key: "g"})):
             assert groups.named(Pod(metadata=meta)) == (row, "g", True)
@@ -108,7 +117,11 @@ def test_the_docs_name_each_dialect_and_its_keys(row: Dialect) -> None:
     docs = Path(__file__).parents[2] / "docs"
     pages = [docs / "concepts/gangs.md", *(docs / "reference/dialects").glob("*.md")]
     text = "\n".join(page.read_text() for page in pages)
-    for word in (row.kind.api_version, row.label, *row.annotations, *row.by_description, *row.description):
+    field = "spec.schedulingGroup" if row.in_spec else ""
+    for word in (
+        *(row.kind.api_version, row.label or field, *row.annotations),
+        *(*row.by_description, *row.description),
+    ):
         assert word in text
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from muster import names
-from muster.api import groups
-from muster.api.base import Kind, Object, ObjectMeta, Resource
+from muster.api import groups, scheduling_v1beta1
+from muster.api.base import AnyKind, Kind, Object, ObjectMeta, Resource
 from muster.api.batch_v1 import COMPLETION_INDEX, Job
 from muster.api.core_v1 import (
     LimitRange,
@@ -36,6 +36,7 @@ from muster.api.kinds import (
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
     POD,
+    POD_GROUP_K8S,
     POD_GROUP_VOLCANO,
     POD_GROUP_X,
     PRIORITY_CLASS,
@@ -193,9 +194,19 @@ def pod_group(name: str = "g", minimum: int = 2, **meta: Any) -> PodGroup:
     return msgspec.convert({"metadata": metadata(name) | meta, "spec": {"minMember": minimum}}, PodGroup)
 
 
-def grouped(name: str, group: str = "g", *, api: Kind[PodGroup] = POD_GROUP_X, **fields: Any) -> Pod:
-    """A pod whose label names a PodGroup."""
-    return pod(name, labels={groups.BY_KIND[api].label: group}, **fields)
+def native_group(name: str = "g", minimum: int = 0, **spec: Any) -> scheduling_v1beta1.PodGroup:
+    """Kubernetes' own. A minimum makes it a gang, else its policy is *basic*. Any: its spec, as JSON."""
+    policy: Object = {"gang": {"minCount": minimum}} if minimum else {"basic": {}}
+    body = {"metadata": metadata(name), "spec": {"schedulingPolicy": policy, **spec}}
+    return msgspec.convert(body, scheduling_v1beta1.PodGroup)
+
+
+def grouped(name: str, group: str = "g", *, api: AnyKind = POD_GROUP_X, **fields: Any) -> Pod:
+    """A pod that names a PodGroup, by a label or in its spec."""
+    if label := groups.BY_KIND[api].label:
+        return pod(name, labels={label: group}, **fields)
+    spec = {**fields.pop("spec", pod_spec()), "schedulingGroup": {"podGroupName": group}}
+    return pod(name, spec=spec, **fields)
 
 
 def priority_class(
@@ -264,6 +275,7 @@ def kind_of(obj: Resource) -> Kind[Any]:  # Any: whatever the object is
         Job: JOB,
         JobSet: JOBSET,
         PodGroup: POD_GROUP_X,
+        scheduling_v1beta1.PodGroup: POD_GROUP_K8S,
         POD_GROUP_VOLCANO.type: POD_GROUP_VOLCANO,
         PriorityClass: PRIORITY_CLASS,
         ClusterNetworkTopology: CLUSTER_NETWORK_TOPOLOGY,

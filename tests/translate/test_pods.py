@@ -100,10 +100,6 @@ REFUSED: dict[str, tuple[Object, str]] = {
         {"containers": [{"name": "c", "resources": {"claims": [{"name": "gpu"}]}}]},
         "resourceClaims",
     ),
-    "a group of Kubernetes' own": (
-        {"schedulingGroup": {"podGroupName": "x"}},
-        r"schedulingGroup x \(a PodGroup of scheduling.k8s.io\) is not supported yet; label",
-    ),
     "affinity without a domain": (
         {"affinity": {"podAffinity": {REQUIRED: [{}]}}},
         "a term of podAffinity has",

@@ -16,7 +16,7 @@ from muster.translate.dialects import Reader
 from muster.translate.group import Touched
 from muster.translate.identity import GroupKey
 from muster.translate.job import MOST_WAYS
-from tests.translate.cluster import job, jobset, pod, pod_spec, read, world
+from tests.translate.cluster import job, jobset, native_group, pod, pod_spec, read, world
 
 JOB, JOBSET = GroupKey(groups.JOB, "ns", "j"), GroupKey(groups.JOBSET, "ns", "s")
 PLAIN = pod_spec()
@@ -51,10 +51,17 @@ CLAIM = msgspec.convert(
 )
 
 
-def the_gang(key: GroupKey, template: Object, pods: Sequence[Object], places: int = 0, **fields: Any) -> Gang:
+def the_gang(
+    key: GroupKey,
+    template: Object,
+    pods: Sequence[Object],
+    places: int = 0,
+    others: Sequence[Resource] = (),
+    **fields: Any,
+) -> Gang:
     """Of a Job or JobSet with these pods and as many places, or more. Any: what `pod` takes."""
     size = places or len(pods)
-    objects: list[Resource] = []
+    objects: list[Resource] = [*others]
     if key is JOBSET:
         one = {"parallelism": size, "completions": size, "template": {"spec": template}}
         parent = jobset(jobs={"w": one})
@@ -185,11 +192,11 @@ def test_what_a_waiting_pod_refers_to_is_read_again_when_it_changes() -> None:
 def test_the_native_group_that_the_job_controller_adds_refuses_no_gang(key: GroupKey) -> None:
     """As its alpha feature does for every Job of several pods (Kubernetes 1.37)."""
     grouped = pod_spec(schedulingGroup={"podGroupName": "j-pgt-0"})
-    gang = the_gang(key, PLAIN, [grouped, grouped])
+    gang = the_gang(key, PLAIN, [grouped, grouped], others=[native_group("j-pgt-0")])
     assert gang.gate is None
     assert [(each.shape, each.count) for each in gang.pod_sets] == [
         (each.shape, each.count) for each in the_gang(key, PLAIN, [PLAIN, PLAIN]).pod_sets
     ]
     written = the_gang(key, grouped, [grouped, grouped]).gate
     assert written is not None
-    assert "schedulingGroup" in written.message
+    assert "name the PodGroup j-pgt-0" in written.message

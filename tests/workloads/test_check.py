@@ -93,9 +93,9 @@ RULE = "failurePolicy: {maxRestarts: 1, rules: [{name: r, action: RestartJob}]}"
         (
             job("a", pod=POD[:-1] + ", schedulingGroup: {podGroupName: x}}"),
             None,
-            "error",
+            "warning",
             4,
-            "asks for a gang of Kubernetes (KEP-4671)",
+            "there is no PodGroup x in this file",
         ),
         (job("a", spec="scheduling: {a: 1}, "), None, "error", 4, "label the Job or JobSet muster.dev/gang"),
         (group(3, 2), None, "warning", 4, "is 3, but the file has 2 pods"),

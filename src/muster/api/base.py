@@ -6,6 +6,7 @@ Times are `datetime`s in UTC, encoded as RFC 3339 with microseconds.
 import re
 from collections.abc import Callable
 from datetime import datetime
+from functools import lru_cache
 from typing import Annotated, Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
@@ -24,6 +25,8 @@ Time = Annotated[datetime, msgspec.Meta(tz=True)]
 
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LONGEST_NAME: Final = 253
+_QUALIFIED: Final = re.compile(r"[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?")
+_LONGEST_KEY: Final = 253 + 1 + 63
 
 
 class Struct(msgspec.Struct, frozen=True, gc=False, rename="camel", kw_only=True, omit_defaults=True):
@@ -132,6 +135,8 @@ class Kind(msgspec.Struct, Generic[R], frozen=True, eq=False):
     status: bool = True
     #: makes of an object that has been read the object that is kept in memory; None = it is kept as read
     kept: Callable[[R], R] | None = None
+    #: other versions with the same fields, the newest first, in which a cluster may serve it instead
+    others: tuple[str, ...] = ()
 
     @property
     def api_version(self) -> str:
@@ -185,6 +190,18 @@ def revision(resource_version: str) -> int:
 def is_subdomain(name: str) -> bool:
     """Whether an object can have this name: a lowercase RFC 1123 subdomain."""
     return len(name) <= _LONGEST_NAME and _SUBDOMAIN.fullmatch(name) is not None
+
+
+@lru_cache(maxsize=4096)
+def is_label_key(key: str) -> bool:
+    """Whether a label can have this key: a name with an optional prefix, `example.com/name`.
+
+    The result is remembered, because the pods of a template have the same keys.
+    """
+    prefix, slash, name = key.rpartition("/")
+    if len(key) > _LONGEST_KEY or len(name) > 63 or not _QUALIFIED.fullmatch(name):
+        return False
+    return not slash or is_subdomain(prefix)
 
 
 def controller_of(resource: Resource) -> OwnerReference | None:

@@ -154,10 +154,8 @@ TABLE: Final = (
         _KUBERNETES,
         ("scheduling.k8s.io",),
         {
-            "PodGroup": _POD_GROUP,
-            "Workload": f"{_POD_GROUP} for each of its templates",
-            "CompositePodGroup": f"{_POD_GROUP}; PodGroups that list each other in the annotation "
-            "gang.scheduling.koordinator.sh/groups start together",
+            "CompositePodGroup": "write its PodGroups without spec.parentCompositePodGroupName; those that "
+            "list each other in the annotation gang.scheduling.koordinator.sh/groups start together",
         },
     ),
     *_rows(

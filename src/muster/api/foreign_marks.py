@@ -7,7 +7,7 @@ docs/reference/foreign-marks.md read this table. A dialect that learns to read a
 
 Sources: volcano-sh/apis, scheduling/v1beta1/labels.go and batch/v1alpha1/labels.go; koordinator,
 apis/extension; kueue, pkg/controller/constants and apis/kueue/v1beta2; KAI-Scheduler, pkg/common/constants;
-yunikorn-k8shim, pkg/common/constants; KEP-4671, KEP-5547 and KEP-969.
+yunikorn-k8shim, pkg/common/constants; KEP-5547 and KEP-969.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -180,7 +180,6 @@ TABLE: Final = (
         *("yunikorn.apache.org/app-id", _YUNIKORN, _L, _POD, Asks.ORDER),
         "muster serves each Job, JobSet or PodGroup by itself",
     ),
-    ForeignMark("spec.schedulingGroup", "Kubernetes (KEP-4671)", _F, _POD, Asks.GANG, _IN_GROUP),
     ForeignMark("spec.scheduling", "Kubernetes (KEP-5547)", _F, ("Job",), Asks.GANG, _AS_JOB),
     ForeignMark("spec.scheduling", "JobSet (KEP-969)", _F, ("JobSet",), Asks.GANG, _AS_JOB),
 )

@@ -11,14 +11,14 @@ controller may have set; otherwise to the JobSet or Job that controls it, if tha
 gang of one. A pod that names gangs of two dialects is refused (`also_named`).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from muster.api import kinds
+from muster.api import kinds, scheduling_v1beta1
 from muster.api import koordinator_v1alpha1 as koordinator
 from muster.api import volcano_v1beta1 as volcano
-from muster.api.base import AnyKind, Object, Resource, at, controller_of, is_subdomain
+from muster.api.base import AnyKind, Object, Resource, at, controller_of, is_label_key, is_subdomain
 from muster.api.core_v1 import Pod, PodTemplate
 from muster.api.fields import convert
 from muster.api.jobset_v1alpha2 import JOBSET_NAME
@@ -45,6 +45,10 @@ class Asked:
     priority: str | int | None = None
     #: None: as its pods say
     preempts: bool | None = None
+    #: node label: all of its pods run on nodes with one value of it
+    domain: str = ""
+    #: its pods are evicted together or not at all, also those above the minimum
+    indivisible: bool = False
     #: why it is Invalid: a field that cannot be honoured, and what to write instead
     refusal: str = ""
     #: what is read otherwise than its dialect would
@@ -166,6 +170,50 @@ def _unread_of_volcano(spec: volcano.PodGroupSpec) -> Iterator[str]:
         )
 
 
+def _of_native(group: scheduling_v1beta1.PodGroup) -> Asked:
+    spec = group.spec
+    policy, mode = spec.scheduling_policy, spec.disruption_mode
+    keys = [each.key for each in spec.scheduling_constraints.topology] if spec.scheduling_constraints else []
+    apart = mode is None or mode.all is None
+    return Asked(
+        minimum=policy.gang.min_count if policy.gang is not None else 0,
+        field="spec.schedulingPolicy.gang.minCount",
+        # without a gang's minimum there is still what all pods have to observe together
+        alone=policy.gang is None and policy.basic is not None and not keys and apart,
+        priority=spec.priority_class_name or None if spec.priority is None else spec.priority,
+        preempts=None if spec.preemption_policy is None else spec.preemption_policy != "Never",
+        domain=keys[0] if keys else "",
+        indivisible=not apart,
+        refusal=next(_refused(group.spec, keys), ""),
+    )
+
+
+def _refused(spec: scheduling_v1beta1.PodGroupSpec, keys: Sequence[str]) -> Iterator[str]:
+    policy = spec.scheduling_policy
+    if (policy.gang is None) == (policy.basic is None):
+        found = "neither gang nor basic" if policy.gang is None else "both gang and basic"
+        yield f"spec.schedulingPolicy has {found}; write gang with a minCount, or basic: {{}}"
+    if policy.gang is not None and policy.gang.min_count < 1:
+        yield (
+            f"spec.schedulingPolicy.gang.minCount is {policy.gang.min_count}; write how many pods must run "
+            "together"
+        )
+    if spec.parent_composite_pod_group_name:
+        yield (
+            "spec.parentCompositePodGroupName (a CompositePodGroup) is not supported; leave it out, and join "
+            f"the PodGroups by the annotation {koordinator.GROUPS} on each of them"
+        )
+    if spec.resource_claims:
+        claims = ", ".join(claim.name[:80] for claim in spec.resource_claims[:4])
+        yield f"spec.resourceClaims {claims} (dynamic resource allocation) is not supported yet"
+    if len(keys) > 1:
+        yield f"spec.schedulingConstraints.topology has {len(keys)} constraints; write one"
+    if keys and not is_label_key(keys[0]):
+        yield (
+            f"spec.schedulingConstraints.topology[0].key is {keys[0][:80]!r}; write the key of a node label"
+        )
+
+
 JOBSET: Final = Dialect(name="jobset", kind=kinds.JOBSET, controls=kinds.JOB, stamp=JOBSET_NAME)
 JOB: Final = Dialect(name="job", kind=kinds.JOB, controls=kinds.POD)
 #: scheduler-plugins
@@ -195,11 +243,18 @@ VOLCANO: Final = Dialect(
     task=volcano.TASK,
     asked=_of_volcano,
 )
+#: Kubernetes itself
+NATIVE: Final = Dialect(
+    name="native",
+    kind=kinds.POD_GROUP_K8S,
+    in_spec=True,
+    asked=_of_native,
+)
 #: a pod without a group: a gang of one
 POD: Final = Dialect(name="pod", kind=kinds.POD)
 
 #: All dialects, in the order in which namesakes claim `namespace/name` as the id of their gang.
-TABLE: Final = (JOBSET, JOB, POD_GROUP, KOORDINATOR, VOLCANO, POD)
+TABLE: Final = (JOBSET, JOB, POD_GROUP, KOORDINATOR, VOLCANO, NATIVE, POD)
 #: Those whose groups are named by pods, and control nothing.
 NAMED: Final = tuple(row for row in TABLE if row.label or row.annotations or row.in_spec)
 #: The kinds of their objects.
@@ -254,6 +309,21 @@ def named_in(template: Object) -> Named | None:
     meta = at(template, "metadata")
     field = at(template, "spec", "schedulingGroup") or None
     return _named(at(meta, "labels"), at(meta, "annotations"), field)
+
+
+def naming(template: Object) -> tuple[str, ...]:
+    """Returns the path of the field, label or annotation by which a template names its group; () if none."""
+    found = named_in(template)
+    if found is None:
+        return ()
+    row, meta = found.dialect, at(template, "metadata")
+    if row.in_spec and at(template, "spec", "schedulingGroup").get("podGroupName"):
+        return "spec", "schedulingGroup", "podGroupName"
+    for key in filter(None, (row.label, *row.annotations, *row.by_description)):
+        for where in ("labels", "annotations"):
+            if at(meta, where).get(key) == found.name:
+                return "metadata", where, key
+    return ()
 
 
 def row_of(obj: Object) -> Dialect | None:

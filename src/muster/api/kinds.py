@@ -32,6 +32,8 @@ from muster.api.muster_v1alpha1 import (
 )
 from muster.api.node_v1 import RuntimeClass
 from muster.api.scheduling import Lease, PodDisruptionBudget, PodGroup, PriorityClass
+from muster.api.scheduling_v1beta1 import PodGroup as KubernetesPodGroup
+from muster.api.scheduling_v1beta1 import Workload
 from muster.api.storage_v1 import StorageClass
 from muster.api.volcano_v1alpha1 import VolcanoJob
 from muster.api.volcano_v1beta1 import PodGroup as VolcanoPodGroup
@@ -76,6 +78,15 @@ POD_GROUP_VOLCANO: Final = Kind(
     "scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups", True, VolcanoPodGroup, status=False
 )
 QUEUE_VOLCANO: Final = Kind("scheduling.volcano.sh", "v1beta1", "Queue", "queues", False, VolcanoQueue)
+#: Kubernetes' own.
+POD_GROUP_K8S: Final = Kind(
+    *("scheduling.k8s.io", "v1beta1", "PodGroup", "podgroups", True, KubernetesPodGroup), others=("v1alpha3",)
+)
+WORKLOAD: Final = Kind(
+    *("scheduling.k8s.io", "v1beta1", "Workload", "workloads", True, Workload),
+    status=False,
+    others=("v1alpha3",),
+)
 CLUSTER_NETWORK_TOPOLOGY: Final = Kind(
     "scheduling.koordinator.sh",
     "v1alpha1",
@@ -121,6 +132,8 @@ ALL: Final[tuple[Kind[Any], ...]] = (
     *POD_GROUPS,
     POD_GROUP_VOLCANO,
     QUEUE_VOLCANO,
+    POD_GROUP_K8S,
+    WORKLOAD,
     CLUSTER_NETWORK_TOPOLOGY,
     QUEUE,
     GANG,
@@ -156,6 +169,8 @@ OPTIONAL: Final[tuple[Kind[Any], ...]] = (
     *POD_GROUPS,
     POD_GROUP_VOLCANO,
     QUEUE_VOLCANO,
+    POD_GROUP_K8S,
+    WORKLOAD,
     CLUSTER_NETWORK_TOPOLOGY,
     LIMIT_RANGE,
     RUNTIME_CLASS,
@@ -173,7 +188,7 @@ HIDDEN: Final[tuple[Kind[Any], ...]] = (LIMIT_RANGE, RUNTIME_CLASS, *ADMITTING)
 #: Kinds of other projects that BatchJobs are compiled to. Muster only creates them.
 EMITTED: Final[tuple[Kind[Any], ...]] = (
     VOLCANO_JOB,
-    Kind("scheduling.k8s.io", "v1beta1", "PodGroup", "podgroups", True, Resource),
+    POD_GROUP_K8S,
     Kind("external-secrets.io", "v1", "ExternalSecret", "externalsecrets", True, Resource),
     Kind("cilium.io", "v2", "CiliumNetworkPolicy", "ciliumnetworkpolicies", True, Resource),
     Kind("cilium.io", "v1alpha1", "TracingPolicyNamespaced", "tracingpoliciesnamespaced", True, Resource),

@@ -9,6 +9,7 @@ from dataclasses import replace
 from muster.api import foreign_marks, groups
 from muster.api.base import ObjectMeta, controller_of, mark
 from muster.api.core_v1 import Pod
+from muster.api.groups import Asked
 from muster.api.muster_v1alpha1 import Source
 from muster.api.times import seconds
 from muster.core.words.gang import FOREIGN, Code, Gang, GangId, Gate, Place, PodId, PodSet
@@ -47,9 +48,10 @@ def _read(key: GroupKey, world: World) -> Group | None:
     above = [*world.owners_of(pod)]
     owners, foreign = [meta, *(owner.metadata for owner in above)], marks.foreign(pod, *above)
     queue, _ = marks.queue(map(marks.stated_queue, owners), ())
-    number = priority(pod.spec, world)
-    rank = ranked(owners, number if isinstance(number, int) else 0, key.namespace, queue, world)
-    unranked = rank.refusal or (number if chosen(owners, world) is None else None)
+    number, group = priority(pod.spec, world), _freed_by(pod, world)
+    stated = group.priority if group is not None else None
+    rank = ranked(owners, number if isinstance(number, int) else 0, key.namespace, queue, world, stated)
+    unranked = rank.refusal or (number if chosen(owners, world, stated) is None else None)
     gates = scheduling_gates(pod.spec)
     topology = network.wish(network.rules(meta), {}, world)
     gate = None
@@ -81,7 +83,7 @@ def _read(key: GroupKey, world: World) -> Group | None:
         gate=gate,
         namespace=key.namespace,
         origin=origin_of(pod),
-        preempts=may_preempt(pod.spec, world),
+        preempts=may_preempt(pod.spec, world) if group is None or group.preempts is None else group.preempts,
         of_node=pod.of_its_node,
         limit=pod_limit(pod),
     )
@@ -103,6 +105,14 @@ def _read(key: GroupKey, world: World) -> Group | None:
         leaving={PodId(meta.uid): pod} if occupies(pod) and not live(pod) else {},
         warnings=(*rank.warnings, *foreign_marks.sentences(foreign)),
     )
+
+
+def _freed_by(pod: Pod, world: World) -> Asked | None:
+    """Returns what the group asks for that the pod names, and whose pods are no gang."""
+    if (named := groups.named(pod)) is None or named.dialect.asked is None:
+        return None
+    group = world.pod_groups(named.dialect.kind).get((pod.metadata.namespace, named.name))
+    return named.dialect.asked(group) if group is not None else None
 
 
 def _named_gang(meta: ObjectMeta) -> Gate | None:

@@ -4,7 +4,8 @@ A dialect is a row of the table in `muster.api.groups` and a module here with a 
 them. A reader keeps what it has read: a change of one pod costs one pod, whatever the size of its gang.
 
 A pod whose Job or JobSet has not been seen yet belongs to no gang: as a gang of one it would be bound alone a
-moment before its gang is known. (If the world is known to be complete, no object is still to be seen.)
+moment before its gang is known. (If the world is known to be complete, no object is still to be seen.) A pod
+whose group makes no gang (Kubernetes' policy *basic*) is what it would be without that group.
 """
 
 import logging
@@ -133,9 +134,9 @@ def group_of(pod: Pod, world: World) -> GroupKey | None:
         return alone
     if not world.schedules(pod):
         return None
-    if (named := groups.named(pod)) is not None:
-        if world.frees(named.dialect, meta.namespace, named.name):
-            return alone
+    if (named := world.grouped(pod)) is not None:
+        if _owner_awaited(pod, named, world):
+            return None
         return podgroup.key_of(named.dialect, meta.namespace, named.name, world)
     controller = controller_of(pod)
     if controller is None or not JOB.matches(controller):
@@ -147,6 +148,15 @@ def group_of(pod: Pod, world: World) -> GroupKey | None:
         world.groups_of_jobs[its_name] = group_of_job(parent, world)
     known, group = world.groups_of_jobs[its_name]
     return (group or alone) if known else None
+
+
+def _owner_awaited(pod: Pod, named: groups.Named, world: World) -> bool:
+    """Whether the group that the pod names owns it, and has not been seen yet: it may free its pods."""
+    kind, name = named.dialect.kind, (pod.metadata.namespace, named.name)
+    if world.whole or not pod.metadata.owner_references or name in world.pod_groups(kind):
+        return False
+    owners = pod.metadata.owner_references
+    return any(kind.matches(owner) and owner.name == named.name for owner in owners)
 
 
 def group_of_job(parent: Job, world: World) -> tuple[bool, GroupKey | None]:
@@ -186,5 +196,6 @@ REGISTERED: Final[Mapping[Dialect, Registration]] = {
     groups.POD_GROUP: podgroup.REGISTRATION,
     groups.KOORDINATOR: podgroup.REGISTRATION,
     groups.VOLCANO: podgroup.REGISTRATION,
+    groups.NATIVE: podgroup.REGISTRATION,
     groups.POD: Registration(bare.Reader, _is_alone),
 }

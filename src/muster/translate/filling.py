@@ -13,9 +13,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import msgspec
-
-from muster.api import groups
 from muster.api.base import Kind, controller_of, controls, is_true
 from muster.api.batch_v1 import TRACKING_FINALIZER, Job
 from muster.api.core_v1 import Pod
@@ -169,7 +166,7 @@ class Filled:
 
     def _is_member(self, pod: Pod) -> bool:
         """Whether a pod of one of the Jobs is of this gang: not of a PodGroup, nor another scheduler's."""
-        return groups.named(pod) is None and self._world.schedules(pod)
+        return self._world.grouped(pod) is None and self._world.schedules(pod)
 
     def _put(self, known: _Filled, pod: Pod, last: int | None = None) -> None:
         uid, block = PodId(pod.metadata.uid), known.block
@@ -222,7 +219,7 @@ class Filled:
             if not asks[before]:
                 del asks[before]
         if pod is not None:
-            known.asks[uid] = found = asked(_of_its_job(pod), self._world)
+            known.asks[uid] = found = asked(pod, self._world)
             asks[found] += 1
 
     def _count(self, known: _Filled, placed: int, retired: set[Place]) -> None:
@@ -233,16 +230,6 @@ class Filled:
         if retired != known.retired:
             self.retired = (self.retired - known.retired) | retired
         known.placed, known.retired = placed, retired
-
-
-def _of_its_job(pod: Pod) -> Pod:
-    """Returns the pod without the PodGroup of Kubernetes' own that its Job's controller has put it in.
-
-    Its Job is a gang of muster's. What its author wrote is in the template, and refused there.
-    """
-    if pod.spec.scheduling_group is None:
-        return pod
-    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, scheduling_group=None))
 
 
 def _retired(known: _Filled) -> Collection[int]:

@@ -27,6 +27,10 @@ class Layers:
     #: why there are no layers; "" if nothing is wrong
     error: str = ""
 
+    def of_label(self, key: str) -> str:
+        """Returns the layer whose domains this node label alone names; "" if there is none."""
+        return next((layer.name for layer in self.chain if layer.keys == (key,)), "")
+
 
 def layers(topology: ClusterNetworkTopology | None) -> Layers:
     """Returns the layers of a ClusterNetworkTopology; none without one."""

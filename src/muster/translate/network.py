@@ -110,6 +110,14 @@ def _with_part(found: Wish, name: str, part: Wish) -> Wish:
     )
 
 
+def within(rules: Wish, layer: str, part: str) -> Wish:
+    """Returns the rules, and that one domain of a layer that exists holds the gang, or this part of it."""
+    rule = Gather(layer, Strategy.MUST_GATHER)
+    if not part:
+        return replace(rules, gather=(*rules.gather, rule))
+    return replace(rules, parts={**rules.parts, part: (*rules.parts.get(part, ()), rule)})
+
+
 def of_pods(group: ObjectMeta | None, members: Collection[Rules]) -> Rules | Gate:
     """Returns the rules of a PodGroup, which count for all of its pods; else what all of its pods say."""
     own, found = rules(group) if group is not None else ("", ""), []

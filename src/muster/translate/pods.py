@@ -35,7 +35,7 @@ from muster.core.words.gang import (
     Shape,
     Toleration,
 )
-from muster.names import GANG, GPU, GPU_SHARE
+from muster.names import GPU, GPU_SHARE
 from muster.translate import constraints, features, limits
 from muster.translate.marks import gpu_device
 from muster.translate.surroundings import Made, Surroundings, node_term, surroundings
@@ -140,6 +140,8 @@ def labels_of(labels: Mapping[str, str]) -> Labels:
     return _once(tuple(sorted(map(_once, labels.items()))))
 
 
+#: In place of a label key: the group that `spec.schedulingGroup` names. No label has such a key.
+IN_GROUP: Final = "/schedulingGroup"
 #: Labels of a pod with more of them are not shared.
 _MANY: Final = 64
 #: Returns the first of equal tuples: most labels are shared by the pods of one template.
@@ -158,7 +160,7 @@ def pod_bound(
         gang=gang,
         footprint=Footprint(
             namespace=pod.metadata.namespace,
-            labels=labels_of(pod.metadata.labels),
+            labels=_selectable(pod),
             ports=shape.ports,
             pod_anti_affinity=shape.pod_anti_affinity,
             device=gpu_device(pod.metadata),
@@ -166,6 +168,12 @@ def pod_bound(
         ),
         at=bound_at(pod),
     )
+
+
+def _selectable(pod: Pod) -> Labels:
+    """Returns the labels of a pod; one more if its spec names a group, by which its fellows select it."""
+    own, group = labels_of(pod.metadata.labels), pod.spec.scheduling_group
+    return own if group is None else ((IN_GROUP, str(group.get("podGroupName", ""))), *own)
 
 
 def bound_at(pod: Pod) -> float | None:
@@ -206,7 +214,6 @@ def _what_counts(spec: PodSpec) -> PodSpec:
         resources=spec.resources,
         host_network=spec.host_network,
         host_users=spec.host_users,
-        scheduling_group=spec.scheduling_group,
     )
 
 
@@ -324,12 +331,6 @@ def _unsupported(spec: PodSpec, around: Surroundings) -> Iterator[str]:
     for volume in spec.volumes:
         if "ephemeral" in volume:
             yield f"volume {volume.get('name', '?')} with a claim of its own (ephemeral) is not supported yet"
-    if spec.scheduling_group is not None:
-        group = spec.scheduling_group.get("podGroupName", "?")
-        yield (
-            f"schedulingGroup {group} (a PodGroup of scheduling.k8s.io) is not supported yet; "
-            f'label its Job or JobSet {GANG}: "true"'
-        )
     for key in sorted(around.varying):
         yield (
             f"affinity, anti-affinity or spread looks at the label {key}, which differs between the pods of "

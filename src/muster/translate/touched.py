@@ -39,9 +39,12 @@ def keys_touched(kind: AnyKind, old: Resource | None, new: Resource | None, worl
 
 
 def regrouped(kind: AnyKind, old: Resource | None, new: Resource | None, world: World) -> bool:
-    """Whether Jobs that exist form, or belong to, another gang with this change."""
+    """Whether Jobs or pods that exist form, or belong to, another gang with this change."""
     if kind is kinds.NAMESPACE:
         return _gang_by_default(old) != _gang_by_default(new)
+    if kind in groups.OF_NAMED:
+        row = groups.BY_KIND[kind]
+        return row.frees(old) != row.frees(new)
     if isinstance(old, JobSet) and isinstance(new, JobSet):
         return jobset.keys(old, world) != jobset.keys(new, world)
     if isinstance(old, Job) and isinstance(new, Job):
@@ -85,11 +88,12 @@ def _by_pod(_: AnyKind, old: Resource | None, new: Resource | None, world: World
 def _by_group(kind: AnyKind, old: Resource | None, new: Resource | None, world: World) -> Iterator[GroupKey]:
     for obj in filter(None, (old, new)):
         yield from _touched_by(kind, obj, world)
-    row = groups.BY_KIND[kind]
-    if row in groups.NAMED and row.frees(old) != row.frees(new):
+    if regrouped(kind, old, new, world):
         meta = _latest(old, new).metadata
-        for namespace, name in world.pods_in(kind, meta.namespace, meta.name):
-            yield GroupKey(groups.POD, namespace, name)
+        for pod in world.pods_in(kind, meta.namespace, meta.name).values():
+            yield from _touched_by(kinds.POD, pod, world)
+            for owner in world.owners_of(pod):
+                yield from _touched_by(kinds.JOB if isinstance(owner, Job) else kinds.JOBSET, owner, world)
 
 
 def _by_owner(kind: AnyKind, old: Resource | None, new: Resource | None, world: World) -> Iterator[GroupKey]:

@@ -40,7 +40,7 @@ from muster.api.kinds import (
     STORAGE_CLASS,
 )
 from muster.api.koordinator_v1alpha1 import DEFAULT
-from muster.api.scheduling import PodGroup, PriorityClass
+from muster.api.scheduling import PriorityClass
 from muster.api.storage_v1 import StorageClass
 from muster.api.times import seconds
 from muster.core.words.gang import Requirement
@@ -207,8 +207,15 @@ class World:
         return self._objects[kind]
 
     def frees(self, row: Dialect, namespace: str, name: str) -> bool:
-        """Whether there is such a group, and the pods that name it are no gang."""
-        return row.frees(self._objects[row.kind].get((namespace, name)))
+        """Whether there is such a group, and the pods that name it are no gang. Those of a GangGroup are."""
+        group = self._objects[row.kind].get((namespace, name))
+        return row.frees(group) and len(self.together(row.kind, namespace, name)) == 1
+
+    def grouped(self, pod: Pod) -> groups.Named | None:
+        """Returns the group that a pod names; None if it names none, or one whose pods are no gang."""
+        named = groups.named(pod)
+        freed = named is not None and self.frees(named.dialect, pod.metadata.namespace, named.name)
+        return None if freed else named
 
     def described(self, kind: AnyKind, namespace: str, name: str) -> list[Described]:
         """Returns the descriptions of this gang by the two oldest of the pods that describe it.
@@ -338,7 +345,7 @@ class World:
     def _regroup(self, kind: Kind[Any], name: Name, group: Resource | None) -> None:
         """Ends the GangGroup of a PodGroup that has changed, and forms the one on which all agree now."""
         before = self._together.get((kind.group, *name), ())
-        after = ganggroup.members(group, self._objects[kind]) if isinstance(group, PodGroup) else ()
+        after = ganggroup.members(group, self._objects[kind]) if group is not None else ()
         if before != after:
             for member in before:
                 del self._together[kind.group, *member]

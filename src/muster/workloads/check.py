@@ -144,12 +144,11 @@ def members_of_groups(job: JobFile) -> Iterator[Finding]:
     members: Counter[tuple[Dialect, str, str]] = Counter()
     first: dict[tuple[Dialect, str, str], tuple[Item, Path]] = {}
     for item, path, pod_set in _templates(job):
-        meta = pod_set.template.get("metadata", {})
         if (group := groups.named_in(pod_set.template)) is not None:
             row = group.dialect
             key = (row, item.object["metadata"].get("namespace", ""), group.name)
             members[key] += pod_set.count
-            first.setdefault(key, (item, (*path, *_said(meta, row.label, *row.by_description))))
+            first.setdefault(key, (item, (*path, *groups.naming(pod_set.template))))
     there = set()
     for item in job.items:
         of = groups.row_of(item.object)

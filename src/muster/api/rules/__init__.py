@@ -10,7 +10,7 @@ applies them to every write, and a job file is held against them before it is ha
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from muster.api import kinds
+from muster.api import groups, kinds
 from muster.api.base import Kind, Object
 from muster.api.fields import Finding
 from muster.api.rules import (
@@ -20,6 +20,7 @@ from muster.api.rules import (
     jobset,
     metadata,
     pod,
+    podgroup,
     queue,
     quota,
     scheduling,
@@ -50,6 +51,8 @@ RULES: Final[dict[Kind[Any], Rules]] = {
     kinds.CRON_JOB: Rules(cron.default, cron.validate),
     kinds.JOBSET: Rules(jobset.default, jobset.validate),
     **dict.fromkeys(kinds.POD_GROUPS, Rules(validate=scheduling.validate_pod_group)),
+    groups.NATIVE.kind: Rules(podgroup.default_pod_group, podgroup.validate_pod_group),
+    kinds.WORKLOAD: Rules(validate=podgroup.validate_workload),
     kinds.QUEUE: Rules(queue.default, queue.validate),
     kinds.GANG_PLAN: Rules(validate=scheduling.validate_plan),
 }

@@ -4,18 +4,15 @@ Source: kubernetes/apimachinery, pkg/api/validation/objectmeta.go and pkg/util/v
 """
 
 import re
-from functools import lru_cache
 from typing import Final
 
-from muster.api.base import Object, is_subdomain
+from muster.api.base import Object, is_label_key, is_subdomain
 from muster.api.fields import Finding, Path
 
 LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 DNS_1035: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-_QUALIFIED: Final = re.compile(r"[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?")
 _VALUE: Final = re.compile(r"([A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?)?")
 _MAX_ANNOTATIONS: Final = 256 * 1024
-_MAX_QUALIFIED: Final = 253 + 1 + 63
 
 #: Kinds whose names must be one DNS label, since they become part of a host name.
 _LABEL_KINDS: Final = ("Namespace",)
@@ -64,7 +61,7 @@ def labels(values: dict[str, str], path: Path) -> list[Finding]:
 
 def qualified(key: str, path: Path) -> list[Finding]:
     """A name with an optional prefix: `example.com/name`."""
-    if len(key) <= _MAX_QUALIFIED and _is_qualified(key):
+    if is_label_key(key):
         return []
     return [
         Finding(
@@ -73,15 +70,6 @@ def qualified(key: str, path: Path) -> list[Finding]:
             "with an optional DNS prefix as in 'example.com/name'",
         )
     ]
-
-
-@lru_cache(maxsize=4096)
-def _is_qualified(key: str) -> bool:
-    """The result is remembered, because the pods of a template have the same keys."""
-    prefix, slash, name = key.rpartition("/")
-    if len(name) > 63 or not _QUALIFIED.fullmatch(name):
-        return False
-    return not slash or is_subdomain(prefix)
 
 
 def subdomain(name: str, path: Path) -> list[Finding]:

@@ -32,7 +32,7 @@ _CILIUM: Final = ("cilium.io/v2", "CiliumNetworkPolicy")
 _TETRAGON: Final = ("cilium.io/v1alpha1", "TracingPolicyNamespaced")
 #: What installs a kind, or a version of a group.
 _INSTALLS: Final = {
-    "scheduling.k8s.io/v1beta1": "Kubernetes 1.37 with the feature gate GenericWorkload",
+    groups.NATIVE.kind.api_version: "Kubernetes 1.37 with the feature gate GenericWorkload",
     "JobSet": "JobSet",
     "Job": "Volcano",
     groups.CREATED.kind.kind: "the definition of PodGroups",

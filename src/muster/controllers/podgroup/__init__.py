@@ -1,7 +1,8 @@
 """Writes the status of the objects that pods name as their group: a controller for each dialect.
 
 What a status says is a function of the group, its pods and its Gang record. The dialects differ in nothing
-else: some have phases and counts (`phases.py`), Volcano has both these and conditions (`volcano.py`).
+else: some have phases and counts (`phases.py`), Volcano has both these and conditions (`volcano.py`), and
+Kubernetes has conditions (`conditions.py`).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -15,7 +16,7 @@ from muster.api.kinds import GANG, POD
 from muster.controllers.caches import Caches
 from muster.controllers.driver import Change, Controller, Watch, itself
 from muster.controllers.gang import GANG_INDEX, GROUP, POD_INDEX, sources
-from muster.controllers.podgroup import phases, volcano
+from muster.controllers.podgroup import conditions, phases, volcano
 from muster.controllers.podgroup.observed import Observed
 from muster.effects import Effect, Patch
 
@@ -26,6 +27,7 @@ STATUS: Final[Mapping[Dialect, Callable[[Observed, datetime], Object | None]]] =
     groups.POD_GROUP: phases.status,
     groups.KOORDINATOR: phases.status,
     groups.VOLCANO: volcano.status,
+    groups.NATIVE: conditions.status,
 }
 
 

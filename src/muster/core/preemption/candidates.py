@@ -300,7 +300,7 @@ def _spare(state: GangState, gang: Gang) -> Mapping[str, int]:
 
     What a subgroup can spare is dealt out to its pod sets, the last first: any of these may go together.
     """
-    if gang.min_count >= sum(pod_set.count for pod_set in gang.pod_sets):
+    if gang.indivisible or gang.min_count >= sum(pod_set.count for pod_set in gang.pod_sets):
         return {}
     counts = satisfied(state, gang)
     spare = sum(counts.values()) - gang.min_count

@@ -396,6 +396,8 @@ class Gang:
     of_node: bool = False
     #: it may preempt other gangs; False: preemptionPolicy Never
     preempts: bool = True
+    #: it is evicted as a whole, also while more of its pods run than its minimum
+    indivisible: bool = False
     #: those that its pod sets name, each once
     subgroups: tuple[Subgroup, ...] = ()
 

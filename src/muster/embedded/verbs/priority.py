@@ -1,31 +1,40 @@
-"""Sets the priority of new pods from their PriorityClass.
+"""Sets the priority of new pods, and of new PodGroups of Kubernetes' own, from their PriorityClass.
 
 Source: kubernetes, plugin/pkg/admission/priority/admission.go.
 """
 
+from typing import Final
+
 import msgspec
 
-from muster.api import kinds
+from muster.api import groups, kinds
 from muster.api.base import Object
 from muster.api.rules.scheduling import SYSTEM_CLASSES
 from muster.api.scheduling import PriorityClass
-from muster.embedded.api_errors import forbidden, resource
+from muster.embedded.api_errors import AnyKind, forbidden, resource
 from muster.embedded.storage.store import Store
 
 _CLASS = msgspec.json.Decoder(PriorityClass)
 _KEY = resource(kinds.PRIORITY_CLASS)
+#: The kinds whose objects have a priority, and what messages call them.
+_CALLED: Final[dict[AnyKind, str]] = {kinds.POD: "pod", groups.NATIVE.kind: "pod group"}
+OF: Final = tuple(_CALLED)
 
 
-def admit(store: Store, pod: Object) -> None:
-    """Sets `priority` and `preemptionPolicy` of `pod`, in place."""
-    spec, name = pod["spec"], pod["metadata"]["name"]
+def admit(store: Store, kind: AnyKind, obj: Object) -> None:
+    """Sets `priority` and `preemptionPolicy` of `obj`, in place.
+
+    The policy of a group counts more than that of its pods, so a group that names no class gets none.
+    """
+    spec, name = obj.setdefault("spec", {}), obj["metadata"]["name"]
+    named = bool(spec.get("priorityClassName"))
     wanted = spec.get("priorityClassName") or ""
     if wanted in SYSTEM_CLASSES:
         value, policy = SYSTEM_CLASSES[wanted], "PreemptLowerPriority"
     elif wanted:
         body = store.get(_KEY, "", wanted)
         if body is None:
-            raise forbidden(kinds.POD, name, f"no PriorityClass with name {wanted} was found")
+            raise forbidden(kind, name, f"no PriorityClass with name {wanted} was found")
         found = _CLASS.decode(body)
         value, policy = found.value, found.preemption_policy
     else:
@@ -36,13 +45,15 @@ def admit(store: Store, pod: Object) -> None:
             value, policy = default.value, default.preemption_policy
     if spec.get("priority", value) != value:
         raise forbidden(
-            kinds.POD,
+            kind,
             name,
-            f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; "
-            f"priority admission controller computed {value} from the given PriorityClass name",
+            f"the integer value of priority ({spec['priority']}) must not be provided in "
+            f"{_CALLED[kind]} spec; priority admission controller computed {value} from the given "
+            "PriorityClass name",
         )
     spec["priority"] = value
-    spec.setdefault("preemptionPolicy", policy)
+    if kind is kinds.POD or named:
+        spec.setdefault("preemptionPolicy", policy)
 
 
 def _global_default(store: Store) -> PriorityClass | None:

@@ -189,8 +189,9 @@ class Registry:
         if managed is not None:
             meta["managedFields"] = managed
         obj = admission.complete(kind, name, obj)
+        if kind in priority.OF:
+            priority.admit(self.store, kind, obj)
         if kind is kinds.POD:
-            priority.admit(self.store, obj)
             defaults.admit(self.store, obj)
         elif kind is kinds.SERVICE_ACCOUNT:
             obj.pop("status", None)

@@ -21,7 +21,6 @@ from muster.api.core_v1 import Pod
 from muster.api.groups import Dialect
 from muster.api.marks import KEEP, ON_PARTIAL
 from muster.api.muster_v1alpha1 import Source
-from muster.api.scheduling import PodGroup
 from muster.core.words.gang import Gang, GangId, Gate
 from muster.translate import ganggroup, marks, network
 from muster.translate.group import Group, ReadGroup, Touched, all_of
@@ -55,7 +54,7 @@ class Reader:
             one.moved.clear()
         readings = [one for one in readings if not one.empty]
         groups = [one.group for one in readings if one.group is not None]
-        if not readings or any(map(key.dialect.frees, groups)):
+        if not readings or world.frees(key.dialect, *here):
             return None, moved
         said = list(dict.fromkeys(said for one in readings for said in one.said))
         kept = {kept for one in readings for kept in one.kept}
@@ -76,6 +75,7 @@ class Reader:
             or disagreement(readings, world.pod_groups(kind))
             or next(filter(None, (gate_of(key, one, world) for one in readings)), None),
             preempts=_preempts(readings, said),
+            indivisible=any(one.asked.indivisible for one in readings if one.asked is not None),
             limit=limit_of_all(one.limit for one in kept),
             subgroups=tuple(subgroup for one in readings for subgroup in one.subgroups),
         )
@@ -145,11 +145,11 @@ class Reader:
 def _exists(dialect: Dialect, namespace: str, name: str, world: World) -> bool:
     kind, here = dialect.kind, (namespace, name)
     if here in world.pod_groups(kind):
-        return world.together(kind, *here)[0] == here
+        return world.together(kind, *here)[0] == here and not world.frees(dialect, *here)
     return bool(world.pods_in(kind, *here))
 
 
-def _agreeing(dialect: Dialect, group: PodGroup, world: World) -> Iterator[GroupKey]:
+def _agreeing(dialect: Dialect, group: Resource, world: World) -> Iterator[GroupKey]:
     """Yields the PodGroups with which it forms a GangGroup, or did, or would as its pods describe it."""
     kind, known = dialect.kind, world.pod_groups(dialect.kind)
     said = (group, *world.described(kind, group.metadata.namespace, group.metadata.name))
@@ -177,7 +177,11 @@ def _topology(readings: Sequence[Reading], world: World) -> network.Wish:
             return network.Wish(refusal=replace(found, message=whose + found.message))
         if one.said or any(found):
             parts["/".join(one.name)] = found
-    return network.wish(("", ""), parts, world)
+    wish = network.wish(("", ""), parts, world)
+    for one in readings:
+        if layer := world.layers.of_label(one.domain):
+            wish = network.within(wish, layer, "/".join(one.name) if one.several else "")
+    return wish
 
 
 def _foreign(groups: Sequence[Resource], said: Sequence[Said]) -> dict[str, None]:

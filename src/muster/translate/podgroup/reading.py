@@ -21,7 +21,17 @@ from muster.api.kinds import (
 )
 from muster.api.marks import KEEP
 from muster.api.times import seconds
-from muster.core.words.gang import Labels, Place, PodId, PodSet, Shape, Subgroup
+from muster.core.words.gang import (
+    Labels,
+    Operator,
+    Place,
+    PodId,
+    PodSet,
+    PodTerm,
+    Requirement,
+    Shape,
+    Subgroup,
+)
 from muster.translate import ganggroup, marks
 from muster.translate.filling import job_finished
 from muster.translate.group import Members
@@ -29,7 +39,7 @@ from muster.translate.marks import unbound
 from muster.translate.podgroup.facts import Kept, Said, kept, said
 from muster.translate.podgroup.places import Places
 from muster.translate.podgroup.pod_sets import PODS, pod_set_name
-from muster.translate.pods import live, occupies, rejected, says_the_same, scheduling_gates
+from muster.translate.pods import IN_GROUP, live, occupies, rejected, says_the_same, scheduling_gates
 from muster.translate.surroundings import refers
 from muster.translate.world import World
 
@@ -177,6 +187,11 @@ class Reading:
         return marks.stated_queue(self.group.metadata, self.asked.queue if self.asked is not None else "")
 
     @property
+    def domain(self) -> str:
+        """The node label of which one value holds all its pods; "" = any."""
+        return self.asked.domain if self.asked is not None else ""
+
+    @property
     def tasks(self) -> tuple[tuple[str, int], ...]:
         """The tasks of which it has a minimum, with that minimum."""
         return self.asked.tasks if self.asked is not None and not self.several else ()
@@ -221,7 +236,7 @@ class Reading:
     @property
     def pod_sets(self) -> list[PodSet]:
         """The pod sets. Those of one of several PodGroups are a subgroup of the gang."""
-        sets = [places.pod_set() for places in self.places]
+        sets = [self._gathered(places.pod_set()) for places in self.places]
         if not self.several:
             subgroup = {id(places): task for task, _ in self.tasks for places in self._of_task(task)}
             return [
@@ -232,6 +247,22 @@ class Reading:
         if len(sets) == 1 and self.wanted:
             return [replace(sets[0], min_count=min(self.least, sets[0].count))]
         return sets
+
+    def _gathered(self, pods: PodSet) -> PodSet:
+        """Returns the pod set with affinity to its own group, if that names a node label that is no layer's.
+
+        Its pods select each other by a label that no pod can have, and all pods of the group count as having.
+        """
+        domain = self.domain
+        if not domain or self._world.layers.of_label(domain):
+            return pods
+        shape, (namespace, name) = pods.shape, self.name
+        term = PodTerm(domain, (Requirement(IN_GROUP, Operator.IN, (name,)),), (namespace,))
+        return replace(
+            pods,
+            shape=replace(shape, pod_affinity=(*shape.pod_affinity, term)),
+            labels=((IN_GROUP, name), *pods.labels),
+        )
 
     @property
     def subgroups(self) -> tuple[Subgroup, ...]:

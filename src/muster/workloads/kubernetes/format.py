@@ -31,6 +31,7 @@ _FIRST: Final = (
     kinds.SECRET,
     kinds.SERVICE,
     kinds.PDB,
+    kinds.WORKLOAD,
     *groups.OF_NAMED,
 )
 _RANK: Final = {kind: rank for rank, kind in enumerate(_FIRST)}

@@ -23,7 +23,7 @@ def apply(entries: list[Entry], options: Options) -> tuple[list[Entry], list[Fin
     for entry in entries:
         if entry.kind is kinds.POD:
             if options.mode == "independent" and groups.named_in(entry.object):
-                errors.append(_in_group(entry, ()))
+                errors.append(_in_group(entry, (), entry.object))
             elif options.mode == "gang" and groups.named_in(entry.object) is None:
                 loose[entry.namespace].append(entry)
         elif entry.kind in (kinds.JOB, kinds.JOBSET):
@@ -39,9 +39,10 @@ def summary(jobs: list[Entry]) -> bool | None:
 
 
 def _mark(job: Entry, mode: Mode | None) -> list[Finding]:
-    grouped = [path for path, template in pod_templates(job.object, job.kind) if groups.named_in(template)]
+    every = pod_templates(job.object, job.kind)
+    grouped = [(path, template) for path, template in every if groups.named_in(template)]
     if grouped:
-        return [_in_group(job, grouped[0])] if mode == "independent" else []
+        return [_in_group(job, *grouped[0])] if mode == "independent" else []
     wanted = mode or annotate.mode_of(job.object)
     if wanted == "gang":
         pods = [template for _, template in pod_templates(job.object, job.kind)]
@@ -54,10 +55,10 @@ def _mark(job: Entry, mode: Mode | None) -> list[Finding]:
     return []
 
 
-def _in_group(entry: Entry, path: tuple[str | int, ...]) -> Finding:
+def _in_group(entry: Entry, path: tuple[str | int, ...], template: Object) -> Finding:
     return entry.report(
-        (*path, "metadata", "labels"),
-        "names a PodGroup, so these pods are a gang; remove the label, or --independent",
+        (*path, *groups.naming(template)),
+        "names a PodGroup, so these pods are a gang; remove it, or --independent",
     )
 
 

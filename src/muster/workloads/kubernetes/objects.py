@@ -26,6 +26,7 @@ JOBS: Final[tuple[Kind[Any], ...]] = (kinds.JOBSET, kinds.JOB, kinds.POD)
 SUPPORTED: Final[tuple[Kind[Any], ...]] = (
     *JOBS,
     *groups.OF_NAMED,
+    kinds.WORKLOAD,
     kinds.CONFIG_MAP,
     kinds.SECRET,
     kinds.SERVICE,
@@ -39,6 +40,10 @@ SUPPORTED: Final[tuple[Kind[Any], ...]] = (
 )
 _BY_KIND: Final = {kind.kind: kind for kind in reversed(SUPPORTED)}
 _BY_NAME: Final = {(kind.api_version, kind.kind): kind for kind in SUPPORTED}
+#: In versions that have the same fields as the one that is read.
+_IN_OTHERS: Final = {
+    (f"{kind.group}/{version}", kind.kind): kind for kind in SUPPORTED for version in kind.others
+}
 #: Kinds that have a format of their own; they come here if their apiVersion is wrong.
 _BATCH: Final = {kind.kind: kind for kind in (kinds.BATCH_JOB, kinds.LATTICE_JOB)}
 _READ: Final = (*SUPPORTED, *_BATCH.values())
@@ -78,7 +83,7 @@ def read(documents: Sequence[Document], options: Options) -> tuple[list[Entry], 
         if isinstance(found, Finding):
             findings.append(found)
             continue
-        entry = Entry(found, without_nulls(value), document, at)
+        entry = Entry(found, without_nulls(value) | {"apiVersion": found.api_version}, document, at)
         errors = names.settle(entry) or _mistyped(entry)
         findings += errors
         (unread if errors else entries).append(entry)
@@ -88,7 +93,7 @@ def read(documents: Sequence[Document], options: Options) -> tuple[list[Entry], 
 def known(documents: Sequence[Document]) -> bool:
     """Whether the documents hold only objects that a job file may hold."""
     return all(
-        (str(value.get("apiVersion")), str(value.get("kind"))) in _BY_NAME
+        (str(value.get("apiVersion")), str(value.get("kind"))) in _BY_NAME | _IN_OTHERS
         for _, value, _ in _flat(documents)
         if isinstance(value, dict)
     )
@@ -113,7 +118,7 @@ def _kind(document: Document, value: Any, at: Path) -> Kind[Any] | Finding:  # A
         return document.finding(
             (*at, "kind"), f"is missing; one of {', '.join(sorted([*_BY_KIND, *_BATCH]))}"
         )
-    found = _BY_NAME.get((str(version), name))
+    found = _BY_NAME.get((str(version), name)) or _IN_OTHERS.get((str(version), name))
     if found is not None:
         return found
     if (whose := _foreign(version, name)) is not None:

@@ -9,10 +9,11 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Final
 
-from muster.api import kinds
+from muster.api import groups, kinds
 from muster.api.base import Kind, Object
 from muster.api.crd import COLUMNS as DEFINED
 from muster.api.crd import WIDE
+from muster.api.scheduling_v1beta1 import DISRUPTION_TARGET, INITIALLY_SCHEDULED, SCHEDULED, UNSCHEDULABLE
 from muster.embedded.http.tables import ages, pods
 from muster.embedded.http.tables.column import AGE, NAME, Column, age_of, at, condition
 
@@ -180,6 +181,20 @@ def _claim(volume: Object, now: datetime) -> str:
     return f"{claim.get('namespace', '')}/{claim.get('name', '')}" if claim else ""
 
 
+def _policy(group: Object, now: datetime) -> str:
+    return "Gang" if "gang" in ((group.get("spec") or {}).get("schedulingPolicy") or {}) else "Basic"
+
+
+def _group_status(group: Object, now: datetime) -> str:
+    found = {each["type"]: each for each in (group.get("status") or {}).get("conditions") or []}
+    if DISRUPTION_TARGET in found:
+        return str(found[DISRUPTION_TARGET].get("reason", ""))
+    scheduled = found.get(INITIALLY_SCHEDULED)
+    if scheduled is None:
+        return "Pending"
+    return SCHEDULED if scheduled.get("status") == "True" else UNSCHEDULABLE
+
+
 def _of_definition(rows: Iterable[tuple[str, str, str]]) -> tuple[Column, ...]:
     """The columns of a CustomResourceDefinition: name, type, path."""
     return (
@@ -319,5 +334,12 @@ COLUMNS: Final[dict[Kind[Any], tuple[Column, ...]]] = {
     ),
     kinds.LEASE: (NAME, Column("Holder", at(".spec.holderIdentity")), AGE),
     **dict.fromkeys(kinds.POD_GROUPS, _POD_GROUP),
+    groups.NATIVE.kind: (
+        NAME,
+        Column("Policy", _policy),
+        Column("Workload", at(".spec.workloadRef.workloadName", _NONE)),
+        Column("Status", _group_status),
+        AGE,
+    ),
     **{kind: _of_definition(DEFINED[kind.kind]) for kind in kinds.DEFINED},
 }

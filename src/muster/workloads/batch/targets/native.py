@@ -1,12 +1,13 @@
 """The target `native`: a JobSet whose pods name a PodGroup of Kubernetes itself.
 
-Kubernetes 1.37 has `scheduling.k8s.io/v1beta1` behind the feature gate GenericWorkload. It has no queues and
+Kubernetes 1.37 has it behind the feature gate GenericWorkload; muster reads it as well. It has no queues and
 one level of topology, so a job with a queue is refused. Source: kubernetes/api, scheduling/v1beta1/types.go;
 KEP-4671.
 """
 
 from collections.abc import Sequence
 
+from muster.api import groups
 from muster.api.base import Object
 from muster.compiler import Draft
 from muster.workloads.batch.compiling import refusal
@@ -31,8 +32,8 @@ def emit(job: BatchJob, drafts: Sequence[tuple[Task, Draft]], report: Report) ->
     for replicated in made["spec"]["replicatedJobs"]:
         replicated["template"]["spec"]["template"]["spec"]["schedulingGroup"] = {"podGroupName": job.name}
     group: Object = {
-        "apiVersion": "scheduling.k8s.io/v1beta1",
-        "kind": "PodGroup",
+        "apiVersion": groups.NATIVE.kind.api_version,
+        "kind": groups.NATIVE.kind.kind,
         "metadata": {"name": job.name, "namespace": job.namespace},
         "spec": {"schedulingPolicy": {"gang": {"minCount": job.min_available or job.pods}}},
     }
