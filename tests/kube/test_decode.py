@@ -125,3 +125,21 @@ def test_a_change_is_decoded_in_one_pass_only_if_it_is_written_as_usual(
 def test_bytes_that_are_no_text_are_replaced() -> None:
     pod = decode(POD, b'{"metadata":{"name":"x","labels":{"a":"\xff"}}}')
     assert pod.metadata.labels == {"a": "�"}
+
+
+def test_equal_parts_of_decoded_objects_are_one_object_however_they_come() -> None:
+    """A process that reads all pods of a cluster would else keep each template once for each pod."""
+
+    def raw(name: str) -> bytes:
+        meta = {"name": name, "namespace": "a", "uid": name, "labels": {"app": "x"}}
+        container = {"name": "main", "image": "registry/image", "env": [{"name": "A", "value": "b"}]}
+        return msgspec.json.encode({"metadata": meta, "spec": {"containers": [container]}})
+
+    change = decode_change(POD, b'{"type":"ADDED","object":' + raw("c") + b"}")
+    assert change is not None
+    listed = decode_list(POD, b'{"metadata":{},"items":[' + raw("d") + b"]}").items
+    damaged = decode(POD, raw("e").replace(b'"spec":{', b'"spec":{"priority":"high",'))
+    assert damaged.metadata.unreadable
+    first = decode(POD, raw("b"))
+    for other in (change[1], *listed, damaged):
+        assert other.spec.containers is first.spec.containers

@@ -31,6 +31,16 @@ FAULTS: Final = (
         ),
     ),
     *_faults(
+        "caches",
+        "kube/decode.py",
+        "kube/test_decode",
+        (
+            "each pod of a template keeps the template for itself",
+            "    return (kind.kept or shared)(found)",
+            "    return kind.kept(found) if kind.kept is not None else found",
+        ),
+    ),
+    *_faults(
         "leader",
         "runtime/election.py",
         "runtime/test_election",

@@ -8,6 +8,8 @@ import pytest
 from muster.api.base import Resource
 from muster.api.core_v1 import Pod
 from muster.api.kinds import ADMITTING, POD
+from muster.controllers.caches import Cache
+from muster.controllers.gang import POD_INDEX
 from muster.core.words.events import PodsBound
 from muster.kube.informers import Informers
 from muster.runtime.watched import WatchedMirror
@@ -50,3 +52,21 @@ def test_pods_that_are_there_already_when_a_replica_begins_to_lead_are_victims_b
     mirror = WatchedMirror(informers, frozenset({"muster"}), victims=frozenset({"checks"}))
     (bound,) = [event for event in mirror.drain(0.0).events if isinstance(event, PodsBound)]
     assert bound.gang == "checks/c"
+
+
+def test_a_process_keeps_each_object_once() -> None:
+    """The caches of controllers and the mirror have indexes over the reflector's objects, not copies."""
+    client: Any = None  # Any: nothing is asked
+    informers = Informers(client)
+    mirror, cache = WatchedMirror(informers), Cache[Pod](POD, [POD_INDEX])
+    informers[POD].subscribe(cache.change)
+    for version in ("1", "2"):
+        meta = msgspec.structs.replace(CHECK.metadata, resource_version=version)
+        informers[POD]._change(CHECK.key, msgspec.structs.replace(CHECK, metadata=meta))
+        mirror.drain(0.0)
+        held = informers[POD].items[CHECK.key]
+        assert held.metadata.resource_version == version
+        assert mirror.world.pods["checks", "c"] is cache.items[CHECK.key] is held
+        (group,) = mirror.groups.values()
+        (member,) = group.members.values()
+        assert member.pod is held

@@ -22,7 +22,6 @@ from muster.embedded.verbs.registry import Registry
 from muster.kube.client import EVERYTHING, Deletion, EventType, LogOptions, Page, Patch, WatchEvent
 from muster.kube.decode import decode
 from muster.kube.errors import BadRequest, NotFound, ServerError
-from muster.kube.sharing import shared
 
 R = TypeVar("R", bound=Resource)
 log = logging.getLogger(__name__)
@@ -170,4 +169,4 @@ def _decode(kind: Kind[R], body: bytes) -> R:
 @lru_cache(maxsize=SHARED)
 def _decoded(kind: Kind[Any], body: bytes) -> Any:  # Any: an object of `kind`
     """The decoded bytes. They contain the object's revision, so the cache cannot become stale."""
-    return shared(decode(kind, body))
+    return decode(kind, body)

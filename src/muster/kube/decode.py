@@ -7,6 +7,8 @@ therefore leaves out the invalid fields, one by one, until the rest can be read.
 the first of them and its value. The code that decides about the object refuses it for that reason
 (`muster.translate.marks`). Null means absent, as in Kubernetes. A value that is nested deeper than the fields
 of any kind is treated as absent, too.
+
+Equal parts of objects are one object (`sharing.py`), unless their kind says itself what is kept.
 """
 
 import re
@@ -17,6 +19,7 @@ import msgspec
 from muster.api.base import Kind, Object, Resource, without_nulls
 from muster.api.fields import MOST_NESTED, InvalidObject, Path, convert
 from muster.kube.client import EventType
+from muster.kube.sharing import shared
 
 R = TypeVar("R", bound=Resource)
 
@@ -57,7 +60,7 @@ def decode(kind: Kind[R], raw: bytes | memoryview | msgspec.Raw) -> R:
         found = object_decoder(kind).decode(raw)
     except (msgspec.ValidationError, UnicodeDecodeError, RecursionError):
         found = _salvaged(kind, bytes(raw))
-    return kind.kept(found) if kind.kept is not None else found
+    return (kind.kept or shared)(found)
 
 
 def decode_list(kind: Kind[R], raw: bytes) -> ObjectList[R]:
@@ -71,7 +74,7 @@ def decode_list(kind: Kind[R], raw: bytes) -> ObjectList[R]:
     except (msgspec.ValidationError, UnicodeDecodeError, RecursionError):
         parts = _PARTS.decode(_plain(raw))
         return ObjectList([decode(kind, item) for item in parts.items or ()], parts.metadata)
-    return ObjectList([*map(kind.kept, found.items)], found.metadata) if kind.kept is not None else found
+    return ObjectList([*map(kind.kept or shared, found.items)], found.metadata)
 
 
 def decode_change(kind: Kind[R], raw: bytes) -> tuple[EventType, R] | None:
