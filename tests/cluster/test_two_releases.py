@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from muster.api.kinds import GANG
+from muster.api.kinds import GANG, LEASE, POD, POD_GROUP_X
 from muster.kube.errors import NotFound
 from tests.cluster.chart import Chart, install, run
 from tests.cluster.conftest import Cluster
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.gangs import bound, gang
+from tests.cluster.gangs import bound, done, gang
 
 SECOND, NAMESPACE = "muster-second", "muster-second"
 
@@ -95,3 +95,42 @@ async def test_they_work_side_by_side_and_share_definitions_controllers_and_guar
             and "-records" in entry.get("responseStatus", {}).get("message", "")
         ]
         assert refused == [], "no guard locks the other release out"
+
+
+async def test_the_controllers_of_both_work_side_by_side(
+    cluster: Cluster, plane: ControlPlane, tmp_path: Path
+) -> None:
+    """Both write what they find to the same objects, and neither undoes what the other has written."""
+    cluster.muster("fake-nodes", "1 x name=both,cpu=8,memory=8Gi")
+    async with released(cluster, plane, tmp_path, f"scheduler.config.schedulerNames[0]={SECOND}") as second:
+        for daemon in ("scheduler", "controllers"):
+            cluster.daemon(daemon)
+            cluster.replica_of(second, daemon)
+
+        async def lead() -> bool:
+            first = await cluster.client.get(LEASE, "muster-system", "muster-controllers")
+            other = await cluster.client.get(LEASE, NAMESPACE, f"{SECOND}-controllers")
+            return bool(first.spec.holder_identity and other.spec.holder_identity)
+
+        await cluster.until("both controllers lead", lead)
+        since = plane.audit.stat().st_size
+        for name, by in (("first", "muster"), ("other", SECOND)):
+            await gang(cluster, name, 3, by=by)
+
+        async def counted() -> bool:
+            records = [await cluster.client.get(GANG, "default", f"podgroup-{n}") for n in ("first", "other")]
+            return [(each.status.phase, each.status.bound) for each in records] == [("Standing", 3)] * 2
+
+        await cluster.until("both gangs stand, and their pods are counted", counted)
+        for name in ("first", "other"):
+            await cluster.client.delete(POD_GROUP_X, "default", name)
+            for index in range(3):
+                await cluster.client.delete(POD, "default", f"{name}-{index}", grace_period=0)
+
+        async def gone() -> bool:
+            return not (await cluster.client.list(GANG)).items
+
+        await cluster.until("their records go", gone)
+        both = second.accounts | cluster.chart.accounts
+        writes = [each for each in done(plane, "patch", "gangs", "status", since, both) if each[1] < 300]
+        assert len(writes) < 60, "they do not answer each other's writes"

@@ -182,6 +182,38 @@ def test_a_start_that_gets_nowhere_is_undone(seen: GangView, writes: list[str]) 
     assert failed.until == LATE + LIMITS.back_off[0]
 
 
+#: A gang of three that stood and of which one pod is left, with its plan if an attempt is under way.
+SURVIVOR = [pod(0, "a")]
+LOST = {1: B, 2: B}
+SURVIVES: dict[str, tuple[list[Pod], dict[int, NodeName], float, list[str], list[str]]] = {
+    "its replacements do not exist": (SURVIVOR, LOST, 0.0, [], []),
+    "there are no places for them": ([*SURVIVOR, pod(1), pod(2)], {}, 0.0, [], []),
+    "they start again together": ([*SURVIVOR, pod(1), pod(2)], LOST, 0.0, ["bind", "bind"], ["bind", "bind"]),
+    "they get nowhere": ([*SURVIVOR, pod(1)], LOST, LATE, ["suspend Job", "delete GangPlan"], ["evict"]),
+}
+
+
+@pytest.mark.parametrize("case", SURVIVES)
+@pytest.mark.parametrize("of_muster", [True, False])
+def test_a_survivor_of_a_gang_below_its_minimum_is_ended_only_with_an_attempt_that_gets_nowhere(
+    case: str, of_muster: bool
+) -> None:
+    """Until its replacements can start, nothing ends it: it may have work to save."""
+    pods, places, now, ours, others = SURVIVES[case]
+    plans = [plan(LOST, 2)] if ours else []
+    made = group(3, pods) if of_muster else group(3, pods, owner=None)
+    seen = view(made, places, *plans)
+    assert kinds_of(seen, GIVEN_UP if now else None, now) == (ours if of_muster else others)
+
+
+@pytest.mark.parametrize("of_muster", [True, False])
+def test_a_survivor_is_left_alone_while_a_single_pod_is_lost(of_muster: bool) -> None:
+    """Its replacement is bound alone, however long that takes: there is no plan that could be undone."""
+    made = group(2, [pod(0, "a"), pod(1)]) if of_muster else group(2, [pod(0, "a"), pod(1)], owner=None)
+    for places, writes in (({}, []), ({1: B}, ["bind"])):
+        assert kinds_of(view(made, places), GIVEN_UP, LATE) == writes
+
+
 def test_a_minute_without_progress_is_too_long_and_less_is_not() -> None:
     seen = view(group(3, [pod(0, "a")]), {}, plan(TWO))
     state = RetryState(progress=(0, 1), since=0.0)
