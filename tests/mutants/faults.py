@@ -1021,7 +1021,7 @@ FAULTS: Final = (
     Fault(
         "queues that do not give back are taken from",
         "reclaim",
-        "core/world/queues/__init__.py",
+        "core/world/queues/reclaim.py",
         "if not account.rules.reclaimable or not any(",
         "if not any(",
         ("tests/core/queueing/test_queues.py",),
@@ -1029,7 +1029,7 @@ FAULTS: Final = (
     Fault(
         "a guarantee is taken back",
         "reclaim",
-        "core/world/queues/__init__.py",
+        "core/world/queues/reclaim.py",
         "account.used.get(r, 0) - amount < account.guaranteed.get(r, 0)",
         "account.used.get(r, 0) - amount < 0",
         ("tests/core/queueing/test_queues.py",),
@@ -1037,7 +1037,7 @@ FAULTS: Final = (
     Fault(
         "a queue over its own share reclaims from others",
         "reclaim",
-        "core/world/queues/__init__.py",
+        "core/world/queues/reclaim.py",
         "if any(account.exceeds(asked) for account in mine.path if account not in theirs.path):",
         "if False:",
         ("tests/core/queueing/test_queues.py", "tests/core/queueing/test_queue_examples.py"),
@@ -1157,9 +1157,9 @@ FAULTS: Final = (
     Fault(
         "what a queue borrows is kept if its gangs say so",
         "reclaim",
-        "core/world/queues/__init__.py",
-        "        return victim in (claimant, FOREIGN) or any(",
-        "        return True or any(",
+        "core/world/queues/reclaim.py",
+        "    return victim in (claimant, FOREIGN) or any(",
+        "    return True or any(",
         ("tests/core/preemption/test_preemption.py",),
     ),
     Fault(
@@ -1445,7 +1445,7 @@ FAULTS: Final = (
     Fault(
         "disruption budgets of other schedulers' pods do not count",
         "preemption",
-        "core/world/queues/__init__.py",
+        "core/world/queues/reclaim.py",
         "return victim in (claimant, FOREIGN) or any(",
         "return victim == claimant or any(",
         ("tests/runtime/test_foreign_victims.py",),

@@ -6,79 +6,48 @@ The committer skips a gang while writes for it are under way or the mirror does 
 """
 
 import heapq
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
-from muster.api import kinds
-from muster.api.base import Object, Resource
-from muster.api.core_v1 import PersistentVolumeClaim, Pod
-from muster.api.muster_v1alpha1 import Gang as GangRecord
-from muster.api.rates import Rates
 from muster.core.words.decisions import Assign, Decision, Evict, Explanation, Release, Wait
 from muster.core.words.decisions import Victim as ChosenVictim
 from muster.core.words.events import CommitFailed, Event, NodeRemoved, PlacesLost, PodsBound
-from muster.core.words.gang import GangId, NodeName, Place, PodId
+from muster.core.words.gang import GangId, NodeName, Place
 from muster.effects.execute import Outcome
 from muster.kube.errors import Conflict
-from muster.names import GPU_PRODUCT
 from muster.runtime.budget import WriteBudget
 from muster.runtime.commit.outcomes import learn, repeated
 from muster.runtime.commit.refreshes import Refreshes
 from muster.runtime.commit.refusals import readmitted
 from muster.runtime.commit.step import step
 from muster.runtime.commit.view import NEVER, GangView, Limits, RetryState, Unfenced, Victim
-from muster.runtime.consent import Known, agreed, key_of
+from muster.runtime.consent import agreed, key_of
+from muster.runtime.observed import (
+    Observed,
+    claim,
+    foreign,
+    is_shared,
+    look_up,
+    lost,
+    namesakes,
+    record_of,
+    victim_of,
+)
 from muster.runtime.plan_record import (
-    OwnerRef,
     PlacementPlan,
     Plan,
-    PodRef,
     RecreationPlan,
     VictimRef,
-    occupying,
 )
 from muster.runtime.writes import Expectation, Write, aim, expectation
 from muster.translate.disclosure import EVERYTHING, Disclosure
-from muster.translate.group import Group, Owner
-from muster.translate.losses import priced, seconds_lost
-from muster.translate.pods import live, occupies
+from muster.translate.pods import live
 
 #: Seconds after which a gang is stepped even if the mirror has not shown what was expected. Every write
 #: is conditional, so acting on an outdated picture fails but does no harm.
 LONGEST_WAIT: Final = 5.0
-#: Seconds between two starts of a gang whose record is another scheduler's, each of which fails at once.
-FOREIGN: Final = 30.0
-
-
-class Observed(Known, Protocol):
-    """What the committer reads of the mirror."""
-
-    @property
-    def nodes(self) -> Container[str]: ...
-
-    @property
-    def present(self) -> Container[str]: ...
-
-    @property
-    def rates(self) -> Rates: ...
-
-    def plans(self, gang: GangId) -> Sequence[Plan]:
-        """Returns the open plans of `gang`, by attempt."""
-        ...
-
-    def planned(self) -> Iterable[GangId]:
-        """Gangs that have open plans."""
-        ...
-
-    def gangs_of(self, owner_uid: str) -> Iterable[GangId]:
-        """Gangs of this owner: several if it has stages."""
-        ...
-
-    def others(self, record: Resource | None) -> str:
-        """Returns the Lease of the other scheduler that a Gang belongs to; "" = it is this one's."""
-        ...
 
 
 @dataclass(slots=True)
@@ -311,21 +280,21 @@ class Committer:
             id=gang,
             epoch=self.epoch,
             group=group,
-            record=self._record(group),
+            record=record_of(observed, group),
             plans=plans,
             assigned=commit.assigned,
             nodes=observed.nodes,
             devices=commit.devices,
             chosen=commit.chosen,
             victims=self._victims(gang),
-            namesakes=tuple(self._namesakes(plans[-1])) if plans else (),
+            namesakes=tuple(namesakes(observed, plans[-1])) if plans else (),
             explanation=commit.explanation,
-            unfenced=self._foreign(group, now) or self._unfenced.get(gang),
-            owner_shared=group is not None and self._is_shared(group),
+            unfenced=foreign(observed, group, now) or self._unfenced.get(gang),
+            owner_shared=group is not None and is_shared(observed, group),
             present=observed.present,
-            claim=self._claim,
+            claim=partial(claim, observed),
             names=self.names,
-            lost=partial(self._lost, now=now),
+            lost=partial(lost, observed, now=now),
         )
 
     # -- below: in order of call
@@ -342,26 +311,13 @@ class Committer:
         group = self._observed.groups.get(gang)
         if group is None or group.finished:
             commit.spare()
-        commit.chosen += tuple(self._look_up(victim, now) for victim in commit.named)
+        commit.chosen += tuple(look_up(self._observed, victim, now) for victim in commit.named)
         commit.named = ()
-        chosen = [victim for victim in map(self._victim, commit.chosen) if victim.pods]
+        chosen = [
+            victim for victim in (victim_of(self._observed, each) for each in commit.chosen) if victim.pods
+        ]
         commit.chosen = tuple(victim.recorded for victim in chosen)
         self._note_endings(gang, [*self._victims(gang), *chosen])
-
-    def _look_up(self, victim: ChosenVictim, now: float) -> VictimRef:
-        """Looks up the pods and the owner of a victim, by uid, as the plan records them."""
-        group = self._observed.groups.get(victim.gang)
-        if group is None:
-            return VictimRef(victim.gang, None, ())
-        bound = [*(member.pod for member in group.members.values()), *group.leaving.values()]
-        pods = tuple(
-            PodRef(pod.metadata.namespace, pod.metadata.name, PodId(pod.metadata.uid))
-            for pod in bound
-            if occupies(pod) and (not victim.pods or pod.metadata.uid in victim.pods)
-        )
-        owner = None if victim.pods else self._sole_owner(group)
-        ref = _owner_ref(group.namespace, owner) if owner is not None else None
-        return VictimRef(victim.gang, ref, pods, not victim.pods, now, victim.work_lost, victim.reclaimed)
 
     def _is_free(self, gang: GangId, now: float) -> bool:
         """Whether no writes are under way, neither for the gang nor for the victims to be looked up."""
@@ -396,61 +352,12 @@ class Committer:
             return ()
         counting = self._counting(gang, plans[-1])
         key = key_of(gang, plans[-1], self._observed) if counting else ""
-        return tuple(replace(self._victim(victim), key=key) for victim in counting)
+        return tuple(replace(victim_of(self._observed, victim), key=key) for victim in counting)
 
     def _counting(self, gang: GangId, plan: PlacementPlan) -> tuple[VictimRef, ...]:
         """Returns the victims of a plan that count: those that the core has chosen, and those that agree."""
         chosen = self._commit(gang).chosen
         return tuple(v for v in plan.victims if v in chosen or agreed(plan, gang, v, self._observed))
-
-    def _victim(self, recorded: VictimRef) -> Victim:
-        pods = tuple(filter(None, (occupying(ref, self._observed.find) for ref in recorded.pods)))
-        group = self._observed.groups.get(recorded.gang)
-        owner = self._sole_owner(group) if group is not None and recorded.owner is not None else None
-        if owner is not None and recorded.owner is not None and owner.uid != recorded.owner.uid:
-            owner = None
-        plans = tuple(self._observed.plans(recorded.gang))
-        return Victim(recorded, owner, pods, plans, self._record(group), group)
-
-    def _lost(self, victim: Victim, now: float) -> Object:
-        """Returns what the eviction of a victim loses: GPU-hours, and their price if rates are known."""
-        if victim.group is None:
-            return {}
-        lost = seconds_lost(victim.group.gang, victim.pods, self._product, now)
-        return priced(lost, self._observed.rates)
-
-    def _product(self, node: str) -> str:
-        found = self._observed.find(kinds.NODE, node)
-        return found.metadata.labels.get(GPU_PRODUCT, "") if found is not None else ""
-
-    def _record(self, group: Group | None) -> GangRecord | None:
-        if group is None:
-            return None
-        found = self._observed.find(kinds.GANG, f"{group.namespace}/{group.record}")
-        return found if isinstance(found, GangRecord) and not self._observed.others(found) else None
-
-    def _foreign(self, group: Group | None, now: float) -> Unfenced | None:
-        """Returns why nothing of a gang is to be written if its record is another scheduler's."""
-        if group is None:
-            return None
-        lease = self._observed.others(self._observed.find(kinds.GANG, f"{group.namespace}/{group.record}"))
-        if not lease:
-            return None
-        message = (
-            f"Gang {group.record} belongs to the scheduler of lease {lease}: give one of the two other "
-            "schedulerNames, or delete the Gang if that scheduler is gone"
-        )
-        return Unfenced(message, now + FOREIGN, foreign=True)
-
-    def _claim(self, key: str) -> PersistentVolumeClaim | None:
-        found = self._observed.find(kinds.PERSISTENT_VOLUME_CLAIM, key)
-        return found if isinstance(found, PersistentVolumeClaim) else None
-
-    def _namesakes(self, plan: Plan) -> Iterator[Pod | None]:
-        """Yields, for each pod that the plan re-creates, the pod that has its name now."""
-        for pod in plan.pods if isinstance(plan, RecreationPlan) else ():
-            found = self._observed.find(kinds.POD, f"{plan.namespace}/{pod.name}")
-            yield found if isinstance(found, Pod) else None
 
     def _note_endings(self, gang: GangId, victims: Sequence[Victim]) -> None:
         """Pauses the commits of victims while their pods live; afterwards each is a gang like any other."""
@@ -470,25 +377,3 @@ class Committer:
                 self._changed[victim] = None
         self._ending.update(dict.fromkeys(ending, gang))
         commit.awaited, commit.ending = staying, ending
-
-    def _is_shared(self, group: Group) -> bool:
-        """Whether suspending the owner would also end pods of another gang (of another stage)."""
-        if group.owner is None:
-            return False
-        others = (self._observed.groups.get(gang) for gang in self._observed.gangs_of(group.owner.uid))
-        return any(
-            other is not None and other.gang.id != group.gang.id and _has_bound(other) for other in others
-        )
-
-    def _sole_owner(self, group: Group) -> Owner | None:
-        """Returns the owner whose suspension ends this gang in one write, if there is one."""
-        owner = group.owner
-        return owner if owner is not None and owner.admission and not self._is_shared(group) else None
-
-
-def _owner_ref(namespace: str, owner: Owner) -> OwnerRef:
-    return OwnerRef(owner.kind.api_version, owner.kind.kind, namespace, owner.name, owner.uid)
-
-
-def _has_bound(group: Group) -> bool:
-    return any(live(m.pod) and m.pod.spec.node_name for m in group.members.values())

@@ -31,6 +31,7 @@ from muster.core.words.gang import (
     Requirement,
     Shape,
 )
+from muster.core.world.queues.reclaim import may_reclaim
 from muster.names import GPU_SHARE
 from tests.core.words import GPU, amounts, assigns, bind, gang, node, shape, waits
 
@@ -515,20 +516,20 @@ class TestReclaim:
 
     def test_from_a_queue_over_its_share(self) -> None:
         queues = self.two().world.queues
-        assert queues.may_reclaim("b", uses(4), "a", uses(16))
-        assert not queues.may_reclaim("b", uses(5), "a", uses(16)), "5 are more than b's own"
-        assert not queues.may_reclaim("a", uses(1), "b", uses(1))
-        assert not queues.may_reclaim("a", uses(1), "a", uses(1))
+        assert may_reclaim(queues, "b", uses(4), "a", uses(16))
+        assert not may_reclaim(queues, "b", uses(5), "a", uses(16)), "5 are more than b's own"
+        assert not may_reclaim(queues, "a", uses(1), "b", uses(1))
+        assert not may_reclaim(queues, "a", uses(1), "a", uses(1))
         queues.give("a", uses(4))
-        assert not queues.may_reclaim("b", uses(4), "a", uses(1)), "a is not over any more"
+        assert not may_reclaim(queues, "b", uses(4), "a", uses(1)), "a is not over any more"
 
     def test_not_from_a_queue_that_is_not_reclaimable(self) -> None:
-        assert not self.two(reclaimable=False).world.queues.may_reclaim("b", uses(4), "a", uses(16))
+        assert not may_reclaim(self.two(reclaimable=False).world.queues, "b", uses(4), "a", uses(16))
 
     def test_not_below_a_guarantee(self) -> None:
         queues = self.two(guarantee=gpus(8)).world.queues
-        assert not queues.may_reclaim("b", uses(2), "a", uses(16)), "guaranteed 8, entitled to 14"
-        assert queues.may_reclaim("b", uses(2), "a", uses(8))
+        assert not may_reclaim(queues, "b", uses(2), "a", uses(16)), "guaranteed 8, entitled to 14"
+        assert may_reclaim(queues, "b", uses(2), "a", uses(8))
 
 
 def test_an_elastic_gang_that_is_cut_to_its_share_keeps_its_constraints() -> None:

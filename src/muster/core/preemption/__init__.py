@@ -30,6 +30,7 @@ from muster.core.work import WorkBudget
 from muster.core.world import World
 from muster.core.world.gangs import GangState, departing, given_up, stands, starting
 from muster.core.world.ledger import Charged
+from muster.core.world.queues import reclaim
 
 __all__ = ["Preemption", "Victims"]
 
@@ -190,9 +191,11 @@ class Preemption:
         return known
 
     def _reclaimed_from(self, queue: str, demand: Demand) -> set[str]:
-        asked, may = self._world.exclusive_domains.least(demand), self._queues.may_reclaim
+        asked, queues = self._world.exclusive_domains.least(demand), self._queues
         least = Usage(dict.fromkeys(asked, 1))
-        return {other for other in self._running.queues if may(queue, asked, other, least)}
+        return {
+            other for other in self._running.queues if reclaim.may_reclaim(queues, queue, asked, other, least)
+        }
 
     # -- which gangs may be victims
 
@@ -245,7 +248,7 @@ class Preemption:
 
     def _protects(self, preemptor: Gang) -> Test:
         """Whether what a gang says against its eviction counts for this preemptor."""
-        return lambda other: self._queues.protects(preemptor.queue, other.queue)
+        return lambda other: reclaim.protects(self._queues, preemptor.queue, other.queue)
 
     def _may_evict(self, preemptor: Gang, demand: Demand) -> Test:
         """Whether it may evict a gang: of lower rank, not leaving, not waiting for victims, not itself."""
@@ -286,7 +289,7 @@ class Preemption:
         # First all gangs are heeded that say something against their eviction, or have a disruption budget
         # that does; then those that the queues protect, if that makes a difference.
         progress.differs |= any(
-            not self._queues.protects(gang.queue, other) for other in self._running.protected
+            not reclaim.protects(self._queues, gang.queue, other) for other in self._running.protected
         )
         for heeds, queues in product((always, protects), self._nearest_first(gang, request.demand)):
             if heeds is protects and not progress.differs:

@@ -32,6 +32,7 @@ from muster.core.words.gang import FOREIGN, Gang
 from muster.core.world import World
 from muster.core.world.nodes import Bools, Columns, Longs, RowAmounts
 from muster.core.world.queues import Queues
+from muster.core.world.queues.reclaim import may_reclaim
 
 Floats = npt.NDArray[np.float64]
 
@@ -353,7 +354,7 @@ def _may_reclaim(table: UnitTable, taken: Bools, queue: str, asked: Usage, world
                 freed = Usage()
                 for rest in np.flatnonzero(taken & ~spared & (table.gang == table.gang[unit])):
                     freed.add(table.units[rest].freed)
-            if not world.queues.may_reclaim(queue, asked, theirs, freed):
+            if not may_reclaim(world.queues, queue, asked, theirs, freed):
                 return False
             world.queues.give(theirs, freed)
     return True

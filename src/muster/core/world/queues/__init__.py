@@ -1,4 +1,4 @@
-"""The queues, a tree of accounts: what each uses, what it is entitled to, and from which it may reclaim.
+"""The queues, a tree of accounts: what each uses, and what it is entitled to; `reclaim.py` compares two.
 
 The rules are those of docs/concepts/queues.md. `settle` updates the sums by the difference that a changed
 gang makes. A start therefore costs O(depth), and a cycle in which nothing happened costs nothing here.
@@ -7,12 +7,6 @@ start does not change that sum, so they are constant within one cycle.
 
 A queue is *over* its entitlement if it uses more of some resource than it is entitled to, and the entitlement
 is less than the cluster has.
-
-A search for victims frees the accounts as it does the ledger (`give`), and asks `may_reclaim`. That compares
-the two queues where their paths part. The claimant's queues, from its own up to there, must stay within their
-entitlement. The victim's queues must be over theirs, be reclaimable, and keep their guarantees once the
-amounts are gone. A queue may end up below its entitlement, because gangs are not cut in two, but a gang may
-be taken only from a queue that is over it; the caller must therefore give first what it has taken so far.
 
 *Terminating pods* count against hard caps until they are gone, and not against entitlements: what has been
 taken is charged to the gang for which it was taken. Victims may free more than the beneficiary takes, so each
@@ -434,43 +428,6 @@ class Queues:
         self._borrowings -= 1
         for above, last_borrowed in before:
             above.last_borrowed = last_borrowed
-
-    # Which queue may reclaim from which
-
-    def protects(self, claimant: str, victim: str) -> bool:
-        """Whether what a gang of one queue says against its eviction counts for a gang of another.
-
-        In one queue it does, and for pods of other schedulers. What a queue borrows is reclaimed all the
-        same, unless the queue, or one above it that is not above the claimant, protects that.
-        """
-        mine = self.path(claimant)
-        return victim in (claimant, FOREIGN) or any(
-            above.rules.protect_borrowed for above in self.path(victim) if above not in mine
-        )
-
-    def may_reclaim(self, claimant: str, asked: Usage, victim: str, freed: Usage) -> bool:
-        """Whether a gang of one queue may reclaim what a gang of another uses (see the module).
-
-        `asked`: all that the claimant needs; `freed`: what the victim would free now.
-        """
-        mine, theirs = self.find(claimant), self.find(victim)
-        if mine is None or mine.fault or theirs is mine:
-            return False
-        if theirs is None or theirs.fault:
-            return False  # its entitlement is unknown
-        if any(account.exceeds(asked) for account in mine.path if account not in theirs.path):
-            return False
-        for account in theirs.path:
-            if account in mine.path:
-                break
-            surplus = account.surplus()
-            if not account.rules.reclaimable or not any(asked.get(r) and r in surplus for r in freed):
-                return False
-            if any(
-                account.used.get(r, 0) - amount < account.guaranteed.get(r, 0) for r, amount in freed.items()
-            ):
-                return False
-        return True
 
 
 def _are(names: list[str]) -> str:
