@@ -156,7 +156,7 @@ def test_the_cluster_that_is_spoiled_is_valid() -> None:
         watched.put(kind, body)
     waits = {d.gang: d.explanation for d in watched.cycle() if isinstance(d, Wait)}
     invalid = {gang for gang, explanation in waits.items() if explanation.code is Code.INVALID}
-    assert invalid == {"ns/bare"}, "it asks for what is not supported, and all others for what is"
+    assert invalid == {"ns/p"}, "its pod asks for what is not supported, and all others for what is"
     assert {"ns/job", "ns/set", "ns/x", "ns/k", "ns/staged/a", "ns/staged/b"} < waits.keys()
 
 
