@@ -26,10 +26,11 @@ def command(
     from muster.api.kinds import BATCH_JOB
     from muster.api.visible import visible
     from muster.app.records import past
-    from muster.app.views import find, summary
+    from muster.app.views import find, pods, summary
     from muster.app.views.job import JobView, State
     from muster.app.views.logs import last_lines
     from muster.app.views.objects import fetch
+    from muster.app.views.restarts import NAMED
     from muster.app.views.why import asked, uncreated
     from muster.app.wiring.cluster import Target, archive, hosted, reading
     from muster.cli import show
@@ -62,7 +63,8 @@ def command(
     say(show.reason(view))
     for line in show.findings(view):
         say(f"  {line}")
-    for line in (*show.failure(view, printed), *show.moved(view), *map(visible, short)):
+    probed = [*filter(None, map(pods.ended_by_probe, view.pods))][:NAMED]
+    for line in (*show.failure(view, printed), *show.moved(view), *map(visible, (*probed, *short))):
         say(f"  {line}")
     for line in show.explained(alone) if alone is not None else ():
         say(f"  {line}")

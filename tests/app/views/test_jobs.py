@@ -35,7 +35,7 @@ from muster.app.views.find import SeveralJobs, UnknownJob, find, scoped
 from muster.app.views.job import JobView, State
 from muster.app.views.jobs import views
 from muster.app.views.objects import Objects
-from muster.app.views.pods import label, pod_order, pod_reason
+from muster.app.views.pods import ended_by_probe, label, pod_order, pod_reason
 from muster.app.views.summary import summary
 from muster.names import PREEMPTED
 from muster.workloads.pod_run import told_to_end
@@ -341,6 +341,27 @@ def test_a_failed_pod_whose_init_container_failed_does_not_wait() -> None:
     for phase, reason in (("Pending", "PodInitializing"), ("Failed", "Error")):
         status = PodStatus(phase, container_statuses=[waits], init_container_statuses=[fetch])
         assert pod_reason(msgspec.structs.replace(pod(phase=phase), status=status)) == reason
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "ended"),
+    [
+        (0, "liveness probe failed 2 times: exit 1", True),
+        (0, "startup probe failed once: exit 1", True),
+        (0, "done", False),
+        (9, "liveness probe failed 2 times: exit 1", False),  # the verdict tells
+    ],
+)
+def test_a_pod_that_a_probe_ended_says_so_although_it_returned_0(
+    code: int, message: str, ended: bool
+) -> None:
+    end = ContainerState(terminated=Terminated(exit_code=code, message=message))
+    status = PodStatus(
+        "Failed" if code else "Succeeded", container_statuses=[ContainerStatus(name="main", state=end)]
+    )
+    of = msgspec.structs.replace(pod("p"), status=status)
+    assert ended_by_probe(of) == (f"p was ended and returned 0: {message}" if ended else "")
+    assert pod_reason(of) == (message if ended or code else "")
 
 
 def test_the_reason_of_a_pod_is_that_of_the_container_that_failed_first() -> None:

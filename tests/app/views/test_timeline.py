@@ -71,6 +71,10 @@ def test_notes() -> None:
         ([ran(**failed, preempted=True, reason="NodeLost")], "its node was removed"),
         ([ran(**failed, deleted=True)], ""),
         (
+            [ran(str(i), created=i * 10.0, ended=i * 10.0 + 5, **failed, node=f"node-{i}") for i in range(3)],
+            "restarted twice: exit 3 on node-0; last: exit 3 on node-2",
+        ),
+        (
             [ran(str(i), created=i * 10.0, ended=i * 10.0 + 5, **failed) for i in range(4)],
             "restarted 3 times: exit 3 on node-0",
         ),

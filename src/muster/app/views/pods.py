@@ -3,15 +3,21 @@
 All of them are derived from labels and statuses, those of the embedded cluster and those of a real one.
 """
 
+from collections.abc import Iterator
+from typing import Final
+
 from muster.api.base import condition, explained
 from muster.api.batch_v1 import COMPLETION_INDEX
-from muster.api.core_v1 import ContainerStatus, Pod
+from muster.api.core_v1 import ContainerStatus, Pod, Terminated
 from muster.api.failures import last_failures, verdict
 from muster.api.jobset_v1alpha2 import JOB_GLOBAL_INDEX, REPLICATED_JOB_NAME
 from muster.api.natural import natural
 from muster.api.pod_label import pod_label
 from muster.api.times import seconds
 from muster.workloads.pod_run import run_of
+
+#: How the messages of containers begin that a probe has ended (`muster.embedded.node.probes`).
+_PROBES: Final = ("liveness probe failed", "startup probe failed")
 
 
 def group_of(pod: Pod) -> str:
@@ -46,6 +52,21 @@ def restarts_of(pod: Pod) -> int:
     return sum(status.restart_count for status in statuses(pod))
 
 
+def ended_by_probe(pod: Pod) -> str:
+    """A sentence about the last end of the pod that a probe brought about and that returned 0; "" without."""
+    ends = [end for _, end in ends_by_probes(pod)]
+    return f"{label(pod)} was ended and returned 0: {ends[-1].message}" if ends else ""
+
+
+def ends_by_probes(pod: Pod) -> Iterator[tuple[str, Terminated]]:
+    """The ends that a probe brought about and that returned 0, each with the name of its container."""
+    for status in statuses(pod):
+        ends = status.last_state.terminated, status.state.terminated
+        for end in dict.fromkeys(each for each in ends if each is not None):
+            if not end.exit_code and end.message.startswith(_PROBES):
+                yield status.name, end
+
+
 def pod_reason(pod: Pod) -> str:
     """Why a pod waits or failed, in a few words: the whole pod, else its container, the first that failed."""
     if pod.status.reason:
@@ -57,6 +78,8 @@ def pod_reason(pod: Pod) -> str:
     if any(status.state.terminated and status.state.terminated.exit_code for status in statuses(pod)):
         found = verdict(last_failures(pod))
         return (found.first.why or "Error") if found is not None else ""
+    if pod.terminal:
+        return "; ".join(dict.fromkeys(end.message for _, end in ends_by_probes(pod)))
     scheduled = condition(pod.status.conditions, "PodScheduled")
     return scheduled.message if scheduled and scheduled.status == "False" else ""
 

@@ -16,12 +16,10 @@ from muster.api.failures import Failure, failures
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.app.views.failures import judged
 from muster.app.views.job import JobView
-from muster.app.views.pods import label, statuses
+from muster.app.views.pods import ends_by_probes, label
 
 #: pods named at a time; further ones are counted
 NAMED: Final = 5
-#: How the messages of containers begin that a probe has ended (`muster.embedded.node.probes`).
-_PROBES: Final = ("liveness probe failed", "startup probe failed")
 
 
 class Restarts:
@@ -47,14 +45,11 @@ class Restarts:
         """Messages about containers that a probe ended and that returned 0: nothing else tells of it."""
         told = []
         for pod in view.pods:
-            for status in statuses(pod):
-                for state in (status.last_state.terminated, status.state.terminated):
-                    if state is None or state.exit_code or not state.message.startswith(_PROBES):
-                        continue
-                    identity = (pod.metadata.uid, status.name, state.finished_at)
-                    if identity not in self._known:
-                        self._known.add(identity)
-                        told.append(f"{label(pod)} was ended and returned 0: {state.message}")
+            for name, end in ends_by_probes(pod):
+                identity = (pod.metadata.uid, name, end.finished_at)
+                if identity not in self._known:
+                    self._known.add(identity)
+                    told.append(f"{label(pod)} was ended and returned 0: {end.message}")
         return told
 
     def _pods(self, view: JobView, jobs: Mapping[str, Job]) -> list[str]:

@@ -171,7 +171,8 @@ def _note(lane: Sequence[PodRun], first_failed: str) -> str:
     if not restarts:
         return why + (", the first to fail" if failures[0].uid == first_failed else "")
     times = {1: "once", 2: "twice"}.get(restarts, f"{restarts} times")
-    return f"restarted {times}: {why}"
+    last = _why(failures[-1])
+    return f"restarted {times}: {why}" + (f"; last: {last}" if last != why else "")
 
 
 #: Indexes that the note of a row names at most.
