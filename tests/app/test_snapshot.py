@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import pytest
 import yaml
@@ -33,7 +33,7 @@ from muster.embedded.verbs.registry import Registry
 from muster.kube.client import Client, Page
 from muster.kube.clock import SystemClock
 from muster.kube.errors import ApiError, Forbidden, NotFound, Unauthorized
-from muster.names import GPU
+from muster.names import GPU, SCHEDULER_LEASE
 from muster.runtime.mirror import WATCHED, Mirror
 from muster.translate.disclosure import EVERYTHING
 from muster.translate.status import explained
@@ -183,7 +183,8 @@ def test_a_submit_reads_each_kind_once_and_builds_one_mirror(
         asyncio.run(act())
         assert len((asyncio.run(client.list(kinds.JOB))).items) == count
         client.reads["Job"] -= 1
-    assert client.reads.total() <= 9
+    # on a real cluster also which schedulerNames muster serves: by its Lease, or else by its policies
+    assert client.reads.total() <= (9 if target.embedded else 11)
     assert max(client.reads.values()) == 1
     assert len(mirrors) == 1
 
@@ -204,6 +205,40 @@ def test_nodes_of_a_real_cluster_are_read_only_if_queues_share_them() -> None:
             client.reads.clear()
             asyncio.run(Snapshot.around(client, made.objects, frozenset({"muster"})))
             assert client.reads["Node"] == len(queues)
+
+
+LEASED: Final = {
+    "apiVersion": "coordination.k8s.io/v1",
+    "kind": "Lease",
+    "metadata": {
+        "name": SCHEDULER_LEASE.split("/")[1],
+        "namespace": SCHEDULER_LEASE.split("/")[0],
+        "annotations": {names.SCHEDULES: "volcano,batch"},
+    },
+}
+
+
+@pytest.mark.parametrize("served", ["volcano", "muster", None])
+def test_commands_learn_the_scheduler_names_that_muster_serves(
+    served: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = file(job("j", 2, 1, gang=True), embedded=False)
+    name = served or "muster"
+    made.objects[0]["spec"]["template"]["spec"]["schedulerName"] = name
+    with cluster(node("n")) as (client, clock):
+        if served is not None:
+            lease = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "muster-system"}}
+            asyncio.run(client.create(kinds.NAMESPACE, "", lease))
+            asyncio.run(client.create(kinds.LEASE, "muster-system", LEASED))
+        snapshot = asyncio.run(Snapshot.observe(client, frozenset({"muster"}), now=clock.at))
+        around = asyncio.run(Snapshot.around(client, made.objects, frozenset({"muster"})))
+        asyncio.run(jobfile.preflight(client, made, None, Target("config")))
+        assert (snapshot.schedulers, around.schedulers) == (around.schedulers, snapshot.schedulers)
+    assert snapshot.schedulers == frozenset({"volcano", "batch"} if served is not None else {"muster"})
+    planned = snapshot.plan(typed(made.objects, WATCHED, proposed=True))
+    left = [note for note in planned.notes if "is left to" in note]
+    assert bool(left) == (served == "muster")
+    assert ("write schedulerName: batch or volcano" in capsys.readouterr().err) == (served == "muster")
 
 
 def test_why_and_plan_read_each_kind_once_and_build_one_mirror(mirrors: list[Mirror]) -> None:
@@ -356,7 +391,7 @@ def test_submit_plan_and_why_agree(
 
     # the same object, asked again and in another order
     again = before.preflight(made.objects)
-    assert (again.barred, again.warnings, again.risks()) == (known.barred, known.warnings, known.risks())
+    assert (again.barred, again.warnings(), again.risks()) == (known.barred, known.warnings(), known.risks())
     assert again.never == known.never
     assert before.plan(proposed) == planned
 

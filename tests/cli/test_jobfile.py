@@ -9,7 +9,7 @@ from muster.api.base import ObjectMeta
 from muster.api.muster_v1alpha1 import Queue, QueueSpec
 from muster.cli import plan
 from muster.cli.errors import BAD_INPUT, Failure
-from muster.cli.jobfile import _caller, header, unusable
+from muster.cli.jobfile import _caller, header, of_jobs, unusable
 from muster.workloads.jobfile import Options
 from muster.workloads.load import load
 
@@ -195,3 +195,14 @@ def test_entries_of_path_that_are_not_utf8_are_left_out(monkeypatch: pytest.Monk
 def test_two_snapshots_are_refused() -> None:
     with pytest.raises(Failure, match="takes one file"):
         plan.command(["job.yaml"], ["one.yaml", "two.yaml"])
+
+
+def test_what_is_wrong_with_a_group_is_told_at_the_group_and_once() -> None:
+    head = "apiVersion: scheduling.x-k8s.io/v1alpha1\nkind: PodGroup\n"
+    text = f"{head}metadata: {{name: g}}\nspec: {{minMember: 1}}\n"
+    for name in "ga":
+        meta = f"{{name: {name}, labels: {{scheduling.x-k8s.io/pod-group: g}}}}"
+        spec = "{containers: [{name: c, image: x, command: [a]}]}"
+        text += f"---\napiVersion: v1\nkind: Pod\nmetadata: {meta}\nspec: {spec}\n"
+    (found,) = of_jobs(load("f.yaml", text=text), {"g": "cannot start"}, " here")
+    assert (found.line, found.field, found.message) == (3, "metadata.name", "cannot start here")

@@ -312,6 +312,27 @@ def test_volumes_that_the_embedded_cluster_cannot_make_are_refused_there() -> No
     assert load("f.yaml", Options(local=False), text=VOLUMES).objects[0]["spec"]["volumes"][0]["nfs"]
 
 
+@pytest.mark.parametrize("field", ["labels", "annotations"])
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ('["a/m", "a/w"]', 'takes text, not a list; put it in quotes: \'["a/m", "a/w"]\''),
+        ("{a: it's}", "takes text, not a mapping; put it in quotes: '{\"a\": \"it''s\"}'"),
+        ("5", 'takes text, not a number; put it in quotes: "5"'),
+        ("true", 'takes text, not true or false; put it in quotes: "true"'),
+        (f"[{'x' * 300}]", "takes text, not a list"),
+    ],
+)
+def test_a_label_or_annotation_that_is_no_text_is_named(field: str, value: str, told: str) -> None:
+    head = "apiVersion: scheduling.sigs.k8s.io/v1alpha1\nkind: PodGroup\nmetadata:\n  name: a\n"
+    text = f"{head}  {field}:\n    x/fine: y\n    x/groups: {value}\n    x/other: 1\nspec: {{minMember: 1}}\n"
+    with pytest.raises(JobFileError) as error:
+        load("f.yaml", Options(jobs=False), text=text)
+    found, other = error.value.findings
+    assert (found.line, found.field, found.message) == (7, f"metadata.{field}.x/groups", told)
+    assert (other.line, other.field) == (8, f"metadata.{field}.x/other")
+
+
 _PROJECTS = {
     group: project
     for group, project in foreign_kinds.PROJECTS.items()

@@ -9,6 +9,7 @@ that a scheduler watches, `Snapshot.around` only what decides about some objects
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from types import MappingProxyType
 from typing import Final, Self
@@ -28,7 +29,7 @@ from muster.core.words.gang import Gang, GangId
 from muster.kube.client import Client
 from muster.kube.errors import Forbidden, NotFound
 from muster.kube.listing import list_all
-from muster.names import BAD_NODES, SCHEDULER_LEASE
+from muster.names import BAD_NODES, SCHEDULER_LEASE, SCHEDULES
 from muster.runtime.mirror import WATCHED, Mirror
 from muster.translate import bad_nodes
 from muster.translate.bad_nodes import BadNodes
@@ -37,6 +38,8 @@ from muster.translate.priority import ranked
 from muster.workloads.snapshot import Objects
 
 _GANGS: Final = frozenset(kind.kind for kind in GANGS)
+#: Kinds that are observed for what they mean for pods, of which muster must be known to schedule them.
+_OF_PODS: Final = frozenset((kinds.POD, *SURROUNDINGS))
 
 
 class Snapshot:
@@ -67,7 +70,7 @@ class Snapshot:
         `avoids`: the scheduler's setting for nodes on which pods fail; None: the default.
         """
         self.objects, self.prices, self._avoids = objects, prices or Rates(), avoids
-        self._schedulers = schedulers
+        self.schedulers = schedulers
         self._now = latest(objects) if now is None else now
 
     @classmethod
@@ -83,13 +86,17 @@ class Snapshot:
     ) -> Self:
         """The cluster as of now, as far as its kinds may be listed; see `require`. `priced`: with prices.
 
-        `known`: all objects of kinds that the caller has just listed.
+        `schedulers`: None: the embedded cluster; otherwise what counts if the cluster does not say which
+        schedulerNames muster serves there. `known`: all objects of kinds that the caller has just listed.
         """
         objects = await _objects(client, [kind for kind in observed if kind not in known])
         for kind, resource in ((kind, each) for kind, found in known.items() for each in found):
             objects.add(kind, resource)
         prices = await _prices(client) if priced else None
-        avoids = await bad_nodes_setting(client, schedulers) if kinds.POD in observed else None
+        avoids = None
+        if schedulers is not None and not _OF_PODS.isdisjoint(observed):
+            avoids, served = await scheduler_settings(client)
+            schedulers = served or schedulers
         return cls(objects, schedulers, prices=prices, now=now, avoids=avoids)
 
     @classmethod
@@ -178,7 +185,7 @@ class Snapshot:
 
     @cached_property
     def _mirror(self) -> SnapshotMirror:
-        return SnapshotMirror(self.objects, self._schedulers, self._now, self._avoids)
+        return SnapshotMirror(self.objects, self.schedulers, self._now, self._avoids)
 
     @property
     def _cluster(self) -> Mirror:
@@ -200,15 +207,25 @@ def latest(objects: Objects) -> float:
     return max(map(times.seconds, stated), default=0.0)
 
 
-async def bad_nodes_setting(client: Client, schedulers: frozenset[str] | None) -> BadNodes:
-    """The setting of the leading scheduler; the default if no Lease tells, or it may not be read."""
-    if schedulers is None:
-        return BadNodes()
+async def scheduler_settings(client: Client) -> tuple[BadNodes, frozenset[str]]:
+    """How the leading scheduler treats nodes on which pods fail, and which schedulerNames muster serves.
+
+    Its Lease says both. Without one that may be read, the default, and what the admission policies of
+    muster's releases say; no names if these may not be read either.
+    """
     try:
         lease = await client.get(kinds.LEASE, *SCHEDULER_LEASE.split("/"))
     except (NotFound, Forbidden):
-        return BadNodes()
-    return bad_nodes.read(lease.metadata.annotations.get(BAD_NODES, ""))
+        stated = {}
+    else:
+        stated = lease.metadata.annotations
+    served = [stated[SCHEDULES]] if SCHEDULES in stated else []
+    if not served:
+        with suppress(Forbidden):
+            policies = await list_all(client, kinds.ADMITTING[0], missing_ok=True)
+            served = [each.metadata.annotations.get(SCHEDULES, "") for each in policies.items]
+    names = frozenset(name for each in served for name in each.split(",") if name)
+    return bad_nodes.read(stated.get(BAD_NODES, "")), names
 
 
 async def _objects(client: Client, observed: Sequence[AnyKind]) -> Objects:

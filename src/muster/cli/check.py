@@ -197,9 +197,12 @@ def _findings(job: "JobFile", known: "Preflight", remark: str, *, alone: bool) -
     if not alone:
         return
     refused = known.invalid()
-    for item in job.items:
-        if item.role is Role.PRIMARY and (why := refused.get(item.object["metadata"]["name"])):
-            if sum(pod_set.count for pod_set in pod_sets(item.object)) > MOST_PLACES:  # wherever it runs
+    for name, item in jobfile.gangs(job).items():
+        if why := refused.get(name):
+            if (
+                item.role is Role.PRIMARY
+                and sum(pod_set.count for pod_set in pod_sets(item.object)) > MOST_PLACES
+            ):  # wherever it runs
                 yield item.report(("metadata", "name"), why, Severity.ERROR)
                 continue
             yield item.report(("metadata", "name"), why + remark, Severity.WARNING)

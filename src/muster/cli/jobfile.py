@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from muster.api import groups, kinds
-from muster.api.base import Object
+from muster.api.base import Object, at
 from muster.api.fields import Finding, Severity, convert
 from muster.api.koordinator_v1alpha1 import DEFAULT, ClusterNetworkTopology
 from muster.api.muster_v1alpha1 import Queue
+from muster.api.templates import pod_templates
 from muster.app.commands.cancel import OfFile
 from muster.app.commands.change import known_queue
 from muster.app.views.job import JobView
@@ -27,12 +28,13 @@ from muster.cli.errors import BAD_INPUT, Failure
 from muster.cli.say import say, say_styled
 from muster.cli.show import plural
 from muster.kube.client import Client
+from muster.names import SCHEDULER
 from muster.workloads import load as loading
 from muster.workloads import secret_files, source
 from muster.workloads.annotate import mode_of
 from muster.workloads.check import members_of_groups
 from muster.workloads.demand import PodSet, demand
-from muster.workloads.jobfile import Caller, JobFile, Options, Role, Source
+from muster.workloads.jobfile import Caller, Item, JobFile, Options, Role, Source
 from muster.workloads.platform import EMBEDDED_PLATFORM, Platform
 
 if TYPE_CHECKING:
@@ -237,9 +239,22 @@ def _unusable_queues(job: JobFile, there: Iterable[Queue] | None) -> Iterator[Fi
 
 def of_jobs(job: JobFile, why: Mapping[str, str], remark: str = "") -> Iterator[Finding]:
     """A warning for each of the file's jobs that has a reason in `why`, by name; `remark`: added to each."""
-    for item in job.items:
-        if item.role is Role.PRIMARY and (told := why.get(item.object["metadata"]["name"])):
+    for name, item in gangs(job).items():
+        if told := why.get(name):
             yield item.report(("metadata", "name"), told + remark, Severity.WARNING)
+
+
+def gangs(job: JobFile) -> dict[str, Item]:
+    """What the gangs of a file are called after, by name: its jobs, and the groups of its pods."""
+    named = (item for item in job.items if item.role is Role.PRIMARY or _is_group(item.object))
+    found: dict[str, Item] = {}
+    for item in named:
+        found.setdefault(item.object["metadata"]["name"], item)
+    return found
+
+
+def _is_group(obj: Object) -> bool:
+    return groups.row_of(obj) in groups.NAMED
 
 
 def print_finding(finding: Finding) -> None:
@@ -278,6 +293,8 @@ async def preflight(client: Client, job: JobFile, queue: str | None, target: Tar
     from muster.app.snapshot import Snapshot  # loads the scheduler
 
     snapshot = await Snapshot.around(client, job.objects, target.schedulers)
+    for finding in _unserved(job, snapshot.schedulers):
+        print_finding(finding)
     for finding in unusable(job, None if kinds.QUEUE in snapshot.objects.denied else snapshot.queues):
         print_finding(finding)
     if queue is not None:
@@ -289,6 +306,19 @@ async def preflight(client: Client, job: JobFile, queue: str | None, target: Tar
     for finding in (*of_jobs(job, found.barred), *of_jobs(job, found.warnings())):
         print_finding(finding)
     print_risks(found.risks(but=found.barred))
+
+
+def _unserved(job: JobFile, served: frozenset[str] | None) -> Iterator[Finding]:
+    """Warnings about pods that are meant for muster by a schedulerName that it does not have there."""
+    if served is None or SCHEDULER in served:
+        return
+    for item in job.items:
+        for path, template in pod_templates(item.object) if item.role is Role.PRIMARY else ():
+            if at(template, "spec").get("schedulerName") == SCHEDULER:
+                told = (
+                    f"{SCHEDULER} schedules no pods there; write schedulerName: {' or '.join(sorted(served))}"
+                )
+                yield item.report((*path, "spec", "schedulerName"), told, Severity.WARNING)
 
 
 def print_risks(risks: "Iterable[Risk]") -> None:

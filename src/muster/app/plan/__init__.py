@@ -154,7 +154,8 @@ def _left_to_others(proposed: Objects, found: Plan, schedulers: frozenset[str]) 
                 named = set(map(_scheduler_of, templates))
             case _:
                 continue
-        if (namespace, name) not in decided and (others := named - schedulers):
+        left = (namespace, name) not in decided or named.isdisjoint(schedulers)
+        if left and (others := named - schedulers):
             theirs = " and ".join(each or "default-scheduler" for each in sorted(others))
             yield (
                 f"{kind.kind} {resource.key} is left to {theirs}; muster decides about pods with "

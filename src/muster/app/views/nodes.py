@@ -14,7 +14,7 @@ from muster.api.base import Object, condition
 from muster.api.core_v1 import Node
 from muster.api.quantity import show, thousandths
 from muster.api.requests import as_it_runs
-from muster.app.snapshot import Snapshot, bad_nodes_setting
+from muster.app.snapshot import Snapshot, scheduler_settings
 from muster.controllers.gpu_health import TAINT, UNHEALTHY
 from muster.core.words.events import AvoidanceChanged, StartFailed
 from muster.core.words.gang import Effect, Taint
@@ -23,6 +23,7 @@ from muster.kube.client import Client
 from muster.kube.errors import Forbidden
 from muster.kube.listing import list_all
 from muster.names import GPU, GPU_PRODUCT, GPU_SHARE
+from muster.translate.bad_nodes import BadNodes
 from muster.translate.nodes import node_changed
 from muster.translate.pods import asked
 from muster.translate.start_failures import start_failed
@@ -56,7 +57,8 @@ async def fetch(
             used[pod.spec.node_name]["pods"] += 1
     memory = FailedStarts()
     if now is not None:
-        counted = (await bad_nodes_setting(client, schedulers)).counted()
+        avoids = BadNodes() if schedulers is None else (await scheduler_settings(client))[0]
+        counted = avoids.counted()
         if any(start_failed(pod, counted, "", now) for pod in pods):
             memory = await _failed_starts(client, schedulers, now, len(nodes))
     views = (_view(node, dict(used[node.metadata.name]), memory) for node in nodes)

@@ -43,7 +43,7 @@ from muster.kube.credentials import in_thread
 from muster.kube.http import Connection, HttpClient
 from muster.kube.informers import Informers
 from muster.kube.throttle import Bucket
-from muster.names import BAD_NODES
+from muster.names import BAD_NODES, SCHEDULES
 from muster.runtime import loop
 from muster.runtime.budget import WriteBudget
 from muster.runtime.election import Election, Timing
@@ -173,7 +173,10 @@ async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> No
             lead,
             {kinds.CONFIG_MAP: priced},
             {kinds.POD: SCHEDULED_POD},
-            {BAD_NODES: bad_nodes.written(live.now.bad_nodes)},
+            {
+                BAD_NODES: bad_nodes.written(live.now.bad_nodes),
+                SCHEDULES: ",".join(live.now.scheduler_names),
+            },
         )
     finally:  # the Lease has been released by now
         with suppress(TimeoutError):

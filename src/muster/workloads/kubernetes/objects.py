@@ -3,9 +3,12 @@
 Fields that muster does not read pass through unchecked. Null means absent, as in Kubernetes.
 """
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import getitem
 from typing import Any, Final
 
 from muster.api import foreign_kinds, groups, kinds
@@ -226,9 +229,9 @@ def _mistyped(entry: Entry) -> list[Finding]:
     for path, value, type_ in _templates(entry):
         errors += _type_errors(value, type_, path)
     found = [
-        entry.report(at, _plainly(each.message) + _quoted(entry.object, at, each.message))
+        entry.report(at, told)
         for each in errors
-        for at in (_within(entry.object, each),)
+        for at, told in _told(entry.object, _within(entry.object, each), each.message)
     ]
     return found or list(_numbers(entry))
 
@@ -313,6 +316,27 @@ def _within(value: Object, error: Finding) -> Path:
             break
         path.append(step)
     return tuple(path)
+
+
+def _told(obj: Object, at: Path, message: str) -> Iterator[tuple[Path, str]]:
+    """Yields what is said of an error: of a map of texts, of each key whose value is none."""
+    values = reduce(getitem, at, obj)
+    if at[-1:] not in (("labels",), ("annotations",)) or not isinstance(values, dict):
+        yield at, _plainly(message) + _quoted(obj, at, message)
+        return
+    for key, value in values.items():
+        if not isinstance(value, str):
+            sort = next((said for type_, said in _SORTS.items() if isinstance(value, type_)), "nothing")
+            text = json.dumps(value, default=str)
+            written = "'{}'".format(text.replace("'", "''")) if '"' in text else f'"{text}"'
+            advice = f"; put it in quotes: {written}" if len(text) <= _QUOTED else ""
+            yield (*at, key), f"takes text, not {sort}{advice}"
+
+
+#: What values that are no text are called, a flag before the number that it is to Python.
+_SORTS: Final = {bool: "true or false", int | float: "a number", list: "a list", dict: "a mapping"}
+#: Characters of a value that a message repeats.
+_QUOTED: Final = 200
 
 
 def _quoted(value: Any, at: Path, message: str) -> str:  # Any: a user's YAML
