@@ -125,6 +125,13 @@ FAULTS: Final = (
         _ATTEMPTS,
     ),
     _fault(
+        "a record whose group object came late is not owned by it",
+        "commit/status.py",
+        "    if (uid := group.source.uid) and uid not in",
+        "    if (uid := group.source.uid) and not",
+        _STEP,
+    ),
+    _fault(
         "a plan in its Gang is removed whichever it is",
         "writes.py",
         "        tests |= {path: value for path, value in which.items() if value}",

@@ -41,6 +41,26 @@ FAULTS: Final = (
         ),
     ),
     *_faults(
+        "marks",
+        "translate/marks.py",
+        "translate/test_foreign",
+        (
+            "pods that another scheduler would start together, started alone",
+            "    return Gate(Code.INVALID, found.sentence()) if found is not None else None",
+            "    return None",
+        ),
+    ),
+    *_faults(
+        "marks",
+        "translate/podgroup/reading.py",
+        "translate/test_foreign",
+        (
+            "a group some of whose pods are another scheduler's",
+            "        if self._world.schedulers is None:\n            return []",
+            "        return []",
+        ),
+    ),
+    *_faults(
         "leader",
         "runtime/election.py",
         "runtime/test_election",
