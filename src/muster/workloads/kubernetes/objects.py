@@ -7,8 +7,6 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import getitem
 from typing import Any, Final
 
 from muster.api import foreign_kinds, groups, kinds
@@ -320,7 +318,9 @@ def _within(value: Object, error: Finding) -> Path:
 
 def _told(obj: Object, at: Path, message: str) -> Iterator[tuple[Path, str]]:
     """Yields what is said of an error: of a map of texts, of each key whose value is none."""
-    values = reduce(getitem, at, obj)
+    values: Any = obj  # a user's YAML
+    for step in at:
+        values = values[step]
     if at[-1:] not in (("labels",), ("annotations",)) or not isinstance(values, dict):
         yield at, _plainly(message) + _quoted(obj, at, message)
         return
