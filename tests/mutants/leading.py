@@ -126,8 +126,15 @@ FAULTS: Final = (
     _fault(
         "figures come before reasons",
         "runtime/commit/refreshes.py",
-        "        for waiting in self._waiting.values():\n            while waiting",
-        "        for waiting in reversed(self._waiting.values()):\n            while waiting",
+        "waiting = next(each for each in mine.values() if each)",
+        "waiting = next(each for each in reversed(mine.values()) if each)",
+        _REFRESHES,
+    ),
+    _fault(
+        "a namespace has all its turns before another has one",
+        "runtime/commit/refreshes.py",
+        "                self._waiting[namespace] = mine\n",
+        "                self._waiting = {namespace: mine} | self._waiting\n",
         _REFRESHES,
     ),
     _fault(

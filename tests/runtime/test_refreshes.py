@@ -164,3 +164,30 @@ def test_turns_keep_to_the_rate_and_reasons_come_first(wants: list[tuple[float, 
         for turn in turns:
             del waiting[turn]
     assert waiting == {}, "each has its turn"
+
+
+@given(st.integers(1, 200), st.lists(st.sampled_from("abc"), max_size=5))
+def test_gangs_of_one_namespace_hold_up_no_other_however_many_and_however_urgent(
+    many: int, others: list[str]
+) -> None:
+    refreshes, now, turns = Refreshes(WriteBudget()), 1000.0, list[str]()
+    for number in range(many):
+        refreshes.want(GangId(f"loud/{number}/stage"), Refresh.REASON)
+    for other in others:
+        refreshes.want(GangId(f"{other}/gang"), Refresh.FIGURES)
+    while (at := refreshes.next()) is not None:
+        now = max(now, at)
+        turns += [gang.partition("/")[0] for gang in refreshes.due(now)]
+    assert len(turns) == many + len({*others})
+    for other in {*others}:
+        assert turns.index(other) <= len({*others})
+
+
+def test_a_gang_that_is_gone_waits_no_longer() -> None:
+    refreshes = Refreshes(WriteBudget())
+    for name in ("a/x", "a/y"):
+        refreshes.want(GangId(name), Refresh.FIGURES)
+    refreshes.forget(GangId("a/x"))
+    assert refreshes.next() is not None
+    refreshes.forget(GangId("a/y"))
+    assert refreshes.next() is None
