@@ -11,6 +11,7 @@ OBEYED, SUBSUMED, REFUSED = Answer
 _READ: Final = "translate/test_native.py"
 _REFUSED: Final = f"{_READ}::test_what_cannot_be_honoured_is_refused_by_its_field"
 _WRITTEN: Final = "controllers/podgroup/test_conditions.py"
+_MADE: Final = "controllers/job/test_group.py"
 _RULES: Final = "api/rules/test_podgroup.py"
 
 TABLE: Final = Table(
@@ -112,6 +113,37 @@ in other groups, stay its own. The record of such a gang is called `native-NAME`
                     OBEYED,
                     "`PreemptionByScheduler`, until the minimum has nodes again",
                     f"{_WRITTEN}::test_a_group_that_loses_its_minimum_to_others_is_disrupted_until_it_runs_again",
+                ),
+            ),
+        ),
+        (
+            "Job",
+            (
+                Row(
+                    "spec.scheduling.schedulingPolicy",
+                    OBEYED,
+                    "of Jobs that nothing controls: a PodGroup and a Workload are made of it, by the "
+                    "embedded cluster always, by Kubernetes with the feature gate `WorkloadWithJob`; without "
+                    "the gate its API server drops the field",
+                    f"{_MADE}::test_a_job_with_the_field_gets_a_group_that_its_pods_name",
+                ),
+                Row(
+                    "spec.scheduling.schedulingConstraints, disruptionMode, resourceClaims",
+                    OBEYED,
+                    "copied into the PodGroup",
+                    f"{_MADE}::test_a_job_with_the_field_gets_a_group_that_its_pods_name",
+                ),
+                Row(
+                    "spec.scheduling, and `muster.dev/gang` on the Job",
+                    REFUSED,
+                    "`Invalid`: take one away; the key on the namespace does not count",
+                    f"{_READ}::test_a_job_that_asks_for_two_gangs_is_refused",
+                ),
+                Row(
+                    "spec.scheduling of the Jobs of a JobSet or CronJob",
+                    REFUSED,
+                    "no controller reads it; `check` and the pods say so, and what to write",
+                    "translate/test_foreign.py::test_a_pod_without_a_gang_is_refused_if_it_asks_for_one_and_else_warned_of",
                 ),
             ),
         ),

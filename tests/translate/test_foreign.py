@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from muster.api import groups, kinds
-from muster.api.base import Object, Resource
+from muster.api.base import Object, ObjectMeta, Resource
+from muster.api.batch_v1 import CronJob
 from muster.api.foreign_marks import TABLE, Asks, ForeignMark, Where
 from muster.core.words.gang import Code, Gate
 from muster.translate.dialects import Reader
@@ -33,7 +34,9 @@ def objects(row: ForeignMark | None, on: str, gang: str = "") -> list[Resource]:
     if on == "Pod":
         return [pod("a", spec={**pod_spec(), **fields}, **meta)]
     if on == "Job":
-        owner = job(gang=gang, **meta, **fields)
+        schedule = CronJob(api_version="batch/v1", kind="CronJob", metadata=ObjectMeta(name="c", uid="c"))
+        above = schedule if row is not None and row.of_templates else None
+        owner = job(gang=gang, owner=above, **meta, **fields)
         return [pod("a", owner=owner), owner]
     top = jobset(gang=gang, **meta, **fields)
     below = child(top, "w", 0)

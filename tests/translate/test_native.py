@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from muster import names
 from muster.api import groups
 from muster.api.base import Object, ObjectMeta, Resource
-from muster.api.core_v1 import Pod
+from muster.api.core_v1 import Namespace, Pod
 from muster.api.fields import convert
 from muster.api.kinds import JOB, POD, POD_GROUP_K8S
 from muster.api.koordinator_v1alpha1 import GROUPS
@@ -268,3 +269,22 @@ def test_what_says_nothing_of_the_gang_itself() -> None:
     assert the_gang(native_group(minimum=1, workloadRef=ref), member("a")) == the_gang(
         native_group(minimum=1), member("a")
     )
+
+
+GANG: Object = {"schedulingPolicy": {"gang": {}}}
+
+
+def test_a_job_with_a_gang_of_its_own_is_none_of_its_namespaces() -> None:
+    """The Job controller makes the PodGroup; the pods that name it are its gang."""
+    namespace = Namespace(metadata=ObjectMeta(name="ns", labels={names.GANG: "true"}))
+    for scheduling, expected in ((GANG, False), ({"schedulingPolicy": {"basic": {}}}, True)):
+        there = world(namespace, job(scheduling=scheduling))
+        assert (read(OF_JOB, there) is not None) == expected
+
+
+def test_a_job_that_asks_for_two_gangs_is_refused() -> None:
+    found = read(OF_JOB, world(job(gang="true", scheduling=GANG)))
+    assert found is not None
+    assert found.gang.gate is not None
+    assert found.gang.gate.code is Code.INVALID
+    assert "spec.scheduling makes it a gang" in found.gang.gate.message

@@ -97,7 +97,7 @@ RULE = "failurePolicy: {maxRestarts: 1, rules: [{name: r, action: RestartJob}]}"
             4,
             "there is no PodGroup x in this file",
         ),
-        (job("a", spec="scheduling: {a: 1}, "), None, "error", 4, "label the Job or JobSet muster.dev/gang"),
+        (job("a", spec="scheduling: {schedulingPolicy: {gang: {}}}, "), None, None, 0, ""),
         (group(3, 2), None, "warning", 4, "is 3, but the file has 2 pods"),
         (group(4, 1), None, "warning", 4, "is 4, but the file has 1 pod of this group at a time"),
         (group(2, 2), None, None, 0, ""),

@@ -53,6 +53,8 @@ class ForeignMark:
     instead: str
     #: texts that ask for what muster does anyway
     harmless: tuple[str, ...] = ()
+    #: only in templates: of an object that is written out the field is read
+    of_templates: bool = False
 
     @property
     def path(self) -> tuple[str, ...]:
@@ -73,6 +75,7 @@ _IN_GROUP: Final = (
     f"of a {groups.CREATED.kind.kind} ({groups.CREATED.kind.api_version})"
 )
 _AS_JOB: Final = f'label the Job or JobSet {names.GANG}: "true"'
+_AS_JOBSET: Final = f'label the JobSet {names.GANG}: "true"'
 _QUEUE: Final = f"write {names.QUEUE}: NAME of a Queue of muster"
 _PRIORITY: Final = f"write {names.PRIORITY}, or priorityClassName in the spec of its pods"
 _TOPOLOGY: Final = (
@@ -180,7 +183,11 @@ TABLE: Final = (
         *("yunikorn.apache.org/app-id", _YUNIKORN, _L, _POD, Asks.ORDER),
         "muster serves each Job, JobSet or PodGroup by itself",
     ),
-    ForeignMark("spec.scheduling", "Kubernetes (KEP-5547)", _F, ("Job",), Asks.GANG, _AS_JOB),
+    ForeignMark(
+        *("spec.scheduling", "Kubernetes (KEP-5547), which it reads of Jobs that nothing controls", _F),
+        *(("Job",), Asks.GANG, _AS_JOBSET),
+        of_templates=True,
+    ),
     ForeignMark("spec.scheduling", "JobSet (KEP-969)", _F, ("JobSet",), Asks.GANG, _AS_JOB),
 )
 
@@ -215,6 +222,8 @@ def _found(
 ) -> Iterator[tuple[Path, ForeignMark]]:
     for row in TABLE:
         if row.where is Where.FIELD:
+            if row.of_templates and "kind" in obj:
+                continue
             if kind in row.on and _is_gang(value := at(obj, *row.path)) and value:
                 yield row.path, row
             continue

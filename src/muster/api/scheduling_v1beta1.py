@@ -101,3 +101,12 @@ class WorkloadSpec(Struct, frozen=True):
 
 class Workload(Resource, frozen=True):
     spec: WorkloadSpec = WorkloadSpec()
+
+
+class JobScheduling(Struct, frozen=True):
+    """`spec.scheduling` of a Job (KEP-5547), of which its controller makes a Workload. No minimum: all."""
+
+    scheduling_policy: SchedulingPolicy | None = None
+    scheduling_constraints: SchedulingConstraints | None = None
+    resource_claims: list[ResourceClaim] = []
+    disruption_mode: DisruptionMode | None = None

@@ -31,10 +31,10 @@ from muster.kube.client import Client
 from muster.names import SCHEDULER
 from muster.workloads import load as loading
 from muster.workloads import secret_files, source
-from muster.workloads.annotate import mode_of
 from muster.workloads.check import members_of_groups
 from muster.workloads.demand import PodSet, demand
 from muster.workloads.jobfile import Caller, Item, JobFile, Options, Role, Source
+from muster.workloads.kubernetes.gangs import is_gang
 from muster.workloads.platform import EMBEDDED_PLATFORM, Platform
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def header(job: JobFile) -> str:
     together: dict[object, list[PodSet]] = {}
     for each in demand(job):
         owner = owners[each.owner]
-        gang: object = each.owner if mode_of(owner) == "gang" else None
+        gang: object = each.owner if is_gang(owner) else None
         if (group := groups.named_in(each.template)) is not None:
             gang = (owner["metadata"].get("namespace", ""), group.name)
         together.setdefault(gang, []).append(each)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from muster import names
 from muster.api import foreign_marks
-from muster.api.base import Kind, controller_of, mark
+from muster.api.base import Kind, at, controller_of, mark
 from muster.api.batch_v1 import CONTROLLER_UID, JOB_NAME, LEGACY_CONTROLLER_UID, LEGACY_JOB_NAME, Job
 from muster.api.core_v1 import Pod
 from muster.api.groups import Dialect
@@ -51,6 +51,9 @@ class Reader:
         if job is None or not is_gang(job, world):
             return None, NONE_MOVED
         asks = demand(job.spec, world, Made(key.namespace, _added(job)))
+        if asks.refusal is None and _scheduled(job):
+            told = f"spec.scheduling makes it a gang of Kubernetes' own, and {names.GANG} one of muster's"
+            asks = replace(asks, refusal=Gate(Code.INVALID, f"{told}; take one away"))
         if asks.places <= MOST_PLACES:
             filled.take(job, Block(MAIN, 0, asks.places))
         else:
@@ -81,7 +84,14 @@ def is_gang(job: Job, world: World) -> bool:
     controller = controller_of(job)
     if controller is not None and JOBSET.matches(controller):
         return False
+    if _scheduled(job) and marks.own_gang(job.metadata) is None:
+        return False  # its namespace's mark does not count: a group of its own is made for it
     return asks_for_gang(job.metadata, [job.spec.template], world)
+
+
+def _scheduled(job: Job) -> bool:
+    """Whether the Job controller makes a gang of Kubernetes' own of its pods."""
+    return controller_of(job) is None and "gang" in at(job.spec.scheduling or {}, "schedulingPolicy")
 
 
 def _added(job: Job) -> dict[str, str]:

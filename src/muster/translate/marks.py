@@ -8,7 +8,7 @@ from typing import Final
 
 from muster import names
 from muster.api import foreign_marks, marks
-from muster.api.base import ObjectMeta, Resource
+from muster.api.base import ObjectMeta, Resource, controller_of
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 from muster.api.foreign_marks import ForeignMark
@@ -101,8 +101,8 @@ def foreign(*objects: Resource) -> tuple[ForeignMark, ...]:
         kind, fields = type(obj).__name__, None
         if isinstance(obj, Pod) and obj.spec.scheduling_group:
             fields = {"schedulingGroup": obj.spec.scheduling_group}
-        elif isinstance(obj, Job | JobSet) and obj.spec.scheduling is not None:
-            fields = {"scheduling": obj.spec.scheduling}
+        elif isinstance(obj, JobSet) or (isinstance(obj, Job) and controller_of(obj) is not None):
+            fields = {"scheduling": obj.spec.scheduling} if obj.spec.scheduling is not None else None
         found += foreign_marks.of(obj.metadata, kind, fields)
     return tuple(found)
 

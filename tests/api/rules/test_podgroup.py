@@ -8,6 +8,7 @@ from muster.api import rules
 from muster.api.base import Object
 from muster.api.fields import Finding
 from muster.api.kinds import POD_GROUP_K8S, WORKLOAD
+from muster.api.rules import podgroup
 
 GANG: Object = {"schedulingPolicy": {"gang": {"minCount": 2}}}
 BASIC: Object = {"schedulingPolicy": {"basic": {}}}
@@ -106,3 +107,25 @@ def test_a_workload() -> None:
     assert workload({"name": "a", "schedulingPolicy": {"gang": {"minCount": 7}}}, old=(one,)) == []
     frozen = workload(one, old=(one,), controllerRef={"kind": "Job", "name": "j"})
     assert frozen == ["spec.controllerRef: Invalid value: field is immutable"]
+
+
+@pytest.mark.parametrize(
+    ("scheduling", "old", "expected"),
+    [
+        ({"schedulingPolicy": {"gang": {}}}, None, []),
+        ({"schedulingPolicy": {"gang": {"minCount": 2}}}, {"schedulingPolicy": {"gang": {}}}, []),
+        ({"disruptionMode": {"single": {}}}, None, []),
+        ({"schedulingPolicy": {"gang": {"minCount": 5}}}, None, ["must not exceed parallelism (3)"]),
+        ({"schedulingPolicy": {"gang": {"minCount": 0}}}, None, ["must be greater than or equal to 1"]),
+        ({"schedulingPolicy": "gang"}, None, ["Expected `object"]),
+        ({"schedulingPolicy": {}}, None, ["must specify one of"]),
+        ({"schedulingPolicy": {"basic": {}}}, {"schedulingPolicy": {"gang": {}}}, ["policy is immutable"]),
+        (None, {"schedulingPolicy": {"gang": {}}}, ["cannot be added or removed"]),
+    ],
+)
+def test_what_a_job_says_of_its_group(scheduling: Any, old: Any, expected: list[str]) -> None:
+    spec = {"parallelism": 3, **({"scheduling": scheduling} if scheduling is not None else {})}
+    before = {"parallelism": 3, "scheduling": old} if old is not None else None
+    found = told(podgroup.validate_job(spec, before, ("spec", "scheduling")))
+    assert len(found) == len(expected), found
+    assert all(words in each for words, each in zip(expected, found, strict=True)), found

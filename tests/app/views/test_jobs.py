@@ -192,6 +192,22 @@ def test_a_job_of_another_controller_says_so(manager: str, left: bool) -> None:
     assert only(Objects(jobs=[ended])).reason is None
 
 
+def test_a_job_and_the_pod_group_that_its_controller_made_are_one_job() -> None:
+    by = OwnerReference(api_version="batch/v1", kind="Job", name="j", uid="uid-j", controller=True)
+    own = msgspec.structs.replace(meta("j"), uid="uid-j")
+    about = msgspec.structs.replace(meta("j-x"), uid="uid-x", owner_references=[by])
+    kind = groups.NATIVE.kind
+    gang = Gang(
+        metadata=meta("native-j-x"),
+        spec=GangSpec(queue="team", source=Source(kind.api_version, kind.kind, "j-x", "uid-x")),
+        status=GangStatus(reason=Reason("OverShare", "too much")),
+    )
+    objects = Objects(jobs=[Job(metadata=own)], pod_groups=[(kind, kind.type(metadata=about))], gangs=[gang])
+    view = only(objects)
+    assert (view.kind, view.reason) == (kinds.JOB, ("OverShare", "too much"))
+    assert view.gangs == (gang,)
+
+
 @pytest.mark.parametrize(("name", "kinds_"), [("js", ["JobSet"]), ("other", ["JobSet", "PodGroup"])])
 def test_a_jobset_with_a_pod_group_of_its_name_is_one_job(name: str, kinds_: list[str]) -> None:
     """As a batch job with a minimum of pods is compiled."""

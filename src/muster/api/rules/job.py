@@ -22,7 +22,7 @@ from muster.api.batch_v1 import (
 from muster.api.core_v1 import PodTemplate
 from muster.api.fields import Finding, InvalidObject, Path, convert
 from muster.api.indexes import Indexes
-from muster.api.rules import job_changes
+from muster.api.rules import job_changes, podgroup
 from muster.api.rules.metadata import label, labels, qualified, shown
 from muster.api.rules.pod import validate_spec
 
@@ -95,6 +95,8 @@ def validate(obj: Object, old: Object | None) -> list[Finding]:
         )
     if spec.managed_by:
         errors += _manager(spec.managed_by)
+    before = (old.get("spec") or {}) if old is not None else None
+    errors += podgroup.validate_job(obj.get("spec") or {}, before, ("spec", "scheduling"))
     template, more = _template(spec)
     errors += more
     if template is not None:

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from muster.api.base import Object
-from muster.api.fields import Finding, Path
+from muster.api.fields import Finding, InvalidObject, Path, convert
 from muster.api.rules.metadata import label, qualified, shown, subdomain
 from muster.api.rules.scheduling import HIGHEST_PRIORITY
+from muster.api.scheduling_v1beta1 import JobScheduling
 
 MOST_TEMPLATES: Final = 8
 _MOST_CLAIMS: Final = 4
@@ -70,6 +71,10 @@ def validate_job(spec: Object, old: Object | None, at: Path) -> list[Finding]:
         return [Finding(at, "Invalid value: cannot be added or removed")]
     if wanted is None:
         return []
+    try:
+        convert(wanted, JobScheduling, at)
+    except InvalidObject as error:
+        return error.errors
     errors = [*_group(wanted, before if old is not None else None, at, of_job=True)]
     least = ((wanted.get("schedulingPolicy") or {}).get("gang") or {}).get("minCount")
     most = spec.get("parallelism", 1)

@@ -3,7 +3,8 @@
 A job is a JobSet, a Job that no JobSet owns, a PodGroup (or a group that pods name although its object does
 not exist), a bare pod, or a BatchJob that controls none of these: it is denied, it has not started or has
 ended, or it has a schedule. A JobSet whose pods are in a PodGroup of its own name is one job with this
-PodGroup. Everything here is derived from objects in the API server; no state is kept.
+PodGroup, and so is a Job with the PodGroup that its controller has made of it. Everything here is derived
+from objects in the API server; no state is kept.
 """
 
 from collections import Counter, defaultdict
@@ -70,20 +71,26 @@ def views(objects: Objects) -> list[JobView]:
             gangs_of[GroupName(gang.spec.source.api_version.partition("/")[0], *where)].append(gang)
 
     uids = {group_name(kind, group): group.metadata.uid for kind, group in objects.pod_groups}
-    of_jobsets: set[GroupName] = set()
+    made_for: dict[Identity | None, list[GroupName]] = defaultdict(list)  # by what controls the group
+    for kind, group in objects.pod_groups:
+        made_for[controlled_by(group)].append(group_name(kind, group))
+    parts: set[GroupName] = set()  # of a JobSet or a Job
     for jobset in objects.jobsets:
         gangs = gangs_of[jobset.metadata.uid]
         if (own_group := _group_of_jobset(jobset)) is not None and own_group in uids:
-            of_jobsets.add(own_group)
+            parts.add(own_group)
             gangs = gangs + gangs_of[uids[own_group]]
         jobs = jobs_of[identity(kinds.JOBSET, jobset)]
         pods = [pod for job in jobs for pod in pods_of[identity(kinds.JOB, job)]]
         found.append(_jobset(jobset, jobs, pods, gangs))
     for job in jobs_of[None]:
-        found.append(_job(job, pods_of[identity(kinds.JOB, job)], gangs_of[job.metadata.uid]))
+        own_groups = made_for[identity(kinds.JOB, job)]
+        parts.update(own_groups)
+        gangs = [*gangs_of[job.metadata.uid], *(gang for own in own_groups for gang in gangs_of[uids[own]])]
+        found.append(_job(job, pods_of[identity(kinds.JOB, job)], gangs))
     job_of = {pod.metadata.uid: view for view in found for pod in view.pods} if members else {}
     for kind, group in objects.pod_groups:
-        if (name := group_name(kind, group)) not in of_jobsets:
+        if (name := group_name(kind, group)) not in parts:
             gangs = gangs_of[group.metadata.uid] or gangs_of[name]
             found.append(_pod_group(kind, group, members[name], gangs, job_of))
     absent = {name: pods for name, pods in members.items() if name not in uids}

@@ -8,13 +8,14 @@ writes the result. `failure_policy`, `success_policy`, `backoff` and `pods` each
 from collections.abc import Iterable
 from typing import Final
 
-from muster.api import kinds
+from muster.api import groups, kinds
 from muster.api.base import controller_of
 from muster.api.batch_v1 import CONTROLLER as NAME
 from muster.api.batch_v1 import JOB_NAME, TRACKING_FINALIZER
 from muster.api.core_v1 import Pod
 from muster.controllers.caches import Caches, Index
 from muster.controllers.driver import Change, Controller, Watch, itself
+from muster.controllers.job.pods import group_name
 from muster.controllers.job.reconcile import JobObserved, reconcile
 
 __all__ = ["CONTROLLER", "JobObserved", "observe", "reconcile"]
@@ -39,7 +40,9 @@ def observe(caches: Caches, key: str) -> JobObserved | None:
     for pod in pods:
         reference = controller_of(pod)
         (own if reference is not None and reference.uid == job.metadata.uid else orphans).append(pod)
-    return JobObserved(job, own, orphans)
+    name = group_name(job)
+    group = caches[groups.NATIVE.kind].get(f"{job.metadata.namespace}/{name}") if name is not None else None
+    return JobObserved(job, own, orphans, group)
 
 
 def _job_keys(pod: Pod) -> Iterable[str]:
@@ -56,9 +59,15 @@ def _of_pod(change: Change) -> list[str]:
     return [key for pod in change.objects for key in _job_keys(pod)]
 
 
+def _of_group(change: Change) -> list[str]:
+    """Returns the Job that controls a PodGroup that is gone or has changed."""
+    owners = ((controller_of(group), group.metadata.namespace) for group in change.objects)
+    return [f"{there}/{by.name}" for by, there in owners if by is not None and kinds.JOB.matches(by)]
+
+
 CONTROLLER: Final = Controller(
     name="job-controller",
-    watches=(Watch(kinds.JOB, itself), Watch(kinds.POD, _of_pod)),
+    watches=(Watch(kinds.JOB, itself), Watch(kinds.POD, _of_pod), Watch(groups.NATIVE.kind, _of_group)),
     observe=observe,
     reconcile=reconcile,
     indexes=(Index(kinds.POD, BY_JOB, _job_keys),),

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from muster.api import kinds
-from muster.api.base import Object, owner
+from muster.api.base import Object, at, controller_of, owner
 from muster.api.batch_v1 import (
     COMPLETION_INDEX,
     CONTROLLER_UID,
@@ -76,6 +76,14 @@ def plain_name(job: Job, number: int) -> str:
     return name(job, "-", _suffix(10, job.metadata.uid, str(number)))
 
 
+def group_name(job: Job) -> str | None:
+    """Returns the name of the PodGroup that is made for the Job's pods; None: none is."""
+    named = at(job.spec.template, "spec").get("schedulingGroup")
+    if job.spec.scheduling is None or named or controller_of(job) is not None:
+        return None
+    return name(job, "-", _suffix(5, job.metadata.uid, "group"))
+
+
 def name(job: Job, stem: str, suffix: str) -> str:
     return job.metadata.name[: LONGEST_NAME - len(stem) - len(suffix)] + stem + suffix
 
@@ -109,8 +117,13 @@ def _template(job: Job) -> Object:
             "finalizers": [*(meta.get("finalizers") or []), TRACKING_FINALIZER],
             "ownerReferences": [owner(job, kinds.JOB)],
         },
-        "spec": dict(template.get("spec") or {}),
+        "spec": {**(template.get("spec") or {}), **_group(job)},
     }
+
+
+def _group(job: Job) -> Object:
+    found = group_name(job)
+    return {} if found is None else {"schedulingGroup": {"podGroupName": found}}
 
 
 def _with_index(container: dict[str, Any]) -> dict[str, Any]:  # Any: a container as the user wrote it

@@ -20,8 +20,9 @@ from muster.api import kinds
 from muster.api.base import Object, condition, involved, is_true
 from muster.api.batch_v1 import TRACKING_FINALIZER, Job
 from muster.api.core_v1 import Pod
+from muster.api.scheduling_v1beta1 import PodGroup
 from muster.api.times import after
-from muster.controllers.job import finish, scale, status
+from muster.controllers.job import finish, group, scale, status
 from muster.controllers.job.counts import Counts, count
 from muster.controllers.job.finish import Finish
 from muster.controllers.job.pod_states import PodStates, is_ready, sort_pods
@@ -35,6 +36,8 @@ class JobObserved:
     job: Job | None
     pods: Sequence[Pod]
     orphans: Sequence[Pod] = ()
+    #: the PodGroup of its pods, if it has been made (`group`)
+    group: PodGroup | None = None
 
 
 def reconcile(observed: JobObserved, now: datetime) -> list[Effect]:
@@ -47,7 +50,7 @@ def reconcile(observed: JobObserved, now: datetime) -> list[Effect]:
         return [*effects, *_release(observed.pods)]
     if is_true(job.status.conditions, finish.COMPLETE) or is_true(job.status.conditions, finish.FAILED):
         return [*effects, *_after_the_end(job, observed.pods, now)]
-    return [*effects, *_go_on(job, observed.pods, now)]
+    return [*effects, *group.ensure(job, observed.group), *_go_on(job, observed.pods, now)]
 
 
 def _go_on(job: Job, pods: Sequence[Pod], now: datetime) -> list[Effect]:

@@ -8,7 +8,7 @@ suspended; --gang puts those of one namespace into a PodGroup of their own, with
 from collections import defaultdict
 
 from muster.api import groups, kinds
-from muster.api.base import Object
+from muster.api.base import Object, at
 from muster.api.fields import Finding
 from muster.api.templates import pod_templates
 from muster.workloads import annotate
@@ -43,6 +43,10 @@ def _mark(job: Entry, mode: Mode | None) -> list[Finding]:
     grouped = [(path, template) for path, template in every if groups.named_in(template)]
     if grouped:
         return [_in_group(job, *grouped[0])] if mode == "independent" else []
+    if _scheduled(job.object):
+        if mode != "independent":
+            return []
+        return [job.report(("spec", "scheduling"), "makes the job a gang; remove it, or --independent")]
     wanted = mode or annotate.mode_of(job.object)
     if wanted == "gang":
         pods = [template for _, template in pod_templates(job.object, job.kind)]
@@ -76,4 +80,9 @@ def _grouped(members: list[Entry], options: Options) -> Entry:
 def is_gang(job: Object) -> bool:
     """Whether the pods of a Job or JobSet, or a pod, are in a gang that muster reads."""
     named = all(groups.named_in(template) for _, template in pod_templates(job))
-    return named or (job["kind"] != kinds.POD.kind and annotate.mode_of(job) == "gang")
+    return named or _scheduled(job) or (job["kind"] != kinds.POD.kind and annotate.mode_of(job) == "gang")
+
+
+def _scheduled(job: Object) -> bool:
+    """Whether the Job controller makes a gang of Kubernetes' own of a Job's pods (KEP-5547)."""
+    return job["kind"] == kinds.JOB.kind and "gang" in at(job, "spec", "scheduling", "schedulingPolicy")
