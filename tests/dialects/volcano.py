@@ -14,6 +14,9 @@ _REFUSED: Final = "translate/test_volcano.py::test_what_cannot_be_honoured_is_re
 _SPARED: Final = "translate/test_volcano.py::test_preemptable_false_is_obeyed"
 _PHASES: Final = "controllers/podgroup/test_volcano.py::test_phases"
 _FOREIGN: Final = "api/test_foreign_marks.py::test_a_mark_is_found_at_its_place"
+_QUEUE_TESTS: Final = "translate/test_queues.py"
+_QUEUES: Final = f"{_QUEUE_TESTS}::test_a_queue_of_volcano_is_read_as_one_of_muster"
+_UNREAD: Final = f"{_QUEUE_TESTS}::test_a_field_that_is_not_read_makes_it_unusable_and_is_named"
 _WARNED: Final = "the Gang and `check` warn, and say what to write instead"
 
 TABLE: Final = Table(
@@ -80,6 +83,42 @@ without them a Job states `schedulerName`, `minAvailable` and `queue`.
                     "Unschedulable and Scheduled with Volcano's reasons; the one that has passed is False. "
                     "No `transitionID`",
                     "controllers/podgroup/test_volcano.py::test_conditions_say_why_it_waits",
+                ),
+            ),
+        ),
+        (
+            "Queue",
+            (
+                *(
+                    Row(f"spec.{field}", OBEYED, "as in a Queue of muster", _QUEUES)
+                    for field in ("weight", "capability", "deserved", "guarantee", "reclaimable", "parent")
+                ),
+                Row(
+                    "metadata.name",
+                    OBEYED,
+                    "of two Queues of one name muster's own counts, and says so in its condition Ready",
+                    f"{_QUEUE_TESTS}::test_a_queue_that_hides_one_of_volcano_says_so",
+                ),
+                *(
+                    Row(
+                        f"spec.{field}",
+                        REFUSED,
+                        "the queue cannot be used, and `muster queues` says why",
+                        _UNREAD,
+                    )
+                    for field in ("affinity", "extendClusters", "priority")
+                ),
+                Row(
+                    "status.state",
+                    OBEYED,
+                    "Closed and Closing admit nothing",
+                    f"{_QUEUE_TESTS}::test_its_state_closes_it",
+                ),
+                Row(
+                    "the Queues default and root",
+                    OBEYED,
+                    "created once there is a Job or a PodGroup of Volcano",
+                    "controllers/test_volcano_queues.py::test_they_come_with_the_first_object_of_volcano",
                 ),
             ),
         ),

@@ -61,46 +61,6 @@ FAULTS: Final = (
         ),
     ),
     *_faults(
-        "marks",
-        "core/preemption/candidates.py",
-        "core/preemption/test_preemption",
-        (
-            "a gang that is evicted as one gives up its surplus",
-            "if gang.indivisible or gang.min",
-            "if gang.min",
-        ),
-    ),
-    *_faults(
-        "marks",
-        "translate/podgroup/reading.py",
-        "translate/test_native",
-        (
-            "a group whose node label is ignored",
-            "        if not domain or self._world.layers.of_label(domain):",
-            "        if True:",
-        ),
-    ),
-    *_faults(
-        "marks",
-        "translate/dialects.py",
-        "translate/test_native",
-        (
-            "a pod whose group has not been seen waits in a gang of its own",
-            "        if _owner_awaited(pod, named, world):",
-            "        if False:",
-        ),
-    ),
-    *_faults(
-        "marks",
-        "controllers/podgroup/conditions.py",
-        "controllers/podgroup/test_conditions",
-        (
-            "a group that has been scheduled once is so no longer",
-            'if before is not None and before.status == "True":',
-            "if False:",
-        ),
-    ),
-    *_faults(
         "leader",
         "runtime/election.py",
         "runtime/test_election",

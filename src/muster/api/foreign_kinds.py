@@ -74,7 +74,6 @@ TABLE: Final = (
             "CronJob": f'write a CronJob of batch/v1, with {names.GANG}: "true" in its jobTemplate',
         },
     ),
-    *_rows("Volcano", ("scheduling.volcano.sh",), {"Queue": _QUEUE}),
     *_rows(
         "Volcano",
         ("flow.volcano.sh",),

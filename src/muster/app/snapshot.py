@@ -35,6 +35,7 @@ from muster.translate import bad_nodes
 from muster.translate.bad_nodes import BadNodes
 from muster.translate.disclosure import Disclosure
 from muster.translate.priority import ranked
+from muster.translate.queues import counting
 from muster.workloads.snapshot import Objects
 
 _GANGS: Final = frozenset(kind.kind for kind in GANGS)
@@ -129,7 +130,7 @@ class Snapshot:
 
     @property
     def queues(self) -> list[Queue]:
-        return [each for each in self.objects.items.values() if isinstance(each, Queue)]
+        return counting(self.objects.items.values())
 
     def preflight(self, job: Sequence[Object]) -> Preflight:
         """What is known of the objects of a job file before they are submitted."""

@@ -22,7 +22,6 @@ from muster.api import kinds
 from muster.api.base import AnyKind, LabelSelector, Resource
 from muster.api.core_v1 import Node, Pod
 from muster.api.fields import UNREADABLE
-from muster.api.muster_v1alpha1 import Queue
 from muster.api.rates import Rates
 from muster.api.requests import as_it_runs
 from muster.core.words.events import (
@@ -46,7 +45,7 @@ from muster.translate.dialects import Reader, group_of
 from muster.translate.group import Group, Touched
 from muster.translate.identity import GroupKey, in_order
 from muster.translate.pods import bound_at, occupies, pod_bound, says_the_same
-from muster.translate.queues import queue_changed
+from muster.translate.queues import QueueObjects, queue_changed
 from muster.translate.start_failures import Counted, start_failed
 from muster.translate.touched import (
     everything,
@@ -106,6 +105,7 @@ class Mirror:
         #: groups to read again, with the objects that have changed since
         self._stale: dict[GroupKey, Touched] = {}
         self._allowances = Allowances(self.world)
+        self._queues = QueueObjects()
         #: which failures at the start of pods are reported, and the pods of which one has been
         self.counted = counted or Counted()
         self._failed: set[PodId] = set()
@@ -232,16 +232,17 @@ class Mirror:
         self._pending.events += self._nodes.change(change.old, change.new)
 
     def _queue(self, change: "_Change") -> None:
-        _, old, new, latest = change
-        if self.world.queue_bounds.change(latest.metadata.name, new if isinstance(new, Queue) else None):
+        name = change.latest.metadata.name
+        old, new = self._queues.change(change.kind, name, change.new)
+        if self.world.queue_bounds.change(name, new):
             for key in in_order({*everything(self.world)}):
                 self._stale.setdefault(key, Touched()).add(kinds.QUEUE, old, new)
-        if isinstance(new, Queue):
+        if new is not None:
             event = queue_changed(new)
-            if not isinstance(old, Queue) or queue_changed(old) != event:
+            if old is None or queue_changed(old) != event:
                 self._pending.events.append(event)
         elif old is not None:
-            self._pending.events.append(QueueRemoved(old.metadata.name))
+            self._pending.events.append(QueueRemoved(name))
 
     def _budget(self, change: "_Change") -> None:
         self._allowances.budget(change.latest, gone=change.new is None)
@@ -410,6 +411,7 @@ _CHANGE: Final[Mapping[AnyKind, Callable[[Mirror, _Change], None]]] = {
     kinds.RESOURCE_QUOTA: Mirror._quota,
     kinds.NODE: Mirror._node,
     kinds.QUEUE: Mirror._queue,
+    kinds.QUEUE_VOLCANO: Mirror._queue,
     kinds.PDB: Mirror._budget,
     kinds.GANG: Mirror._gang,
     kinds.GANG_PLAN: Mirror._plan,

@@ -259,14 +259,6 @@ def test_below_its_minimum_a_gang_goes_as_a_whole() -> None:
     assert evict.victims == (Victim(GangId("elastic"), frozenset(), 72.0),)
 
 
-def test_a_gang_that_is_evicted_as_one_gives_up_no_surplus() -> None:
-    made = scheduler([node("a")])
-    running(made, replace(gang("elastic", count=8, minimum=4), indivisible=True), at=1.0)
-    made.apply(GangSubmitted(gang("high", count=2, priority=1)))
-    (evict,) = evicts(made.decide(10.0))
-    assert evict.victims == (Victim(GangId("elastic"), frozenset(), 72.0),)
-
-
 def test_a_minimum_over_all_pod_sets_counts_as_well() -> None:
     made = scheduler([node("a")])
     sets = (PodSet("x", shape(gpu=1), 4, 1), PodSet("y", shape(gpu=1), 4, 1))

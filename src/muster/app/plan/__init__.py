@@ -25,6 +25,7 @@ from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology
 from muster.api.muster_v1alpha1 import Queue
 from muster.api.rates import Rates
+from muster.api.volcano_v1beta1 import Queue as VolcanoQueue
 from muster.app.plan.decisions import Decision, Delay, Outcome, Told, decisions, outcome_of
 from muster.app.plan.forecast import cycles, starts
 from muster.app.plan.mirror import SnapshotMirror
@@ -171,7 +172,9 @@ def _faults(resources: Iterable[Resource], core: Scheduler) -> Iterator[str]:
     """Notes about faults of queues and layers; decisions that depend on these faults mention them as well."""
     for resource in resources:
         match resource:
-            case Queue() if (account := core.world.queues.find(resource.metadata.name)) and account.fault:
+            case Queue() | VolcanoQueue() if (
+                account := core.world.queues.find(resource.metadata.name)
+            ) and account.fault:
                 yield f"Queue {resource.metadata.name} cannot be used: {account.fault}"
             case ClusterNetworkTopology() if error := layers(resource).error:
                 yield f"ClusterNetworkTopology {resource.metadata.name} cannot be used: {error}"

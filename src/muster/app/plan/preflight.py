@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from muster.api import groups, kinds
 from muster.api.base import Kind, Object
-from muster.api.muster_v1alpha1 import Queue
 from muster.api.rates import Rates
 from muster.app.plan import fit
 from muster.app.plan.decisions import is_of
@@ -21,7 +20,7 @@ from muster.app.plan.risk import Stakes
 from muster.core.words.events import NodeChanged
 from muster.core.words.gang import Gang, GangId
 from muster.translate.group import Group
-from muster.translate.queues import queue_changed
+from muster.translate.queues import counting, queue_changed
 from muster.translate.risk import Risk
 from muster.workloads import annotate
 from muster.workloads.kubernetes.objects import JOBS
@@ -36,7 +35,7 @@ SURROUNDINGS: Final[tuple[Kind[Any], ...]] = (
     kinds.RUNTIME_CLASS,
 )
 #: What decides which priority a job may have, and what of a queue or a namespace
-SHARING: Final[tuple[Kind[Any], ...]] = (kinds.QUEUE, kinds.RESOURCE_QUOTA)
+SHARING: Final[tuple[Kind[Any], ...]] = (kinds.QUEUE, kinds.QUEUE_VOLCANO, kinds.RESOURCE_QUOTA)
 #: What a file may have that gangs are read from
 GANGS: Final = (*JOBS, *groups.OF_NAMED)
 _PROPOSED: Final = (kinds.NODE, *SURROUNDINGS, *SHARING, *GANGS)
@@ -84,8 +83,7 @@ class Preflight:
         """Why queues never admit jobs of the file, by job name."""
         if not self._reads(*SURROUNDINGS, *SHARING):
             return {}
-        queues = sorted((each for each in self._known if isinstance(each, Queue)), key=lambda each: each.key)
-        events = [queue_changed(queue) for queue in queues]
+        events = [queue_changed(queue) for queue in counting(self._known)]
         why = {alike: fit.barred(gang, events) for alike, gang in _unlike(self._gangs).items()}
         return {_name(gang): said for gang in self._gangs if (said := why[_nameless(gang)])}
 

@@ -8,7 +8,17 @@ from typing import Any, Final
 
 from muster.app.wiring import batch_jobs
 from muster.app.wiring.batch_jobs import Site
-from muster.controllers import cron, driver, gang, garbage, gpu_health, jobset, podgroup, preemptions
+from muster.controllers import (
+    cron,
+    driver,
+    gang,
+    garbage,
+    gpu_health,
+    jobset,
+    podgroup,
+    preemptions,
+    volcano_queues,
+)
 from muster.controllers.job import CONTROLLER as JOB
 
 CONTROLLERS: Final[dict[str, Callable[[Site], list[driver.Controller[Any]]]]] = {  # Any: observations
@@ -17,7 +27,7 @@ CONTROLLERS: Final[dict[str, Callable[[Site], list[driver.Controller[Any]]]]] = 
     "garbage": lambda _: [garbage.controller()],
     "gang": lambda _: [gang.controller(), preemptions.controller()],
     "gpuhealth": lambda _: [gpu_health.quarantine(), gpu_health.moves(gang.POD_INDEX)],
-    "podgroup": lambda _: list(map(podgroup.controller, podgroup.STATUS)),
+    "podgroup": lambda _: [*map(podgroup.controller, podgroup.STATUS), volcano_queues.controller()],
     "cronjob": lambda _: [cron.cron_jobs()],
     "batchjob": batch_jobs.controllers,
 }

@@ -1,6 +1,6 @@
 """Connections of probes and scrapers: bounded in number, time and bytes.
 
-The port of a daemon's probes asks for no token, and every pod that reaches it may connect. There are
+The port of a daemon's probes asks for no token, and whoever reaches it in the cluster may connect. There are
 at most `GUESTS` connections: for one more, the oldest is closed, so idle ones keep no kubelet out. Each has
 `SECONDS` and may send `BYTES`, which is far more than one request for metrics takes.
 """

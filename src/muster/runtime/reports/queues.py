@@ -2,7 +2,7 @@
 
 No decision of the scheduler depends on this status; it is for people to read. Of many queues, those that have
 waited longest are written first, within the budget of all refreshes (`runtime.budget`). The queue `default`
-has a status only if a Queue object of that name exists.
+has a status only if a Queue object of that name exists: muster's, or else Volcano's.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,9 @@ import msgspec
 from muster.api import kinds
 from muster.api.base import AnyKind, Object, Resource
 from muster.api.muster_v1alpha1 import Queue, QueueStatus
+from muster.api.volcano_v1beta1 import Queue as VolcanoQueue
 from muster.core.world.queues import Queues
+from muster.core.world.queues.account import Account
 from muster.effects import Patch
 from muster.kube.clock import back_off
 from muster.runtime.budget import WriteBudget, Writer
@@ -52,15 +54,13 @@ class QueueReports:
         self._next = now.timestamp() + back_off((PACE, LONGEST_PAUSE), self._failures)
         turns = {name: turn for turn, name in enumerate(self._written, 1)}
         for name in sorted(queues.accounts, key=lambda name: (turns.get(name, 0), name)):
-            account, found = queues.accounts[name], self._observed.find(kinds.QUEUE, name)
-            if not isinstance(found, Queue):
+            kind, found = self._object(name)
+            if found is None:
                 self._written.pop(name, None)
                 continue
-            told = conditions(account, found.status.conditions, now)
-            status = {**status_of(account, queues), "conditions": msgspec.to_builtins(told)}
+            status, amounts = self._status(queues.accounts[name], found, now)
             uid = found.metadata.uid
-            seen = msgspec.convert(status, QueueStatus) == found.status
-            if seen or self._written.get(name) == (uid, status):
+            if _shows(found, status) or self._written.get(name) == (uid, status):
                 continue
             if not self._budget.take(Writer.QUEUES, now.timestamp()):
                 self._reported = _UNREPORTED
@@ -71,10 +71,10 @@ class QueueReports:
             # None removes what a merge patch would keep
             gone = {
                 field: {r: status[field].get(r) for r in {*getattr(found.status, field), *status[field]}}
-                for field in ("used", "entitled", "borrowed")
+                for field in amounts
             }
             body = {"status": {**status, **gone}}
-            yield Patch(kinds.QUEUE, "", name, body, "status", missing_ok=False)
+            yield Patch(kind, "", name, body, "status", missing_ok=False)
 
     def written(self, report: Patch, error: Exception | None) -> None:
         """Takes the outcome: a status that was not written is written again after a pause."""
@@ -86,5 +86,34 @@ class QueueReports:
         """Returns the seconds until there is something to write; infinite if there is nothing."""
         return float("inf") if self._settled() else max(self._next - now, 0.0)
 
+    def _object(self, name: str) -> tuple[AnyKind, Queue | VolcanoQueue | None]:
+        """Returns the object of the queue that counts, and its kind."""
+        own = self._observed.find(kinds.QUEUE, name)
+        if isinstance(own, Queue):
+            return kinds.QUEUE, own
+        volcano = self._observed.find(kinds.QUEUE_VOLCANO, name)
+        return kinds.QUEUE_VOLCANO, volcano if isinstance(volcano, VolcanoQueue) else None
+
+    def _status(
+        self, account: Account, found: Queue | VolcanoQueue, now: datetime
+    ) -> tuple[Object, tuple[str, ...]]:
+        """Returns the status, and those of its fields that are amounts.
+
+        Of Volcano's the scheduler writes what is allocated; the state is its controllers', once it is set.
+        """
+        status = status_of(account, self._queues)
+        if isinstance(found, VolcanoQueue):
+            return {"state": found.status.state or "Open", "allocated": status["used"]}, ("allocated",)
+        covers = self._observed.find(kinds.QUEUE_VOLCANO, found.metadata.name) is not None
+        told = conditions(account, found.status.conditions, now, covers=covers)
+        return {**status, "conditions": msgspec.to_builtins(told)}, ("used", "entitled", "borrowed")
+
     def _settled(self) -> bool:
         return self._reported == self._queues.version and not self._failed
+
+
+def _shows(found: Queue | VolcanoQueue, status: Object) -> bool:
+    """Whether an object has this status."""
+    if isinstance(found, Queue):
+        return msgspec.convert(status, QueueStatus) == found.status
+    return (found.status.state, found.status.allocated) == (status["state"], status["allocated"])

@@ -25,6 +25,7 @@ _FIRST: Final = (
     kinds.PRIORITY_CLASS,
     kinds.CLUSTER_NETWORK_TOPOLOGY,
     kinds.QUEUE,
+    kinds.QUEUE_VOLCANO,
     kinds.RESOURCE_QUOTA,
     kinds.SERVICE_ACCOUNT,
     kinds.CONFIG_MAP,

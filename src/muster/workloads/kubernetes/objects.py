@@ -37,6 +37,7 @@ SUPPORTED: Final[tuple[Kind[Any], ...]] = (
     kinds.PDB,
     kinds.CLUSTER_NETWORK_TOPOLOGY,
     kinds.QUEUE,
+    kinds.QUEUE_VOLCANO,
     kinds.NAMESPACE,
 )
 _BY_KIND: Final = {kind.kind: kind for kind in reversed(SUPPORTED)}
