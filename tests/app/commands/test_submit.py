@@ -194,6 +194,7 @@ def gang_job(name: str, **metadata: object) -> str:
 POD_SPEC: Object = {"restartPolicy": "Never", "containers": [{"name": "c", "command": ["a"]}]}
 TEMPLATE: Object = {"template": {"spec": POD_SPEC}}
 JOBSET_SPEC: Object = {"replicatedJobs": [{"name": "w", "template": {"spec": TEMPLATE}}]}
+GANG_POLICY: Object = {"schedulingPolicy": {"gang": {"minCount": 3}}}
 LAYERS: Object = {
     "networkTopologySpec": [
         {"labelKey": ["block"], "topologyLayer": "Block"},
@@ -210,6 +211,18 @@ EDITS: dict[Kind[Any], tuple[Object, Object]] = {
     kinds.POD: (
         {"metadata": {"labels": {"a": "1"}}, "spec": POD_SPEC},
         {"metadata": {"labels": {"b": "1"}}, "spec": POD_SPEC},
+    ),
+    kinds.POD_GROUP_K8S: (
+        {"metadata": {"labels": {"a": "1"}}, "spec": GANG_POLICY},
+        {"metadata": {"labels": {"b": "1"}}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}},
+    ),
+    kinds.WORKLOAD: (
+        {"metadata": {"labels": {"a": "1"}}, "spec": {"podGroupTemplates": [{"name": "t", **GANG_POLICY}]}},
+        {"metadata": {"labels": {"b": "1"}}, "spec": {"podGroupTemplates": [{"name": "t", **GANG_POLICY}]}},
+    ),
+    kinds.POD_GROUP_VOLCANO: (
+        {"spec": {"minMember": 3, "priorityClassName": "p"}},
+        {"spec": {"minMember": 2}},
     ),
     kinds.POD_GROUP_X: ({"spec": {"minMember": 3, "priorityClassName": "p"}}, {"spec": {"minMember": 2}}),
     kinds.POD_GROUP_SIGS: (
