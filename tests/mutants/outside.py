@@ -467,4 +467,17 @@ FAULTS: Final = (
             "    return _identified(kind, copy)",
         ),
     ),
+    *_faults(
+        "volcano",
+        "controllers/podgroup/volcano.py",
+        "controllers/podgroup/test_volcano",
+        ("a refused group whose pods are created", "    if asked(group).refusal or ", "    if "),
+        ("a group that runs below its minimum", "        return UNKNOWN", "        return RUNNING"),
+    ),
+    *_faults(
+        "volcano queues",
+        "translate/queues.py",
+        "translate/test_queues",
+        ("Volcano's queue before muster's own", "    if isinstance(own, Queue):", "    if False:"),
+    ),
 )
