@@ -1,5 +1,6 @@
 """Volcano's own controllers, with muster as the scheduler of its Jobs."""
 
+from muster.api.core_v1 import Pod
 from muster.api.kinds import POD
 from muster.names import SCHEDULER
 from tests.cluster.conftest import Cluster
@@ -73,3 +74,51 @@ async def _phase(cluster: Cluster, name: str, phase: str) -> vc.Loose:
         return job if (job.status.get("state") or {}).get("phase") == phase else None
 
     return await cluster.until(f"Job {name} is {phase}", reached)
+
+
+async def test_jobs_complete_restart_are_aborted_and_wait_for_each_other(volcano: Cluster) -> None:
+    """Volcano's life cycle of Jobs, which rests on the phases that muster writes."""
+    volcano.muster("fake-nodes", "4 x cpu=8,memory=64Gi")
+    volcano.daemon("scheduler")
+    volcano.daemon("controllers")
+    short = vc.job("short", "1", "run=2s,exit=0", minimum=3, master=1, worker=2)
+    short["spec"]["ttlSecondsAfterFinished"] = 5
+    await volcano.make(vc.JOB, short)
+    chained = vc.job("chained", "1", "run=2s,exit=0", minimum=1, first=1, second=2)
+    chained["spec"]["tasks"][1]["dependsOn"] = {"name": ["first"]}
+    await volcano.make(vc.JOB, chained)
+    again = vc.job("again", "1", "", minimum=2, worker=2)
+    again["spec"]["policies"] = [{"event": "PodEvicted", "action": "RestartJob"}]
+    again["spec"]["maxRetry"] = 3
+    await volcano.make(vc.JOB, again)
+    await volcano.make(vc.JOB, vc.job("ended", "1", "", minimum=2, worker=2))
+
+    await _phase(volcano, "again", "Running")
+    before = {pod.metadata.uid for pod in await _pods(volcano, "again")}
+    await volcano.client.delete(POD, "default", "again-worker-0")
+
+    async def restarted() -> bool:
+        pods = await _pods(volcano, "again")
+        return len(pods) == 2 and all(
+            pod.metadata.uid not in before and pod.status.phase == "Running" for pod in pods
+        )
+
+    await volcano.until("both pods of the Job are new and run", restarted)
+    await _phase(volcano, "again", "Running")
+
+    await _phase(volcano, "ended", "Running")
+    job = await volcano.client.get(vc.JOB, "default", "ended")
+    await volcano.make(vc.COMMAND, vc.command("AbortJob", job))
+    await _phase(volcano, "ended", "Aborted")
+
+    async def gone() -> bool:
+        jobs = (await volcano.client.list(vc.JOB, "default")).items
+        return "short" not in {each.metadata.name for each in jobs}
+
+    await _phase(volcano, "chained", "Completed")
+    await volcano.until("the Job is deleted some time after it has completed", gone)
+
+
+async def _pods(cluster: Cluster, job: str) -> list[Pod]:
+    pods = (await cluster.client.list(POD, "default")).items
+    return [pod for pod in pods if pod.metadata.labels.get("volcano.sh/job-name") == job]

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from muster.api.base import Kind, Object, Resource
+from muster.api.base import Kind, Object, Resource, owner
 from muster.names import SCHEDULER
 
 
@@ -18,6 +18,17 @@ POD_GROUP: Final = Kind(
     "scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups", True, Loose, status=False
 )
 QUEUE: Final = Kind("scheduling.volcano.sh", "v1beta1", "Queue", "queues", False, Loose)
+COMMAND: Final = Kind("bus.volcano.sh", "v1alpha1", "Command", "commands", True, Loose, status=False)
+
+
+def command(action: str, job: Loose) -> Object:
+    """What a person asks of a Job, as `vcctl` does."""
+    reference = owner(job, JOB)
+    return {
+        "metadata": {"name": f"{job.metadata.name}-{action.lower()}"},
+        "action": action,
+        "target": reference,
+    }
 
 
 def job(name: str, cpu: str = "1", pretend: str = "", /, *, minimum: int, **replicas: int) -> Object:
