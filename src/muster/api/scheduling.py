@@ -1,6 +1,6 @@
 """PodGroups of other schedulers, priority classes, disruption budgets and leases.
 
-PodGroup exists in two API groups with one schema: scheduler-plugins' and Koordinator's (`api/groups.py`).
+PodGroup exists in two API groups with one schema: scheduler-plugins' and Koordinator's (`api/groups`).
 """
 
 from collections.abc import Iterable

@@ -1,0 +1,62 @@
+"""Kubernetes' own PodGroups (`scheduling.k8s.io`). Source: KEP-4671."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from muster.api import kinds
+from muster.api.base import is_label_key
+from muster.api.groups.dialect import Asked, Dialect
+from muster.api.koordinator_v1alpha1 import GROUPS
+from muster.api.scheduling_v1beta1 import PodGroup, PodGroupSpec
+
+
+def _asked(group: PodGroup) -> Asked:
+    spec = group.spec
+    policy, mode = spec.scheduling_policy, spec.disruption_mode
+    keys = [each.key for each in spec.scheduling_constraints.topology] if spec.scheduling_constraints else []
+    apart = mode is None or mode.all is None
+    return Asked(
+        minimum=policy.gang.min_count if policy.gang is not None else 0,
+        field="spec.schedulingPolicy.gang.minCount",
+        # without a gang's minimum there is still what all pods have to observe together
+        alone=policy.gang is None and policy.basic is not None and not keys and apart,
+        priority=spec.priority_class_name or None if spec.priority is None else spec.priority,
+        preempts=None if spec.preemption_policy is None else spec.preemption_policy != "Never",
+        domain=keys[0] if keys else "",
+        indivisible=not apart,
+        refusal=next(_refused(group.spec, keys), ""),
+    )
+
+
+def _refused(spec: PodGroupSpec, keys: Sequence[str]) -> Iterator[str]:
+    policy = spec.scheduling_policy
+    if (policy.gang is None) == (policy.basic is None):
+        found = "neither gang nor basic" if policy.gang is None else "both gang and basic"
+        yield f"spec.schedulingPolicy has {found}; write gang with a minCount, or basic: {{}}"
+    if policy.gang is not None and policy.gang.min_count < 1:
+        yield (
+            f"spec.schedulingPolicy.gang.minCount is {policy.gang.min_count}; write how many pods must run "
+            "together"
+        )
+    if spec.parent_composite_pod_group_name:
+        yield (
+            "spec.parentCompositePodGroupName (a CompositePodGroup) is not supported; leave it out, and join "
+            f"the PodGroups by the annotation {GROUPS} on each of them"
+        )
+    if spec.resource_claims:
+        claims = ", ".join(claim.name[:80] for claim in spec.resource_claims[:4])
+        yield f"spec.resourceClaims {claims} (dynamic resource allocation) is not supported yet"
+    if len(keys) > 1:
+        yield f"spec.schedulingConstraints.topology has {len(keys)} constraints; write one"
+    if keys and not is_label_key(keys[0]):
+        yield (
+            f"spec.schedulingConstraints.topology[0].key is {keys[0][:80]!r}; write the key of a node label"
+        )
+
+
+NATIVE: Final = Dialect(
+    name="native",
+    kind=kinds.POD_GROUP_K8S,
+    in_spec=True,
+    asked=_asked,
+)
