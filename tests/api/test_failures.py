@@ -142,7 +142,7 @@ def test_an_eviction_is_the_cause_of_what_its_containers_exit_with() -> None:
     told = verdict(
         last_failures(pod([main(end(143, 9), end(9, 1), 1)], policy="OnFailure", why=("Evicted", "full")))
     )
-    assert str(told) == "p failed on n: Evicted full"
+    assert str(told) == "p failed on n: Evicted: full"
 
 
 def failed(name: str, code: int | None, seconds: float | None, **more: Any) -> Failure:
