@@ -1,5 +1,6 @@
 """What the chart renders is what an API server takes, as strictly as it can check."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -118,6 +119,25 @@ async def test_users_however_mighty_write_no_plans(cluster: Cluster, chart: Char
     await cluster.client.patch(GANG, "default", "guarded", {"metadata": {"finalizers": None}})
     with pytest.raises(NotFound):
         await cluster.client.get(GANG, "default", "guarded")
+
+
+@pytest.mark.parametrize(
+    ("verb", "what", "permitted"),
+    [
+        ("get", "configmaps/muster-rates", True),
+        ("get", "leases.coordination.k8s.io/muster-scheduler", True),
+        ("get", "leases.coordination.k8s.io/muster-controllers", False),
+        ("list", "leases.coordination.k8s.io", False),
+        ("patch", "leases.coordination.k8s.io/muster-scheduler", False),
+    ],
+)
+def test_all_users_may_read_what_commands_need_to_know_and_no_more(
+    chart: Chart, verb: str, what: str, permitted: bool
+) -> None:
+    user = ("--as=anyone", "--as-group=system:authenticated", f"--namespace={NAMESPACE}")
+    # kubectl ends with 1 for "no"
+    with nullcontext() if permitted else pytest.raises(AssertionError, match="\nno\n"):
+        assert chart.kubectl("auth", "can-i", verb, what, *user) == "yes\n"
 
 
 def test_the_scheduler_may_watch_what_its_mirror_shows(chart: Chart) -> None:
