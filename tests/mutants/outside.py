@@ -475,6 +475,16 @@ FAULTS: Final = (
         ("a group that runs below its minimum", "        return UNKNOWN", "        return RUNNING"),
     ),
     *_faults(
+        "volcano tasks",
+        "api/groups/volcano.py",
+        "translate/test_volcano",
+        (
+            "tasks of a PodGroup that has too many",
+            " if len(spec.min_task_member) <= volcano.MOST_TASKS else ()",
+            "",
+        ),
+    ),
+    *_faults(
         "volcano queues",
         "translate/queues.py",
         "translate/test_queues",

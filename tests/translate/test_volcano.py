@@ -13,11 +13,12 @@ from muster import names
 from muster.api import groups
 from muster.api.base import Object, Resource
 from muster.api.core_v1 import Pod
-from muster.api.volcano_v1beta1 import GROUP_NAME, PREEMPTABLE, QUEUE_NAME, TASK, PodGroup
-from muster.core.words.gang import Code, Subgroup
+from muster.api.volcano_v1beta1 import GROUP_NAME, MOST_TASKS, PREEMPTABLE, QUEUE_NAME, TASK, PodGroup
+from muster.core.words.gang import Code, Labels, Subgroup
 from muster.translate.dialects import group_of
 from muster.translate.group import Group
 from muster.translate.identity import GroupKey
+from muster.translate.podgroup.places import Places
 from tests.translate.cluster import metadata, pod, pod_spec, priority_class, read, world
 
 KEY = GroupKey(groups.VOLCANO, "ns", "g")
@@ -107,6 +108,35 @@ def test_minima_of_tasks_never_lower_that_of_the_gang(
     if found.gang.gate is None:
         assert len(pods) >= found.gang.min_count
         assert all(pods.count(task) >= least for task, least in needed.items())
+
+
+def test_to_read_a_gang_costs_no_look_at_each_shape_for_each_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+
+    def look(places: Places) -> Labels:
+        nonlocal looks
+        looks += 1
+        return places.__dict__["looked_at"]  # type: ignore[no-any-return]
+
+    counted = property(look, lambda one, new: vars(one).update(looked_at=new))
+    monkeypatch.setattr(Places, "looked_at", counted, raising=False)
+    pods = [member(f"p{number}", f"t{number}") for number in range(8)]
+    costs = []
+    for tasks in (1, MOST_TASKS, MOST_TASKS + 1):
+        looks = 0
+        gang(*pods, group({"minMember": MOST_TASKS, "minTaskMember": {f"t{n}": 1 for n in range(tasks)}}))
+        costs.append(looks)
+    assert len(set(costs)) == 1
+
+
+def test_tasks_that_are_too_many_are_refused_unread() -> None:
+    asked = groups.VOLCANO.asked
+    assert asked is not None
+    most = asked(group({"minTaskMember": {f"t{n}": 1 for n in range(MOST_TASKS)}}))
+    assert (len(most.tasks), most.minimum, most.refusal) == (MOST_TASKS, MOST_TASKS, "")
+    above = asked(group({"minTaskMember": {f"t{n}": n - 1 for n in range(MOST_TASKS + 1)}}))
+    assert (above.tasks, above.minimum) == ((), 0)
+    assert "at most 256" in above.refusal
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,9 @@ def _asked(group: volcano.PodGroup) -> Asked:
     never lowers what its pods request: Volcano's controller computes it of them, without GPUs of limits.
     """
     spec = group.spec
-    tasks = tuple(sorted((name, least) for name, least in spec.min_task_member.items() if least > 0))
+    # sorted at each change of one of its pods
+    asked = spec.min_task_member.items() if len(spec.min_task_member) <= volcano.MOST_TASKS else ()
+    tasks = tuple(sorted((name, least) for name, least in asked if least > 0))
     together = sum(least for _, least in tasks)
     minimum = spec.min_member or together
     topology = spec.network_topology
@@ -39,14 +41,14 @@ def _asked(group: volcano.PodGroup) -> Asked:
 
 def _unread(spec: volcano.PodGroupSpec) -> Iterator[str]:
     """Yields why a PodGroup of Volcano cannot be honoured."""
-    if negative := min((each for each in spec.min_task_member.items() if each[1] < 0), default=None):
-        task, least = negative
-        yield f"spec.minTaskMember.{task[:63]} is {least}; write how many pods of it must run together"
     if len(spec.min_task_member) > volcano.MOST_TASKS:
         yield (
             f"spec.minTaskMember has {len(spec.min_task_member)} tasks; "
             f"a PodGroup has at most {volcano.MOST_TASKS}"
         )
+    if negative := min((each for each in spec.min_task_member.items() if each[1] < 0), default=None):
+        task, least = negative
+        yield f"spec.minTaskMember.{task[:63]} is {least}; write how many pods of it must run together"
     if spec.network_topology is not None and spec.network_topology.mode != "soft":
         yield f"spec.networkTopology needs HyperNodes, which are not read; leave it out, and {_LAYERS}"
     if spec.sub_group_policy:

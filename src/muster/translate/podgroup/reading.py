@@ -93,6 +93,8 @@ class Reading:
         self.kept: Counter[Kept] = Counter()
         self.count: Counter[State] = Counter()
         self.places: list[Places] = []
+        #: by task, the places of the pods that name it
+        self._of_task: dict[str, list[Places]] = {}
         self.dialect, self._kind, self._world = dialect, dialect.kind, world
         self._noted: dict[str, Noted] = {}
         #: of the pod that was read last, all that `said` and `kept` read of it, and what they returned
@@ -198,10 +200,7 @@ class Reading:
 
     def of_task(self, task: str) -> int:
         """Returns how many places there are for pods of a task."""
-        return sum(places.size for places in self._of_task(task))
-
-    def _of_task(self, task: str) -> list[Places]:
-        return [places for places in self.places if (self.dialect.task, task) in places.looked_at]
+        return sum(places.size for places in self._of_task.get(task, ()))
 
     @property
     def there(self) -> int:
@@ -238,7 +237,7 @@ class Reading:
         """The pod sets. Those of one of several PodGroups are a subgroup of the gang."""
         sets = [self._gathered(places.pod_set()) for places in self.places]
         if not self.several:
-            subgroup = {id(places): task for task, _ in self.tasks for places in self._of_task(task)}
+            subgroup = {id(places): task for task, _ in self.tasks for places in self._of_task.get(task, ())}
             return [
                 replace(one, subgroup=subgroup[id(places)]) if id(places) in subgroup else one
                 for places, one in zip(self.places, sets, strict=True)
@@ -394,6 +393,10 @@ class Reading:
                 name += "x"
             taken.add(name)
             places.call(prefix + name.removeprefix(PODS))
+        self._of_task = {}
+        for places in self.places:
+            for task in (value for key, value in places.looked_at if key == self.dialect.task):
+                self._of_task.setdefault(task, []).append(places)
 
 
 def _for_good(pod: Pod, world: World) -> bool:
