@@ -40,7 +40,8 @@ without them a Job states `schedulerName`, `minAvailable` and `queue`.
                 Row(
                     "spec.minTaskMember",
                     OBEYED,
-                    "by the annotation `volcano.sh/task-spec`; only if `minMember` is at least their sum",
+                    "by the annotation `volcano.sh/task-spec`; only if `minMember` is at least their sum; "
+                    "Invalid in a GangGroup",
                     _MINIMA,
                 ),
                 Row("spec.queue", OBEYED, "the label `muster.dev/queue` on it counts more", _GANG),

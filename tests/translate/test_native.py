@@ -15,7 +15,7 @@ from muster.api.core_v1 import Namespace, Pod
 from muster.api.fields import convert
 from muster.api.kinds import JOB, POD, POD_GROUP_K8S
 from muster.api.koordinator_v1alpha1 import GROUPS
-from muster.core.words.gang import Code, Gang, Gather, Strategy
+from muster.core.words.gang import MOST_PLACES, Code, Gang, Gather, Strategy
 from muster.translate.dialects import group_of
 from muster.translate.group import Group
 from muster.translate.identity import GroupKey
@@ -235,6 +235,22 @@ def test_what_cannot_be_honoured_is_refused_by_its_field(spec: Object, message: 
     assert gate is not None
     assert gate.code is Code.INVALID
     assert re.search(message, gate.message), gate.message
+
+
+@given(least=st.integers(1, 2**31 - 1), also=st.integers(0, 2**31 - 1))
+def test_minima_above_what_a_gang_may_have_are_refused_and_its_record_can_be_read(
+    least: int, also: int
+) -> None:
+    pods = [member("a"), grouped("b", "h", api=POD_GROUP_K8S)]
+    gang = the_gang(native_group(minimum=least), *pods)
+    assert (gang.gate is not None and gang.gate.code is Code.INVALID) == (least > MOST_PLACES)
+    assert gang.min_count <= MOST_PLACES
+    parts = [native_group("g", minimum=least), native_group("h", minimum=also)]
+    both = {GROUPS: '["ns/g", "ns/h"]'}
+    parts = [replace(p, metadata=replace(p.metadata, annotations=both)) for p in parts]
+    gang = the_gang(*parts, *pods)
+    assert (gang.gate is not None and gang.gate.code is Code.INVALID) == (least + also > MOST_PLACES)
+    assert gang.min_count <= 2 * MOST_PLACES
 
 
 def test_groups_that_name_each_other_are_one_gang() -> None:

@@ -13,6 +13,7 @@ from muster import names
 from muster.api import groups
 from muster.api.base import Object, Resource
 from muster.api.core_v1 import Pod
+from muster.api.koordinator_v1alpha1 import GROUPS
 from muster.api.volcano_v1beta1 import GROUP_NAME, MOST_TASKS, PREEMPTABLE, QUEUE_NAME, TASK, PodGroup
 from muster.core.words.gang import Code, Labels, Subgroup
 from muster.translate.dialects import group_of
@@ -147,6 +148,11 @@ def test_tasks_that_are_too_many_are_refused_unread() -> None:
         ({"subGroupPolicy": [{"name": "p", "subGroupSize": 2}]}, "spec.subGroupPolicy is not supported"),
         ({"minMember": -1}, "spec.minMember is -1"),
         ({"minTaskMember": {"w": -1}}, "spec.minTaskMember.w is -1"),
+        ({"minMember": 2**31 - 1}, "spec.minMember is 2147483647; write how many pods must run together, at"),
+        (
+            {"minMember": 0, "minTaskMember": {"a": 2**31 - 1, "b": 5}},
+            "spec.minTaskMember is 2147483652; write how many",
+        ),
         ({"minTaskMember": {f"t{n}": 1 for n in range(300)}}, "has 300 tasks"),
         ({"priorityClassName": "none"}, "PriorityClass none does not exist"),
     ],
@@ -156,6 +162,22 @@ def test_what_cannot_be_honoured_is_refused_by_name(spec: Object, words: str) ->
     assert gate is not None
     assert gate.code is Code.INVALID
     assert words in gate.message
+
+
+def test_minima_of_tasks_are_refused_in_a_gang_group() -> None:
+    """There the minimum of each PodGroup is all that counts: a driver that is missing would go unseen."""
+    both = {GROUPS: '["ns/g", "ns/h"]'}
+    pods = [
+        pod(f"{of}{number}", annotations={GROUP_NAME[0]: of, TASK: "w"}) for of in "gh" for number in range(2)
+    ]
+    minima = {"minMember": 2, "minTaskMember": {"driver": 1, "w": 1}}
+    first, second = (group(minima, name=name, annotations=both) for name in "gh")
+    gate = gang(*pods, first, second).gang.gate
+    assert gate is not None
+    assert gate.code is Code.INVALID
+    assert "PodGroup ns/g: spec.minTaskMember is not supported in a GangGroup" in gate.message
+    first, second = (group({"minMember": 2}, name=name, annotations=both) for name in "gh")
+    assert gang(*pods, first, second).gang.gate is None
 
 
 def test_a_soft_topology_is_a_warning() -> None:

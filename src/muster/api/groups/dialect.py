@@ -21,6 +21,8 @@ class Asked:
     field: str
     #: by task, how many of the pods of that task must be among them (`Dialect.task`)
     tasks: tuple[tuple[str, int], ...] = ()
+    #: the field that says so
+    field_of_tasks: str = ""
     #: its pods are no gang: each starts alone
     alone: bool = False
     queue: str = ""

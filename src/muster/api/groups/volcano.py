@@ -30,8 +30,9 @@ def _asked(group: volcano.PodGroup) -> Asked:
     soft = topology is not None and topology.mode == "soft"
     return Asked(
         minimum=minimum,
-        field="spec.minMember",
+        field="spec.minTaskMember" if together and not spec.min_member else "spec.minMember",
         tasks=tasks if minimum >= together else (),
+        field_of_tasks="spec.minTaskMember",
         queue=spec.queue,
         priority=spec.priority_class_name or None,
         refusal=next(_unread(spec), ""),

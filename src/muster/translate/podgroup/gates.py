@@ -38,6 +38,10 @@ def disagreement(readings: Sequence[Reading], known: Mapping[ganggroup.Name, Res
     for one in readings:
         if one.group is not None and (why := ganggroup.error(one.group, known)):
             return Gate(Code.INVALID, f"{_called(one.group)}: {why}")
+    together = sum(one.asked.minimum for one in readings if one.asked is not None)
+    if len(readings) > 1 and together > MOST_PLACES:
+        message = f"its PodGroups need {together} pods together; a gang has at most {MOST_PLACES}"
+        return Gate(Code.INVALID, message)
     queues = sorted({one.queue for one in readings if one.queue})
     if len(queues) > 1:
         message = f"its PodGroups name different queues ({', '.join(queues)}), and a gang waits in one"
@@ -58,13 +62,17 @@ def _refused(one: Reading, wanted: int, world: World) -> Gate | None:
         assert asked is not None, "a group that pods name says what it asks for"
         if asked.refusal:
             return Gate(Code.INVALID, asked.refusal)
+        if asked.tasks and one.several:
+            message = f"{asked.field_of_tasks} is not supported in a GangGroup; leave it out, or {GROUPS}"
+            return Gate(Code.INVALID, message)
         if isinstance(number := chosen([group.metadata], world, asked.priority), Gate):
             return number
-        if wanted < 0:
-            text, key = f"{wanted}", asked.field
+        if wanted < 0 or asked.minimum > MOST_PLACES:
+            text, key = f"{asked.minimum}", asked.field
             if isinstance(group, Described):
                 text, key = repr(group.minimum[:80]), f"pod {group.by}: {groups.DESCRIBED.minimum[-1]}"
-            return Gate(Code.INVALID, f"{key} is {text}; write how many pods must run together")
+            most = "" if wanted < 0 else f", at most {MOST_PLACES}"
+            return Gate(Code.INVALID, f"{key} is {text}; write how many pods must run together{most}")
     if not is_subdomain(one.name[1]):
         where = "a pod names a group of its own namespace by name only"
         return Gate(Code.INVALID, f"{one.name[1][:80]!r} is no name of a {one.dialect.kind.kind}; {where}")

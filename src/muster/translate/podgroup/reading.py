@@ -22,6 +22,7 @@ from muster.api.kinds import (
 from muster.api.marks import KEEP
 from muster.api.times import seconds
 from muster.core.words.gang import (
+    MOST_PLACES,
     Labels,
     Operator,
     Place,
@@ -161,7 +162,8 @@ class Reading:
         self.asked = None
         if self.group is not None and self.dialect.asked is not None:
             self.asked = self.dialect.asked(self.group)
-        self.wanted = self.asked.minimum if self.asked is not None else self.there
+        # the gang's record has room for no sum of any minima
+        self.wanted = min(self.asked.minimum, MOST_PLACES) if self.asked is not None else self.there
         if self.group is not None and not self.several and self.wanted == 0:
             self.wanted = 1  # no minimum: any of its pods may start without the others
         if not any(one.bound for one in self.said):
