@@ -1,6 +1,7 @@
 """Which objects a reference names, and the table of groups."""
 
 import ast
+import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -12,7 +13,8 @@ import muster
 from muster.api import groups, kinds
 from muster.api.base import AnyKind, Object, ObjectMeta, OwnerReference, Resource, controls
 from muster.api.core_v1 import Pod, PodSpec
-from muster.api.groups import Dialect
+from muster.api.fields import convert
+from muster.api.groups import Asked, Dialect
 from muster.api.kinds import JOB, JOBSET, VOLCANO_JOB
 from muster.api.muster_v1alpha1 import Source
 
@@ -132,6 +134,20 @@ def test_the_docs_name_each_dialect_and_its_keys(row: Dialect) -> None:
 )
 def test_a_template_without_metadata_names_no_group(template: Object) -> None:
     assert groups.named_in(template) is None
+
+
+@pytest.mark.parametrize("row", groups.NAMED, ids=lambda row: row.name)
+def test_what_a_group_asks_for_is_not_read_to_know_whether_it_is_a_gang(row: Dialect) -> None:
+    """That is asked several times for each change of a pod."""
+
+    def asked(group: Resource) -> Asked:
+        raise AssertionError(group)
+
+    unread = dataclasses.replace(row, asked=asked)
+    basic: Object = {"spec": {"schedulingPolicy": {"basic": {}}}} if row is groups.NATIVE else {}
+    assert unread.frees(convert(basic, row.kind.type)) == (row is groups.NATIVE)
+    assert not unread.frees(convert({}, row.kind.type))
+    assert not unread.frees(None)
 
 
 def test_a_created_group_asks_for_its_minimum() -> None:

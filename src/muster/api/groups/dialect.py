@@ -23,8 +23,6 @@ class Asked:
     tasks: tuple[tuple[str, int], ...] = ()
     #: the field that says so
     field_of_tasks: str = ""
-    #: its pods are no gang: each starts alone
-    alone: bool = False
     queue: str = ""
     #: the name of a PriorityClass, or a number
     priority: str | int | None = None
@@ -82,6 +80,8 @@ class Dialect:
     description: tuple[str, ...] = ()
     #: reads an object. None: it asks for what its pod templates say
     asked: Callable[[Any], Asked] | None = None  # Any: an object of `kind`
+    #: whether the pods that name an object are no gang: each starts alone. None: they always are one
+    alone: Callable[[Any], bool] | None = None  # Any: an object of `kind`
     #: None: the status is its own controller's
     phases: Phases | None = None
 
@@ -90,7 +90,7 @@ class Dialect:
 
     def frees(self, group: Resource | None) -> bool:
         """Whether the pods that name this object are no gang."""
-        return group is not None and self.asked is not None and self.asked(group).alone
+        return self.alone is not None and group is not None and self.alone(group)
 
     def read(self, obj: Object) -> Asked:
         """Returns what an object asks for that is given as JSON. Raises InvalidObject."""

@@ -14,18 +14,27 @@ def _asked(group: PodGroup) -> Asked:
     spec = group.spec
     policy, mode = spec.scheduling_policy, spec.disruption_mode
     keys = [each.key for each in spec.scheduling_constraints.topology] if spec.scheduling_constraints else []
-    apart = mode is None or mode.all is None
     return Asked(
         minimum=policy.gang.min_count if policy.gang is not None else 0,
         field="spec.schedulingPolicy.gang.minCount",
-        # without a gang's minimum there is still what all pods have to observe together
-        alone=policy.gang is None and policy.basic is not None and not keys and apart,
         priority=spec.priority_class_name or None if spec.priority is None else spec.priority,
         preempts=None if spec.preemption_policy is None else spec.preemption_policy != "Never",
         domain=keys[0] if keys else "",
-        indivisible=not apart,
+        indivisible=mode is not None and mode.all is not None,
         refusal=next(_refused(group.spec, keys), ""),
     )
+
+
+def _alone(group: PodGroup) -> bool:
+    """Whether there is neither a minimum nor anything else that all pods have to observe together.
+
+    Asked several times for each change of a pod.
+    """
+    spec = group.spec
+    policy, mode, limits = spec.scheduling_policy, spec.disruption_mode, spec.scheduling_constraints
+    if policy.gang is not None or policy.basic is None:
+        return False
+    return (mode is None or mode.all is None) and (limits is None or not limits.topology)
 
 
 def _refused(spec: PodGroupSpec, keys: Sequence[str]) -> Iterator[str]:
@@ -59,4 +68,5 @@ NATIVE: Final = Dialect(
     kind=kinds.POD_GROUP_K8S,
     in_spec=True,
     asked=_asked,
+    alone=_alone,
 )
