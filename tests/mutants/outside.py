@@ -485,6 +485,31 @@ FAULTS: Final = (
         ),
     ),
     *_faults(
+        "volcano tasks",
+        "translate/podgroup/gates.py",
+        "translate/test_volcano",
+        (
+            "a minimum above what a gang may have",
+            "        if wanted < 0 or asked.minimum > MOST_PLACES:",
+            "        if wanted < 0:",
+        ),
+        (
+            "minima of tasks in a GangGroup",
+            "        if asked.tasks and one.several:",
+            "        if False:",
+        ),
+    ),
+    *_faults(
+        "groups",
+        "api/groups/native.py",
+        "translate/test_native",
+        (
+            "a basic group with a domain, whose pods are taken for gangs of one",
+            " and (limits is None or not limits.topology)",
+            "",
+        ),
+    ),
+    *_faults(
         "volcano queues",
         "translate/queues.py",
         "translate/test_queues",

@@ -202,8 +202,7 @@ def member_waits(pod: Pod, group: Group, code: Code, now: datetime) -> Object | 
 
     All members of a gang that waits for capacity are Unschedulable, so that autoscalers make room for all.
     Those of an Invalid gang say so. If the gang waits for anything else, a member that was Unschedulable no
-    longer is. The message has no
-    numbers that change often, which would cost a write for each pod.
+    longer is. The message has no numbers that change often, which would cost a write for each pod.
     """
     if pod.spec.scheduling_gates:
         return None  # the API server has said so
