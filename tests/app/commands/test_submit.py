@@ -247,6 +247,10 @@ EDITS: dict[Kind[Any], tuple[Object, Object]] = {
         {"spec": {"closed": True, "capability": {"cpu": 4}, "weight": 3, "maxGangs": 2}},
         {"spec": {"guarantee": {"cpu": 2}}},
     ),
+    kinds.QUEUE_VOLCANO: (
+        {"spec": {"weight": 3, "capability": {"cpu": "4"}}},
+        {"spec": {"reclaimable": False}},
+    ),
     kinds.NAMESPACE: (
         {"metadata": {"labels": {names_.GANG: "true"}}},
         {"metadata": {"annotations": {names_.GANG: "true"}}},
