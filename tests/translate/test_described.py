@@ -126,6 +126,11 @@ def test_a_gang_group_may_combine_a_podgroup_with_described_pods() -> None:
     ("pods", "code", "said"),
     [
         (
+            [member("x", least="50001")],
+            Code.INVALID,
+            f"pod x: {LEAST} is '50001'; write how many pods must run together, at most 50000",
+        ),
+        (
             [member("x", least="")],
             Code.INVALID,
             f"pod x: {LEAST} is ''; write how many pods must run together",
