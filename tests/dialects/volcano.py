@@ -15,6 +15,7 @@ _SPARED: Final = "translate/test_volcano.py::test_preemptable_false_is_obeyed"
 _PHASES: Final = "controllers/podgroup/test_volcano.py::test_phases"
 _FOREIGN: Final = "api/test_foreign_marks.py::test_a_mark_is_found_at_its_place"
 _QUEUE_TESTS: Final = "translate/test_queues.py"
+_ADOPTED: Final = "core/world/queues/test_adopted.py"
 _QUEUES: Final = f"{_QUEUE_TESTS}::test_a_queue_of_volcano_is_read_as_one_of_muster"
 _UNREAD: Final = f"{_QUEUE_TESTS}::test_a_field_that_is_not_read_makes_it_unusable_and_is_named"
 _WARNED: Final = "the Gang and `check` warn, and say what to write instead"
@@ -99,6 +100,20 @@ without them a Job states `schedulerName`, `minAvailable` and `queue`.
                     OBEYED,
                     "of two Queues of one name muster's own counts, and says so in its condition Ready",
                     f"{_QUEUE_TESTS}::test_a_queue_that_hides_one_of_volcano_says_so",
+                ),
+                Row(
+                    "a Queue that is invalid",
+                    REFUSED,
+                    "it alone: it bars no other queue. So is one that would make a queue of muster invalid, "
+                    "or whose parent is a queue of muster (or default) without queues of muster below it",
+                    f"{_ADOPTED}::test_adopted_queues_bar_nothing_that_was_not_barred",
+                ),
+                Row(
+                    "the Queue default",
+                    OBEYED,
+                    "if it is valid, its weight, capability, deserved and guarantee are those of muster's "
+                    "queue default; else default has no limits, and `muster queues` says why",
+                    f"{_ADOPTED}::test_an_adopted_default_sets_the_rules_of_default_if_it_is_valid",
                 ),
                 *(
                     Row(

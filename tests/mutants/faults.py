@@ -971,6 +971,14 @@ FAULTS: Final = (
         _REMEDIES,
     ),
     Fault(
+        "an adopted queue bars the gangs of its parent",
+        "quota",
+        "core/world/queues/faults.py",
+        "        if queue.parent in takers\n",
+        "        if False\n",
+        ("tests/core/world/queues/test_adopted.py",),
+    ),
+    Fault(
         "a queue has one gang more than it may",
         "quota",
         "core/world/queues/account.py",

@@ -142,6 +142,7 @@ def test_a_queue_of_volcano_is_read_as_one_of_muster() -> None:
         deserved=(("cpu", 4000),),
         guarantee=(("cpu", 500),),
         reclaimable=False,
+        adopted=True,
     )
 
 

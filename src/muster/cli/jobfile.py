@@ -223,7 +223,7 @@ def _unusable_queues(job: JobFile, there: Iterable[Queue] | None) -> Iterator[Fi
     if not items:
         return
     from muster.core.words.gang import Queue as Rules  # imported here, because they import numpy
-    from muster.core.world.queues.account import faults_of
+    from muster.core.world.queues.faults import faults_of
     from muster.translate.queues import queue_changed
 
     rules = {each.metadata.name: queue_changed(each).queue for each in there or ()}

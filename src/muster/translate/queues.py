@@ -130,6 +130,7 @@ def queue_changed(queue: Queue) -> QueueChanged:
         max_gangs=spec.max_gangs,
         max_exclusive_layer=spec.max_exclusive_layer,
         fault="; ".join(faults),
+        adopted=isinstance(queue, Adopted),
     )
     return QueueChanged(rules)
 

@@ -306,6 +306,8 @@ class Queue:
     max_exclusive_layer: str = ""
     #: why it cannot be used, found before the core
     fault: str = ""
+    #: another scheduler's: it counts as far as it makes no other queue unusable
+    adopted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

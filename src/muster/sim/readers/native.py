@@ -12,7 +12,8 @@ from typing import Final
 
 from muster.core.words.events import NodeChanged, QueueChanged
 from muster.core.words.gang import GangId, NodeName, Queue
-from muster.core.world.queues.account import DEFAULT, faults_of
+from muster.core.world.queues.account import DEFAULT
+from muster.core.world.queues.faults import faults_of
 from muster.core.world.topology import CLUSTER, NODE
 from muster.names import GPU
 from muster.sim.readers import csv_lines, json_lines

@@ -30,7 +30,8 @@ from muster.core.words.gang import FOREIGN, Gang, GangId, Queue, QueueOrder, Sha
 from muster.core.world.eligibility import Eligibility, Obstacle
 from muster.core.world.gangs import GangState, given_up
 from muster.core.world.nodes import Nodes
-from muster.core.world.queues.account import DEFAULT, ROOT, Account, entitle, faults_of, tree
+from muster.core.world.queues.account import DEFAULT, ROOT, Account, entitle, tree
+from muster.core.world.queues.faults import faults_of
 from muster.core.world.topology import Topology, named
 from muster.core.world.trial import UndoLog
 from muster.names import GPU_SHARE

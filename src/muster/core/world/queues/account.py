@@ -1,4 +1,4 @@
-"""One queue of the tree: what is charged to it, what it is entitled to, and what is wrong with its rules.
+"""One queue of the tree: what is charged to it, and what it is entitled to.
 
 Entitlement (docs/concepts/queues.md) is water filling: the vessels are as wide as the weights and as high as
 each queue can use, so that what one queue leaves is divided among the others. The result is the weighted
@@ -31,6 +31,8 @@ class Account:
     #: the queue and the queues above it, without the root; of a faulty queue only itself
     path: tuple["Account", ...] = ()
     fault: str = ""
+    #: why the adopted queue of its name does not count
+    refused: str = ""
     used: Usage = field(default_factory=Usage)
     wanted: Usage = field(default_factory=Usage)
     #: what it and all queues below it use and wait for, as far as caps allow; the entitlement that follows
@@ -234,12 +236,19 @@ class Account:
 def tree(
     rules: Mapping[str, Queue], faults: Mapping[str, str], last_borrowed: Mapping[str, int] | None = None
 ) -> tuple[Account, dict[str, Account]]:
-    """Return the root, and each queue's account by name, in order of name; a faulty one has no parent."""
+    """Return the root, and each queue's account by name, in order of name; a faulty one has no parent.
+
+    In the place of a faulty `default` that is adopted there is the implicit one.
+    """
     root, known = Account(Queue(ROOT)), last_borrowed or {}
     accounts = {
         name: Account(rules[name], fault=faults.get(name, ""), last_borrowed=known.get(name, -1))
         for name in sorted(rules)
     }
+    if DEFAULT in faults and rules[DEFAULT].adopted:
+        accounts[DEFAULT] = Account(
+            Queue(DEFAULT), refused=faults[DEFAULT], last_borrowed=known.get(DEFAULT, -1)
+        )
     for account in accounts.values():
         if not account.fault:
             name = account.rules.parent
@@ -251,82 +260,6 @@ def tree(
             path.append(parent)
         account.path = tuple(path)
     return root, accounts
-
-
-def faults_of(rules: Mapping[str, Queue]) -> dict[str, str]:
-    """Return the fault of each faulty queue, by name: a queue below a faulty one is faulty, too.
-
-    Guarantees are kept in order of name: if several exceed the limit together, the last ones are at fault.
-    """
-    faults: dict[str, str] = {}
-    for name in sorted(rules):
-        parent = rules[name].parent
-        missing = f"its parent {parent} does not exist" if parent not in (ROOT, *rules) else ""
-        if found := _fault(rules[name]) or _cycle(name, rules) or missing:
-            faults[name] = found
-    promised: dict[str, Usage] = {}
-    for name in sorted(rules):
-        parent = rules[name].parent
-        if name in faults or parent == ROOT:
-            continue
-        so_far, own = promised.setdefault(parent, Usage()), Usage.of(rules[name].guarantee)
-        guarantee = Usage.of(rules[parent].guarantee)
-        limits = {**Usage.of(rules[parent].capability), **guarantee}
-        for resource, amount in sorted(own.items()):
-            if resource in limits and so_far[resource] + amount > limits[resource]:
-                what = "guarantee" if resource in guarantee else "capability"
-                whole, others = bare(resource, limits[resource]), bare(resource, so_far[resource])
-                faults[name] = (
-                    f"its guarantee of {show(resource, amount)} is more than is left of the {what} of its "
-                    f"parent {parent}, {whole}, of which {others} are guaranteed to others below it"
-                )
-        if name not in faults:
-            so_far.add(own)
-    for name in sorted(rules):
-        if name not in faults:
-            above = next((a for a in _ancestors(name, rules) if a in faults), None)
-            if above is not None:
-                faults[name] = f"{above}, above it, is invalid: {faults[above]}"
-    return faults
-
-
-def _fault(queue: Queue) -> str:
-    """Return what is wrong with a queue's own rules; "" if nothing is."""
-    if queue.fault:
-        return queue.fault
-    if queue.name == ROOT:
-        return "root is the name of the tree's root; choose another"
-    if queue.weight < 1:
-        return f"its weight is {queue.weight}; write 1 or more"
-    caps, guarantee = Usage.of(queue.capability), Usage.of(queue.guarantee)
-    deserved = Usage.of(queue.deserved or ())
-    for what, amounts in (("guarantee", guarantee), ("deserved", deserved)):
-        for resource, amount in sorted(amounts.items()):
-            if amount > caps.get(resource, amount):
-                cap = show(resource, caps[resource])
-                return f"its {what} of {bare(resource, amount)} is above its capability of {cap}"
-    for resource, amount in sorted(deserved.items()):
-        if amount < guarantee[resource]:
-            least = show(resource, guarantee[resource])
-            return f"it deserves {bare(resource, amount)}, less than its guarantee of {least}"
-    return ""
-
-
-def _cycle(name: str, rules: Mapping[str, Queue]) -> str:
-    seen = [name]
-    for above in _ancestors(name, rules):
-        seen.append(above)
-        if above == name:
-            return f"queues are in a cycle: {' is below '.join(seen)}"
-    return ""
-
-
-def _ancestors(name: str, rules: Mapping[str, Queue]) -> Iterator[str]:
-    """Yield the queues above one, each once; stops at the top of the tree, or where a cycle closes."""
-    seen: set[str] = set()
-    while name in rules and (name := rules[name].parent) != ROOT and name not in seen:
-        seen.add(name)
-        yield name
 
 
 class Terms(NamedTuple):

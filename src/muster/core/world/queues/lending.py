@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from muster.core.words.amounts import Usage, bare, show
 from muster.core.words.gang import Gang, Queue
-from muster.core.world.queues.account import DEFAULT, Account, entitle, faults_of, tree
+from muster.core.world.queues.account import DEFAULT, Account, entitle, tree
+from muster.core.world.queues.faults import faults_of
 from muster.names import GPU_SHARE
 
 
