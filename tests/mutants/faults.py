@@ -971,6 +971,14 @@ FAULTS: Final = (
         _REMEDIES,
     ),
     Fault(
+        "limits of a queue that cannot be read are no limits",
+        "quota",
+        "translate/queues.py",
+        "    if why := queue.metadata.unreadable:",
+        "    if why := '':",
+        ("tests/translate/test_queues.py",),
+    ),
+    Fault(
         "an adopted queue bars the gangs of its parent",
         "quota",
         "core/world/queues/faults.py",

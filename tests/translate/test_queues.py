@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from muster.api.base import Condition
+from muster.api.base import AnyKind, Condition
 from muster.api.kinds import QUEUE, QUEUE_VOLCANO
 from muster.api.muster_v1alpha1 import Queue
 from muster.api.volcano_v1beta1 import Queue as VolcanoQueue
@@ -14,6 +14,7 @@ from muster.core.cycle import Scheduler
 from muster.core.words.events import GangSubmitted
 from muster.core.words.gang import PodSet, QueueOrder
 from muster.core.words.gang import Queue as Rules
+from muster.kube.decode import decode
 from muster.translate.queues import (
     QueueObjects,
     conditions,
@@ -167,6 +168,18 @@ def test_a_field_that_is_not_read_makes_it_unusable_and_is_named(field: str, val
     found = effective(None, volcano(**{field: value}))
     assert found is not None
     assert f"spec.{field} of a Queue of Volcano is not read" in queue_changed(found).queue.fault
+
+
+@pytest.mark.parametrize("kind", [QUEUE, QUEUE_VOLCANO])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("weight", 10**30), ("capability", {"cpu": {"a": 1}}), ("reclaimable", "perhaps"), ("deserved", [1])],
+)
+def test_a_queue_that_cannot_be_read_whole_is_unusable(kind: AnyKind, field: str, value: Any) -> None:
+    body = {"metadata": {"name": "a", "uid": "u"}, "spec": {field: value}}
+    found = QueueObjects().change(kind, "a", decode(kind, msgspec.json.encode(body)))[1]
+    assert found is not None
+    assert queue_changed(found).queue.fault.startswith(f"cannot be read: spec.{field}: ")
 
 
 def test_muster_s_own_queue_counts_and_root_is_no_queue() -> None:

@@ -96,6 +96,8 @@ def queue_changed(queue: Queue) -> QueueChanged:
     A limit is rounded down, a guarantee up: neither becomes larger or smaller than it was written.
     """
     spec, faults = queue.spec, [*queue.faults] if isinstance(queue, Adopted) else list[str]()
+    if why := queue.metadata.unreadable:  # what was left out may be a limit
+        faults.append(f"cannot be read: {why}")
 
     def amounts(field: str, written: Quantities, *, up: bool = False) -> Amounts:
         read = quantity.request if up else quantity.capacity
