@@ -979,6 +979,14 @@ FAULTS: Final = (
         ("tests/translate/test_queues.py",),
     ),
     Fault(
+        "a queue that was closed meanwhile is opened",
+        "quota",
+        "runtime/reports/queues.py",
+        'first = {} if found.status.state else {"state": "Open"}',
+        'first = {"state": found.status.state or "Open"}',
+        ("tests/runtime/reports/test_queues.py",),
+    ),
+    Fault(
         "an adopted queue bars the gangs of its parent",
         "quota",
         "core/world/queues/faults.py",

@@ -8,12 +8,14 @@ import pytest
 from muster.api import kinds
 from muster.api.base import AnyKind, ObjectMeta, Resource
 from muster.api.muster_v1alpha1 import Queue, QueueStatus
+from muster.api.volcano_v1beta1 import Queue as VolcanoQueue
+from muster.api.volcano_v1beta1 import QueueStatus as VolcanoStatus
 from muster.core.cycle import Scheduler
 from muster.effects import Patch
-from muster.kube.errors import NotFound, Unreachable
+from muster.kube.errors import Conflict, NotFound, Unreachable
 from muster.runtime.budget import WriteBudget
 from muster.runtime.reports.queues import LONGEST_PAUSE, QueueReports
-from muster.translate.queues import queue_changed
+from muster.translate.queues import effective, queue_changed
 from tests.runtime.brief import status_in
 
 
@@ -71,3 +73,44 @@ def test_a_queue_that_is_gone_is_not_written_again() -> None:
     del cluster.queues["b"]
     cluster.now += timedelta(seconds=100)
     assert (cluster.due(), cluster.wait()) == ([], float("inf"))
+
+
+class OfVolcano:
+    """What a mirror shows of one Queue of Volcano."""
+
+    def __init__(self, state: str) -> None:
+        self.core, self.now = Scheduler(), datetime(2026, 1, 1, tzinfo=UTC)
+        meta = ObjectMeta(name="v", uid="v", resource_version="7")
+        self.shown = VolcanoQueue(
+            metadata=meta, status=VolcanoStatus(state=state, allocated={} if not state else {"cpu": "1"})
+        )
+        read = effective(None, self.shown)
+        assert read is not None
+        self.core.apply(queue_changed(read))
+        self.core.decide(0.0)
+        self.reports = QueueReports(self.core.world.queues, self, WriteBudget())
+
+    def find(self, kind: AnyKind, key: str) -> Resource | None:
+        return self.shown if (kind, key) == (kinds.QUEUE_VOLCANO, "v") else None
+
+    def due(self) -> list[Patch]:
+        self.now += timedelta(seconds=100)
+        return [*self.reports.due(self.now)]
+
+
+@pytest.mark.parametrize("state", ["Open", "Closed", "Closing", "Unknown"])
+def test_the_state_of_a_queue_of_volcano_is_never_written_over(state: str) -> None:
+    (write,) = OfVolcano(state).due()
+    assert write.body == {"status": {"allocated": {"cpu": None}}}
+
+
+def test_a_state_is_set_only_if_nobody_has_set_one_meanwhile() -> None:
+    cluster = OfVolcano("")
+    (write,) = cluster.due()
+    assert write.body == {
+        "metadata": {"resourceVersion": "7"},
+        "status": {"state": "Open", "allocated": {}},
+    }
+    cluster.shown = msgspec.structs.replace(cluster.shown, status=VolcanoStatus(state="Closed"))
+    cluster.reports.written(write, Conflict("changed"))
+    assert cluster.due() == [], "it is Closed, and nothing is allocated"

@@ -73,7 +73,9 @@ class QueueReports:
                 field: {r: status[field].get(r) for r in {*getattr(found.status, field), *status[field]}}
                 for field in amounts
             }
-            body = {"status": {**status, **gone}}
+            body: Object = {"status": {**status, **gone}}
+            if "state" in status:  # others close queues: nothing that they have written is overwritten
+                body["metadata"] = {"resourceVersion": found.metadata.resource_version}
             yield Patch(kind, "", name, body, "status", missing_ok=False)
 
     def written(self, report: Patch, error: Exception | None) -> None:
@@ -99,11 +101,12 @@ class QueueReports:
     ) -> tuple[Object, tuple[str, ...]]:
         """Returns the status, and those of its fields that are amounts.
 
-        Of Volcano's the scheduler writes what is allocated; the state is its controllers', once it is set.
+        Of Volcano's the scheduler writes what is allocated. The state is others', once it is set.
         """
         status = status_of(account, self._queues)
         if isinstance(found, VolcanoQueue):
-            return {"state": found.status.state or "Open", "allocated": status["used"]}, ("allocated",)
+            first = {} if found.status.state else {"state": "Open"}
+            return {**first, "allocated": status["used"]}, ("allocated",)
         covers = self._observed.find(kinds.QUEUE_VOLCANO, found.metadata.name) is not None
         told = conditions(account, found.status.conditions, now, covers=covers)
         return {**status, "conditions": msgspec.to_builtins(told)}, ("used", "entitled", "borrowed")
@@ -116,4 +119,4 @@ def _shows(found: Queue | VolcanoQueue, status: Object) -> bool:
     """Whether an object has this status."""
     if isinstance(found, Queue):
         return msgspec.convert(status, QueueStatus) == found.status
-    return (found.status.state, found.status.allocated) == (status["state"], status["allocated"])
+    return "state" not in status and found.status.allocated == status["allocated"]
