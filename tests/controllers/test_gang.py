@@ -41,7 +41,11 @@ class Cluster:
             GANG,
             "ns",
             {
-                "metadata": {"name": "gang", "finalizers": [names.GANG_FINALIZER]},
+                "metadata": {
+                    "name": "gang",
+                    "finalizers": [names.GANG_FINALIZER],
+                    "ownerReferences": [source] if uid else [],
+                },
                 "spec": {"minCount": minimum, "source": source, **spec},
             },
         )
@@ -193,6 +197,18 @@ def test_pods_of_a_podgroup(cluster: Cluster, kind: AnyKind) -> None:
         cluster.pod(row.name, "Running", "n", labels={row.label: "g"})
     cluster.reconcile()
     assert cluster.status.running == 1
+
+
+def test_a_group_object_that_comes_after_its_pods_owns_the_record(cluster: Cluster) -> None:
+    cluster.gang(kind=POD_GROUP_X, name="g")
+    cluster.reconcile()
+    assert cluster.memory.read(GANG, KEY).metadata.owner_references == []
+    uid = cluster.group(POD_GROUP_X, "g")
+    cluster.memory.patch(GANG, "ns", "gang", {"spec": {"source": {"uid": uid}}})  # as the scheduler does
+    cluster.reconcile()
+    (owner,) = cluster.memory.read(GANG, KEY).metadata.owner_references
+    assert (owner.kind, owner.name, owner.uid, owner.controller) == ("PodGroup", "g", uid, False)
+    assert cluster.reconcile() == []
 
 
 def test_a_record_with_an_owner_stays_without_pods(cluster: Cluster) -> None:

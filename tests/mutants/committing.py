@@ -120,16 +120,9 @@ FAULTS: Final = (
     _fault(
         "a plan in a Gang without a status is written over whatever came meanwhile",
         "writes.py",
-        '        body["metadata"] = {**body.get("metadata", {}), "resourceVersion": version}',
+        '        body["metadata"] = {"resourceVersion": version}',
         "        pass",
         _ATTEMPTS,
-    ),
-    _fault(
-        "a record whose group object came late is not owned by it",
-        "commit/status.py",
-        "    if (uid := group.source.uid) and uid not in",
-        "    if (uid := group.source.uid) and not",
-        _STEP,
     ),
     _fault(
         "a plan in its Gang is removed whichever it is",

@@ -61,6 +61,16 @@ FAULTS: Final = (
         ),
     ),
     *_faults(
+        "record",
+        "controllers/gang.py",
+        "controllers/test_gang",
+        (
+            "a record whose group object came late is not owned by it",
+            "    if not observed.source or source.uid in",
+            "    if observed.source or source.uid in",
+        ),
+    ),
+    *_faults(
         "leader",
         "runtime/election.py",
         "runtime/test_election",

@@ -22,7 +22,7 @@ from muster.runtime.commit.refreshes import Refresh
 from muster.runtime.commit.step import step
 from muster.runtime.commit.view import NEVER, GangView, Limits, RetryState
 from muster.runtime.plan_record import PlacementPlan, Plan, PlanTooLarge, RecordedPod, RecreationPlan
-from muster.runtime.writes import delete_plan, without_nulls
+from muster.runtime.writes import delete_plan
 from muster.translate.group import Group, Members, Owner
 from muster.translate.status import gang_record
 from tests.runtime.brief import brief, status_in
@@ -384,38 +384,6 @@ def test_changes_of_counts_alone_are_reported_every_five_seconds() -> None:
     assert kinds_of(seen, state, 104.0) == []
     assert step(seen, state, 104.0, LIMITS).wake == 105.0
     assert kinds_of(seen, state, 105.0) == ["patch Gang"]
-
-
-@pytest.mark.parametrize("planned", [True, False])
-@pytest.mark.parametrize("epoch", [0, 3])
-@pytest.mark.parametrize(
-    "before", [[], [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "other"}]]
-)
-def test_a_group_object_that_comes_after_its_pods_owns_the_record(
-    *, planned: bool, epoch: int, before: list[Any]
-) -> None:
-    late = group(2, [pod(0, "a"), pod(1, "b")])
-    body = gang_record(replace(late, source=msgspec.structs.replace(late.source, uid="")))
-    body["metadata"] |= {"ownerReferences": before, "resourceVersion": "7", "uid": "u"}
-    body["status"] = {"epoch": epoch, "attempt": 2}
-    if planned:
-        body["plan"] = {"epoch": 1, "attempt": 2, "blob": ""}
-    record = msgspec.convert(body, GangRecord)
-    plans = (replace(plan(TWO, 2), held=record),) if planned else ()
-    (write,) = step(view(late, {}, *plans, record=record), RetryState(), 100.0, LIMITS).writes
-    assert isinstance(write, Patch)
-    assert isinstance(write.body, dict)
-    (owner,) = write.body["metadata"]["ownerReferences"]
-    assert (owner["kind"], owner["name"], owner["uid"]) == ("Job", "g", "uid")
-    assert write.body["spec"]["source"]["uid"] == "uid"
-    if planned and not epoch:
-        assert write.body["metadata"]["resourceVersion"] == "7"
-    body["metadata"]["ownerReferences"] = [owner]
-    body["spec"]["source"]["uid"] = "uid"
-    owned = msgspec.convert(
-        {**body, "status": {**without_nulls(write.body["status"]), "epoch": epoch, "attempt": 2}}, GangRecord
-    )
-    assert step(view(late, {}, record=owned), RetryState(), 100.0, LIMITS).writes == ()
 
 
 def test_a_plan_in_its_gang_is_closed_together_with_the_status() -> None:

@@ -113,7 +113,7 @@ def reconcile(observed: Observed, now: datetime) -> list[Effect]:
     gang = observed.gang
     if gang.metadata.deletion_timestamp is not None:
         return _let_go(observed, now)
-    effects = _count(observed, now)
+    effects = [*_own(observed), *_count(observed, now)]
     if not observed.source and not observed.pods and not observed.planned:
         effects += _expire(gang, now)
     return effects
@@ -184,6 +184,26 @@ def _let_go(observed: Observed, now: datetime) -> list[Effect]:
     kept = [name for name in meta.finalizers if name != names.GANG_FINALIZER]
     body: Object = {"metadata": {"resourceVersion": meta.resource_version, "finalizers": kept}}
     return [*effects, *preemptions.last_records(gang, now), Patch(GANG, meta.namespace, meta.name, body)]
+
+
+def _own(observed: Observed) -> Iterator[Patch]:
+    """Lets a group object that came after its pods own the record.
+
+    The scheduler cannot: only who may delete an object may change its owners.
+    """
+    meta, source = observed.gang.metadata, observed.gang.spec.source
+    if not observed.source or source.uid in {owner.uid for owner in meta.owner_references}:
+        return
+    owner = {
+        "apiVersion": source.api_version,
+        "kind": source.kind,
+        "name": source.name,
+        "uid": source.uid,
+        "controller": False,
+        "blockOwnerDeletion": False,
+    }
+    body: Object = {"metadata": {"resourceVersion": meta.resource_version, "ownerReferences": [owner]}}
+    yield Patch(GANG, meta.namespace, meta.name, body)
 
 
 def _count(observed: Observed, now: datetime) -> list[Effect]:

@@ -99,7 +99,7 @@ def _patch_plan(record: GangRecord, plan: Object | None, status: Object) -> Patc
     version, tests = meta.resource_version, dict[str, object]()
     body: Object = {"plan": plan, **status}
     if not seen.epoch:
-        body["metadata"] = {**body.get("metadata", {}), "resourceVersion": version}
+        body["metadata"] = {"resourceVersion": version}
     else:
         tests = {"/metadata/uid": meta.uid, "/status/epoch": seen.epoch, "/status/attempt": seen.attempt}
         which = {"/plan/epoch": held.epoch, "/plan/attempt": held.attempt} if held is not None else {}

@@ -75,7 +75,7 @@ def gang_record(group: Group) -> Object:
         "namespace": group.namespace,
         "finalizers": [names.GANG_FINALIZER],
     }
-    owner = record_owner(group)
+    owner = _owner(group)
     if owner is not None:
         metadata["ownerReferences"] = [owner]
     return {
@@ -249,7 +249,7 @@ def _not_scheduled(pod: Pod, reason: str, message: str, now: datetime) -> Object
     }
 
 
-def record_owner(group: Group) -> Object | None:
+def _owner(group: Group) -> Object | None:
     """Returns what owns the record: the group object, else the controller of all its pods, else None."""
     source = group.source
     if source.uid:

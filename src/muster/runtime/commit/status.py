@@ -22,7 +22,7 @@ from muster.runtime.plan_record import RecreationPlan
 from muster.runtime.writes import create_gang, patch_gang, without_nulls
 from muster.translate.disclosure import POD
 from muster.translate.group import Group
-from muster.translate.status import SCHEDULED, Phase, gang_spec, gang_status, record_owner, unschedulable
+from muster.translate.status import SCHEDULED, Phase, gang_spec, gang_status, unschedulable
 
 #: Most pods that a message names.
 NAMED: Final = 3
@@ -93,12 +93,12 @@ def status_patch(
 
 
 def _changes(record: GangRecord | None, write: Create | Patch) -> set[str]:
-    """Returns which reported fields of a Gang a patch changes; "spec" and "metadata" if it changes these."""
+    """Returns which reported fields of a Gang's status a patch changes, and "spec" if it changes the spec."""
     if record is None or not isinstance(write.body, dict) or write.kind is not kinds.GANG:
         return set()
     status = msgspec.convert(without_nulls(write.body["status"]), GangStatus)
     changed = {name for name in _REPORTED if getattr(status, name) != getattr(record.status, name)}
-    return changed | ({"spec", "metadata"} & write.body.keys())
+    return changed | ({"spec"} & write.body.keys())
 
 
 def _body(
@@ -111,19 +111,10 @@ def _body(
 
 
 def changed_spec(record: GangRecord | None, group: Group) -> Object:
-    """Returns what a patch of a Gang must contain besides the status: the spec and the owner that changed.
-
-    A group object that comes after its pods owns the record from then on.
-    """
-    if record is None:
-        return {}
+    """Returns what a patch of a Gang must contain besides the status: the spec, if it has changed."""
     spec = gang_spec(group)
-    body: Object = {}
-    if msgspec.convert(spec, GangSpec) != record.spec:
-        body["spec"] = spec
-    if (uid := group.source.uid) and uid not in {each.uid for each in record.metadata.owner_references}:
-        body["metadata"] = {"ownerReferences": [record_owner(group)]}
-    return body
+    known = record is None or msgspec.convert(spec, GangSpec) == record.spec
+    return {} if known else {"spec": spec}
 
 
 def degraded(context: Context) -> Explanation:
