@@ -66,7 +66,7 @@ in other groups, stay its own. The record of such a gang is called `native-NAME`
                 Row(
                     "spec.preemptionPolicy",
                     OBEYED,
-                    "counts more than that of the pods",
+                    "it may only forbid: a class or a pod with `Never` counts, too",
                     f"{_READ}::test_its_policy_says_whether_it_preempts",
                 ),
                 Row(

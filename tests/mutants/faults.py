@@ -1195,6 +1195,22 @@ FAULTS: Final = (
         ("tests/translate/test_priority.py",),
     ),
     Fault(
+        "a group takes from its pods the priority that they are admitted with",
+        "preemption",
+        "translate/priority.py",
+        "admitted and of_pods > bound:",
+        "False:",
+        ("tests/translate/test_priority.py",),
+    ),
+    Fault(
+        "a gang preempts though the class of its mark forbids it",
+        "preemption",
+        "translate/priority.py",
+        "Chosen(number, _class_preempts(name, world), by)",
+        "Chosen(number, True, by)",
+        ("tests/translate/test_priority.py",),
+    ),
+    Fault(
         "queues that are served by their shares alone",
         "fairness",
         "core/queueing/__init__.py",

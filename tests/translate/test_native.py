@@ -160,7 +160,7 @@ def test_its_policy_says_whether_it_preempts(alone: bool) -> None:
     key, least = (ALONE, 0) if alone else (KEY, 1)
     for policy, of_pods, expected in (
         ("Never", "PreemptLowerPriority", False),
-        ("PreemptLowerPriority", "Never", True),
+        ("PreemptLowerPriority", "Never", False),
         (None, "Never", False),
         (None, "PreemptLowerPriority", True),
     ):
@@ -169,6 +169,18 @@ def test_its_policy_says_whether_it_preempts(alone: bool) -> None:
         found = read(key, world(native_group(minimum=least, **spec), one))
         assert found is not None
         assert found.gang.preempts is expected
+
+
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("number", [{}, {"priority": 1000}])
+def test_it_preempts_only_if_its_class_allows_it(number: Object, alone: bool) -> None:
+    key, least = (ALONE, 0) if alone else (KEY, 1)
+    classes = [priority_class("high", 1000), priority_class("patient", 1000, preemption="Never")]
+    for name, expected in (("high", True), ("patient", False)):
+        stated = native_group(minimum=least, priorityClassName=name, **number)
+        found = read(key, world(*classes, stated, member("a")))
+        assert found is not None
+        assert (found.gang.priority, found.gang.preempts) == (1000, expected)
 
 
 def test_a_gang_that_is_disrupted_as_one_is_evicted_as_one() -> None:

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -8,11 +9,12 @@ from muster.api import groups
 from muster.api.base import Object, ObjectMeta, Resource
 from muster.api.core_v1 import ResourceQuota
 from muster.api.fields import convert
+from muster.api.groups import Asked
 from muster.api.kinds import JOB
 from muster.api.muster_v1alpha1 import Queue
 from muster.core.words.gang import Code, Gate
 from muster.translate.identity import GroupKey
-from muster.translate.priority import chosen, may_preempt, priority
+from muster.translate.priority import Chosen, chosen, may_preempt, priority, ranked
 from muster.translate.queue_bounds import QueueBounds
 from muster.translate.touched import keys_touched
 from tests.translate.cluster import job, jobset, pod, pod_group, pod_spec, priority_class, read, spec, world
@@ -82,7 +84,8 @@ def test_the_policy_of_the_default_class() -> None:
 )
 def test_a_priority_that_is_stated_beside_the_pods(text: str, expected: int | Gate) -> None:
     said = ObjectMeta(labels={names.PRIORITY: text})
-    assert chosen([ObjectMeta(), said, ObjectMeta(labels={names.PRIORITY: "1"})], world(*CLASSES)) == expected
+    found = chosen([ObjectMeta(), said, ObjectMeta(labels={names.PRIORITY: "1"})], world(*CLASSES))
+    assert (found.number if isinstance(found, Chosen) else found) == expected
     assert chosen([ObjectMeta()], world(*CLASSES)) is None
 
 
@@ -165,12 +168,12 @@ def test_a_mark_reaches_what_the_namespace_could_have_by_a_class(
     for key, mine in MARKED.items():
         group = read(key, world(*objects, *mine(text)))
         assert group is not None
-        if not isinstance(written, int):
+        if not isinstance(written, Chosen):
             assert group.gang.priority <= bound
             continue
-        assert group.gang.priority == min(written, bound)
+        assert group.gang.priority == min(written.number, bound)
         lowered = [f"lowered to {bound}, the most that" in warning for warning in group.warnings]
-        assert lowered == [True] * (written > bound)
+        assert lowered == [True] * (written.number > bound)
     assert there.unranked == 1_000_000_000
 
 
@@ -187,6 +190,31 @@ MARKED: dict[GroupKey, Callable[[str], list[Resource]]] = {
     GroupKey(groups.POD_GROUP, "ns", "g"): _of_group,
     GroupKey(groups.POD, "ns", "p"): lambda text: [pod("p", labels={names.PRIORITY: text})],
 }
+
+
+PATIENT = priority_class("patient", 1000, preemption="Never")
+
+
+@pytest.mark.parametrize(("text", "expected"), [("patient", False), ("high", True), ("1000", True)])
+def test_a_mark_may_not_preempt_if_its_class_may_not(text: str, expected: bool) -> None:
+    for key, mine in MARKED.items():
+        group = read(key, world(*CLASSES, PATIENT, *mine(text)))
+        assert group is not None
+        assert (group.gang.priority, group.gang.preempts) == (1000, expected)
+
+
+@pytest.mark.parametrize("fields", [{"priority_class": "high"}, {"priority_class": "high", "priority": 1000}])
+def test_a_field_is_never_bounded_below_the_pods_but_a_mark_is(fields: dict[str, Any]) -> None:
+    there, asked = world(*CLASSES, SYSTEM_CLASS, quota("high")), Asked(minimum=1, field="", **fields)
+    field = "spec.priority" if "priority" in fields else "spec.priorityClassName"
+    for of_pods, expected in ((1000, 1000), (500, 500), (10, 10), (0, 10), (2_000_001_000, 10)):
+        rank = ranked([ObjectMeta()], of_pods, "ns", "q", there, asked)
+        assert rank.number == expected
+        why = "the priority of its pods" if of_pods == 500 else "the most that"
+        told = f"{field}: its priority 1000 is lowered to {expected}, {why}"
+        assert [warning.startswith(told) for warning in rank.warnings] == [True] * (expected < 1000)
+        mark = ObjectMeta(labels={names.PRIORITY: "high"})
+        assert ranked([mark], of_pods, "ns", "q", there, asked).number == 10
 
 
 def test_queues_bound_marks_and_pods_and_replace_what_classes_allow() -> None:

@@ -194,6 +194,18 @@ def test_its_priority_class_counts_like_a_mark() -> None:
     assert gang(member("a"), marked, *classes).gang.priority == 10
 
 
+def test_it_preempts_only_if_the_class_that_ranks_it_allows_it() -> None:
+    classes = [priority_class("high", 100), priority_class("patient", 100, preemption="Never")]
+    for name, mark, expected in (
+        ("high", {}, True),
+        ("patient", {}, False),
+        ("high", {names.PRIORITY: "patient"}, False),
+        ("patient", {names.PRIORITY: "high"}, True),
+    ):
+        stated = group({"minMember": 1, "priorityClassName": name}, labels=mark)
+        assert gang(member("a"), stated, *classes).gang.preempts is expected
+
+
 @pytest.mark.parametrize("where", ["the pod", "the group", "the group's label"])
 def test_preemptable_false_is_obeyed(where: str) -> None:
     marks = {PREEMPTABLE: "false"}

@@ -49,9 +49,8 @@ def _read(key: GroupKey, world: World) -> Group | None:
     owners, foreign = [meta, *(owner.metadata for owner in above)], marks.foreign(pod, *above)
     queue, _ = marks.queue(map(marks.stated_queue, owners), ())
     number, group = priority(pod.spec, world), _freed_by(pod, world)
-    stated = group.priority if group is not None else None
-    rank = ranked(owners, number if isinstance(number, int) else 0, key.namespace, queue, world, stated)
-    unranked = rank.refusal or (number if chosen(owners, world, stated) is None else None)
+    rank = ranked(owners, number if isinstance(number, int) else 0, key.namespace, queue, world, group)
+    unranked = rank.refusal or (number if chosen(owners, world, group) is None else None)
     gates = scheduling_gates(pod.spec)
     topology = network.wish(network.rules(meta), {}, world)
     gate = None
@@ -83,7 +82,7 @@ def _read(key: GroupKey, world: World) -> Group | None:
         gate=gate,
         namespace=key.namespace,
         origin=origin_of(pod),
-        preempts=may_preempt(pod.spec, world) if group is None or group.preempts is None else group.preempts,
+        preempts=rank.preempts and (group is None or group.preempts) and may_preempt(pod.spec, world),
         of_node=pod.of_its_node,
         limit=pod_limit(pod),
     )

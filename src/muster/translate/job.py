@@ -179,7 +179,7 @@ def assemble(
         queue=queue,
         gate=gate,
         namespace=key.namespace,
-        preempts=all(part.demand.preempts for part in parts.values()),
+        preempts=rank.preempts and all(part.demand.preempts for part in parts.values()),
         limit=_sooner(limit, limit_of_all(parts[pod_set.name].demand.limit for pod_set in pod_sets)),
     )
     gang = marked(topology.of(gang), run(meta), (run(part.demand.metadata) for part in parts.values()))

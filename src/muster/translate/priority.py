@@ -8,6 +8,9 @@ ResourceQuotas of the namespace leave room for it. It does not check `muster.dev
 here by what the namespace could have by a class (`_allowed`). `maxPriority` of the gang's queue, or of a
 queue above, replaces that bound, and bounds the priority of the pods, too. A priority above the bound is
 lowered to it, with a warning, rather than refused: a bound may change under a gang that runs.
+A field of a group object is bounded like the mark, but never below its pods: theirs is admitted already.
+
+A group or a mark may forbid preemption by its class, but never allow it to pods whose policy is `Never`.
 """
 
 from collections.abc import Iterable
@@ -18,6 +21,7 @@ from msgspec.structs import replace
 from muster import names
 from muster.api.base import ObjectMeta
 from muster.api.core_v1 import PodSpec
+from muster.api.groups import Asked
 from muster.api.marks import PRIORITY
 from muster.core.words.gang import Code, Gate
 from muster.translate.quotas import counts_classes
@@ -42,21 +46,37 @@ def priority(spec: PodSpec, world: World) -> int | Gate:
     return _of_class(spec.priority_class_name, world)
 
 
-def chosen(owners: Iterable[ObjectMeta], world: World, stated: str | int | None = None) -> int | Gate | None:
-    """Returns the first `muster.dev/priority` of these objects, else `stated`: a number, or that of a class.
+class Chosen(NamedTuple):
+    """A priority that is stated beside the pods."""
 
-    It overrides the priority of the pods, which cannot be changed once they are created. `stated`: what a
-    field of the group object says.
+    number: int
+    #: whether its class allows preemption
+    preempts: bool
+    #: the mark or the field that states it
+    by: str
+
+
+def chosen(owners: Iterable[ObjectMeta], world: World, group: Asked | None = None) -> Chosen | Gate | None:
+    """Returns the first `muster.dev/priority` of these objects, else what the fields of the group object say.
+
+    It overrides the priority of the pods, which cannot be changed once they are created.
     """
     for meta in owners:
         try:
             found = PRIORITY.read(meta)
         except ValueError as error:
             return Gate(Code.INVALID, str(error))
+        if isinstance(found, str):
+            return _by_class(found, names.PRIORITY, world)
         if found is not None:
-            stated = found
-            break
-    return _of_class(stated, world) if isinstance(stated, str) else stated
+            return Chosen(found, True, names.PRIORITY)
+    if group is None:
+        return None
+    if group.priority is not None:
+        return Chosen(group.priority, _class_preempts(group.priority_class, world), "spec.priority")
+    if group.priority_class:
+        return _by_class(group.priority_class, "spec.priorityClassName", world)
+    return None
 
 
 class Ranked(NamedTuple):
@@ -67,6 +87,8 @@ class Ranked(NamedTuple):
     refusal: Gate | None = None
     #: how its priority was lowered
     warnings: tuple[str, ...] = ()
+    #: whether the class that gives it, unless that is its pods', allows preemption
+    preempts: bool = True
 
 
 def ranked(
@@ -75,28 +97,32 @@ def ranked(
     namespace: str,
     queue: str,
     world: World,
-    stated: str | int | None = None,
+    group: Asked | None = None,
 ) -> Ranked:
     """Returns the priority of a gang: that of its owners' mark, else `of_pods`, as far as it may have it.
 
-    `stated`: what a field of the group object says, which counts without a mark, and is bounded like one.
+    `group`: what the group object asks for, which counts without a mark.
     `refusal`: the mark cannot be read; the priority is that of the pods, then.
     """
-    found, refusal = chosen(owners, world, stated), None
+    found, refusal = chosen(owners, world, group), None
     if isinstance(found, Gate):
         found, refusal = None, found
-    number = of_pods if found is None else found
+    number, preempts, by = found or (of_pods, True, "")
+    # the API server admits the pods, or refuses them
+    admitted = of_pods <= HIGHEST or namespace == SYSTEM_NAMESPACE
     by_queue = world.queue_bounds.of(queue)
     if by_queue is not None:
         bound, why = by_queue.most, f"maxPriority of queue {by_queue.queue}"
-    elif found is None and (number <= HIGHEST or namespace == SYSTEM_NAMESPACE):
-        return Ranked(number, refusal)  # the API server admits its pods, or refuses them
+    elif not by and admitted:
+        return Ranked(number, refusal)
     else:
         bound, why = _allowed(namespace, world)
+        if by != names.PRIORITY and admitted and of_pods > bound:
+            bound, why = of_pods, "the priority of its pods"
     if number <= bound:
-        return Ranked(number, refusal)
-    said = f"{names.PRIORITY}: " if found is not None else ""
-    return Ranked(bound, refusal, (f"{said}its priority {number} is lowered to {bound}, {why}",))
+        return Ranked(number, refusal, preempts=preempts)
+    said = f"{by}: " if by else ""
+    return Ranked(bound, refusal, (f"{said}its priority {number} is lowered to {bound}, {why}",), preempts)
 
 
 def of_template(spec: PodSpec, world: World) -> int | Gate:
@@ -134,11 +160,20 @@ def may_preempt(spec: PodSpec, world: World) -> bool:
     if spec.preemption_policy:
         return spec.preemption_policy != "Never"
     if spec.priority_class_name:
-        found = world.priority_classes.get(("", spec.priority_class_name))
-    else:
-        defaults = [one for one in world.priority_classes.values() if one.global_default]
-        found = min(defaults, key=lambda one: (one.value, one.metadata.name), default=None)
+        return _class_preempts(spec.priority_class_name, world)
+    defaults = [one for one in world.priority_classes.values() if one.global_default]
+    found = min(defaults, key=lambda one: (one.value, one.metadata.name), default=None)
     return found is None or found.preemption_policy != "Never"
+
+
+def _class_preempts(name: str, world: World) -> bool:
+    found = world.priority_classes.get(("", name))
+    return found is None or found.preemption_policy != "Never"
+
+
+def _by_class(name: str, by: str, world: World) -> Chosen | Gate:
+    number = _of_class(name, world)
+    return number if isinstance(number, Gate) else Chosen(number, _class_preempts(name, world), by)
 
 
 def _of_class(name: str, world: World) -> int | Gate:

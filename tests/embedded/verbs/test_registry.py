@@ -400,6 +400,10 @@ def test_a_pods_priority_is_its_classes(registry: Registry, spec: Object, priori
     [
         ({"priorityClassName": "none"}, "no PriorityClass with name none was found"),
         ({"priority": 7}, r"the integer value of priority \(7\) must not be provided"),
+        (
+            {"preemptionPolicy": "Never"},
+            r"the string value of PreemptionPolicy \(Never\) must not be provided",
+        ),
     ],
 )
 def test_a_priority_that_is_not_to_be_had(registry: Registry, spec: Object, message: str) -> None:
@@ -407,6 +411,24 @@ def test_a_priority_that_is_not_to_be_had(registry: Registry, spec: Object, mess
     obj["spec"] |= spec
     with pytest.raises(Forbidden, match=message):
         create(registry, obj, kinds.POD)
+
+
+@pytest.mark.parametrize("policy", ["Never", "PreemptLowerPriority"])
+@pytest.mark.parametrize("named", [True, False])
+def test_a_group_has_the_policy_of_its_class_or_is_refused(
+    registry: Registry, policy: str, named: bool
+) -> None:
+    body = {"metadata": {"name": "c"}, "value": 5, "preemptionPolicy": "Never", "globalDefault": not named}
+    create(registry, body, kinds.PRIORITY_CLASS)
+    spec: Object = {"schedulingPolicy": {"gang": {"minCount": 1}}, "preemptionPolicy": policy}
+    obj = {"metadata": {"name": "g", "namespace": "default"}, "spec": spec}
+    if named:
+        spec["priorityClassName"] = "c"
+    if policy == "Never":
+        assert create(registry, obj, kinds.POD_GROUP_K8S)["spec"]["preemptionPolicy"] == "Never"
+        return
+    with pytest.raises(Forbidden, match=r"must not be provided in pod group spec; .* computed Never from"):
+        create(registry, obj, kinds.POD_GROUP_K8S)
 
 
 def test_a_store_that_no_process_hosts_can_be_read(tmp_path: Any) -> None:

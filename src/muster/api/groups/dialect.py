@@ -24,10 +24,12 @@ class Asked:
     #: the field that says so
     field_of_tasks: str = ""
     queue: str = ""
-    #: the name of a PriorityClass, or a number
-    priority: str | int | None = None
-    #: None: as its pods say
-    preempts: bool | None = None
+    #: the name of a PriorityClass
+    priority_class: str = ""
+    #: counts more than the value of its class
+    priority: int | None = None
+    #: False: it does not preempt, whatever its class and its pods say
+    preempts: bool = True
     #: node label: all of its pods run on nodes with one value of it
     domain: str = ""
     #: its pods are evicted together or not at all, also those above the minimum

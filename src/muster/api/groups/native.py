@@ -17,8 +17,9 @@ def _asked(group: PodGroup) -> Asked:
     return Asked(
         minimum=policy.gang.min_count if policy.gang is not None else 0,
         field="spec.schedulingPolicy.gang.minCount",
-        priority=spec.priority_class_name or None if spec.priority is None else spec.priority,
-        preempts=None if spec.preemption_policy is None else spec.preemption_policy != "Never",
+        priority_class=spec.priority_class_name,
+        priority=spec.priority,
+        preempts=spec.preemption_policy != "Never",
         domain=keys[0] if keys else "",
         indivisible=mode is not None and mode.all is not None,
         refusal=next(_refused(group.spec, keys), ""),

@@ -34,7 +34,7 @@ def _asked(group: volcano.PodGroup) -> Asked:
         tasks=tasks if minimum >= together else (),
         field_of_tasks="spec.minTaskMember",
         queue=spec.queue,
-        priority=spec.priority_class_name or None,
+        priority_class=spec.priority_class_name,
         refusal=next(_unread(spec), ""),
         warnings=(f"spec.networkTopology is soft, and HyperNodes are not read; {_LAYERS}",) if soft else (),
     )

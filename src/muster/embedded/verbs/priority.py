@@ -24,7 +24,7 @@ OF: Final = tuple(_CALLED)
 def admit(store: Store, kind: AnyKind, obj: Object) -> None:
     """Sets `priority` and `preemptionPolicy` of `obj`, in place.
 
-    The policy of a group counts more than that of its pods, so a group that names no class gets none.
+    A group that names no class gets no policy.
     """
     spec, name = obj.setdefault("spec", {}), obj["metadata"]["name"]
     named = bool(spec.get("priorityClassName"))
@@ -52,8 +52,18 @@ def admit(store: Store, kind: AnyKind, obj: Object) -> None:
             "PriorityClass name",
         )
     spec["priority"] = value
+    if kind is kinds.POD or spec.get("priorityClassName"):
+        stated = spec.get("preemptionPolicy")
+        if stated not in (None, policy):
+            raise forbidden(
+                kind,
+                name,
+                f"the string value of PreemptionPolicy ({stated}) must not be provided in "
+                f"{_CALLED[kind]} spec; priority admission controller computed {policy} from the given "
+                "PriorityClass name",
+            )
     if kind is kinds.POD or named:
-        spec.setdefault("preemptionPolicy", policy)
+        spec["preemptionPolicy"] = policy
 
 
 def _global_default(store: Store) -> PriorityClass | None:

@@ -74,7 +74,9 @@ class Reader:
             or quarrel
             or disagreement(readings, world.pod_groups(kind))
             or next(filter(None, (gate_of(key, one, world) for one in readings)), None),
-            preempts=_preempts(readings, said),
+            preempts=rank.preempts
+            and all(one.asked.preempts for one in readings if one.asked is not None)
+            and all(one.preempts for one in said),
             indivisible=any(one.asked.indivisible for one in readings if one.asked is not None),
             limit=limit_of_all(one.limit for one in kept),
             subgroups=tuple(subgroup for one in readings for subgroup in one.subgroups),
@@ -193,28 +195,23 @@ def _foreign(groups: Sequence[Resource], said: Sequence[Said]) -> dict[str, None
 def _rank(readings: Sequence[Reading], queue: str, world: World) -> Ranked:
     """Returns the priority that the groups of a namespace choose, else the highest of their pods.
 
-    Of several namespaces the least counts: none may raise the pods of another.
+    Of several namespaces the least counts: none may raise the pods of another. Each may forbid preemption.
     """
     of_namespaces: dict[str, list[Reading]] = {}
     for one in readings:
         of_namespaces.setdefault(one.name[0], []).append(one)
     ranks = [_rank_in(there, name, queue, world) for name, there in of_namespaces.items()]
-    return min(ranks, key=lambda rank: rank.number)
+    least = min(ranks, key=lambda rank: rank.number)
+    return least._replace(preempts=all(rank.preempts for rank in ranks))
 
 
 def _rank_in(readings: Sequence[Reading], namespace: str, queue: str, world: World) -> Ranked:
     owners = [one.group.metadata for one in readings if one.group is not None]
-    stated = (one.asked.priority for one in readings if one.asked is not None)
+    asked = [one.asked for one in readings if one.asked is not None]
     said = chain.from_iterable(one.said for one in readings)
     highest = max((one.priority for one in said if one.priority is not None), default=0)
-    first = next((each for each in stated if each not in (None, "")), None)
+    first = next((each for each in asked if each.priority_class or each.priority is not None), None)
     return ranked(owners, highest, namespace, queue, world, first)
-
-
-def _preempts(readings: Sequence[Reading], said: Sequence[Said]) -> bool:
-    """Whether the groups, else all of their pods, may preempt."""
-    stated = {one.asked.preempts if one.asked is not None else None for one in readings}
-    return False not in stated and (stated == {True} or all(one.preempts for one in said))
 
 
 def _may_be_recreated(one: Reading) -> bool:

@@ -65,8 +65,8 @@ def _refused(one: Reading, wanted: int, world: World) -> Gate | None:
         if asked.tasks and one.several:
             message = f"{asked.field_of_tasks} is not supported in a GangGroup; leave it out, or {GROUPS}"
             return Gate(Code.INVALID, message)
-        if isinstance(number := chosen([group.metadata], world, asked.priority), Gate):
-            return number
+        if isinstance(found := chosen([group.metadata], world, asked), Gate):
+            return found
         if wanted < 0 or asked.minimum > MOST_PLACES:
             text, key = f"{asked.minimum}", asked.field
             if isinstance(group, Described):
