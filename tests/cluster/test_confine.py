@@ -142,6 +142,7 @@ async def test_what_muster_changes_is_let_through(thief: Thief) -> None:
     await thief.patch(POD, "mine", annotated(EPOCH))
     await thief.patch(POD, "mine", annotated(CHECKPOINT_REQUESTED))
     await thief.patch(POD, "mine", {"status": {"conditions": [TRUE]}}, "status")
+    await thief.patch(POD, "mine", {"status": {"nominatedNodeName": "n"}}, "status")
     await thief.patch(JOB, "job", {**annotated(EPOCH), "spec": {"suspend": False}})
     await thief.client.delete(POD, "default", "mine", grace_period=0)
 
