@@ -27,6 +27,9 @@ Pods belong to a PodGroup of `scheduling.volcano.sh/v1beta1` by annotation. Volc
 (`vc-controller-manager`) may run beside muster: they make PodGroups and pods of Volcano's Jobs, with the
 `schedulerName` that the Job names, and muster does what Volcano's scheduler would do. It needs no webhooks;
 without them a Job states `schedulerName`, `minAvailable` and `queue`.
+
+Volcano's scheduler should not run in the same cluster yet. The status of a group whose pods it schedules is
+left to it, but muster admits (`Inqueue`) every group that has no pods, and reads all Queues.
 """,
     (
         (
@@ -49,7 +52,8 @@ without them a Job states `schedulerName`, `minAvailable` and `queue`.
                 Row(
                     "spec.priorityClassName",
                     OBEYED,
-                    "as `muster.dev/priority`, which counts more; bounded by what the namespace may have",
+                    "as `muster.dev/priority`, which counts more; bounded by what the namespace or its pods "
+                    "may have",
                     "translate/test_volcano.py::test_its_priority_class_counts_like_a_mark",
                 ),
                 Row(

@@ -142,3 +142,11 @@ def test_what_others_write_is_kept_and_every_condition_is_complete() -> None:
     for each in written:
         assert {"type", "status", "reason", "message", "lastTransitionTime"} <= each.keys()
         assert each["reason"]
+
+
+def test_a_group_that_another_scheduler_serves_keeps_its_conditions() -> None:
+    """muster has no record of its gang."""
+    cluster = Cluster()
+    del cluster.memory.objects[GANG, "ns/native-g"]
+    cluster.bind("a", "b", "c")
+    assert cluster.settle() == 0

@@ -151,3 +151,12 @@ def test_a_change_of_its_record_concerns_the_group() -> None:
     caches = cluster.memory.caches([watch.kind for watch in cluster.controller.watches])
     watch = next(watch for watch in cluster.controller.watches if watch.kind is GANG)
     assert [*watch.keys(Change(caches, None, caches[GANG].get("ns/volcano-g")))] == ["ns/g"]
+
+
+def test_the_status_of_a_group_that_another_scheduler_serves_is_left_alone() -> None:
+    """Its pods exist, and muster has no record of a gang."""
+    cluster = Cluster()
+    cluster.pods("", "Running")
+    assert cluster.step() == []
+    cluster.record()
+    assert cluster.step() != []

@@ -29,6 +29,8 @@ STATUS: Final[Mapping[Dialect, Callable[[Observed, datetime], Object | None]]] =
     groups.VOLCANO: volcano.status,
     groups.NATIVE: conditions.status,
 }
+#: Dialects whose own scheduler may run beside muster: a group without a record of muster may be its group.
+_SHARED: Final = (groups.VOLCANO, groups.NATIVE)
 
 
 def controller(dialect: Dialect) -> Controller[Observed]:
@@ -51,12 +53,21 @@ def controller(dialect: Dialect) -> Controller[Observed]:
 
 
 def reconcile(observed: Observed, now: datetime) -> list[Effect]:
-    """Returns the patch of the status, if it has to change."""
+    """Returns the patch of the status, if it has to change and is muster's to write."""
+    if not _ours(observed):
+        return []
     group, status = observed.group.metadata, STATUS[observed.dialect](observed, now)
     if status is None:
         return []
     kind = observed.dialect.kind
     return [Patch(kind, group.namespace, group.name, {"status": status}, "status" if kind.status else "")]
+
+
+def _ours(observed: Observed) -> bool:
+    """Whether muster schedules the pods of a group. Those of Volcano come once the status says so."""
+    if observed.gang is not None or observed.dialect not in _SHARED:
+        return True
+    return observed.dialect is groups.VOLCANO and not observed.pods
 
 
 def _named_in(dialect: Dialect) -> Callable[[Change], Iterable[str]]:
