@@ -146,7 +146,7 @@ class Queues:
         """Rebuild the tree, and charge every gang to it."""
         last_borrowed = {name: account.last_borrowed for name, account in self.accounts.items()}
         rules = {DEFAULT: Queue(DEFAULT), **self._rules}
-        faults = faults_of(rules)
+        faults = faults_of(rules) if self._rules else {}
         self.root, self.accounts = tree(rules, faults, last_borrowed)
         for account in self.accounts.values():
             account.free = self.root.children == [account] and account.unlimited
