@@ -1,10 +1,8 @@
 """What `muster run` does where its cluster does not do as it should."""
 
 import asyncio
-import io
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -104,8 +102,6 @@ class Endless(LocalClient):
 
 
 async def test_a_third_ctrl_c_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    # not that of pytest, which closes it: what is still being written is left to a thread
-    monkeypatch.setattr(sys, "stdout", io.StringIO())
     with closing(Store(":memory:")) as store:
         runner = of(Endless(Registry(store)), monkeypatch)
         with pytest.raises(Failure, match=r"solo: no longer waiting") as left:

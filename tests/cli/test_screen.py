@@ -104,3 +104,12 @@ async def test_an_output_whose_reader_has_gone_is_an_error() -> None:
         screen = Screen(Writer(stream))
         with pytest.raises(BrokenPipeError):
             await screen.show(printed("a", "1"))
+
+
+async def test_a_stream_that_was_closed_is_an_error() -> None:
+    stream = io.StringIO()
+    writer = Writer(stream)
+    await writer.write("before")
+    stream.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        await writer.write("after")

@@ -5,6 +5,7 @@ nothing else, above all not Ctrl-C.
 """
 
 import asyncio
+import errno
 import os
 import select
 import sys
@@ -53,11 +54,13 @@ class Writer:
     def _run(self) -> None:
         while True:
             text, done = self._work.get()
-            error = None
+            error: OSError | None = None
             try:
                 self._put(text)
             except OSError as raised:
                 error = raised
+            except ValueError:  # the stream is closed: the process, or a test, ends
+                error = OSError(errno.EBADF, os.strerror(errno.EBADF))
             with suppress(RuntimeError):  # the loop is closed
                 done.get_loop().call_soon_threadsafe(_settle, done, error)
 
