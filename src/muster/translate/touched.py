@@ -90,7 +90,7 @@ def _by_group(kind: AnyKind, old: Resource | None, new: Resource | None, world: 
         yield from _touched_by(kind, obj, world)
     if regrouped(kind, old, new, world):
         meta = _latest(old, new).metadata
-        for pod in world.pods_in(kind, meta.namespace, meta.name).values():
+        for pod in world.naming(kind, meta.namespace, meta.name):
             yield from _touched_by(kinds.POD, pod, world)
             for owner in world.owners_of(pod):
                 yield from _touched_by(kinds.JOB if isinstance(owner, Job) else kinds.JOBSET, owner, world)

@@ -119,6 +119,8 @@ class World:
         #: by PodGroup, the pods that name it: muster's, and those of other schedulers
         self._pods_in: dict[tuple[str, str, str], dict[Name, Pod]] = {}
         self._strangers_in: dict[tuple[str, str, str], dict[Name, Pod]] = {}
+        #: by PodGroup, pods that name it besides the one that they are in
+        self._naming_too: dict[tuple[str, str, str], dict[Name, Pod]] = {}
         #: by name of a volume, the claims that name it
         self._claims_on: dict[str, dict[Name, PersistentVolumeClaim]] = {}
         #: by kind: objects whose pods use a claim, and the objects of a namespace
@@ -207,9 +209,8 @@ class World:
         return self._objects[kind]
 
     def frees(self, row: Dialect, namespace: str, name: str) -> bool:
-        """Whether there is such a group, and the pods that name it are no gang. Those of a GangGroup are."""
-        group = self._objects[row.kind].get((namespace, name))
-        return row.frees(group) and len(self.together(row.kind, namespace, name)) == 1
+        """Whether there is such a group, and the pods that name it are no gang."""
+        return row.frees(self._objects[row.kind].get((namespace, name)))
 
     def grouped(self, pod: Pod) -> groups.Named | None:
         """Returns the group that a pod names; None if it names none, or one whose pods are no gang."""
@@ -242,6 +243,12 @@ class World:
     def strangers_in(self, kind: AnyKind, namespace: str, name: str) -> Mapping[Name, Pod]:
         """Returns the pods of other schedulers that name it."""
         return self._strangers_in.get((kind.group, namespace, name), {})
+
+    def naming(self, kind: AnyKind, namespace: str, name: str) -> Iterator[Pod]:
+        """Yields muster's pods that name this PodGroup, and all that name it besides the one they are in."""
+        key = kind.group, namespace, name
+        yield from self._pods_in.get(key, {}).values()
+        yield from self._naming_too.get(key, {}).values()
 
     def claims_on(self, volume: str) -> Iterable[Name]:
         """Returns the claims that name this volume, whether or not it exists, and whatever it says itself."""
@@ -380,8 +387,12 @@ class World:
         if kind is POD:
             assert isinstance(obj, Pod)
             if (named := groups.named(obj)) is not None:
-                index = self._pods_in if self.schedules(obj) else self._strangers_in
-                yield index, (named.dialect.kind.group, obj.metadata.namespace, named.name)
+                index, namespace = self._pods_in, obj.metadata.namespace
+                if not self.schedules(obj):
+                    index = self._strangers_in
+                yield index, (named.dialect.kind.group, namespace, named.name)
+                for other in groups.also_named(obj, named):
+                    yield self._naming_too, (other.dialect.kind.group, namespace, other.name)
 
 
 def _by_name(found: dict[Name, R] | None) -> list[R]:

@@ -29,11 +29,13 @@ def _asked(group: PodGroup) -> Asked:
 def _alone(group: PodGroup) -> bool:
     """Whether there is neither a minimum nor anything else that all pods have to observe together.
 
-    Asked several times for each change of a pod.
+    A group that lists others is a part of their gang. Asked several times for each change of a pod.
     """
     spec = group.spec
     policy, mode, limits = spec.scheduling_policy, spec.disruption_mode, spec.scheduling_constraints
     if policy.gang is not None or policy.basic is None:
+        return False
+    if GROUPS in group.metadata.annotations:
         return False
     return (mode is None or mode.all is None) and (limits is None or not limits.topology)
 
