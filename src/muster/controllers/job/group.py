@@ -8,7 +8,7 @@ nothing. Source: kubernetes, pkg/controller/job/job_scheduling_manager.go; KEP-5
 from typing import Final
 
 from muster.api import groups, kinds
-from muster.api.base import Object, at, owner
+from muster.api.base import Object, at, controls, owner
 from muster.api.batch_v1 import Job
 from muster.api.scheduling_v1beta1 import PodGroup
 from muster.controllers.job.pods import group_name
@@ -27,6 +27,8 @@ def ensure(job: Job, group: PodGroup | None) -> list[Effect]:
     template = f"{meta.name}-pgt-0"
     least = at(rules, "schedulingPolicy", "gang").get("minCount")
     if group is not None:
+        if not controls(kinds.JOB, job, group):
+            return []  # another's, which has the name
         gang = group.spec.scheduling_policy.gang
         if least is None or gang is None or gang.min_count == least:
             return []
