@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from math import inf
+from typing import Any
 
 import pytest
 
@@ -490,6 +491,25 @@ def test_surplus_places_that_no_pod_fills_are_released_and_not_claimed_again() -
     assert made.decide(302.0) == []
     end(made, 1, at=303.0)
     assert set(assigns(made.decide(303.0))[0].nodes) == places(1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("change", "claimed"),
+    [({"checkpointed": 301.0}, False), ({"estimate": 60.0}, False), ({"min_count": 1}, True)],
+    ids=["a checkpoint", "an estimate", "a minimum"],
+)
+def test_released_surplus_is_claimed_again_when_the_demand_changes_and_not_otherwise(
+    change: dict[str, float], claimed: bool
+) -> None:
+    asked = gang("x", count=4, minimum=2)
+    made = scheduler([node("a", gpu=4)], asked)
+    (assign,) = assigns(made.decide(0.0))
+    bind(made, assign, only=places(0, 1))
+    made.decide(1.0)
+    assert made.decide(301.0) == [Release(X, places(2, 3))]
+    changed: Any = change  # Any: fields of a Gang
+    made.apply(GangSubmitted(replace(asked, **changed)))
+    assert bool(made.decide(302.0)) == claimed
 
 
 def test_surplus_is_claimed_again_when_another_promise_is_kept() -> None:

@@ -81,7 +81,7 @@ class GangState:
     #: nodes of an open plan for places that are not held yet
     planned: dict[Place, NodeName] = field(default_factory=dict)
     retired: frozenset[Place] = frozenset()
-    #: places whose hold has run out: not wanted as surplus until a pod or the gang itself changes
+    #: places whose hold has run out: not wanted as surplus until a pod or the demand of the gang changes
     lapsed: set[Place] = field(default_factory=set)
     back_off: BackOff | None = None
     #: nodes on which places were lost, and until when its pods keep off each

@@ -14,7 +14,7 @@ from math import inf
 
 from muster.core.words import events
 from muster.core.words.events import Event, PodsBound
-from muster.core.words.gang import Amounts, Place, PodId
+from muster.core.words.gang import Amounts, Gang, Place, PodId
 from muster.core.world import World
 from muster.core.world.gangs import (
     BackOff,
@@ -204,6 +204,8 @@ def _gang_submitted(world: World, event: events.GangSubmitted) -> None:
         return
     if state.gang is not None and state.gang.gate not in (None, gang.gate):
         state.explanation = None  # it was told of its gate: while reasons are postponed, that would stand
+    if state.gang is None or _demand(gang) != _demand(state.gang):
+        state.lapsed.clear()
     _related(world, state, gang.origin)
     state.gang = gang
     world.gangs.arrivals += 1
@@ -213,9 +215,12 @@ def _gang_submitted(world: World, event: events.GangSubmitted) -> None:
             world.ledger.rename(promise.node, promise.footprint, pod_footprint := footprint(gang, pod_set))
             state.holds[place] = promise._replace(footprint=pod_footprint)
             state.stamp += 1
-    state.lapsed.clear()
     if state.back_off is not None and state.back_off.until == inf:
         state.back_off = None
+
+
+def _demand(gang: Gang) -> tuple[object, ...]:
+    return gang.pod_sets, gang.min_count, gang.subgroups
 
 
 def _related(world: World, state: GangState, origin: str) -> None:
