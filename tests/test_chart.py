@@ -40,7 +40,8 @@ def test_its_schema_has_the_settings_that_there_are(daemon: str, type_: type[Com
             if inner.get("type") == "object":
                 compare(fields[name], inner, set())
 
-    compare(type_, schema, OWN)
+    # the controllers have the schedulerNames of the scheduler
+    compare(type_, schema, OWN | ({"schedulerNames"} if type_ is ControllersSettings else set()))
 
 
 @pytest.mark.parametrize(("daemon", "type_"), DAEMONS)

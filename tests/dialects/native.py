@@ -105,7 +105,8 @@ in other groups, stay its own. The record of such a gang is called `native-NAME`
                     "condition PodGroupInitiallyScheduled",
                     OBEYED,
                     "`Scheduled`; until then `Unschedulable`, or `SchedulerError` for what is `Invalid` or "
-                    "`CommitFailed`, with the reason of the Gang; not of *basic* groups, which have no Gang",
+                    "`CommitFailed`, with the reason of the Gang; "
+                    "its figures are those of the time when the reason began",
                     f"{_WRITTEN}::test_a_group_that_waits_says_why",
                 ),
                 Row(

@@ -28,8 +28,9 @@ Pods belong to a PodGroup of `scheduling.volcano.sh/v1beta1` by annotation. Volc
 `schedulerName` that the Job names, and muster does what Volcano's scheduler would do. It needs no webhooks;
 without them a Job states `schedulerName`, `minAvailable` and `queue`.
 
-Volcano's scheduler should not run in the same cluster yet. The status of a group whose pods it schedules is
-left to it, but muster admits (`Inqueue`) every group that has no pods, and reads all Queues.
+Volcano's scheduler may run in the same cluster for Jobs and pods that name it. Muster admits (`Inqueue`) the
+groups of Jobs whose `schedulerName` it serves, and leaves the status of the others alone. It reads all
+Queues: what Volcano's scheduler runs in one does not count there.
 """,
     (
         (

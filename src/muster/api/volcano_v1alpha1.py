@@ -12,6 +12,7 @@ class TaskSpec(Struct, frozen=True):
 
 
 class JobSpec(Struct, frozen=True):
+    scheduler_name: str = ""
     tasks: list[TaskSpec] = []
 
 

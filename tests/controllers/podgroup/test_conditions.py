@@ -48,7 +48,8 @@ class Cluster:
                 [watch.kind for watch in self.controller.watches], self.controller.indexes
             )
             observed = self.controller.observe(caches, "ns/g")
-            assert observed is not None
+            if observed is None:
+                return writes
             effects = self.controller.reconcile(observed, START + timedelta(seconds=seconds))
             if not effects:
                 return writes
@@ -99,10 +100,14 @@ def test_a_group_that_waits_says_why(code: str, reason: str | None) -> None:
     cluster.waits(code, "why")
     assert cluster.settle() == (reason is not None)
     assert cluster.scheduled() == (None if reason is None else ("False", reason, f"{code}: why"))
-    cluster.waits(code, "why else")
-    cluster.settle(5)
-    found = cluster.found(INITIALLY_SCHEDULED)
-    assert found is None or (found.message, found.last_transition_time) == (f"{code}: why else", START)
+    cluster.waits(code, "why with other figures")
+    assert cluster.settle(5) == 0
+    if reason is not None:
+        cluster.waits("TopologyUnsatisfied", "why else")
+        assert cluster.settle(5) == 1
+        found = cluster.found(INITIALLY_SCHEDULED)
+        assert found is not None
+        assert (found.message, found.last_transition_time) == ("TopologyUnsatisfied: why else", START)
 
 
 def test_a_group_that_loses_its_minimum_to_others_is_disrupted_until_it_runs_again() -> None:
@@ -144,9 +149,11 @@ def test_what_others_write_is_kept_and_every_condition_is_complete() -> None:
         assert each["reason"]
 
 
-def test_a_group_that_another_scheduler_serves_keeps_its_conditions() -> None:
-    """muster has no record of its gang."""
+@pytest.mark.parametrize(("scheduler", "writes"), [("default-scheduler", 0), ("muster", 1)])
+def test_a_group_whose_pods_are_anothers_keeps_its_conditions(scheduler: str, writes: int) -> None:
     cluster = Cluster()
-    del cluster.memory.objects[GANG, "ns/native-g"]
+    cluster.controller = controller(groups.NATIVE, frozenset({"muster"}))
+    for name in ("a", "b", "c"):
+        cluster.memory.patch(POD, "ns", name, {"spec": {"schedulerName": scheduler}})
     cluster.bind("a", "b", "c")
-    assert cluster.settle() == 0
+    assert cluster.settle() == writes

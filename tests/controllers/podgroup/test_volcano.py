@@ -7,7 +7,7 @@ import pytest
 
 from muster.api import groups
 from muster.api.base import Object
-from muster.api.kinds import GANG, POD, POD_GROUP_VOLCANO
+from muster.api.kinds import GANG, POD, POD_GROUP_VOLCANO, VOLCANO_JOB
 from muster.api.volcano_v1beta1 import PodGroupStatus
 from muster.controllers.driver import Change
 from muster.controllers.podgroup import controller
@@ -19,8 +19,8 @@ LATER = START + timedelta(seconds=60)
 
 
 class Cluster:
-    def __init__(self, minimum: int = 2) -> None:
-        self.controller, self.memory = controller(groups.VOLCANO), Memory()
+    def __init__(self, minimum: int = 2, schedulers: frozenset[str] | None = None) -> None:
+        self.controller, self.memory = controller(groups.VOLCANO, schedulers), Memory()
         spec = {"minMember": minimum}
         self.group = self.memory.create(
             POD_GROUP_VOLCANO, "ns", {"metadata": {"name": "g"}, "spec": spec, "status": {"phase": "Pending"}}
@@ -34,19 +34,30 @@ class Cluster:
             self.memory.create(GANG, "ns", {"metadata": {"name": "volcano-g"}, "spec": {"source": source}})
         self.memory.patch(GANG, "ns", "volcano-g", {"status": status})
 
-    def pods(self, *phases: str) -> None:
+    def owned_by(self, scheduler: str) -> str:
+        """A Job of Volcano with this schedulerName controls the group; returns its uid."""
+        body = {"metadata": {"name": "j"}, "spec": {"schedulerName": scheduler}}
+        uid = self.memory.create(VOLCANO_JOB, "ns", body)["metadata"]["uid"]
+        owner = {"apiVersion": VOLCANO_JOB.api_version, "kind": "Job", "name": "j", "uid": uid}
+        references = {"metadata": {"ownerReferences": [{**owner, "controller": True}]}}
+        self.memory.patch(POD_GROUP_VOLCANO, "ns", "g", references)
+        return str(uid)
+
+    def pods(self, *phases: str, scheduler: str = "") -> None:
         """Pods in these phases; "": Pending without a node."""
         for name in [name for kind, name in self.memory.objects if kind is POD]:
             del self.memory.objects[POD, name]
         for number, phase in enumerate(phases):
             metadata = {"name": f"p{number}", "annotations": {"scheduling.k8s.io/group-name": "g"}}
-            self.memory.create(POD, "ns", {"metadata": metadata, "spec": {"nodeName": "n" if phase else ""}})
+            spec = {"nodeName": "n" if phase else "", "schedulerName": scheduler}
+            self.memory.create(POD, "ns", {"metadata": metadata, "spec": spec})
             self.memory.patch(POD, "ns", f"p{number}", {"status": {"phase": phase or "Pending"}}, "status")
 
     def step(self, now: datetime = START) -> Sequence[Effect]:
         kinds = [watch.kind for watch in self.controller.watches]
         observed = self.controller.observe(self.memory.caches(kinds, self.controller.indexes), "ns/g")
-        assert observed is not None
+        if observed is None:
+            return []
         effects = self.controller.reconcile(observed, now)
         self.memory.apply(effects)
         return effects
@@ -153,10 +164,49 @@ def test_a_change_of_its_record_concerns_the_group() -> None:
     assert [*watch.keys(Change(caches, None, caches[GANG].get("ns/volcano-g")))] == ["ns/g"]
 
 
-def test_the_status_of_a_group_that_another_scheduler_serves_is_left_alone() -> None:
-    """Its pods exist, and muster has no record of a gang."""
-    cluster = Cluster()
-    cluster.pods("", "Running")
+SERVED = frozenset({"muster"})
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_the_status_of_a_group_whose_pods_are_anothers_is_left_alone(recorded: bool) -> None:
+    cluster = Cluster(schedulers=SERVED)
+    if recorded:
+        cluster.record()
+    cluster.pods("", "Running", scheduler="volcano")
     assert cluster.step() == []
-    cluster.record()
+    cluster.pods("", "Running", scheduler="muster")
     assert cluster.step() != []
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "phase"),
+    [("muster", "Inqueue"), ("volcano", "Pending"), ("", "Pending"), (None, "Pending")],
+)
+def test_before_it_has_pods_a_group_is_admitted_if_its_job_names_muster(
+    scheduler: str | None, phase: str
+) -> None:
+    cluster = Cluster(schedulers=SERVED)
+    if scheduler is not None:
+        cluster.owned_by(scheduler)
+    cluster.step()
+    assert cluster.status.phase == phase
+
+
+def test_a_job_that_is_seen_after_its_group_concerns_it() -> None:
+    cluster = Cluster(schedulers=SERVED)
+    job = cluster.owned_by("muster")
+    watch = next(each for each in cluster.controller.watches if each.kind is VOLCANO_JOB)
+    caches = cluster.memory.caches([each.kind for each in cluster.controller.watches])
+    change = Change(caches, None, caches[VOLCANO_JOB].get("ns/j"))
+    assert [*watch.keys(change)] == [f"ns/j-{job}", "ns/j"]
+
+
+def test_figures_that_change_in_a_reason_are_no_write() -> None:
+    cluster = Cluster()
+    cluster.pods("", "")
+    cluster.record(code="InsufficientCapacity", message="3 are free")
+    assert cluster.step() != []
+    cluster.record(code="InsufficientCapacity", message="4 are free")
+    assert cluster.step(LATER) == []
+    cluster.record(code="Fragmented", message="4 are free")
+    assert cluster.step(LATER) != []

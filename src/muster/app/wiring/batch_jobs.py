@@ -73,6 +73,8 @@ class Site:
     warnings: Callable[[], Sequence[Finding]] = lambda: ()
     #: looks images up; None = images are used as they are named
     trust: Images | None = None
+    #: the values of `spec.schedulerName` whose pods muster schedules; None = all
+    schedulers: frozenset[str] | None = None
     #: whether the cluster has LatticeJobs that muster converts
     lattice_jobs: bool = False
     #: sent when `facts` or `lacks` would return something else

@@ -47,7 +47,14 @@ _INSTALLS: Final = {
 class ClusterSite:
     """Makes a `Site` of a real cluster, and keeps it up to date."""
 
-    def __init__(self, settings: BatchJobs, namespace: str, clock: Clock, compiler: Compiler) -> None:
+    def __init__(
+        self,
+        settings: BatchJobs,
+        namespace: str,
+        clock: Clock,
+        compiler: Compiler,
+        schedulers: frozenset[str] | None = None,
+    ) -> None:
         self._settings, self._clock = settings, clock
         self._served: frozenset[tuple[str, str]] = frozenset()
         self.changed = Signal()
@@ -63,6 +70,7 @@ class ClusterSite:
             lacks=self._lacks,
             warnings=self._warnings,
             trust=self._trust,
+            schedulers=schedulers,
             lattice_jobs=settings.lattice_jobs,
             compiler=compiler,
             changed=self.changed,

@@ -27,7 +27,10 @@ CONTROLLERS: Final[dict[str, Callable[[Site], list[driver.Controller[Any]]]]] = 
     "garbage": lambda _: [garbage.controller()],
     "gang": lambda _: [gang.controller(), preemptions.controller()],
     "gpuhealth": lambda _: [gpu_health.quarantine(), gpu_health.moves(gang.POD_INDEX)],
-    "podgroup": lambda _: [*map(podgroup.controller, podgroup.STATUS), volcano_queues.controller()],
+    "podgroup": lambda site: [
+        *(podgroup.controller(row, site.schedulers) for row in podgroup.STATUS),
+        volcano_queues.controller(),
+    ],
     "cronjob": lambda _: [cron.cron_jobs()],
     "batchjob": batch_jobs.controllers,
 }

@@ -201,7 +201,8 @@ def _tracing(live: Live[SchedulerSettings]) -> "Callable[[str, Decisions], Spans
 async def controllers(connection: Connection, live: Live[ControllersSettings]) -> None:
     """Runs these of `CONTROLLERS` until SIGTERM or SIGINT. Raises `Deposed`."""
     clock = SystemClock()
-    site = ClusterSite(live.now.batch_jobs, settings.place(live.now)[0], clock, Queue(clock))
+    place, names = settings.place(live.now)[0], frozenset(live.now.scheduler_names)
+    site = ClusterSite(live.now.batch_jobs, place, clock, Queue(clock), names)
     chosen = [controller for name in live.now.only for controller in CONTROLLERS[name](site.site)]
     watched = [watch.kind for controller in chosen for watch in controller.watches]
     indexed = [index.kind for controller in chosen for index in controller.indexes]
@@ -213,7 +214,7 @@ async def controllers(connection: Connection, live: Live[ControllersSettings]) -
             parts.append(site.run(part.client))
         await first(*parts)
 
-    priced = f"{settings.place(live.now)[0]}/{rates.NAME}"
+    priced = f"{place}/{rates.NAME}"
     kinds_ = tuple(dict.fromkeys([*watched, *indexed]))
     await _daemon(connection, live, kinds_, lead, {kinds.CONFIG_MAP: priced})
 

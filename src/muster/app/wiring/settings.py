@@ -122,6 +122,8 @@ class BatchJobs(Struct, frozen=True):
 
 class ControllersSettings(Common, frozen=True):
     lease: str = f"{NAMESPACE}/muster-controllers"
+    #: those of the scheduler: the status of groups whose pods have other names is left to their schedulers
+    scheduler_names: tuple[str, ...] = (SCHEDULER,)
     #: names of the controllers that run
     only: tuple[str, ...] = ("gang", "podgroup", "batchjob")
     batch_jobs: BatchJobs = BatchJobs()
@@ -277,12 +279,13 @@ def _checked(settings: Common) -> list[Finding]:
     demand(settings.log.format in FORMATS, "log.format", one_of(" or ".join(FORMATS)))
     demand(settings.log.level in LEVELS, "log.level", one_of(" or ".join(LEVELS)))
     _check_election(settings.leader_election, demand)
-    if isinstance(settings, SchedulerSettings):
+    if isinstance(settings, SchedulerSettings | ControllersSettings):
         demand(
             bool(settings.scheduler_names) and all(settings.scheduler_names),
             "schedulerNames",
             f"name at least one, such as {SCHEDULER}",
         )
+    if isinstance(settings, SchedulerSettings):
         _check_scheduler(settings, demand)
     return wrong
 

@@ -10,9 +10,9 @@ from datetime import datetime
 from typing import Final
 
 from muster.api import groups
-from muster.api.base import Object
+from muster.api.base import Object, Resource, controller_of
 from muster.api.groups import Dialect, named
-from muster.api.kinds import GANG, POD
+from muster.api.kinds import GANG, POD, VOLCANO_JOB
 from muster.controllers.caches import Caches
 from muster.controllers.driver import Change, Controller, Watch, itself
 from muster.controllers.gang import GANG_INDEX, GROUP, POD_INDEX, sources
@@ -29,12 +29,14 @@ STATUS: Final[Mapping[Dialect, Callable[[Observed, datetime], Object | None]]] =
     groups.VOLCANO: volcano.status,
     groups.NATIVE: conditions.status,
 }
-#: Dialects whose own scheduler may run beside muster: a group without a record of muster may be its group.
-_SHARED: Final = (groups.VOLCANO, groups.NATIVE)
 
 
-def controller(dialect: Dialect) -> Controller[Observed]:
-    """Returns the controller for the driver."""
+def controller(dialect: Dialect, schedulers: frozenset[str] | None = None) -> Controller[Observed]:
+    """Returns the controller for the driver.
+
+    `schedulers`: the values of `spec.schedulerName` whose pods muster schedules; None = all. The status of a
+    group whose pods are all another scheduler's is left to that.
+    """
     kind, recorded = dialect.kind, dialect.phases is None
 
     def observe(caches: Caches, key: str) -> Observed | None:
@@ -43,19 +45,24 @@ def controller(dialect: Dialect) -> Controller[Observed]:
             return None
         index = f"{kind.api_version} {kind.kind} {key}"
         gangs = caches[GANG].by(GROUP, index) if recorded else []
-        return Observed(dialect, group, tuple(caches[POD].by(GROUP, index)), gangs[0] if gangs else None)
+        gang, pods = gangs[0] if gangs else None, tuple(caches[POD].by(GROUP, index))
+        if schedulers is not None:
+            names = {pod.spec.scheduler_name for pod in pods} or {_expected(group, caches)}
+            if names.isdisjoint(schedulers) and (pods or (recorded and gang is None)):
+                return None
+        return Observed(dialect, group, pods, gang)
 
     watches = [Watch(kind, itself), Watch(POD, _named_in(dialect))]
     if recorded:
         watches.append(Watch(GANG, _recorded_in(dialect)))
+    if dialect is groups.VOLCANO:
+        watches.append(Watch(VOLCANO_JOB, _of_job))
     indexes = (POD_INDEX, GANG_INDEX) if recorded else (POD_INDEX,)
     return Controller(f"podgroup {kind.group}", tuple(watches), observe, reconcile, indexes, SETTLE)
 
 
 def reconcile(observed: Observed, now: datetime) -> list[Effect]:
-    """Returns the patch of the status, if it has to change and is muster's to write."""
-    if not _ours(observed):
-        return []
+    """Returns the patch of the status, if it has to change."""
     group, status = observed.group.metadata, STATUS[observed.dialect](observed, now)
     if status is None:
         return []
@@ -63,11 +70,20 @@ def reconcile(observed: Observed, now: datetime) -> list[Effect]:
     return [Patch(kind, group.namespace, group.name, {"status": status}, "status" if kind.status else "")]
 
 
-def _ours(observed: Observed) -> bool:
-    """Whether muster schedules the pods of a group. Those of Volcano come once the status says so."""
-    if observed.gang is not None or observed.dialect not in _SHARED:
-        return True
-    return observed.dialect is groups.VOLCANO and not observed.pods
+def _expected(group: Resource, caches: Caches) -> str:
+    """Returns the schedulerName of pods that are still to come, by the Job of Volcano; "" without one."""
+    owner = controller_of(group)
+    if owner is None or not VOLCANO_JOB.matches(owner) or VOLCANO_JOB not in caches:
+        return ""
+    job = caches[VOLCANO_JOB].get(f"{group.metadata.namespace}/{owner.name}")
+    return job.spec.scheduler_name if job is not None and job.metadata.uid == owner.uid else ""
+
+
+def _of_job(change: Change) -> Iterable[str]:
+    """Yields the group that Volcano's controllers make of a Job, by the names that its versions give it."""
+    for job in change.objects:
+        yield f"{job.metadata.namespace}/{job.metadata.name}-{job.metadata.uid}"
+        yield f"{job.metadata.namespace}/{job.metadata.name}"
 
 
 def _named_in(dialect: Dialect) -> Callable[[Change], Iterable[str]]:

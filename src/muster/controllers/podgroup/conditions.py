@@ -26,7 +26,7 @@ from muster.api.scheduling_v1beta1 import (
     SCHEDULER_ERROR,
     UNSCHEDULABLE,
 )
-from muster.controllers.podgroup.observed import Counts, Observed
+from muster.controllers.podgroup.observed import Counts, Observed, same_reason
 
 #: Codes with which a gang has not been tried, and codes with which more capacity would not start it.
 _NOT_TRIED: Final = ("", "Gated", "MembersMissing", "Postponed")
@@ -82,7 +82,7 @@ def _eviction(pod: Pod) -> Condition | None:
 def _alike(old: Condition | None, new: Condition | None) -> bool:
     if old is None or new is None:
         return old is new
-    return (old.status, old.reason, old.message) == (new.status, new.reason, new.message)
+    return same_reason(old, new)
 
 
 def _stamped(old: Condition | None, new: Condition, generation: int, now: datetime) -> Object:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from muster.api.base import Condition
 from muster.api.core_v1 import Pod
 from muster.api.groups import Dialect
 from muster.api.muster_v1alpha1 import Gang
@@ -22,6 +23,15 @@ class Observed:
         """How many of its pods must run together."""
         assert self.dialect.asked is not None, "a group that pods name says what it asks for"
         return max(self.dialect.asked(self.group).minimum, 1)
+
+
+def same_reason(old: Condition, new: Condition) -> bool:
+    """Whether two states of a condition differ at most in the figures of their message: `code: text`.
+
+    The figures of a reason change with the capacity of the cluster; the Gang has those of now.
+    """
+    codes = (each.message.partition(": ")[0] for each in (old, new))
+    return (old.status, old.reason) == (new.status, new.reason) and len({*codes}) == 1
 
 
 @dataclass(frozen=True, slots=True)

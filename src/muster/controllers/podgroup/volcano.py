@@ -19,7 +19,7 @@ import msgspec
 
 from muster.api.base import Condition, Object, condition
 from muster.api.marks import HOLD
-from muster.controllers.podgroup.observed import Counts, Observed
+from muster.controllers.podgroup.observed import Counts, Observed, same_reason
 
 PENDING: Final = "Pending"
 INQUEUE: Final = "Inqueue"
@@ -102,6 +102,8 @@ def _conditions(observed: Observed, counts: Counts, now: datetime) -> list[Condi
     known = condition(found, said.type)
     if known is None:
         return [*found, msgspec.structs.replace(said, last_transition_time=now)]
+    if same_reason(known, said):
+        return found
     same = (known.status, known.reason) == (said.status, said.reason)
     since = known.last_transition_time if same else now
     latest = msgspec.structs.replace(said, last_transition_time=since or now)
