@@ -170,7 +170,7 @@ TABLE: Final = (
 )
 
 _BY_NAME: Final = {(group, row.kind): row for row in TABLE for group in row.groups}
-#: The projects, by their API groups that belong to nobody else.
+#: The projects, by the API groups that are theirs alone.
 PROJECTS: Final = {group: row.project for row in TABLE for group in row.groups if row.project != _KUBERNETES}
 
 

@@ -191,12 +191,12 @@ class Mirror:
     def _touch(self, change: "_Change") -> None:
         """Notes the groups to read again."""
         kind, old, new, _ = change
-        anew = self.world.rehomed or regrouped(kind, old, new, self.world)
+        whole = self.world.rehomed or regrouped(kind, old, new, self.world)
         self.world.rehomed = False
         for key in in_order(keys_touched(kind, old, new, self.world)):
             touched = self._stale.setdefault(key, Touched())
             touched.add(kind, old, new)
-            touched.anew |= anew
+            touched.anew |= whole
 
     def _pod(self, change: "_Change") -> None:
         _, old, new, latest = change

@@ -1,7 +1,7 @@
 """What the committer reads of the mirror: gangs, plans, records, and what a gang's victims are now.
 
-Nothing here has a state. What a plan records is found by uid, so that a pod or an owner that was made anew
-under the same name is never taken for the one that was meant.
+Nothing here has a state. What a plan records is found by uid: a pod or an owner that was created again under
+the same name is never taken for the one that was meant.
 """
 
 from collections.abc import Container, Iterable, Iterator, Sequence

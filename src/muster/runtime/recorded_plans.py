@@ -1,7 +1,7 @@
 """The plans that Gangs and GangPlans record, by the Gang that they belong to.
 
 Records that belong to another Lease are another scheduler's: their plans do not exist here. Records without a
-Lease, as earlier versions wrote them, belong to anybody.
+Lease, as earlier versions wrote them, belong to any.
 """
 
 import logging
