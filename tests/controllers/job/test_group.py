@@ -59,6 +59,14 @@ def test_a_job_with_the_field_gets_a_group_that_its_pods_name(scheduling: Object
     assert plain_pods(one)(0)["spec"]["schedulingGroup"] == {"podGroupName": group_name(one)}
 
 
+def test_a_group_of_another_object_is_left_alone() -> None:
+    one = job(scheduling=GANG)
+    body = created(ensure(one, None))["PodGroup"]
+    body["metadata"]["ownerReferences"][0]["uid"] = "another"
+    group = msgspec.convert(body, PodGroup)
+    assert ensure(job(scheduling=GANG, parallelism=3), group) == []
+
+
 def test_a_group_that_exists_follows_the_minimum_of_the_job() -> None:
     one = job(scheduling=GANG)
     group = msgspec.convert(created(ensure(one, None))["PodGroup"], PodGroup)
