@@ -462,7 +462,7 @@ def test_a_reservation_is_found_by_a_search_that_used_up_its_steps(monkeypatch: 
 
 
 @pytest.mark.parametrize("sets", [victims.SETS, 0])
-@pytest.mark.parametrize("kind", [spread_apart, many_terms, many_sets])
+@pytest.mark.parametrize("kind", [spread_apart, many_terms, pytest.param(many_sets, marks=pytest.mark.full)])
 def test_the_search_for_a_heavy_gangs_victims_is_interrupted_and_goes_on(
     kind: type, sets: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

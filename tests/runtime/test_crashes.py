@@ -87,7 +87,9 @@ def of_two_leaders(cases: Iterable[Case]) -> list[object]:
     """Where each write of one leader meets each of another, the quick tier has the small cases."""
 
     def small(case: Case) -> bool:
-        return case.size == 1 or (case.size == 2 and case.victim in (None, "job") and not case.apart)
+        if case.apart:
+            return case.size == 1 and case.kind == "job" and case.victim == "job"
+        return case.size == 1 or (case.size == 2 and case.kind == "job" and case.victim in (None, "job"))
 
     return [pytest.param(case, marks=[] if small(case) else pytest.mark.full, id=str(case)) for case in cases]
 

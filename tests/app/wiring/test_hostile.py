@@ -157,7 +157,8 @@ async def test_strange_values_in_every_field_of_every_kind(
     caplog.set_level(logging.CRITICAL)
     source = random.Random(1)
     told = await survives(
-        tmp_path, *(strange_objects(source, 3 * len(CLUSTER)) for _ in range(2 if FULL else 1))
+        tmp_path,
+        *(strange_objects(source, (3 if FULL else 1) * len(CLUSTER)) for _ in range(2 if FULL else 1)),
     )
     assert all(accepted > 15 and refused > 15 for accepted, refused in told), told
 

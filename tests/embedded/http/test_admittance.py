@@ -96,7 +96,8 @@ async def test_strangers_keep_nobody_out(tmp_path: Path, monkeypatch: pytest.Mon
     "head",
     [
         b"GET /" + b"x" * 2**17,
-        b"GET /api HTTP/1.1\r\nX: " + b"x" * 2**17,
+        # its end is awaited, for as long as a stranger has
+        pytest.param(b"GET /api HTTP/1.1\r\nX: " + b"x" * 2**17, marks=pytest.mark.full),
         b"GET /api HTTP/1.1\r\n" + b"X:\r\n" * 2**15,
         b"POST /api HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999\r\n\r\n" + b"x" * 2**22,
         b"POST /api HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: " + b"x" * 2**22,
