@@ -16,6 +16,7 @@ from muster.kube.errors import Conflict, NotFound, Unreachable
 from muster.runtime.budget import WriteBudget
 from muster.runtime.reports.queues import LONGEST_PAUSE, QueueReports
 from muster.translate.queues import effective, queue_changed
+from tests.core.words import node
 from tests.runtime.brief import status_in
 
 
@@ -99,8 +100,21 @@ class OfVolcano:
 
 
 @pytest.mark.parametrize("state", ["Open", "Closed", "Closing", "Unknown"])
-def test_the_state_of_a_queue_of_volcano_is_never_written_over(state: str) -> None:
-    (write,) = OfVolcano(state).due()
+def test_what_others_wrote_of_a_queue_of_volcano_is_left_alone(state: str) -> None:
+    """Volcano's own scheduler may run, too: only what muster has allocated there is muster's to write."""
+    assert OfVolcano(state).due() == []
+
+
+def test_what_muster_has_written_of_a_queue_of_volcano_is_taken_back() -> None:
+    cluster = OfVolcano("")
+    (write,) = cluster.due()
+    cluster.reports.written(write, None)
+    cluster.shown = msgspec.structs.replace(
+        cluster.shown, status=VolcanoStatus(state="Open", allocated={"cpu": "1"})
+    )
+    cluster.core.apply(node("n", gpu=1))  # something has changed
+    cluster.core.decide(200.0)
+    (write,) = cluster.due()
     assert write.body == {"status": {"allocated": {"cpu": None}}}
 
 

@@ -59,9 +59,15 @@ class QueueReports:
                 self._written.pop(name, None)
                 continue
             status, amounts = self._status(queues.accounts[name], found, now)
-            uid = found.metadata.uid
-            if _shows(found, status) or self._written.get(name) == (uid, status):
+            uid, last = found.metadata.uid, self._written.get(name)
+            if _shows(found, status) or last == (uid, status):
                 continue
+            if (
+                kind is kinds.QUEUE_VOLCANO
+                and last is None
+                and not (status["allocated"] or "state" in status)
+            ):
+                continue  # it shows what Volcano's scheduler has allocated, which may run beside muster
             if not self._budget.take(Writer.QUEUES, now.timestamp()):
                 self._reported = _UNREPORTED
                 self._next = max(self._next, self._budget.next(Writer.QUEUES))
