@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from muster.core.cycle import Config, Scheduler
-from muster.core.explain.question import NOT, PATIENCE
+from muster.core.explain.question import LATER, NOT, PATIENCE
 from muster.core.reservations import Backfill
 from muster.core.words.amounts import PODS
 from muster.core.words.decisions import Assign, Decision, Evict, ExpectedStart, Wait
@@ -312,9 +312,55 @@ def taken_by_a_search_beside_a_reservation() -> tuple[Config, list[Event], list[
     return Config(drain_after=1000.0, remedies=20, trials=10_000), facts, [run, wait]
 
 
+def a_rack_beyond_the_cap() -> tuple[Config, list[Event], list[Step]]:
+    """The free rack costs more than either queue may use; the cheap one is free once g0 and g1 have ended."""
+
+    def told(name: str, queue: str = "default", exclusive: str = "", limit: float | None = None) -> Gang:
+        sets = (PodSet("s0", Shape(()), 1),)
+        return Gang(GangId(name), sets, 1, 0.0, queue=queue, exclusive=exclusive, limit=limit, preempts=False)
+
+    facts: list[Event] = [
+        LayersChanged((Layer("rack", ("rack",)),)),
+        node("n0", gpu=1, labels={"rack": "r0"}),
+        node("n1", gpu=7, labels={"rack": "r1"}),
+        *(QueueChanged(Queue(name, capability=amounts({GPU: 6}))) for name in ("a", "b")),
+    ]
+    run = told("g0", limit=40.0), told("g1", limit=100.0)
+    return Config(remedies=20, trials=10_000), facts, [(*run, told("g2", "b", "rack"))]
+
+
+def a_rack_beyond_the_share() -> tuple[Config, list[Event], list[Step]]:
+    """Two gangs want a rack of their own. Their queue is entitled to the cheap one; the other it may borrow.
+
+    That is free once g0 ends. Queue a lowers their share: its second gang waits for the node of its first.
+    """
+
+    def told(name: str, queue: str, gpu: int, node: str = "", exclusive: str = "") -> Gang:
+        sets = (PodSet("s0", shape(gpu=gpu, selector={"name": node} if node else None), 1),)
+        return Gang(GangId(name), sets, 1, 0.0, queue=queue, exclusive=exclusive, preempts=False)
+
+    facts: list[Event] = [
+        LayersChanged((Layer("rack", ("rack",)),)),
+        node("n0", gpu=1, cpu=0, memory=0, labels={"rack": "r0", "name": "n0"}),
+        node("n1", gpu=7, cpu=0, memory=0, labels={"rack": "r1", "name": "n1"}),
+        node("n2", gpu=8, cpu=0, memory=0, labels={"name": "n2"}),
+        QueueChanged(Queue("a", weight=3)),
+        QueueChanged(Queue("b")),
+    ]
+    run = told("g0", "default", 0, "n1"), told("g1", "default", 0, "n0"), told("g2", "a", 8, "n2")
+    wait = (
+        told("g3", "a", 8, "n2"),
+        told("g4", "b", 1, exclusive="rack"),
+        told("g5", "b", 1, exclusive="rack"),
+    )
+    return Config(remedies=20, trials=10_000), facts, [run, wait]
+
+
 @given(stories())
 @example(reserved_until_its_queue_shrank())
 @example(taken_by_a_search_beside_a_reservation())
+@example(a_rack_beyond_the_cap())
+@example(a_rack_beyond_the_share())
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_every_remedy_starts_its_gang(drawn: tuple[Config, list[Event], list[Step]]) -> None:
     story = Story(*drawn)
@@ -332,6 +378,20 @@ def test_every_remedy_starts_its_gang(drawn: tuple[Config, list[Event], list[Ste
             carry_out(again, name, remedy.change)
             started = [assign.gang for assign in assigns(again.settled())]
             assert name in started, f"{name} was told it {remedy.effect} {remedy.change}: {explanation}"
+
+
+def test_a_gang_with_a_rack_of_its_own_starts_in_a_rack_that_its_queue_may_use() -> None:
+    """Its queue allows it the cheap rack: not when the first of two gangs there ends, but after both."""
+    [wait] = waits(Story(*a_rack_beyond_the_cap()).decisions)
+    assert [remedy.change for remedy in wait.explanation.remedies] == ["in queue default"]
+    assert wait.explanation.expected_start is not None
+    assert wait.explanation.expected_start.at == 100.0
+
+
+def test_a_gang_with_a_rack_of_its_own_borrows_what_that_costs_beyond_the_share_of_its_queue() -> None:
+    told = {wait.gang: wait.explanation for wait in waits(Story(*a_rack_beyond_the_share()).decisions)}
+    ends = {name: [each.change for each in told[name].remedies if each.effect == LATER] for name in told}
+    assert ends == {"g3": ["when g2 ends"], "g4": ["when g0 ends"], "g5": []}
 
 
 @given(stories())
@@ -409,6 +469,7 @@ def searched_before() -> tuple[Config, list[Event], list[Step]]:
 @example(first_by_reservation())
 @example(searched_before())
 @example(infeasible_ones_of_two_queues())
+@example(a_rack_beyond_the_share())
 @settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_dry_run_of_several_gangs_answers_each_as_if_it_were_alone(
     drawn: tuple[Config, list[Event], list[Step]],

@@ -17,6 +17,7 @@ from typing import Final
 
 import numpy as np
 
+from muster.core.cycle.charged_domains import Overcharged
 from muster.core.cycle.start import PlacementStep
 from muster.core.demand import Demand, Request
 from muster.core.explain.question import STEPS, Outlook
@@ -29,7 +30,7 @@ from muster.core.words.gang import Gang, GangId, NodeName
 from muster.core.world.gangs import GangState
 from muster.core.world.nodes import Columns
 
-#: So many places of gangs in front count as one more placement that is tried.
+#: So many places that get a node count as one more placement that is tried.
 PLACES: Final = 64
 #: Steps (`core/work.py`) of a time at which gangs end, besides those of the gangs that are tried then; and of
 #: each gang that ends, besides those of the ledger.
@@ -265,7 +266,7 @@ class DryRun:
             if mine and where is not None:
                 to_come.remove(gang)
                 yield gang, where
-            elif mine and attempt.state.waits:
+            elif mine and attempt.state.waits and not attempt.borrows:  # else it has another attempt
                 to_come.remove(gang)
                 one_waits = True
             if where is not None and one_waits:
@@ -312,8 +313,10 @@ class DryRun:
             if self.trials >= self._most:
                 raise _Unsure
             self.trials += 1
-        if last and not (state.begun or self._preempting or self._reservations.of(state.id)):
-            # Whether it starts matters, not which place is on which node.
+        exclusive = demand.rules is not None and bool(demand.rules.exclusive)
+        if last and not (state.begun or self._preempting or exclusive or self._reservations.of(state.id)):
+            # Whether it starts matters, not which place is on which node. (It does if the gang is exclusive:
+            # that is charged with the domains of its places, `ChargedDomains.judge`.)
             attempt = replace(attempt, vacant=[()] * len(demand.parts))
         before, self._in_front, steps = self._nodes.used.copy(), not last, self._nodes.steps
         with self._world.trial() as trial:
@@ -321,17 +324,16 @@ class DryRun:
             where = np.flatnonzero((self._nodes.used[: len(before)] > before).any(axis=0))
             if keep and answer.starts:
                 trial.keep()
-        self.trials += (self._nodes.steps - steps) // STEPS
+        self.trials += (self._nodes.steps - steps) // STEPS + len(answer.columns) // PLACES
         match answer.outcome:
             case Placed() if last or (answer.starts and not keep):
                 return where
             case Placed() if answer.starts:
-                self.trials += len(answer.columns) // PLACES
                 self._world.log.push(self._pending.update, (state,))
                 self._started.append(state)
             case (Infeasible() | WouldDelay()) as no if no.postponed and not (last or demand.fits_by_slots):
                 self._unsure()
-        if not last:
+        if not last or isinstance(answer.outcome, Overcharged):  # that may borrow next (`Attempt.borrows`)
             self.trials += not answer.starts and self._step.reserves(attempt)
             self._step.conclude(attempt, answer, self._world.now)
         return where if answer.starts else None
