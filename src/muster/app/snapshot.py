@@ -1,10 +1,11 @@
-"""A cluster as a command sees it: observed once, translated once, and asked whatever there is to ask.
+"""A snapshot of a cluster: lists its objects once, and answers what the scheduler would decide about them.
 
-A command that needs to know what the scheduler would say makes one `Snapshot` and asks that. So what it says
-cannot contradict itself, nor what another command says of the same cluster. Nothing is written anywhere.
+A command that needs an answer of the scheduler makes one `Snapshot`. All of its answers come from one state
+of the cluster, one translation and the scheduler's own core, so they agree with each other and with those
+of other commands. A snapshot writes nothing to the cluster.
 
-A snapshot knows the kinds that were observed; of the others there is nothing. `Snapshot.observe` reads all
-that a scheduler watches, `Snapshot.around` only what decides about some objects before they are submitted.
+A snapshot contains the kinds that were listed. Other kinds count as empty. `Snapshot.observe` lists all
+kinds that a scheduler watches; `Snapshot.around` lists only those on which the checks of a job file depend.
 """
 
 import asyncio
@@ -39,21 +40,28 @@ from muster.translate.queues import counting
 from muster.workloads.snapshot import Objects
 
 _GANGS: Final = frozenset(kind.kind for kind in GANGS)
-#: Kinds that are observed for what they mean for pods, of which muster must be known to schedule them.
+#: Kinds that matter to a pod only if muster schedules it, so the scheduler names have to be read with them.
 _OF_PODS: Final = frozenset((kinds.POD, *SURROUNDINGS))
 
 
 class Snapshot:
-    """A cluster at one moment, and what its scheduler says of it.
+    """The objects of a cluster at one moment, and the scheduler's answers about them.
 
-    `preflight(job)`   could a job ever start, does its queue admit it, what may preemption cost it
-    `plan(objects)`    what would happen if they were submitted now
+    `preflight(job)`   whether a job could ever start, whether its queue admits it, what it may lose
+    `plan(objects)`    what would happen if the objects were submitted now
     `why(gang)`        why a gang of the cluster waits, and what would start it
     `barred(queue)`    why no gang can start in a queue
     `lowered(job)`     how the priority of a job is lowered
-    `scheduler()`      a scheduler that knows the cluster and has decided nothing; `events`: what it was told
+    `scheduler()`      a scheduler with the state of the cluster, before its first cycle
+    `events`           the events that give a scheduler this state
 
-    Questions may be asked in any order, and again. The objects are translated by the first.
+    The first call translates the objects. Calls do not depend on each other, and may be repeated in any
+    order.
+
+    `observe` and `around` raise what `Client.list` and `Client.get` raise, except NotFound and Forbidden: a
+    kind that the cluster does not serve counts as empty, and `require` raises Forbidden for one that may not
+    be listed. `plan` raises Invalid. The other methods send no requests and raise no API errors. If a gang
+    cannot be read, `why` returns the cause.
     """
 
     def __init__(
@@ -67,7 +75,7 @@ class Snapshot:
     ) -> None:
         """`schedulers`: the values of `spec.schedulerName` whose pods muster schedules; None = all.
 
-        `now`: seconds since the epoch; None: the newest time in the objects. `prices`: for what is lost.
+        `now`: seconds since the epoch; None: the newest time in the objects. `prices`: of lost work.
         `avoids`: the scheduler's setting for nodes on which pods fail; None: the default.
         """
         self.objects, self.prices, self._avoids = objects, prices or Rates(), avoids
@@ -85,10 +93,11 @@ class Snapshot:
         priced: bool = False,
         known: Mapping[AnyKind, Sequence[Resource]] = MappingProxyType({}),
     ) -> Self:
-        """The cluster as of now, as far as its kinds may be listed; see `require`. `priced`: with prices.
+        """Returns the cluster as of now, without the kinds that may not be listed; see `require`.
 
-        `schedulers`: None: the embedded cluster; otherwise what counts if the cluster does not say which
-        schedulerNames muster serves there. `known`: all objects of kinds that the caller has just listed.
+        `schedulers`: None for the embedded cluster; otherwise the schedulerNames to assume if the cluster
+        does not state which ones muster serves. `observed`: the kinds to list. `known`: all objects of
+        kinds that the caller has just listed. `priced`: whether to read the prices.
         """
         objects = await _objects(client, [kind for kind in observed if kind not in known])
         for kind, resource in ((kind, each) for kind, found in known.items() for each in found):
@@ -104,9 +113,9 @@ class Snapshot:
     async def around(
         cls, client: Client, job: Sequence[Object], schedulers: frozenset[str] | None = None
     ) -> Self:
-        """What decides about the objects of a job file before they are submitted.
+        """Returns the part of the cluster on which the checks of a job file depend before it is submitted.
 
-        The nodes are observed where no others can be added, and where queues share them.
+        Nodes are listed in the embedded cluster, where none can be added, and if queues share them.
         """
         there = {each["kind"] for each in job}
         if _GANGS.isdisjoint(there):
@@ -120,7 +129,7 @@ class Snapshot:
         return found
 
     def require(self, *needed: AnyKind) -> Self:
-        """Raises Forbidden with those of these kinds that may not be listed; of none: of all."""
+        """Returns self. Raises Forbidden if one of these kinds may not be listed; none given: any kind."""
         denied = {kind: said for kind, said in self.objects.denied.items() if not needed or kind in needed}
         if denied:
             (_, first), *others = denied.items()
@@ -133,52 +142,52 @@ class Snapshot:
         return counting(self.objects.items.values())
 
     def preflight(self, job: Sequence[Object]) -> Preflight:
-        """What is known of the objects of a job file before they are submitted."""
+        """Returns the checks of a job file before it is submitted. `job`: its objects."""
         return Preflight(job, self._mirror, self.prices, self.objects.denied)
 
     def plan(self, proposed: Objects) -> Plan:
-        """What would happen if these objects were submitted. Raises Invalid if one cannot be changed so."""
+        """Returns what a submit of these objects does. Raises Invalid if an immutable field would change."""
         return plan(self._mirror, self.objects, proposed, self.prices)
 
     def gang(self, namespace: str, record: str) -> Gang | None:
-        """The gang of the Gang record of that name."""
+        """Returns the gang whose Gang record has this name; None if there is none."""
         groups = self._cluster.groups.values()
         return next(
             (each.gang for each in groups if (each.namespace, each.record) == (namespace, record)), None
         )
 
     def waiting(self, pods: Collection[str]) -> list[GangId]:
-        """The gangs that have some of these pods, by uid."""
+        """Returns the gangs that have one of these pods as a member. `pods`: uids."""
         groups = sorted(self._cluster.groups.items())
         return [gang for gang, group in groups if not group.members.keys().isdisjoint(pods)]
 
     def why(self, gang: GangId) -> Explanation | None:
-        """Why a gang waits, with all remedies and its expected start; None if it does not."""
+        """Returns why a gang waits, with all remedies and its expected start; None if it does not wait."""
         return self._decided.asked(gang)
 
     def other_nodes(self, gang: Gang) -> str | None:
-        """A `--nodes` value on which a gang would start that never can on the nodes of this cluster."""
+        """Returns a `--nodes` value for a gang that can never start on the nodes of this cluster."""
         return fit.other_nodes(gang, self.events)
 
     def disclosed(self, message: str, namespace: str) -> str:
-        """The message as it is recorded in a namespace: without names of other namespaces' gangs."""
+        """Returns the message as a namespace may read it: without the names of gangs of other namespaces."""
         return Disclosure(self._cluster.names).text(message, {namespace})
 
     def barred(self, queue: str, namespace: str) -> str | None:
-        """Why no gang of the namespace can ever start in a queue, in the scheduler's words."""
+        """Returns why no gang of the namespace can ever start in a queue; None if one can."""
         gang = Gang(GangId(""), (), 0, 0.0, queue=queue, namespace=namespace)
         return self.scheduler().world.queues.barred(gang)
 
     def lowered(self, meta: ObjectMeta, of_pods: int, queue: str) -> str:
-        """How the scheduler lowers the priority of a job that exists; "" if it does not.
+        """Returns how the scheduler lowers the priority of an existing job; "" if it does not.
 
-        `of_pods`: the priority that it has without a mark in `meta`.
+        `of_pods`: the priority of its pods, which counts if `meta` has no mark.
         """
         return "; ".join(ranked([meta], of_pods, meta.namespace, queue, self._cluster.world).warnings)
 
     @property
     def events(self) -> Sequence[Event]:
-        """What a scheduler is told about the cluster."""
+        """The events that give a scheduler the state of the cluster."""
         return self._mirror.as_it_is()
 
     def scheduler(self, config: Config | None = None) -> Scheduler:
@@ -190,7 +199,7 @@ class Snapshot:
 
     @property
     def _cluster(self) -> Mirror:
-        """The mirror of the cluster without anything proposed."""
+        """The mirror of the cluster without proposed objects."""
         self._mirror.as_it_is()
         return self._mirror.mirror
 
@@ -202,17 +211,18 @@ class Snapshot:
 
 
 def latest(objects: Objects) -> float:
-    """The newest creation or start time; 0 if no object has one."""
+    """Returns the newest creation or start time, in Unix seconds; 0 if no object has one."""
     stated = [resource.metadata.creation_timestamp for resource in objects.items.values()]
     stated += [pod.status.start_time for pod in objects.items.values() if isinstance(pod, Pod)]
     return max(map(times.seconds, stated), default=0.0)
 
 
 async def scheduler_settings(client: Client) -> tuple[BadNodes, frozenset[str]]:
-    """How the leading scheduler treats nodes on which pods fail, and which schedulerNames muster serves.
+    """Returns the leader's setting for nodes on which pods fail, and the schedulerNames that muster serves.
 
-    Its Lease says both. Without one that may be read, the default, and what the admission policies of
-    muster's releases say; no names if these may not be read either.
+    Both are annotations of its Lease. If the Lease is absent or may not be read, the setting is the
+    default. If the Lease has no names, those in the admission policies of muster's releases are returned;
+    none if these may not be listed.
     """
     try:
         lease = await client.get(kinds.LEASE, *SCHEDULER_LEASE.split("/"))
@@ -234,7 +244,7 @@ async def _objects(client: Client, observed: Sequence[AnyKind]) -> Objects:
     pages = await asyncio.gather(*(list_all(client, kind) for kind in observed), return_exceptions=True)
     for kind, page in zip(observed, pages, strict=True):
         match page:
-            case NotFound():  # the cluster lacks muster's kinds, or another project's
+            case NotFound():  # the cluster does not serve the kind: it is muster's, or another project's
                 found.absent.append(kind)
             case Forbidden() if kind in kinds.HIDDEN:
                 found.hidden.append(kind)
@@ -249,7 +259,7 @@ async def _objects(client: Client, observed: Sequence[AnyKind]) -> Objects:
 
 
 async def _prices(client: Client) -> Rates:
-    """The prices of a cluster; none if there are none, or they may not be read."""
+    """Returns the prices of a cluster; no prices if their ConfigMap is absent or may not be read."""
     try:
         return read(await client.get(kinds.CONFIG_MAP, *KEY.split("/")))
     except (NotFound, Forbidden):

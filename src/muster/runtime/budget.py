@@ -1,24 +1,24 @@
-"""The budget of writes that only bring statuses up to date: one for all that a scheduler tells of what waits.
+"""The budget of refreshes: the API writes of a scheduler that only update what is shown of waiting gangs.
 
-While capacity changes, so do the reasons of waiting gangs, the conditions of their pods, the statuses of
-queues, and Events, some times a second and for ten thousand gangs. The first reason of each is written at
-once. Everything after that is a refresh, and all refreshes share this budget, so that the API server has at
-most `RATE` of them a second. The writers take turns: what one of them may take leaves enough for those that
-asked before it.
+Each change of capacity can change the reasons of ten thousand waiting gangs, the conditions of their pods,
+the statuses of queues and of the topology, and Events. The first reason of a gang is written at once. Each
+later write is a refresh. All refreshes of a scheduler share one token bucket, so the API server receives at
+most `RATE` of them a second after a burst of `BURST`. Writers take turns: a writer gets a token only if one
+remains for each writer that was refused before it.
 """
 
 from enum import Enum
 from typing import Final
 
-#: Refreshes a second, and those that may be made at once after a quiet time.
+#: Refreshes a second, and the size of the bucket: how many may follow each other at once after a pause.
 RATE: Final = 4.0
 BURST: Final = 20.0
-#: A bucket this full is full: a timer that is due to the last bit must not come early.
+#: A token this complete counts as one: rounding must not refuse a timer that fires exactly when `next` said.
 _ALMOST: Final = 1.0 - 1e-6
 
 
 class Writer(Enum):
-    """What the refreshes are of."""
+    """The writers that share the budget."""
 
     GANGS = "gangs"
     CONDITIONS = "conditions"
@@ -32,11 +32,11 @@ class WriteBudget:
 
     def __init__(self) -> None:
         self._left, self._at = BURST, 0.0
-        #: the writers that have asked in vain since they last got something, in that order; a dict as a set
+        #: the writers refused since their last token, in that order; a dict as an ordered set
         self._waiting: dict[Writer, None] = {}
 
     def take(self, writer: Writer, now: float) -> bool:
-        """Returns whether the writer may make one refresh now, which is then counted."""
+        """Takes a token. Returns False, and takes none, if the writer may not make a refresh now."""
         self._left = min(BURST, self._left + max(now - self._at, 0.0) * RATE)
         self._at = now
         if self._left < self._ahead(writer) + _ALMOST:
@@ -47,10 +47,10 @@ class WriteBudget:
         return True
 
     def next(self, writer: Writer) -> float:
-        """Returns when the writer may take something, as far as is known now."""
+        """Returns the earliest time at which `take` may succeed, as far as is known now."""
         return self._at + max(self._ahead(writer) + 1.0 - self._left, 0.0) / RATE
 
     def _ahead(self, writer: Writer) -> int:
-        """How many others have asked before this writer; it leaves them one each."""
+        """Returns how many writers were refused before this one; one token is left for each."""
         waiting = list(self._waiting)
         return waiting.index(writer) if writer in self._waiting else len(waiting)

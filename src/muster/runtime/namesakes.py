@@ -1,12 +1,13 @@
-"""Which scheduler names another muster on the cluster has: two that serve one name would undo each other.
+"""`taken` returns the scheduler names that another muster of the cluster serves, with its Lease.
 
-Each release of the chart notes in its admission policies which Lease its scheduler has, and which names it
-serves. These are objects of the whole cluster, which every scheduler watches anyway. Of two releases with one
-name, the one whose policies are older keeps it, whichever starts first. A scheduler that no release has
-installed has no policies, so it keeps no name from one that a release has.
+Two schedulers that serve one name would undo each other's decisions. Each release of the chart records in
+its admission policies the Lease of its scheduler and the names that it serves. Admission policies are
+cluster-scoped, and every scheduler watches them. If two releases serve one name, the release with the older
+policies keeps it; the order in which they start does not matter. A scheduler outside a release has no
+policies, so every release keeps its names from it.
 
-This is found when a scheduler begins to lead. What happens beside that, with no policies at all or with a
-release that comes later, is decided for each gang by its record (docs/decisions/0029).
+A scheduler calls `taken` when it becomes the leader. Conflicts that the policies do not show (no policies,
+or a release installed later) are resolved for each gang by its record (docs/decisions/0029).
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +21,10 @@ _FIRST: Final = datetime.min.replace(tzinfo=UTC)
 
 
 def taken(names: Iterable[str], lease: str, policies: Iterable[Resource]) -> Mapping[str, str]:
-    """Returns those of these scheduler names that another Lease (`namespace/name`) serves, with the Lease."""
+    """Returns which of `names` another muster serves: by name, the Lease (`namespace/name`) of that muster.
+
+    `lease`: that of the caller. If several other releases serve a name, the oldest one is returned.
+    """
     since: dict[str, datetime] = {}
     served: dict[str, set[str]] = {}
     for policy in policies:

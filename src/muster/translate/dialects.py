@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 class Reader:
-    """Reads the group of one key again and again; members keep their places from one reading to the next."""
+    """The reader of one group. Members keep their places between two readings."""
 
     __slots__ = ("_key", "_reader", "_world")
 
@@ -64,7 +64,9 @@ class Reader:
             return _within(_unreadable(key, why, self._world.lease)), NONE_MOVED
 
     def renew(self, group: Group, old: Pod, new: Pod) -> bool:
-        """Takes in a newer state of a running member that says the same; False: the group must be read again.
+        """Replaces a running member by its newer state, from which the same gang is read.
+
+        Returns False if the group must be read again.
 
         `group`: the result of the last reading.
         """

@@ -1,4 +1,9 @@
-"""What the module of a dialect registers, for the row of its dialect in `muster.api.groups`."""
+"""How each dialect registers its reader, for its row in `muster.api.groups`.
+
+A *reader* translates the group of one key: the group object, its pods and the objects that these refer to
+become a `Group`. The reader keeps its state between calls, so a changed pod costs one pod, whatever the
+size of the gang.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -12,14 +17,17 @@ from muster.translate.world import World
 
 
 class DialectReader(Protocol):
-    """Reads one group again and again."""
+    """The reader of one group."""
 
     def read(self, touched: Touched) -> ReadGroup:
-        """Returns the group as it is now. The first reading looks at everything, later ones at `touched`."""
+        """Returns the group as of now. The first call reads all objects, later calls those in `touched`."""
         ...
 
     def renew(self, pod: Pod) -> None:
-        """Takes in a newer state of a placed member on a node, if it keeps pods: all else is as it was."""
+        """Replaces a pod that has a place and a node by its newer state, from which the same group is read.
+
+        A reader that keeps no pods does nothing.
+        """
         ...
 
 
@@ -27,8 +35,10 @@ class DialectReader(Protocol):
 class Registration:
     """How the gangs of a dialect are read."""
 
+    #: makes the reader of a group
     reader: Callable[[GroupKey, World], DialectReader]
-    #: whether there is a gang of this namespace and name
+    #: whether a gang of this dialect, namespace and name exists
     exists: Callable[[Dialect, str, str, World], bool]
-    #: the groups that a group object may be a part of, besides that of its name. Any: an object of its kind
+    #: the other groups that a group object may be part of, besides the one of its name. Any: an object of
+    #: its kind
     others: Callable[[Dialect, Any, World], Iterable[GroupKey]] = lambda *_: ()

@@ -22,7 +22,7 @@ from muster.runtime.budget import WriteBudget
 from muster.runtime.group_events import GroupEvents
 from muster.runtime.leader import Term
 from muster.runtime.loop import run
-from muster.runtime.reports.conditions import FLYING, ConditionReports
+from muster.runtime.reports.conditions import IN_FLIGHT, ConditionReports
 from muster.runtime.starts import Decisions
 from muster.runtime.watched import WatchedMirror
 from muster.translate.disclosure import EVERYTHING
@@ -98,7 +98,7 @@ async def scheduled() -> AsyncIterator[Scheduled]:
 async def test_pods_of_a_gang_that_waits_for_nodes_are_unschedulable_and_a_new_node_is_used_at_once() -> None:
     async with scheduled() as cluster:
         cluster.node("a", cpu=2)
-        size = FLYING + 5
+        size = IN_FLIGHT + 5
         cluster.gang("large", size)
         await asyncio.sleep(1)
         assert await cluster.reasons() == {}, "it may start soon"

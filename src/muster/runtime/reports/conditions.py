@@ -1,17 +1,18 @@
-"""Writes what unbound pods of gangs show of their wait: PodScheduled, and the node nominated for them.
+"""Writes the condition PodScheduled and `status.nominatedNodeName` of the unbound pods of gangs.
 
-An autoscaler adds nodes for pods that are Unschedulable, and knows nothing of gangs. So either all unbound
-members of a gang are Unschedulable, if more nodes could start the gang, or none of them, if its queue, its
-quota or a gate keeps it from starting (`translate.status.member_waits`). Pods without a group have that
-condition from the committer.
+An autoscaler adds nodes for Unschedulable pods, one pod at a time. So all unbound members of a gang are
+Unschedulable if more nodes could start the gang. None of them is if a queue, a quota or a gate keeps the
+gang from starting (`translate.status.member_waits`). The committer writes the condition of a pod without a
+group.
 
-While the victims of a gang leave, `status.nominatedNodeName` of each of its pods is the node on which its
-place is held. Autoscalers and the schedulers of other pods count the pod there (KEP-5278). It is taken back
-if the gang loses its places.
+While the victims of a gang terminate, `status.nominatedNodeName` of each of its pods is the node on which
+capacity is held for the pod. Autoscalers and other schedulers count the pod there (KEP-5278). The field is
+cleared if the gang loses its holds.
 
-A write changes the pod, so a bind that was decided before would be refused. Therefore the conditions of a
-gang are written once it has waited for `PATIENCE`, and no more than `FLYING` are under way. A pod that has a
-condition already waits for its turn (`runtime.budget`).
+A write changes the pod's resourceVersion, so the API server would refuse a bind that was decided before it.
+Therefore the conditions of a gang are written only after it has waited for `PATIENCE`, and at most
+`IN_FLIGHT` patches are in flight. The first condition of a pod is not limited otherwise; a later one takes
+a token of the budget (`runtime.budget`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,18 +30,19 @@ from muster.runtime.budget import WriteBudget, Writer
 from muster.translate.group import Group
 from muster.translate.status import SCHEDULED, member_waits, nominates
 
-#: Seconds between two looks at the gangs that wait.
+#: Seconds between two scans of the waiting gangs.
 PACE: Final = 1.0
-#: Seconds that a gang has waited for one kind of reason before its pods say so.
+#: Seconds for which a gang waits with one reason code before its pods get the condition.
 PATIENCE: Final = 2.0
-#: Patches under way.
-FLYING: Final = 16
-#: Longest pause, in seconds, before a pod that does not show what was written is written to again. The first
-#: is `PACE`, and each is twice the one before.
+#: Most patches in flight.
+IN_FLIGHT: Final = 16
+#: Longest pause, in seconds, before a patch is repeated whose effect the pod does not show. The first pause
+#: is `PACE`, and each later one is twice the previous one.
 LONGEST_PAUSE: Final = 60.0
 
 
-#: By pod and what it is to show: how often that was written, and when it may be written again.
+#: By pod and the text to write: how often it was written, and the earliest time (Unix seconds) of the next
+#: try.
 _Tries = Mapping[tuple[str, str], tuple[int, float]]
 
 
@@ -53,22 +55,22 @@ class ConditionReports:
     def __init__(self, core: Scheduler, observed: Observed, budget: WriteBudget) -> None:
         self._core, self._observed, self._budget = core, observed, budget
         self._next = 0.0
-        #: since when each waiting gang waits, and its reason
+        #: the reason code of each waiting gang, and since when it has that code
         self._since: dict[GangId, tuple[Code, float]] = {}
-        #: gangs whose pods have nothing more to say, as they were read and for this reason
-        self._told: dict[GangId, tuple[Group, Code]] = {}
-        #: by pod, the patches to make: of pods that have no condition yet, and of the others
+        #: gangs whose pods need no patch, with the group and the reason code for which that was found
+        self._done: dict[GangId, tuple[Group, Code]] = {}
+        #: by pod, the patches to send: first writes, and refreshes
         self._first: dict[str, tuple[Patch, str]] = {}
         self._again: dict[str, tuple[Patch, str]] = {}
-        #: by pod and what it is to show: how often that was written, and when it may be written again
+        #: the current `_Tries`
         self._tried: dict[tuple[str, str], tuple[int, float]] = {}
         self._flying: set[str] = set()
 
     def due(self, now: datetime) -> Iterator[Patch]:
         if now.timestamp() >= self._next:
             self._next = now.timestamp() + PACE
-            self._look(now)
-        while len(self._flying) < FLYING:
+            self._scan(now)
+        while len(self._flying) < IN_FLIGHT:
             if self._first:
                 due = self._first
             elif self._again and self._budget.take(Writer.CONDITIONS, now.timestamp()):
@@ -84,23 +86,23 @@ class ConditionReports:
             yield patch
 
     def written(self, report: Patch, error: Exception | None) -> None:
-        """Takes the outcome: what the pod does not show is found again at a later look, after a pause."""
+        """Ends a patch. If the pod does not show its effect, a later scan repeats it after a pause."""
         self._flying.discard(_key(report))
 
     def wait(self, now: float) -> float:
-        look = max(self._next - now, 0.0) if self._core.served else float("inf")
-        if len(self._flying) >= FLYING:
-            return look
+        scan = max(self._next - now, 0.0) if self._core.served else float("inf")
+        if len(self._flying) >= IN_FLIGHT:
+            return scan
         if self._first:
             return 0.0
-        return min(look, max(self._budget.next(Writer.CONDITIONS) - now, 0.0)) if self._again else look
+        return min(scan, max(self._budget.next(Writer.CONDITIONS) - now, 0.0)) if self._again else scan
 
-    def _look(self, now: datetime) -> None:
-        """Finds the patches to write."""
-        turns, self._again = self._again, {}
+    def _scan(self, now: datetime) -> None:
+        """Finds the patches to send."""
+        waiting, self._again = self._again, {}
         self._first.clear()
         since, self._since = self._since, {}
-        told, self._told = self._told, {}
+        done, self._done = self._done, {}
         before, self._tried = self._tried, {}
         at = now.timestamp()
         for state in self._core.served:
@@ -113,21 +115,21 @@ class ConditionReports:
             code = explanation.code
             known = since.get(gang)
             self._since[gang] = known if known is not None and known[0] is code else (code, at)
-            was = told.get(gang)
+            was = done.get(gang)
             same = was is not None and was[0] is group and was[1] is code
             settled = at >= self._since[gang][1] + PATIENCE
             if not same and (
-                self._take_back(group, before, at) or not settled or self._find(group, code, now, before)
+                self._clear(group, before, at) or not settled or self._find(group, code, now, before)
             ):
                 continue
-            self._told[gang] = group, code
+            self._done[gang] = group, code
         for gang in self._core.world.pending_evictions:
             self._nominate(gang, before, at)
-        kept = {key: self._again[key] for key in turns if key in self._again}
-        self._again = kept | self._again  # a pod that waits keeps its turn
+        kept = {key: self._again[key] for key in waiting if key in self._again}
+        self._again = kept | self._again  # a pod keeps its position among the refreshes
 
     def _find(self, group: Group, code: Code, now: datetime, before: _Tries) -> bool:
-        """Adds the patches of one gang. Returns whether there are any. `before`: what was tried until now."""
+        """Adds the condition patches of one gang. Returns whether there are any. `before`: earlier tries."""
         found = False
         for pod in _unbound(group) if group.source.kind else ():
             if body := member_waits(pod, group, code, now):
@@ -136,15 +138,15 @@ class ConditionReports:
                 found = True
         return found
 
-    def _take_back(self, group: Group, before: _Tries, at: float) -> bool:
-        """Adds the patches of pods for which no place is held any more. Returns whether there are any."""
+    def _clear(self, group: Group, before: _Tries, at: float) -> bool:
+        """Clears the nominated nodes of a gang that holds none any more. Returns whether it had any."""
         nominated = [pod for pod in _unbound(group) if pod.status.nominated_node_name]
         for pod in nominated:
             self._add(pod, nominates(pod, ""), "", before, at, first=False)
         return bool(nominated)
 
     def _nominate(self, gang: GangId, before: _Tries, at: float) -> None:
-        """Adds the patches of a gang whose victims leave."""
+        """Adds the nominated nodes of a gang whose victims terminate."""
         group, state = self._observed.groups.get(gang), self._core.world.gangs.get(gang)
         if group is None or state is None:
             return
@@ -156,7 +158,7 @@ class ConditionReports:
     def _add(
         self, pod: Pod, body: Object | None, what: str, before: _Tries, at: float, *, first: bool
     ) -> None:
-        """Adds the patch of a pod, unless one is under way, or the same was tried a moment ago."""
+        """Adds the patch of a pod, unless one is in flight, or the pause after the same patch is not over."""
         if body is None:
             return
         meta = pod.metadata
