@@ -11,6 +11,7 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -20,7 +21,10 @@ from muster import names
 from muster.api import groups, kinds
 from muster.api.base import AnyKind, Object
 from muster.api.koordinator_v1alpha1 import BY_NAME, GROUPS, MIN_AVAILABLE
+from muster.app.wiring.batch_jobs import Site
+from muster.app.wiring.compile_queue import AtOnce
 from muster.app.wiring.controllers import CONTROLLERS
+from muster.compiler.facts import EMBEDDED_FACTS
 from muster.controllers import driver
 from muster.core.words.gang import GangId, NodeName, Place, PodId
 from muster.embedded.verbs.deletion import DeleteOptions
@@ -253,7 +257,8 @@ async def muster(cluster: Cluster) -> AsyncIterator[None]:
     """The scheduler, and all controllers that concern jobs."""
     leading = asyncio.Event()
     wanted = ("job", "jobset", "garbage", "gang", "podgroup")
-    controllers = [each for name in wanted for each in CONTROLLERS[name](None)]  # type: ignore[arg-type]
+    site = Site(lambda: EMBEDDED_FACTS, lambda: datetime.now(UTC), strict=False, compiler=AtOnce())
+    controllers = [each for name in wanted for each in CONTROLLERS[name](site)]
     tasks = [
         asyncio.create_task(
             informed(run, cluster.client, cluster.clock, Term(1, sole=True), leading=leading)
