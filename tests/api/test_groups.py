@@ -50,6 +50,7 @@ _ALLOWED: Final = {
     "api/foreign_kinds.py": "the kinds of other projects that muster does not read",
     "api/foreign_marks.py": "the marks of other projects that muster does not read",
     "api/groups/coscheduling.py": "rows",
+    "api/groups/kubebatch.py": "rows",
     "api/groups/native.py": "a row",
     "api/groups/volcano.py": "a row",
     "api/kinds.py": "every kind is defined there",
@@ -100,9 +101,10 @@ def test_each_group_is_named_in_one_way_and_by_one_key() -> None:
 def test_a_pod_names_its_group(row: Dialect) -> None:
     if row.label:
         assert groups.named(Pod(metadata=ObjectMeta(labels={row.label: "g"}))) == (row, "g", False)
-    for key in row.annotations:
+    for key in row.naming.annotations:
         annotated = Pod(metadata=ObjectMeta(annotations={key: "g"}))
-        assert groups.named(annotated) == (row, "g", False)
+        assert groups.named(annotated) == (row.naming, "g", False)
+        assert groups.also_named(annotated, groups.Named(row.naming, "g")) == []
         assert groups.named(Pod(metadata=ObjectMeta(labels={key: "g"}))) is None
     if row.in_spec:
         spec = PodSpec(scheduling_group={"podGroupName": "g"})
@@ -148,6 +150,20 @@ def test_what_a_group_asks_for_is_not_read_to_know_whether_it_is_a_gang(row: Dia
     assert unread.frees(convert(basic, row.kind.type)) == (row is groups.NATIVE)
     assert not unread.frees(convert({}, row.kind.type))
     assert not unread.frees(None)
+
+
+@pytest.mark.parametrize("row", groups.NAMED, ids=lambda row: row.name)
+def test_rows_that_share_keys_have_none_of_their_own(row: Dialect) -> None:
+    assert row.naming.shares is None, "one step leads to the row of the keys"
+    assert row in groups.SHARING[row.naming]
+    assert groups.TABLE.index(row.naming) <= groups.TABLE.index(row)
+    for version in (row.kind.version, "v9"):
+        assert (
+            groups.naming_of(Source(api_version=f"{row.kind.group}/{version}", kind="PodGroup")) is row.naming
+        )
+    if row.shares is not None:
+        own = row.label, row.annotations, row.in_spec, row.by_description, row.alone
+        assert not any(own)
 
 
 def test_a_created_group_asks_for_its_minimum() -> None:

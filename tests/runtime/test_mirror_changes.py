@@ -67,7 +67,7 @@ def base() -> Iterator[tuple[str, tuple[AnyKind, Any]]]:
 
 BASE: Final = dict(base())
 #: What a world keeps by kind: it has an entry for each kind even if there is no object.
-BY_KIND: Final = ("_objects", "_using", "_in_namespace")
+BY_KIND: Final = ("_objects", "_groups", "_using", "_in_namespace")
 NAMES: Final = ["x", "k", "l", "job", "set", "bare"]
 #: Values that may be anywhere; the long ones are for other tests.
 STRANGE: Final = [value for value in ANY if len(str(value)) < 50]

@@ -99,7 +99,7 @@ def test_a_podgroup_of_that_name_counts_and_when_it_goes_the_pods_do_again() -> 
     for name in "xy":
         found.drop(POD, "ns", name)
     assert read(A, found) is None
-    assert not found.pod_groups(POD_GROUP_SIGS)
+    assert not found.groups_of(groups.KOORDINATOR)
 
 
 def test_gangs_that_pods_alone_describe_are_one_if_all_of_them_say_so() -> None:
@@ -230,7 +230,7 @@ def test_foreign_pods_describe_nothing() -> None:
     ours = World(frozenset({"muster"}))
     theirs = member("x")
     ours.put(POD, theirs)
-    assert not ours.pod_groups(POD_GROUP_SIGS)
+    assert not ours.groups_of(groups.KOORDINATOR)
     ours.drop(POD, "ns", "x")
     assert group_of(theirs, ours) is None
 

@@ -258,7 +258,7 @@ def test_whatever_another_namespace_writes_changes_and_touches_nothing(
     for reader in readers:
         reader.read(Touched())
     for name, text, marks, comes in theirs:
-        old = found.pod_groups(POD_GROUP_X).get(("z", name))
+        old = found.groups_of(groups.POD_GROUP).get(("z", name))
         new = pod_group(name, 1, namespace="z", annotations={GROUPS: text, **marks}) if comes else None
         if new is not None:
             found.put(POD_GROUP_X, new)

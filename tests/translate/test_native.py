@@ -121,7 +121,7 @@ def test_a_group_that_comes_changes_or_goes_moves_its_pods(gang: str) -> None:
     there.put(POD, one)
     assert group_of(one, there) == KEY, "it may come after its pods"
     for new in (native_group(), native_group(minimum=1), native_group(), None):
-        old = there.pod_groups(POD_GROUP_K8S).get(("ns", "g"))
+        old = there.groups_of(groups.NATIVE).get(("ns", "g"))
         if new is None:
             there.drop(POD_GROUP_K8S, "ns", "g")
         else:

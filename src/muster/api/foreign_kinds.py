@@ -89,7 +89,7 @@ TABLE: Final = (
     *_rows(
         "kube-batch",
         ("scheduling.incubator.k8s.io", "scheduling.sigs.dev"),
-        {"PodGroup": _POD_GROUP, "Queue": _QUEUE},
+        {"Queue": _QUEUE},
     ),
     *_rows(
         "Koordinator",

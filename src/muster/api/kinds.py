@@ -20,6 +20,7 @@ from muster.api.core_v1 import (
 )
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology
+from muster.api.kube_batch import PodGroup as KubeBatchPodGroup
 from muster.api.muster_v1alpha1 import (
     BatchJob,
     CedarPolicy,
@@ -78,6 +79,14 @@ POD_GROUP_VOLCANO: Final = Kind(
     "scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups", True, VolcanoPodGroup, status=False
 )
 QUEUE_VOLCANO: Final = Kind("scheduling.volcano.sh", "v1beta1", "Queue", "queues", False, VolcanoQueue)
+#: kube-batch's, of which the older has no status subresource.
+POD_GROUP_INCUBATOR: Final = Kind(
+    *("scheduling.incubator.k8s.io", "v1alpha1", "PodGroup", "podgroups", True, KubeBatchPodGroup),
+    status=False,
+)
+POD_GROUP_SIGS_DEV: Final = Kind(
+    "scheduling.sigs.dev", "v1alpha2", "PodGroup", "podgroups", True, KubeBatchPodGroup
+)
 #: Kubernetes' own.
 POD_GROUP_K8S: Final = Kind(
     *("scheduling.k8s.io", "v1beta1", "PodGroup", "podgroups", True, KubernetesPodGroup), others=("v1alpha3",)
@@ -132,6 +141,8 @@ ALL: Final[tuple[Kind[Any], ...]] = (
     *POD_GROUPS,
     POD_GROUP_VOLCANO,
     QUEUE_VOLCANO,
+    POD_GROUP_INCUBATOR,
+    POD_GROUP_SIGS_DEV,
     POD_GROUP_K8S,
     WORKLOAD,
     CLUSTER_NETWORK_TOPOLOGY,
@@ -169,6 +180,8 @@ OPTIONAL: Final[tuple[Kind[Any], ...]] = (
     *POD_GROUPS,
     POD_GROUP_VOLCANO,
     QUEUE_VOLCANO,
+    POD_GROUP_INCUBATOR,
+    POD_GROUP_SIGS_DEV,
     POD_GROUP_K8S,
     WORKLOAD,
     CLUSTER_NETWORK_TOPOLOGY,

@@ -23,7 +23,6 @@ import msgspec
 from muster import names
 from muster.api import groups
 from muster.api.base import (
-    AnyKind,
     Condition,
     Object,
     Resource,
@@ -34,6 +33,7 @@ from muster.api.base import (
     mark,
 )
 from muster.api.core_v1 import Pod
+from muster.api.groups import Dialect
 from muster.api.jobset_v1alpha2 import REPLICATED_JOB_NAME
 from muster.api.kinds import (
     BY_NAME,
@@ -61,7 +61,7 @@ LINGER: Final = timedelta(minutes=10)
 SETTLE: Final = 0.1
 #: Least time between two writes of counts that only differ in number.
 REFRESH: Final = timedelta(seconds=5)
-#: Index of pods by the group objects that they may be members of, and of gangs by their source group objects.
+#: Index of pods by the groups that they may be members of, and of gangs by their groups.
 GROUP: Final = "group"
 #: Index of plans by their gang.
 GANG_OF: Final = "gang"
@@ -89,7 +89,7 @@ class Observed:
 
 def controller() -> Controller[Observed]:
     """Returns the controller for the driver."""
-    sources = (row.kind for row in groups.TABLE if row is not groups.POD)
+    sources = (row for row in groups.TABLE if row is not groups.POD)
     watches = (
         Watch(GANG, itself),
         Watch(GANG_PLAN, _planned),
@@ -97,7 +97,7 @@ def controller() -> Controller[Observed]:
         Watch(NODE, _of_node),
         Watch(PRIORITY_CLASS, lambda _: ()),
         Watch(QUEUE, lambda _: ()),
-        *(Watch(kind, _of_source(kind)) for kind in sources),
+        *(Watch(row.kind, _of_source(row)) for row in sources),
     )
     indexes = (
         POD_INDEX,
@@ -150,16 +150,23 @@ def _evictors(caches: Caches, gang: Gang, found: Resource | None, members: Seque
 
 
 def groups_of(pod: Pod) -> list[str]:
-    """Returns the group objects that a pod may be a member of, as `apiVersion kind namespace/name`."""
-    return [_group(row.kind, pod.metadata.namespace, name) for row, name in groups.possible(pod)]
+    """Returns the gangs that a pod may be a member of, by dialect: `apiVersion kind namespace/name`."""
+    return [key_of(row, f"{pod.metadata.namespace}/{name}") for row, name in groups.possible(pod)]
 
 
 def sources(gang: Gang) -> list[str]:
-    """Returns the group objects that it was read from: its source, and the others of its GangGroup."""
+    """Returns the groups that it was read from: its source, and the others of its GangGroup."""
     source, namespace = gang.spec.source, gang.metadata.namespace
+    row = groups.naming_of(source)
     parts = {source.name, *(pod_set.group or source.name for pod_set in gang.spec.pod_sets)}
     names = sorted(name if "/" in name else f"{namespace}/{name}" for name in parts)
-    return [f"{source.api_version} {source.kind} {name}" for name in names]
+    return [key_of(row, name) for name in names] if row is not None else []
+
+
+def key_of(row: Dialect, name: str) -> str:
+    """Returns the key of `GROUP`: by the row by whose keys pods name the group. `name`: `namespace/name`."""
+    kind = row.naming.kind
+    return f"{kind.api_version} {kind.kind} {name}"
 
 
 #: Shared with the controllers of groups.
@@ -334,10 +341,6 @@ def _is_member(pod: Pod, gang: Gang) -> bool:
     return True
 
 
-def _group(kind: AnyKind, namespace: str, name: str) -> str:
-    return f"{kind.api_version} {kind.kind} {namespace}/{name}"
-
-
 def _planned(change: Change) -> list[str]:
     return [f"{plan.metadata.namespace}/{plan.spec.gang}" for plan in change.objects]
 
@@ -355,14 +358,13 @@ def _of_node(change: Change) -> Iterable[str]:
     return dict.fromkeys(gang.key for group in theirs for gang in change.caches[GANG].by(GROUP, group))
 
 
-def _of_source(kind: AnyKind) -> Callable[[Change], Iterable[str]]:
+def _of_source(row: Dialect) -> Callable[[Change], Iterable[str]]:
     def keys(change: Change) -> Iterable[str]:
         if change.old is not None and change.new is not None:
             said = [[mark(each.metadata, key) for key in _RULES] for each in (change.old, change.new)]
             if said[0] == said[1]:
                 return
         for source in change.objects[-1:]:
-            group = _group(kind, source.metadata.namespace, source.metadata.name)
-            yield from (gang.key for gang in change.caches[GANG].by(GROUP, group))
+            yield from (gang.key for gang in change.caches[GANG].by(GROUP, key_of(row, source.key)))
 
     return keys

@@ -110,7 +110,7 @@ def _freed_by(pod: Pod, world: World) -> Asked | None:
     """Returns what the group asks for that the pod names, and whose pods are no gang."""
     if (named := groups.named(pod)) is None or named.dialect.asked is None:
         return None
-    group = world.pod_groups(named.dialect.kind).get((pod.metadata.namespace, named.name))
+    group = world.groups_of(named.dialect).get((pod.metadata.namespace, named.name))
     return named.dialect.asked(group) if group is not None else None
 
 

@@ -29,8 +29,8 @@ from muster.translate.registration import Registration
 from muster.translate.world import World
 
 #: by dialect, the dialects that rank before it and those that rank after it
-_ABOVE: Final = {row: groups.TABLE[:rank] for rank, row in enumerate(groups.TABLE)}
-_BELOW: Final = {row: groups.TABLE[rank + 1 :] for rank, row in enumerate(groups.TABLE)}
+_ABOVE: Final = {row: groups.OF_GANGS[:rank] for rank, row in enumerate(groups.OF_GANGS)}
+_BELOW: Final = {row: groups.OF_GANGS[rank + 1 :] for rank, row in enumerate(groups.OF_GANGS)}
 #: Most characters of what a gate says: it may quote what people write.
 LONGEST_REFUSAL: Final = 1000
 log = logging.getLogger(__name__)
@@ -154,11 +154,11 @@ def group_of(pod: Pod, world: World) -> GroupKey | None:
 
 def _owner_awaited(pod: Pod, named: groups.Named, world: World) -> bool:
     """Whether the group that the pod names owns it, and has not been seen yet: it may free its pods."""
-    kind, name = named.dialect.kind, (pod.metadata.namespace, named.name)
-    if world.whole or not pod.metadata.owner_references or name in world.pod_groups(kind):
+    name, owners = (pod.metadata.namespace, named.name), pod.metadata.owner_references
+    if world.whole or not owners or name in world.groups_of(named.dialect):
         return False
-    owners = pod.metadata.owner_references
-    return any(kind.matches(owner) and owner.name == named.name for owner in owners)
+    rows = groups.SHARING[named.dialect]
+    return any(row.kind.matches(owner) and owner.name == named.name for row in rows for owner in owners)
 
 
 def group_of_job(parent: Job, world: World) -> tuple[bool, GroupKey | None]:

@@ -89,8 +89,8 @@ def _by_group(kind: AnyKind, old: Resource | None, new: Resource | None, world: 
     for obj in filter(None, (old, new)):
         yield from _touched_by(kind, obj, world)
     if regrouped(kind, old, new, world):
-        meta = _latest(old, new).metadata
-        for pod in world.naming(kind, meta.namespace, meta.name):
+        meta, named = _latest(old, new).metadata, groups.BY_KIND[kind].naming.kind
+        for pod in world.naming(named, meta.namespace, meta.name):
             yield from _touched_by(kinds.POD, pod, world)
             for owner in world.owners_of(pod):
                 yield from _touched_by(kinds.JOB if isinstance(owner, Job) else kinds.JOBSET, owner, world)
@@ -209,7 +209,7 @@ def _touched_by(kind: AnyKind, obj: Resource, world: World) -> Iterator[GroupKey
         # the pod may have been a gang of one until now
         yield GroupKey(groups.POD, obj.metadata.namespace, obj.metadata.name)
         return
-    yield from _of_group(groups.BY_KIND[kind], obj, world)
+    yield from _of_group(groups.BY_KIND[kind].naming, obj, world)
     if isinstance(obj, Job) and (group := group_of_job(obj, world)[1]) is not None:
         yield group
 

@@ -7,6 +7,7 @@ without a PodGroup nevertheless has one here (`described.py`).
 """
 
 from bisect import bisect_left, insort
+from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
@@ -101,6 +102,13 @@ class World:
         #: uids of pods that are only proposed: no API server has charged them to a ResourceQuota
         self.uncreated: set[str] = set()
         self._objects: dict[Kind[Any], dict[Name, Any]] = {kind: {} for kind in KINDS}
+        #: by dialect of gangs, the objects that describe them: of one name that of the first row
+        self._groups: dict[Dialect, Mapping[Name, Any]] = {
+            row: self._objects[row.kind]
+            if len(rows) == 1
+            else ChainMap(*(self._objects[each.kind] for each in rows))
+            for row, rows in groups.SHARING.items()
+        }
         #: the highest priorities that queues allow
         self.queue_bounds = QueueBounds()
         #: the layers of the network topology
@@ -204,13 +212,18 @@ class World:
     def pods(self) -> Mapping[Name, Pod]:
         return self._objects[POD]
 
-    def pod_groups(self, kind: AnyKind) -> Mapping[Name, Any]:  # Any: objects of that kind
-        """Returns PodGroups of one API group; a `Described` where none exists and pods describe the gang."""
-        return self._objects[kind]
+    def groups_of(self, row: Dialect) -> Mapping[Name, Any]:  # Any: objects of the kinds that share its keys
+        """Returns the objects that describe gangs; a `Described` where none exists and pods do."""
+        return self._groups[row]
+
+    def describing(self, row: Dialect, namespace: str, name: str) -> Dialect:
+        """Returns the row of the object that describes this gang; that of its key if none exists."""
+        found = (each for each in groups.SHARING[row] if (namespace, name) in self._objects[each.kind])
+        return next(found, row)
 
     def frees(self, row: Dialect, namespace: str, name: str) -> bool:
         """Whether there is such a group, and the pods that name it are no gang."""
-        return row.frees(self._objects[row.kind].get((namespace, name)))
+        return row.alone is not None and row.frees(self._groups[row].get((namespace, name)))
 
     def grouped(self, pod: Pod) -> groups.Named | None:
         """Returns the group that a pod names; None if it names none, or one whose pods are no gang."""
@@ -302,7 +315,7 @@ class World:
             for index, key in self._keys(kind, obj):
                 index.setdefault(key, {})[name] = obj
         if kind in groups.OF_NAMED:
-            self._regroup(kind, name, obj)
+            self._regroup(groups.BY_KIND[kind].naming, name)
         if kind is CLUSTER_NETWORK_TOPOLOGY:
             self.layers = layers(self._objects[kind].get(("", DEFAULT)))
         elif kind is groups.DESCRIBED.kind and obj is None:
@@ -349,14 +362,15 @@ class World:
             if told != known:
                 self._replace(groups.DESCRIBED.kind, gang, told)
 
-    def _regroup(self, kind: Kind[Any], name: Name, group: Resource | None) -> None:
+    def _regroup(self, row: Dialect, name: Name) -> None:
         """Ends the GangGroup of a PodGroup that has changed, and forms the one on which all agree now."""
-        before = self._together.get((kind.group, *name), ())
-        after = ganggroup.members(group, self._objects[kind]) if group is not None else ()
+        key, known = row.kind.group, self._groups[row]
+        before, group = self._together.get((key, *name), ()), known.get(name)
+        after = ganggroup.members(group, known) if group is not None else ()
         if before != after:
             for member in before:
-                del self._together[kind.group, *member]
-            self._together.update(((kind.group, *member), after) for member in after)
+                del self._together[key, *member]
+            self._together.update(((key, *member), after) for member in after)
             self.rehomed = True
 
     def _unindex(self, kind: Kind[Any], name: Name, obj: Resource) -> None:

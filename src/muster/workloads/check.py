@@ -155,7 +155,7 @@ def members_of_groups(job: JobFile) -> Iterator[Finding]:
         if of is None or of.asked is None:
             continue
         metadata, asked = item.object["metadata"], of.read(item.object)
-        there.add(key := (of, metadata.get("namespace", ""), metadata["name"]))
+        there.add(key := (of.naming, metadata.get("namespace", ""), metadata["name"]))
         if members[key] < asked.minimum:
             message = f"is {asked.minimum}, but the file has {_pods(members[key])} of this group at a time"
             yield item.report(tuple(asked.field.split(".")), message, Severity.WARNING)

@@ -10,21 +10,35 @@ A pod belongs to the first group of the table that it names by label; otherwise 
 annotation; otherwise to the gang that it describes itself; otherwise to the one that its spec names, which a
 controller may have set; otherwise to the JobSet or Job that controls it, if that is a gang. Otherwise it is a
 gang of one. A pod that names gangs of two dialects is refused (`also_named`).
+
+Projects that stem from each other name their groups by one key (`Dialect.shares`). The gang is that of the
+key's row, whichever object describes it: that of the first row which has one of the name (`counting`).
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from muster.api import kinds
-from muster.api.base import AnyKind, Object, at, controller_of, is_subdomain
+from muster.api.base import AnyKind, Object, Reference, at, controller_of, is_subdomain
 from muster.api.core_v1 import Pod, PodTemplate
 from muster.api.groups.coscheduling import KOORDINATOR, POD_GROUP
 from muster.api.groups.dialect import Asked, Dialect, Phases
+from muster.api.groups.kubebatch import INCUBATOR, SIGS_DEV
 from muster.api.groups.native import NATIVE
 from muster.api.groups.volcano import VOLCANO
 from muster.api.jobset_v1alpha2 import JOBSET_NAME
 
-__all__ = ["KOORDINATOR", "NATIVE", "POD_GROUP", "VOLCANO", "Asked", "Dialect", "Phases"]
+__all__ = [
+    "INCUBATOR",
+    "KOORDINATOR",
+    "NATIVE",
+    "POD_GROUP",
+    "SIGS_DEV",
+    "VOLCANO",
+    "Asked",
+    "Dialect",
+    "Phases",
+]
 
 JOBSET: Final = Dialect(name="jobset", kind=kinds.JOBSET, controls=kinds.JOB, stamp=JOBSET_NAME)
 JOB: Final = Dialect(name="job", kind=kinds.JOB, controls=kinds.POD)
@@ -32,9 +46,15 @@ JOB: Final = Dialect(name="job", kind=kinds.JOB, controls=kinds.POD)
 POD: Final = Dialect(name="pod", kind=kinds.POD)
 
 #: All dialects, in the order in which namesakes claim `namespace/name` as the id of their gang.
-TABLE: Final = (JOBSET, JOB, POD_GROUP, KOORDINATOR, VOLCANO, NATIVE, POD)
+TABLE: Final = (JOBSET, JOB, POD_GROUP, KOORDINATOR, VOLCANO, INCUBATOR, SIGS_DEV, NATIVE, POD)
+#: Those of gangs: a row that shares the keys of another shares its gangs, too.
+OF_GANGS: Final = tuple(row for row in TABLE if row.shares is None)
 #: Those whose groups are named by pods, and control nothing.
-NAMED: Final = tuple(row for row in TABLE if row.label or row.annotations or row.in_spec)
+NAMED: Final = tuple(row for row in TABLE if row.naming.label or row.naming.annotations or row.in_spec)
+#: By the row of a gang, those of which an object may describe it, in order.
+SHARING: Final[Mapping[Dialect, tuple[Dialect, ...]]] = {
+    row: tuple(other for other in TABLE if other.naming is row) for row in OF_GANGS
+}
 #: The kinds of their objects.
 OF_NAMED: Final[tuple[AnyKind, ...]] = tuple(row.kind for row in NAMED)
 #: What these kinds are called.
@@ -44,6 +64,8 @@ CREATED: Final = POD_GROUP
 #: That of gangs that pods describe.
 DESCRIBED: Final = KOORDINATOR
 BY_KIND: Final[Mapping[AnyKind, Dialect]] = {row.kind: row for row in TABLE}
+
+_BY_REFERENCE: Final = {(row.kind.group, row.kind.kind): row.naming for row in TABLE}
 
 #: Labels, and annotations, by which a pod may name a gang; keys of both sorts by which it may describe one.
 LABELS: Final = tuple(row.label for row in NAMED if row.label)
@@ -108,6 +130,11 @@ def row_of(obj: Object) -> Dialect | None:
     """Returns the dialect that an object as JSON is a group, or a pod, of."""
     kind = kinds.BY_NAME.get((obj["apiVersion"], obj["kind"]))
     return BY_KIND.get(kind) if kind is not None else None
+
+
+def naming_of(source: Reference) -> Dialect | None:
+    """Returns the dialect of the gangs that an object of this kind describes, in whatever version."""
+    return _BY_REFERENCE.get((source.api_version.rpartition("/")[0], source.kind))
 
 
 def possible(pod: Pod) -> Iterator[tuple[Dialect, str]]:

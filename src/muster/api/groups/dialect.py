@@ -70,6 +70,8 @@ class Dialect:
     label: str = ""
     #: annotations by which a pod names its group as by `label`; the first that a pod has counts
     annotations: tuple[str, ...] = ()
+    #: the row by whose keys pods name the objects of this one, too (`naming`)
+    shares: "Dialect | None" = None
     #: whether `spec.schedulingGroup.podGroupName` of a pod names its group
     in_spec: bool = False
     #: label or annotation of a pod that names its task, of which the group may have a minimum
@@ -89,6 +91,11 @@ class Dialect:
 
     def __repr__(self) -> str:
         return self.name  # a key of a group is shown with it
+
+    @property
+    def naming(self) -> "Dialect":
+        """The row by whose keys pods name a group: the dialect of their gang, whose object may come later."""
+        return self.shares or self
 
     def frees(self, group: Resource | None) -> bool:
         """Whether the pods that name this object are no gang."""

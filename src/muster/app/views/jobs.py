@@ -33,6 +33,7 @@ from muster.app.views.objects import (
     group_name,
     group_of,
     identity,
+    source_name,
 )
 from muster.app.views.pods import failed, restarts_of, statuses
 from muster.app.views.waiting import waits_for
@@ -68,12 +69,15 @@ def views(objects: Objects) -> list[JobView]:
         for named_by in {pod_set.group for pod_set in gang.spec.pod_sets} - {"", gang.spec.source.name}:
             namespace, slash, own = named_by.partition("/")
             where = (namespace, own) if slash else (gang.metadata.namespace, named_by)
-            gangs_of[GroupName(gang.spec.source.api_version.partition("/")[0], *where)].append(gang)
+            gangs_of[source_name(gang, *where)].append(gang)
 
-    uids = {group_name(kind, group): group.metadata.uid for kind, group in objects.pod_groups}
-    made_for: dict[Identity | None, list[GroupName]] = defaultdict(list)  # by what controls the group
+    described: dict[GroupName, tuple[AnyKind, Resource]] = {}  # of several of one name the first counts
     for kind, group in objects.pod_groups:
-        made_for[controlled_by(group)].append(group_name(kind, group))
+        described.setdefault(group_name(kind, group), (kind, group))
+    uids = {name: group.metadata.uid for name, (_, group) in described.items()}
+    made_for: dict[Identity | None, list[GroupName]] = defaultdict(list)  # by what controls the group
+    for name, (_, group) in described.items():
+        made_for[controlled_by(group)].append(name)
     parts: set[GroupName] = set()  # of a JobSet or a Job
     for jobset in objects.jobsets:
         gangs = gangs_of[jobset.metadata.uid]
@@ -89,8 +93,8 @@ def views(objects: Objects) -> list[JobView]:
         gangs = [*gangs_of[job.metadata.uid], *(gang for own in own_groups for gang in gangs_of[uids[own]])]
         found.append(_job(job, pods_of[identity(kinds.JOB, job)], gangs))
     job_of = {pod.metadata.uid: view for view in found for pod in view.pods} if members else {}
-    for kind, group in objects.pod_groups:
-        if (name := group_name(kind, group)) not in parts:
+    for name, (kind, group) in described.items():
+        if name not in parts:
             gangs = gangs_of[group.metadata.uid] or gangs_of[name]
             found.append(_pod_group(kind, group, members[name], gangs, job_of))
     absent = {name: pods for name, pods in members.items() if name not in uids}
@@ -301,12 +305,8 @@ def _absent_groups(
 
     Pods that terminate, or that something controls, do not count.
     """
+    of_sources = {source_name(gang): gang for gang in objects.gangs}
     for kind in groups.OF_NAMED:
-        gangs = {
-            GroupName(kind.group, gang.metadata.namespace, gang.spec.source.name): gang
-            for gang in objects.gangs
-            if kind.matches(gang.spec.source)
-        }
         for name, members in named.items():
             pods = [
                 pod for pod in members if not pod.metadata.deletion_timestamp and controlled_by(pod) is None
@@ -315,7 +315,7 @@ def _absent_groups(
                 continue
             created = min((t for pod in pods if (t := pod.metadata.creation_timestamp)), default=None)
             meta = ObjectMeta(name=name.name, namespace=name.namespace, creation_timestamp=created)
-            found = [gangs[name]] if name in gangs else gangs_of.get(name, ())
+            found = [of_sources[name]] if name in of_sources else gangs_of.get(name, ())
             yield _pod_group(kind, kind.type(metadata=meta), pods, found, {})
 
 

@@ -81,6 +81,7 @@ class Identity(NamedTuple):
 class GroupName(NamedTuple):
     """A PodGroup, whether or not it exists."""
 
+    #: the API group of the row by whose keys pods name it
     group: str
     namespace: str
     name: str
@@ -106,4 +107,12 @@ def group_of(pod: Pod) -> GroupName | None:
 
 
 def group_name(kind: AnyKind, group: Resource) -> GroupName:
-    return GroupName(kind.group, group.metadata.namespace, group.metadata.name)
+    return GroupName(groups.BY_KIND[kind].naming.kind.group, group.metadata.namespace, group.metadata.name)
+
+
+def source_name(gang: Gang, namespace: str = "", name: str = "") -> GroupName:
+    """The PodGroup that a Gang was read from; or another of its GangGroup, by namespace and name."""
+    source = gang.spec.source
+    row = groups.naming_of(source)
+    group = row.kind.group if row is not None else source.api_version.rpartition("/")[0]
+    return GroupName(group, namespace or gang.metadata.namespace, name or source.name)

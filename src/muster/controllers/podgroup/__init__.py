@@ -1,8 +1,8 @@
 """Writes the status of the objects that pods name as their group: a controller for each dialect.
 
 What a status says is a function of the group, its pods and its Gang record. The dialects differ in nothing
-else: some have phases and counts (`phases.py`), Volcano has both these and conditions (`volcano.py`), and
-Kubernetes has conditions (`conditions.py`).
+else: some have phases and counts (`phases.py`), Volcano and kube-batch have both these and conditions
+(`volcano.py`, `kubebatch.py`), and Kubernetes has conditions (`conditions.py`).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -15,8 +15,8 @@ from muster.api.groups import Dialect, named
 from muster.api.kinds import GANG, POD, VOLCANO_JOB
 from muster.controllers.caches import Caches
 from muster.controllers.driver import Change, Controller, Watch, itself
-from muster.controllers.gang import GANG_INDEX, GROUP, POD_INDEX, sources
-from muster.controllers.podgroup import conditions, phases, volcano
+from muster.controllers.gang import GANG_INDEX, GROUP, POD_INDEX, key_of, sources
+from muster.controllers.podgroup import conditions, kubebatch, phases, volcano
 from muster.controllers.podgroup.observed import Observed
 from muster.effects import Effect, Patch
 
@@ -27,7 +27,14 @@ STATUS: Final[Mapping[Dialect, Callable[[Observed, datetime], Object | None]]] =
     groups.POD_GROUP: phases.status,
     groups.KOORDINATOR: phases.status,
     groups.VOLCANO: volcano.status,
+    groups.INCUBATOR: kubebatch.status,
+    groups.SIGS_DEV: kubebatch.status,
     groups.NATIVE: conditions.status,
+}
+#: By dialect, the Events that come with it.
+EVENTS: Final[Mapping[Dialect, Callable[[Observed, datetime], Iterable[Effect]]]] = {
+    groups.INCUBATOR: kubebatch.events,
+    groups.SIGS_DEV: kubebatch.events,
 }
 
 
@@ -38,12 +45,17 @@ def controller(dialect: Dialect, schedulers: frozenset[str] | None = None) -> Co
     group whose pods are all another scheduler's is left to that.
     """
     kind, recorded = dialect.kind, dialect.phases is None
+    sharing = groups.SHARING[dialect.naming]
+    before = [row.kind for row in sharing[: sharing.index(dialect)]]
 
     def observe(caches: Caches, key: str) -> Observed | None:
         group = caches[kind].get(key)
         if group is None or group.metadata.deletion_timestamp is not None:
             return None
-        index = f"{kind.api_version} {kind.kind} {key}"
+        instead = next((first for first in before if first in caches and caches[first].get(key)), None)
+        if instead is not None:
+            return Observed(dialect, group, (), instead=instead)
+        index = key_of(dialect, key)
         gangs = caches[GANG].by(GROUP, index) if recorded else []
         gang, pods = gangs[0] if gangs else None, tuple(caches[POD].by(GROUP, index))
         if schedulers is not None:
@@ -52,7 +64,11 @@ def controller(dialect: Dialect, schedulers: frozenset[str] | None = None) -> Co
                 return None
         return Observed(dialect, group, pods, gang)
 
-    watches = [Watch(kind, itself), Watch(POD, _named_in(dialect))]
+    watches = [
+        Watch(kind, itself),
+        *(Watch(first, itself) for first in before),
+        Watch(POD, _named_in(dialect)),
+    ]
     if recorded:
         watches.append(Watch(GANG, _recorded_in(dialect)))
     if dialect is groups.VOLCANO:
@@ -62,12 +78,13 @@ def controller(dialect: Dialect, schedulers: frozenset[str] | None = None) -> Co
 
 
 def reconcile(observed: Observed, now: datetime) -> list[Effect]:
-    """Returns the patch of the status, if it has to change."""
+    """Returns the patch of the status, if it has to change, and the Events that come with it."""
     group, status = observed.group.metadata, STATUS[observed.dialect](observed, now)
     if status is None:
         return []
-    kind = observed.dialect.kind
-    return [Patch(kind, group.namespace, group.name, {"status": status}, "status" if kind.status else "")]
+    kind, events = observed.dialect.kind, EVENTS.get(observed.dialect)
+    patch = Patch(kind, group.namespace, group.name, {"status": status}, "status" if kind.status else "")
+    return [patch, *(events(observed, now) if events is not None else ())]
 
 
 def _expected(group: Resource, caches: Caches) -> str:
@@ -91,7 +108,7 @@ def _named_in(dialect: Dialect) -> Callable[[Change], Iterable[str]]:
 
     def keys(change: Change) -> Iterable[str]:
         for pod in change.objects:
-            if (group := named(pod)) is not None and group.dialect is dialect:
+            if (group := named(pod)) is not None and group.dialect is dialect.naming:
                 yield f"{pod.metadata.namespace}/{group.name}"
 
     return keys
@@ -99,7 +116,7 @@ def _named_in(dialect: Dialect) -> Callable[[Change], Iterable[str]]:
 
 def _recorded_in(dialect: Dialect) -> Callable[[Change], Iterable[str]]:
     """Returns a function that yields the groups of this dialect that the changed Gang was read from."""
-    prefix = f"{dialect.kind.api_version} {dialect.kind.kind} "
+    prefix = key_of(dialect, "")
 
     def keys(change: Change) -> Iterable[str]:
         for gang in change.objects:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from muster.api.base import Condition
+from muster.api.base import AnyKind, Condition
 from muster.api.core_v1 import Pod
 from muster.api.groups import Dialect
 from muster.api.muster_v1alpha1 import Gang
@@ -17,6 +17,8 @@ class Observed:
     pods: tuple[Pod, ...]
     #: the record of its gang, in dialects whose status says why it waits
     gang: Gang | None = None
+    #: the kind of the group of the same name that describes the gang instead
+    instead: AnyKind | None = None
 
     @property
     def least(self) -> int:

@@ -12,6 +12,7 @@ stay True, and the later one counts; who follows that rule reads the same here.
 Source: volcano-sh/volcano, pkg/scheduler/framework/session.go (getPodGroupPhase), plugins/gang/gang.go.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
@@ -27,13 +28,14 @@ RUNNING: Final = "Running"
 UNKNOWN: Final = "Unknown"
 COMPLETED: Final = "Completed"
 
-_UNSCHEDULABLE: Final = "Unschedulable"
-_SCHEDULED: Final = "Scheduled"
+UNSCHEDULABLE: Final = "Unschedulable"
+SCHEDULED: Final = "Scheduled"
+NOT_ENOUGH_TASKS: Final = "NotEnoughTasks"
 #: Codes of a gang that is not admitted.
 _NOT_ADMITTED: Final = ("Invalid", "Gated")
 #: Volcano's reasons by muster's codes; the other codes are reasons themselves.
 _REASONS: Final = {
-    "MembersMissing": "NotEnoughTasks",
+    "MembersMissing": NOT_ENOUGH_TASKS,
     **dict.fromkeys(
         (
             *("QuotaExceeded", "NothingMatches", "OverShare", "WaitingForVictims", "HeldForReservation"),
@@ -50,7 +52,7 @@ _LONGEST: Final = 1024
 def status(observed: Observed, now: datetime) -> Object | None:
     """Returns the status if it has to change."""
     counts, before = Counts.of(observed.pods), observed.group.status
-    conditions = _conditions(observed, counts, now)
+    conditions = latest(observed.group.status.conditions, said(observed, counts), now)
     new: Object = {
         "phase": _phase(observed, counts),
         "running": counts.running,
@@ -88,13 +90,12 @@ def _admitted(observed: Observed) -> bool:
     return reason is None or reason.code not in _NOT_ADMITTED
 
 
-def _conditions(observed: Observed, counts: Counts, now: datetime) -> list[Condition]:
+def latest(before: Sequence[Condition], said: Condition | None, now: datetime) -> list[Condition]:
     """Returns all conditions; the times are those of the last change of status or reason."""
-    found = list[Condition](observed.group.status.conditions)
-    said = _said(observed, counts)
+    found = [*before]
     if said is None:
         return found
-    other = _SCHEDULED if said.type == _UNSCHEDULABLE else _UNSCHEDULABLE
+    other = SCHEDULED if said.type == UNSCHEDULABLE else UNSCHEDULABLE
     stale = condition(found, other)
     if stale is not None and stale.status != "False":
         lapsed = Condition(other, "False", stale.reason, last_transition_time=now)
@@ -106,18 +107,18 @@ def _conditions(observed: Observed, counts: Counts, now: datetime) -> list[Condi
         return found
     same = (known.status, known.reason) == (said.status, said.reason)
     since = known.last_transition_time if same else now
-    latest = msgspec.structs.replace(said, last_transition_time=since or now)
-    return [latest if each is known else each for each in found]
+    new = msgspec.structs.replace(said, last_transition_time=since or now)
+    return [new if each is known else each for each in found]
 
 
-def _said(observed: Observed, counts: Counts) -> Condition | None:
+def said(observed: Observed, counts: Counts) -> Condition | None:
     """Returns the condition that holds now; None: neither does."""
     if observed.pods and counts.scheduled + counts.failed >= observed.least:
-        return Condition(_SCHEDULED, "True", _READY)
+        return Condition(SCHEDULED, "True", _READY)
     reason = observed.gang.status.reason if observed.gang is not None else None
     if reason is None or not reason.code:
         return None
     if not observed.pods and reason.code == "MembersMissing":
         return None  # its controller is still to create them
     why = _REASONS.get(reason.code, reason.code)
-    return Condition(_UNSCHEDULABLE, "True", why, f"{reason.code}: {reason.message}"[:_LONGEST])
+    return Condition(UNSCHEDULABLE, "True", why, f"{reason.code}: {reason.message}"[:_LONGEST])

@@ -61,7 +61,7 @@ class Reader:
         topology = _topology(readings, world)
         queue, quarrel = marks.queue((one.queue for one in readings), (one.queue for one in said))
         rank = _rank(readings, queue, world)
-        source = groups[0] if groups else None
+        source, of = (groups[0] if groups else None), world.describing(key.dialect, *here).kind
         gang = Gang(
             id=GangId(f"{key.namespace}/{key.name}"),
             pod_sets=tuple(pod_set for one in readings for pod_set in one.pod_sets),
@@ -72,7 +72,7 @@ class Reader:
             namespace=key.namespace,
             gate=topology.refusal
             or quarrel
-            or disagreement(readings, world.pod_groups(kind))
+            or disagreement(readings, world.groups_of(key.dialect))
             or next(filter(None, (gate_of(key, one, world) for one in readings)), None),
             preempts=rank.preempts
             and all(one.asked.preempts for one in readings if one.asked is not None)
@@ -91,8 +91,8 @@ class Reader:
             namespace=key.namespace,
             record=key.record,
             source=Source(
-                api_version=kind.api_version,
-                kind=kind.kind,
+                api_version=of.api_version,
+                kind=of.kind,
                 name=key.name,
                 uid=source.metadata.uid if source is not None else "",
             ),
@@ -146,14 +146,14 @@ class Reader:
 
 def _exists(dialect: Dialect, namespace: str, name: str, world: World) -> bool:
     kind, here = dialect.kind, (namespace, name)
-    if here in world.pod_groups(kind):
+    if here in world.groups_of(dialect):
         return world.together(kind, *here)[0] == here and not world.frees(dialect, *here)
     return bool(world.pods_in(kind, *here))
 
 
 def _agreeing(dialect: Dialect, group: Resource, world: World) -> Iterator[GroupKey]:
     """Yields the PodGroups with which it forms a GangGroup, or did, or would as its pods describe it."""
-    kind, known = dialect.kind, world.pod_groups(dialect.kind)
+    kind, known = dialect.kind, world.groups_of(dialect)
     said = (group, *world.described(kind, group.metadata.namespace, group.metadata.name))
     for name in chain.from_iterable(ganggroup.agreeing(one, known) for one in said):
         yield GroupKey(dialect, *name)

@@ -110,7 +110,9 @@ def _quarrel(group: Resource, pod: str, said: Said) -> str:
 
 
 def _absent(key: GroupKey) -> str:
-    return f"there is no {key.dialect.kind.kind} {key.name} of {key.dialect.kind.group}, which its pods name"
+    kinds = [row.kind for row in groups.SHARING[key.dialect]]
+    where = " or ".join(kind.group for kind in kinds)
+    return f"there is no {kinds[0].kind} {key.name} of {where}, which its pods name"
 
 
 def _held(one: Reading) -> Gate | None:

@@ -158,10 +158,10 @@ class Reading:
         for name in [*self._failed]:  # their Jobs may have ended
             if _for_good(self._noted[name].pod, self._world):
                 self.note(name)
-        self.group = self._world.pod_groups(self._kind).get(self.name)
-        self.asked = None
-        if self.group is not None and self.dialect.asked is not None:
-            self.asked = self.dialect.asked(self.group)
+        self.group, self.asked = self._world.groups_of(self.dialect).get(self.name), None
+        row = self._world.describing(self.dialect, *self.name)
+        if self.group is not None and row.asked is not None:
+            self.asked = row.asked(self.group)
         # the gang's record has room for no sum of any minima
         self.wanted = min(self.asked.minimum, MOST_PLACES) if self.asked is not None else self.there
         if self.group is not None and not self.several and self.wanted == 0:

@@ -1,0 +1,101 @@
+"""kube-batch's PodGroups.
+
+Source: kubernetes-retired/kube-batch, pkg/apis/scheduling/v1alpha1/{types,labels}.go, v1alpha2/types.go, and
+its proposal of coscheduling.
+"""
+
+from typing import Final
+
+from tests.dialects.table import Answer, Row, Table
+
+OBEYED, SUBSUMED, REFUSED = Answer
+_TESTS: Final = "translate/test_kube_batch.py"
+_STATUS: Final = "controllers/podgroup/test_kubebatch.py"
+_GANG: Final = f"{_TESTS}::test_pods_that_name_it_by_annotation_are_one_gang"
+_PHASES: Final = f"{_STATUS}::test_phases_and_counts"
+_EVENT: Final = f"{_STATUS}::test_an_event_tells_why_it_waits_once"
+_FALLEN: Final = f"{_STATUS}::test_a_running_group_that_falls_below_its_minimum_is_unschedulable"
+
+TABLE: Final = Table(
+    "kube-batch",
+    """
+Pods belong to a PodGroup of `scheduling.incubator.k8s.io/v1alpha1` or `scheduling.sigs.dev/v1alpha2` by the
+annotation that Volcano's PodGroups have, too. Of several PodGroups of one name in a namespace the first
+counts, in the order `scheduling.volcano.sh`, `scheduling.incubator.k8s.io`, `scheduling.sigs.dev`; the others
+have the condition Unschedulable with the reason NameTaken. The record of the gang is the Gang `volcano-NAME`
+in each case.
+
+kube-batch is retired, and its CustomResourceDefinitions are of an API that Kubernetes no longer serves.
+Muster reads its PodGroups where they are served, and the chart does not install them. The embedded cluster
+serves them.
+""",
+    (
+        (
+            "PodGroup",
+            (
+                Row("spec.minMember", OBEYED, "0: each pod may start", _GANG),
+                Row(
+                    "spec.minMembers",
+                    OBEYED,
+                    "the spelling of the proposal; Invalid beside another `minMember`",
+                    f"{_TESTS}::test_a_minimum_that_cannot_be_honoured_is_refused",
+                ),
+                Row("spec.queue", OBEYED, "the label `muster.dev/queue` on it counts more", _GANG),
+                Row(
+                    "spec.priorityClassName",
+                    OBEYED,
+                    "as `muster.dev/priority`, which counts more",
+                    f"{_TESTS}::test_its_priority_class_counts",
+                ),
+                Row(
+                    "metadata.name",
+                    OBEYED,
+                    "of several of one name the first counts, as above",
+                    f"{_TESTS}::test_of_several_groups_of_one_name_the_first_of_the_table_counts",
+                ),
+                Row(
+                    "deletion",
+                    OBEYED,
+                    "its pods run on; new ones wait for a PodGroup",
+                    f"{_TESTS}::test_a_deleted_group_leaves_its_pods",
+                ),
+                Row(
+                    "status.phase",
+                    OBEYED,
+                    "Pending, Running, Unknown. A group of which all pods have succeeded is Running",
+                    _PHASES,
+                ),
+                Row("status.admitted, running, succeeded, failed", OBEYED, "", _PHASES),
+                Row(
+                    "status.conditions",
+                    OBEYED,
+                    "Unschedulable with kube-batch's reasons, False once it has passed. No `transitionID`",
+                    _EVENT,
+                ),
+                Row(
+                    "Event Unschedulable",
+                    OBEYED,
+                    "on the PodGroup: too few members, no room, or a group that falls below its minimum",
+                    _FALLEN,
+                ),
+            ),
+        ),
+        (
+            "Annotations of pods",
+            (
+                Row(
+                    "scheduling.k8s.io/group-name",
+                    OBEYED,
+                    "the name of the PodGroup; the pods wait for it",
+                    _GANG,
+                ),
+                Row(
+                    "pods that have succeeded",
+                    OBEYED,
+                    "count towards the minimum",
+                    f"{_TESTS}::test_succeeded_members_count_towards_the_minimum",
+                ),
+            ),
+        ),
+    ),
+)
