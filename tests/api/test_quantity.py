@@ -39,8 +39,25 @@ def test_a_quantity_is_read_exactly(text: str, value: Fraction) -> None:
     "text", ["", "x", "1 Gi", "1g", "1KI", "0x10", "1e", "--1", "1_000", "NaN", "inf", True, "٣"]
 )
 def test_an_invalid_quantity_is_an_error(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a quantity; write a number"):
+    with pytest.raises(ValueError, match="is not a quantity; write"):
         parse(text)
+
+
+@pytest.mark.parametrize(
+    ("written", "instead"),
+    [
+        ("64GB", "64Gi, or 64G for powers of 1000"),
+        ("64gib", "64Gi"),
+        ("1.5tb", "1.5Ti, or 1.5T for powers of 1000"),
+        ("100 KB", "100Ki, or 100k for powers of 1000"),
+        ("512mb", "512Mi, or 512M for powers of 1000"),
+    ],
+)
+def test_amounts_as_people_write_them_are_answered_with_what_to_write(written: str, instead: str) -> None:
+    with pytest.raises(ValueError, match=f"^'{written}' is not a quantity; write {instead}$"):
+        parse(written)
+    for each in instead.removesuffix(" for powers of 1000").split(", or "):
+        parse(each)
 
 
 @pytest.mark.parametrize("text", ["9223372036854775808", "8Ei", "-8.1Ei", "1e19", "1e999", 2**63])

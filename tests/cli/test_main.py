@@ -52,7 +52,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     [
         ("run nosuch.yaml", 2, "nosuch.yaml: cannot be read: No such file or directory"),
         ("run .", 2, ".: cannot be read: Is a directory"),
-        ("run", 2, "Missing argument 'FILE'"),
+        ("run", 2, "name a job file, or write a command: muster run -- python3 train.py"),
         ("run job.yaml --volume data", 2, "--volume data: write NAME=DIR"),
         ("run job.yaml --volume data=/nosuch", 2, "/nosuch is not a directory"),
         ("run job.yaml --nodes lots", 2, "'lots' is not KEY=VALUE; write for example"),

@@ -63,7 +63,7 @@ def billionths(text: str | int | float) -> int | Fraction:
     """As `parse`, in billionths: an integer but for what is finer. A fraction takes ten times as long."""
     match = _FORM.fullmatch(str(text))
     if match is None or isinstance(text, bool):
-        raise ValueError(_NONE.format(text))
+        raise ValueError(_meant(text) or _NONE.format(text))
     number, exponent, suffix = match.groups()
     whole, _, part = number.partition(".")
     amount: int | Fraction = int(whole + part) * _SUFFIX[suffix or ""]
@@ -73,6 +73,20 @@ def billionths(text: str | int | float) -> int | Fraction:
     if not -_MOST <= amount <= _MOST:
         raise ValueError(f"{text} is more than a quantity can be, which is 2^63 - 1; write less than 8Ei")
     return amount
+
+
+#: Amounts of bytes as people write them, and the suffix of Kubernetes for each first letter.
+_BYTE_FORM: Final = re.compile(r"(\d{1,40}(?:\.\d{1,40})?) ?([KMGTPE])(i?)B?", re.ASCII | re.IGNORECASE)
+
+
+def _meant(text: object) -> str:
+    """What to write instead of an amount such as 64GB; "" if the text is none."""
+    match = _BYTE_FORM.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        return ""
+    number, letter, binary = match[1], match[2].upper(), f"{match[2].upper()}i"
+    decimal = "" if match[3] else f", or {number}{'k' if letter == 'K' else letter} for powers of 1000"
+    return f"{text!r} is not a quantity; write {number}{binary}{decimal}"
 
 
 _BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")

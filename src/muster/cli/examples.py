@@ -9,8 +9,15 @@ _EXAMPLES: Final = {
         muster run train.yaml --nodes "4 x cpu=32,memory=256Gi,nvidia.com/gpu=8"
         muster run job.yaml --volume data=./data
         muster run job.yaml --replace
+        muster run --gpus 1 --memory 16Gi -- python3 train.py --epochs 3
+        muster run --gang --count 4 --gpus 8 --print -- torchrun train.py
+    """,
+    "init": """
+        muster init
+        muster init gang train.yaml
     """,
     "submit": """
+        muster submit --name nightly --env-file .env -- python3 train.py
         muster submit train.yaml --gang
         muster submit train.yaml --context prod -n ml
         generate-job | muster submit -

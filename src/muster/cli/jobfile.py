@@ -50,6 +50,7 @@ def load(
     gang: bool | None,
     queue: str | None,
     volumes: Sequence[str] | None,
+    env: Mapping[str, str] | None = None,
     target: Target = EMBEDDED,
     suffix: str | None = None,
     content: bytes | None = None,
@@ -80,6 +81,7 @@ def load(
         mode=None if gang is None else "gang" if gang else "independent",
         queue=queue,
         volumes=pairs,
+        env=env or {},
         namespace=target.home,
         confined=bool(target.namespace),
         local=target.embedded,
@@ -93,12 +95,12 @@ def load(
 
 
 def where_from(file: str) -> Source:
-    """Where the jobs of this file come from, if this person submits it here."""
+    """Where the jobs of this file come from, if this person submits it here; "": those of a command."""
     try:
         user = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:  # a container may run as a user without a name
         user = str(os.getuid())
-    path = file if file == "-" else os.path.realpath(file)
+    path = file if file in ("", "-") else os.path.realpath(file)
     return Source(path.encode(errors="backslashreplace").decode(), f"{user}@{socket.gethostname()}")
 
 

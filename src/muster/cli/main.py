@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final, TextIO
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from muster import __version__
 from muster.cli import (
@@ -25,8 +25,10 @@ from muster.cli import (
     down,
     examples,
     get,
+    given,
     hand_back,
     hold,
+    init,
     list_,
     logs,
     nodes,
@@ -72,8 +74,9 @@ app: Final = typer.Typer(
 )
 
 _VERBS: Final[dict[str, tuple[Callable[..., None], str]]] = {
-    "run": (run.command, "Run a job file to the end; the exit code is the job's."),
-    "submit": (submit.command, "Submit a job file and return."),
+    "run": (run.command, "Run a job file or a command to the end; the exit code is the job's."),
+    "submit": (submit.command, "Submit a job file or a command and return."),
+    "init": (init.command, "Write a commented job file to start from."),
     "list": (list_.command, "List jobs, one line each."),
     "get": (get.command, "Show one job: its pods, or the whole object with -o."),
     "why": (why.command, "Say why a job waits, and what would start it."),
@@ -102,8 +105,12 @@ _VERBS: Final[dict[str, tuple[Callable[..., None], str]]] = {
     "hand-back": (hand_back.command, "Remove muster's finalizers and Gangs after uninstalling."),
     "demo": (demo.command, "Show in a minute what gangs and policies are for."),
 }
+#: Verbs that take a command after `--`.
+_CLASSES: Final = {"run": given.Command, "submit": given.Command}
 for _verb, (_command, _help) in _VERBS.items():
-    app.command(_verb, help=_help, epilog=examples.epilog(_verb))(_command)
+    app.command(_verb, cls=_CLASSES.get(_verb, TyperCommand), help=_help, epilog=examples.epilog(_verb))(
+        _command
+    )
 
 
 def _version(wanted: bool) -> None:

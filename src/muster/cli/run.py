@@ -1,4 +1,4 @@
-"""`muster run FILE`: runs a job from its file to its end, in one terminal.
+"""`muster run FILE` or `muster run -- COMMAND`: runs a job to its end, in one terminal.
 
 Above is the output of the pods, each line with its pod's name. Below it, one line shows the job's state. At
 the end a timeline shows when the pods waited and ran. Without a terminal the state is printed whenever it
@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from muster.cli.options import Context, File, Gang, Into, Kubeconfig, Nodes, Queue, Volumes
+from muster.cli.given import Count, Cpus, Env, EnvFile, Files, Gpus, Image, Memory, Name, Print, given
+from muster.cli.options import Context, Gang, Into, Kubeconfig, Nodes, Queue, Volumes
 
 Replace = Annotated[
     bool, typer.Option("--replace", help="First cancel jobs that were made from this file before.")
@@ -18,8 +19,18 @@ Replace = Annotated[
 
 
 def command(
-    file: File,
+    called_by: typer.Context,
+    files: Files = None,
+    gpus: Gpus = 0,
+    cpus: Cpus = "",
+    memory: Memory = "",
+    count: Count = 1,
     gang: Gang = None,
+    name: Name = "",
+    image: Image = "",
+    env: Env = None,
+    env_file: EnvFile = None,
+    print_only: Print = False,
     queue: Queue = None,
     volume: Volumes = None,
     namespace: Into = None,
@@ -35,9 +46,34 @@ def command(
     from muster.app.wiring.cluster import Target, attached
     from muster.cli import jobfile
 
+    what = given(
+        called_by,
+        files,
+        gpus=gpus,
+        cpus=cpus,
+        memory=memory,
+        count=count,
+        gang=gang,
+        name=name,
+        image=image,
+        queue=queue,
+        env=env,
+        env_file=env_file,
+        print_only=print_only,
+    )
+    if what is None:
+        return
     target = Target(kubeconfig, context, namespace, nodes)
-    content = jobfile.stdin() if file == "-" else None
-    load = partial(jobfile.load, file, gang=gang, queue=queue, volumes=volume, target=target, content=content)
+    load = partial(
+        jobfile.load,
+        what.file,
+        gang=what.gang,
+        queue=queue,
+        volumes=volume,
+        env=what.env,
+        target=target,
+        content=what.content,
+    )
     job = load()
     replaced = made_from(load(suffix=SUFFIX)) if replace else []
     jobfile.print_notes(job)
@@ -47,7 +83,7 @@ def command(
 
         show.started(endpoint)
         exit_code = asyncio.run(
-            Runner(job, target, endpoint, jobfile.where_from(file), queue, replaced).run()
+            Runner(job, target, endpoint, jobfile.where_from(what.origin), queue, replaced).run()
         )
     raise typer.Exit(exit_code)
 

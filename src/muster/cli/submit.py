@@ -1,8 +1,13 @@
-"""`muster submit FILE`: submits a job to the cluster and returns. Queues may be submitted without a job."""
+"""`muster submit FILE` or `muster submit -- COMMAND`: submits a job to the cluster and returns.
 
+Queues may be submitted without a job.
+"""
+
+import typer
+
+from muster.cli.given import Count, Cpus, Env, EnvFile, Files, Gpus, Image, Memory, Name, Print, given
 from muster.cli.options import (
     Context,
-    File,
     Gang,
     Into,
     Kubeconfig,
@@ -16,8 +21,18 @@ from muster.cli.say import say
 
 
 def command(
-    file: File,
+    called_by: typer.Context,
+    files: Files = None,
+    gpus: Gpus = 0,
+    cpus: Cpus = "",
+    memory: Memory = "",
+    count: Count = 1,
     gang: Gang = None,
+    name: Name = "",
+    image: Image = "",
+    env: Env = None,
+    env_file: EnvFile = None,
+    print_only: Print = False,
     queue: Queue = None,
     volume: Volumes = None,
     namespace: Into = None,
@@ -34,8 +49,34 @@ def command(
     from muster.kube.apply import Outcome
     from muster.workloads.jobfile import Role
 
+    what = given(
+        called_by,
+        files,
+        gpus=gpus,
+        cpus=cpus,
+        memory=memory,
+        count=count,
+        gang=gang,
+        name=name,
+        image=image,
+        queue=queue,
+        env=env,
+        env_file=env_file,
+        print_only=print_only,
+    )
+    if what is None:
+        return
     target = Target(kubeconfig, context, namespace, nodes)
-    job = jobfile.load(file, gang=gang, queue=queue, volumes=volume, target=target, jobs=False)
+    job = jobfile.load(
+        what.file,
+        gang=what.gang,
+        queue=queue,
+        volumes=volume,
+        env=what.env,
+        target=target,
+        content=what.content,
+        jobs=False,
+    )
     jobfile.print_notes(job)
     with attached(target) as endpoint:
         show.started(endpoint)
@@ -43,7 +84,7 @@ def command(
         async def act() -> Submitted:
             async with acting(target, endpoint) as client:
                 await jobfile.preflight(client, job, queue, target)
-                return await submit(client, job, source=jobfile.where_from(file))
+                return await submit(client, job, source=jobfile.where_from(what.origin))
 
         submitted = asyncio.run(act())
     if output is not Output.TABLE:

@@ -34,7 +34,7 @@ _LONGEST: Final = 8_192
 class Source(msgspec.Struct, frozen=True):
     """Where a job comes from: jobs of equal names may be those of other files, or of other people."""
 
-    #: the absolute path of its file; "-" is standard input
+    #: the absolute path of its file; "-" is standard input, and "" a command without a file
     file: str
     #: who submitted it, as `user@host`
     by: str
@@ -55,7 +55,8 @@ class Source(msgspec.Struct, frozen=True):
             return None
 
     def __str__(self) -> str:
-        return f"{'standard input' if self.file == '-' else self.file}, submitted by {self.by}"
+        file = {"": "a command", "-": "standard input"}.get(self.file, self.file)
+        return f"{file}, submitted by {self.by}"
 
 
 #: Names from generateName, as API servers make them: most characters of the author's, and those that follow.
@@ -79,6 +80,8 @@ class Options:
     queue: str | None = None
     #: --volume name=DIR
     volumes: Mapping[str, str] = field(default_factory=dict)
+    #: --env and --env-file: take precedence over the file
+    env: Mapping[str, str] = field(default_factory=dict)
     #: for the embedded cluster: a missing image means the local environment
     local: bool = True
     #: where the embedded cluster keeps its state (`$MUSTER_HOME`), and shared volumes

@@ -10,16 +10,18 @@ always give the same objects.
 
 import hashlib
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from muster.api.fields import Severity
+from muster.api.fields import Finding, Severity
 from muster.api.kinds import JOBSET
-from muster.workloads import aichor, annotate, batch, hints, kubernetes, source, training
+from muster.api.templates import pod_templates
+from muster.workloads import aichor, annotate, batch, hints, kubernetes, source, training, variables
 from muster.workloads.findings import JobFileError
 from muster.workloads.formats import Format
-from muster.workloads.jobfile import PLAIN, JobFile, Options
+from muster.workloads.jobfile import PLAIN, JobFile, Options, Role
 
 #: The first format that recognises a file reads it.
 FORMATS: Final[tuple[Format, ...]] = (aichor.FORMAT, batch.FORMAT, kubernetes.FORMAT)
@@ -43,6 +45,8 @@ def load(
     if options.queue is not None:
         for item in job.items:
             annotate.in_queue(item.object, options.queue)
+    if options.env:
+        _give_variables(job, options.env)
     unprepared = [
         item.report(("metadata", "annotations"), why, Severity.ERROR)
         for item in job.items
@@ -52,6 +56,21 @@ def load(
         raise JobFileError(unprepared)
     hint = hints.rendezvous(job) if options.mode is None else None
     return job if hint is None else replace(job, notes=(*job.notes, hint))
+
+
+def _give_variables(job: JobFile, env: Mapping[str, str]) -> None:
+    """Adds the variables to all containers of the file's jobs. Raises `JobFileError` if it must not."""
+    jobs = [item for item in job.items if item.role is Role.PRIMARY]
+    if job.kind:  # its policies decide what its containers get
+        told = f"--env is not for a {job.kind}; write the variables into its file"
+        raise JobFileError([item.report((), told, Severity.ERROR) for item in jobs[:1]])
+    if job.format == aichor.FORMAT.name and (set_ := [name for name in env if aichor.protected(name)]):
+        told = f"is set for every pod and cannot be given; choose another name than {set_[0]}"
+        raise JobFileError([Finding((), told, file="--env")])
+    for item in jobs:
+        for _, template in pod_templates(item.object):
+            for container in training.containers(template.get("spec") or {}):
+                variables.give(container, env)
 
 
 def holds_no_more(content: str | bytes, called: str) -> bool:

@@ -1,0 +1,188 @@
+"""What `run` and `submit` are given: a job file, or a command after `--`, for which muster writes one."""
+
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+import typer
+from typer.core import TyperCommand
+
+from muster.cli.errors import BAD_INPUT, Failure
+
+#: Where `Command` leaves the words after `--`.
+_AFTER: Final = "muster.command"
+#: and those before it, options included
+_BEFORE: Final = "muster.words"
+#: What runs a file, by the end of its name.
+_RUN_BY: Final = {".py": "python3 ", ".sh": "sh ", ".bash": "bash ", ".jl": "julia ", ".r": "Rscript "}
+
+Files = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="FILE", help="A job file; - for standard input. Or a command after --."),
+]
+Gpus = Annotated[
+    int, typer.Option("--gpus", metavar="N", help="Of a command: GPUs of each pod.", show_default=False)
+]
+Cpus = Annotated[str, typer.Option("--cpus", metavar="N", help="Of a command: CPUs of each pod; default 1.")]
+Memory = Annotated[
+    str, typer.Option("--memory", metavar="SIZE", help="Of a command: memory of each pod, e.g. 16Gi.")
+]
+Count = Annotated[
+    int,
+    typer.Option("--count", metavar="N", help="Of a command: pods, each with an index.", show_default=False),
+]
+Name = Annotated[str, typer.Option("--name", metavar="NAME", help="Of a command: the job's name.")]
+Image = Annotated[str, typer.Option("--image", metavar="IMAGE", help="Of a command: the image of its pods.")]
+Env = Annotated[
+    list[str] | None,
+    typer.Option("--env", "-e", metavar="NAME[=VALUE]", help="A variable of all pods; NAME: as it is here."),
+]
+EnvFile = Annotated[
+    list[str] | None, typer.Option("--env-file", metavar="FILE", help="A file with a NAME=VALUE per line.")
+]
+Print = Annotated[
+    bool, typer.Option("--print", help="Of a command: only print the job file that it would be.")
+]
+
+
+class Command(TyperCommand):
+    """A verb that takes a file, or a command after `--`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # Any: typer does not export its contexts
+        words = list(args)
+        if "--" in args:
+            cut = args.index("--")
+            ctx.meta[_AFTER] = tuple(args[cut + 1 :])
+            words = args[:cut]
+        ctx.meta[_BEFORE] = tuple(words)
+        try:
+            return super().parse_args(ctx, list(words))  # which empties its list
+        except typer.BadParameter:
+            raise
+        except Exception as error:  # an option of the program, which the verb does not know
+            if hasattr(error, "option_name") and _AFTER not in ctx.meta:
+                at = next((i for i, word in enumerate(words) if _is_program(word)), None)
+                if at is not None:
+                    raise _not_a_job_file(self.name or "", words[:at], words[at:]) from None
+            raise
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:  # Any: as above
+        return ["[OPTIONS]", "FILE | -- COMMAND..."]
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A job file: its name, and its content unless it is to be read; or the content made for a command."""
+
+    file: str
+    content: bytes | None
+    #: variables of the command line; a command's are in its content
+    env: dict[str, str]
+    #: for a command, whether its pods are a gang is in its content
+    gang: bool | None
+    command: tuple[str, ...] = ()
+
+    @property
+    def origin(self) -> str:
+        """The file as `jobfile.where_from` takes it: "" for a command."""
+        return "" if self.command else self.file
+
+
+def given(
+    context: typer.Context,
+    files: Sequence[str] | None,
+    *,
+    gpus: int,
+    cpus: str,
+    memory: str,
+    count: int,
+    gang: bool | None,
+    name: str,
+    image: str,
+    queue: str | None,
+    env: Sequence[str] | None,
+    env_file: Sequence[str] | None,
+    print_only: bool,
+) -> Given | None:
+    """The job file that is to run; None if it was only to be printed.
+
+    Raises Failure if there is neither a file nor a command, or both, or options that do not belong to it.
+    """
+    from muster.cli import jobfile
+    from muster.cli.say import say
+    from muster.workloads import ad_hoc, variables
+
+    verb, words = context.info_name or "run", tuple(files or ())
+    command = context.meta.get(_AFTER)
+    variables_given = variables.given(env or (), env_file or (), os.environ)
+    if command is None:
+        if not words:
+            raise Failure(
+                f"name a job file, or write a command: muster {verb} -- python3 train.py", BAD_INPUT
+            )
+        if len(words) > 1 or (words[0] != "-" and _is_program(words[0])):
+            before = context.meta[_BEFORE]
+            cut = before.index(words[0])
+            raise _not_a_job_file(verb, before[:cut], before[cut:])
+        of_commands = {
+            "--gpus": gpus, "--cpus": cpus, "--memory": memory, "--count": count != 1, "--name": name,
+            "--image": image, "--print": print_only,
+        }  # fmt: skip
+        if option := next((option for option, value in of_commands.items() if value), ""):
+            told = f"{option} is for a command after --; {jobfile.called(words[0])} says it itself"
+            raise Failure(told, BAD_INPUT)
+        content = jobfile.stdin() if words[0] == "-" else None
+        return Given(words[0], content, variables_given, gang)
+    if words:
+        raise Failure(f"{words[0]} and a command are both given; keep one", BAD_INPUT)
+    if not command or not command[0]:
+        raise Failure(f"no command after --; write: muster {verb} -- python3 train.py", BAD_INPUT)
+    job = ad_hoc.AdHoc(
+        command,
+        gpus=gpus,
+        cpus=cpus or "1",
+        memory=memory,
+        count=count,
+        gang=bool(gang),
+        name=name,
+        image=image,
+        queue=queue or "",
+        env=variables_given,
+    )
+    try:
+        text = ad_hoc.text(job)
+    except ValueError as error:
+        raise Failure(str(error), BAD_INPUT) from None
+    if print_only:
+        say(text.rstrip("\n"))
+        return None
+    return Given(COMMAND, text.encode(), {}, None, command)
+
+
+#: What stands in messages for the file of a command.
+COMMAND: Final = "the command"
+
+
+def _is_program(word: str) -> bool:
+    """Whether a word names a program, and no job file."""
+    if os.path.splitext(word)[1].lower() in _RUN_BY:
+        return True
+    if not os.path.isfile(word):
+        from shutil import which
+
+        return which(word) is not None
+    try:
+        with open(word, "rb") as file:
+            return file.read(4).startswith((b"#!", b"\x7fELF"))
+    except OSError:
+        return False  # the reader of job files says why
+
+
+def _not_a_job_file(verb: str, options: Sequence[str], words: Sequence[str]) -> Failure:
+    ending = os.path.splitext(words[0])[1].lower()
+    by = _RUN_BY.get(ending, "./" if os.path.isfile(words[0]) and "/" not in words[0] else "")
+    before = f"{shlex.join(options)} " if options else ""
+    told = f"muster {verb} {before}-- {by}{shlex.join(words)}"
+    return Failure(f"{words[0]} is a program, not a job file; write: {told}", BAD_INPUT)
