@@ -250,7 +250,7 @@ def test_why_and_plan_read_each_kind_once_and_build_one_mirror(mirrors: list[Mir
 
         async def asks_why() -> None:
             there = await fetch(client)
-            view = replace(past.among(there, "j", Target()), reason=("NothingMatches", ""))
+            view = replace(past.among(there, "j", Target()).view, reason=("NothingMatches", ""))
             await asked(client, there, view, clock.at, None)
 
         asyncio.run(asks_why())

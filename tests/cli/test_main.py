@@ -275,55 +275,14 @@ def test_check_takes_several_files_and_judges_each_by_itself(run: Run) -> None:
     assert run("check", "job.yaml", "job.yaml", *nodes)[0] == 0
 
 
-def _jobs(home: Path, *names: str, deleted: bool = False) -> None:
+def _jobs(home: Path, *names: str) -> None:
     home.mkdir(exist_ok=True)
     store = Store(home / "store.sqlite")
     registry = Registry(store)
     for name in names:
         spec = {"containers": [{"name": "c", "command": ["true"]}]}
         registry.create(kinds.POD, "default", {"metadata": {"name": name}, "spec": spec})
-        if deleted:
-            registry.delete(kinds.POD, "default", name)
     store.close()
-
-
-_VERBS = (
-    "get",
-    "why",
-    "timeline",
-    "logs",
-    "logs -f",
-    "cancel",
-    "hold",
-    "release",
-    "requeue",
-    "set --queue q",
-)
-
-
-@pytest.mark.parametrize("verb", _VERBS)
-def test_no_verb_guesses_which_job_is_meant(run: Run, tmp_path: Path, verb: str) -> None:
-    _jobs(tmp_path / "home", "train-1", "train-2", "other")
-    words = verb.split()
-    assert run(*words, "") == (
-        2,
-        "the name of the job is empty; there are: train-1, train-2, other\n",
-    )
-    assert run(*words, "default/")[0] == 2
-    code, err = run(*words, "train")
-    assert (code, err) == (
-        2,
-        "2 jobs begin with train; there are: train-1, train-2; name one of them in full\n",
-    )
-
-
-@pytest.mark.parametrize("verb", ["timeline", "logs"])
-def test_nor_among_jobs_that_are_gone(run: Run, tmp_path: Path, verb: str) -> None:
-    _jobs(tmp_path / "home", "train-1", "train-2", deleted=True)
-    code, err = run(verb, "train")
-    assert (code, "2 jobs begin with train; there are: train-1, train-2" in err) == (2, True)
-    assert run(verb, "")[0] == 2
-    assert run(verb, "train-2")[0] == 0
 
 
 def test_a_timeline_names_its_job(

@@ -525,4 +525,17 @@ FAULTS: Final = (
         "translate/test_queues",
         ("Volcano's queue before muster's own", "    if isinstance(own, Queue):", "    if False:"),
     ),
+    *_faults(
+        "names of jobs",
+        "app/views/find.py",
+        "app/views/test_find",
+        ("the oldest of the jobs that match", "return self.found[-1]", "return self.found[0]"),
+        ("a prefix taken for the name of a file", "fullmatch(name, len(given))", "match(name, len(given))"),
+    ),
+    *_faults(
+        "names of jobs",
+        "cli/steering.py",
+        "cli/test_naming",
+        ("a job ended by a letter", "(len(going) > 1 or not matches.named)", "len(going) > 1"),
+    ),
 )

@@ -6,7 +6,7 @@ import typer
 
 from muster.cli.completion import job_names
 from muster.cli.errors import BAD_INPUT, Failure
-from muster.cli.options import Context, Kubeconfig, Namespace
+from muster.cli.options import Context, Every, Kubeconfig, Namespace
 from muster.cli.say import say
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ Jobs = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="JOB",
-        help="Names of jobs, prefixes of names, or NAMESPACE/NAME.",
+        help="Names of jobs, those in their files, prefixes, or NAMESPACE/NAME.",
         autocompletion=job_names,
     ),
 ]
@@ -29,6 +29,7 @@ File = Annotated[
 def command(
     names: Jobs = None,
     file: File = None,
+    every: Every = False,
     namespace: Namespace = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -38,9 +39,11 @@ def command(
     from muster.app.commands.cancel import cancel_all
     from muster.app.wiring.cluster import Target, acting, attached
 
-    if not names and file is None:
-        raise Failure("name the jobs to cancel, or a job file with -f", BAD_INPUT)
     target = Target(kubeconfig, context, namespace)
+    if not names and file is None and not every:
+        raise Failure("name the jobs to cancel, or a job file with -f, or write --all", BAD_INPUT)
+    if not names and file is None and not target.embedded:
+        raise Failure("--all needs a name: a cluster's other jobs may be other people's", BAD_INPUT)
 
     async def end(views: "list[JobView]") -> None:
         """Cancels all jobs, and reports each one when its pods are gone."""
@@ -48,22 +51,31 @@ def command(
             async for view in cancel_all(client, views):
                 say(f"{view.name} cancelled", flush=True)
 
-    views = asyncio.run(_meant(target, names or [], file))  # first, or a cluster starts needlessly
+    # looked up first, so that no cluster is started needlessly
+    views = asyncio.run(_meant(target, names or [], file, every=every))
+    if not views:
+        return
     with attached(target) as endpoint:
         asyncio.run(end(views))
 
 
-async def _meant(target: "Target", names: list[str], file: str | None) -> "list[JobView]":
-    """The named jobs, each once. Raises UnknownJob for the first that does not exist."""
+async def _meant(target: "Target", names: list[str], file: str | None, *, every: bool) -> "list[JobView]":
+    """The jobs to cancel, each once. Raises UnknownJob for the first name that no job has."""
     from muster.app.commands.cancel import SUFFIX, of_file
     from muster.app.commands.submit import made_from
     from muster.app.views import find, jobs, objects
     from muster.app.wiring.cluster import reading
     from muster.cli import jobfile
+    from muster.cli.steering import to_end
 
     found = []
     async with reading(target) as client:
-        found += await find.all_named(client, names, target.scope)
+        if names:
+            matches = await find.all_matching(client, names, target.scope)
+            found += to_end(matches, "cancelled", every=every)
+        elif file is None:
+            there = jobs.views(await objects.fetch(client, target.scope))
+            found += [view for view in there if not view.state.finished]
         if file is not None:
             job = jobfile.load(
                 file, gang=None, queue=None, volumes=None, target=target, suffix=SUFFIX, runs=False

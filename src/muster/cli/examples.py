@@ -42,7 +42,7 @@ _EXAMPLES: Final = {
         muster timeline train -o json
     """,
     "logs": """
-        muster logs train
+        muster logs
         muster logs train -f
         muster logs train --group worker --index 3
         muster logs train worker-1-0 --previous
@@ -52,9 +52,10 @@ _EXAMPLES: Final = {
         muster cancel train-3f9a1c20
         muster cancel train sweep-7b
         muster cancel -f train.yaml
+        muster cancel sweep --all
     """,
     "hold": """
-        muster hold train
+        muster hold train sweep
     """,
     "release": """
         muster release train

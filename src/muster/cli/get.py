@@ -1,11 +1,16 @@
-"""`muster get JOB`: shows a job's pods in a table, or its objects as JSON or YAML."""
+"""`muster get JOB…`: shows a job's pods in a table, or its objects as JSON or YAML."""
 
-from muster.cli.options import Context, JobName, Kubeconfig, Namespace, Output, OutputFormat
+from typing import TYPE_CHECKING
+
+from muster.cli.options import AnyJobNames, Context, Kubeconfig, Namespace, Output, OutputFormat, any_job
 from muster.cli.say import say
+
+if TYPE_CHECKING:
+    from muster.app.views.job import JobView
 
 
 def command(
-    job: JobName,
+    jobs: AnyJobNames = None,
     namespace: Namespace = None,
     output: OutputFormat = Output.TABLE,
     kubeconfig: Kubeconfig = None,
@@ -17,26 +22,38 @@ def command(
 
     from muster.api.base import Object
     from muster.app.records import past
-    from muster.app.views import pods
-    from muster.app.views.job import JobView
+    from muster.app.views.find import Meant
     from muster.app.wiring.cluster import Target, reading
+    from muster.cli import show
+
+    async def fetch() -> tuple[list[Meant], list[Object]]:
+        target = Target(kubeconfig, context, namespace)
+        async with reading(target) as client:
+            found = [await past.named(client, job, target) for job in any_job(jobs)]
+            return found, [
+                msgspec.to_builtins(view.resource)
+                if view.deleted is not None
+                else await client.get_json(view.kind, view.namespace, view.name)
+                for view in (each.view for each in found if output is not Output.TABLE)
+            ]
+
+    found, whole = asyncio.run(fetch())
+    show.meant(found)
+    if output is not Output.TABLE:
+        several: Object = {"apiVersion": "v1", "kind": "List", "items": whole}
+        show.machine(whole[0] if len(whole) == 1 else several, output)
+        return
+    for number, each in enumerate(found):
+        if number:
+            say("")
+        _show(each.view)
+
+
+def _show(view: "JobView") -> None:
+    from muster.app.views import pods
     from muster.cli import show
     from muster.workloads.pod_run import run_of
 
-    async def fetch() -> tuple[JobView, Object | None]:
-        target = Target(kubeconfig, context, namespace)
-        async with reading(target) as client:
-            view = await past.named(client, job, target)
-            if output is Output.TABLE:
-                return view, None
-            if view.deleted is not None:
-                return view, msgspec.to_builtins(view.resource)
-            return view, await client.get_json(view.kind, view.namespace, view.name)
-
-    view, whole = asyncio.run(fetch())
-    if whole is not None:
-        show.machine(whole, output)
-        return
     say(show.headline(view))
     for line in show.moved(view):
         say(line)

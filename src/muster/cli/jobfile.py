@@ -3,7 +3,6 @@
 import os
 import pwd
 import secrets
-import signal
 import socket
 import sys
 from collections import Counter
@@ -24,6 +23,7 @@ from muster.app.commands.change import known_queue
 from muster.app.views.job import JobView
 from muster.app.wiring.cluster import Target
 from muster.app.wiring.state_directory import StateDirectory
+from muster.cli import asking
 from muster.cli.errors import BAD_INPUT, Failure
 from muster.cli.say import say, say_styled
 from muster.cli.show import plural
@@ -114,16 +114,10 @@ def agreed(found: OfFile, what: str) -> list[JobView]:
     if not found.unsure:
         return found.made
     told = OfFile.told(found.unsure)
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not asking.possible():
         names = " ".join(f"{view.namespace}/{view.name}" for view in found.unsure)
         raise Failure(f"{told}. If it is to end, name it: `muster cancel {names}`", BAD_INPUT)
-    say(f"{told}. Is it to be {what}, too? [y/N] ", err=True, flush=True)
-    # an event loop's own handler would leave the answer awaited
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yes = sys.stdin.readline().strip().lower() in ("y", "yes")
-    finally:
-        signal.signal(signal.SIGINT, before)
+    yes = asking.agreed(f"{told}. Is it to be {what}, too?")
     return [*found.made, *found.unsure] if yes else found.made
 
 

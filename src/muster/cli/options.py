@@ -1,5 +1,6 @@
 """Options that several commands share, so that they read the same everywhere."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated
 
@@ -49,11 +50,21 @@ Into = Annotated[
 OutputFormat = Annotated[
     Output, typer.Option("--output", "-o", help="A table for people, JSON or YAML for programs.")
 ]
-JobName = Annotated[
-    str,
+JobNames = Annotated[
+    list[str],
     typer.Argument(
         metavar="JOB",
-        help="A job's name, a prefix of it, or NAMESPACE/NAME.",
+        help="A job's name, the one in its file, a prefix, or NAMESPACE/NAME: of several jobs the newest.",
+        autocompletion=job_names,
+    ),
+]
+#: For verbs that only look.
+AnyJobNames = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="JOB",
+        help="A job's name, the one in its file, a prefix, or NAMESPACE/NAME: of several jobs the newest. "
+        "Without a name, the newest of all.",
         autocompletion=job_names,
     ),
 ]
@@ -96,6 +107,7 @@ VerifyImages = Annotated[
         "of --policies.",
     ),
 ]
+Every = Annotated[bool, typer.Option("--all", help="All jobs that match, without a question.")]
 
 
 class NetworkBy(StrEnum):
@@ -126,3 +138,8 @@ As = Annotated[
     str,
     typer.Option("--as", metavar="USER", help="The user that submits the job, for policies: NAMESPACE/NAME."),
 ]
+
+
+def any_job(names: list[str] | None) -> Sequence[str | None]:
+    """The names of `AnyJobNames`; None stands for the newest job."""
+    return names or [None]

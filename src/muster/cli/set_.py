@@ -1,11 +1,11 @@
-"""`muster set JOB --priority P --queue Q`: changes a job's priority while it waits, and its queue."""
+"""`muster set JOB… --priority P --queue Q`: changes a job's priority while it waits, and its queue."""
 
 from typing import Annotated
 
 import typer
 
 from muster.cli.errors import BAD_INPUT, Failure
-from muster.cli.options import Context, JobName, Kubeconfig, Namespace, Queue
+from muster.cli.options import Context, JobNames, Kubeconfig, Namespace, Queue
 from muster.cli.say import say
 
 Priority = Annotated[
@@ -15,7 +15,7 @@ Priority = Annotated[
 
 
 def command(
-    job: JobName,
+    jobs: JobNames,
     priority: Priority = None,
     queue: Queue = None,
     namespace: Namespace = None,
@@ -34,8 +34,9 @@ def command(
     async def move(client: Client, view: JobView) -> str:
         return await change.move(client, view, priority, queue)
 
-    view, lowered = act(Target(kubeconfig, context, namespace), job, move)
     said = {"priority": priority, "queue": queue}
-    say(f"{view.name}: {', '.join(f'{what} {value}' for what, value in said.items() if value is not None)}")
-    if lowered:
-        say(f"warning: {view.name}: {lowered}", err=True)
+    told = ", ".join(f"{what} {value}" for what, value in said.items() if value is not None)
+    for view, lowered in act(Target(kubeconfig, context, namespace), jobs, move):
+        say(f"{view.name}: {told}")
+        if lowered:
+            say(f"warning: {view.name}: {lowered}", err=True)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from muster.app.records.runs import Record
+    from muster.app.views.find import Meant
     from muster.app.wiring.state_directory import Endpoint
 
 #: most characters of a cell that is not the last of its line: the longest name of an object
@@ -157,6 +158,13 @@ def started(endpoint: "Endpoint | None") -> None:
         say(f"note: {endpoint.degraded}", err=True)
     if endpoint.continues:
         say(f"continuing unfinished jobs: {', '.join(endpoint.continues)}", err=True)
+
+
+def meant(jobs: "Sequence[Meant | Record]") -> None:
+    """Says on stderr which of several jobs a name stands for."""
+    for each in jobs:
+        if each.told:
+            say(f"note: {each.told}", err=True)
 
 
 #: jobs that a line names at most

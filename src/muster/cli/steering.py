@@ -1,32 +1,79 @@
-"""Finds an existing job and changes it through a running cluster: shared by the commands that do so."""
+"""Finds existing jobs and changes them through a running cluster: shared by the commands that do so."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from muster.app.views.find import with_run
+from muster.app.views import find
+from muster.app.views.find import Matches, Meant, meant
 from muster.app.views.job import JobView
 from muster.app.wiring.cluster import Target, acting, attached, reading
+from muster.cli import asking, show
+from muster.cli.errors import BAD_INPUT, Failure
+from muster.cli.say import say
 from muster.kube.client import Client
 
 T = TypeVar("T")
 
 
-def steer(target: Target, job: str, act: Callable[[Client, JobView], Awaitable[T]]) -> tuple[JobView, T]:
-    """The job before the change, and the result of `act`. The name must match exactly one job."""
+def steer(
+    target: Target,
+    names: Sequence[str],
+    act: Callable[[Client, JobView], Awaitable[T]],
+    choose: Callable[[Sequence[Matches[JobView]]], list[Meant]] | None = None,
+) -> list[tuple[JobView, T]]:
+    """Each job before the change, and the result of `act`, in the order of the names.
 
-    async def find(client: Client) -> JobView:
-        return await with_run(client, job, target.scope)
+    All names are looked up before anything is changed. A name stands for the newest job that it matches,
+    unless `choose` says otherwise.
+    """
 
-    async def look() -> None:
+    async def look() -> list[Meant]:
         async with reading(target) as client:
-            await find(client)
+            found = await find.all_matching(client, names, target.scope, runs=True)
+        return choose(found) if choose is not None else [meant(each) for each in found]
 
-    async def change() -> tuple[JobView, T]:
+    async def change() -> list[tuple[JobView, T]]:
         async with acting(target, endpoint) as client:
-            view = await find(client)
-            return view, await act(client, view)
+            there = {
+                view.resource.metadata.uid: view
+                for view in await find.again(client, [each.view for each in wanted])
+            }
+            views = [there.get(each.view.resource.metadata.uid, each.view) for each in wanted]
+            return [(view, await act(client, view)) for view in views]
 
-    asyncio.run(look())  # looked up first, so that no cluster is started needlessly
+    wanted = asyncio.run(look())  # looked up first, so that no cluster is started needlessly
+    show.meant(wanted)
     with attached(target) as endpoint:
         return asyncio.run(change())
+
+
+def to_end(found: Sequence[Matches[JobView]], what: str, *, every: bool) -> list[JobView]:
+    """The jobs that are ended because these names were given, each once: unfinished ones, if there are any.
+
+    A name that is one job's, in full or as its file gives it, is enough. For a mere prefix, and for several
+    jobs, the user is asked, unless `every` job that matches is meant. `what`: what is done, such as
+    "cancelled". Raises Failure if the user cannot be asked.
+    """
+    views: dict[str, JobView] = {}
+    for matches in found:
+        going = [view for view in matches.found if not view.state.finished] or [*matches.found]
+        if not every and (len(going) > 1 or not matches.named):
+            going = _asked(matches.name or "", going, what)
+        views |= {view.resource.metadata.uid: view for view in going}
+    return [*views.values()]
+
+
+def _asked(name: str, going: Sequence[JobView], what: str) -> list[JobView]:
+    told = find.listed(going, lambda view: f"{view.state.value} for {show.age(view.created)}")
+    if len(going) == 1:
+        told, instead = f"{name} is the beginning of {told}", "Name it in full"
+    else:
+        told, instead = f"{len(going):,} jobs match {name}: {told}", "Name one of them in full"
+    if not asking.possible():
+        raise Failure(f"{told}. {instead}, or write --all", BAD_INPUT)
+    newest = "Is it" if len(going) == 1 else f"Is the newest, {find.called(going[-1], going)},"
+    if asking.agreed(f"{told}. {newest} to be {what}?"):
+        return [going[-1]]
+    say(f"{name}: nothing is {what}", err=True)
+    return []

@@ -1,13 +1,13 @@
-"""`muster timeline JOB`: shows as bars when the job's pods waited and ran."""
+"""`muster timeline JOB…`: shows as bars when each job's pods waited and ran."""
 
 import time
 
-from muster.cli.options import Context, JobName, Kubeconfig, Namespace, Output, OutputFormat
+from muster.cli.options import AnyJobNames, Context, Kubeconfig, Namespace, Output, OutputFormat, any_job
 from muster.cli.say import say
 
 
 def command(
-    job: JobName,
+    jobs: AnyJobNames = None,
     namespace: Namespace = None,
     output: OutputFormat = Output.TABLE,
     kubeconfig: Kubeconfig = None,
@@ -15,17 +15,24 @@ def command(
 ) -> None:
     import asyncio
 
-    from muster.app.records.runs import recorded
+    from muster.app.records.runs import Record, recorded
     from muster.app.views.timeline import summary
     from muster.app.wiring.cluster import Target
     from muster.cli import bars, show
 
-    record = asyncio.run(recorded(Target(kubeconfig, context, namespace), job))
+    target = Target(kubeconfig, context, namespace)
+
+    async def fetch() -> list[Record]:
+        return [await recorded(target, job) for job in any_job(jobs)]
+
+    records = asyncio.run(fetch())
+    show.meant(records)
     if output is not Output.TABLE:
-        show.machine([summary(run) for run in record.runs], output)
+        show.machine([summary(run) for record in records for run in record.runs], output)
         return
-    say(record.name)
-    for line in bars.lines(record.timeline(time.time())):
-        say(line)
-    for line in show.preemptions(record.preemptions):
-        say(line)
+    for record in records:
+        say(record.name)
+        for line in bars.lines(record.timeline(time.time())):
+            say(line)
+        for line in show.preemptions(record.preemptions):
+            say(line)

@@ -1,9 +1,15 @@
-"""`muster why JOB`: shows the reason why a job waits, the blockers, the remedies and the expected start."""
+"""`muster why JOB…`: shows the reason why a job waits, the blockers, the remedies and the expected start."""
 
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
-from muster.cli.options import Context, JobName, Kubeconfig, Namespace, Output, OutputFormat
+from muster.cli.options import AnyJobNames, Context, Kubeconfig, Namespace, Output, OutputFormat, any_job
 from muster.cli.say import say
+
+if TYPE_CHECKING:
+    from muster.api.base import Object
+    from muster.app.views.find import Meant
+    from muster.app.wiring.cluster import Target
 
 #: seconds within which the scheduler has considered a job that was just submitted, and between two queries
 FIRST_LOOK: Final = 5.0
@@ -11,60 +17,105 @@ ASK: Final = 0.05
 
 
 def command(
-    job: JobName,
+    jobs: AnyJobNames = None,
     namespace: Namespace = None,
     output: OutputFormat = Output.TABLE,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
     import asyncio
-    import time
 
-    import msgspec
-
-    from muster.api.base import Object
-    from muster.api.kinds import BATCH_JOB
-    from muster.api.visible import visible
-    from muster.app.records import past
-    from muster.app.views import find, pods, summary
-    from muster.app.views.job import JobView, State
-    from muster.app.views.logs import last_lines
-    from muster.app.views.objects import fetch
-    from muster.app.views.restarts import NAMED
-    from muster.app.views.why import asked, uncreated
-    from muster.app.wiring.cluster import Target, archive, hosted, reading
+    from muster.app.wiring.cluster import Target
     from muster.cli import show
 
     target = Target(kubeconfig, context, namespace)
 
-    async def look() -> tuple[JobView, Object | None, list[str], list[str]]:
-        deadline = time.monotonic() + FIRST_LOOK
-        async with reading(target) as client:
-            while True:
-                there = await fetch(client, find.scoped(job, target.scope)[1])
-                view = past.among(there, job, target)
-                if view.state is not State.WAITING or view.kind is BATCH_JOB:
-                    first = view.verdict.first if view.verdict and view.state is not State.SUCCEEDED else None
-                    kept = archive(target)
-                    lines = await last_lines(client, first, archive=kept) if first else []
-                    return view, None, lines, await uncreated(client, view)
-                if view.reason is not None or not hosted(target) or time.monotonic() > deadline:
-                    answer = await asked(client, there, view, time.time(), target.schedulers)
-                    return *answer, [], await uncreated(client, view)
-                await asyncio.sleep(ASK)
+    async def look() -> list[Answer]:
+        return [await _answer(target, job) for job in any_job(jobs)]
 
-    view, alone, printed, short = asyncio.run(look())
+    answers = asyncio.run(look())
+    show.meant([each.meant for each in answers])
     if output is not Output.TABLE:
-        told = {"gangs": [summary.gang_summary(gang) for gang in view.gangs], "uncreated": short}
-        if view.kind is BATCH_JOB:
-            told["findings"] = msgspec.to_builtins(view.findings)
-        show.machine({**summary.summary(view), **told}, output)
+        told = [_json(each) for each in answers]
+        show.machine(told[0] if len(told) == 1 else told, output)
         return
+    for number, each in enumerate(answers):
+        if number:
+            say("")
+        _say(each, target)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    meant: "Meant"
+    #: the explanation of a waiting job whose pods are independent
+    alone: "Object | None"
+    #: what the container that failed first printed last
+    printed: list[str]
+    #: why pods cannot be created
+    short: list[str]
+
+
+async def _answer(target: "Target", job: str | None) -> Answer:
+    import asyncio
+    import time
+
+    from muster.api.kinds import BATCH_JOB
+    from muster.app.records import past
+    from muster.app.views import find
+    from muster.app.views.job import State
+    from muster.app.views.logs import last_lines
+    from muster.app.views.objects import fetch
+    from muster.app.views.why import asked, uncreated
+    from muster.app.wiring.cluster import archive, hosted, reading
+
+    deadline = time.monotonic() + FIRST_LOOK
+    async with reading(target) as client:
+        while True:
+            there = await fetch(client, find.scoped(job, target.scope)[1])
+            found = past.among(there, job, target)
+            view = found.view
+            if view.state is not State.WAITING or view.kind is BATCH_JOB:
+                first = view.verdict.first if view.verdict and view.state is not State.SUCCEEDED else None
+                kept = archive(target)
+                lines = await last_lines(client, first, archive=kept) if first else []
+                return Answer(found, None, lines, await uncreated(client, view))
+            if view.reason is not None or not hosted(target) or time.monotonic() > deadline:
+                view, alone = await asked(client, there, view, time.time(), target.schedulers)
+                return Answer(replace(found, view=view), alone, [], await uncreated(client, view))
+            await asyncio.sleep(ASK)
+
+
+def _json(answer: Answer) -> "Object":
+    import msgspec
+
+    from muster.api.kinds import BATCH_JOB
+    from muster.app.views import summary
+
+    view = answer.meant.view
+    told = {"gangs": [summary.gang_summary(gang) for gang in view.gangs], "uncreated": answer.short}
+    if view.kind is BATCH_JOB:
+        told["findings"] = msgspec.to_builtins(view.findings)
+    return {**summary.summary(view), **told}
+
+
+def _say(answer: Answer, target: "Target") -> None:
+    from muster.api.visible import visible
+    from muster.app.views import pods
+    from muster.app.views.restarts import NAMED
+    from muster.app.wiring.cluster import hosted
+    from muster.cli import show
+
+    view, alone = answer.meant.view, answer.alone
     say(show.reason(view))
     for line in show.findings(view):
         say(f"  {line}")
     probed = [*filter(None, map(pods.ended_by_probe, view.pods))][:NAMED]
-    for line in (*show.failure(view, printed), *show.moved(view), *map(visible, (*probed, *short))):
+    for line in (
+        *show.failure(view, answer.printed),
+        *show.moved(view),
+        *map(visible, (*probed, *answer.short)),
+    ):
         say(f"  {line}")
     for line in show.explained(alone) if alone is not None else ():
         say(f"  {line}")

@@ -22,7 +22,7 @@ from muster.app.commands.cancel import (
     of_file,
 )
 from muster.app.commands.follow import Followed
-from muster.app.views.find import all_named
+from muster.app.views.find import all_matching
 from muster.app.views.job import JobView, State
 from muster.app.views.jobs import views
 from muster.app.views.objects import fetch
@@ -87,7 +87,7 @@ async def test_many_jobs_are_cancelled_with_as_many_reads_as_one(count: int) -> 
             spec: Object = {"containers": [{"name": "c", "image": "i"}]}
             await client.create(kinds.POD, "default", {"metadata": {"name": name}, "spec": spec})
         client.reads = 0
-        wanted = await all_named(client, names, "")
+        wanted = [each.newest for each in await all_matching(client, names, "")]
         once = client.reads
         assert {view.name async for view in cancel_all(client, wanted)} == set(names)
         await fetch(client)

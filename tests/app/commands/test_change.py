@@ -40,7 +40,7 @@ def test_set_tells_how_a_priority_is_lowered(
     client = LocalClient(registry)
 
     async def change() -> str:
-        return await move(client, await with_run(client, "j", ""), priority, queue)
+        return await move(client, (await with_run(client, "j", "")).view, priority, queue)
 
     assert asyncio.run(change()) == told
     store.close()

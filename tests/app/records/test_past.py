@@ -9,7 +9,7 @@ import pytest
 from muster.api import kinds
 from muster.api.base import Object
 from muster.app.records import past
-from muster.app.views.find import SeveralJobs, UnknownJob, WithoutRun, with_run
+from muster.app.views.find import UnknownJob, WithoutRun, with_run
 from muster.app.views.job import State
 from muster.app.wiring.cluster import Target
 from muster.app.wiring.state_directory import StateDirectory
@@ -61,7 +61,8 @@ async def test_a_deleted_job_has_its_last_state(
     assert (view.name, view.state, view.reason) == ("j", state, reason)
     assert view.deleted is not None
     assert view.finished is not None
-    assert await past.named(client, "j", Target()) == view
+    assert (await past.named(client, "j", Target())).view == view
+    assert (await past.named(client, None, Target())).view == view
 
 
 async def test_pods_of_a_deleted_job_are_counted_by_their_runs(client: LocalClient) -> None:
@@ -78,16 +79,28 @@ async def test_pods_of_a_deleted_job_are_counted_by_their_runs(client: LocalClie
     assert view.reason == ("Cancelled", "deleted while it was running")
 
 
-async def test_a_job_that_is_there_comes_before_one_that_was(client: LocalClient) -> None:
+async def test_of_deleted_jobs_and_those_that_are_there_the_newest_is_meant(client: LocalClient) -> None:
+    async def meant(name: str | None) -> tuple[str, State, str]:
+        found = await past.named(client, name, Target())
+        return found.view.name, found.view.state, found.told
+
+    cancelled, succeeded = State.CANCELLED, State.SUCCEEDED
     await ended(client, "train-1")
     await ended(client, "train-2")
-    with pytest.raises(SeveralJobs, match="train-1, train-2"):
-        await past.named(client, "train", Target())
-    assert (await past.named(client, "train-2", Target())).name == "train-2"
-    await ended(client, "train-2", {"type": "Complete"})  # another of that name: the last counts
-    assert (await past.named(client, "train-2", Target())).state is State.SUCCEEDED
+    assert await meant("train") == ("train-2", cancelled, "train-2, the newest of 2 jobs that match train")
+    assert await meant("train-2") == ("train-2", cancelled, "")
+    await ended(client, "train-2", {"type": "Complete"})  # another of that name
+    assert (await meant("train-2"))[:2] == ("train-2", succeeded)
     await client.create(kinds.JOB, "default", job("train-3"))
-    assert (await past.named(client, "train", Target())).name == "train-3"
+    assert await meant("train") == ("train-3", State.WAITING, "")
+    await ended(client, "train-4")
+    assert (await meant(None))[0] == "train-3", "one that is unfinished comes before all that are deleted"
+    complete = {"status": {"conditions": [{"status": "True", "type": "Complete"}]}}
+    await client.patch(kinds.JOB, "default", "train-3", complete, subresource="status")
+    assert (await meant(None))[0] == "train-4"
+    assert (await meant("train-3"))[:2] == ("train-3", succeeded)
+    await client.create(kinds.JOB, "default", job("train-5"))
+    assert await meant("t") == ("train-5", State.WAITING, "train-5, the newest of 2 jobs that match t")
 
 
 @pytest.mark.parametrize("name", ["", "nosuch", "other/train-1"])
@@ -114,7 +127,7 @@ async def test_a_batch_job_without_pods_is_a_job_and_says_why_it_has_none(client
         ("new", State.WAITING),
         ("over", State.FAILED),
     ):
-        assert (await past.named(client, name, Target())).state is state
+        assert (await past.named(client, name, Target())).view.state is state
     for name, why in (
         ("denied", "denied is denied and has no pods: image denied; `muster why denied` says more"),
         ("default/denied", "denied and has no pods"),
@@ -126,4 +139,4 @@ async def test_a_batch_job_without_pods_is_a_job_and_says_why_it_has_none(client
     with pytest.raises(UnknownJob, match="no job named typo; there are"):
         await with_run(client, "typo", "")
     await client.create(kinds.JOB, "default", job("nightly-29"))
-    assert (await with_run(client, "nightly", "")).name == "nightly-29"
+    assert (await with_run(client, "nightly", "")).view.name == "nightly-29"

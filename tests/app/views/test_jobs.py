@@ -1,6 +1,5 @@
 """Jobs as people see them."""
 
-import re
 from datetime import timedelta
 
 import msgspec
@@ -31,7 +30,6 @@ from muster.api.muster_v1alpha1 import (
 )
 from muster.api.scheduling import PodGroup, PodGroupSpec
 from muster.app.views.failures import failure_code, judged
-from muster.app.views.find import SeveralJobs, UnknownJob, find, scoped
 from muster.app.views.job import JobView, State
 from muster.app.views.jobs import views
 from muster.app.views.objects import Objects
@@ -339,10 +337,6 @@ def test_pods_of_a_completed_jobset_count_when_their_job_is_gone(policy: Success
         assert (view.wanted, view.succeeded) == (4, succeeded)
 
 
-def three() -> list[JobView]:
-    return views(Objects(jobs=[job("train-1"), job("train-2"), job("other")]))
-
-
 def test_the_reason_of_a_stopped_pod_is_why_it_was_stopped_not_its_exit_code() -> None:
     failed = pod(phase="Failed", code=137)
     late = msgspec.structs.replace(failed.status, reason="DeadlineExceeded", message="too long")
@@ -388,59 +382,6 @@ def test_the_reason_of_a_pod_is_that_of_the_container_that_failed_first() -> Non
     follows, first = ended("a", 1, 5, "lost its peer"), ended("b", 17, 0, "out of memory")
     status = PodStatus("Failed", container_statuses=[follows, first])
     assert pod_reason(msgspec.structs.replace(pod(phase="Failed"), status=status)) == "out of memory"
-
-
-def test_a_job_is_found_by_its_name_or_the_beginning_of_it() -> None:
-    assert find("train-1", three()).name == "train-1"
-    assert find("default/other", three()).name == "other"
-    assert find("o", three()).name == "other"
-    with pytest.raises(SeveralJobs, match="2 jobs begin with train; there are: train-1, train-2; name one"):
-        find("train", three())
-    with pytest.raises(UnknownJob, match="no job named x; there are: other, train-1, train-2"):
-        find("x", three())
-    with pytest.raises(UnknownJob, match="no job named x; there is none"):
-        find("x", [])
-    for among in (three(), three()[:1]):
-        with pytest.raises(UnknownJob, match="the name of the job is empty; there "):
-            find("", among)
-    many = views(Objects(jobs=[job(f"train-{n:02}") for n in range(12)]))
-    with pytest.raises(
-        SeveralJobs, match=r"12 jobs begin with t; there are: 2 older and train-02, .*, train-11;"
-    ):
-        find("t", many)
-
-
-@pytest.mark.parametrize(
-    ("name", "told"),
-    [
-        ("trian-1", "no job named trian-1; did you mean train-1?; there are: other"),
-        ("Train-2", "no job named Train-2; did you mean train-2?; there are"),
-        ("zzz", "no job named zzz; there are"),
-    ],
-)
-def test_a_job_that_is_not_there_is_told_with_the_nearest_name(name: str, told: str) -> None:
-    with pytest.raises(UnknownJob, match=re.escape(told)):
-        find(name, three())
-
-
-def test_jobs_of_one_name_are_distinguished_by_their_kinds() -> None:
-    same = views(Objects(jobsets=[JobSet(metadata=meta("j", "a"))], jobs=[job("j"), job("k")]))
-    told = "2 jobs begin with j; there are: jobset/j, job/j; name one of them in full"
-    with pytest.raises(SeveralJobs, match=told):
-        find("j", same)
-    assert [find(each, same).kind for each in ("job/j", "JobSet/j")] == [kinds.JOB, kinds.JOBSET]
-    assert (scoped("jobset/j", "ml"), scoped("JobSet/j", "")) == (("jobset/j", "ml"), ("JobSet/j", ""))
-    with pytest.raises(UnknownJob, match="no job named k"):
-        find("jobset/k", same)
-
-
-def test_jobs_of_several_namespaces_are_distinguished() -> None:
-    spaces = [ObjectMeta(name="train", namespace=each, uid=each) for each in ("ml", "research")]
-    jobs = views(Objects(jobs=[Job(metadata=each) for each in spaces]))
-    assert find("ml/train", jobs).namespace == "ml"
-    with pytest.raises(UnknownJob, match="there are: ml/train, research/train"):
-        find("train", jobs)
-    assert (scoped("train", "ml"), scoped("ml/train", "")) == (("train", "ml"), ("train", "ml"))
 
 
 @pytest.mark.parametrize(("ended", "told"), [(2.9, False), (3.0, True), (40.0, True)])

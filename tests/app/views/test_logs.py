@@ -185,9 +185,9 @@ def test_labels_of_runs_are_those_of_their_pods() -> None:
         (Selection(index=1), True),
         (Selection("worker", 2), True),
         (Selection("worker", 3), False),
-        (Selection(pod="p"), True),
-        (Selection(pod="worker-1-2"), True),
-        (Selection(pod="worker-1"), False),
+        (Selection(pods=("p",)), True),
+        (Selection(pods=("worker-1-2",)), True),
+        (Selection(pods=("worker-1",)), False),
     ],
 )
 def test_selections_mean_the_same_of_pods_and_of_runs(selection: Selection, holds: bool) -> None:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from muster.api.times import seconds
 from muster.app.views import find, jobs
 from muster.app.views.failures import judged
+from muster.app.views.find import Meant
 from muster.app.views.job import JobView, State
 from muster.app.views.objects import Objects, fetch
 from muster.app.wiring.cluster import Target
@@ -24,29 +25,43 @@ from muster.kube.decode import decode
 from muster.workloads.pod_run import PodRun, job_of
 
 
-async def named(client: Client, name: str, target: Target) -> JobView:
-    """The existing job of that name or prefix; if there is none, the one that was deleted last.
+async def named(client: Client, name: str | None, target: Target) -> Meant:
+    """The newest job of that name or prefix (None: of all), whether it exists or has been deleted.
 
-    Raises UnknownJob.
+    A deleted job is meant only if no job that matches is unfinished. Raises UnknownJob.
     """
     return among(await fetch(client, find.scoped(name, target.scope)[1]), name, target)
 
 
-def among(there: Objects, name: str, target: Target) -> JobView:
-    """As `named`, of jobs that consist of these objects."""
+async def with_run(client: Client, name: str | None, target: Target) -> Meant:
+    """As `named`, for what is about pods (`find.all_matching`)."""
+    there = await fetch(client, find.scoped(name, target.scope)[1])
     try:
-        return recalled([find.find(find.scoped(name, target.scope)[0], jobs.views(there))], target)[0]
-    except find.SeveralJobs:
-        raise
+        return among(replace(there, batch_jobs=()), name, target)
     except find.UnknownJob:
-        own, namespace = find.scoped(name, target.scope)
-        found = deleted(target, namespace, own) if own else []
-        exact = [view for view in found if view.name == own]
-        if not found:
-            raise
-        if not exact and len({(view.namespace, view.name) for view in found}) > 1:
-            raise find.SeveralJobs(name, [(view.namespace, view.name) for view in found]) from None
-        return (exact or found)[-1]
+        await find.with_run(client, name, target.scope)  # raises WithoutRun for a BatchJob
+        raise
+
+
+def among(there: Objects, name: str | None, target: Target) -> Meant:
+    """As `named`, of jobs that consist of these objects."""
+    (own, namespace), existing = find.scoped(name, target.scope), jobs.views(there)
+    found = find.matched(own, existing)
+    if found is not None and (
+        own == found.newest.name or not all(each.state.finished for each in found.found)
+    ):
+        [view] = recalled([found.newest], target)
+        return replace(find.meant(found), view=view)
+    candidates: list[JobView | Deleted] = [*existing, *_gone(target, namespace)]
+    every = find.matched(own, candidates)
+    if every is None:
+        raise find.unknown(own, existing)
+    meant, told = every.newest, str(every) if len(every.found) > 1 else ""
+    if isinstance(meant, Deleted):
+        [view] = _deleted([meant])
+    else:
+        [view] = recalled([meant], target)
+    return Meant(view, told)
 
 
 def recalled(views: Sequence[JobView], target: Target) -> list[JobView]:
@@ -80,13 +95,26 @@ def _since(view: JobView, runs: Sequence[PodRun]) -> list[PodRun]:
 
 def deleted(target: Target, namespace: str = "", prefix: str = "") -> list[JobView]:
     """Deleted jobs whose names have that prefix, in order of deletion. A real cluster remembers none."""
+    return _deleted(_gone(target, namespace, prefix))
+
+
+def _gone(target: Target, namespace: str, prefix: str = "") -> list[Deleted]:
     path = StateDirectory.of_user().store
     if not target.embedded or not path.exists():
         return []
     store = Store.open_read_only(path)
     try:
+        return Past(store).jobs(namespace, prefix)
+    finally:
+        store.close()
+
+
+def _deleted(found: Sequence[Deleted]) -> list[JobView]:
+    if not found:
+        return []
+    store = Store.open_read_only(StateDirectory.of_user().store)
+    try:
         history = History(store)
-        found = Past(store).jobs(namespace, prefix)
         return [_view(job, history.runs(namespace=job.namespace, job=job.name)) for job in found]
     finally:
         store.close()

@@ -7,6 +7,7 @@ from datetime import datetime
 from muster.api.base import Object
 from muster.api.core_v1 import Pod
 from muster.api.times import seconds
+from muster.app.records import past
 from muster.app.records.past import deleted
 from muster.app.views import find
 from muster.app.views.job import JobView, State
@@ -29,27 +30,33 @@ class Record:
     present: Now = Now.ENDED
     #: what preempted its gangs, and when: `status.preemptions` of its Gang objects
     preemptions: tuple[Object, ...] = ()
+    #: which of several jobs it is (`Meant`)
+    told: str = ""
 
     def timeline(self, now: float) -> Timeline:
         return timeline(self.runs, self.submitted, now, self.present, self.name)
 
 
-async def recorded(target: Target, name: str) -> Record:
-    """The record of the job of that name or prefix, even if it has been deleted. Raises UnknownJob."""
-    try:
-        async with reading(target) as client:
-            view = await find.with_run(client, name, target.scope)
-    except find.SeveralJobs:
-        raise
-    except find.UnknownJob:
-        gone = _gone(target, *find.scoped(name, target.scope)) if target.embedded else None
-        if gone is None:
+async def recorded(target: Target, name: str | None) -> Record:
+    """The record of the newest job of that name or prefix, even if it has been deleted. Raises UnknownJob."""
+    async with reading(target) as client:
+        try:
+            meant = await past.with_run(client, name, target)
+        except find.WithoutRun:
             raise
-        return gone
+        except find.UnknownJob:
+            gone = _gone(target, name) if target.embedded and name else None
+            if gone is None:
+                raise
+            return gone
+    view = meant.view
+    if view.deleted is not None:
+        found = record(target, view.name, view.namespace, (), view.created)
+        return replace(found, told=meant.told)
     found = record(target, view.name, view.namespace, view.pods, view.created)
     ended = (entry for gang in view.gangs for entry in gang.status.preemptions)
     preemptions = tuple(sorted(ended, key=lambda entry: str(entry["at"])))
-    return replace(found, preemptions=preemptions, present=_present(view))
+    return replace(found, preemptions=preemptions, present=_present(view), told=meant.told)
 
 
 def _present(view: JobView) -> Now:
@@ -75,15 +82,11 @@ def record(
     return Record(name, tuple(runs), submitted)
 
 
-def _gone(target: Target, name: str, namespace: str) -> Record | None:
-    """The deleted job of that name, or the only one with that prefix, if the history remembers it."""
-    runs = _history(namespace, name) if name else []
-    if not runs and name:
-        runs = [run for run in _history(namespace) if job_of(run).startswith(name)]
-    names = list(dict.fromkeys((run.namespace, job_of(run)) for run in runs))
-    if len(names) > 1:
-        raise find.SeveralJobs(name, names)
-    return record(target, names[0][1], names[0][0], (), None) if names else None
+def _gone(target: Target, name: str) -> Record | None:
+    """The last job of that name or prefix of which only the pods are remembered."""
+    own, namespace = find.scoped(name, target.scope)
+    runs = _history(namespace, own) or [run for run in _history(namespace) if job_of(run).startswith(own)]
+    return record(target, job_of(runs[-1]), runs[-1].namespace, (), None) if runs else None
 
 
 def _history(namespace: str, job: str = "") -> list[PodRun]:

@@ -39,14 +39,14 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Selects pods by type and index, or one pod by its name or label.
+    """Selects pods by type and index, or pods by their names or labels.
 
     The index is that of the pod's job, or that of the pod if there is one job.
     """
 
     group: str | None = None
     index: int | None = None
-    pod: str | None = None
+    pods: tuple[str, ...] = ()
 
     def holds(self, pod: Pod) -> bool:
         labels = pod.metadata.labels
@@ -54,14 +54,14 @@ class Selection:
         return (
             (self.group is None or group_of(pod) == self.group)
             and (self.index is None or str(self.index) in indices)
-            and (self.pod is None or self.pod in (pod.metadata.name, label(pod)))
+            and (not self.pods or not {pod.metadata.name, label(pod)}.isdisjoint(self.pods))
         )
 
     def holds_run(self, run: PodRun) -> bool:
         return (
             (self.group is None or run.replicated_job == self.group)
             and (self.index is None or self.index in (run.job_index, run.completion_index))
-            and (self.pod is None or self.pod in (run.name, label_of(run)))
+            and (not self.pods or not {run.name, label_of(run)}.isdisjoint(self.pods))
         )
 
 

@@ -40,6 +40,20 @@ class Deleted(msgspec.Struct, frozen=True):
     #: time of the removal, in seconds since 1970
     at: float
 
+    @property
+    def created(self) -> datetime | None:
+        return msgspec.json.decode(self.body, type=_Made).metadata.creation_timestamp
+
+
+class _Meta(msgspec.Struct, frozen=True, rename="camel"):
+    creation_timestamp: datetime | None = None
+
+
+class _Made(msgspec.Struct, frozen=True):
+    """The part of an object that says when it was created."""
+
+    metadata: _Meta
+
 
 class Past:
     def __init__(self, store: Store) -> None:
