@@ -20,6 +20,12 @@ _QUEUES: Final = f"{_QUEUE_TESTS}::test_a_queue_of_volcano_is_read_as_one_of_mus
 _UNREAD: Final = f"{_QUEUE_TESTS}::test_a_field_that_is_not_read_makes_it_unusable_and_is_named"
 _WARNED: Final = "the Gang and `check` warn, and say what to write instead"
 
+_JOBS: Final = "workloads/volcano"
+_READ: Final = f"{_JOBS}/test_job.py::test_what_cannot_run_is_refused_by_its_field"
+_TOLD: Final = f"{_JOBS}/test_job.py::test_what_is_not_obeyed_is_a_warning"
+_POLICIES: Final = f"{_JOBS}/test_policies.py"
+_PLUGINS: Final = f"{_JOBS}/test_plugins.py"
+
 TABLE: Final = Table(
     "Volcano",
     """
@@ -31,6 +37,10 @@ without them a Job states `schedulerName`, `minAvailable` and `queue`.
 Volcano's scheduler may run in the same cluster for Jobs and pods that name it. Muster admits (`Inqueue`) the
 groups of Jobs whose `schedulerName` it serves, and leaves the status of the others alone. It reads all
 Queues: what Volcano's scheduler runs in one does not count there.
+
+A Job file may have Volcano's Jobs (`batch.volcano.sh/v1alpha1`). The embedded cluster has no controllers of
+Volcano: there `muster run`, `submit`, `check` and `plan` compile the Job to a JobSet, as the table below
+says.
 """,
     (
         (
@@ -141,6 +151,162 @@ Queues: what Volcano's scheduler runs in one does not count there.
                     "created once there is a Job or a PodGroup of Volcano",
                     "controllers/test_volcano_queues.py::test_they_come_with_the_first_object_of_volcano",
                 ),
+            ),
+        ),
+        (
+            "Job, compiled to a JobSet",
+            (
+                Row(
+                    "spec.tasks: name, replicas, template",
+                    OBEYED,
+                    "a replicated job with a Job of so many pods; at most 256 tasks. Hosts are called "
+                    "`JOB-TASK-0-INDEX`, and a command that names a host as Volcano calls it is warned of",
+                    f"{_JOBS}/test_jobset.py::test_each_task_is_a_replicated_job_with_a_pod_per_replica",
+                ),
+                Row(
+                    "spec.minAvailable",
+                    OBEYED,
+                    "all pods: the JobSet is a gang. Fewer: a PodGroup of scheduler-plugins; a JobSet still "
+                    "succeeds only if all of its pods do, which a note says",
+                    f"{_JOBS}/test_jobset.py::test_a_job_that_needs_fewer_has_a_podgroup_with_that_minimum",
+                ),
+                Row(
+                    "spec.tasks[].minAvailable",
+                    OBEYED,
+                    "a PodGroup of Volcano, if they are not more than `minAvailable` together",
+                    f"{_JOBS}/test_jobset.py::test_minima_of_tasks_are_those_of_a_podgroup_of_volcano",
+                ),
+                Row(
+                    "spec.schedulerName",
+                    OBEYED,
+                    "volcano, or none, becomes muster; another name stays",
+                    f"{_JOBS}/test_jobset.py::test_pods_of_volcanos_scheduler_are_musters",
+                ),
+                Row(
+                    "spec.queue, priorityClassName",
+                    OBEYED,
+                    "",
+                    f"{_JOBS}/test_jobset.py::test_the_queue_and_the_priority_are_obeyed",
+                ),
+                Row(
+                    "spec.ttlSecondsAfterFinished",
+                    OBEYED,
+                    "",
+                    f"{_JOBS}/test_jobset.py::test_each_task_is_a_replicated_job_with_a_pod_per_replica",
+                ),
+                Row(
+                    "spec.volumes: mountPath, volumeClaimName",
+                    OBEYED,
+                    "`volumeClaim` is refused: muster creates no PVC",
+                    f"{_JOBS}/test_jobset.py::test_volumes_are_mounted_everywhere",
+                ),
+                Row(
+                    "spec.tasks[].dependsOn",
+                    OBEYED,
+                    "the tasks are Ready first; each is a gang, unless the first tasks meet `minAvailable`. "
+                    "`iteration: any` of several tasks is refused",
+                    f"{_JOBS}/test_jobset.py::test_tasks_that_depend_on_others_come_after_them",
+                ),
+                Row(
+                    "spec.maxRetry",
+                    OBEYED,
+                    "the Job starts so often at most: a JobSet's maxRestarts is one less; 3 if it is missing",
+                    f"{_POLICIES}::test_a_failure_restarts_the_job_until_it_has_failed_so_often",
+                ),
+                Row(
+                    "spec.tasks[].maxRetry",
+                    OBEYED,
+                    "for RestartPod, and for TaskFailed with restartPolicy OnFailure",
+                    f"{_POLICIES}::test_containers_that_restart_in_place_do_so_without_limit",
+                ),
+                Row(
+                    "policies: PodFailed, TaskFailed, `*` → RestartJob",
+                    OBEYED,
+                    "",
+                    f"{_POLICIES}::test_a_failure_restarts_the_job_until_it_has_failed_so_often",
+                ),
+                Row(
+                    "policies: PodEvicted → RestartJob",
+                    OBEYED,
+                    "an eviction is the condition DisruptionTarget, or exit code 143; a gang that muster "
+                    "preempts waits again as a whole, and is not counted. Needs restartPolicy Never",
+                    f"{_POLICIES}::test_an_eviction_restarts_the_job_and_a_failure_fails_it",
+                ),
+                Row(
+                    "policies: … → AbortJob, TerminateJob",
+                    OBEYED,
+                    "the JobSet fails; it cannot be resumed",
+                    f"{_POLICIES}::test_a_failure_ends_the_job",
+                ),
+                Row(
+                    "policies: … → RestartTask, RestartPod",
+                    OBEYED,
+                    "the task's Job alone, or its pod, at most maxRetry times",
+                    f"{_POLICIES}::test_a_task_may_be_restarted_alone",
+                ),
+                Row(
+                    "policies: TaskCompleted → CompleteJob",
+                    OBEYED,
+                    "the JobSet's success policy",
+                    f"{_POLICIES}::test_the_end_of_a_task_completes_the_job",
+                ),
+                Row(
+                    "policies: Unknown",
+                    SUBSUMED,
+                    "a gang never starts in part",
+                    f"{_POLICIES}::test_the_event_of_a_gang_in_part_never_occurs",
+                ),
+                Row(
+                    "policies: PodPending, PodRunning, exitCode, timeout, other actions",
+                    REFUSED,
+                    "an error at the field",
+                    f"{_POLICIES}::test_what_a_jobset_cannot_do_is_refused_by_its_field",
+                ),
+                Row(
+                    "no policy",
+                    OBEYED,
+                    "a pod that is evicted is created again; one that fails fails the JobSet at once, where "
+                    "Volcano's Job fails once the others have ended",
+                    f"{_POLICIES}::test_without_policies_a_failure_fails_the_job_and_an_evicted_pod_is_made_again",
+                ),
+                Row(
+                    "spec.minSuccess",
+                    OBEYED,
+                    "of one task with restartPolicy Never; else an error",
+                    f"{_POLICIES}::test_some_successes_may_be_enough",
+                ),
+                Row(
+                    "plugins.env",
+                    OBEYED,
+                    "`VC_TASK_INDEX`, `VK_TASK_INDEX`",
+                    f"{_PLUGINS}::test_env_tells_a_pod_its_index",
+                ),
+                Row(
+                    "plugins.svc",
+                    OBEYED,
+                    "`VC_TASK_HOSTS`, `VC_TASK_NUM`, the files `/etc/volcano/TASK.host`, host names. No "
+                    "NetworkPolicy is made. At most 64 tasks",
+                    f"{_PLUGINS}::test_svc_tells_the_hosts_of_all_tasks",
+                ),
+                Row(
+                    "plugins.pytorch",
+                    OBEYED,
+                    "`MASTER_ADDR`, `MASTER_PORT`, `WORLD_SIZE`, `RANK`, and those of torchrun. Each pod of "
+                    "the two tasks is a Job: `JOB-TASK-INDEX-0`. Without `--port` the port derives from the "
+                    "name",
+                    f"{_PLUGINS}::test_pytorch_ranks_the_pods_of_master_and_workers",
+                ),
+                Row("plugins.ssh", REFUSED, "a warning: pods get no keys", _TOLD),
+                Row(
+                    "plugins.mpi, ray, tensorflow, hcclrank",
+                    REFUSED,
+                    "an error that says what to write",
+                    f"{_PLUGINS}::test_what_is_not_obeyed_is_refused_by_name",
+                ),
+                Row("spec.networkTopology", REFUSED, "an error; mode soft: a warning", _READ),
+                Row("spec.tasks[].partitionPolicy", REFUSED, "an error", _READ),
+                Row("spec.tasks[].topologyPolicy", REFUSED, "a warning", _TOLD),
+                Row("spec.runningEstimate", REFUSED, "a warning: write `muster.dev/run-time`", _TOLD),
             ),
         ),
         (

@@ -70,7 +70,6 @@ TABLE: Final = (
         "Volcano",
         ("batch.volcano.sh",),
         {
-            "Job": f'write a JobSet with one group of jobs for each task, labelled {names.GANG}: "true"',
             "CronJob": f'write a CronJob of batch/v1, with {names.GANG}: "true" in its jobTemplate',
         },
     ),

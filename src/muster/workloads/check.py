@@ -78,9 +78,9 @@ def _product_advice(job: JobFile) -> str:
             return f"nodeSelector: {{{names.GPU_PRODUCT}: …}}"
 
 
-def _restart_advice(job: JobFile) -> str:
-    """Returns what to write in a file of this format so that the gang restarts as a whole."""
-    if job.format == "batch":
+def _restart_advice(job: JobFile, item: Item) -> str:
+    """Returns what the author of an item has to write so that the gang restarts as a whole."""
+    if job.format == "batch" or item.written:
         return "restartPolicy: Never and the policy {event: PodFailed, action: RestartJob}"
     return "backoffLimit: 0 and failurePolicy.maxRestarts"
 
@@ -104,7 +104,7 @@ def _restarts_in_a_gang(job: JobFile) -> Iterator[Finding]:
                 yield item.report(
                     ("spec", "replicatedJobs", index, "template", "spec", "backoffLimit"),
                     f"a failed pod is retried alone up to {limit} times while the rest of the gang goes on; "
-                    f"with {_restart_advice(job)} the gang restarts as a whole",
+                    f"with {_restart_advice(job, item)} the gang restarts as a whole",
                     Severity.WARNING,
                 )
 

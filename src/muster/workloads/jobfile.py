@@ -91,6 +91,8 @@ class Options:
     jobs: bool = True
     #: False: only placement is requested; images, commands and volumes may be missing
     runs: bool = True
+    #: whether Jobs of Volcano are left to the cluster's own controllers for them
+    volcano: bool = False
     #: what the platform adds to batch jobs: facts, policies, the submitting user
     platform: Platform = EMBEDDED_PLATFORM
 
@@ -115,6 +117,8 @@ class Item:
     report: Callable[[Path, str, Severity], Finding]
     #: whether it is deleted with the file's job
     owned: bool = False
+    #: the kind that its author wrote, if that is compiled; "" if it is the object's
+    written: str = ""
 
 
 @dataclass(frozen=True, slots=True)

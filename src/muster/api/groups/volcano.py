@@ -8,7 +8,8 @@ from muster.api import volcano_v1beta1 as volcano
 from muster.api.groups.dialect import Asked, Dialect
 from muster.api.koordinator_v1alpha1 import GROUPS, TOPOLOGY_SPEC
 
-_LAYERS: Final = (
+#: What to write instead of a topology of HyperNodes.
+LAYERS: Final = (
     "write the layers as a ClusterNetworkTopology and its rule as the annotation "
     f"{TOPOLOGY_SPEC} (docs/concepts/topology.md)"
 )
@@ -36,7 +37,7 @@ def _asked(group: volcano.PodGroup) -> Asked:
         queue=spec.queue,
         priority_class=spec.priority_class_name,
         refusal=next(_unread(spec), ""),
-        warnings=(f"spec.networkTopology is soft, and HyperNodes are not read; {_LAYERS}",) if soft else (),
+        warnings=(f"spec.networkTopology is soft, and HyperNodes are not read; {LAYERS}",) if soft else (),
     )
 
 
@@ -51,7 +52,7 @@ def _unread(spec: volcano.PodGroupSpec) -> Iterator[str]:
         task, least = negative
         yield f"spec.minTaskMember.{task[:63]} is {least}; write how many pods of it must run together"
     if spec.network_topology is not None and spec.network_topology.mode != "soft":
-        yield f"spec.networkTopology needs HyperNodes, which are not read; leave it out, and {_LAYERS}"
+        yield f"spec.networkTopology needs HyperNodes, which are not read; leave it out, and {LAYERS}"
     if spec.sub_group_policy:
         yield (
             "spec.subGroupPolicy is not supported; leave it out (a partitionPolicy of a Job makes it), and "

@@ -81,7 +81,7 @@ def made_from(job: JobFile) -> list[Followed]:
 
 def written(job: JobFile, item: Item) -> str:
     """Kind and name of an object of the file, as the author of the file wrote them."""
-    return f"{job.kind or item.object['kind']} {item.object['metadata']['name']}"
+    return f"{job.kind or item.written or item.object['kind']} {item.object['metadata']['name']}"
 
 
 async def _refuse_batch_job(client: Client, job: JobFile) -> None:

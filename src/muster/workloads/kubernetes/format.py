@@ -10,12 +10,19 @@ from typing import Final
 
 from muster.api import groups, kinds
 from muster.api.base import Object
-from muster.api.fields import Finding
+from muster.api.fields import Finding, Severity
 from muster.workloads.demand import MAX_PLACES, MAX_PODS, pod_sets
 from muster.workloads.findings import JobFileError
 from muster.workloads.formats import Format
 from muster.workloads.jobfile import Item, JobFile, Options, Role
-from muster.workloads.kubernetes import gangs, rules, services, templates, unknown_fields
+from muster.workloads.kubernetes import (
+    gangs,
+    rules,
+    services,
+    templates,
+    unknown_fields,
+    volcano_jobs,
+)
 from muster.workloads.kubernetes.objects import JOBS, Entry, read
 from muster.workloads.marks import marks
 from muster.workloads.source import Document
@@ -35,6 +42,8 @@ _FIRST: Final = (
     kinds.WORKLOAD,
     *groups.OF_NAMED,
 )
+#: A Job of Volcano is left as it is on a cluster that has its controllers.
+_RUN: Final = (*JOBS, kinds.VOLCANO_JOB)
 _RANK: Final = {kind: rank for rank, kind in enumerate(_FIRST)}
 
 
@@ -46,11 +55,14 @@ def claims(value: Object) -> bool:
 def load(documents: Sequence[Document], options: Options) -> JobFile:
     """The JobFile of a file of objects. Raises `JobFileError` with everything that is wrong with the file."""
     entries, unread, findings = read(documents, options)
-    jobs = [entry for entry in entries if entry.kind in JOBS]
+    slips = [finding for entry in entries for finding in unknown_fields.findings(entry)]
+    entries, told_of_jobs = volcano_jobs.compiled(entries, options)
+    for each in told_of_jobs:
+        (findings if each.severity is Severity.ERROR else slips).append(each)
+    jobs = [entry for entry in entries if entry.kind in _RUN]
     if options.jobs and not jobs and not findings:
         findings = [documents[0].finding((), "has nothing to run: no JobSet, Job or Pod")]
     unfit = [finding for job in jobs for finding in templates.prepare(job, options)]
-    slips = [finding for entry in entries for finding in unknown_fields.findings(entry)]
     broken = [finding for entry in entries for finding in rules.broken(entry)]
     told = {(each.line, each.path) for each in unfit}
     wrong = [*findings, *unfit, *(each for each in broken if (each.line, each.path) not in told)]
@@ -66,7 +78,13 @@ def load(documents: Sequence[Document], options: Options) -> JobFile:
         name=(jobs or entries)[0].name,
         format=FORMAT.name,
         items=tuple(
-            Item(entry.object, Role.PRIMARY if entry.kind in JOBS else Role.SUPPORT, entry.report)
+            Item(
+                entry.object,
+                Role.PRIMARY if entry.kind in _RUN else Role.SUPPORT,
+                entry.report,
+                entry.owned,
+                entry.written,
+            )
             for entry in ordered
         ),
         notes=tuple(slips),

@@ -79,6 +79,8 @@ def _grouped(members: list[Entry], options: Options) -> Entry:
 
 def is_gang(job: Object) -> bool:
     """Whether the pods of a Job or JobSet, or a pod, are in a gang that muster reads."""
+    if job["apiVersion"] == kinds.VOLCANO_JOB.api_version:  # its controller makes a PodGroup
+        return True
     named = all(groups.named_in(template) for _, template in pod_templates(job))
     return named or _scheduled(job) or (job["kind"] != kinds.POD.kind and annotate.mode_of(job) == "gang")
 

@@ -5,7 +5,7 @@ Fields that muster does not read pass through unchecked. Null means absent, as i
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ JOBS: Final[tuple[Kind[Any], ...]] = (kinds.JOBSET, kinds.JOB, kinds.POD)
 #: Any, because a table of kinds holds kinds of many types.
 SUPPORTED: Final[tuple[Kind[Any], ...]] = (
     *JOBS,
+    kinds.VOLCANO_JOB,
     *groups.OF_NAMED,
     kinds.WORKLOAD,
     kinds.CONFIG_MAP,
@@ -60,6 +61,12 @@ class Entry:
     object: Object
     document: Document
     at: Path
+    #: the field in the file that a field of the object is compiled from
+    origin: Callable[[Path], Path] = lambda path: path
+    #: whether it is deleted with the file's job
+    owned: bool = False
+    #: the kind that its author wrote, if that is compiled; "" if it is the object's
+    written: str = ""
 
     @property
     def name(self) -> str:
@@ -71,7 +78,7 @@ class Entry:
 
     def report(self, path: Path, message: str, severity: Severity = Severity.ERROR) -> Finding:
         """A finding about a field of the object."""
-        return self.document.finding((*self.at, *path), message, severity)
+        return self.document.finding((*self.at, *self.origin(path)), message, severity)
 
 
 def read(documents: Sequence[Document], options: Options) -> tuple[list[Entry], list[Entry], list[Finding]]:
