@@ -4,8 +4,13 @@ Source: kubernetes-retired/kube-batch, pkg/apis/scheduling/v1alpha1/types.go and
 proposal of coscheduling, which has `minMembers`, `totalResources` and `status.admitted`.
 """
 
+from typing import Final
+
 from muster.api.base import Condition, Int32, Resource, Struct
 from muster.api.core_v1 import Quantities
+
+#: Condition of a group that waited too long for its pods: quota is no longer held for its `totalResources`.
+QUOTA_RELEASED: Final = "QuotaReleased"
 
 
 class PodGroupSpec(Struct, frozen=True):

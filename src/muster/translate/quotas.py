@@ -15,7 +15,7 @@ hand), muster counts it from the existing pods.
 Source: kubernetes, pkg/quota/v1/evaluator/core/pods.go.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from typing import Final
@@ -146,17 +146,38 @@ def usage(quota: ResourceQuota, pod: Pod) -> dict[str, int]:
 
     A pod that has ended counts as an object only.
     """
-    if not matches(quota, pod.spec):
-        return {}
-    names = [name for name in quota.spec.hard if _of_pods(name)]
     if pod.terminal:
-        return {name: 1 for name in names if name == _OBJECTS}
-    stated = _Stated(pod.spec)
+        return {name: 1 for name in quota.spec.hard if name == _OBJECTS and matches(quota, pod.spec)}
+    return claim(quota, pod.spec)
+
+
+def claim(quota: ResourceQuota, spec: PodSpec) -> dict[str, int]:
+    """Returns what the quota charges for such a pod; nothing for amounts that cannot be read."""
     charges: dict[str, int] = {}
-    for name in names:
-        with suppress(ValueError):
-            charges[name] = stated.charge(name)
+    if matches(quota, spec):
+        stated = _Stated(spec)
+        for name in quota.spec.hard:
+            with suppress(ValueError):
+                if _of_pods(name):
+                    charges[name] = stated.charge(name)
     return charges
+
+
+def of_total(quota: ResourceQuota, total: Mapping[str, str | int | float] | None) -> dict[str, int]:
+    """Returns how much of the quota the total of a group asks for; nothing of amounts that cannot be read.
+
+    The total is what all of its pods request. Limits count as far as it states them: `limits.cpu`.
+    """
+    found: dict[str, int] = {}
+    if not total:
+        return found
+    for name in quota.spec.hard:
+        resource = name if name in total or name.startswith("limits.") else unit(name)
+        resource = "pods" if name in _PODS else resource
+        with suppress(ValueError):
+            if _of_pods(name) and resource in total:
+                found[name] = max(quantity.request(unit(resource), total[resource]), 0)
+    return found
 
 
 def counts_itself(quota: ResourceQuota) -> bool:

@@ -6,11 +6,13 @@ from datetime import datetime, timedelta
 import pytest
 
 from muster.api import groups
-from muster.api.base import Object
+from muster.api.base import Object, condition
 from muster.api.groups import INCUBATOR, SIGS_DEV, VOLCANO, Dialect
 from muster.api.kinds import GANG, POD
+from muster.api.kube_batch import QUOTA_RELEASED
 from muster.controllers.podgroup import controller
-from muster.effects import Effect, Patch, RecordEvent
+from muster.controllers.podgroup.kubebatch import HELD
+from muster.effects import Effect, Patch, RecordEvent, Requeue
 from tests.controllers.memory import START, Memory
 
 LATER = START + timedelta(seconds=60)
@@ -57,6 +59,12 @@ class Cluster:
         return {
             name: getattr(status, name) for name in ("phase", "admitted", "running", "succeeded", "failed")
         }
+
+    @property
+    def released(self) -> str:
+        """Why quota is no longer held; "": it is, or never was."""
+        found = condition(self.memory.read(self.row.kind, "ns/g").status.conditions, QUOTA_RELEASED)
+        return found.reason if found is not None and found.status == "True" else ""
 
     @property
     def condition(self) -> tuple[str, str]:
@@ -174,3 +182,39 @@ def test_only_rows_that_share_keys_look_at_each_other() -> None:
         watched = {watch.kind for watch in controller(row).watches} & {each.kind for each in groups.NAMED}
         sharing = groups.SHARING[row.naming]
         assert watched == {each.kind for each in sharing[: sharing.index(row) + 1]}
+
+
+@pytest.mark.parametrize("row", [INCUBATOR, SIGS_DEV])
+def test_held_quota_is_given_back_after_a_time_without_pods(row: Dialect) -> None:
+    cluster = Cluster(row)
+    cluster.memory.patch(row.kind, "ns", "g", {"spec": {"totalResources": {"cpu": 4}}})
+    cluster.pods("")
+    again = [each for each in cluster.step() if isinstance(each, Requeue)]
+    assert [each.at for each in again] == [START + HELD], "so the caller asks again"
+    assert cluster.released == ""
+    cluster.step(START + HELD)
+    assert cluster.released == "MembersMissing"
+    cluster.pods("", "")
+    assert not [each for each in cluster.step(LATER + HELD) if isinstance(each, Requeue)]
+    assert cluster.released == "MembersMissing", "it stays so"
+
+
+def test_held_quota_is_kept_for_a_group_with_its_minimum_and_given_back_at_its_end() -> None:
+    cluster = Cluster()
+    cluster.memory.patch(INCUBATOR.kind, "ns", "g", {"spec": {"totalResources": {"cpu": 4}}})
+    cluster.pods("Running", "")
+    cluster.step(LATER + HELD)
+    assert cluster.released == ""
+    cluster.pods("Succeeded", "Running")
+    cluster.step(LATER + HELD)
+    assert cluster.released == ""
+    cluster.pods("Succeeded", "Succeeded", "Failed")
+    cluster.step(LATER + HELD)
+    assert cluster.released == "Finished"
+
+
+def test_a_group_without_a_total_holds_nothing() -> None:
+    cluster = Cluster()
+    assert not [each for each in cluster.step() if isinstance(each, Requeue)]
+    cluster.step(LATER + HELD)
+    assert cluster.released == ""

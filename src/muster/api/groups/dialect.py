@@ -1,6 +1,6 @@
 """A row of the table of groups, and what an object of its kind asks for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -34,6 +34,8 @@ class Asked:
     domain: str = ""
     #: its pods are evicted together or not at all, also those above the minimum
     indivisible: bool = False
+    #: what all of its pods request: quota is held for it before they exist
+    total: Mapping[str, str | int | float] | None = None
     #: why it is Invalid: a field that cannot be honoured, and what to write instead
     refusal: str = ""
     #: what is read otherwise than its dialect would

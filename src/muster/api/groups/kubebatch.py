@@ -3,9 +3,10 @@
 from typing import Final
 
 from muster.api import kinds
+from muster.api.base import is_true
 from muster.api.groups.dialect import Asked, Dialect
 from muster.api.groups.volcano import VOLCANO
-from muster.api.kube_batch import PodGroup
+from muster.api.kube_batch import QUOTA_RELEASED, PodGroup
 
 
 def _asked(group: PodGroup) -> Asked:
@@ -22,6 +23,7 @@ def _asked(group: PodGroup) -> Asked:
         queue=spec.queue,
         priority_class=spec.priority_class_name,
         refusal=refusal,
+        total=None if is_true(group.status.conditions, QUOTA_RELEASED) else spec.total_resources,
     )
 
 

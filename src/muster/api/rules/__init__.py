@@ -51,6 +51,9 @@ RULES: Final[dict[Kind[Any], Rules]] = {
     kinds.CRON_JOB: Rules(cron.default, cron.validate),
     kinds.JOBSET: Rules(jobset.default, jobset.validate),
     **dict.fromkeys(kinds.POD_GROUPS, Rules(validate=scheduling.validate_pod_group)),
+    **dict.fromkeys(
+        (groups.INCUBATOR.kind, groups.SIGS_DEV.kind), Rules(validate=scheduling.validate_kube_batch)
+    ),
     groups.NATIVE.kind: Rules(podgroup.default_pod_group, podgroup.validate_pod_group),
     kinds.WORKLOAD: Rules(validate=podgroup.validate_workload),
     kinds.QUEUE: Rules(queue.default, queue.validate),

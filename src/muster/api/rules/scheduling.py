@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from muster.api import quantity
 from muster.api.base import LabelSelector, Object
 from muster.api.fields import Finding, InvalidObject, convert
 from muster.api.rules.metadata import shown
@@ -78,6 +79,29 @@ def validate_pod_group(obj: Object, old: Object | None) -> list[Finding]:
     if least is not None and least < 0:
         return [Finding(("spec", "minMember"), f"Invalid value: {least}: must not be negative")]
     return []
+
+
+def validate_kube_batch(obj: Object, old: Object | None) -> list[Finding]:
+    """Quota is held for the total as it was admitted, so it stays as it is."""
+    spec, before = obj.get("spec") or {}, (old.get("spec") or {}) if old is not None else None
+    total = spec.get("totalResources")
+    findings = [
+        Finding(("spec", name), f"Invalid value: {spec[name]}: must not be negative")
+        for name in ("minMember", "minMembers")
+        if (spec.get(name) or 0) < 0
+    ]
+    for name, text in (total or {}).items():
+        try:
+            wrong = "must not be negative" if quantity.parse(text) < 0 else ""
+        except ValueError as error:
+            wrong = str(error)
+        if wrong:
+            findings.append(
+                Finding(("spec", "totalResources", name), f"Invalid value: {shown(text)}: {wrong}")
+            )
+    if before is not None and before.get("totalResources") != total:
+        findings.append(Finding(("spec", "totalResources"), "Invalid value: field is immutable"))
+    return findings
 
 
 def validate_plan(obj: Object, old: Object | None) -> list[Finding]:

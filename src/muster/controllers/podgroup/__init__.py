@@ -31,10 +31,10 @@ STATUS: Final[Mapping[Dialect, Callable[[Observed, datetime], Object | None]]] =
     groups.SIGS_DEV: kubebatch.status,
     groups.NATIVE: conditions.status,
 }
-#: By dialect, the Events that come with it.
-EVENTS: Final[Mapping[Dialect, Callable[[Observed, datetime], Iterable[Effect]]]] = {
-    groups.INCUBATOR: kubebatch.events,
-    groups.SIGS_DEV: kubebatch.events,
+#: By dialect, what comes with the status: Events, and when the group is looked at again.
+BESIDES: Final[Mapping[Dialect, Callable[[Observed, datetime], Iterable[Effect]]]] = {
+    groups.INCUBATOR: kubebatch.besides,
+    groups.SIGS_DEV: kubebatch.besides,
 }
 
 
@@ -78,13 +78,14 @@ def controller(dialect: Dialect, schedulers: frozenset[str] | None = None) -> Co
 
 
 def reconcile(observed: Observed, now: datetime) -> list[Effect]:
-    """Returns the patch of the status, if it has to change, and the Events that come with it."""
+    """Returns the patch of the status, if it has to change, and what comes with it."""
     group, status = observed.group.metadata, STATUS[observed.dialect](observed, now)
-    if status is None:
-        return []
-    kind, events = observed.dialect.kind, EVENTS.get(observed.dialect)
-    patch = Patch(kind, group.namespace, group.name, {"status": status}, "status" if kind.status else "")
-    return [patch, *(events(observed, now) if events is not None else ())]
+    kind, besides = observed.dialect.kind, BESIDES.get(observed.dialect)
+    effects = [*besides(observed, now)] if besides is not None else []
+    if status is not None:
+        where = "status" if kind.status else ""
+        effects.insert(0, Patch(kind, group.namespace, group.name, {"status": status}, where))
+    return effects
 
 
 def _expected(group: Resource, caches: Caches) -> str:

@@ -8,6 +8,9 @@ False. A group whose name another group has taken is Unschedulable, too. Wheneve
 or gets another reason, an Event of its type is recorded on the group, for the controllers that manage its
 pods.
 
+Quota that is held for `totalResources` is given back if the minimum does not exist `HELD` after the group was
+created, and once the group has finished: the condition QuotaReleased is then True, and stays so.
+
 With kube-batch a group of which all pods have succeeded is Pending again; here it is Running.
 
 Source: kubernetes-retired/kube-batch, pkg/scheduler/framework/session.go (jobStatus), plugins/gang/gang.go,
@@ -15,12 +18,13 @@ cache/cache.go (RecordJobStatusEvent).
 """
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
 
 from muster.api.base import Condition, Object, condition, involved
+from muster.api.kube_batch import QUOTA_RELEASED
 from muster.controllers.podgroup import volcano
 from muster.controllers.podgroup.observed import Counts, Observed
 from muster.controllers.podgroup.volcano import (
@@ -31,8 +35,10 @@ from muster.controllers.podgroup.volcano import (
     UNKNOWN,
     UNSCHEDULABLE,
 )
-from muster.effects import RecordEvent
+from muster.effects import Effect, RecordEvent, Requeue
 
+#: How long quota is held for pods that do not come.
+HELD: Final = timedelta(minutes=10)
 #: The reason of a group that describes no gang: a group of the same name does.
 NAME_TAKEN: Final = "NameTaken"
 
@@ -59,8 +65,10 @@ def status(observed: Observed, now: datetime) -> Object | None:
     return new if new != old else None
 
 
-def events(observed: Observed, now: datetime) -> Iterator[RecordEvent]:
-    """Yields the Event of a group that has become Unschedulable."""
+def besides(observed: Observed, now: datetime) -> Iterator[Effect]:
+    """Yields the Event of a group that has become Unschedulable, and when it is looked at again."""
+    if (due := _due(observed)) is not None and now < due:
+        yield Requeue(due)
     group = observed.group
     before = condition(group.status.conditions, UNSCHEDULABLE)
     after = condition(_conditions(observed, now), UNSCHEDULABLE)
@@ -75,7 +83,27 @@ def events(observed: Observed, now: datetime) -> Iterator[RecordEvent]:
 
 def _conditions(observed: Observed, now: datetime) -> list[Condition]:
     found = volcano.latest(observed.group.status.conditions, _said(observed), now)
-    return [each for each in found if each.type != SCHEDULED]  # kube-batch has no such condition
+    found = [each for each in found if each.type != SCHEDULED]  # kube-batch has no such condition
+    if observed.total and _finished(observed):
+        found.append(Condition(QUOTA_RELEASED, "True", "Finished", last_transition_time=now))
+    elif (due := _due(observed)) is not None and due <= now:
+        told = f"its pods did not come within {HELD.total_seconds():.0f} s"
+        found.append(Condition(QUOTA_RELEASED, "True", "MembersMissing", told, last_transition_time=now))
+    return found
+
+
+def _finished(observed: Observed) -> bool:
+    counts = Counts.of(observed.pods)
+    return counts.succeeded >= observed.least and counts.succeeded + counts.failed == counts.pods
+
+
+def _due(observed: Observed) -> datetime | None:
+    """Returns when the quota is given back that is held for pods that do not come; None: never."""
+    created = observed.group.metadata.creation_timestamp
+    if not observed.total or created is None or Counts.of(observed.pods).pods >= observed.least:
+        return None
+    due: datetime = created + HELD
+    return due
 
 
 def _phase(observed: Observed, counts: Counts) -> str:

@@ -26,6 +26,12 @@ class Observed:
         assert self.dialect.asked is not None, "a group that pods name says what it asks for"
         return max(self.dialect.asked(self.group).minimum, 1)
 
+    @property
+    def total(self) -> bool:
+        """Whether quota is held for all of its pods."""
+        assert self.dialect.asked is not None, "a group that pods name says what it asks for"
+        return bool(self.dialect.asked(self.group).total)
+
 
 def same_reason(old: Condition, new: Condition) -> bool:
     """Whether two states of a condition differ at most in the figures of their message: `code: text`.

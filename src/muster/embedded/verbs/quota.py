@@ -5,8 +5,9 @@ controller, which gives back what ends or is removed. Here each write of an obje
 namespace's quotas in the same transaction, so the status is never out of date. A charge is written before its
 object and a refund after it, so no watcher sees an object that is not charged.
 
-What a pod is charged is defined in `translate.quotas`. Of any other kind a quota counts the objects
-(`count/jobs.batch`, `secrets`). A resource that nothing here counts (`requests.storage`) is not in `used`.
+What a pod is charged is defined in `translate.quotas`; what is held for a group, in `quota_holds`. Of any
+other kind a quota counts the objects (`count/jobs.batch`, `secrets`). A resource that nothing here counts
+(`requests.storage`) is not in `used`.
 
 Source: kubernetes, apiserver/pkg/admission/plugin/resourcequota/controller.go.
 """
@@ -16,11 +17,12 @@ from typing import Any, Final
 
 import msgspec
 
-from muster.api import kinds, quantity
+from muster.api import groups, kinds, quantity
 from muster.api.base import Object
 from muster.api.core_v1 import Pod, PodSpec, ResourceQuota
 from muster.embedded.api_errors import AnyKind, forbidden, resource
 from muster.embedded.storage.store import Store
+from muster.embedded.verbs import quota_holds
 from muster.translate import quotas
 
 _KEY: Final = resource(kinds.RESOURCE_QUOTA)
@@ -46,7 +48,9 @@ def admit(store: Store, kind: AnyKind, obj: Object) -> None:
             if quotas.matches(quota, spec) and (missing := quotas.unstated(quota, spec)):
                 told = "; ".join(f"{what} for: {','.join(missing[what])}" for what in sorted(missing))
                 raise forbidden(kind, name, f"failed quota: {which}: must specify {told}")
-        asked = {what: amount for what, amount in _charge(kind, quota, obj).items() if amount}
+        charges, held = _charge(kind, quota, obj), quota_holds.change(store, kind, quota, obj, None)
+        sums = {what: charges.get(what, 0) + held.get(what, 0) for what in {*charges, *held}}
+        asked = {what: amount for what, amount in sums.items() if amount}
         exceeded = [
             what
             for what, amount in sorted(asked.items())
@@ -65,18 +69,19 @@ def charge(store: Store, kind: AnyKind, namespace: str, new: Object | None, old:
 
     None as `new`: the object is removed; as `old`: it is created. Call it within the write's transaction.
     """
-    if new is not None and old is not None and kind is not kinds.POD:
+    if new is not None and old is not None and not quota_holds.touches(kind):
         return
     there = _of(store, namespace)
-    if there and new is not None and old is not None and _equals(new, old):
+    if there and new is not None and old is not None and kind is kinds.POD and _equals(new, old):
         return
     for raw, quota in there:
         more = _charge(kind, quota, new) if new is not None else {}
         less = _charge(kind, quota, old) if old is not None else {}
+        held = quota_holds.change(store, kind, quota, new, old)
         used = dict(quota.status.used)
-        for what in sorted({*more, *less}):
-            amount = _read(what, used.get(what, "0")) + more.get(what, 0) - less.get(what, 0)
-            used[what] = _written(what, max(amount, 0))
+        for what in sorted({*more, *less, *held}):
+            amount = more.get(what, 0) - less.get(what, 0) + held.get(what, 0)
+            used[what] = _written(what, max(_read(what, used.get(what, "0")) + amount, 0))
         if used != quota.status.used:
             obj = _OBJECT.decode(raw)
             obj["status"] = {**(obj.get("status") or {}), "used": used}
@@ -89,6 +94,8 @@ def status(store: Store, obj: Object) -> Object:
     quota = msgspec.convert(obj, ResourceQuota)
     pods = (msgspec.json.decode(body, type=Pod) for _, _, body in store.scan(resource(kinds.POD), namespace))
     used = quotas.used_by(quota, pods)
+    for name, amount in quota_holds.all_of(store, quota).items():
+        used[name] += amount
     for kind in kinds.ALL:
         if kind.namespaced and kind is not kinds.POD:
             for name in _names(kind, quota.spec.hard):
@@ -132,10 +139,11 @@ def _names(kind: AnyKind, hard: Iterable[str]) -> list[str]:
 
 
 def _equals(new: Object, old: Object) -> bool:
-    """Whether two states of a pod are charged alike: only its spec and its end matter."""
+    """Whether two states of a pod are charged alike: only its spec, its end and its group matter."""
     phases = ((new.get("status") or {}).get("phase"), (old.get("status") or {}).get("phase"))
     ended = [phase in ("Succeeded", "Failed") for phase in phases]
-    return ended[0] == ended[1] and new["spec"] == old["spec"]
+    alike = ended[0] == ended[1] and new["spec"] == old["spec"]
+    return alike and groups.named_in(new) == groups.named_in(old)
 
 
 def _read(name: str, text: str | int | float) -> int:
