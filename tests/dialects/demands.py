@@ -103,13 +103,18 @@ def _of_coscheduling(row: Dialect) -> Callable[[Demand], Object]:
     return lambda demand: _group(row, {"minMember": demand.minimum}, marks(demand))
 
 
-def _of_volcano(demand: Demand) -> Object:
-    spec: Object = {"minMember": demand.minimum}
-    if demand.queue:
-        spec["queue"] = demand.queue
-    if demand.priority:
-        spec["priorityClassName"] = demand.priority
-    return _group(groups.VOLCANO, spec, marks(demand, queue=False, priority=False))
+def _of_volcano(row: Dialect, minimum: str = "minMember") -> Callable[[Demand], Object]:
+    """kube-batch's groups have the fields of Volcano's, which stem from them."""
+
+    def group(demand: Demand) -> Object:
+        spec: Object = {minimum: demand.minimum}
+        if demand.queue:
+            spec["queue"] = demand.queue
+        if demand.priority:
+            spec["priorityClassName"] = demand.priority
+        return _group(row, spec, marks(demand, queue=False, priority=False))
+
+    return group
 
 
 def _of_native(demand: Demand) -> Object:
@@ -126,7 +131,9 @@ def _of_native(demand: Demand) -> Object:
 GROUPS: Final[dict[Dialect, Callable[[Demand], Object]]] = {
     groups.POD_GROUP: _of_coscheduling(groups.POD_GROUP),
     groups.KOORDINATOR: _of_coscheduling(groups.KOORDINATOR),
-    groups.VOLCANO: _of_volcano,
+    groups.VOLCANO: _of_volcano(groups.VOLCANO),
+    groups.INCUBATOR: _of_volcano(groups.INCUBATOR, "minMembers"),
+    groups.SIGS_DEV: _of_volcano(groups.SIGS_DEV),
     groups.NATIVE: _of_native,
 }
 
@@ -141,7 +148,7 @@ def _named(row: Dialect, group: Callable[[Demand], Object]) -> Iterator[Written]
 
     if row.label:
         yield written({"labels": {row.label: NAME}}, {}, row.label)
-    for key in row.annotations:
+    for key in row.naming.annotations:
         yield written({"annotations": {key: NAME}}, {}, key)
     if row.in_spec:
         yield written({}, {"schedulingGroup": {"podGroupName": NAME}}, "spec.schedulingGroup")

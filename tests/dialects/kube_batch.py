@@ -10,6 +10,7 @@ from tests.dialects.table import Answer, Row, Table
 
 OBEYED, SUBSUMED, REFUSED = Answer
 _TESTS: Final = "translate/test_kube_batch.py"
+_HOLDS: Final = "embedded/verbs/test_quota_holds.py"
 _STATUS: Final = "controllers/podgroup/test_kubebatch.py"
 _GANG: Final = f"{_TESTS}::test_pods_that_name_it_by_annotation_are_one_gang"
 _PHASES: Final = f"{_STATUS}::test_phases_and_counts"
@@ -24,6 +25,12 @@ annotation that Volcano's PodGroups have, too. Of several PodGroups of one name 
 counts, in the order `scheduling.volcano.sh`, `scheduling.incubator.k8s.io`, `scheduling.sigs.dev`; the others
 have the condition Unschedulable with the reason NameTaken. The record of the gang is the Gang `volcano-NAME`
 in each case.
+
+**totalResources.** When a PodGroup is created on the embedded cluster, each ResourceQuota without scopes of
+its namespace is charged with what the group states of what the quota counts (`cpu` also for `requests.cpu`;
+limits as `limits.cpu`). Its pods then use what is held: the quota is charged with the total or with what its
+pods ask for, whichever is more. The field is immutable there. On other clusters the API server charges
+quotas, and knows nothing of the group: nothing is held.
 
 kube-batch is retired, and its CustomResourceDefinitions are of an API that Kubernetes no longer serves.
 Muster reads its PodGroups where they are served, and the chart does not install them. The embedded cluster
@@ -46,6 +53,31 @@ serves them.
                     OBEYED,
                     "as `muster.dev/priority`, which counts more",
                     f"{_TESTS}::test_its_priority_class_counts",
+                ),
+                Row(
+                    "spec.totalResources",
+                    OBEYED,
+                    "by ResourceQuotas of the embedded cluster, as above; on other clusters the Gang warns",
+                    f"{_HOLDS}::test_quota_is_held_before_any_pod_exists_and_no_pod_is_charged_twice",
+                ),
+                Row(
+                    "spec.totalResources, beyond a quota",
+                    OBEYED,
+                    "the group is refused as a pod is: `exceeded quota`",
+                    f"{_HOLDS}::test_a_group_beyond_the_quota_is_refused",
+                ),
+                Row(
+                    "spec.totalResources, without pods",
+                    OBEYED,
+                    "given back once the group has finished, or if fewer than the minimum exist 600 s after "
+                    "it was created: condition QuotaReleased",
+                    f"{_STATUS}::test_held_quota_is_given_back_after_a_time_without_pods",
+                ),
+                Row(
+                    "spec.totalResources, in queues",
+                    SUBSUMED,
+                    "a queue is charged with the whole gang as it starts: its quota never runs out midway",
+                    f"{_HOLDS}::test_a_group_beyond_the_quota_is_refused",
                 ),
                 Row(
                     "metadata.name",

@@ -9,16 +9,17 @@ import pytest
 
 from muster.api import groups
 from muster.api.base import AnyKind, Object, Resource
-from muster.api.core_v1 import Pod
+from muster.api.core_v1 import Pod, ResourceQuota
 from muster.api.groups import INCUBATOR, SIGS_DEV, VOLCANO, Dialect
-from muster.api.kinds import POD
+from muster.api.kinds import POD, RESOURCE_QUOTA
 from muster.core.words.gang import Code
 from muster.runtime.mirror import Mirror
+from muster.translate import quotas
 from muster.translate.dialects import group_of
 from muster.translate.group import Group
 from muster.translate.identity import GroupKey
 from muster.translate.world import World
-from tests.translate.cluster import metadata, pod, priority_class, read, world
+from tests.translate.cluster import metadata, pod, pod_spec, priority_class, read, world
 
 KEY: Final = GroupKey(VOLCANO, "ns", "g")
 GROUP_NAME: Final = "scheduling.k8s.io/group-name"
@@ -33,6 +34,10 @@ def group(row: Dialect, spec: Object | None = None, **meta: Any) -> Resource:  #
 
 def members(*names: str) -> list[Pod]:
     return [pod(name, annotations={GROUP_NAME: "g"}) for name in names]
+
+
+def resource_quota(hard: Object) -> ResourceQuota:
+    return msgspec.convert({"metadata": metadata("q"), "spec": {"hard": hard}}, ResourceQuota)
 
 
 def gang(found: World) -> Group:
@@ -117,6 +122,32 @@ def test_a_deleted_group_leaves_its_pods(row: Dialect) -> None:
     left = gang(found)
     assert len(left.members.filled) == 2, "they are charged to the same gang"
     assert "bound pods continue" in left.warnings[0]
+
+
+@pytest.mark.parametrize(("schedulers", "held"), [(None, True), (frozenset({"muster"}), False)])
+def test_a_cluster_that_holds_no_quota_for_the_total_says_so(
+    schedulers: frozenset[str] | None, held: bool
+) -> None:
+    pods = [pod(name, annotations={GROUP_NAME: "g"}, spec=pod_spec(schedulerName="muster")) for name in "ab"]
+    found = world(*pods, schedulers=schedulers)
+    put(found, INCUBATOR, {"minMember": 2, "totalResources": {"cpu": 2}})
+    assert [text.split(":")[0] for text in gang(found).warnings] == (
+        [] if held else ["spec.totalResources is held by the embedded cluster only"]
+    )
+    assert quotas.held(pods[0], found) == held
+
+
+def test_pods_that_are_only_proposed_are_not_charged_what_is_held_for_their_group() -> None:
+    (member,) = members("a")
+    found = world(member)
+    found.put(RESOURCE_QUOTA, resource_quota({"pods": "1"}))
+    found.uncreated.add(member.metadata.uid)
+    put(found, INCUBATOR, {"minMember": 1})
+    assert quotas.proposed([member], found)[0] == 1
+    put(found, INCUBATOR, {"minMember": 1, "totalResources": {"pods": 1}})
+    assert quotas.proposed([member], found)[0] == 0
+    found.uncreated.add(INCUBATOR.name)  # the group is only proposed, too
+    assert quotas.proposed([member], found)[0] == 1
 
 
 Shown = dict[str, tuple[list[str], int, str, str]]

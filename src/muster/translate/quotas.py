@@ -20,7 +20,7 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Final
 
-from muster.api import quantity
+from muster.api import groups, quantity
 from muster.api.core_v1 import Pod, PodSpec, ResourceQuota, ScopeSelectorRequirement
 from muster.api.requests import limits, requests
 from muster.core.words.gang import Amounts, Code, Gate
@@ -55,6 +55,7 @@ def proposed(pods: Iterable[Pod], world: World) -> tuple[int, tuple[tuple[str, A
     """
     pods = [*pods]
     uncreated = [pod for pod in pods if pod.metadata.uid in world.uncreated] if world.uncreated else []
+    uncreated = [pod for pod in uncreated if not held(pod, world)]
     dearest: dict[str, dict[str, int]] = {}
     for pod in uncreated or pods[:1]:
         with suppress(ValueError):  # reported where its shape is read
@@ -63,6 +64,17 @@ def proposed(pods: Iterable[Pod], world: World) -> tuple[int, tuple[tuple[str, A
                 known.update({what: max(amount, known.get(what, 0)) for what, amount in amounts})
     charges = tuple((name, tuple(sorted(amounts.items()))) for name, amounts in sorted(dearest.items()))
     return (len(uncreated) if charges else 0), charges
+
+
+def held(pod: Pod, world: World) -> bool:
+    """Whether quota is held for the pods of the group that a pod names: by the embedded cluster only."""
+    if world.schedulers is not None or (named := groups.named(pod)) is None:
+        return False
+    namespace = pod.metadata.namespace
+    group = world.groups_of(named.dialect).get((namespace, named.name))
+    row = world.describing(named.dialect, namespace, named.name)
+    there = group is not None and group.metadata.uid not in world.uncreated
+    return there and row.asked is not None and bool(row.asked(group).total)
 
 
 def forbidden(pod: Pod, world: World) -> Gate | None:

@@ -99,7 +99,7 @@ class World:
         """
         self.schedulers, self.lease, self.victims, self.unranked = schedulers, lease, victims, unranked
         self.whole = whole
-        #: uids of pods that are only proposed: no API server has charged them to a ResourceQuota
+        #: uids of objects that are only proposed: no API server has charged them to a ResourceQuota
         self.uncreated: set[str] = set()
         self._objects: dict[Kind[Any], dict[Name, Any]] = {kind: {} for kind in KINDS}
         #: by dialect of gangs, the objects that describe them: of one name that of the first row

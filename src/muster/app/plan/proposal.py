@@ -52,7 +52,7 @@ def propose(
         notes.append(f"in the cluster already, and planned with the pods they have there: {shown}")
     snapshot.put_all(edits)
     world = snapshot.mirror.world
-    world.uncreated.update(each.metadata.uid for each in fresh.items.values() if isinstance(each, Pod))
+    world.uncreated.update(each.metadata.uid for each in fresh.items.values())
     jobs = {name: each for name, each in fresh.items.items() if isinstance(each, Job | JobSet)}
     pods = {name: each for name, each in fresh.items.items() if isinstance(each, Pod)}
     others = {name: each for name, each in fresh.items.items() if name not in jobs and name not in pods}
@@ -86,7 +86,7 @@ def _refused_by_quota(pods: Iterable[Pod], world: World) -> Iterator[str]:
     left = dict[tuple[str, str, str], int]()
     for one in pods:
         namespace = one.metadata.namespace
-        for quota in world.quotas_in(namespace):
+        for quota in world.quotas_in(namespace) if not quotas.held(one, world) else ():
             name = quota.metadata.name
             for resource, amount in dict(quotas.charged([quota], one.spec)).get(name, ()):
                 if (key := (namespace, name, resource)) not in left:

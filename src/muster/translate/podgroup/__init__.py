@@ -26,7 +26,7 @@ from muster.translate import ganggroup, marks, network
 from muster.translate.group import Group, ReadGroup, Touched, all_of
 from muster.translate.identity import GroupKey
 from muster.translate.podgroup.facts import Said
-from muster.translate.podgroup.gates import disagreement, gate_of, orphaned
+from muster.translate.podgroup.gates import disagreement, gate_of, orphaned, unheld
 from muster.translate.podgroup.reading import Reading
 from muster.translate.priority import Ranked, ranked
 from muster.translate.registration import Registration
@@ -119,6 +119,7 @@ class Reader:
                 *chain.from_iterable(one.asked.warnings for one in readings if one.asked is not None),
                 *_foreign(groups, said),
                 *chain.from_iterable(orphaned(key, one) for one in readings),
+                *dict.fromkeys(chain.from_iterable(unheld(one, world) for one in readings)),
             ),
         )
         return group, moved

@@ -33,6 +33,14 @@ def orphaned(key: GroupKey, one: Reading) -> tuple[str, ...]:
     return (f"{_absent(key)}: bound pods continue, new pods wait for it",)
 
 
+def unheld(one: Reading, world: World) -> tuple[str, ...]:
+    """Returns the warning of a gang for whose pods a cluster holds no quota, although it asks for that."""
+    if world.schedulers is None or one.asked is None or not one.asked.total:
+        return ()
+    held = "spec.totalResources is held by the embedded cluster only"
+    return (f"{held}: the API server of a cluster charges a ResourceQuota for pods that exist",)
+
+
 def disagreement(readings: Sequence[Reading], known: Mapping[ganggroup.Name, Resource]) -> Gate | None:
     """Returns why a PodGroup with a list is in no GangGroup, or where those of one contradict each other."""
     for one in readings:
