@@ -55,6 +55,10 @@ GPU_SHARE: Final = f"{DOMAIN}/gpu-share"
 GPU_DEVICE: Final = f"{DOMAIN}/gpu-device"
 DEADLINE: Final = f"{DOMAIN}/deadline"
 RESTART_BUDGET: Final = f"{DOMAIN}/restart-budget"
+#: JobSet: whether a Job of it that fails ends the others: stop or continue.
+ON_JOB_FAILURE: Final = f"{DOMAIN}/on-job-failure"
+#: JobSet of a sweep: its variables with their lists of values, as JSON (`muster.api.matrix`).
+MATRIX: Final = f"{DOMAIN}/matrix"
 #: JobSet: failures of its Jobs by their uid, as counted against the restart budget.
 FAILURES: Final = f"{DOMAIN}/failures"
 #: JobSet: since when the deadline's clock runs, and the seconds it has run before that.

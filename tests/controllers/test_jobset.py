@@ -1027,3 +1027,43 @@ def test_a_child_job_lives_until_its_jobset_ends_and_then_its_own_time(end: str)
     world.memory.delete(JOB, "ns", "js-short-0")
     world.settle()
     assert world.jobs == ["js-long-0"]
+
+
+class TestOnJobFailure:
+    """`muster.dev/on-job-failure: continue`: a Job that fails ends no other."""
+
+    def submit(self, world: World, action: str = "continue") -> None:
+        world.submit(annotations={names.ON_JOB_FAILURE: action}, failurePolicy={"maxRestarts": 0})
+        world.settle()
+
+    def test_the_others_go_on_and_their_end_completes_the_set(self, world: World) -> None:
+        self.submit(world)
+        world.fail("js-w-0")
+        world.settle()
+        assert not world.has("Failed")
+        world.succeed("js-w-1")
+        world.settle()
+        assert world.found("Completed").message == (
+            "all jobs ended; 1 job failed, which muster.dev/on-job-failure permits"
+        )
+
+    def test_a_set_in_which_nothing_succeeds_has_failed(self, world: World) -> None:
+        self.submit(world)
+        world.fail("js-w-0")
+        world.fail("js-w-1")
+        world.settle()
+        assert world.found("Failed").message.startswith("nothing succeeded: ")
+
+    def test_an_index_that_succeeds_is_enough(self, world: World) -> None:
+        self.submit(world)
+        world.status("js-w-0", succeeded=1)
+        world.fail("js-w-0")
+        world.fail("js-w-1")
+        world.settle()
+        assert world.has("Completed")
+
+    def test_stop_is_as_without_it(self, world: World) -> None:
+        self.submit(world, "stop")
+        world.fail("js-w-0")
+        world.settle()
+        assert world.found("Failed").reason == "ReachedMaxRestarts"

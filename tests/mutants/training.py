@@ -6,6 +6,7 @@ from tests.mutants.faults import Fault
 
 _FAILURES: Final = ("tests/api/test_failures.py",)
 _CAUSE: Final = "one cause"
+_TRIALS: Final = "trials"
 _ENVIRONMENT: Final = "ranks"
 _FIELDS: Final = "no field is silent"
 
@@ -33,6 +34,22 @@ FAULTS: Final = (
         "corrected(message, observed.pods, jobset.status.restarts)",
         "message",
         ("tests/controllers/test_jobset.py",),
+    ),
+    Fault(
+        "a Job that fails ends the trials that may fail",
+        _TRIALS,
+        "controllers/jobset/reconcile.py",
+        "jobs.failed and not success_policy.continues(jobset)",
+        "jobs.failed",
+        ("tests/controllers/test_jobset.py",),
+    ),
+    Fault(
+        "two trials of a sweep have the same parameters",
+        _TRIALS,
+        "api/matrix.py",
+        "names[names.index(name) + 1 :]",
+        "names[names.index(name) :]",
+        ("tests/api/test_matrix.py",),
     ),
     Fault(
         "WORLD_SIZE counts GPUs while RANK counts pods",

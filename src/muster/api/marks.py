@@ -14,6 +14,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from muster import names
 from muster.api import duration, groups, progress, times
 from muster.api.base import ObjectMeta, mark
+from muster.api.matrix import Matrix
 from muster.api.natural import natural
 
 T = TypeVar("T")
@@ -176,6 +177,10 @@ RESTART_BUDGET: Final = Mark(
     'write a number of failures, such as "5"',
     '"5"',
 )
+ON_JOB_FAILURE: Final = Mark(
+    names.ON_JOB_FAILURE, ("JobSet",), _matching("stop|continue"), "write stop or continue", "stop|continue"
+)
+MATRIX: Final = Mark(names.MATRIX, ("JobSet",), Matrix.read)
 ON_PARTIAL: Final = Mark(
     names.ON_PARTIAL,
     (*groups.NAMES_OF_NAMED, "Pod"),
@@ -188,6 +193,7 @@ ON_PARTIAL: Final = Mark(
 CHECKED: Final[tuple[Mark[Any], ...]] = (
     *(GANG, HOLD, PRIORITY, QUEUE, GPU_SHARE, RUN_TIME, CHECKPOINT, CHECKPOINT_GRACE, RESTART_COST),
     *(MIN_RUN_TIME, PREEMPTIBLE, ON_GPU_ANOMALY, PROGRESS_RULES, DEADLINE, RESTART_BUDGET, ON_PARTIAL),
+    *(ON_JOB_FAILURE, MATRIX),
 )
 #: The other keys: what one part of muster writes for another, and what is read where nothing is refused.
 _OTHERS: Final[dict[tuple[str, ...], dict[str, str]]] = {

@@ -39,7 +39,7 @@ _FORM: Final = re.compile(
 )
 
 
-_NONE: Final = "{!r} is not a quantity; write a number such as 500m, 2 or 1.5Gi"
+_NONE: Final = "{!r} is not a quantity; write {}"
 
 
 def parse(text: str | int | float) -> Fraction:
@@ -49,7 +49,7 @@ def parse(text: str | int | float) -> Fraction:
     silently reduces a quantity that is too large to the largest one; muster refuses it instead.
     """
     if not isinstance(text, str | int | float):
-        raise ValueError(_NONE.format(text))
+        raise ValueError(_NONE.format(text, _advice("")))
     return _parse(text)
 
 
@@ -63,7 +63,7 @@ def billionths(text: str | int | float) -> int | Fraction:
     """As `parse`, in billionths: an integer but for what is finer. A fraction takes ten times as long."""
     match = _FORM.fullmatch(str(text))
     if match is None or isinstance(text, bool):
-        raise ValueError(_meant(text) or _NONE.format(text))
+        raise ValueError(_NONE.format(text, _advice(str(text))))
     number, exponent, suffix = match.groups()
     whole, _, part = number.partition(".")
     amount: int | Fraction = int(whole + part) * _SUFFIX[suffix or ""]
@@ -79,14 +79,18 @@ def billionths(text: str | int | float) -> int | Fraction:
 _BYTE_FORM: Final = re.compile(r"(\d{1,40}(?:\.\d{1,40})?) ?([KMGTPE])(i?)B?", re.ASCII | re.IGNORECASE)
 
 
-def _meant(text: object) -> str:
-    """What to write instead of an amount such as 64GB; "" if the text is none."""
-    match = _BYTE_FORM.fullmatch(text) if isinstance(text, str) else None
-    if match is None:
-        return ""
-    number, letter, binary = match[1], match[2].upper(), f"{match[2].upper()}i"
-    decimal = "" if match[3] else f", or {number}{'k' if letter == 'K' else letter} for powers of 1000"
-    return f"{text!r} is not a quantity; write {number}{binary}{decimal}"
+def meant(text: str) -> str:
+    """The quantity that an amount such as 64GB most likely means, in powers of 1024; "" if it is none."""
+    match = None if _FORM.fullmatch(text) else _BYTE_FORM.fullmatch(text)
+    return f"{match[1]}{match[2].upper()}i" if match is not None else ""
+
+
+def _advice(text: str) -> str:
+    """What to write instead of a text that is no quantity."""
+    if not (binary := meant(text)):
+        return "a number such as 500m, 2 or 1.5Gi"
+    decimal = binary[:-1].replace("K", "k")
+    return binary if "i" in text.lower() else f"{binary}, or {decimal} for powers of 1000"
 
 
 _BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")

@@ -32,6 +32,7 @@ HARMLESS: Final = frozenset(
         *("app", "team", "owner", "description", "kubernetes.io/description", _SCHEDULED),
         *(f"app.kubernetes.io/{each}" for each in ("name", "instance", "version", "component", "part-of")),
         *(names.HOLD, names.DEADLINE, names.RESTART_BUDGET, names.ON_GPU_ANOMALY, TOPOLOGY_SPEC),
+        *(names.ON_JOB_FAILURE, names.MATRIX),
         *(names.PROGRESS_RULES, names.PROGRESS_FILE, names.CHECKPOINT, names.CHECKPOINT_FILE),
     }
 )

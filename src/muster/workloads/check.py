@@ -129,6 +129,13 @@ def _what_upstream_cannot_keep(job: JobFile) -> Iterator[Finding]:
                 "upstream's has no limit for a whole JobSet",
                 Severity.WARNING,
             )
+        at, action = _mark(item, names.ON_JOB_FAILURE)
+        if action == "continue":
+            yield item.report(
+                at,
+                "muster's JobSet controller goes on when a Job fails; upstream's ends the JobSet",
+                Severity.WARNING,
+            )
         policy = item.object["spec"].get("failurePolicy", {})
         for index, rule in enumerate(policy.get("rules", [])):
             if rule.get("action") in _GATED_ACTIONS:

@@ -6,7 +6,7 @@ from typing import Final
 
 from muster.api.base import Object
 from muster.api.fields import Finding, Severity
-from muster.names import TRAINING
+from muster.names import MATRIX, TRAINING
 from muster.workloads.demand import PodSet, demand
 from muster.workloads.jobfile import JobFile, Role
 
@@ -23,7 +23,10 @@ def rendezvous(job: JobFile) -> Finding | None:
     if sum(pod_set.count for pod_set in sets) < 2:
         return None
     where = next(item for item in job.items if item.role is Role.PRIMARY)
-    framework = (where.object["metadata"].get("annotations") or {}).get(TRAINING)
+    marks = where.object["metadata"].get("annotations") or {}
+    if MATRIX in marks:  # trials do not need each other
+        return None
+    framework = marks.get(TRAINING)
     # with a framework, the variables of the environment are muster's, and say nothing about the program
     sign = _sign(sets) if framework is None else f"{framework} joins all pods"
     if sign is None:

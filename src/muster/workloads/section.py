@@ -4,8 +4,9 @@ Each read names the field and the values that it accepts; a wrong value is repor
 `close` reports the fields that were never read, with the most similar name of those that were.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeVar
 
 from muster.api import duration, quantity
@@ -174,11 +175,15 @@ class Section:
         """A duration such as 6h, in seconds."""
         return self._parsed(name, _seconds, None)
 
-    def close(self) -> None:
-        """Reports the fields that were not read: `_UNKNOWN` of them, and how many more there are."""
+    def close(self, meant: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Reports the fields that were not read: `_UNKNOWN` of them, and how many more there are.
+
+        `meant`: what is meant by fields whose names do not look like it.
+        """
         unknown = [name for name in self._value if name not in self._asked]
         for name in unknown[:_UNKNOWN]:
-            self.error(name, f"unknown field{nearest(name, self._asked)}")
+            hint = f"; did you mean {meant[name]}?" if name in meant else nearest(name, self._asked)
+            self.error(name, f"unknown field{hint}")
         if len(unknown) > _UNKNOWN:
             self.error((), f"has {len(unknown) - _UNKNOWN:,} more unknown fields")
 
@@ -218,7 +223,8 @@ def _in_gib(value: str) -> str:
     if value[-1:].isdecimal():  # no unit: it may be meant as GiB
         return ""
     try:
-        return f"; write {float(Fraction(quantity.parse(value)) / 2**30):g} (GiB)"
+        amount = quantity.parse(quantity.meant(value) or value)
+        return f"; write {float(Fraction(amount) / 2**30):g} (GiB)"
     except (ValueError, OverflowError):
         return ""
 

@@ -57,15 +57,17 @@ def reconcile(observed: Observed, now: datetime) -> list[Effect]:
     over = limits.over_budget(jobset)
     if over is not None:
         draft.fail("ReachedMaxRestarts", _over_budget(*over, observed, jobs))
-    elif jobs.failed:
+    elif jobs.failed and not success_policy.continues(jobset):
         failure_policy.apply(
             jobset.spec.failure_policy,
             jobs.failed,
             lambda job: cause(job, jobs.current, observed.pods),
             draft,
         )
-    elif success_policy.is_met(jobset.spec, jobs):
-        draft.complete("all jobs completed")
+    elif success_policy.is_met(jobset, jobs):
+        draft.complete(success_policy.message(jobs))
+    elif success_policy.all_ended(jobset, jobs):
+        draft.fail("FailedJobs", f"nothing succeeded: {cause(jobs.failed[0], jobs.current, observed.pods)}")
     elif due is not None and now >= due:
         draft.fail("DeadlineExceeded", _deadline(jobset))
     elif jobset.spec.suspend:

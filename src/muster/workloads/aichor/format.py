@@ -12,6 +12,7 @@ from muster.workloads import dns
 from muster.workloads.aichor import variables
 from muster.workloads.aichor.jobset import compile_jobset, hosts
 from muster.workloads.aichor.manifest import Manifest, parse
+from muster.workloads.aichor.scheduling import MARKED, Scheduling
 from muster.workloads.findings import JobFileError
 from muster.workloads.formats import Format
 from muster.workloads.jobfile import Item, JobFile, Mode, Options, Role
@@ -25,6 +26,10 @@ _ORIGIN: Final[dict[Path, Path]] = {
     ("metadata", "annotations", names.SHARED_VOLUME): ("spec", "storage", "sharedVolume"),
     ("metadata", "annotations", TOPOLOGY_SPEC): ("spec", "scheduling", "topology"),
     ("metadata", "annotations", names.EXCLUSIVE): ("spec", "scheduling", "exclusive"),
+    ("metadata", "annotations", names.MATRIX): ("spec", "scheduling", "matrix"),
+    **{
+        ("metadata", "annotations", mark.key): ("spec", "scheduling", field) for field, mark in MARKED.items()
+    },
     ("spec", "failurePolicy"): ("spec", "restartPolicy", "backoffLimit"),
 }
 
@@ -55,10 +60,14 @@ def load(documents: Sequence[Document], options: Options) -> JobFile:
         errors += [*_lengths(document, manifest, name), *_outside(document, manifest, options)]
     if errors:
         raise JobFileError(sorted(errors, key=lambda finding: (finding.line, finding.column)))
-    mode: Mode = options.mode or manifest.mode or "independent"
-    if mode != "gang" and (manifest.topology or manifest.exclusive):
-        field = "topology" if manifest.topology else "exclusive"
+    mode: Mode = options.mode or manifest.scheduling.mode or "independent"
+    scheduling = manifest.scheduling
+    if mode != "gang" and (scheduling.topology or scheduling.exclusive):
+        field = "topology" if scheduling.topology else "exclusive"
         message = "is for pods that start together: write mode: gang beside it, or give --gang"
+        raise JobFileError([document.finding(("spec", "scheduling", field), message)])
+    if mode == "gang" and (field := _of_independent(scheduling)):
+        message = "is for pods that start by themselves: omit it; restartPolicy.backoffLimit restarts a gang"
         raise JobFileError([document.finding(("spec", "scheduling", field), message)])
     jobset = compile_jobset(manifest, name, mode, options)
 
@@ -72,6 +81,13 @@ def load(documents: Sequence[Document], options: Options) -> JobFile:
         notes=tuple(_notes(document, manifest, name)),
         gang=mode == "gang",
     )
+
+
+def _of_independent(scheduling: Scheduling) -> str:
+    """The field that a gang cannot have; "" if none is given."""
+    if scheduling.matrix is not None:
+        return "matrix"
+    return "retries" if scheduling.retries is not None else ""
 
 
 def _name(document: Document, manifest: Manifest, name: str) -> list[Finding]:

@@ -8,6 +8,7 @@ controller count over all Jobs. Pods that muster ends by its own decision get th
 set on the JobSet (`muster.dev/deadline`) and not on its Jobs, whose clocks start again with each restart.
 """
 
+import shlex
 from fractions import Fraction
 from math import ceil
 from typing import Final
@@ -18,11 +19,13 @@ from muster import names
 from muster.api import duration, quantity
 from muster.api.base import Object
 from muster.api.koordinator_v1alpha1 import TOPOLOGY_SPEC, NetworkTopologySpec
+from muster.api.matrix import Matrix
 from muster.workloads import annotate
 from muster.workloads.aichor import variables
 from muster.workloads.aichor.manifest import Manifest
 from muster.workloads.aichor.types import Resources, Type
 from muster.workloads.jobfile import Mode, Options
+from muster.workloads.variables import literal
 
 _SHARED: Final = "shared"
 _SHM: Final = "shm"
@@ -30,29 +33,33 @@ _SHM: Final = "shm"
 
 def compile_jobset(manifest: Manifest, name: str, mode: Mode, options: Options) -> Object:
     """The JobSet called `name`. The manifest must have no errors, and every existing volume a directory."""
-    annotations: dict[str, str] = {}
+    scheduling = manifest.scheduling
+    annotations: dict[str, str] = {**scheduling.marks}
+    if scheduling.matrix is not None:
+        annotations[names.MATRIX] = scheduling.matrix.annotation()
     if manifest.deadline is not None:
         annotations[names.DEADLINE] = duration.show(manifest.deadline)
-    if mode == "independent":
-        annotations[names.RESTART_BUDGET] = str(manifest.backoff_limit)
+    limit = manifest.backoff_limit
+    if mode == "independent" and (limit is not None or _retries(manifest) is None):
+        annotations[names.RESTART_BUDGET] = str(limit or 0)
     if manifest.shared_volume is not None:
         annotations[names.SHARED_VOLUME] = "true"
-    if manifest.topology:
-        spec = NetworkTopologySpec(gather_strategy=list(manifest.topology))
+    if scheduling.topology:
+        spec = NetworkTopologySpec(gather_strategy=list(scheduling.topology))
         annotations[TOPOLOGY_SPEC] = msgspec.json.encode(spec).decode()
-    if manifest.exclusive:
-        annotations[names.EXCLUSIVE] = manifest.exclusive
-    if manifest.training:
-        annotations[names.TRAINING] = manifest.training
-    if manifest.trainers:
-        annotations[names.TRAINERS] = ",".join(manifest.trainers)
+    if scheduling.exclusive:
+        annotations[names.EXCLUSIVE] = scheduling.exclusive
+    if scheduling.training:
+        annotations[names.TRAINING] = scheduling.training
+    if scheduling.trainers:
+        annotations[names.TRAINERS] = ",".join(scheduling.trainers)
     peers = hosts(manifest, name)
     jobset: Object = {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
         "metadata": {"name": name, "namespace": options.namespace, "annotations": annotations},
         "spec": {
-            "failurePolicy": {"maxRestarts": manifest.backoff_limit if mode == "gang" else 0},
+            "failurePolicy": {"maxRestarts": (limit or 0) if mode == "gang" else 0},
             "replicatedJobs": [
                 {
                     "name": t.name,
@@ -63,11 +70,11 @@ def compile_jobset(manifest: Manifest, name: str, mode: Mode, options: Options) 
             ],
         },
     }
-    if manifest.queue:
-        annotate.in_queue(jobset, manifest.queue)
+    if scheduling.queue:
+        annotate.in_queue(jobset, scheduling.queue)
     if mode == "gang":
         annotate.as_gang(jobset)
-    elif "independent" in (options.mode, manifest.mode):
+    elif "independent" in (options.mode, scheduling.mode):
         annotate.as_independent(jobset)
     return jobset
 
@@ -92,24 +99,42 @@ def _job(
 ) -> Object:
     """The JobTemplateSpec of one type."""
     ignore = {"action": "Ignore", "onPodConditions": [{"type": names.PREEMPTED, "status": "True"}]}
+    retries = _retries(manifest)
+    if mode == "gang":
+        limits = {"backoffLimit": 0}
+    elif retries is not None and type_.completions > 1:
+        limits = {"backoffLimitPerIndex": retries}
+    else:
+        limits = {"backoffLimit": retries if retries is not None else manifest.backoff_limit or 0}
     return {
         "spec": {
             "completionMode": "Indexed",
             "completions": type_.completions,
             "parallelism": type_.width,
-            "backoffLimit": 0 if mode == "gang" else manifest.backoff_limit,
+            **limits,
             "podFailurePolicy": {"rules": [ignore]},
             "template": _pod(manifest, type_, peers, name, options),
         }
     }
 
 
+def _retries(manifest: Manifest) -> int | None:
+    """How often each pod is tried again by itself. A trial of a sweep that fails ends no other trial."""
+    scheduling = manifest.scheduling
+    continues = scheduling.marks.get(names.ON_JOB_FAILURE) == "continue" or scheduling.matrix is not None
+    return (
+        0
+        if scheduling.retries is None and continues and manifest.backoff_limit is None
+        else scheduling.retries
+    )
+
+
 def _pod(manifest: Manifest, type_: Type, peers: list[str], name: str, options: Options) -> Object:
-    resources = type_.resources
+    resources, scheduling = type_.resources, manifest.scheduling
     volumes, mounts = _volumes(manifest, resources, name, options)
     container: Object = {
         "name": type_.name,
-        "command": ["/bin/sh", "-c", _shell_line(manifest.command)],
+        "command": ["/bin/sh", "-c", _parameters(scheduling.matrix) + _shell_line(manifest.command)],
         "env": [
             *variables.of_every_pod(peers),
             *({"name": key, "value": value} for key, value in manifest.env.items()),
@@ -129,12 +154,27 @@ def _pod(manifest: Manifest, type_: Type, peers: list[str], name: str, options: 
         spec["nodeSelector"] = selector
     if resources.tolerations:
         spec["tolerations"] = resources.tolerations
-    if manifest.priority_class:
-        spec["priorityClassName"] = manifest.priority_class
+    if scheduling.priority_class:
+        spec["priorityClassName"] = scheduling.priority_class
     template: Object = {"spec": spec}
+    if scheduling.files:
+        template["metadata"] = {"annotations": dict(scheduling.files)}
     annotate.for_scheduler(template)
     annotate.for_caller(template, options.caller)
     return template
+
+
+def _parameters(matrix: Matrix | None) -> str:
+    """Shell lines that set the variables of the trial whose number is the pod's index in its Job."""
+    if matrix is None:
+        return ""
+    lines = [
+        f"case $((JOB_COMPLETION_INDEX / {matrix.stride(name)} % {len(values)})) in "
+        + " ".join(f"{number}) {name}={shlex.quote(value)};;" for number, value in enumerate(values))
+        + f" esac; export {name}\n"
+        for name, values in matrix.axes.items()
+    ]
+    return literal("".join(lines))
 
 
 def _shell_line(command: str) -> str:

@@ -12,16 +12,14 @@ import re
 import shlex
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final, NamedTuple
+from typing import Final
 
 from muster.api.fields import Finding, Path
-from muster.api.koordinator_v1alpha1 import GatherRule
 from muster.workloads.aichor import variables
+from muster.workloads.aichor.scheduling import Scheduling, read_scheduling
 from muster.workloads.aichor.types import Type, read_types
-from muster.workloads.jobfile import Mode
 from muster.workloads.section import Section
 from muster.workloads.source import Document
-from muster.workloads.training import FRAMEWORKS
 
 OPERATORS: Final = (
     "jobset",
@@ -61,23 +59,14 @@ class Manifest:
     #: in the order of the file, which decides JOB_GLOBAL_INDEX
     types: tuple[Type, ...]
     env: dict[str, str]
-    backoff_limit: int
+    #: failures over the whole job; None = not given
+    backoff_limit: int | None
     #: seconds over all restarts; None = no limit
     deadline: int | None
     shared_volume: SharedVolume | None
     existing_volumes: tuple[ExistingVolume, ...]
-    mode: Mode | None
-    #: rules for the network topology, as Koordinator writes them
-    topology: tuple[GatherRule, ...]
-    #: the layer whose domains the job does not share with others; "" = none
-    exclusive: str
-    #: the framework whose environment the pods get; "" = none
-    training: str
-    #: the types whose pods train; empty = all
-    trainers: tuple[str, ...]
-    priority_class: str
-    #: "" = none named
-    queue: str
+    #: muster's own extension
+    scheduling: Scheduling
     #: fields that are present but have no meaning here
     ignored: tuple[Path, ...]
     #: types without resources, which got the default
@@ -110,13 +99,16 @@ def parse(document: Document) -> tuple[Manifest, list[Finding]]:
     deadline = spec.seconds("timeout")
     active_deadline = spec.integer("activeDeadlineSeconds", 0, minimum=1)
     restart = spec.section("restartPolicy")
-    backoff_limit = restart.integer("backoffLimit", 0)
+    backoff_limit = restart.integer("backoffLimit", 0) if "backoffLimit" in restart else None
     restart.close()
-    scheduling = _scheduling(spec)
+    scheduling = read_scheduling(spec)
     shared, existing = _storage(spec, ignored)
     _without_meaning(spec, ignored)
     env = _env(spec)
-    types, without_resources = read_types(spec, ignored)
+    types, without_resources = read_types(spec, ignored, scheduling.matrix)
+    if scheduling.matrix is not None:
+        for variable in scheduling.matrix.axes.keys() & env.keys():
+            spec.error(("env", variable), "is a list in scheduling.matrix, too; keep one")
     spec.close()
     top.close()
     manifest = Manifest(
@@ -129,13 +121,7 @@ def parse(document: Document) -> tuple[Manifest, list[Finding]]:
         deadline=deadline if deadline is not None else active_deadline or None,
         shared_volume=shared,
         existing_volumes=tuple(existing),
-        mode=scheduling.mode,
-        topology=scheduling.topology,
-        exclusive=scheduling.exclusive,
-        training=scheduling.training,
-        trainers=scheduling.trainers,
-        priority_class=scheduling.priority_class,
-        queue=scheduling.queue,
+        scheduling=scheduling,
         ignored=tuple(ignored),
         without_resources=tuple(without_resources),
     )
@@ -143,7 +129,7 @@ def parse(document: Document) -> tuple[Manifest, list[Finding]]:
 
 
 def _nothing(name: str) -> Manifest:
-    return Manifest(name, "", "", (), {}, 0, None, None, (), None, (), "", "", (), "", "", (), ())
+    return Manifest(name, "", "", (), {}, 0, None, None, (), Scheduling(), (), ())
 
 
 def _of_another_operator(spec: Section) -> bool:
@@ -212,45 +198,6 @@ def _without_meaning(spec: Section, ignored: list[Path]) -> None:
     for name in ("engineName", "rayVersion"):
         if spec.text(name):
             ignored.append((*spec.path, name))
-
-
-class _Scheduling(NamedTuple):
-    """muster's own extension."""
-
-    mode: Mode | None
-    queue: str
-    priority_class: str
-    topology: tuple[GatherRule, ...]
-    exclusive: str
-    training: str
-    trainers: tuple[str, ...]
-
-
-def _scheduling(spec: Section) -> _Scheduling:
-    scheduling = spec.section("scheduling")
-    mode = scheduling.choice("mode", ("independent", "gang"), "")
-    found: Mode | None = "gang" if mode == "gang" else "independent" if mode == "independent" else None
-    read = _Scheduling(
-        found,
-        scheduling.text("queue"),
-        scheduling.text("priorityClassName"),
-        tuple(_rule(rule) for rule in scheduling.sections("topology")),
-        scheduling.text("exclusive"),
-        scheduling.choice("training", FRAMEWORKS, ""),
-        tuple(scheduling.words("trainers")),
-    )
-    scheduling.close()
-    return read
-
-
-def _rule(section: Section) -> GatherRule:
-    layer = section.text("layer")
-    if section and not layer:
-        section.error("layer", "is missing; write the name of a topology layer")
-    multiple = section.integer("podCountMultiple", 1, minimum=1)
-    strategy = section.choice("strategy", ("MustGather", "PreferGather"), "MustGather")
-    section.close()
-    return GatherRule(layer=layer, strategy=strategy, pod_count_multiple=multiple)
 
 
 def _storage(spec: Section, ignored: list[Path]) -> tuple[SharedVolume | None, list[ExistingVolume]]:

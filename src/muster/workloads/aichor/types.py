@@ -8,12 +8,19 @@ from typing import Final
 from muster.api import quantity
 from muster.api.base import Object
 from muster.api.fields import Path
+from muster.api.matrix import Matrix
 from muster.names import GPU_PRODUCT
 from muster.workloads.demand import MAX_PLACES, MAX_PODS
 from muster.workloads.section import Section
 
 #: AIchor's rule; in addition, the last character must be one that may end a container's name
 _TYPE_NAME: Final = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
+#: Fields of Kubernetes and others, and those of a manifest that are meant.
+_MEANT: Final = {"replicas": "count", "parallelism": "parallelisms"}
+_MEANT_RESOURCES: Final = {
+    "gpu": "accelerators: {gpu: {count: …}}",
+    "gpus": "accelerators: {gpu: {count: …}}",
+}
 _FIELDS: Final = frozenset(("count", "completions", "parallelisms", "resources", "scheduling"))
 
 
@@ -49,8 +56,11 @@ class Type:
         return min(self.parallelisms, self.completions)
 
 
-def read_types(spec: Section, ignored: list[Path]) -> tuple[list[Type], list[str]]:
-    """The types in the order of the file, and the names of those without resources."""
+def read_types(spec: Section, ignored: list[Path], matrix: Matrix | None) -> tuple[list[Type], list[str]]:
+    """The types in the order of the file, and the names of those without resources.
+
+    `matrix`: the trials of a sweep, which are the completions of its one type.
+    """
     section = spec.section("types")
     names = section.names()
     if spec and not names:
@@ -68,8 +78,12 @@ def read_types(spec: Section, ignored: list[Path]) -> tuple[list[Type], list[str
             )
         entry = section.section(name)
         count = entry.integer("count", 1)
-        completions = entry.integer("completions", 1, minimum=1)
-        parallelisms = entry.integer("parallelisms", 1, minimum=1)
+        trials = matrix.size if matrix is not None else 1
+        completions = entry.integer("completions", trials, minimum=1)
+        parallelisms = entry.integer("parallelisms", trials, minimum=1)
+        if matrix is not None and (count, completions) != (1, trials):
+            wrong = "count" if count != 1 else "completions"
+            entry.error(wrong, f"scheduling.matrix has {trials:,} trials in one Job; omit {wrong}")
         scheduling = entry.section("scheduling")
         if "topology" in scheduling:
             scheduling.error("topology", "a type has no topology of its own; write it in spec.scheduling")
@@ -78,8 +92,10 @@ def read_types(spec: Section, ignored: list[Path]) -> tuple[list[Type], list[str
         if not demand:
             without_resources.append(name)
         resources = _resources(demand, ignored)
-        entry.close()
+        entry.close(_MEANT)
         types.append(Type(name, count, completions, parallelisms, resources))
+    if matrix is not None and len(types) > 1:
+        spec.error("types", "a sweep (scheduling.matrix) has one type")
     if sum(t.count * t.completions for t in types) > MAX_PODS:
         spec.error("types", f"has more than {MAX_PODS:,} pods in all; lower count or completions")
     elif sum(t.count * t.width for t in types) > MAX_PLACES:
@@ -141,7 +157,7 @@ def _resources(section: Section, ignored: list[Path]) -> Resources:
         selectors=selectors,
         tolerations=[_toleration(each) for each in section.sections("extraTolerations")],
     )
-    section.close()
+    section.close(_MEANT_RESOURCES)
     return resources
 
 
