@@ -18,6 +18,8 @@ REPORTS = {
     "step=12 loss=0.5": Report(12, 0.5),
     "epoch=3, step=12, loss=0.5": Report(12, 0.5),
     "step=0 loss=inf": Report(0, math.inf),
+    "step=12 left=1h30m": Report(12, left=5400),
+    "step=12 left=soon": Report(12),
     "step=12 loss=0.5 median=0.4 at=2026-01-31T13:00:00+01:00": Report(12, 0.5, 0.4, NOON),
     "step=12 at=2026-01-31T12:00:00": Report(12, at=NOON),
     "": None,

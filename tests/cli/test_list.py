@@ -19,3 +19,11 @@ from muster.cli.list_ import newest
 def test_a_short_terminal_shows_the_newest(jobs: int, height: int, shown: list[str]) -> None:
     lines = [Text("NAME"), *(Text(str(number)) for number in range(jobs))]
     assert [line.plain for line in newest(lines, height)] == shown
+
+
+def test_older_jobs_are_counted_with_those_that_do_not_fit() -> None:
+    lines = [Text("NAME"), *(Text(str(number)) for number in range(5))]
+    shown = newest(lines, 4, older=10)
+    assert [line.plain for line in shown] == ["NAME", "… 13 older", "3", "4"]
+    assert [line.plain for line in newest(lines[:2], None, 10, ": say")] == ["NAME", "… 10 older: say", "0"]
+    assert [line.plain for line in newest(lines[:1], 24, 10)] == ["NAME", "… 10 older"]

@@ -1,14 +1,15 @@
 """What the program of a pod reports about its training, and the rules by which a report is judged.
 
 A report is one line, such as `step=1200 loss=0.31`. On a pod (`muster.dev/progress`) it also has the median
-of earlier losses, and the time of the first report of this step: `… median=0.3 at=2026-01-31T12:00:00Z`.
+of earlier losses, and the time of the first report of this step: `… median=0.3 at=2026-01-31T12:00:00Z`. A
+program may also report the time that is left, `left=25m`.
 Rules are one line on a Job or JobSet (`muster.dev/progress-rules`): `stalledAfter=15m lossFinite=true
 lossFactor=3 action=notify`. Fields are separated by spaces or commas.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from statistics import median
 from typing import Final
@@ -36,10 +37,14 @@ class Report:
     median: float | None = None
     #: time of the first report of this step
     at: datetime | None = None
+    #: seconds until the program expects to end
+    left: int | None = None
 
     def __str__(self) -> str:
         told = {"step": self.step, "loss": self.loss, "median": self.median}
         words = [f"{field}={value}" for field, value in told.items() if value is not None]
+        if self.left is not None:
+            words.append(f"left={duration.show(self.left)}")
         if self.at is not None:
             words.append(f"at={times.written(self.at)}")
         return " ".join(words)
@@ -77,7 +82,15 @@ def report(text: str) -> Report | None:
         loss, middle = (float(said[each]) if each in said else None for each in ("loss", "median"))
     except (KeyError, OverflowError, ValueError):
         return None
-    return Report(step, loss, middle, at) if step is not None else None
+    return Report(step, loss, middle, at, _left(said.get("left"))) if step is not None else None
+
+
+def _left(text: str | None) -> int | None:
+    """The time left. One that cannot be read is ignored: the rules judge by the other fields."""
+    try:
+        return duration.parse(text) if text is not None else None
+    except ValueError:
+        return None
 
 
 def last(lines: Sequence[str]) -> Report | None:
@@ -88,7 +101,7 @@ def last(lines: Sequence[str]) -> Report | None:
     losses = [each.loss for each in reports[:-1] if each.loss is not None and math.isfinite(each.loss)]
     newest = losses[-REMEMBERED:]
     middle = float(f"{median(newest):.6g}") if len(newest) >= _FEWEST else None
-    return Report(reports[-1].step, reports[-1].loss, middle)
+    return replace(reports[-1], median=middle, at=None)
 
 
 def rules(text: str) -> Rules:

@@ -25,8 +25,8 @@ _EXAMPLES: Final = {
     "list": """
         muster list
         muster list -n ml --state waiting --state running
-        muster list --all
-        muster list --watch
+        muster list --all -o wide
+        muster list --limit 10 --watch
         muster list -o json
     """,
     "get": """

@@ -1,18 +1,17 @@
 """`muster list`: shows jobs, one line each."""
 
 import sys
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from muster.cli.errors import BAD_INPUT, Failure
-from muster.cli.options import Context, Kubeconfig, Namespace, Output, OutputFormat
+from muster.cli.options import Context, Kubeconfig, Namespace, Output
 from muster.cli.say import console, redrawn, say
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rich.text import Text
 
     from muster.api.base import Object
@@ -22,8 +21,12 @@ if TYPE_CHECKING:
 #: Seconds between two reads of `--watch`.
 LOOK: Final = 1.0
 
-_RIGHT: Final = ("PRIORITY", "GPUS", "WANTED", "RUNNING", "DONE", "FAILED", "RESTARTS")
-_COLUMNS: Final = ("NAME", "KIND", "STATE", "QUEUE", *_RIGHT, "AGE", "WHY")
+
+class Format(StrEnum):
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
 
 
 class State(StrEnum):
@@ -43,7 +46,11 @@ class State(StrEnum):
 Everywhere = Annotated[bool, typer.Option("--all-namespaces", "-A", help="Look in all namespaces.")]
 All = Annotated[
     bool,
-    typer.Option("--all", "-a", help="Also jobs that were cancelled or deleted, while their logs are kept."),
+    typer.Option(
+        "--all",
+        "-a",
+        help="Also jobs that finished more than a day ago, and those that were cancelled or deleted.",
+    ),
 ]
 States = Annotated[
     list[State] | None,
@@ -53,6 +60,13 @@ States = Annotated[
         help=f"Only jobs in this state: {', '.join(State)}. May be given several times.",
     ),
 ]
+Limit = Annotated[
+    int | None, typer.Option("--limit", metavar="N", min=1, help="Only the N jobs that were made last.")
+]
+Shown = Annotated[
+    Format,
+    typer.Option("--output", "-o", help="A table that fits the terminal, or a wide one; JSON or YAML."),
+]
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Keep running, and show changes.")]
 
 
@@ -61,8 +75,9 @@ def command(
     everywhere: Everywhere = False,
     every: All = False,
     state: States = None,
+    limit: Limit = None,
     watch: Watch = False,
-    output: OutputFormat = Output.TABLE,
+    output: Shown = Format.TABLE,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
@@ -74,93 +89,105 @@ def command(
 
     target = Target(kubeconfig, context, "" if everywhere else namespace)
     wanted = frozenset(each.value for each in state or State)
-    every |= State.CANCELLED in (state or ())
+    day = sys.stdout.isatty() and not (every or state or limit)
+    asked = _Asked(target, every or State.CANCELLED in (state or ()), wanted, limit, day)
     if watch:
-        if output is not Output.TABLE:
+        if output not in (Format.TABLE, Format.WIDE):
             raise Failure("--watch shows a table; omit --output", BAD_INPUT)
-        asyncio.run(_watch(target, every, wanted))
+        asyncio.run(_watch(asked, wide=output is Format.WIDE))
         return
-    found = asyncio.run(_views(target, every, wanted))
-    if output is not Output.TABLE:
-        show.machine([summary.summary(view) for view in found], output)
+    found = asyncio.run(_views(asked))
+    if output in (Format.JSON, Format.YAML):
+        show.machine([summary.summary(view) for view in asked.shown(found)], Output(output.value))
     else:
-        show.lines(_lines(found))
+        show.lines(_lines(asked, found, wide=output is Format.WIDE))
         going = [view for view in found if not (view.state.finished or view.managed_by)]
         if going and not hosted(target):
             note = "the embedded cluster is not running; `muster up` continues unfinished jobs"
             say(note, err=True)
 
 
-async def _views(target: "Target", every: bool, states: frozenset[str]) -> "list[JobView]":
-    """The jobs in these states; `every`: also deleted ones."""
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Which jobs are listed."""
+
+    target: "Target"
+    #: also deleted ones
+    every: bool
+    states: frozenset[str]
+    limit: int | None
+    #: only unfinished ones, and those that finished within the last day
+    day: bool
+
+    def shown(self, found: "list[JobView]") -> "list[JobView]":
+        if not self.day:
+            return found[-self.limit :] if self.limit else found
+        from datetime import UTC, datetime
+
+        from muster.cli import job_table
+
+        return job_table.recent(found, datetime.now(UTC))
+
+
+async def _views(asked: _Asked) -> "list[JobView]":
+    """The jobs in the wanted states, the oldest first."""
     from muster.app.records import past
     from muster.app.views import jobs, objects
     from muster.app.wiring.cluster import reading
 
+    target = asked.target
     async with reading(target) as client:
         found = past.recalled(jobs.views(await objects.fetch(client, target.scope)), target)
-    if every:
+    if asked.every:
         found = sorted([*past.deleted(target, target.scope), *found], key=jobs.by_age)
-    return [view for view in found if view.state.value in states]
+    return [view for view in found if view.state.value in asked.states]
 
 
-async def _watch(target: "Target", every: bool, states: frozenset[str]) -> None:
+async def _watch(asked: _Asked, *, wide: bool) -> None:
     """Shows changes: a terminal's table is redrawn; elsewhere the lines of changed jobs are printed."""
     import asyncio
 
     from muster.app.views import summary
-    from muster.cli import show
+    from muster.cli import job_table, show
 
     if sys.stdout.isatty():
         with redrawn() as show_instead:
             while True:
-                lines = _lines(await _views(target, every, states))
-                show_instead(newest(lines, console().size.height))
+                found = await _views(asked)
+                show_instead(_lines(asked, found, wide=wide, height=console().size.height))
                 await asyncio.sleep(LOOK)
     before: list[Object] | None = None
     while True:
-        found = await _views(target, every, states)
+        found = asked.shown(await _views(asked))
         changed = [view for view in found if before is None or summary.summary(view) not in before]
         if changed or before is None:
-            show.lines(_lines(changed)[0 if before is None else 1 :])
+            lines = job_table.wide(changed) if wide else job_table.narrow(changed, whole=True)
+            show.lines(lines[0 if before is None else 1 :])
             sys.stdout.flush()
         before = [summary.summary(view) for view in found]
         await asyncio.sleep(LOOK)
 
 
-def newest(lines: "list[Text]", height: int) -> "list[Text]":
-    """The header and as many of the last lines as a terminal of this height shows, at least one."""
+def newest(lines: "list[Text]", height: int | None = None, older: int = 0, hint: str = "") -> "list[Text]":
+    """The header and as many of the last lines as a terminal of this height shows, at least one.
+
+    A line counts the others, together with `older` ones that have no line, and ends with the `hint`.
+    """
     from rich.text import Text
 
-    if len(lines) <= height:
-        return lines
-    room = max(height - 2, 1)  # besides the header, and the line that counts the others
-    return [lines[0], Text(f"… {len(lines) - 1 - room:,} older", "dim"), *lines[-room:]]
+    rows = lines[1:]
+    if height is not None and len(lines) + bool(older) > height:
+        rows = rows[-max(height - 2, 1) :]  # besides the header, and the line that counts the others
+    if others := older + len(lines) - 1 - len(rows):
+        return [lines[0], Text(f"… {others:,} older{hint}", "dim"), *rows]
+    return lines
 
 
-def _lines(found: "Sequence[JobView]") -> "list[Text]":
-    from rich.text import Text
+def _lines(asked: _Asked, found: "list[JobView]", *, wide: bool, height: int | None = None) -> "list[Text]":
+    """The table, which fits a terminal unless it is to be wide, and how many jobs it leaves out."""
+    from muster.cli import job_table
 
-    from muster.app.views import summary
-    from muster.cli import show
-
-    if not found:
-        return [Text("no jobs")]
-    several = len({view.namespace for view in found}) > 1
-    columns = [*(["NAMESPACE"] if several else []), *_COLUMNS]
-    rows: list[list[str | Text]] = [
-        [
-            *([view.namespace] if several else []),
-            view.name,
-            view.kind.kind,
-            show.state(view),
-            view.queue,
-            str(view.priority),
-            f"{summary.gpus(view):g}",
-            *map(str, (view.wanted, view.running, view.succeeded, view.failed, view.restarts)),
-            show.age(view.created),
-            ", ".join(code for code, _ in ([view.reason] if view.reason else view.anomalies)),
-        ]
-        for view in found
-    ]
-    return show.table_lines(columns, rows, right=_RIGHT)
+    shown = asked.shown(found)
+    width = console().size.width if sys.stdout.isatty() else None
+    lines = job_table.wide(shown) if wide else job_table.narrow(shown, width)
+    return newest(lines, height, len(found) - len(shown), "" if height else ": muster list --all")

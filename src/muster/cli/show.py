@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from muster.api import duration
 from muster.api.base import Object
 from muster.api.muster_v1alpha1 import Gang, PreemptionSpec
 from muster.api.visible import visible, visible_lines
@@ -21,6 +22,7 @@ from muster.cli.say import say, say_styled
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from muster.api.progress import Report
     from muster.app.records.runs import Record
     from muster.app.views.find import Meant
     from muster.app.wiring.state_directory import Endpoint
@@ -274,6 +276,13 @@ def explained(told: Object, now: datetime | None = None) -> list[str]:
 def moved(view: JobView, now: datetime | None = None) -> list[str]:
     """The line of a job that muster has moved to other nodes."""
     return [visible(f"moved {age(found[0], now)} ago: {found[1]}")] if (found := view.moved) else []
+
+
+def progress(report: "Report") -> str:
+    """What a program reports of its training: `25m left, step 1,200 loss 0.31`."""
+    loss = "" if report.loss is None else f" loss {report.loss:g}"
+    left = "" if report.left is None else f"{duration.show(report.left)} left, "
+    return f"{left}step {report.step:,}{loss}"
 
 
 def preemptions(told: Sequence[Object], now: datetime | None = None) -> list[str]:

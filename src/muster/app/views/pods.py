@@ -3,7 +3,7 @@
 All of them are derived from labels and statuses, those of the embedded cluster and those of a real one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from muster.api.base import condition, explained
@@ -13,7 +13,9 @@ from muster.api.failures import last_failures, verdict
 from muster.api.jobset_v1alpha2 import JOB_GLOBAL_INDEX, REPLICATED_JOB_NAME
 from muster.api.natural import natural
 from muster.api.pod_label import pod_label
+from muster.api.progress import Report, report
 from muster.api.times import seconds
+from muster.names import PROGRESS
 from muster.workloads.pod_run import run_of
 
 #: How the messages of containers begin that a probe has ended (`muster.embedded.node.probes`).
@@ -50,6 +52,13 @@ def statuses(pod: Pod) -> list[ContainerStatus]:
 def restarts_of(pod: Pod) -> int:
     """How often containers of the pod have been started again."""
     return sum(status.restart_count for status in statuses(pod))
+
+
+def reported(pods: Iterable[Pod]) -> Report | None:
+    """What the first of the running pods that report their progress says, in the order of the job file."""
+    running = (pod for pod in pods if pod.status.phase == "Running")
+    told = (report(pod.metadata.annotations.get(PROGRESS, "")) for pod in sorted(running, key=pod_order))
+    return next(filter(None, told), None)
 
 
 def ended_by_probe(pod: Pod) -> str:

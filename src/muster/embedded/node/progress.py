@@ -8,6 +8,7 @@ read with the rights of the user, which the program has too. Only a plain file i
 
 import os
 import stat
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -41,7 +42,7 @@ def look(pod: Pod, now: datetime) -> str | None:
     since = min(modified, now)
     if known is not None and known.step == found.step and known.at is not None:
         since = min(known.at, now)
-    told = str(progress.Report(found.step, found.loss, found.median, since))
+    told = str(replace(found, at=since))
     return None if told == annotations.get(PROGRESS) else told
 
 
