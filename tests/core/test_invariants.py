@@ -660,8 +660,8 @@ class Machine(RuleBasedStateMachine):
             return None
         if state.back_off is not None and state.back_off.until == inf:
             return {}
-        if any(part.shape.pod_affinity for part in state.demand.parts) and not queues._charges[gang].wanted:
-            return {}  # pods beside which it must be were not there when shares were divided
+        if queues.attainable.by_pods(state.demand) and not queues._charges[gang].wanted:
+            return {}  # pods that it needs beside its own were not there when shares were divided
         return queues.attainable.of(state.demand)
 
     def check_waiting(self, stirred: bool) -> None:

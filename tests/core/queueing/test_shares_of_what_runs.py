@@ -142,6 +142,10 @@ def beside(key: str, app: str) -> tuple[PodTerm, ...]:
     return (PodTerm(key, (Requirement("app", Operator.IN, (app,)),), None),)
 
 
+def spread(key: str, **fields: int) -> tuple[Spread, ...]:
+    return (Spread(key, 1, (Requirement("app", Operator.IN, ("x",)),), **fields),)  # type: ignore[arg-type]
+
+
 def pods(count: int, of: Shape, **fields: object) -> Gang:
     main = PodSet("main", of, count, count, (("app", "x"),))
     return replace(gang("never", replace(main, **fields)), namespace="ml", queue="c")  # type: ignore[arg-type]
@@ -166,6 +170,7 @@ HOPELESS: dict[str, Gang] = {
     "apart in more zones than there are": pods(2, replace(ONE, pod_anti_affinity=beside("zone", "x"))),
     "a host port on more nodes than there are": pods(3, replace(ONE, ports=(HostPort(80),))),
     "spread by a label that no node has": pods(2, replace(ONE, spread=(Spread("none", 1, ()),))),
+    "spread over fewer rows than it must be": pods(3, replace(ONE, spread=spread("row", min_domains=3))),
     "one part beside a pod that is not there": gang(
         "never",
         PodSet("one", ONE, 2, 0),
@@ -234,6 +239,50 @@ def test_it_counts_while_the_pods_are_there_that_it_must_be_beside() -> None:
     assert entitled(muster) == {"a": 4, "c": 4, "default": 0}
     muster.apply(PodsEnded(tuple(muster.world.gangs[GangId("server")].pods), 1.0))
     muster.apply(GangRemoved(GangId("server")))
+    assert entitled(muster) == {"a": 8, "c": 0, "default": 0}
+
+
+def test_it_counts_while_pods_are_there_that_even_out_its_spread() -> None:
+    """Row 1 has no GPUs, so three pods in row 0 need two pods of others in row 1."""
+    muster = cluster(queue("a"), queue("c"), nodes=0)
+    muster.apply(node("n0", gpu=8, labels={"row": "0"}))
+    muster.apply(node("n1", gpu=0, labels={"row": "1"}))
+    run(muster, submit("a1", "a", 8))
+    muster.apply(GangSubmitted(pods(3, replace(ONE, spread=spread("row")))))
+    assert entitled(muster) == {"a": 8, "c": 0, "default": 0}
+    of = shape(cpu=1000, selector={"row": "1"})
+    server = PodSet("main", of, 1, 1, (("app", "x"),))
+    for i in range(2):
+        assert entitled(muster) == {"a": 8, "c": 0, "default": 0}
+        run(muster, GangSubmitted(replace(gang(f"s{i}", server), namespace="ml", queue="a")))
+    assert entitled(muster) == {"a": 5, "c": 3, "default": 0}
+    muster.apply(PodsEnded(tuple(muster.world.gangs[GangId("s0")].pods), 1.0))
+    muster.apply(GangRemoved(GangId("s0")))
+    assert entitled(muster) == {"a": 8, "c": 0, "default": 0}
+
+
+def test_it_counts_if_another_of_its_parts_evens_out_its_spread() -> None:
+    muster = cluster(queue("a"), queue("c"), nodes=0)
+    muster.apply(node("n0", gpu=8, labels={"row": "0"}))
+    muster.apply(node("n1", gpu=0, labels={"row": "1"}))
+    run(muster, submit("a1", "a", 8))
+    labels = (("app", "x"),)
+    main = PodSet("main", replace(ONE, spread=spread("row")), 2, 2, labels)
+    side = PodSet("side", shape(cpu=1000, selector={"row": "1"}), 1, 1, labels)
+    muster.apply(GangSubmitted(replace(gang("both", main, side), namespace="ml", queue="c")))
+    assert entitled(muster) == {"a": 6, "c": 2, "default": 0}
+
+
+def test_it_counts_once_a_node_lets_its_spread_be_even() -> None:
+    muster = cluster(queue("a"), queue("c"), nodes=0)
+    muster.apply(node("n0", gpu=8, labels={"row": "0"}))
+    muster.apply(node("n1", gpu=0, labels={"row": "1"}))
+    run(muster, submit("a1", "a", 8))
+    muster.apply(GangSubmitted(pods(3, replace(ONE, spread=spread("row")))))
+    assert entitled(muster) == {"a": 8, "c": 0, "default": 0}
+    muster.apply(node("n2", gpu=1, labels={"row": "1"}))
+    assert entitled(muster) == {"a": 6, "c": 3, "default": 0}
+    muster.apply(NodeRemoved(NodeName("n2")))
     assert entitled(muster) == {"a": 8, "c": 0, "default": 0}
 
 

@@ -7,20 +7,24 @@ pods that have a slot count.
 
 The answer is an upper bound, from slots and totals, so it costs a few vector operations per demand: what no
 bound refutes counts as possible. It changes with nodes and layers only, never with what runs. Only `never`
-reads what runs: a gang that must be beside pods that are not there waits for them, not for its share.
+reads what runs: a gang that must be beside pods that are not there, or lacks them for an even spread, waits
+for them, not for its share.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from muster.core.demand import Demand, Part
+from muster.core.placement.constraints import Constraints, fewest
 from muster.core.placement.slots import Slots
 from muster.core.placement.subgroups import pieces
 from muster.core.placement.topology.rules import Levels
 from muster.core.words.amounts import Usage
-from muster.core.words.gang import Shape
+from muster.core.words.events import Footprint
+from muster.core.words.gang import PodTerm, Shape, Spread
 from muster.core.world import World
 from muster.core.world.footprints import Matching, selects
 from muster.core.world.gangs import GangState
@@ -30,14 +34,25 @@ from muster.core.world.nodes import Bools, Columns, Longs
 _KEPT: Final = 4096
 
 
+class _Known(NamedTuple):
+    #: what could run; nothing if the minimum could not
+    usage: Usage
+    #: its minimum is never within a required spread without pods of other gangs, or of other parts
+    uneven: bool
+
+
 class Attainable:
     def __init__(self, world: World, slots: Slots) -> None:
         self._nodes, self._eligibility = world.nodes, world.eligibility
         self._topology, self._slots = world.topology, slots
-        self._footprints, self._quotas = world.ledger.footprints, world.quotas
+        self._ledger, self._quotas = world.ledger, world.quotas
+        self._footprints = world.ledger.footprints
         self._exclusive_domains = world.exclusive_domains
-        self._known: dict[Demand, Usage] = {}
+        self._known: dict[Demand, _Known] = {}
         self._known_as_of: tuple[object, ...] = ()
+        #: by demand and the footprints of its parts, whether the pods on nodes leave it uneven
+        self._uneven: dict[tuple[Demand, tuple[Footprint | None, ...]], bool] = {}
+        self._uneven_as_of: tuple[object, ...] = ()
 
     @property
     def as_of(self) -> tuple[object, ...]:
@@ -46,10 +61,18 @@ class Attainable:
 
     def of(self, demand: Demand) -> Usage:
         """Returns what the part of a demand that could run would use; nothing if its minimum could not."""
+        return self._answer(demand).usage
+
+    def by_pods(self, demand: Demand) -> bool:
+        """Returns whether pods on nodes decide if the demand can ever run: `never` reads them."""
+        return self._answer(demand).uneven or any(part.shape.pod_affinity for part in demand.parts)
+
+    def _answer(self, demand: Demand) -> _Known:
         if self._known_as_of != (as_of := self.as_of) or len(self._known) >= _KEPT:
             self._known, self._known_as_of = {}, as_of
         if (known := self._known.get(demand)) is None:
-            known = self._known[demand] = self._of(demand)
+            usage = self._of(demand)
+            known = self._known[demand] = _Known(usage, bool(usage) and self._is_uneven(demand, None))
         return known
 
     def least(self, demand: Demand) -> Usage:
@@ -59,10 +82,13 @@ class Attainable:
     def never(self, state: GangState, demand: Demand) -> bool:
         """Whether a gang's minimum lacks what no end of another gang gives it.
 
-        That is more than a ResourceQuota ever has, or pods beside which its own must be.
+        That is more than a ResourceQuota ever has, pods beside which its own must be, or pods that would even
+        out its spread.
         """
         new = demand.rules is not None and demand.rules.exclusive and not state.begun
         if self._quotas.exceeded_ever(state, demand, self.least(demand) if new else Usage()):
+            return True
+        if self._answer(demand).uneven and self._stays_uneven(state, demand):
             return True
         if not any(part.shape.pod_affinity for part in demand.parts):
             return False
@@ -83,6 +109,62 @@ class Attainable:
         domains = [self._footprints.domains.of(term.key) for term in part.shape.pod_affinity]
         rooms = [domain.sums(slots) for domain in domains]  # all are where the first one is
         return min(part.count, *(int(room.max(initial=0)) for room in rooms))
+
+    def _stays_uneven(self, state: GangState, demand: Demand) -> bool:
+        """Whether it is uneven with the pods that are there; gangs alike share the answer."""
+        if self._uneven_as_of != (as_of := (*self.as_of, self._footprints.position)):
+            self._uneven, self._uneven_as_of = {}, as_of
+        seen = tuple([state.footprints.get(part.pod_set) for part in demand.parts])
+        if (found := self._uneven.get((demand, seen))) is None:
+            found = self._uneven[demand, seen] = self._is_uneven(demand, seen)
+        return found
+
+    def _is_uneven(self, demand: Demand, seen: Sequence[Footprint | None] | None) -> bool:
+        """Whether the minimum exceeds what a required spread allows on empty nodes, whichever pods end.
+
+        A domain takes `maxSkew` pods more than the one with fewest. That one has at most the matching pods
+        that are there, and one for each slot of the parts that match, as others have `seen` them. None: no
+        pods are there, and only the parts in question match. Of one part with one spread that is exact.
+        """
+        slots: list[Longs] | None = None
+        for spread, members, of in self._spreads(demand):
+            need = demand.at_least([int(p in members) for p in range(len(demand.parts))])
+            if need <= 1:  # some node has a slot, and a first pod breaks no spread
+                continue
+            if slots is None:
+                slots = [
+                    self._slots.when_empty(part.shape, self._mask(part.shape, None)).astype(np.int64)
+                    for part in demand.parts
+                ]
+            matching, there = members, np.zeros(len(self._nodes), np.int64)
+            if seen is not None:
+                question = Matching((of.term(spread),), leaving=False)
+                matching = [p for p, each in enumerate(seen) if each is not None and question.answers(each)]
+                there += self._footprints.count(question)
+            domain, nodes = self._footprints.domains.of(spread.key), of.counting(spread)
+            counted = np.zeros(domain.count, np.bool_)
+            counted[domain.index[nodes]] = True
+            most = domain.sums(nodes * sum((slots[p] for p in matching), there))
+            room = domain.sums(sum((slots[p] for p in members), np.zeros_like(there)))
+            limit = fewest(spread, most, counted) + spread.max_skew
+            if int(np.minimum(room, limit).sum()) < need:
+                return True
+        return False
+
+    def _spreads(self, demand: Demand) -> Iterator[tuple[Spread, list[int], Constraints]]:
+        """Required spreads that count their own pods: with all parts that each treats alike, and with one."""
+        found = defaultdict[tuple[Spread, PodTerm, bytes], list[int]](list)
+        constraints: list[Constraints] = []
+        for p, part in enumerate(demand.parts):
+            of = Constraints(part.shape, part.affinity, self._ledger, self._eligibility)
+            constraints.append(of)
+            for spread in of.hard:
+                if selects(term := of.term(spread), part.footprint):
+                    found[spread, term, of.counting(spread).tobytes()].append(p)
+        for (spread, _, _), members in found.items():
+            of = constraints[members[0]]
+            for some in [members, *([p] for p in members if len(members) > 1)]:
+                yield spread, some, of
 
     def _of(self, demand: Demand) -> Usage:
         levels = None

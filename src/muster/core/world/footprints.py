@@ -146,6 +146,11 @@ class Footprints:
         for term in terms:
             self.carried.remove(term)
 
+    @property
+    def position(self) -> int:
+        """Changes whenever pods are noted."""
+        return self._start + len(self._log)
+
     def count(self, question: Question) -> Ints:
         """How many pods on each column answer the question, int32. Read it, do not keep it."""
         self._nodes.steps += 1
@@ -164,7 +169,7 @@ class Footprints:
             for number, where, times in self._log[answer.position - self._start :]:
                 if answer.known[number] and not isinstance(where, str):
                     answer.count[where] += times
-        answer.position = self._start + len(self._log)
+        answer.position = self.position
 
     def drop_gone(self, pods: int) -> None:
         """Drop footprints that no pod has, if there are many more than pods; answers that are in use stay."""

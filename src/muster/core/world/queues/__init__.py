@@ -58,6 +58,8 @@ class Attain(Protocol):
 
     def of(self, demand: Demand) -> Usage: ...
 
+    def by_pods(self, demand: Demand) -> bool: ...
+
     def never(self, state: GangState, demand: Demand) -> bool: ...
 
     def least(self, demand: Demand) -> Usage: ...
@@ -95,8 +97,8 @@ class Queues:
         self.attainable: Attain | None = None
         #: by demand, while shares are divided; each gang's demand; and `attainable.as_of` for these
         self._asking: dict[Demand, _Asking] = {}
-        #: of these, the ones that wait for pods beside which they must be
-        self._near: dict[Demand, None] = {}
+        #: of these, the ones of which pods on nodes decide whether they could run
+        self._by_pods: dict[Demand, None] = {}
         self._demands: dict[GangId, Demand] = {}
         self._attained_as_of: tuple[object, ...] = ()
         #: what counts as usage of terminating pods
@@ -207,7 +209,7 @@ class Queues:
             del asking.gangs[state.id]
             if not asking.gangs:
                 del self._asking[before]
-                self._near.pop(before, None)
+                self._by_pods.pop(before, None)
         if demand is None or (state.back_off is not None and state.back_off.until == inf):
             return _NOTHING
         wanted = demand.most
@@ -215,8 +217,8 @@ class Queues:
             found = self._asking.get(demand)
             if found is None:
                 found = self._asking[demand] = _Asking(self.attainable.of(demand), {})
-                if any(part.shape.pod_affinity for part in demand.parts):
-                    self._near[demand] = None
+                if self.attainable.by_pods(demand):
+                    self._by_pods[demand] = None
             found.gangs[state.id] = state
             self._demands[state.id] = demand
             wanted = found.attainable
@@ -270,10 +272,15 @@ class Queues:
             return
         changed = self._attained_as_of != (as_of := self.attainable.as_of)
         self._attained_as_of = as_of
-        for demand in [*(self._asking if changed else self._near)]:
+        for demand in [*(self._asking if changed else self._by_pods)]:
             before, gangs = self._asking[demand]
             found, exclusive = self.attainable.of(demand), demand.rules is not None and demand.rules.exclusive
-            if found == before and not exclusive and demand not in self._near:
+            by_pods = demand in self._by_pods
+            if changed and self.attainable.by_pods(demand):
+                self._by_pods[demand] = None
+            elif changed:
+                self._by_pods.pop(demand, None)
+            if found == before and not exclusive and not (by_pods or demand in self._by_pods):
                 continue
             self._asking[demand] = _Asking(found, gangs)
             for state in [*gangs.values()]:
