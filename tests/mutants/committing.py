@@ -40,6 +40,13 @@ FAULTS: Final = (
         _VICTIMS,
     ),
     _fault(
+        "pods that are left are ended while a replacement is late",
+        "commit/step.py",
+        "    return not places.filled or minimum_met(context.group.gang, places.settled | possible)",
+        "    return True",
+        (*_STEP, "tests/runtime/test_survivors.py"),
+    ),
+    _fault(
         "two binds without a plan",
         "commit/step.py",
         "len(places.missing) == 1",

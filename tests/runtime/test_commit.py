@@ -21,7 +21,15 @@ from muster.runtime.commit.places import minimum_met
 from muster.runtime.commit.refreshes import Refresh
 from muster.runtime.commit.step import step
 from muster.runtime.commit.view import NEVER, GangView, Limits, RetryState
-from muster.runtime.plan_record import PlacementPlan, Plan, PlanTooLarge, RecordedPod, RecreationPlan
+from muster.runtime.plan_record import (
+    PlacementPlan,
+    Plan,
+    PlanTooLarge,
+    PodRef,
+    RecordedPod,
+    RecreationPlan,
+    VictimRef,
+)
 from muster.runtime.writes import delete_plan
 from muster.translate.group import Group, Members, Owner
 from muster.translate.status import gang_record
@@ -187,6 +195,7 @@ SURVIVOR = [pod(0, "a")]
 LOST = {1: B, 2: B}
 SURVIVES: dict[str, tuple[list[Pod], dict[int, NodeName], float, list[str], list[str]]] = {
     "its replacements do not exist": (SURVIVOR, LOST, 0.0, [], []),
+    "one of its replacements does not exist": ([*SURVIVOR, pod(1)], LOST, 0.0, [], []),
     "there are no places for them": ([*SURVIVOR, pod(1), pod(2)], {}, 0.0, [], []),
     "they start again together": ([*SURVIVOR, pod(1), pod(2)], LOST, 0.0, ["bind", "bind"], ["bind", "bind"]),
     "they get nowhere": ([*SURVIVOR, pod(1)], LOST, LATE, ["suspend Job", "delete GangPlan"], ["evict"]),
@@ -200,10 +209,17 @@ def test_a_survivor_of_a_gang_below_its_minimum_is_ended_only_with_an_attempt_th
 ) -> None:
     """Until its replacements can start, nothing ends it: it may have work to save."""
     pods, places, now, ours, others = SURVIVES[case]
-    plans = [plan(LOST, 2)] if ours else []
+    plans = [plan(LOST, 2)] if ours else []  # an attempt is under way
     made = group(3, pods) if of_muster else group(3, pods, owner=None)
     seen = view(made, places, *plans)
     assert kinds_of(seen, GIVEN_UP if now else None, now) == (ours if of_muster else others)
+
+
+@pytest.mark.parametrize(("pods", "writes"), [([], []), ([pod(1), pod(2)], ["create Gang with plan"])])
+def test_victims_for_replacements_are_ended_once_these_exist(pods: list[Pod], writes: list[str]) -> None:
+    victim = VictimRef(GangId("ns/victim"), None, (PodRef("ns", "v", PodId("uv")),))
+    seen = view(group(3, [*SURVIVOR, *pods]), LOST, chosen=(victim,))
+    assert kinds_of(seen) == writes
 
 
 @pytest.mark.parametrize("of_muster", [True, False])

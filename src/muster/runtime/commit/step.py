@@ -90,8 +90,11 @@ def _begin(context: Context) -> Step:
     binding = bindable(context)
     if failed := given_back(context, bool(binding.possible)):
         return Step(state, events=(failed,))
-    startable = context.suspended or view.chosen or binding.possible
-    if places.missing and startable and minimum_met(gang, places.settled | places.missing.keys()):
+    if (
+        places.missing
+        and _startable(context, binding)
+        and minimum_met(gang, places.settled | places.missing.keys())
+    ):
         # One bind that makes a gang whole, or adds to a whole one, is atomic and needs no plan.
         if not context.suspended and not view.chosen and len(places.missing) == 1:
             if binding.unprovisioned:
@@ -102,6 +105,18 @@ def _begin(context: Context) -> Step:
             return Step(state, events=events)
         return record_attempt(context, view.chosen)
     return _woken(write_status(context), binding.excluded_until)
+
+
+def _startable(context: Context, binding: Bindable) -> bool:
+    """Whether a plan, once recorded, has something to do.
+
+    Pods that are left of a gang below its minimum run on until all replacements that it needs exist: a plan
+    that waits for one in vain (a Job backs off up to 6 minutes) would end them, or evict victims for nothing.
+    """
+    places, possible = context.places, binding.possible
+    if context.suspended or not (context.view.chosen or possible):
+        return context.suspended
+    return not places.filled or minimum_met(context.group.gang, places.settled | possible)
 
 
 def _continue(context: Context, plan: PlacementPlan) -> Step:
