@@ -2,7 +2,18 @@
 
 from typing import Final
 
-from muster.api.base import Condition, Int32, Int64, LabelSelector, Object, ObjectMeta, Resource, Struct, Time
+from muster.api.base import (
+    Condition,
+    Int32,
+    Int64,
+    LabelSelector,
+    Object,
+    ObjectMeta,
+    Resource,
+    Struct,
+    Time,
+    condition,
+)
 
 JOB_NAME: Final = "batch.kubernetes.io/job-name"
 CONTROLLER_UID: Final = "batch.kubernetes.io/controller-uid"
@@ -96,6 +107,15 @@ class JobStatus(Struct, frozen=True):
     completed_indexes: str = ""
     failed_indexes: str = ""
     uncounted_terminated_pods: UncountedTerminatedPods = UncountedTerminatedPods()
+
+    @property
+    def failure(self) -> Condition | None:
+        """The condition with the reason of the failure: `FailureTarget`, which `Failed` repeats later."""
+        for type_ in ("FailureTarget", "Failed"):
+            found = condition(self.conditions, type_)
+            if found is not None and found.status == "True":
+                return found
+        return None
 
 
 class Job(Resource, frozen=True):

@@ -433,6 +433,22 @@ def test_a_job_that_exceeded_its_time_did_not_fail_of_a_pod() -> None:
     assert only(Objects([jobset], [owned], pods=[failed])).verdict is None
 
 
+@pytest.mark.parametrize("reason", ["DeadlineExceeded", "BackoffLimitExceeded"])
+@pytest.mark.parametrize("types", [["FailureTarget"], ["FailureTarget", "Failed"]])
+@pytest.mark.parametrize("by", [None, "js"])
+def test_pods_that_are_stopped_with_their_job_have_not_failed(
+    reason: str, types: list[str], by: str | None
+) -> None:
+    """The status of a Job counts them, at a deadline as well as at the limit of failures."""
+    said = [Condition(type_, "True", reason, "", at(6)) for type_ in types]
+    own = pod("own", "Failed", code=9, ended=5, owner="j")
+    made = msgspec.structs.replace(job(owner=by) if by else job(), status=JobStatus(said, failed=3))
+    jobsets = [JobSet(metadata=meta(by))] if by else []
+    assert only(Objects(jobsets, [made], pods=[own])).failed == 1
+    alone = only(Objects(jobsets, [made])).failed
+    assert alone == (0 if reason == "DeadlineExceeded" else 3), "no pod is known that used up the limit"
+
+
 def test_labels_and_order_are_those_of_the_job_file() -> None:
     member = pod("js-worker-1-0-x", labels=labels("worker", 1, 2))
     assert label(member) == "worker-1-2"

@@ -31,8 +31,11 @@ def judged(view: JobView, pods: Iterable[Pod] = (), runs: Iterable[PodRun] = ())
 
 
 def with_failures(view: JobView, found: Iterable[Failure]) -> JobView:
-    """The view with the verdict on these failures. If it has failed, its reason and its count follow it."""
+    """The view with the verdict on these failures. A failed one's reason and count follow it."""
     found = list(found)
+    if (view.failing or view.state is State.FAILED) and (found or not view.by_pods):
+        # its status also counts pods that were stopped with it, or has stopped counting
+        view = replace(view, failed=len({failure.uid for failure in found}))
     told = verdict(found) if view.by_pods else None
     if told is None:
         return view
@@ -43,8 +46,7 @@ def with_failures(view: JobView, found: Iterable[Failure]) -> JobView:
     if before is not None:
         message = message.removesuffix(str(before)).removesuffix(": ")
     message = ": ".join(filter(None, [without_verdict(message), str(told)]))
-    # the status of a job that has ended also counts pods that were stopped with it, or has stopped counting
-    return replace(view, reason=(code, message), failed=len({failure.uid for failure in found}))
+    return replace(view, reason=(code, message))
 
 
 def _is_of(pod: Pod, view: JobView) -> bool:

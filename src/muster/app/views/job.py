@@ -63,6 +63,8 @@ class JobView:
     deleted: datetime | None = None
     #: whether the failure of a pod can be what the job failed of: not if it exceeded its time
     by_pods: bool = True
+    #: a Job of it has failed, or is about to: its status also counts the pods that are stopped with it
+    failing: bool = False
     #: which pod failed first, of those that are known (`muster.app.views.failures`)
     verdict: Verdict | None = None
     #: the completion indexes that have failed for good, `3, 10-12`, each Job's after its name in a JobSet

@@ -138,7 +138,6 @@ def _jobset(jobset: JobSet, jobs: Collection[Job], pods: Sequence[Pod], gangs: S
         if completed and policy.operator == "All" and (not aimed or replicated.name in aimed):
             # Jobs of which nothing is left, because of their own ttlSecondsAfterFinished, had succeeded
             done += max(0, replicated.replicas - there[replicated.name]) * spec.pods
-    failures = sum(job.status.failed for job in jobs)
     ended = condition(status.conditions, "Completed") or condition(status.conditions, "Failed")
     failed_indexes = (
         f"{job.metadata.name.removeprefix(jobset.metadata.name + '-')}: {indexes}"
@@ -151,14 +150,13 @@ def _jobset(jobset: JobSet, jobs: Collection[Job], pods: Sequence[Pod], gangs: S
         suspended=jobset.spec.suspend,
         wanted=wanted,
         done=done,
-        failures=failures,
+        jobs=jobs,
         pods=tuple(pods),
         gangs=gangs,
         restarts=status.restarts + sum(sum(each.job_restarts) for each in status.replicated_jobs_status),
         ended=ended,
         success="Completed",
         managed_by=_other(jobset.spec.managed_by, JOBSET_CONTROLLER),
-        late=_is_late(jobs),
         failed_indexes="; ".join(failed_indexes),
     )
 
@@ -172,7 +170,7 @@ def _job(job: Job, pods: Sequence[Pod], gangs: Sequence[Gang]) -> JobView:
         suspended=spec.suspend,
         wanted=spec.pods,
         done=job.status.succeeded,
-        failures=job.status.failed,
+        jobs=[job],
         pods=tuple(pods),
         gangs=gangs,
         restarts=0,
@@ -195,7 +193,7 @@ def _view(
     suspended: bool,
     wanted: int,
     done: int,
-    failures: int,
+    jobs: Collection[Job],
     pods: tuple[Pod, ...],
     gangs: Sequence[Gang],
     restarts: int,
@@ -203,9 +201,9 @@ def _view(
     success: str,
     managed_by: str,
     failed_indexes: str,
-    late: bool = False,
 ) -> JobView:
-    """The view of a JobSet or a Job. `late`: it failed because one of its Jobs exceeded its time."""
+    """The view of a JobSet, with its Jobs, or of a Job."""
+    failures = sum(job.status.failed for job in jobs)
     phases = Counter(pod.status.phase for pod in pods if not pod.metadata.deletion_timestamp)
     reason = waits_for(pods, gangs)
     if ended is not None and ended.status == "True":
@@ -224,14 +222,15 @@ def _view(
         wanted,
         phases["Running"],
         done,
-        max(failures, sum(map(failed, pods))),  # the status of a job that has ended stops counting
+        max(failures, sum(map(failed, pods))),
         restarts,
         reason,
         _end(ended, pods, done + failures) if ended else None,
         tuple(gangs),
         pods,
         managed_by,
-        by_pods=not late and (ended is None or ended.reason != DEADLINE_EXCEEDED),
+        by_pods=not _is_late(jobs) and (ended is None or ended.reason != DEADLINE_EXCEEDED),
+        failing=any(job.status.failure is not None for job in jobs),
         failed_indexes=failed_indexes,
     )
     return judged(view)
@@ -242,7 +241,7 @@ def _is_late(jobs: Iterable[Job]) -> bool:
     ends = [
         (end.last_transition_time or LAST, end.reason)
         for job in jobs
-        if (end := condition(job.status.conditions, "Failed")) is not None and end.status == "True"
+        if (end := job.status.failure) is not None
     ]
     return min(ends, default=(LAST, ""))[1] == DEADLINE_EXCEEDED
 

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from muster.api import kinds
-from muster.api.base import is_true
 from muster.api.batch_v1 import JOB_NAME, Job
 from muster.api.core_v1 import Pod
 from muster.api.failures import Failure, failures
@@ -95,7 +94,7 @@ def _left(job: Job, failed: int, *, in_place: bool) -> str | None:
     as `backoffLimit` says, but at least once.
     """
     spec = job.spec
-    if is_true(job.status.conditions, "Failed") or is_true(job.status.conditions, "FailureTarget"):
+    if job.status.failure is not None:
         return None
     if spec.pod_failure_policy is not None or spec.backoff_limit_per_index is not None:
         return "" if in_place else None

@@ -7,7 +7,7 @@ below the JobSet's counters. That is all a restart is: a counter in the status t
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from muster.api.base import Condition, condition, is_true
+from muster.api.base import condition, is_true
 from muster.api.batch_v1 import Job
 from muster.api.jobset_v1alpha2 import (
     JOB_INDEX,
@@ -51,24 +51,15 @@ def sort(jobs: list[Job], jobset: JobSet) -> Jobs:
 
 def is_failed(job: Job) -> bool:
     """Whether the Job's failure is decided; its pods may still be ending."""
-    return failure(job) is not None
+    return job.status.failure is not None
 
 
 def is_successful(job: Job) -> bool:
     return is_true(job.status.conditions, "Complete") or is_true(job.status.conditions, "SuccessCriteriaMet")
 
 
-def failure(job: Job) -> Condition | None:
-    """Returns the condition with the reason of the failure: `FailureTarget`, which `Failed` repeats later."""
-    for type_ in ("FailureTarget", "Failed"):
-        found = condition(job.status.conditions, type_)
-        if found is not None and found.status == "True":
-            return found
-    return None
-
-
 def failed_at(job: Job) -> datetime:
-    found = failure(job)
+    found = job.status.failure
     return found.last_transition_time if found and found.last_transition_time else _NEVER
 
 

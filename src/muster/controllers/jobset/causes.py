@@ -14,12 +14,11 @@ from muster.api.failures import Verdict, last_failures, verdict, without_verdict
 from muster.api.jobset_v1alpha2 import RESTART_ATTEMPT
 from muster.api.natural import natural
 from muster.controllers.job.finish import DEADLINE_EXCEEDED
-from muster.controllers.jobset.attempts import failure
 
 
 def cause(job: Job, current: Sequence[Job], pods: Iterable[Pod]) -> str:
     """Why `job` failed for good, as one of the `current` Jobs: its own message if no pod tells."""
-    why = failure(job)
+    why = job.status.failure
     if why is not None and why.reason == DEADLINE_EXCEEDED:
         return _ended(f"{why.reason}: {why.message}", job.metadata.name)
     return whole(job, current, pods)
@@ -31,7 +30,7 @@ def whole(job: Job, current: Sequence[Job], pods: Iterable[Pod]) -> str:
     found = _verdict(pod for pod in pods if (by := controller_of(pod)) is not None and by.uid in uids)
     if found is not None:
         return _ended(*found)
-    why = failure(job)
+    why = job.status.failure
     return _ended(f"{why.reason}: {why.message}" if why is not None else "it failed", job.metadata.name)
 
 

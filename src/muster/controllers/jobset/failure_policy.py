@@ -16,7 +16,7 @@ import msgspec
 from muster.api.batch_v1 import Job
 from muster.api.jobset_v1alpha2 import FailurePolicy, FailurePolicyRule
 from muster.controllers.jobset import patterns
-from muster.controllers.jobset.attempts import failure, group_of, index_of
+from muster.controllers.jobset.attempts import group_of, index_of
 from muster.controllers.jobset.status import RESTARTING, Draft
 
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ def apply(policy: FailurePolicy | None, failed: list[Job], cause: Callable[[Job]
 
 
 def _matches(rule: FailurePolicyRule, job: Job) -> bool:
-    why = failure(job)
+    why = job.status.failure
     assert why is not None, "only failed Jobs are asked about"
     return (
         (not rule.target_replicated_jobs or group_of(job) in rule.target_replicated_jobs)
