@@ -2003,6 +2003,14 @@ FAULTS: Final = (
         ("tests/core/queueing/test_shares_of_what_runs.py",),
     ),
     Fault(
+        "a gang hears of failed pods of another namespace",
+        "tenants",
+        "core/world/failed_starts.py",
+        "for node, failure in known if failure.tenant in tenants}",
+        "for node, failure in known}",
+        ("tests/core/cycle/test_failed_starts.py",),
+    ),
+    Fault(
         "a gang whose spread can never be even lowers the shares of others",
         "entitlement",
         "core/placement/attainable.py",

@@ -34,6 +34,20 @@ def test_the_replacement_of_a_rejected_pod_goes_to_another_node_each_time() -> N
     assert seen == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("tenant", ["ml", "other", "third"])
+def test_a_gang_hears_only_of_pods_of_its_namespaces(tenant: str) -> None:
+    """PodGroups of two namespaces may have been one gang of this name, and no longer be."""
+    made = scheduler([node("a", gpu=1)])
+    sets = PodSet("main", shape(gpu=1), 1, 1), PodSet("more", shape(gpu=1), 1, 0, namespace="third")
+    fail(made, "a", tenant=tenant)
+    made.apply(GangSubmitted(replace(gang("x", *sets, minimum=1), namespace="ml")))
+    (wait,) = waits(made.decide(1.0))
+    own = "a failed pod p at its start: OutOfcpu; nothing else fits"
+    all_ = "node a is avoided: pods failed there at their start; nothing else fits"
+    assert wait.explanation.code is Code.COMMIT_FAILED
+    assert wait.explanation.message == (all_ if tenant == "other" else own)
+
+
 def test_its_place_is_not_held_there_and_it_waits_by_name_if_no_other_node_will_do() -> None:
     made = scheduler([node("a", gpu=1)], gang("x", priority=1))
     (assign,) = assigns(made.decide(0.0))

@@ -229,9 +229,9 @@ class Explainer:
         failed, gang = self._world.failed_starts, state.gang
         assert gang is not None
         origin = gang.origin or gang.id
-        told = failed.told(origin)
-        if not told and not failed.avoided:
+        if not failed.of(origin).avoided and not failed.avoided:
             return None
+        told = failed.told(origin, {gang.namespace, *(pod_set.namespace for pod_set in gang.pod_sets)})
         key = (demand, tuple(sorted(told.items())), failed.avoided)
         return self._once(key, lambda: nodes_avoided(self._case(demand), told))
 

@@ -13,7 +13,7 @@ origins against them. The suspects beyond that are taken last.
 A node that is ready or schedulable again after it was not, and one that is removed, starts afresh.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final, NamedTuple
@@ -147,10 +147,14 @@ class FailedStarts:
         """Which nodes an origin keeps off by itself, as of the last `settle`."""
         return self.of_origin.get(origin, ANYWHERE)
 
-    def told(self, origin: str) -> dict[NodeName, str]:
-        """Why an origin keeps off each node."""
+    def told(self, origin: str, tenants: Container[str]) -> dict[NodeName, str]:
+        """Why an origin keeps off each node, where a pod of these tenants has failed.
+
+        Others may have been in a gang of this name, when PodGroups of several namespaces were one gang.
+        """
         failures = self._failures.get(origin, {})
-        return {node: failures[node].message for node in self.of(origin).avoided if node in failures}
+        known = ((node, failures[node]) for node in self.of(origin).avoided if node in failures)
+        return {node: failure.message for node, failure in known if failure.tenant in tenants}
 
     def accused(self, node: NodeName) -> str:
         """Say why all keep off a node. No origin of another tenant is named."""
