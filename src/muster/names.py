@@ -95,6 +95,8 @@ PODS_SEEN: Final = f"{DOMAIN}/pods-seen"
 CANNOT_READ: Final = f"{DOMAIN}/cannot-read"
 #: On the Lease of the scheduler: when it avoids nodes on which pods fail (`muster.translate.bad_nodes`).
 BAD_NODES: Final = f"{DOMAIN}/bad-nodes"
+#: On the Lease of the scheduler: which queues of other schedulers it adopts (`muster.translate.adopted`).
+ADOPTS: Final = f"{DOMAIN}/adopts"
 #: On the admission policies of a release: the Lease of its scheduler.
 LEASE: Final = f"{DOMAIN}/lease"
 #: On them, and on the Lease of the scheduler: the schedulerNames that it serves, separated by commas.

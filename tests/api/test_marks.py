@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster import names
-from muster.api import groups
+from muster.api import elastic_quota, groups, volcano_v1beta1
 from muster.api import koordinator_v1alpha1 as koordinator
 from muster.api.base import ObjectMeta
 from muster.api.marks import CHECKED, CHECKPOINT_GRACE, GPU_SHARE, MARKS, PREEMPTIBLE, RESTART_COST, Mark
@@ -64,6 +64,7 @@ def test_each_key_of_other_projects_has_its_rights() -> None:
     read |= {key for row in groups.NAMED for key in (*row.by_description, *row.minimum, *row.description)}
     read |= {koordinator.TOPOLOGY_SPEC, koordinator.TOPOLOGY_INDEX}
     read |= {key for key, _ in koordinator.NOT_PREEMPTIBLE}
+    read |= {elastic_quota.NAME, volcano_v1beta1.QUEUE_NAME}
     assert sorted(key for key in told if not FIELD.match(key)) == sorted(read)
     assert all(not row.in_spec or "spec.schedulingGroup" in told for row in groups.NAMED)
 

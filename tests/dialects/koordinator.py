@@ -10,6 +10,10 @@ from tests.dialects.table import Answer, Row, Table
 
 OBEYED, SUBSUMED, REFUSED = Answer
 _GANG: Final = "gang.scheduling.koordinator.sh"
+_OF_QUOTA: Final = "quota.scheduling.koordinator.sh"
+_ADOPTED: Final = "translate/test_adopted.py"
+_QUOTA: Final = f"{_ADOPTED}::test_an_elastic_quota_is_read_as_a_queue"
+_UNREAD: Final = "test_an_annotation_that_cannot_be_honoured_makes_it_unusable_and_is_named"
 _OLD: Final = "pod-group.scheduling.sigs.k8s.io"
 
 TABLE: Final = Table(
@@ -19,6 +23,10 @@ Pods belong to a PodGroup of `scheduling.sigs.k8s.io/v1alpha1` by label, or desc
 annotations. The files need no change if muster serves the scheduler name `koord-scheduler`
 (`schedulerNames` of the chart).
 [Topology](../../concepts/topology.md) has its own page.
+
+ElasticQuotas are queues, if the setting [`adoptQueues`](../daemons.md#settings) lists their namespace
+(by default `koordinator-system` and `kube-system`). The page on
+[queues](../../concepts/queues.md#queues-of-other-schedulers) says why.
 """,
     (
         (
@@ -161,6 +169,93 @@ annotations. The files need no change if muster serves the scheduler name `koord
                     SUBSUMED,
                     "as `scheduleTimeoutSeconds`",
                     "translate/test_described.py::test_modes_and_policies_that_are_read_otherwise_are_warned_of",
+                ),
+            ),
+        ),
+        (
+            "ElasticQuota",
+            (
+                Row("spec.min", OBEYED, "the guarantee of the queue", _QUOTA),
+                Row("spec.max", OBEYED, "its capability", _QUOTA),
+                Row(
+                    f"{_OF_QUOTA}/parent",
+                    OBEYED,
+                    "without it, or with `koordinator-root-quota`, the queue is below root",
+                    _QUOTA,
+                ),
+                Row(
+                    f"{_OF_QUOTA}/shared-weight",
+                    OBEYED,
+                    "by resource, or else `max`: how quotas with one parent share what is above their "
+                    "minima. Beside a Queue of muster, each counts on average as one of weight 1",
+                    f"{_ADOPTED}::test_its_shared_weight_counts_instead_of_its_maximum",
+                ),
+                Row(
+                    f"{_OF_QUOTA}/is-parent",
+                    SUBSUMED,
+                    "a queue with queues below it has no gangs itself",
+                    _QUOTA,
+                ),
+                Row(
+                    f"{_OF_QUOTA}/allow-lent-resource",
+                    SUBSUMED,
+                    "what is idle is lent, and reclaimed once the queue asks for it",
+                    _QUOTA,
+                ),
+                Row(
+                    f"{_OF_QUOTA}/namespaces",
+                    OBEYED,
+                    "gangs of these namespaces wait in it unless they name another; so do those of its own, "
+                    "if the quota has its name",
+                    "runtime/test_mirror_queues.py::test_a_namespace_that_a_quota_serves_waits_in_it",
+                ),
+                *(
+                    Row(
+                        f"{_OF_QUOTA}/{key}",
+                        REFUSED,
+                        "the queue cannot be used, and `muster queues` says why",
+                        f"{_ADOPTED}::{test}",
+                    )
+                    for key, test in (
+                        ("tree-id", "test_a_tree_of_its_own_makes_it_unusable"),
+                        ("total-resource", _UNREAD),
+                        ("admission", _UNREAD),
+                    )
+                ),
+                Row(
+                    "metadata.name",
+                    OBEYED,
+                    "of one name muster's own Queue counts, then Volcano's; two quotas of one name cannot "
+                    "be used",
+                    f"{_ADOPTED}::test_quotas_of_one_name_in_two_namespaces_are_at_fault_until_one_is_gone",
+                ),
+                Row(
+                    "koordinator-default-quota",
+                    OBEYED,
+                    "muster's queue `default`",
+                    f"{_ADOPTED}::test_quotas_that_koordinator_has_by_itself",
+                ),
+                Row(
+                    "metadata.namespace",
+                    REFUSED,
+                    "of namespaces that `adoptQueues` does not list: `submit` warns, and the gangs that name "
+                    "the queue are Invalid",
+                    f"{_ADOPTED}::test_a_quota_in_a_namespace_that_is_not_listed_changes_nothing",
+                ),
+                Row(
+                    "status.used",
+                    OBEYED,
+                    f"with the annotations `{_OF_QUOTA}/runtime` (its entitlement) and `request`, once gangs "
+                    "of muster use the quota",
+                    "runtime/reports/test_queues.py::"
+                    "test_an_elastic_quota_says_what_is_used_and_what_it_may_use",
+                ),
+                Row(
+                    f"label {_OF_QUOTA}/name of pods",
+                    OBEYED,
+                    "the queue of the pods; `muster.dev/queue` counts more. A quota that does not exist "
+                    "makes them Invalid",
+                    "runtime/test_mirror_queues.py::test_pods_name_their_quota_by_label",
                 ),
             ),
         ),

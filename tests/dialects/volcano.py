@@ -14,7 +14,7 @@ _REFUSED: Final = "translate/test_volcano.py::test_what_cannot_be_honoured_is_re
 _SPARED: Final = "translate/test_volcano.py::test_preemptable_false_is_obeyed"
 _PHASES: Final = "controllers/podgroup/test_volcano.py::test_phases"
 _FOREIGN: Final = "api/test_foreign_marks.py::test_a_mark_is_found_at_its_place"
-_QUEUE_TESTS: Final = "translate/test_queues.py"
+_QUEUE_TESTS: Final = "translate/test_adopted.py"
 _ADOPTED: Final = "core/world/queues/test_adopted.py"
 _QUEUES: Final = f"{_QUEUE_TESTS}::test_a_queue_of_volcano_is_read_as_one_of_muster"
 _UNREAD: Final = f"{_QUEUE_TESTS}::test_a_field_that_is_not_read_makes_it_unusable_and_is_named"
@@ -36,7 +36,8 @@ without them a Job states `schedulerName`, `minAvailable` and `queue`.
 
 Volcano's scheduler may run in the same cluster for Jobs and pods that name it. Muster admits (`Inqueue`) the
 groups of Jobs whose `schedulerName` it serves, and leaves the status of the others alone. It reads all
-Queues: what Volcano's scheduler runs in one does not count there.
+Queues, unless the setting `adoptQueues` leaves them out: what Volcano's scheduler runs in one does not count
+there.
 
 A Job file may have Volcano's Jobs (`batch.volcano.sh/v1alpha1`). The embedded cluster has no controllers of
 Volcano: there `muster run`, `submit`, `check` and `plan` compile the Job to a JobSet, as the table below
@@ -114,7 +115,7 @@ says.
                     "metadata.name",
                     OBEYED,
                     "of two Queues of one name muster's own counts, and says so in its condition Ready",
-                    f"{_QUEUE_TESTS}::test_a_queue_that_hides_one_of_volcano_says_so",
+                    "translate/test_queues.py::test_a_queue_that_covers_an_adopted_one_says_so",
                 ),
                 Row(
                     "a Queue that is invalid",

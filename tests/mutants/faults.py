@@ -992,7 +992,7 @@ FAULTS: Final = (
         "translate/queues.py",
         "    if why := queue.metadata.unreadable:",
         "    if why := '':",
-        ("tests/translate/test_queues.py",),
+        ("tests/translate/test_adopted.py",),
     ),
     Fault(
         "a queue that was closed meanwhile is opened",
@@ -1001,6 +1001,14 @@ FAULTS: Final = (
         'first = {} if found.status.state else {"state": "Open"}',
         'first = {"state": found.status.state or "Open"}',
         ("tests/runtime/reports/test_queues.py",),
+    ),
+    Fault(
+        "a part of a queue counts in bytes",
+        "quota",
+        "core/world/queues/account.py",
+        "queue.rules.weight * whole if part is None else several * part",
+        "queue.rules.weight if part is None else part",
+        ("tests/core/world/queues/test_entitlement.py",),
     ),
     Fault(
         "an adopted queue bars the gangs of its parent",
@@ -2078,7 +2086,7 @@ FAULTS: Final = (
         "a submit reads the nodes of a real cluster whether or not queues share them",
         "snapshot",
         "app/snapshot.py",
-        "if found.queues or kinds.QUEUE.kind in there:",
+        "if found.queues or any(kind.kind in there for kind in kinds.QUEUES):",
         "if found.objects:",
         ("tests/app/test_snapshot.py",),
     ),

@@ -520,10 +520,24 @@ FAULTS: Final = (
         ),
     ),
     *_faults(
-        "volcano queues",
-        "translate/queues.py",
-        "translate/test_queues",
-        ("Volcano's queue before muster's own", "    if isinstance(own, Queue):", "    if False:"),
+        "adopted queues",
+        "translate/adopted.py",
+        "translate/test_adopted",
+        (
+            "an adopted queue before muster's own",
+            "        if (own := self._own.get(name)) is not None:",
+            "        if (own := self._own.get(name)) is not None and name not in self._adopted:",
+        ),
+        (
+            "a tenant's quota is a queue of the cluster",
+            "        if name and row.adopted_in(meta.namespace, self.adopts):",
+            "        if name:",
+        ),
+        (
+            "one of two quotas of a name, whichever",
+            "        if not others:",
+            "        if True:",
+        ),
     ),
     *_faults(
         "names of jobs",

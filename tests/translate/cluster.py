@@ -300,7 +300,7 @@ def read(key: GroupKey, found: World, before: Group | None = None) -> Group | No
     history = [*(_HISTORY[id(before)][1] if before is not None else ()), {**found._objects}]
     history[-1] = {kind: dict(objects) for kind, objects in history[-1].items()}
     now = World(found.schedulers, whole=found.whole)
-    now.uncreated, now.queue_bounds = found.uncreated, found.queue_bounds
+    now.uncreated, now.queue_rules = found.uncreated, found.queue_rules
     reader = Reader(key, now)
     for objects in history:
         group = read_on(reader, now, objects)

@@ -15,7 +15,7 @@ from muster.api.muster_v1alpha1 import Queue
 from muster.core.words.gang import Code, Gate
 from muster.translate.identity import GroupKey
 from muster.translate.priority import Chosen, chosen, may_preempt, priority, ranked
-from muster.translate.queue_bounds import QueueBounds
+from muster.translate.queue_rules import QueueRules
 from muster.translate.touched import keys_touched
 from tests.translate.cluster import job, jobset, pod, pod_group, pod_spec, priority_class, read, spec, world
 
@@ -233,7 +233,7 @@ def test_queues_bound_marks_and_pods_and_replace_what_classes_allow() -> None:
             ((1000, None), 900),
         ):
             for name, most, above in zip(("leaf", "top"), queues, ("top", "root"), strict=True):
-                there.queue_bounds.change(*rule(name, most, above))
+                there.queue_rules.change(*rule(name, most, above))
             group = read(key, there)
             assert group is not None
             assert group.gang.priority == expected
@@ -243,14 +243,14 @@ MINE = pod_spec(priorityClassName="mine")
 
 
 def test_only_a_bound_that_may_count_is_a_change() -> None:
-    bounds = QueueBounds()
+    bounds = QueueRules()
     assert not bounds.change(*rule("a", None))
     assert bounds.change(*rule("a", 5))
     assert not bounds.change(*rule("a", 5))
     assert bounds.change(*rule("b", None, "a"))
-    assert bounds.of("b") == (5, "a")
+    assert bounds.bound("b") == (5, "a")
     assert bounds.change("a", None)
-    assert (bounds.of("b"), bounds.change("b", None)) == (None, False)
+    assert (bounds.bound("b"), bounds.change("b", None)) == (None, False)
 
 
 @pytest.mark.parametrize("mark", [{}, {names.PRIORITY: "system-node-critical"}])

@@ -4,25 +4,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-import pytest
 
-from muster.api.base import AnyKind, Condition
-from muster.api.kinds import QUEUE, QUEUE_VOLCANO
+from muster.api.base import Condition
 from muster.api.muster_v1alpha1 import Queue
-from muster.api.volcano_v1beta1 import Queue as VolcanoQueue
 from muster.core.cycle import Scheduler
 from muster.core.words.events import GangSubmitted
 from muster.core.words.gang import PodSet, QueueOrder
 from muster.core.words.gang import Queue as Rules
-from muster.kube.decode import decode
-from muster.translate.queues import (
-    QueueObjects,
-    conditions,
-    counting,
-    effective,
-    queue_changed,
-    status_of,
-)
+from muster.translate.queues import conditions, queue_changed, status_of
 from tests.core.words import GPU, gang, node, shape
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -119,96 +108,12 @@ def test_a_condition_keeps_its_time() -> None:
     assert conditions(account, [told], NOW)[0].status == "True"
 
 
-def volcano(name: str = "a", state: str = "", **spec: Any) -> VolcanoQueue:  # Any: JSON
-    body = {"metadata": {"name": name}, "spec": spec, "status": {"state": state}}
-    return msgspec.convert(body, VolcanoQueue)
-
-
-def test_a_queue_of_volcano_is_read_as_one_of_muster() -> None:
-    theirs = volcano(
-        parent="dept",
-        weight=3,
-        capability={"cpu": 8},
-        deserved={"cpu": "4"},
-        guarantee={"resource": {"cpu": "500m"}},
-        reclaimable=False,
-    )
-    found = effective(None, theirs)
-    assert found is not None
-    assert queue_changed(found).queue == Rules(
-        "a",
-        parent="dept",
-        weight=3,
-        capability=(("cpu", 8000),),
-        deserved=(("cpu", 4000),),
-        guarantee=(("cpu", 500),),
-        reclaimable=False,
-        adopted=True,
-    )
-
-
-@pytest.mark.parametrize("state", ["Closed", "Closing", "Open", "Unknown", ""])
-def test_its_state_closes_it(state: str) -> None:
-    found = effective(None, volcano(state=state))
-    assert found is not None
-    assert queue_changed(found).queue.closed == state.startswith("Clos")
-    assert found.spec.reclaimable
-    assert found.spec.parent == "root"
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("affinity", {"nodeGroupAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": ["g"]}}),
-        ("extendClusters", [{"name": "c"}]),
-        ("priority", 5),
-    ],
-)
-def test_a_field_that_is_not_read_makes_it_unusable_and_is_named(field: str, value: Any) -> None:
-    found = effective(None, volcano(**{field: value}))
-    assert found is not None
-    assert f"spec.{field} of a Queue of Volcano is not read" in queue_changed(found).queue.fault
-
-
-@pytest.mark.parametrize("kind", [QUEUE, QUEUE_VOLCANO])
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("weight", 10**30), ("capability", {"cpu": {"a": 1}}), ("reclaimable", "perhaps"), ("deserved", [1])],
-)
-def test_a_queue_that_cannot_be_read_whole_is_unusable(kind: AnyKind, field: str, value: Any) -> None:
-    body = {"metadata": {"name": "a", "uid": "u"}, "spec": {field: value}}
-    found = QueueObjects().change(kind, "a", decode(kind, msgspec.json.encode(body)))[1]
-    assert found is not None
-    assert queue_changed(found).queue.fault.startswith(f"cannot be read: spec.{field}: ")
-
-
-def test_muster_s_own_queue_counts_and_root_is_no_queue() -> None:
-    own = queue(weight=2)
-    assert effective(own, volcano(weight=9)) is own
-    assert effective(None, volcano("root")) is None
-    assert [each.spec.weight for each in counting([volcano(weight=9), own, volcano("root")])] == [2]
-
-
-def test_of_two_queues_of_a_name_the_other_counts_once_the_first_is_gone() -> None:
-    known, own, theirs = QueueObjects(), queue(weight=2), volcano(weight=9)
-    assert known.change(QUEUE_VOLCANO, "a", theirs)[0] is None
-    before, now = known.change(QUEUE, "a", own)
-    assert before is not None
-    assert (before.spec.weight, now) == (9, own)
-    assert known.change(QUEUE_VOLCANO, "a", volcano(weight=5)) == (own, own), "it decides nothing"
-    before, now = known.change(QUEUE, "a", None)
-    assert before is own
-    assert now is not None
-    assert now.spec.weight == 5
-    assert known.change(QUEUE_VOLCANO, "a", None)[1] is None
-
-
-def test_a_queue_that_hides_one_of_volcano_says_so() -> None:
+def test_a_queue_that_covers_an_adopted_one_says_so() -> None:
     core = Scheduler()
     core.apply(queue_changed(queue()))
     account = core.world.queues.find("a")
     assert account is not None
-    (told,) = conditions(account, [], NOW, covers=True)
+    (told,) = conditions(account, [], NOW, covers="Queue of Volcano")
     assert (told.status, told.message) == (
         "True",
         "it counts, and the Queue of Volcano of this name does not",

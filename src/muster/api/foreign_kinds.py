@@ -100,9 +100,12 @@ TABLE: Final = (
     ),
     *_rows("Koordinator", ("quota.koordinator.sh",), {"ElasticQuotaProfile": _QUEUE}),
     *_rows(
-        "Koordinator and scheduler-plugins",
-        ("scheduling.sigs.k8s.io", "scheduling.x-k8s.io"),
-        {"ElasticQuota": f"{_QUEUE}: min is deserved, max is capability"},
+        "scheduler-plugins",
+        ("scheduling.x-k8s.io",),
+        {
+            "ElasticQuota": f"{_QUEUE}: min is guarantee, max is capability, and its namespace is in "
+            "spec.allow.namespaces"
+        },
     ),
     *_rows(
         "Kueue",

@@ -120,7 +120,6 @@ TABLE: Final = (
     ForeignMark("volcano.sh/numa-topology-policy", _VOLCANO, _A, _POD, Asks.DEVICES, _PINNED, ("none",)),
     ForeignMark("volcano.sh/network-topology-mode", _VOLCANO, _A, _JOBS, Asks.TOPOLOGY, _TOPOLOGY),
     ForeignMark("volcano.sh/network-topology-highest-tier", _VOLCANO, _A, _JOBS, Asks.TOPOLOGY, _TOPOLOGY),
-    ForeignMark("quota.scheduling.koordinator.sh/name", _KOORDINATOR, _L, _POD, Asks.QUEUE, _QUEUE),
     ForeignMark(
         *("quota.scheduling.koordinator.sh/tree-id", _KOORDINATOR, _L, _POD, Asks.QUEUE),
         f"queues of muster are one tree; {_QUEUE}",

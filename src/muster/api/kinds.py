@@ -18,6 +18,7 @@ from muster.api.core_v1 import (
     Service,
     ServiceAccount,
 )
+from muster.api.elastic_quota import ElasticQuota
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology
 from muster.api.kube_batch import PodGroup as KubeBatchPodGroup
@@ -87,6 +88,10 @@ POD_GROUP_INCUBATOR: Final = Kind(
 POD_GROUP_SIGS_DEV: Final = Kind(
     "scheduling.sigs.dev", "v1alpha2", "PodGroup", "podgroups", True, KubeBatchPodGroup
 )
+#: Koordinator's.
+ELASTIC_QUOTA: Final = Kind(
+    *("scheduling.sigs.k8s.io", "v1alpha1", "ElasticQuota", "elasticquotas", True, ElasticQuota), status=False
+)
 #: Kubernetes' own.
 POD_GROUP_K8S: Final = Kind(
     *("scheduling.k8s.io", "v1beta1", "PodGroup", "podgroups", True, KubernetesPodGroup), others=("v1alpha3",)
@@ -105,6 +110,8 @@ CLUSTER_NETWORK_TOPOLOGY: Final = Kind(
     ClusterNetworkTopology,
 )
 QUEUE: Final = Kind(DOMAIN, "v1alpha1", "Queue", "queues", False, Queue)
+#: Muster's queues, and the kinds of other schedulers' that it adopts.
+QUEUES: Final[tuple[Kind[Any], ...]] = (QUEUE, QUEUE_VOLCANO, ELASTIC_QUOTA)
 GANG: Final = Kind(DOMAIN, "v1alpha1", "Gang", "gangs", True, Gang, status=False)
 GANG_PLAN: Final = Kind(DOMAIN, "v1alpha1", "GangPlan", "gangplans", True, GangPlan, status=False)
 PREEMPTION: Final = Kind(DOMAIN, "v1alpha1", "Preemption", "preemptions", True, Preemption, status=False)
@@ -143,6 +150,7 @@ ALL: Final[tuple[Kind[Any], ...]] = (
     QUEUE_VOLCANO,
     POD_GROUP_INCUBATOR,
     POD_GROUP_SIGS_DEV,
+    ELASTIC_QUOTA,
     POD_GROUP_K8S,
     WORKLOAD,
     CLUSTER_NETWORK_TOPOLOGY,
@@ -182,6 +190,7 @@ OPTIONAL: Final[tuple[Kind[Any], ...]] = (
     QUEUE_VOLCANO,
     POD_GROUP_INCUBATOR,
     POD_GROUP_SIGS_DEV,
+    ELASTIC_QUOTA,
     POD_GROUP_K8S,
     WORKLOAD,
     CLUSTER_NETWORK_TOPOLOGY,

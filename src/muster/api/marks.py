@@ -217,7 +217,9 @@ _OTHERS: Final[dict[tuple[str, ...], dict[str, str]]] = {
     ("Namespace",): {names.AUDIT_UNTIL: "2030-01-31T12:00:00Z", names.SECRET_STORE: ""},
     ("Service",): {names.ALLOWED_CALLERS: ""},
     ("PersistentVolumeClaim",): {names.ALLOWED_CONSUMERS: ""},
-    ("Lease",): dict.fromkeys([names.PODS_SEEN, names.CANNOT_READ, names.SUCCESSOR, names.BAD_NODES], ""),
+    ("Lease",): dict.fromkeys(
+        [names.PODS_SEEN, names.CANNOT_READ, names.SUCCESSOR, names.BAD_NODES, names.ADOPTS], ""
+    ),
     ("ValidatingAdmissionPolicy",): {names.LEASE: ""},
     ("ValidatingAdmissionPolicy", "Lease"): {names.SCHEDULES: ""},
     ("Node",): {names.RUNTIME: ""},

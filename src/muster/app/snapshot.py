@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from types import MappingProxyType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from muster.api import kinds, times
 from muster.api.base import AnyKind, Object, ObjectMeta, Resource
@@ -30,18 +30,19 @@ from muster.core.words.gang import Gang, GangId
 from muster.kube.client import Client
 from muster.kube.errors import Forbidden, NotFound
 from muster.kube.listing import list_all
-from muster.names import BAD_NODES, SCHEDULER_LEASE, SCHEDULES
+from muster.names import ADOPTS, BAD_NODES, SCHEDULER_LEASE, SCHEDULES
 from muster.runtime.mirror import WATCHED, Mirror
-from muster.translate import bad_nodes
+from muster.translate import adopted, bad_nodes
 from muster.translate.bad_nodes import BadNodes
 from muster.translate.disclosure import Disclosure
 from muster.translate.priority import ranked
-from muster.translate.queues import counting
 from muster.workloads.snapshot import Objects
 
 _GANGS: Final = frozenset(kind.kind for kind in GANGS)
 #: Kinds that matter to a pod only if muster schedules it, so the scheduler names have to be read with them.
 _OF_PODS: Final = frozenset((kinds.POD, *SURROUNDINGS))
+#: Kinds that are read as the scheduler's settings say.
+_SET: Final = _OF_PODS | {*kinds.QUEUES}
 
 
 class Snapshot:
@@ -71,14 +72,15 @@ class Snapshot:
         *,
         prices: Rates | None = None,
         now: float | None = None,
-        avoids: BadNodes | None = None,
+        settings: "Settings | None" = None,
     ) -> None:
         """`schedulers`: the values of `spec.schedulerName` whose pods muster schedules; None = all.
 
         `now`: seconds since the epoch; None: the newest time in the objects. `prices`: of lost work.
-        `avoids`: the scheduler's setting for nodes on which pods fail; None: the default.
+        `settings`: the scheduler's; None: those of the embedded cluster.
         """
-        self.objects, self.prices, self._avoids = objects, prices or Rates(), avoids
+        self.objects, self.prices = objects, prices or Rates()
+        self._settings = settings or Settings()
         self.schedulers = schedulers
         self._now = latest(objects) if now is None else now
 
@@ -103,11 +105,11 @@ class Snapshot:
         for kind, resource in ((kind, each) for kind, found in known.items() for each in found):
             objects.add(kind, resource)
         prices = await _prices(client) if priced else None
-        avoids = None
-        if schedulers is not None and not _OF_PODS.isdisjoint(observed):
-            avoids, served = await scheduler_settings(client)
-            schedulers = served or schedulers
-        return cls(objects, schedulers, prices=prices, now=now, avoids=avoids)
+        settings = None
+        if schedulers is not None and not _SET.isdisjoint(observed):
+            settings = await scheduler_settings(client)
+            schedulers = settings.served or schedulers
+        return cls(objects, schedulers, prices=prices, now=now, settings=settings)
 
     @classmethod
     async def around(
@@ -119,12 +121,13 @@ class Snapshot:
         """
         there = {each["kind"] for each in job}
         if _GANGS.isdisjoint(there):
-            return await cls.observe(client, schedulers, [kinds.QUEUE] if kinds.QUEUE.kind in there else [])
+            named = {kind.kind for kind in kinds.QUEUES} & there
+            return await cls.observe(client, schedulers, kinds.QUEUES if named else [])
         needed = (*SURROUNDINGS, *SHARING)
         if schedulers is None:
             return await cls.observe(client, schedulers, (*needed, kinds.NODE), priced=True)
         found = await cls.observe(client, schedulers, needed, priced=True)
-        if found.queues or kinds.QUEUE.kind in there:
+        if found.queues or any(kind.kind in there for kind in kinds.QUEUES):
             found.objects.items |= (await _objects(client, [kinds.NODE])).items
         return found
 
@@ -139,7 +142,13 @@ class Snapshot:
 
     @property
     def queues(self) -> list[Queue]:
-        return counting(self.objects.items.values())
+        found = ((name[0], each) for name, each in self.objects.items.items())
+        return adopted.counting(found, self._settings.adopts)
+
+    @property
+    def adopts(self) -> frozenset[str]:
+        """Which queues of other schedulers count (`muster.translate.adopted`)."""
+        return self._settings.adopts
 
     def preflight(self, job: Sequence[Object]) -> Preflight:
         """Returns the checks of a job file before it is submitted. `job`: its objects."""
@@ -195,7 +204,8 @@ class Snapshot:
 
     @cached_property
     def _mirror(self) -> SnapshotMirror:
-        return SnapshotMirror(self.objects, self.schedulers, self._now, self._avoids)
+        settings = self._settings
+        return SnapshotMirror(self.objects, self.schedulers, self._now, settings.bad_nodes, settings.adopts)
 
     @property
     def _cluster(self) -> Mirror:
@@ -217,12 +227,22 @@ def latest(objects: Objects) -> float:
     return max(map(times.seconds, stated), default=0.0)
 
 
-async def scheduler_settings(client: Client) -> tuple[BadNodes, frozenset[str]]:
-    """Returns the leader's setting for nodes on which pods fail, and the schedulerNames that muster serves.
+class Settings(NamedTuple):
+    """What commands know of the settings of a scheduler."""
 
-    Both are annotations of its Lease. If the Lease is absent or may not be read, the setting is the
-    default. If the Lease has no names, those in the admission policies of muster's releases are returned;
-    none if these may not be listed.
+    #: for nodes on which pods fail
+    bad_nodes: BadNodes = BadNodes()
+    #: the schedulerNames that it serves; empty: unknown
+    served: frozenset[str] = frozenset()
+    #: which queues of other schedulers count
+    adopts: frozenset[str] = adopted.EVERY
+
+
+async def scheduler_settings(client: Client) -> Settings:
+    """Returns what the leader states of its settings, in annotations of its Lease.
+
+    If the Lease is absent or may not be read, they are the defaults. If the Lease has no schedulerNames,
+    those in the admission policies of muster's releases are returned; none if these may not be listed.
     """
     try:
         lease = await client.get(kinds.LEASE, *SCHEDULER_LEASE.split("/"))
@@ -236,7 +256,7 @@ async def scheduler_settings(client: Client) -> tuple[BadNodes, frozenset[str]]:
             policies = await list_all(client, kinds.ADMITTING[0], missing_ok=True)
             served = [each.metadata.annotations.get(SCHEDULES, "") for each in policies.items]
     names = frozenset(name for each in served for name in each.split(",") if name)
-    return bad_nodes.read(stated.get(BAD_NODES, "")), names
+    return Settings(bad_nodes.read(stated.get(BAD_NODES, "")), names, adopted.stated(stated.get(ADOPTS)))
 
 
 async def _objects(client: Client, observed: Sequence[AnyKind]) -> Objects:

@@ -142,7 +142,7 @@ def _deciding(beside: "Administered") -> "Objects":
     from muster.api import kinds
     from muster.workloads.snapshot import Objects, typed
 
-    deciding = (kinds.PRIORITY_CLASS, kinds.QUEUE, kinds.RESOURCE_QUOTA, kinds.NODE)
+    deciding = (kinds.PRIORITY_CLASS, *kinds.QUEUES, kinds.RESOURCE_QUOTA, kinds.NODE)
     names = [kind.kind for kind in deciding]
     found = Objects()
     for path, group in groupby(beside, lambda each: each[0]):

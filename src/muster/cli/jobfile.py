@@ -196,12 +196,15 @@ def print_notes(job: JobFile) -> None:
         print_finding(note)
 
 
-def unusable(job: JobFile, there: Iterable[Queue] | None = None) -> Iterator[Finding]:
+def unusable(
+    job: JobFile, there: Iterable[Queue] | None = None, adopts: frozenset[str] | None = None
+) -> Iterator[Finding]:
     """Warnings about queues and a topology that an API server accepts but no scheduler can use.
 
-    `there`: the queues of the cluster; None if they are not known.
+    `there`: the queues of the cluster; None if they are not known. `adopts`: which queues of other schedulers
+    the scheduler adopts; None: all.
     """
-    yield from _unusable_queues(job, there)
+    yield from _unusable_queues(job, there, adopts)
     for item in job.items:
         if item.object["kind"] == kinds.CLUSTER_NETWORK_TOPOLOGY.kind:
             if item.object["metadata"]["name"] != DEFAULT:
@@ -214,18 +217,40 @@ def unusable(job: JobFile, there: Iterable[Queue] | None = None) -> Iterator[Fin
                 yield item.report(("spec", "networkTopologySpec"), told, Severity.WARNING)
 
 
-def _unusable_queues(job: JobFile, there: Iterable[Queue] | None) -> Iterator[Finding]:
-    items = {each.object["metadata"]["name"]: each for each in job.items if each.object["kind"] == "Queue"}
-    if not items:
+def _unusable_queues(
+    job: JobFile, there: Iterable[Queue] | None, adopts: frozenset[str] | None
+) -> Iterator[Finding]:
+    known_kinds = {(kind.api_version, kind.kind): kind for kind in kinds.QUEUES}
+    of_file = [
+        (kind, each)
+        for each in job.items
+        if (kind := known_kinds.get((each.object["apiVersion"], each.object["kind"])))
+    ]
+    if not of_file:
         return
     from muster.core.words.gang import Queue as Rules  # imported here, because they import numpy
     from muster.core.world.queues.faults import faults_of
+    from muster.translate.adopted import BY_KIND, EVERY, ROOT, Adopted, QueueObjects
     from muster.translate.queues import queue_changed
 
-    rules = {each.metadata.name: queue_changed(each).queue for each in there or ()}
-    rules |= {name: queue_changed(convert(item.object, Queue)).queue for name, item in items.items()}
+    items, known = dict[str, Item](), QueueObjects(EVERY if adopts is None else adopts)
+    for kind, item in of_file:
+        resource = convert(item.object, kind.type)
+        name, *_ = known.change(kind, resource)
+        items[name] = item
+        row = BY_KIND.get(kind)
+        if row is not None and not row.adopted_in(resource.metadata.namespace, known.adopts):
+            where = f" of namespace {resource.metadata.namespace}" if kind.namespaced else ""
+            told = f"is no queue of muster: its setting adoptQueues lists no {row.what}{where}"
+            yield item.report(("metadata",), told, Severity.WARNING)
+    counting = {each.metadata.name: each for each in there or ()}
+    for each in known.all_counting():
+        if isinstance(counting.get(each.metadata.name, each), Adopted) or not isinstance(each, Adopted):
+            counting[each.metadata.name] = each
+    rules = {name: queue_changed(each).queue for name, each in counting.items()}
     if there is None:
-        rules |= {each.parent: Rules(each.parent) for each in [*rules.values()] if each.parent not in rules}
+        above = {each.parent for each in rules.values()} - {ROOT, *rules}
+        rules |= {name: Rules(name) for name in sorted(above)}
     faults = faults_of(rules)
     for name, item in items.items():
         if fault := faults.get(name):
@@ -291,7 +316,8 @@ async def preflight(client: Client, job: JobFile, queue: str | None, target: Tar
     snapshot = await Snapshot.around(client, job.objects, target.schedulers)
     for finding in _unserved(job, snapshot.schedulers):
         print_finding(finding)
-    for finding in unusable(job, None if kinds.QUEUE in snapshot.objects.denied else snapshot.queues):
+    queues = None if kinds.QUEUE in snapshot.objects.denied else snapshot.queues
+    for finding in unusable(job, queues, snapshot.adopts):
         print_finding(finding)
     if queue is not None:
         for namespace in sorted({each["metadata"]["namespace"] for each in job.primary}):

@@ -41,11 +41,12 @@ from muster.runtime.allowances import Allowances
 from muster.runtime.plan_record import Plan
 from muster.runtime.recorded_plans import RecordedPlans
 from muster.runtime.used_nodes import UsedNodes
+from muster.translate.adopted import EVERY, QueueObjects
 from muster.translate.dialects import Reader, group_of
 from muster.translate.group import Group, Touched
 from muster.translate.identity import GroupKey, in_order
 from muster.translate.pods import bound_at, occupies, pod_bound, says_the_same
-from muster.translate.queues import QueueObjects, queue_changed
+from muster.translate.queues import queue_changed
 from muster.translate.start_failures import Counted, start_failed
 from muster.translate.touched import (
     everything,
@@ -75,7 +76,7 @@ class Mirror:
     """Holds the objects of the cluster, and reads groups from them.
 
     `schedulers`, `whole`, `victims`, `unranked`: see `World`. `counted`: which failures at the start of pods
-    are reported.
+    are reported. `adopts`: which queues of other schedulers count (`translate.adopted`).
 
     `selector`: labels of the nodes that muster may use (`UsedNodes`). `lease`: the Lease of this scheduler
     (`RecordedPlans`).
@@ -91,6 +92,7 @@ class Mirror:
         victims: frozenset[str] = frozenset(),
         unranked: int = UNRANKED,
         counted: Counted | None = None,
+        adopts: frozenset[str] = EVERY,
     ) -> None:
         self.world = World(schedulers, whole=whole, lease=lease, victims=victims, unranked=unranked)
         #: groups as last drained
@@ -105,7 +107,7 @@ class Mirror:
         #: groups to read again, with the objects that have changed since
         self._stale: dict[GroupKey, Touched] = {}
         self._allowances = Allowances(self.world)
-        self._queues = QueueObjects()
+        self.queues = QueueObjects(adopts)
         #: which failures at the start of pods are reported, and the pods of which one has been
         self.counted = counted or Counted()
         self._failed: set[PodId] = set()
@@ -232,9 +234,8 @@ class Mirror:
         self._pending.events += self._nodes.change(change.old, change.new)
 
     def _queue(self, change: "_Change") -> None:
-        name = change.latest.metadata.name
-        old, new = self._queues.change(change.kind, name, change.new)
-        if self.world.queue_bounds.change(name, new):
+        name, old, new = self.queues.change(change.kind, change.latest, gone=change.new is None)
+        if self.world.queue_rules.change(name, new):
             for key in in_order({*everything(self.world)}):
                 self._stale.setdefault(key, Touched()).add(kinds.QUEUE, old, new)
         if new is not None:
@@ -410,8 +411,7 @@ _CHANGE: Final[Mapping[AnyKind, Callable[[Mirror, _Change], None]]] = {
     kinds.CLUSTER_NETWORK_TOPOLOGY: Mirror._topology,
     kinds.RESOURCE_QUOTA: Mirror._quota,
     kinds.NODE: Mirror._node,
-    kinds.QUEUE: Mirror._queue,
-    kinds.QUEUE_VOLCANO: Mirror._queue,
+    **dict.fromkeys(kinds.QUEUES, Mirror._queue),
     kinds.PDB: Mirror._budget,
     kinds.GANG: Mirror._gang,
     kinds.GANG_PLAN: Mirror._plan,

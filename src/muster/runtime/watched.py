@@ -11,6 +11,7 @@ from muster.api.base import AnyKind, LabelSelector, Resource
 from muster.api.core_v1 import ConfigMap
 from muster.kube.informers import Informers
 from muster.runtime.mirror import WATCHED, Changes, Mirror
+from muster.translate.adopted import EVERY
 from muster.translate.start_failures import Counted
 from muster.translate.world import UNRANKED
 
@@ -32,6 +33,7 @@ class WatchedMirror(Mirror):
         victims: frozenset[str] = frozenset(),
         unranked: int = UNRANKED,
         counted: Counted | None = None,
+        adopts: frozenset[str] = EVERY,
     ) -> None:
         """`priced_by`: namespace and name of the ConfigMap with the prices of GPUs.
 
@@ -39,7 +41,13 @@ class WatchedMirror(Mirror):
         """
         # Subscribing tells of all that is there at once, so it comes after every setting.
         super().__init__(
-            schedulers, selector=selector, lease=lease, victims=victims, unranked=unranked, counted=counted
+            schedulers,
+            selector=selector,
+            lease=lease,
+            victims=victims,
+            unranked=unranked,
+            counted=counted,
+            adopts=adopts,
         )
         #: set when there is something to drain
         self.changed = asyncio.Event()

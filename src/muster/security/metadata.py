@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from muster import names
-from muster.api import groups
+from muster.api import elastic_quota, groups
 from muster.api.base import Object, at
 from muster.api.batch_v1 import COMPLETION_INDEX
 from muster.api.jobset_v1alpha2 import JOB_GLOBAL_INDEX
@@ -54,7 +54,7 @@ _INSTEAD: Final = {
     **dict.fromkeys(
         (
             *(names.QUEUE, "queue", "kueue.x-k8s.io/queue-name", "kai.scheduler/queue", "runai/queue"),
-            *(VOLCANO_QUEUE_NAME, "volcano.sh/queue-name", "yunikorn.apache.org/queue"),
+            *(VOLCANO_QUEUE_NAME, elastic_quota.NAME, "volcano.sh/queue-name", "yunikorn.apache.org/queue"),
         ),
         _QUEUE,
     ),
@@ -77,6 +77,7 @@ _INSTEAD: Final = {
         (
             *(names.ADMISSION, names.COMPILED, names.GRANTED, names.PEERS, names.CONFIG_HASH, names.CALLER),
             *(names.PLAN, names.EPOCH, names.PODS_SEEN, names.CANNOT_READ, names.SUCCESSOR, names.BAD_NODES),
+            names.ADOPTS,
             *(names.SUBMITTED_FROM, names.MOVED, names.GPU_DEVICE, names.CHECKPOINT_REQUESTED),
             *(names.FAILURES, names.RUNNING_SINCE, names.TIME_USED, names.PROGRESS, names.PROGRESS_MOVES),
             *(COMPLETION_INDEX, JOB_GLOBAL_INDEX),

@@ -11,6 +11,7 @@ from muster.api.base import ObjectMeta, controller_of, mark
 from muster.api.core_v1 import Pod
 from muster.api.groups import Asked
 from muster.api.muster_v1alpha1 import Source
+from muster.api.named_queue import stated_queue
 from muster.api.times import seconds
 from muster.core.words.gang import FOREIGN, Code, Gang, GangId, Gate, Place, PodId, PodSet
 from muster.translate import marks, network, quotas
@@ -47,7 +48,7 @@ def _read(key: GroupKey, world: World) -> Group | None:
     shape, refusal = asked(pod, world)
     above = [*world.owners_of(pod)]
     owners, foreign = [meta, *(owner.metadata for owner in above)], marks.foreign(pod, *above)
-    queue, _ = marks.queue(map(marks.stated_queue, owners), ())
+    queue, _ = marks.queue(map(stated_queue, owners), (), key.namespace, world)
     number, group = priority(pod.spec, world), _freed_by(pod, world)
     rank = ranked(owners, number if isinstance(number, int) else 0, key.namespace, queue, world, group)
     unranked = rank.refusal or (number if chosen(owners, world, group) is None else None)

@@ -17,6 +17,7 @@ from muster.api.groups import Dialect
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.kinds import JOB, JOBSET
 from muster.api.muster_v1alpha1 import Source
+from muster.api.named_queue import stated_queue
 from muster.api.times import seconds
 from muster.core.words.gang import MOST_PLACES, Code, Gang, GangId, Gate, PodSet, Shape
 from muster.translate import common_shape, marks, network
@@ -154,8 +155,8 @@ def assemble(
     key, meta = read.key, read.resource.metadata
     rules = {name: network.rules(part.demand.metadata) for name, part in parts.items() if part.count}
     topology = network.wish(network.rules(meta), rules, world)
-    of_pods = (marks.own_queue(part.demand.metadata) for part in parts.values())
-    queue, quarrel = marks.queue([marks.stated_queue(meta)], of_pods)
+    of_pods = (stated_queue(part.demand.metadata) for part in parts.values())
+    queue, quarrel = marks.queue([stated_queue(meta)], of_pods, meta.namespace, world)
     # the highest: a gang must not be preempted through its least important member
     highest = max((part.demand.priority for part in parts.values()), default=0)
     rank = ranked([meta], highest, meta.namespace, queue, world)

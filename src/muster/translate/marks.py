@@ -14,44 +14,29 @@ from muster.api.core_v1 import Pod
 from muster.api.foreign_marks import ForeignMark
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.natural import natural
-from muster.api.volcano_v1beta1 import QUEUE_NAME
 from muster.core.words.gang import MOST_DEVICES, Code, Gate
 from muster.translate.world import World
 
-#: The queue of a gang that names none.
-DEFAULT_QUEUE: Final = "default"
-#: Most characters of the name of an object.
-_LONGEST_NAME: Final = 253
 #: Annotations that muster writes on a pod when it binds or fences it.
 _BINDING: Final = frozenset({names.PLAN, names.EPOCH, names.GPU_DEVICE})
 
 
-def queue(stated: Iterable[str], named: Iterable[str]) -> tuple[str, Gate | None]:
+def queue(
+    stated: Iterable[str], named: Iterable[str], namespace: str, world: World
+) -> tuple[str, Gate | None]:
     """Returns the queue of a gang: the first that its owners state (`stated_queue`), else what its pods name.
 
-    Invalid if the pods of one gang name different queues. The core checks whether the queue exists.
+    If they name none, it is the queue that serves the namespace. Invalid if the pods of one gang name
+    different queues. The core checks whether the queue exists.
     """
     if own := next(filter(None, stated), ""):
         return own, None
-    found = sorted(set(named))
+    served = world.queue_rules.of_namespace(namespace)
+    found = sorted({each or served for each in named})
     if len(found) > 1:
         message = f"its pods name different queues ({', '.join(found)}), and a gang waits in one"
         return found[0], Gate(Code.INVALID, message)
-    return (found[0] if found else DEFAULT_QUEUE), None
-
-
-def own_queue(meta: ObjectMeta) -> str:
-    """Returns the queue that a pod names, or the default."""
-    return stated_queue(meta) or DEFAULT_QUEUE
-
-
-def stated_queue(meta: ObjectMeta, field: str = "") -> str:
-    """Returns the queue that an object names by mark, else by `field`, else by Volcano's annotation, or "".
-
-    A text too long is cut.
-    """
-    named = marks.QUEUE.text(meta) or field or meta.annotations.get(QUEUE_NAME, "")
-    return named if len(named) <= _LONGEST_NAME else f"{named[:_LONGEST_NAME]}…"
+    return (found[0] if found else served), None
 
 
 def own_gang(meta: ObjectMeta) -> bool | None:

@@ -110,7 +110,7 @@ def ranked(
     number, preempts, by = found or (of_pods, True, "")
     # the API server admits the pods, or refuses them
     admitted = of_pods <= HIGHEST or namespace == SYSTEM_NAMESPACE
-    by_queue = world.queue_bounds.of(queue)
+    by_queue = world.queue_rules.bound(queue)
     if by_queue is not None:
         bound, why = by_queue.most, f"maxPriority of queue {by_queue.queue}"
     elif not by and admitted:

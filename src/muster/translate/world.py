@@ -50,7 +50,7 @@ from muster.translate.claims import claims_of
 from muster.translate.described import Described
 from muster.translate.identity import GroupKey
 from muster.translate.layers import Layers, layers
-from muster.translate.queue_bounds import QueueBounds
+from muster.translate.queue_rules import QueueRules
 
 #: (namespace, name); the namespace of a cluster-scoped object is "".
 Name = tuple[str, str]
@@ -109,8 +109,8 @@ class World:
             else ChainMap(*(self._objects[each.kind] for each in rows))
             for row, rows in groups.SHARING.items()
         }
-        #: the highest priorities that queues allow
-        self.queue_bounds = QueueBounds()
+        #: what queues decide about groups
+        self.queue_rules = QueueRules()
         #: the layers of the network topology
         self.layers = Layers()
         #: whether a GangGroup was formed or has ended since this was last cleared; see `ganggroup`

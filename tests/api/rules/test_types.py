@@ -25,6 +25,7 @@ def test_every_kind_is_in_the_table_or_a_crd() -> None:
     crds = [kind for kind in kinds.ALL if kind.kind not in types._table()]
     assert {kind.kind for kind in crds} == {
         "PodGroup",
+        "ElasticQuota",
         "Workload",
         "ClusterNetworkTopology",
         *(kind.kind for kind in kinds.DEFINED),

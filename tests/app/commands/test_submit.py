@@ -251,6 +251,10 @@ EDITS: dict[Kind[Any], tuple[Object, Object]] = {
         {"spec": {"weight": 3, "capability": {"cpu": "4"}}},
         {"spec": {"reclaimable": False}},
     ),
+    kinds.ELASTIC_QUOTA: (
+        {"spec": {"min": {"cpu": 4, "memory": "1Gi"}, "max": {"cpu": "8"}}},
+        {"spec": {"min": {"cpu": 4}}},
+    ),
     kinds.NAMESPACE: (
         {"metadata": {"labels": {names_.GANG: "true"}}},
         {"metadata": {"annotations": {names_.GANG: "true"}}},

@@ -1,5 +1,7 @@
 """The status of Queue objects: what is written, and written again after an error."""
 
+import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -7,16 +9,20 @@ import pytest
 
 from muster.api import kinds
 from muster.api.base import AnyKind, ObjectMeta, Resource
+from muster.api.elastic_quota import ElasticQuota, ElasticQuotaSpec, ElasticQuotaStatus
 from muster.api.muster_v1alpha1 import Queue, QueueStatus
 from muster.api.volcano_v1beta1 import Queue as VolcanoQueue
 from muster.api.volcano_v1beta1 import QueueStatus as VolcanoStatus
 from muster.core.cycle import Scheduler
+from muster.core.words.events import GangSubmitted
+from muster.core.words.gang import PodSet
 from muster.effects import Patch
 from muster.kube.errors import Conflict, NotFound, Unreachable
 from muster.runtime.budget import WriteBudget
 from muster.runtime.reports.queues import LONGEST_PAUSE, QueueReports
-from muster.translate.queues import effective, queue_changed
-from tests.core.words import node
+from muster.translate.adopted import QueueObjects
+from muster.translate.queues import queue_changed
+from tests.core.words import GPU, gang, node, shape
 from tests.runtime.brief import status_in
 
 
@@ -25,14 +31,16 @@ class Cluster:
 
     def __init__(self) -> None:
         self.core, self.now = Scheduler(), datetime(2026, 1, 1, tzinfo=UTC)
-        self.queues = {name: Queue(metadata=ObjectMeta(name=name, uid=name)) for name in ("a", "b")}
-        for queue in self.queues.values():
+        self.shown = {name: Queue(metadata=ObjectMeta(name=name, uid=name)) for name in ("a", "b")}
+        self.queues = QueueObjects()
+        for queue in self.shown.values():
+            self.queues.change(kinds.QUEUE, queue)
             self.core.apply(queue_changed(queue))
         self.core.decide(0.0)
         self.reports = QueueReports(self.core.world.queues, self, WriteBudget())
 
     def find(self, kind: AnyKind, key: str) -> Resource | None:
-        return self.queues.get(key) if kind is kinds.QUEUE else None
+        return self.shown.get(key) if kind is kinds.QUEUE else None
 
     def due(self) -> list[str]:
         self.writes = {write.name: write for write in self.reports.due(self.now)}
@@ -42,7 +50,7 @@ class Cluster:
         write: Patch = self.writes[name]
         if error is None:
             status = msgspec.convert(status_in(write), QueueStatus)
-            self.queues[name] = msgspec.structs.replace(self.queues[name], status=status)
+            self.shown[name] = msgspec.structs.replace(self.shown[name], status=status)
         self.reports.written(write, error)
 
     def wait(self) -> float:
@@ -71,7 +79,7 @@ def test_a_queue_that_is_gone_is_not_written_again() -> None:
     assert cluster.due() == ["a", "b"]
     cluster.answer("a")
     cluster.answer("b", NotFound("gone"))
-    del cluster.queues["b"]
+    del cluster.shown["b"]
     cluster.now += timedelta(seconds=100)
     assert (cluster.due(), cluster.wait()) == ([], float("inf"))
 
@@ -85,7 +93,8 @@ class OfVolcano:
         self.shown = VolcanoQueue(
             metadata=meta, status=VolcanoStatus(state=state, allocated={} if not state else {"cpu": "1"})
         )
-        read = effective(None, self.shown)
+        self.queues = QueueObjects()
+        read = self.queues.change(kinds.QUEUE_VOLCANO, self.shown)[2]
         assert read is not None
         self.core.apply(queue_changed(read))
         self.core.decide(0.0)
@@ -128,3 +137,61 @@ def test_a_state_is_set_only_if_nobody_has_set_one_meanwhile() -> None:
     cluster.shown = msgspec.structs.replace(cluster.shown, status=VolcanoStatus(state="Closed"))
     cluster.reports.written(write, Conflict("changed"))
     assert cluster.due() == [], "it is Closed, and nothing is allocated"
+
+
+class OfKoordinator:
+    """What a mirror shows of one ElasticQuota, in which a gang runs."""
+
+    def __init__(self, name: str, used: dict[str, str | int | float] | None = None) -> None:
+        self.core, self.now = Scheduler(), datetime(2026, 1, 1, tzinfo=UTC)
+        self.shown = ElasticQuota(
+            metadata=ObjectMeta(name=name, namespace="quotas", uid="q"),
+            spec=ElasticQuotaSpec(max={GPU: 4}),
+            status=ElasticQuotaStatus(used=used or {}),
+        )
+        self.queues = QueueObjects()
+        queue, _, read = self.queues.change(kinds.ELASTIC_QUOTA, self.shown)
+        assert read is not None
+        self.core.apply(queue_changed(read))
+        self.core.apply(node("n", gpu=8, pods=None))
+        self.queue = queue
+        self.reports = QueueReports(self.core.world.queues, self, WriteBudget())
+
+    def run(self, gpus: int) -> None:
+        pods = PodSet("main", shape(gpu=1), gpus, gpus)
+        self.core.apply(GangSubmitted(replace(gang("g", pods, minimum=gpus), queue=self.queue)))
+        self.core.decide(0.0)
+
+    def find(self, kind: AnyKind, key: str) -> Resource | None:
+        return self.shown if (kind, key) == (kinds.ELASTIC_QUOTA, self.shown.key) else None
+
+    def due(self) -> list[Patch]:
+        self.now += timedelta(seconds=100)
+        return [*self.reports.due(self.now)]
+
+
+@pytest.mark.parametrize("name", ["team", "koordinator-default-quota"])
+def test_an_elastic_quota_says_what_is_used_and_what_it_may_use(name: str) -> None:
+    cluster = OfKoordinator(name)
+    cluster.run(3)
+    (write,) = cluster.due()
+    assert (write.kind, write.namespace, write.name) == (kinds.ELASTIC_QUOTA, "quotas", name)
+    assert write.subresource == "", "its status is none"
+    body = write.body
+    assert isinstance(body, dict)
+    assert body["status"] == {"used": {GPU: "3", "pods": "3"}}
+    annotations = body["metadata"]["annotations"]
+    assert json.loads(annotations["quota.scheduling.koordinator.sh/request"])[GPU] == "3"
+    assert json.loads(annotations["quota.scheduling.koordinator.sh/runtime"])[GPU] == "3"
+    meta = msgspec.structs.replace(cluster.shown.metadata, annotations={**annotations, "other": "x"})
+    cluster.shown = msgspec.structs.replace(
+        cluster.shown, metadata=meta, status=ElasticQuotaStatus(used=body["status"]["used"])
+    )
+    cluster.reports.written(write, Unreachable("no answer"))
+    assert cluster.due() == [], "it shows that"
+
+
+def test_what_koordinator_counts_in_a_quota_without_gangs_of_muster_is_left_alone() -> None:
+    cluster = OfKoordinator("team", {"cpu": "7"})
+    cluster.core.decide(0.0)
+    assert cluster.due() == []

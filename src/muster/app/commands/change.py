@@ -57,7 +57,7 @@ async def move(client: Client, job: JobView, priority: str | None, queue: str | 
         raise Refused(f"{job.name} has {job.state.value}; it waits for nothing")
     from muster.app.snapshot import Snapshot  # imported here, so that the other commands do without numpy
 
-    decides = (kinds.PRIORITY_CLASS, kinds.QUEUE, kinds.RESOURCE_QUOTA)
+    decides = (kinds.PRIORITY_CLASS, *kinds.QUEUES, kinds.RESOURCE_QUOTA)
     snapshot = await Snapshot.observe(client, observed=decides)
     marks: dict[str, str | None] = {}
     if priority is not None:

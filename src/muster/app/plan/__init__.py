@@ -18,14 +18,13 @@ from math import inf
 
 import msgspec
 
-from muster.api.base import Object, Resource
+from muster.api import kinds
+from muster.api.base import Object
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.koordinator_v1alpha1 import ClusterNetworkTopology
-from muster.api.muster_v1alpha1 import Queue
 from muster.api.rates import Rates
-from muster.api.volcano_v1beta1 import Queue as VolcanoQueue
 from muster.app.plan.decisions import Decision, Delay, Outcome, Told, decisions, outcome_of
 from muster.app.plan.forecast import cycles, starts
 from muster.app.plan.mirror import SnapshotMirror
@@ -36,6 +35,7 @@ from muster.core.cycle import Config, Scheduler
 from muster.core.words.decisions import Decision as Decided
 from muster.core.words.events import Event
 from muster.core.words.gang import GangId
+from muster.translate import adopted
 from muster.translate.group import Group
 from muster.translate.layers import layers
 from muster.workloads.snapshot import Objects
@@ -75,12 +75,12 @@ def plan(snapshot: SnapshotMirror, cluster: Objects, proposed: Objects, prices: 
     core = scheduler(Config(steps=None), [*as_it_is, *snapshot.changes()])
     decided, served = _decide(core, at)
     found = Plan(*decisions(decided, served, core, groups, own, refusals), at, notes=notes)
-    notes += _faults(snapshot.known.values(), core)
+    notes += _faults(snapshot, core)
     if schedulers is not None:
         notes += _left_to_others(proposed, found, schedulers)
     found.decisions = [with_losses(each, snapshot, prices) for each in found.decisions]
     notes += idle(found.decisions[: found.proposed], snapshot, prices)
-    stakes = Stakes.among(snapshot.known.values(), prices)
+    stakes = Stakes.among(snapshot.known.values(), snapshot.mirror.queues.all_counting(), prices)
     for decision in found.decisions[: found.proposed]:
         group = groups.get(GangId(decision.gang))
         if group is not None:
@@ -168,16 +168,19 @@ def _scheduler_of(template: Object) -> str:
     return str(template.get("spec", {}).get("schedulerName", ""))
 
 
-def _faults(resources: Iterable[Resource], core: Scheduler) -> Iterator[str]:
+def _faults(snapshot: SnapshotMirror, core: Scheduler) -> Iterator[str]:
     """Notes about faults of queues and layers; decisions that depend on these faults mention them as well."""
-    for resource in resources:
-        match resource:
-            case Queue() | VolcanoQueue() if (
-                account := core.world.queues.find(resource.metadata.name)
-            ) and account.fault:
-                yield f"Queue {resource.metadata.name} cannot be used: {account.fault}"
-            case ClusterNetworkTopology() if error := layers(resource).error:
-                yield f"ClusterNetworkTopology {resource.metadata.name} cannot be used: {error}"
+    told = set[str]()
+    for (kind, *_), resource in snapshot.known.items():
+        name = resource.metadata.name
+        if kind in kinds.QUEUES:
+            queue = adopted.queue_of(kind, name)
+            account = core.world.queues.find(queue) if queue not in told else None
+            if account is not None and (fault := account.fault or account.refused):
+                told.add(queue)
+                yield f"Queue {queue} cannot be used: {fault}"
+        elif isinstance(resource, ClusterNetworkTopology) and (error := layers(resource).error):
+            yield f"ClusterNetworkTopology {name} cannot be used: {error}"
 
 
 def _notes(objects: Objects, where: str) -> Iterator[str]:

@@ -6,6 +6,7 @@ from muster.api.base import AnyKind, Resource
 from muster.core.words.events import Event
 from muster.runtime.mirror import WATCHED, Mirror
 from muster.runtime.plan_record import plan_found
+from muster.translate.adopted import EVERY
 from muster.translate.bad_nodes import BadNodes
 from muster.workloads.snapshot import Name, Objects
 
@@ -22,9 +23,10 @@ class SnapshotMirror:
         schedulers: frozenset[str] | None,
         now: float,
         bad_nodes: BadNodes | None = None,
+        adopts: frozenset[str] = EVERY,
     ) -> None:
         rules = bad_nodes or BadNodes()
-        self.mirror = Mirror(schedulers, whole=True, counted=rules.counted())
+        self.mirror = Mirror(schedulers, whole=True, counted=rules.counted(), adopts=adopts)
         self.mirror.avoid(rules.rules())
         self.schedulers, self.now = schedulers, now
         self.known: dict[Name, Resource] = {}

@@ -20,7 +20,7 @@ from muster.app.plan.risk import Stakes
 from muster.core.words.events import NodeChanged
 from muster.core.words.gang import Gang, GangId
 from muster.translate.group import Group
-from muster.translate.queues import counting, queue_changed
+from muster.translate.queues import queue_changed
 from muster.translate.risk import Risk
 from muster.workloads import annotate
 from muster.workloads.kubernetes.objects import JOBS
@@ -35,7 +35,7 @@ SURROUNDINGS: Final[tuple[Kind[Any], ...]] = (
     kinds.RUNTIME_CLASS,
 )
 #: What decides which priority a job may have, and what of a queue or a namespace
-SHARING: Final[tuple[Kind[Any], ...]] = (kinds.QUEUE, kinds.QUEUE_VOLCANO, kinds.RESOURCE_QUOTA)
+SHARING: Final[tuple[Kind[Any], ...]] = (*kinds.QUEUES, kinds.RESOURCE_QUOTA)
 #: What a file may have that gangs are read from
 GANGS: Final = (*JOBS, *groups.OF_NAMED)
 _PROPOSED: Final = (kinds.NODE, *SURROUNDINGS, *SHARING, *GANGS)
@@ -56,7 +56,7 @@ class Preflight:
         there = snapshot.as_it_is()
         own, refusals = propose(snapshot, typed(job, _PROPOSED, proposed=True), [], samples=True)
         self._events = fit.usable([*there, *snapshot.changes()])
-        self._known = [*snapshot.known.values()]
+        self._known, self._queues = [*snapshot.known.values()], snapshot.mirror.queues.all_counting()
         groups = [each for _, each in sorted(snapshot.mirror.groups.items()) if is_of(each, own)]
         self._gangs = [group.gang for group in groups]
         self._gangs += [Gang(gang, (), 0, 0.0, gate=gate) for gang, gate in sorted(refusals.items())]
@@ -83,7 +83,7 @@ class Preflight:
         """Why queues never admit jobs of the file, by job name."""
         if not self._reads(*SURROUNDINGS, *SHARING):
             return {}
-        events = [queue_changed(queue) for queue in counting(self._known)]
+        events = [queue_changed(queue) for queue in self._queues]
         why = {alike: fit.barred(gang, events) for alike, gang in _unlike(self._gangs).items()}
         return {_name(gang): said for gang in self._gangs if (said := why[_nameless(gang)])}
 
@@ -103,7 +103,7 @@ class Preflight:
         """What preemption may cost jobs, `but` those of these names. `capacity`: of the nodes, if known."""
         if not self._reads(kinds.PRIORITY_CLASS):
             return []
-        stakes = Stakes.among(self._known, self._prices, capacity)
+        stakes = Stakes.among(self._known, self._queues, self._prices, capacity)
         return stakes.of(gang for gang in self._gangs if _name(gang) not in but)
 
     def misfits(self, nodes: Iterable[NodeChanged] | None = None) -> list[str]:

@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from muster.api.core_v1 import Node
+from muster.api.muster_v1alpha1 import Queue
 from muster.api.rates import Rates
 from muster.api.scheduling import PriorityClass
 from muster.core.words.gang import Gang, GangId
 from muster.core.words.gang import Queue as Rules
 from muster.translate.nodes import capacity_of
-from muster.translate.queues import counting, queue_changed
+from muster.translate.queues import queue_changed
 from muster.translate.risk import Risk, risk
 
 
@@ -25,11 +26,19 @@ class Stakes:
     prices: Rates
 
     @classmethod
-    def among(cls, known: Iterable[object], prices: Rates, capacity: Mapping[str, int] | None = None) -> Self:
-        """As the known objects decide. `capacity`: that of the nodes, if the caller has computed it."""
-        known = [*known]
+    def among(
+        cls,
+        known: Iterable[object],
+        counting: Iterable[Queue],
+        prices: Rates,
+        capacity: Mapping[str, int] | None = None,
+    ) -> Self:
+        """As the known objects and the queues that count decide.
+
+        `capacity`: that of the nodes, if the caller has computed it.
+        """
         classes, nodes = list[PriorityClass](), list[Node]()
-        queues = {each.metadata.name: queue_changed(each).queue for each in counting(known)}
+        queues = {each.metadata.name: queue_changed(each).queue for each in counting}
         for each in known:
             match each:
                 case PriorityClass():

@@ -10,8 +10,9 @@ from muster.api import kinds, times
 from muster.api.base import Kind, Resource, condition
 from muster.api.core_v1 import Pod
 from muster.api.failures import Verdict
-from muster.api.marks import PRIORITY, QUEUE
+from muster.api.marks import PRIORITY
 from muster.api.muster_v1alpha1 import GPU_HEALTHY, PROGRESSING, BatchJob, BatchJobFinding, Gang
+from muster.api.named_queue import DEFAULT_QUEUE, stated_queue
 from muster.names import MOVED
 
 #: Characters of the reason for a move: its author may write the annotation, too.
@@ -87,7 +88,10 @@ class JobView:
         if self.gangs:
             return self.gangs[0].spec.queue
         named = self.resource.spec.get("queue") if isinstance(self.resource, BatchJob) else None
-        return (named if isinstance(named, str) else QUEUE.text(self.resource.metadata)) or "default"
+        if isinstance(named, str) and named:
+            return named
+        metas = [self.resource.metadata, *(pod.metadata for pod in self.pods[:1])]
+        return next(filter(None, map(stated_queue, metas)), DEFAULT_QUEUE)
 
     @property
     def anomalies(self) -> list[tuple[str, str]]:

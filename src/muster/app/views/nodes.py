@@ -57,7 +57,7 @@ async def fetch(
             used[pod.spec.node_name]["pods"] += 1
     memory = FailedStarts()
     if now is not None:
-        avoids = BadNodes() if schedulers is None else (await scheduler_settings(client))[0]
+        avoids = BadNodes() if schedulers is None else (await scheduler_settings(client)).bad_nodes
         counted = avoids.counted()
         if any(start_failed(pod, counted, "", now) for pod in pods):
             memory = await _failed_starts(client, schedulers, now, len(nodes))

@@ -36,7 +36,7 @@ class QueueView:
             return [f"invalid: {self.account.fault}"]
         notes = ["closed"] if rules.closed else []
         if self.account.refused:
-            notes.append(f"the Queue of Volcano of this name is invalid: {self.account.refused}")
+            notes.append(f"the adopted queue of this name is invalid: {self.account.refused}")
         if not rules.reclaimable:
             notes.append("not reclaimable")
         if rules.protect_borrowed:

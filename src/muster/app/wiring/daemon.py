@@ -43,7 +43,7 @@ from muster.kube.credentials import in_thread
 from muster.kube.http import Connection, HttpClient
 from muster.kube.informers import Informers
 from muster.kube.throttle import Bucket
-from muster.names import BAD_NODES, SCHEDULES
+from muster.names import ADOPTS, BAD_NODES, SCHEDULES
 from muster.runtime import loop
 from muster.runtime.budget import WriteBudget
 from muster.runtime.election import Election, Timing
@@ -55,7 +55,7 @@ from muster.runtime.namesakes import taken
 from muster.runtime.reports.conditions import ConditionReports
 from muster.runtime.starts import Decisions, InDecision
 from muster.runtime.watched import WatchedMirror
-from muster.translate import bad_nodes
+from muster.translate import adopted, bad_nodes
 from muster.translate.disclosure import Disclosure
 from muster.workloads.findings import nearest
 
@@ -132,6 +132,7 @@ async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> No
             frozenset(now.victim_namespaces),
             now.max_priority,
             now.bad_nodes.counted(),
+            frozenset(now.adopt_queues),
         )
         mirror.avoid(now.bad_nodes.rules())
         live.changed.append(lambda now: mirror.use(selectors.parse(now.node_selector)))
@@ -176,6 +177,7 @@ async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> No
             {
                 BAD_NODES: bad_nodes.written(live.now.bad_nodes),
                 SCHEDULES: ",".join(live.now.scheduler_names),
+                ADOPTS: adopted.written(live.now.adopt_queues),
             },
         )
     finally:  # the Lease has been released by now

@@ -19,6 +19,7 @@ from muster.api.fields import Finding, InvalidObject, Path, convert
 from muster.api.rules.metadata import LABEL
 from muster.kube.clock import Clock
 from muster.names import DOMAIN, NAMESPACE, SCHEDULER, SCHEDULER_LEASE
+from muster.translate import adopted
 from muster.translate.bad_nodes import BadNodes
 from muster.workloads import source
 from muster.workloads.findings import JobFileError, nearest
@@ -97,6 +98,8 @@ class SchedulerSettings(Common, frozen=True):
     bad_nodes: BadNodes = BadNodes()
     #: pods of other schedulers in these namespaces may be evicted for gangs of higher priority
     victim_namespaces: tuple[str, ...] = ()
+    #: the queues of other schedulers that are queues of muster, too (`translate.adopted`)
+    adopt_queues: tuple[str, ...] = adopted.DEFAULT
 
 
 class BatchJobs(Struct, frozen=True):
@@ -322,6 +325,8 @@ def _check_scheduler(settings: SchedulerSettings, demand: Callable[[bool, str, s
         demand(False, f"badNodes.{name}", message)
     wrong = [name for name in settings.victim_namespaces if not LABEL.fullmatch(name) or len(name) > 63]
     demand(not wrong, "victimNamespaces", f"{wrong[:1]}: write names of namespaces, such as [health-checks]")
+    for message in adopted.wrong(settings.adopt_queues):
+        demand(False, "adoptQueues", message)
     endpoint = settings.tracing.endpoint
     demand(
         not endpoint or endpoint.startswith(("http://", "https://")),
@@ -370,6 +375,7 @@ EXAMPLES: Final = {
     "tracing": '{endpoint: "http://localhost:4318/v1/traces"}',
     "explanations": "own or all",
     "victimNamespaces": "[health-checks]",
+    "adoptQueues": "[volcano, koordinator/kube-system]",
     "badNodes": "{failures: [rejected], avoidFor: 10m}",
     "badNodes.failures": "[rejected, startError, exit]",
     "badNodes.exitWithin": "10s",

@@ -304,6 +304,8 @@ class Queue:
     max_gangs: int | None = None
     #: the highest layer of which its gangs may have domains to themselves; "" = any
     max_exclusive_layer: str = ""
+    #: by resource, its part of what siblings that have parts share; on average each of them weighs 1
+    parts: Amounts = ()
     #: why it cannot be used, found before the core
     fault: str = ""
     #: another scheduler's: it counts as far as it makes no other queue unusable

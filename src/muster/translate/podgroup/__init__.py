@@ -59,7 +59,9 @@ class Reader:
         said = list(dict.fromkeys(said for one in readings for said in one.said))
         kept = {kept for one in readings for kept in one.kept}
         topology = _topology(readings, world)
-        queue, quarrel = marks.queue((one.queue for one in readings), (one.queue for one in said))
+        queue, quarrel = marks.queue(
+            (one.queue for one in readings), (one.queue for one in said), key.namespace, world
+        )
         rank = _rank(readings, queue, world)
         source, of = (groups[0] if groups else None), world.describing(key.dialect, *here).kind
         gang = Gang(

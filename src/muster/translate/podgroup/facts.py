@@ -11,6 +11,7 @@ from muster.api.base import controller_of
 from muster.api.core_v1 import Pod
 from muster.api.koordinator_v1alpha1 import GROUPS
 from muster.api.marks import ON_PARTIAL
+from muster.api.named_queue import stated_queue
 from muster.core.words.gang import Code, Gate, Labels, Shape
 from muster.translate import marks, network
 from muster.translate.described import minimum_of
@@ -28,6 +29,7 @@ class Said(NamedTuple):
     """What a pod that may be scheduled says to its gang."""
 
     bound: bool
+    #: the queue that it names; "" if none
     queue: str
     #: its topology rules
     rules: tuple[str, str]
@@ -64,7 +66,7 @@ def said(pod: Pod, world: World) -> tuple[Shape, Labels, Said]:
         own_labels(shape, meta.labels),
         Said(
             bool(pod.spec.node_name),
-            marks.own_queue(meta),
+            stated_queue(meta),
             network.rules(meta),
             marks.refusal(meta, of_pods=True) or _torn(pod, world) or refusal or unranked,
             marks.hold(meta),

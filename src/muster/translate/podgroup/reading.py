@@ -20,6 +20,7 @@ from muster.api.kinds import (
     RESOURCE_QUOTA,
 )
 from muster.api.marks import KEEP
+from muster.api.named_queue import stated_queue
 from muster.api.times import seconds
 from muster.core.words.gang import (
     MOST_PLACES,
@@ -33,7 +34,7 @@ from muster.core.words.gang import (
     Shape,
     Subgroup,
 )
-from muster.translate import ganggroup, marks
+from muster.translate import ganggroup
 from muster.translate.filling import job_finished
 from muster.translate.group import Members
 from muster.translate.marks import unbound
@@ -188,7 +189,7 @@ class Reading:
         """The queue that the object names; "" if none."""
         if self.group is None:
             return ""
-        return marks.stated_queue(self.group.metadata, self.asked.queue if self.asked is not None else "")
+        return stated_queue(self.group.metadata, self.asked.queue if self.asked is not None else "")
 
     @property
     def domain(self) -> str:

@@ -37,8 +37,7 @@ SUPPORTED: Final[tuple[Kind[Any], ...]] = (
     kinds.RESOURCE_QUOTA,
     kinds.PDB,
     kinds.CLUSTER_NETWORK_TOPOLOGY,
-    kinds.QUEUE,
-    kinds.QUEUE_VOLCANO,
+    *kinds.QUEUES,
     kinds.NAMESPACE,
 )
 _BY_KIND: Final = {kind.kind: kind for kind in reversed(SUPPORTED)}

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.core.world.queues.account import Division, Terms, pour
+from muster.core.words.gang import Queue
+from muster.core.world.queues.account import Division, Terms, entitle, pour, tree
 
 names = st.sampled_from("abcdef")
 small = st.integers(0, 30)
@@ -151,6 +152,33 @@ def test_one_division_divides_any_amount(
     division = Division(queues, all_of_it=all_of_it)
     for amount in amounts:
         assert division.of(amount) == in_rounds(amount, queues, all_of_it)
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.lists(st.integers(1, 9), max_size=3))
+def test_siblings_that_state_parts_divide_what_as_many_of_weight_1_get(
+    parts: list[int], weights: list[int]
+) -> None:
+    """The parts may be of any size, bytes as well as GPUs: others lose nothing by it."""
+    stated = [Queue(f"p{n}", parts=(("cpu", part * 10**9),), weight=7) for n, part in enumerate(parts)]
+    others = [Queue(f"w{n}", weight=weight) for n, weight in enumerate(weights)]
+    entitled = _entitled([*stated, *others], 10**6)
+    plain = _entitled([Queue(f"p{n}") for n in range(len(parts))] + others, 10**6)
+    assert sum(entitled[q.name] for q in stated) == pytest.approx(
+        sum(plain[q.name] for q in stated), abs=len(plain)
+    )
+    for queue, part in zip(stated, parts, strict=True):
+        whole = sum(entitled[q.name] for q in stated)
+        assert entitled[queue.name] == pytest.approx(whole * part / sum(parts), abs=len(plain))
+
+
+def _entitled(rules: list[Queue], amount: int) -> dict[str, int]:
+    """What queues below root are entitled to if each asks for everything."""
+    root, accounts = tree({rule.name: rule for rule in rules}, {})
+    root.entitled = {"cpu": amount}
+    for account in accounts.values():
+        account.wanted["cpu"] = amount
+    entitle(root)
+    return {name: account.entitled["cpu"] for name, account in accounts.items()}
 
 
 @given(st.integers(0, 20), st.integers(0, 9), st.integers(0, 30), st.none() | st.integers(0, 30))

@@ -8,7 +8,7 @@ name (Hamilton's method). So the division is exact, does not depend on the order
 away more than there is.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -63,11 +63,12 @@ class Account:
     caps: Mapping[str, int] = field(init=False)
     guaranteed: Usage = field(init=False)
     deserved: Usage = field(init=False)
+    parts: Usage = field(init=False)
 
     def __post_init__(self) -> None:
         rules = self.rules
         self.caps, self.guaranteed = dict(Usage.of(rules.capability)), Usage.of(rules.guarantee)
-        self.deserved = Usage.of(rules.deserved or ())
+        self.deserved, self.parts = Usage.of(rules.deserved or ()), Usage.of(rules.parts)
 
     @property
     def unlimited(self) -> bool:
@@ -133,7 +134,11 @@ class Account:
         amount = max((used if borrows else entitled) - self.own[resource], 0)
         if (divided := self.divided.get((resource, amount, borrows))) is None:
             if (division := self.divisions.get((resource, borrows))) is None:
-                terms = {child.name: _terms(child, resource) for child in self.children}
+                weights = _weights(self.children, resource)
+                terms = {
+                    child.name: _terms(child, resource, weight)
+                    for child, weight in zip(self.children, weights, strict=True)
+                }
                 division = self.divisions[resource, borrows] = Division(terms, all_of_it=borrows)
             divided = self.divided[resource, amount, borrows] = division.of(amount)
         return divided
@@ -315,9 +320,20 @@ def _divide_below(parent: Account, everything: Mapping[str, int]) -> bool:
     return changed
 
 
-def _terms(account: Account, resource: str) -> Terms:
+def _weights(queues: Sequence[Account], resource: str) -> list[int]:
+    """Return the weights of siblings: those that state parts divide what as many queues of weight 1 get."""
+    parts = [queue.parts.get(resource) for queue in queues]
+    stated = [part for part in parts if part is not None]
+    whole, several = sum(stated) or 1, len(stated)
+    return [
+        queue.rules.weight * whole if part is None else several * part
+        for queue, part in zip(queues, parts, strict=True)
+    ]
+
+
+def _terms(account: Account, resource: str, weight: int) -> Terms:
     return Terms(
-        account.rules.weight,
+        weight,
         account.asked[resource],
         account.guaranteed[resource],
         account.deserved.get(resource),
