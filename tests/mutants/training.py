@@ -52,6 +52,14 @@ FAULTS: Final = (
         ("tests/api/test_matrix.py",),
     ),
     Fault(
+        "a filter of a hostile repository runs",
+        _TRIALS,
+        "app/wiring/repository.py",
+        "changed = None if off is None else _git(directory, words, 1, patience, off)",
+        "changed = None if off is None else _git(directory, words, 1, patience)",
+        ("tests/app/wiring/test_repository.py",),
+    ),
+    Fault(
         "WORLD_SIZE counts GPUs while RANK counts pods",
         _ENVIRONMENT,
         "workloads/training.py",

@@ -10,6 +10,7 @@ _EXAMPLES: Final = {
         muster run job.yaml --volume data=./data
         muster run job.yaml --replace
         muster run --gpus 1 --memory 16Gi -- python3 train.py --epochs 3
+        muster run train.yaml --copy --env WANDB_API_KEY
         muster run --gang --count 4 --gpus 8 --print -- torchrun train.py
     """,
     "init": """

@@ -7,6 +7,7 @@ from muster.cli.say import say
 
 if TYPE_CHECKING:
     from muster.app.views.job import JobView
+    from muster.app.wiring.cluster import Target
 
 
 def command(
@@ -26,8 +27,9 @@ def command(
     from muster.app.wiring.cluster import Target, reading
     from muster.cli import show
 
+    target = Target(kubeconfig, context, namespace)
+
     async def fetch() -> tuple[list[Meant], list[Object]]:
-        target = Target(kubeconfig, context, namespace)
         async with reading(target) as client:
             found = [await past.named(client, job, target) for job in any_job(jobs)]
             return found, [
@@ -46,16 +48,16 @@ def command(
     for number, each in enumerate(found):
         if number:
             say("")
-        _show(each.view)
+        _show(each.view, target)
 
 
-def _show(view: "JobView") -> None:
+def _show(view: "JobView", target: "Target") -> None:
     from muster.app.views import pods
     from muster.cli import show
     from muster.workloads.pod_run import run_of
 
     say(show.headline(view))
-    for line in show.moved(view):
+    for line in (*show.origin(view), *show.moved(view), *_directories(view, target)):
         say(line)
     for gang in view.gangs:
         for line in show.preemptions(gang.status.preemptions):
@@ -77,3 +79,19 @@ def _show(view: "JobView") -> None:
             ],
             right=["EXIT", "RESTARTS"],
         )
+
+
+def _directories(view: "JobView", target: "Target") -> list[str]:
+    """The directory of a job that survives its restarts, and the copy that it runs from."""
+    from muster.api.visible import visible
+    from muster.app.wiring.state_directory import StateDirectory
+    from muster.embedded import directories
+    from muster.names import SUBMITTED_FROM
+    from muster.workloads.jobfile import Source
+
+    if not target.embedded:
+        return []
+    meta = view.resource.metadata
+    source = Source.read(meta.annotations.get(SUBMITTED_FROM))
+    found = directories.of_job(StateDirectory.of_user().root, meta, source.copy if source is not None else "")
+    return [visible(f"directory: {path}") for path in found]

@@ -45,6 +45,9 @@ EnvFile = Annotated[
 Print = Annotated[
     bool, typer.Option("--print", help="Of a command: only print the job file that it would be.")
 ]
+Copy = Annotated[
+    bool, typer.Option("--copy", help="Run from a copy of this directory: tracked and unignored files.")
+]
 
 
 class Command(TyperCommand):

@@ -3,6 +3,7 @@
 import os
 import pwd
 import secrets
+import shlex
 import socket
 import sys
 from collections import Counter
@@ -11,6 +12,8 @@ from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from muster.api import groups, kinds
 from muster.api.base import Object, at
@@ -33,7 +36,7 @@ from muster.workloads import load as loading
 from muster.workloads import secret_files, source
 from muster.workloads.check import members_of_groups
 from muster.workloads.demand import PodSet, demand
-from muster.workloads.jobfile import Caller, Item, JobFile, Options, Role, Source
+from muster.workloads.jobfile import LONGEST_COMMAND, Caller, Item, JobFile, Options, Role, Source
 from muster.workloads.kubernetes.gangs import is_gang
 from muster.workloads.platform import EMBEDDED_PLATFORM, Platform
 
@@ -54,6 +57,7 @@ def load(
     target: Target = EMBEDDED,
     suffix: str | None = None,
     content: bytes | None = None,
+    cwd: str = "",
     runs: bool = True,
     jobs: bool = True,
     platform: Platform = EMBEDDED_PLATFORM,
@@ -61,7 +65,8 @@ def load(
     """The compiled file, with a random suffix unless `suffix` is given.
 
     Raises JobFileError with every error in the file. `content`: the file's content if it has been read
-    already. `runs`, `jobs` and `platform`: as in `Options`.
+    already. `cwd`: the directory in which its pods run; "" = the current one. `runs`, `jobs` and `platform`:
+    as in `Options`.
     """
     pairs = {}
     for volume in volumes or ():
@@ -86,7 +91,7 @@ def load(
         confined=bool(target.namespace),
         local=target.embedded,
         home=str(home) if target.embedded else "",
-        caller=_caller() if target.embedded and runs else None,
+        caller=_caller(cwd) if target.embedded and runs else None,
         runs=runs,
         jobs=jobs,
         platform=platform,
@@ -102,6 +107,53 @@ def where_from(file: str) -> Source:
         user = str(os.getuid())
     path = file if file in ("", "-") else os.path.realpath(file)
     return Source(path.encode(errors="backslashreplace").decode(), f"{user}@{socket.gethostname()}")
+
+
+def submission(file: str, copy: str = "") -> Source:
+    """As `where_from`, with command line, directory and commit. `copy`: the copy of that directory."""
+    from muster.app.wiring.repository import state
+
+    here = os.getcwd()
+    found = state(Path(here))
+    return msgspec.structs.replace(
+        where_from(file),
+        command=_command_line(sys.argv[1:])[:LONGEST_COMMAND],
+        cwd=here.encode(errors="backslashreplace").decode(),
+        commit=found.commit,
+        dirty=found.dirty,
+        copy=copy,
+    )
+
+
+def _command_line(words: Sequence[str]) -> str:
+    """The command line of muster, without values of variables, which may be secret."""
+    cut = words.index("--") if "--" in words else len(words)
+    told = ["muster", *words]
+    for number, word in enumerate(words[:cut]):
+        if number and words[number - 1] in ("-e", "--env"):
+            told[number + 1] = word.partition("=")[0]
+        elif word.startswith("--env="):
+            told[number + 1] = "=".join(word.split("=")[:2])
+        elif word.startswith("-e") and not word.startswith("--"):
+            told[number + 1] = word.partition("=")[0]
+    return shlex.join(told).encode(errors="backslashreplace").decode()
+
+
+def copied(target: Target) -> str:
+    """Copies the current directory for `--copy`; returns where to. Raises Failure."""
+    from muster.app.wiring import repository
+    from muster.embedded import directories
+
+    if not target.embedded:
+        raise Failure("--copy is for the embedded cluster; on a real one an image has the files", BAD_INPUT)
+    home = StateDirectory.of_user()
+    home.make()
+    to = directories.copies(home.root) / secrets.token_hex(8)
+    try:
+        repository.copy(Path.cwd(), to)
+    except repository.TooLarge as error:
+        raise Failure(str(error), BAD_INPUT) from None
+    return str(to)
 
 
 def agreed(found: OfFile, what: str) -> list[JobView]:
@@ -351,9 +403,9 @@ def print_risks(risks: "Iterable[Risk]") -> None:
             say(f"warning: {each.warning}", err=True)
 
 
-def _caller() -> Caller:
+def _caller(directory: str = "") -> Caller:
     """The submitting shell. Pods have it as JSON, which can only say what is UTF-8."""
-    environment, cwd = os.environ, os.getcwd()
+    environment, cwd = os.environ, directory or os.getcwd()
     if not _is_utf8(cwd):
         raise Failure(
             f"the name of the current directory is not UTF-8 ({os.fsencode(cwd)!r}), so no pod can start "

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from muster.cli.given import Count, Cpus, Env, EnvFile, Files, Gpus, Image, Memory, Name, Print, given
+from muster.cli.given import Copy, Count, Cpus, Env, EnvFile, Files, Gpus, Image, Memory, Name, Print, given
 from muster.cli.options import Context, Gang, Into, Kubeconfig, Nodes, Queue, Volumes
 
 Replace = Annotated[
@@ -31,6 +31,7 @@ def command(
     env: Env = None,
     env_file: EnvFile = None,
     print_only: Print = False,
+    copy_files: Copy = False,
     queue: Queue = None,
     volume: Volumes = None,
     namespace: Into = None,
@@ -64,6 +65,7 @@ def command(
     if what is None:
         return
     target = Target(kubeconfig, context, namespace, nodes)
+    copy = jobfile.copied(target) if copy_files else ""
     load = partial(
         jobfile.load,
         what.file,
@@ -73,6 +75,7 @@ def command(
         env=what.env,
         target=target,
         content=what.content,
+        cwd=copy,
     )
     job = load()
     replaced = made_from(load(suffix=SUFFIX)) if replace else []
@@ -83,7 +86,7 @@ def command(
 
         show.started(endpoint)
         exit_code = asyncio.run(
-            Runner(job, target, endpoint, jobfile.where_from(what.origin), queue, replaced).run()
+            Runner(job, target, endpoint, jobfile.submission(what.origin, copy), queue, replaced).run()
         )
     raise typer.Exit(exit_code)
 

@@ -18,6 +18,8 @@ from muster.cli import bars
 from muster.cli.bars import clock
 from muster.cli.options import Output
 from muster.cli.say import say, say_styled
+from muster.names import SUBMITTED_FROM
+from muster.workloads.jobfile import Source
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -283,6 +285,16 @@ def progress(report: "Report") -> str:
     loss = "" if report.loss is None else f" loss {report.loss:g}"
     left = "" if report.left is None else f"{duration.show(report.left)} left, "
     return f"{left}step {report.step:,}{loss}"
+
+
+def origin(view: JobView) -> list[str]:
+    """How the job was submitted: the command line, and what was checked out in its directory."""
+    source = Source.read(view.resource.metadata.annotations.get(SUBMITTED_FROM))
+    if source is None or not source.command:
+        return []
+    changed = {True: ", with changes", False: "", None: ", perhaps with changes"}[source.dirty]
+    commit = f" · commit {source.commit[:12]}{changed}" if source.commit else ""
+    return [visible(f"submitted as: {source.command}"), visible(f"in {source.cwd}{commit}")]
 
 
 def preemptions(told: Sequence[Object], now: datetime | None = None) -> list[str]:

@@ -5,7 +5,7 @@ Queues may be submitted without a job.
 
 import typer
 
-from muster.cli.given import Count, Cpus, Env, EnvFile, Files, Gpus, Image, Memory, Name, Print, given
+from muster.cli.given import Copy, Count, Cpus, Env, EnvFile, Files, Gpus, Image, Memory, Name, Print, given
 from muster.cli.options import (
     Context,
     Gang,
@@ -33,6 +33,7 @@ def command(
     env: Env = None,
     env_file: EnvFile = None,
     print_only: Print = False,
+    copy_files: Copy = False,
     queue: Queue = None,
     volume: Volumes = None,
     namespace: Into = None,
@@ -67,6 +68,7 @@ def command(
     if what is None:
         return
     target = Target(kubeconfig, context, namespace, nodes)
+    copy = jobfile.copied(target) if copy_files else ""
     job = jobfile.load(
         what.file,
         gang=what.gang,
@@ -75,6 +77,7 @@ def command(
         env=what.env,
         target=target,
         content=what.content,
+        cwd=copy,
         jobs=False,
     )
     jobfile.print_notes(job)
@@ -84,7 +87,7 @@ def command(
         async def act() -> Submitted:
             async with acting(target, endpoint) as client:
                 await jobfile.preflight(client, job, queue, target)
-                return await submit(client, job, source=jobfile.where_from(what.origin))
+                return await submit(client, job, source=jobfile.submission(what.origin, copy))
 
         submitted = asyncio.run(act())
     if output is not Output.TABLE:

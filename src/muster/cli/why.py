@@ -113,6 +113,7 @@ def _say(answer: Answer, target: "Target") -> None:
     probed = [*filter(None, map(pods.ended_by_probe, view.pods))][:NAMED]
     for line in (
         *show.failure(view, answer.printed),
+        *show.origin(view),
         *show.moved(view),
         *map(visible, (*probed, *answer.short)),
     ):

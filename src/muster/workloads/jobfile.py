@@ -28,16 +28,30 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 #: Characters of the annotation that names a source; a path has at most 4,096 bytes.
-_LONGEST: Final = 8_192
+_LONGEST: Final = 24_576
+#: Characters of the command line that are recorded.
+LONGEST_COMMAND: Final = 1_024
 
 
-class Source(msgspec.Struct, frozen=True):
+class Source(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where a job comes from: jobs of equal names may be those of other files, or of other people."""
 
     #: the absolute path of its file; "-" is standard input, and "" a command without a file
     file: str
     #: who submitted it, as `user@host`
     by: str
+    #: the command line, without values of variables, and the directory in which it was given
+    command: str = ""
+    cwd: str = ""
+    #: what was checked out there, and whether tracked files were changed; None: not known
+    commit: str = ""
+    dirty: bool | None = None
+    #: the copy of that directory in which its pods run; "" = the directory itself
+    copy: str = ""
+
+    def same(self, other: "Source | None") -> bool:
+        """Whether both are the same file of the same person, whatever it contained."""
+        return other is not None and (self.file, self.by) == (other.file, other.by)
 
     def annotation(self) -> str:
         """The value of `muster.dev/submitted-from`."""

@@ -202,7 +202,7 @@ ANOTHERS = Source("/there/job.yaml", "me@here")
             for hostile in (
                 "[" * 9,
                 '{"x":' + "[" * 5_000,
-                '{"file":"' + "a" * 9_000 + '","by":"me"}',
+                '{"file":"' + "a" * 30_000 + '","by":"me"}',
                 "null",
             )
         ),

@@ -101,6 +101,7 @@ def test_env_overrides_the_variables_of_env_from() -> None:
         "PATH": "/mine:/bin",
         "HOME": "/h",
         "LANG": "C",
+        "PYTHONUNBUFFERED": "1",
         "HOSTNAME": "p",
         "P_k": "v",
         "P_l": "w",

@@ -103,7 +103,7 @@ def of_file(wanted: Iterable[Followed], there: Sequence[JobView], source: Source
             if _is_named(job, view):
                 was = made_from(view)
                 others = found.unsure if was is None or view.name == job.name else found.others
-                (found.made if was == source else others).append(view)
+                (found.made if source.same(was) else others).append(view)
     return found
 
 

@@ -19,6 +19,8 @@ from functools import partial
 from typing import Any, Final
 
 from muster.api import kinds
+from muster.api.base import Kind
+from muster.api.kinds import JOB, JOBSET, POD
 from muster.app.views import jobs, objects
 from muster.app.wiring import event_loop
 from muster.app.wiring.batch_jobs import Site
@@ -29,18 +31,20 @@ from muster.compiler.facts import EMBEDDED_FACTS
 from muster.controllers import driver
 from muster.core.cycle import Scheduler
 from muster.core.saved import saved
-from muster.embedded import credentials, machine, nodespec
+from muster.embedded import credentials, directories, machine, nodespec
 from muster.embedded.client import LocalClient
 from muster.embedded.http.api import http_api
 from muster.embedded.http.serving import ServingError, serving
 from muster.embedded.node.agent import NodeAgent
 from muster.embedded.node.logs import Logs
 from muster.embedded.nodespec import NodeSpec
+from muster.embedded.storage.past import Past
 from muster.embedded.storage.store import Store, StoreError
 from muster.embedded.verbs.registry import Registry
 from muster.journal import Journal, Tee
 from muster.kube.clock import Clock, SystemClock, first
 from muster.kube.informers import Informers
+from muster.names import SUBMITTED_FROM
 from muster.runtime import loop
 from muster.runtime.budget import WriteBudget
 from muster.runtime.group_events import GroupEvents
@@ -50,6 +54,7 @@ from muster.runtime.starts import Decisions
 from muster.runtime.watched import WatchedMirror
 from muster.translate.disclosure import EVERYTHING
 from muster.workloads import secret_files
+from muster.workloads.jobfile import Source
 
 log = logging.getLogger(__name__)
 
@@ -141,6 +146,7 @@ async def running(home: StateDirectory, nodes: list[NodeSpec], clock: Clock) -> 
                 scheduling,
                 events.run(client, clock),
                 agent.run(),
+                _sweep_directories(home, client, registry.past, clock),
             ),
         ):
             home.remember_port(int(server.rpartition(":")[2]))
@@ -202,6 +208,31 @@ async def _until_unneeded(home: StateDirectory, client: LocalClient) -> None:
 async def _pods_left(client: LocalClient) -> bool:
     """Whether pods are still terminating within their grace periods."""
     return any(not pod.terminal for pod in (await client.list(kinds.POD)).items)
+
+
+#: Seconds between two removals of directories whose jobs have no record any more.
+SWEEP: Final = 3_600.0
+
+
+async def _sweep_directories(home: StateDirectory, client: LocalClient, past: Past, clock: Clock) -> None:
+    while True:
+        if directories.present(home.root):
+            await _swept(home, client, past, clock)
+        await clock.sleep(SWEEP)
+
+
+async def _swept(home: StateDirectory, client: LocalClient, past: Past, clock: Clock) -> None:
+    uids, copies = set[str](), set[str]()
+    kinds_of_jobs: tuple[Kind[Any], ...] = (JOBSET, JOB, POD)  # Any: of several
+    there = [each.metadata for kind in kinds_of_jobs for each in (await client.list(kind)).items]
+    for uid, annotations in (
+        *((meta.uid, meta.annotations) for meta in there),
+        *((meta.uid, meta.annotations) for meta in (each.meta for each in past.jobs())),
+    ):
+        uids.add(uid)
+        source = Source.read(annotations.get(SUBMITTED_FROM))
+        copies.add(source.copy if source is not None else "")
+    await asyncio.to_thread(directories.sweep, home.root, uids, copies, clock.now().timestamp())
 
 
 @asynccontextmanager

@@ -59,7 +59,8 @@ class Lookup(msgspec.Struct, frozen=True):
 
 def environment(pod: Pod, container: Container, caller: Caller, lookup: Lookup) -> dict[str, str]:
     """All variables of a container, without those of the isolation. Raises Unavailable."""
-    result = {"PATH": caller.path, "HOME": caller.home, "LANG": caller.lang}
+    # Python's output is shown as it is printed, not when a buffer is full
+    result = {"PATH": caller.path, "HOME": caller.home, "LANG": caller.lang, "PYTHONUNBUFFERED": "1"}
     result["HOSTNAME"] = kernel_hostname_of(pod)
     for source in container.env_from:
         result.update(_all_of(source, lookup))

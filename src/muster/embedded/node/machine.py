@@ -55,6 +55,11 @@ class Machine:
         return self.root / "lock"
 
     @property
+    def home(self) -> Path:
+        """The state directory."""
+        return self.root.parent
+
+    @property
     def stage(self) -> Path:
         return self.root / "stage"
 

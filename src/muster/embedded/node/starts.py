@@ -17,6 +17,7 @@ from typing import Final
 from muster.api.core_v1 import Pod
 from muster.api.marks import GPU_SHARE
 from muster.api.requests import gpus_of_container
+from muster.embedded import directories
 from muster.embedded.node import execution, processes, shim, variables, volumes
 from muster.embedded.node.environment import (
     Unavailable,
@@ -67,7 +68,7 @@ def start(
     machine: Machine, pod: Pod, container: Observed, files: Files, sources: Mapping[str, Path]
 ) -> Start:
     """Starts the container. `sources` are the volumes by name. Raises Unavailable, CannotStart."""
-    env = environment(pod, container.spec, caller_of(pod), machine.lookup(pod))
+    env = _environment(machine, pod, container)
     argv = command_line(container.spec, env)
     wanted = volumes.binds(container.spec, sources, env)
     working_dir = working_dir_of(pod, container)
@@ -77,6 +78,7 @@ def start(
         raise CannotStart(
             f"setHostnameAsFQDN: {name} has {len(name)} characters; the kernel takes {HOST_NAME}"
         )
+    saved = directories.checkpoints(machine.home, directories.job_of(pod))
     env |= _isolation_env(machine, pod, env) | _gpu_env(machine, pod, container)
     hosts = Bind(str(machine.hosts(pod)), "/etc/hosts")
     caller = caller_of(pod)
@@ -86,6 +88,8 @@ def start(
     try:
         if not machine.isolation.namespaces:
             machine.links.hold(pod.metadata.uid, wanted)
+        if saved is not None and env.get(directories.CHECKPOINT_DIR) == str(saved):
+            saved.mkdir(mode=0o700, parents=True, exist_ok=True)
         files.directory.mkdir(mode=0o700, parents=True)
         setup = Setup(
             kernel_hostname_of(pod),
@@ -152,7 +156,7 @@ async def execute(
 
 def environment_inside(machine: Machine, pod: Pod, container: Observed) -> dict[str, str]:
     """The environment of a command beside the container's own. Raises Unavailable."""
-    env = environment(pod, container.spec, caller_of(pod), machine.lookup(pod))
+    env = _environment(machine, pod, container)
     return env | _isolation_env(machine, pod, env) | _gpu_env(machine, pod, container)
 
 
@@ -241,6 +245,13 @@ def termination_message(machine: Machine, pod: Pod, container: Observed, files: 
     meta, name = pod.metadata, container.spec.name
     end = machine.logs.last_lines(meta.namespace, meta.name, meta.uid, name, container.restart_count)
     return "".join(end.splitlines(keepends=True)[-FALLBACK_LINES:])[-FALLBACK_BYTES:]
+
+
+def _environment(machine: Machine, pod: Pod, container: Observed) -> dict[str, str]:
+    """The stated variables, and the directory that survives restarts unless one is stated."""
+    saved = directories.checkpoints(machine.home, directories.job_of(pod))
+    own = {directories.CHECKPOINT_DIR: str(saved)} if saved is not None else {}
+    return own | environment(pod, container.spec, caller_of(pod), machine.lookup(pod))
 
 
 def _isolation_env(machine: Machine, pod: Pod, env: dict[str, str]) -> dict[str, str]:

@@ -42,11 +42,17 @@ class Deleted(msgspec.Struct, frozen=True):
 
     @property
     def created(self) -> datetime | None:
-        return msgspec.json.decode(self.body, type=_Made).metadata.creation_timestamp
+        return self.meta.creation_timestamp
+
+    @property
+    def meta(self) -> "_Meta":
+        return msgspec.json.decode(self.body, type=_Made).metadata
 
 
 class _Meta(msgspec.Struct, frozen=True, rename="camel"):
     creation_timestamp: datetime | None = None
+    uid: str = ""
+    annotations: dict[str, str] = {}
 
 
 class _Made(msgspec.Struct, frozen=True):

@@ -1,0 +1,186 @@
+"""The git repository of a directory: its commit, whether it is changed, and a copy of its files.
+
+A repository may be hostile, unpacked from somewhere: its configuration can name programs that git starts
+(hooks, filters, a file system monitor, a transport). All of them are switched off, by variables of git that
+take precedence over its configuration. Nothing is written to the repository, and nothing is fetched. Each
+question has a time limit, and its answer a size limit, so that a repository with a million files only makes
+an answer unknown.
+"""
+
+import os
+import select
+import shutil
+import stat
+import subprocess
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+#: Seconds that git may take to answer about the commit, and to list the files of a copy.
+PATIENCE: Final = 2.0
+LISTING: Final = 30.0
+#: Files and bytes of a copy, and bytes of the list of its files.
+MOST_FILES: Final = 50_000
+MOST_BYTES: Final = 2 * 2**30
+_MOST_LISTED: Final = 32 * 2**20
+_OFF: Final = {
+    "core.fsmonitor": "false",
+    "core.hooksPath": "/dev/null",
+    "core.untrackedCache": "false",
+    "core.sshCommand": "false",
+    "core.gitProxy": "",
+    "protocol.allow": "never",
+    "status.submoduleSummary": "false",
+    "diff.ignoreSubmodules": "all",
+}
+#: What a filter is configured by; the empty text is none.
+_FILTERS: Final = r"^filter\..*\.(clean|smudge|process|required)$"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The commit of a directory's repository."""
+
+    #: "" = no repository, or its state could not be found out
+    commit: str = ""
+    #: whether tracked files differ from the commit; None = not known
+    dirty: bool | None = None
+
+
+class TooLarge(Exception):
+    """A directory that is not copied; the message says why, and what to do."""
+
+
+def state(directory: Path, patience: float = PATIENCE) -> State:
+    """The commit that is checked out in the directory, found within `patience` seconds a question."""
+    if not any((above / ".git").exists() for above in (directory, *directory.parents)):
+        return State()
+    found = _git(directory, ["rev-parse", "--verify", "--quiet", "HEAD"], 100, patience)
+    commit = (found or b"").decode(errors="replace").strip()
+    if not commit:
+        return State()
+    off = _filters_off(directory, patience)
+    words = ["status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all", "--no-renames"]
+    changed = None if off is None else _git(directory, words, 1, patience, off)
+    return State(commit, None if changed is None else bool(changed))
+
+
+def copy(directory: Path, to: Path) -> None:
+    """Copies the tracked and the unignored files below a directory; without a repository, all files.
+
+    `to` must not exist. Links are copied as links; devices, pipes and submodules are left out. Raises
+    TooLarge, OSError.
+    """
+    files = _listed(directory)
+    to.mkdir(mode=0o700, parents=True)
+    number = size = 0
+    try:
+        for name in files:
+            source = directory / name
+            try:
+                status = source.lstat()
+            except FileNotFoundError:  # deleted, and not committed yet
+                continue
+            if not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
+                continue
+            number, size = number + 1, size + status.st_size
+            if number > MOST_FILES or size > MOST_BYTES:
+                raise _too_large(directory)
+            target = to / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, target, follow_symlinks=False)
+    except BaseException:
+        shutil.rmtree(to, ignore_errors=True)
+        raise
+
+
+def _listed(directory: Path) -> Iterable[Path]:
+    words = ["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate"]
+    there = any((above / ".git").exists() for above in (directory, *directory.parents))
+    listed = _git(directory, words, _MOST_LISTED, LISTING) if there else None
+    if listed is None:
+        return _walked(directory)
+    if len(listed) >= _MOST_LISTED:
+        raise _too_large(directory)
+    found = (Path(os.fsdecode(name)) for name in listed.split(b"\0") if name)
+    return [path for path in found if not path.is_absolute() and ".." not in path.parts]
+
+
+def _walked(directory: Path) -> Iterator[Path]:
+    for above, directories, files in os.walk(directory):
+        directories[:] = sorted(name for name in directories if name not in (".git", "__pycache__"))
+        here = Path(above).relative_to(directory)
+        links = [name for name in directories if (Path(above) / name).is_symlink()]
+        yield from (here / name for name in sorted([*files, *links]))
+
+
+def _too_large(directory: Path) -> TooLarge:
+    return TooLarge(
+        f"--copy: {directory} has more than {MOST_FILES:,} files or {MOST_BYTES >> 30} GiB that git does not "
+        "ignore; leave data out by .gitignore, or run without --copy"
+    )
+
+
+def _filters_off(directory: Path, patience: float) -> dict[str, str] | None:
+    """The configuration that switches the repository's filters off; None if it cannot be found out."""
+    words = ["config", "--null", "--name-only", "--get-regexp", _FILTERS]
+    found = _git(directory, words, 2**16, patience, none=(1,))
+    if found is None or len(found) >= 2**16:
+        return None
+    keys = [key.decode(errors="surrogateescape") for key in found.split(b"\0") if key]
+    return {key: "false" if key.endswith(".required") else "" for key in keys}
+
+
+def _git(
+    directory: Path,
+    words: Sequence[str],
+    most: int,
+    patience: float,
+    config: Mapping[str, str] | None = None,
+    none: Sequence[int] = (),
+) -> bytes | None:
+    """The first `most` bytes that git answers; None without an answer in time.
+
+    `none`: exit codes besides 0 with which git says that there is nothing.
+    """
+    settings = {**_OFF, **(config or {})}
+    numbered = [
+        (f"GIT_CONFIG_{part}_{number}", text)
+        for number, pair in enumerate(settings.items())
+        for part, text in zip(("KEY", "VALUE"), pair, strict=True)
+    ]
+    env = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    env |= {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1"}
+    env |= {"GIT_ALLOW_PROTOCOL": "none", "GIT_CONFIG_COUNT": str(len(settings)), **dict(numbered)}
+    try:
+        process = subprocess.Popen(
+            ["git", "--no-pager", "--literal-pathspecs", "-C", str(directory), *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=env,
+        )
+    except (OSError, ValueError):  # there is no git
+        return None
+    assert process.stdout is not None, "it is a pipe"
+    answer, deadline = b"", time.monotonic() + patience
+    try:
+        with process.stdout as out:
+            while len(answer) < most:
+                left = deadline - time.monotonic()
+                if left <= 0 or not select.select([out], [], [], left)[0]:
+                    return None
+                if not (part := os.read(out.fileno(), min(2**16, most - len(answer)))):
+                    break
+                answer += part
+            else:
+                return answer
+        with suppress(subprocess.TimeoutExpired):
+            return answer if process.wait(max(0.1, deadline - time.monotonic())) in (0, *none) else None
+        return None
+    finally:
+        process.kill()
+        process.wait()

@@ -1,0 +1,162 @@
+"""What is found out about a repository, which may be hostile, and what a copy of its directory contains."""
+
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from muster.app.wiring import repository
+from muster.app.wiring.repository import State, TooLarge, copy, state
+from tests.patience import PATIENCE
+
+Git = Callable[..., None]
+
+
+@pytest.fixture
+def git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Git:
+    """Runs git in the repository `tmp_path`, which has a committed file."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(repository, "PATIENCE", PATIENCE)
+
+    def git(*words: str) -> None:
+        own = ["-c", "user.name=me", "-c", "user.email=me@here", "-c", "init.defaultBranch=main"]
+        subprocess.run(["git", *own, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    git("init")
+    (tmp_path / "train.py").write_text("1")
+    (tmp_path / ".gitignore").write_text("*.bin\nhome\n")
+    git("add", "train.py", ".gitignore")
+    git("commit", "-m", "one")
+    return git
+
+
+def found(tmp_path: Path) -> State:
+    return state(tmp_path, PATIENCE)
+
+
+def test_the_commit_and_whether_it_is_changed(tmp_path: Path, git: Git) -> None:
+    (tmp_path / "untracked").touch()
+    clean = found(tmp_path)
+    assert len(clean.commit) == 40
+    assert clean.dirty is False
+    (tmp_path / "train.py").write_text("2")
+    (tmp_path / "sub").mkdir()
+    assert found(tmp_path / "sub") == State(clean.commit, True)
+
+
+def test_no_repository_and_none_with_a_commit(tmp_path: Path) -> None:
+    assert found(tmp_path) == State()
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    assert found(tmp_path) == State()
+
+
+def test_without_git_nothing_is_known(tmp_path: Path, git: Git, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nosuch")
+    assert found(tmp_path) == State()
+
+
+@pytest.mark.parametrize("name", ["evil", "a=b", 'quo"te'])
+def test_no_program_of_a_hostile_repository_runs(tmp_path: Path, git: Git, name: str) -> None:
+    """Neither filters, whatever their names, nor hooks, monitors and transports."""
+    witness = tmp_path / "ran.bin"
+    program = tmp_path / "program.bin"
+    program.write_text(f"#!/bin/sh\ntouch {witness}\ncat\n")
+    program.chmod(0o755)
+    hooks = tmp_path / ".git" / "hooks"
+    for hook in ("post-index-change", "fsmonitor-watchman", "query-watchman"):
+        (hooks / hook).write_text(program.read_text())
+        (hooks / hook).chmod(0o755)
+    for key in (
+        *(f"filter.{name}.{each}" for each in ("clean", "smudge", "process")),
+        *("core.fsmonitor", "core.sshCommand", "diff.external", "core.pager", "core.editor"),
+        *("diff.x.textconv", "diff.x.command", "core.alternateRefsCommand"),
+    ):
+        git("config", key, str(program))
+    git("config", f"filter.{name}.required", "true")
+    git("config", "status.submoduleSummary", "true")
+    (tmp_path / ".git" / "info").mkdir(exist_ok=True)
+    (tmp_path / ".git" / "info" / "attributes").write_text(f'* "filter={name}" filter={name} diff=x\n')
+    (tmp_path / "train.py").write_text("2")  # of the same size: git has to read it
+    assert found(tmp_path).dirty
+    copy(tmp_path, tmp_path / "home" / "copy")
+    assert not witness.exists()
+
+
+def test_a_repository_is_not_changed(tmp_path: Path, git: Git) -> None:
+    (tmp_path / "train.py").touch()
+    before = (tmp_path / ".git" / "index").stat().st_mtime_ns
+    found(tmp_path)
+    assert (tmp_path / ".git" / "index").stat().st_mtime_ns == before
+
+
+def test_what_takes_too_long_is_unknown(tmp_path: Path, git: Git, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a repository with a million files, and nothing is left behind."""
+    slow = tmp_path / "home" / "bin"
+    slow.mkdir(parents=True)
+    (slow / "git").write_text("#!/bin/sh\nexec sleep 60\n")
+    (slow / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{slow}:{os.environ['PATH']}")
+    began = time.monotonic()
+    assert state(tmp_path, 0.05) == State()
+    assert time.monotonic() - began < PATIENCE
+
+
+def test_an_answer_without_end_is_cut(tmp_path: Path, git: Git, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = tmp_path / "home" / "bin"
+    slow.mkdir(parents=True)
+    (slow / "git").write_text("#!/bin/sh\nexec yes\n")
+    (slow / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{slow}:{os.environ['PATH']}")
+    monkeypatch.setattr(repository, "_MOST_LISTED", 1000)
+    with pytest.raises(TooLarge, match="more than 50,000 files or 2 GiB that git does not ignore"):
+        copy(tmp_path, tmp_path / "home" / "copy")
+
+
+def names(directory: Path) -> set[str]:
+    return {
+        str(path.relative_to(directory))
+        for path in directory.rglob("*")
+        if path.is_symlink() or not path.is_dir()
+    }
+
+
+def test_a_copy_has_tracked_and_unignored_files_as_they_are(tmp_path: Path, git: Git) -> None:
+    (tmp_path / "train.py").write_text("edited")
+    (tmp_path / "data.bin").write_text("large")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "new.py").write_text("")
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    os.mkfifo(tmp_path / "pipe")
+    to = tmp_path / "home" / "copy"
+    copy(tmp_path, to)
+    assert names(to) == {"train.py", ".gitignore", "sub/new.py", "link"}
+    assert (to / "train.py").read_text() == "edited"
+    assert (to / "link").is_symlink()
+    (tmp_path / "train.py").unlink()  # deleted and not committed
+    copy(tmp_path, tmp_path / "home" / "other")
+    assert "train.py" not in names(tmp_path / "home" / "other")
+
+
+def test_a_directory_without_repository_is_copied_whole(tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    (here / "sub").mkdir(parents=True)
+    (here / "sub" / "a").touch()
+    (here / "loop").symlink_to(here)
+    copy(here, tmp_path / "copy")
+    assert names(tmp_path / "copy") == {"sub/a", "loop"}
+
+
+@pytest.mark.parametrize(("files", "size"), [(2, 2**30), (100, 3)])
+def test_a_copy_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: int, size: int) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    for number in range(3):
+        (here / str(number)).write_text("xx")
+    monkeypatch.setattr(repository, "MOST_FILES", files)
+    monkeypatch.setattr(repository, "MOST_BYTES", size)
+    with pytest.raises(TooLarge, match=r"--copy: .* leave data out by .gitignore, or run without --copy"):
+        copy(here, tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()

@@ -1,0 +1,86 @@
+"""What a job remembers of its submission (command line, directory, commit), and its own directories."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from muster.app.wiring.cluster import Target
+from muster.cli.errors import Failure
+from muster.cli.jobfile import _command_line, copied
+from muster.names import SUBMITTED_FROM
+from tests.cli.binary import Muster
+
+JOB = """apiVersion: batch/v1
+kind: Job
+metadata: {name: saves}
+spec:
+  backoffLimit: 3
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+      - name: main
+        command: [python3, train.py]
+        resources: {requests: {cpu: 100m}}
+"""
+#: Fails until it finds what an earlier attempt has saved.
+TRAIN = """import os, sys
+saved = os.path.join(os.environ["MUSTER_CHECKPOINT_DIR"], "saved")
+if not os.path.exists(saved):
+    open(saved, "w").close()
+    sys.exit(1)
+print("continued in", os.path.basename(os.getcwd()), os.environ["PYTHONUNBUFFERED"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("run job.yaml --gang", "muster run job.yaml --gang"),
+        (
+            "run -e A=secret --env B=secret --env=C=secret job.yaml",
+            "muster run -e A --env B --env=C job.yaml",
+        ),
+        ("run -eA=secret job.yaml", "muster run -eA job.yaml"),
+        ("run -- env -e A=1", "muster run -- env -e A=1"),
+    ],
+)
+def test_a_command_line_is_told_without_values_of_variables(words: str, told: str) -> None:
+    assert _command_line(words.split()) == told
+
+
+def test_a_copy_is_for_the_embedded_cluster() -> None:
+    with pytest.raises(
+        Failure, match="--copy is for the embedded cluster; on a real one an image has the files"
+    ):
+        copied(Target("a-kubeconfig"))
+
+
+def test_a_job_runs_from_its_copy_and_continues_from_what_it_saved(muster: Muster) -> None:
+    def git(*words: str) -> None:
+        own = ["-c", "user.name=me", "-c", "user.email=me@here"]
+        subprocess.run(["git", *own, *words], cwd=muster.cwd, check=True, capture_output=True)
+
+    muster.file("train.py", TRAIN)
+    muster.file("job.yaml", JOB)
+    git("init")
+    git("add", ".")
+    git("commit", "-m", "one")
+    muster.file("job.yaml", JOB + "# edited\n")
+    done = muster.run("run", "job.yaml", "--copy", "--env", "A=secret")
+    job = yaml.safe_load(muster.run("get", "saves", "-o", "yaml").out)
+    source = json.loads(job["metadata"]["annotations"][SUBMITTED_FROM])
+    copy = Path(source["copy"])
+    assert f"continued in {copy.name} 1" in done.out
+    assert source["command"] == "muster run job.yaml --copy --env A"
+    assert source["cwd"] == str(muster.cwd)
+    assert (len(source["commit"]), source["dirty"]) == (40, True)
+    told = muster.run("get", "saves").lines
+    assert f"in {muster.cwd} · commit {source['commit'][:12]}, with changes" in told
+    directories = [line.removeprefix("directory: ") for line in told if line.startswith("directory: ")]
+    checkpoints = f"{muster.home}/checkpoints/default/saves.{job['metadata']['uid']}"
+    assert directories == [checkpoints, str(copy)]
+    assert f"  submitted as: {source['command']}" in muster.run("why", "saves").lines
