@@ -552,4 +552,15 @@ FAULTS: Final = (
         "cli/test_naming",
         ("a job ended by a letter", "(len(going) > 1 or not matches.named)", "len(going) > 1"),
     ),
+    *_faults(
+        "disk",
+        "app/commands/prune.py",
+        "app/commands/test_prune",
+        (
+            "the output of a job that goes on",
+            "                if begun is not None and run.created >= begun:",
+            "                if False:",
+        ),
+        ("the output of a pod that has just come", "if each.changed <= before]", "]"),
+    ),
 )

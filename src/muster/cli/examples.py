@@ -55,6 +55,10 @@ _EXAMPLES: Final = {
         muster cancel -f train.yaml
         muster cancel sweep --all
     """,
+    "prune": """
+        muster prune
+        muster prune --older-than 7d
+    """,
     "hold": """
         muster hold train sweep
     """,

@@ -104,7 +104,9 @@ async def test_a_refused_submission_changes_nothing(client: LocalClient) -> None
     await submit(client, read(f"{first}---{two}"))
     before = await client.get_json(kinds.CONFIG_MAP, "default", "settings")
     changed = FILE.replace('rate: "1"', 'pace: "2"')
-    told = "Pod two exists already. Choose another name, or remove it first: `muster cancel two`"
+    told = (
+        "Pod two exists already. Choose another name, run the file with --replace, or .*: `muster cancel two`"
+    )
     with pytest.raises(Taken, match=told):
         await submit(client, read(changed), new=True)
     with pytest.raises(Taken, match="Pod two exists already, and cannot become what the file says: Pod"):
@@ -406,9 +408,7 @@ async def test_a_file_whose_batch_job_exists_is_refused_by_its_own_kind(
     await client.create(kinds.NAMESPACE, "", {"metadata": {"name": "ml"}})
     above = await kubectl_applied(client, kinds.LATTICE_JOB) if kind == "LatticeJob" else None
     await kubectl_applied(client, kinds.BATCH_JOB, above)
-    told = (
-        f"^{kind} job exists already; `kubectl apply` of the file changes it. Choose another name, or remove"
-    )
+    told = f"^{kind} job exists already; `kubectl apply` of the file changes it. Choose another name, run"
     with pytest.raises(Taken, match=told):
         await submit(client, read(small(), namespace="ml"), new=new)
     assert not (await client.list(kinds.JOBSET)).items
@@ -418,7 +418,7 @@ async def test_a_file_whose_batch_job_exists_is_refused_by_its_own_kind(
 async def test_a_second_run_speaks_of_what_its_author_wrote(client: LocalClient) -> None:
     await client.create(kinds.NAMESPACE, "", {"metadata": {"name": "ml"}})
     await submit(client, read(small()), new=True)
-    told = "^BatchJob job exists already. Choose another name, or remove it first: `muster cancel job`$"
+    told = "^BatchJob job exists already. Choose another name, run .* --replace, or .*: `muster cancel job`$"
     with pytest.raises(Taken, match=told):
         await submit(client, read(small()), new=True)
     other = read(small({"command": ["/bin/other"]}))

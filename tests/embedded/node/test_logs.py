@@ -214,6 +214,9 @@ def test_logs_of_gone_pods_are_removed_when_old_or_too_many(
     logs.prune(2e9, {"living"})
     left = sorted(path.name for path in (tmp_path / "logs").iterdir())
     assert left == ["ns_pod_living", "ns_pod_middle", "ns_pod_new"]
+    logs.prune(2e9, {"living", "middle"}, ended={"living"})
+    left = sorted(path.name for path in (tmp_path / "logs").iterdir())
+    assert left == ["ns_pod_middle", "ns_pod_new"], "a pod that has ended counts although it exists"
 
 
 async def test_logs_leave_room_for_others_on_the_disk(

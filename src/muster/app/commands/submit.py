@@ -101,7 +101,7 @@ async def _refuse_batch_job(client: Client, job: JobFile) -> None:
 def _instead(name: str, leaves: bool = False) -> str:
     if leaves:
         return "It is being deleted; try again when it is gone"
-    return f"Choose another name, or remove it first: `muster cancel {name}`"
+    return f"Choose another name, run the file with --replace, or remove it first: `muster cancel {name}`"
 
 
 async def _hand_in(client: Client, job: JobFile, item: Item, *, new: bool, source: Source | None) -> Applied:

@@ -321,8 +321,9 @@ class NodeAgent:
 
     async def _prune(self) -> None:
         while True:
-            living = {pod.metadata.uid for pod in self._pods.items.values()}
-            self.logs.prune(self._clock.now().timestamp(), living)
+            pods = self._pods.items.values()
+            ended = {pod.metadata.uid for pod in pods if pod.terminal}
+            self.logs.prune(self._clock.now().timestamp(), {pod.metadata.uid for pod in pods}, ended)
             await self._clock.sleep(PRUNE_SECONDS)
 
 

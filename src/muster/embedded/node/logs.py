@@ -17,8 +17,8 @@ import contextlib
 import logging
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence, Set
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -37,7 +37,7 @@ FILE_BYTES: Final = 10 * 2**20
 KEEP: Final = 9  # older files beside the newest: 100 MB per start of a container
 #: Output of one start that is kept at least.
 LEAST_BYTES: Final = KEEP * FILE_BYTES
-TOTAL_BYTES: Final = 2 * 2**30  # logs of all removed pods; the oldest are removed first
+TOTAL_BYTES: Final = 2 * 2**30  # logs of all pods that have ended; the oldest are removed first
 TOTAL_SECONDS: Final = 30 * 24 * 3600.0
 #: Bytes that logs leave free, so that the cluster's store can still be written; on a small disk, half of it.
 RESERVE: Final = 32 * 2**20
@@ -165,6 +165,16 @@ def room(where: int | Path) -> int:
     return min(_LOOK, disk.f_bavail * disk.f_frsize - reserve)
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The logs of one pod."""
+
+    path: Path
+    #: when something was written last, in seconds since 1970
+    changed: float
+    bytes: int
+
+
 class Logs:
     """All logs under one directory: writers for running containers, and readers."""
 
@@ -282,23 +292,27 @@ class Logs:
         containers = self.containers(namespace, pod, uid)
         return any(len(_restarts(directory / container)) > 1 for container in containers)
 
-    def prune(self, now: float, living: set[str]) -> None:
-        """Removes logs of removed pods that are too old, then the oldest while they take too many bytes.
+    def prune(self, now: float, living: Set[str], ended: Set[str] = frozenset()) -> None:
+        """Removes logs of pods that have ended: those that are too old, then the oldest if all are too large.
 
-        `now` is in seconds since the epoch. `living` has the uids of the pods that exist.
+        `now` is in seconds since the epoch. `living` has the uids of the pods that exist, `ended` of those
+        that have ended.
         """
         self._gone = {directory for directory in self._gone if directory.name.rpartition("_")[2] in living}
-        found = []
-        for directory in self._directory.glob("*_*_*"):
-            if directory.name.rpartition("_")[2] not in living:
-                files = [path.stat() for path in directory.rglob("*") if path.is_file()]
-                age = now - max((stat.st_mtime for stat in files), default=directory.stat().st_mtime)
-                found.append((age, sum(stat.st_size for stat in files), directory))
         total = 0
-        for age, size, directory in sorted(found):
-            total += size
-            if age > TOTAL_SECONDS or total > TOTAL_BYTES:
-                shutil.rmtree(directory, ignore_errors=True)
+        for each in sorted(self.of_others(living - ended), key=lambda each: (-each.changed, each.bytes)):
+            total += each.bytes
+            if now - each.changed > TOTAL_SECONDS or total > TOTAL_BYTES:
+                shutil.rmtree(each.path, ignore_errors=True)
+
+    def of_others(self, kept: Set[str]) -> Iterator[Kept]:
+        """The logs of pods, those with these uids excepted."""
+        for directory in self._directory.glob("*_*_*"):
+            if directory.name.rpartition("_")[2] not in kept:
+                with contextlib.suppress(FileNotFoundError):  # another process removes it meanwhile
+                    files = [path.stat() for path in directory.rglob("*") if path.is_file()]
+                    changed = max((stat.st_mtime for stat in files), default=directory.stat().st_mtime)
+                    yield Kept(directory, changed, sum(stat.st_size for stat in files))
 
     def last_lines(self, namespace: str, pod: str, uid: str, container: str, restart: int) -> str:
         """The last lines of a log, to find the cause of a failure."""
