@@ -87,6 +87,11 @@ _EXAMPLES: Final = {
         muster policy test cases.yaml --policies policies
         muster policy schema
     """,
+    "convert": """
+        muster convert train.yaml --to volcano
+        muster convert train.yaml --to koordinator --scheduler koord-scheduler --strict
+        kubectl get podgroups.scheduling.volcano.sh,jobs -o yaml | muster convert - --to jobset
+    """,
     "plan": """
         muster plan train.yaml
         muster plan train.yaml --snapshot cluster.yaml

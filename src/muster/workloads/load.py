@@ -41,7 +41,7 @@ def load(
     if not options.suffix:
         options = replace(options, suffix=hashlib.sha256(content.encode()).hexdigest()[:8])
     documents = source.parse(content, called)
-    job = _format(documents[0]).load(documents, options)
+    job = format_of(documents[0]).load(documents, options)
     if options.queue is not None:
         for item in job.items:
             annotate.in_queue(item.object, options.queue)
@@ -82,10 +82,11 @@ def holds_no_more(content: str | bytes, called: str) -> bool:
     documents = source.parse(
         source.decode(content, called) if isinstance(content, bytes) else content, called
     )
-    return _format(documents[0]) is not kubernetes.FORMAT or kubernetes.known(documents)
+    return format_of(documents[0]) is not kubernetes.FORMAT or kubernetes.known(documents)
 
 
-def _format(document: source.Document) -> Format:
+def format_of(document: source.Document) -> Format:
+    """The format of the file that begins with this document. Raises `JobFileError` if it is none."""
     value: Any = document.value  # Any: a user's YAML
     if not isinstance(value, dict):
         raise JobFileError(

@@ -151,13 +151,7 @@ def possible(pod: Pod) -> Iterator[tuple[Dialect, str]]:
 
 def created(name: str, namespace: str, minimum: int) -> Object:
     """Returns the object of a new group of `CREATED`: so many of its pods must run together."""
-    kind, metadata = CREATED.kind, {"name": name, "namespace": namespace}
-    return {
-        "apiVersion": kind.api_version,
-        "kind": kind.kind,
-        "metadata": metadata,
-        "spec": {"minMember": minimum},
-    }
+    return CREATED.written(name, namespace, Asked(minimum=minimum, field=""))
 
 
 def named_alike(before: Pod, now: Pod) -> bool:

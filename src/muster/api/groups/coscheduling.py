@@ -4,6 +4,7 @@ from typing import Final
 
 from muster.api import kinds
 from muster.api import koordinator_v1alpha1 as koordinator
+from muster.api.base import Object
 from muster.api.groups.dialect import Asked, Dialect, Phases
 from muster.api.scheduling import PodGroup
 
@@ -17,12 +18,18 @@ def _of_koordinator(group: PodGroup) -> Asked:
     return Asked(minimum=group.spec.min_member, field="spec.minMember", warnings=warnings)
 
 
+def _spec(asked: Asked) -> Object:
+    return {"minMember": asked.minimum}
+
+
 #: scheduler-plugins
 POD_GROUP: Final = Dialect(
     name="podgroup",
+    called="coscheduling",
     kind=kinds.POD_GROUP_X,
     label="scheduling.x-k8s.io/pod-group",
     asked=_of_pod_group,
+    spec=_spec,
     phases=Phases(
         *("Pending", "Scheduling", "Scheduling", "Scheduling", "Running", "Finished", "Failed"), counted=False
     ),
@@ -35,5 +42,6 @@ KOORDINATOR: Final = Dialect(
     minimum=koordinator.MIN_AVAILABLE,
     description=(koordinator.GROUPS, koordinator.MODE, *koordinator.MATCH_POLICY),
     asked=_of_koordinator,
+    spec=_spec,
     phases=Phases(*("Pending", "PreScheduling", "Scheduling", "Scheduled", "Running", "Finished", "Failed")),
 )

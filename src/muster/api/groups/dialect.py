@@ -63,6 +63,8 @@ class Dialect:
 
     #: what the names of its Gang records begin with
     name: str
+    #: what people call it; "": `name`
+    called: str = ""
     kind: AnyKind
     #: what an object of it controls: the pods, or the Jobs that control them
     controls: AnyKind | None = None
@@ -86,6 +88,8 @@ class Dialect:
     description: tuple[str, ...] = ()
     #: reads an object. None: it asks for what its pod templates say
     asked: Callable[[Any], Asked] | None = None  # Any: an object of `kind`
+    #: the inverse of `asked`, as far as the dialect has fields for it: the spec of an object
+    spec: Callable[[Asked], Object] | None = None
     #: whether the pods that name an object are no gang: each starts alone. None: they always are one
     alone: Callable[[Any], bool] | None = None  # Any: an object of `kind`
     #: None: the status is its own controller's
@@ -93,6 +97,9 @@ class Dialect:
 
     def __repr__(self) -> str:
         return self.name  # a key of a group is shown with it
+
+    def __str__(self) -> str:
+        return self.called or self.name
 
     @property
     def naming(self) -> "Dialect":
@@ -102,6 +109,13 @@ class Dialect:
     def frees(self, group: Resource | None) -> bool:
         """Whether the pods that name this object are no gang."""
         return self.alone is not None and group is not None and self.alone(group)
+
+    def written(self, name: str, namespace: str, asked: Asked) -> Object:
+        """Returns an object that asks for as much of it as the dialect has fields for."""
+        assert self.spec is not None, "only a group that pods name is written"
+        metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+        head = {"apiVersion": self.kind.api_version, "kind": self.kind.kind}
+        return {**head, "metadata": metadata, "spec": self.spec(asked)}
 
     def read(self, obj: Object) -> Asked:
         """Returns what an object asks for that is given as JSON. Raises InvalidObject."""

@@ -3,7 +3,7 @@
 from typing import Final
 
 from muster.api import kinds
-from muster.api.base import is_true
+from muster.api.base import Object, is_true
 from muster.api.groups.dialect import Asked, Dialect
 from muster.api.groups.volcano import VOLCANO
 from muster.api.kube_batch import QUOTA_RELEASED, PodGroup
@@ -27,9 +27,16 @@ def _asked(group: PodGroup) -> Asked:
     )
 
 
+def _spec(asked: Asked) -> Object:
+    fields = {"queue": asked.queue, "priorityClassName": asked.priority_class}
+    return {"minMember": asked.minimum, **{key: value for key, value in fields.items() if value}}
+
+
 #: kube-batch
-INCUBATOR: Final = Dialect(name="kube-batch", kind=kinds.POD_GROUP_INCUBATOR, shares=VOLCANO, asked=_asked)
+INCUBATOR: Final = Dialect(
+    name="kube-batch", kind=kinds.POD_GROUP_INCUBATOR, shares=VOLCANO, asked=_asked, spec=_spec
+)
 #: kube-batch 0.5, and Volcano before its first release
 SIGS_DEV: Final = Dialect(
-    name="kube-batch-v1alpha2", kind=kinds.POD_GROUP_SIGS_DEV, shares=VOLCANO, asked=_asked
+    name="kube-batch-v1alpha2", kind=kinds.POD_GROUP_SIGS_DEV, shares=VOLCANO, asked=_asked, spec=_spec
 )

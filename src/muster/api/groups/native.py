@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from muster.api import kinds
-from muster.api.base import is_label_key
+from muster.api.base import Object, is_label_key
 from muster.api.groups.dialect import Asked, Dialect
 from muster.api.koordinator_v1alpha1 import GROUPS
 from muster.api.scheduling_v1beta1 import PodGroup, PodGroupSpec
@@ -24,6 +24,22 @@ def _asked(group: PodGroup) -> Asked:
         indivisible=mode is not None and mode.all is not None,
         refusal=next(_refused(group.spec, keys), ""),
     )
+
+
+def _spec(asked: Asked) -> Object:
+    # without a minimum any pod may start, as with a minimum of one
+    spec: Object = {"schedulingPolicy": {"gang": {"minCount": max(asked.minimum, 1)}}}
+    if asked.domain:
+        spec["schedulingConstraints"] = {"topology": [{"key": asked.domain}]}
+    if asked.indivisible:
+        spec["disruptionMode"] = {"all": {}}
+    if asked.priority_class:
+        spec["priorityClassName"] = asked.priority_class
+    if asked.priority is not None:
+        spec["priority"] = asked.priority
+    if not asked.preempts:
+        spec["preemptionPolicy"] = "Never"
+    return spec
 
 
 def _alone(group: PodGroup) -> bool:
@@ -71,5 +87,6 @@ NATIVE: Final = Dialect(
     kind=kinds.POD_GROUP_K8S,
     in_spec=True,
     asked=_asked,
+    spec=_spec,
     alone=_alone,
 )

@@ -5,6 +5,7 @@ from typing import Final
 
 from muster.api import kinds
 from muster.api import volcano_v1beta1 as volcano
+from muster.api.base import Object
 from muster.api.groups.dialect import Asked, Dialect
 from muster.api.koordinator_v1alpha1 import GROUPS, TOPOLOGY_SPEC
 
@@ -60,10 +61,20 @@ def _unread(spec: volcano.PodGroupSpec) -> Iterator[str]:
         )
 
 
+def _spec(asked: Asked) -> Object:
+    fields: Object = {
+        "minTaskMember": dict(asked.tasks),
+        "queue": asked.queue,
+        "priorityClassName": asked.priority_class,
+    }
+    return {"minMember": asked.minimum, **{key: value for key, value in fields.items() if value}}
+
+
 VOLCANO: Final = Dialect(
     name="volcano",
     kind=kinds.POD_GROUP_VOLCANO,
     annotations=volcano.GROUP_NAME,
     task=volcano.TASK,
     asked=_asked,
+    spec=_spec,
 )

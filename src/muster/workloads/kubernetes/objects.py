@@ -86,13 +86,13 @@ def read(documents: Sequence[Document], options: Options) -> tuple[list[Entry], 
     unread: list[Entry] = []
     findings: list[Finding] = []
     names = _Names(options)
-    for document, value, at in _flat(documents):
+    for document, value, at in flat(documents):
         found = _kind(document, value, at)
         if isinstance(found, Finding):
             findings.append(found)
             continue
         entry = Entry(found, without_nulls(value) | {"apiVersion": found.api_version}, document, at)
-        errors = names.settle(entry) or _mistyped(entry)
+        errors = names.settle(entry) or mistyped(entry)
         findings += errors
         (unread if errors else entries).append(entry)
     return entries, unread, findings
@@ -100,14 +100,19 @@ def read(documents: Sequence[Document], options: Options) -> tuple[list[Entry], 
 
 def known(documents: Sequence[Document]) -> bool:
     """Whether the documents hold only objects that a job file may hold."""
-    return all(
-        (str(value.get("apiVersion")), str(value.get("kind"))) in _BY_NAME | _IN_OTHERS
-        for _, value, _ in _flat(documents)
-        if isinstance(value, dict)
-    )
+    values = (value for _, value, _ in flat(documents) if isinstance(value, dict))
+    return all(known_kind(value) is not None for value in values)
 
 
-def _flat(documents: Sequence[Document]) -> Iterator[tuple[Document, Any, Path]]:  # Any: a user's YAML
+def known_kind(value: Any) -> Kind[Any] | None:  # Any: a user's YAML, a kind of any objects
+    """The kind of an object that a job file may hold; None for others."""
+    if not isinstance(value, dict):
+        return None
+    name = str(value.get("apiVersion")), str(value.get("kind"))
+    return _BY_NAME.get(name) or _IN_OTHERS.get(name)
+
+
+def flat(documents: Sequence[Document]) -> Iterator[tuple[Document, Any, Path]]:  # Any: a user's YAML
     """Each object; the items of a List are yielded one by one."""
     for document in documents:
         value = document.value
@@ -228,7 +233,7 @@ def _misnamed(entry: Entry, step: str, name: object) -> Finding | None:
     return None
 
 
-def _mistyped(entry: Entry) -> list[Finding]:
+def mistyped(entry: Entry) -> list[Finding]:
     """Errors for fields of a wrong type, in the object and in its templates."""
     errors = _type_errors(entry.object, entry.kind.type, ())
     for path, value, type_ in _templates(entry):

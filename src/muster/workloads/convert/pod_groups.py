@@ -1,0 +1,176 @@
+"""An object of one kind of group as an object of another, and what that kind has no words for.
+
+What an object asks for is read by its row of the table of groups, and written by the row of the other
+dialect. What the written object then asks for is read again: the difference is what the other dialect cannot
+say. For queues and priorities there are marks under `muster.dev`, which muster reads in every dialect.
+"""
+
+from dataclasses import fields, replace
+from functools import cache
+from typing import Any, Final, get_type_hints
+
+import msgspec
+
+from muster import names
+from muster.api import groups, marks
+from muster.api.base import Object, at
+from muster.api.fields import Finding, Path, Severity
+from muster.api.groups import Asked, Dialect
+from muster.api.koordinator_v1alpha1 import GROUPS, TOPOLOGY_SPEC
+from muster.api.volcano_v1beta1 import PREEMPTABLE, QUEUE_NAME
+from muster.workloads.convert.units import Unit
+
+#: What a cluster has noted about an object, which is not for an object of another kind.
+_NOTED: Final = (
+    *("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink"),
+    *("ownerReferences", "finalizers", "deletionTimestamp"),
+)
+_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+#: What only says where something is written, or is no demand.
+_APART: Final = frozenset({"field", "field_of_tasks", "warnings", "queue", "priority_class", "priority"})
+_COMPARED: Final = tuple(each.name for each in fields(Asked) if each.name not in _APART)
+#: Marks of a gang as a whole: on its group, or on the Job or JobSet that is the gang.
+OF_GANG: Final = (
+    *(key for key, row in marks.MARKS.items() if groups.CREATED.kind.kind in row.on),
+    *(TOPOLOGY_SPEC, QUEUE_NAME, PREEMPTABLE),
+)
+_ADVICE: Final = {
+    "minimum": "write how many pods must run together",
+    "tasks": f"write a PodGroup for each task, joined by the annotation {GROUPS}",
+    "domain": f"write the annotation {TOPOLOGY_SPEC} with the layer of this label, or a podAffinity with "
+    "this topologyKey",
+    "preempts": "write preemptionPolicy: Never in the PriorityClass of its pods",
+    "indivisible": "raise the minimum to the number of its pods, so that none of them is evicted alone",
+}
+
+
+#: What a JobSet, or a Job, that is a gang says by its marks: what an object of this row says, and no minimum.
+_OF_JOBS: Final = groups.CREATED
+
+
+def as_row(unit: Unit, obj: Object, row: Dialect, to: Dialect, told: list[Finding]) -> Object:
+    """The group `obj` of the dialect `row` as an object of the dialect `to`.
+
+    For `JOBSET` the metadata has the marks of the Job or JobSet that is the gang. `unit`: the object of the
+    file that it comes from, which reports what is told.
+    """
+    marked = to is groups.JOBSET
+    what = "a JobSet" if marked else f"a PodGroup of {to}"
+    to = _OF_JOBS if marked else to
+    asked = _with_marks(row.read(obj), obj)
+    name = str(at(obj, "metadata").get("name", ""))
+    made = to.written(name, "", asked)
+    again = to.read(made)
+    made["metadata"] = _metadata(obj, asked, again)
+    known = frozenset() if marked else _fields(to)
+    for key, value in at(obj, "spec").items():
+        if key in made["spec"] or _is_read(obj, row, key):
+            continue
+        if key in known:
+            made["spec"][key] = value
+        else:
+            lost = f"is lost: {what} has no such field; muster places a gang without it"
+            told.append(unit.report(("spec", key), lost, Severity.WARNING))
+    for field in _COMPARED:
+        if not _alike(field, asked, again):
+            path = ("spec", *_said_by(obj, row, field))
+            why = asked.refusal if field == "refusal" else f"is lost: {what} cannot say it; {_ADVICE[field]}"
+            told.append(unit.report(path, why, Severity.WARNING))
+    if marked:
+        return made
+    for key in (*((names.QUEUE,) if asked.queue != again.queue else ()), *_priority_mark(asked, again)):
+        only = f"{what} has no field for it: {key} says it, which only muster reads"
+        told.append(unit.report(_path_of(obj, row, key), only, Severity.NOTE))
+    return made
+
+
+def _with_marks(asked: Asked, obj: Object) -> Asked:
+    """What the object asks for by its fields and, which count more, by its marks."""
+    queue, priority = _mark(obj, names.QUEUE), _mark(obj, names.PRIORITY)
+    if queue:
+        asked = replace(asked, queue=queue)
+    if priority and not _is_number(priority):
+        asked = replace(asked, priority_class=priority, priority=None)
+    elif asked.priority is not None:
+        asked = replace(asked, priority_class="")
+    return asked
+
+
+def _is_number(text: str) -> bool:
+    return text.removeprefix("-").isdigit()
+
+
+def _mark(obj: Object, key: str) -> str:
+    metadata = at(obj, "metadata")
+    return str(at(metadata, "labels").get(key) or at(metadata, "annotations").get(key) or "")
+
+
+def _priority_mark(asked: Asked, again: Asked) -> tuple[str, ...]:
+    unsaid = asked.priority_class != again.priority_class or asked.priority != again.priority
+    return (names.PRIORITY,) if unsaid else ()
+
+
+def _metadata(obj: Object, asked: Asked, again: Asked) -> Object:
+    """The metadata, with marks for what the fields do not say, and without marks for what they do."""
+    found = {key: value for key, value in at(obj, "metadata").items() if key not in _NOTED}
+    labels, annotations = dict(at(found, "labels")), dict(at(found, "annotations"))
+    annotations.pop(_APPLIED, None)
+    for values in (labels, annotations):
+        if asked.queue:
+            values.pop(names.QUEUE, None)
+        if not _is_number(str(values.get(names.PRIORITY, ""))):
+            values.pop(names.PRIORITY, None)
+    if asked.queue != again.queue:
+        labels[names.QUEUE] = asked.queue
+    if _priority_mark(asked, again) and not _is_number(_mark(obj, names.PRIORITY)):
+        annotations[names.PRIORITY] = asked.priority_class or str(asked.priority)
+    for key, values in (("labels", labels), ("annotations", annotations)):
+        found.pop(key, None)
+        if values:
+            found[key] = values
+    return found
+
+
+def _is_read(obj: Object, row: Dialect, key: str) -> bool:
+    """Whether muster reads a field of the spec: without it the object would ask for something else."""
+    asked, less = _with_and_without(obj, row, key)
+    return any(getattr(asked, field) != getattr(less, field) for field in _READ)
+
+
+_READ: Final = (*_COMPARED, "queue", "priority_class", "priority")
+
+
+def _with_and_without(obj: Object, row: Dialect, key: str) -> tuple[Asked, Asked]:
+    spec: Object = {each: value for each, value in at(obj, "spec").items() if each != key}
+    return row.read(obj), row.read({**obj, "spec": spec})
+
+
+def _said_by(obj: Object, row: Dialect, field: str) -> Path:
+    """The field of the spec without which the object would not ask for it."""
+    for key in at(obj, "spec"):
+        if not _alike(field, *_with_and_without(obj, row, key)):
+            return (key,)
+    return ()
+
+
+def _path_of(obj: Object, row: Dialect, key: str) -> Path:
+    """Where an object says its queue or its priority."""
+    if _mark(obj, key):
+        where = "labels" if key in at(obj, "metadata", "labels") else "annotations"
+        return "metadata", where, key
+    sort = ("queue",) if key == names.QUEUE else ("priority", "priority_class")
+    return "spec", *next(filter(None, (_said_by(obj, row, each) for each in sort)), ())
+
+
+def _alike(field: str, one: Asked, other: Asked) -> bool:
+    mine, theirs = getattr(one, field), getattr(other, field)
+    if field == "minimum":  # without one any pod may start, as with one of 1
+        mine, theirs = max(mine, 1), max(theirs, 1)
+    return bool(mine == theirs)
+
+
+@cache
+def _fields(row: Dialect) -> frozenset[str]:
+    """The fields of the spec that muster knows, as JSON names them."""
+    spec: Any = get_type_hints(row.kind.type)["spec"]  # a struct
+    return frozenset(each.encode_name for each in msgspec.structs.fields(spec))
