@@ -14,11 +14,15 @@ from muster.api.groups import Dialect
 from muster.cli.convert import Dialect as Named
 from muster.runtime.mirror import WATCHED
 from muster.workloads.convert import TARGETS, Converted, convert
+from muster.workloads.findings import JobFileError
 from muster.workloads.snapshot import typed
 from tests.dialects.demands import NAME, WRITTEN, Demand, Pods, Written
 from tests.dialects.test_alike import clusters, decided, demands, plain
 from tests.tiers import examples
 
+_GROUP: Final = "kind: PodGroup\napiVersion: scheduling.x-k8s.io/v1alpha1\n"
+_JOBSET: Final = "kind: JobSet\napiVersion: jobset.x-k8s.io/v1alpha2\n"
+_POD: Final = "kind: Pod\napiVersion: v1\n"
 #: Rows that no file is converted to, and why.
 _NO_TARGETS: Final[dict[Dialect, str]] = {
     groups.JOB: "a Job with the mark stays one; JOBSET stands for both",
@@ -44,7 +48,7 @@ def decision(objects: list[Object], cluster: list[Object]) -> list[Any]:  # Any:
 
 def expected(demand: Demand, way: Written, to: Dialect) -> set[str]:
     """Words of what has to be lost."""
-    lost = set()
+    lost: set[str] = set()
     if way.dialect in (to, groups.POD) or (to is groups.JOBSET and way.dialect is groups.JOB):
         return lost
     if demand.together and way.dialect is groups.NATIVE:
@@ -101,3 +105,252 @@ def test_a_gang_is_written_in_the_dialect_that_is_asked_for(way: Written, to: Di
 def test_each_row_is_a_target_or_says_why_not() -> None:
     assert {*TARGETS, *_NO_TARGETS} == {*groups.TABLE}
     assert [str(row) for row in TARGETS] == [each.value for each in Named]
+
+
+def group(row: Dialect, spec: Object, **metadata: Any) -> Object:  # Any: JSON
+    kind = row.kind
+    meta = {"name": NAME, **metadata}
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("row", "spec", "to", "lost"),
+    [
+        (groups.KOORDINATOR, {"minMember": 2, "scheduleTimeoutSeconds": 30}, groups.VOLCANO, "no such field"),
+        (groups.KOORDINATOR, {"minMember": 2, "scheduleTimeoutSeconds": 30}, groups.POD_GROUP, ""),
+        (groups.VOLCANO, {"minMember": 2, "minResources": {"cpu": "4"}}, groups.KOORDINATOR, ""),
+        (groups.VOLCANO, {"minMember": 2, "minResources": {"cpu": "4"}}, groups.NATIVE, "spec.minResources"),
+        (
+            groups.VOLCANO,
+            {"minMember": 3, "minTaskMember": {"a": 1}},
+            groups.NATIVE,
+            "PodGroup for each task",
+        ),
+        (groups.VOLCANO, {"minMember": 2, "networkTopology": {}}, groups.NATIVE, "needs HyperNodes"),
+        (groups.VOLCANO, {"minMember": 2, "newer": 1}, groups.NATIVE, "spec.newer: is lost"),
+        (
+            groups.NATIVE,
+            {"schedulingPolicy": {"gang": {"minCount": 2}}, "preemptionPolicy": "Never"},
+            *(groups.VOLCANO, "spec.preemptionPolicy: is lost"),
+        ),
+        (
+            groups.NATIVE,
+            {"schedulingPolicy": {"gang": {"minCount": 2}}, "disruptionMode": {"all": {}}},
+            *(groups.KOORDINATOR, "spec.disruptionMode: is lost"),
+        ),
+        (
+            groups.NATIVE,
+            {"schedulingPolicy": {"gang": {"minCount": 2}}, "priority": -7},
+            *(groups.KOORDINATOR, ""),
+        ),
+    ],
+)
+def test_what_cannot_be_said_is_reported_at_its_field(
+    row: Dialect, spec: Object, to: Dialect, lost: str
+) -> None:
+    found = converted([group(row, spec)], to)
+    assert [lost in each for each in losses(found)] == ([True] if lost else [])
+    assert all(
+        each.startswith("f.yaml:") and each.split(": ")[1].startswith("spec") for each in losses(found)
+    )
+
+
+def test_all_else_passes_as_it_is() -> None:
+    """Other objects, in their order, and all of an object that makes no gang."""
+    apart: list[Object] = [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "c"},
+            "data": {"a": "1.10", "b": "no"},
+        },
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "d"},
+            "spec": {"replicas": None},
+        },
+        {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "alone"}, "spec": {"template": {}}},
+        {
+            "apiVersion": "example.org/v1",
+            "kind": "PodGroup",
+            "metadata": {"name": "p"},
+            "spec": {"x": [1, {}]},
+        },
+    ]
+    members = WRITTEN[0].objects(Demand(pods=(Pods(2),), minimum=2)) or []
+    found = converted([*apart[:2], *members, *apart[2:]], groups.VOLCANO)
+    assert [*found.objects[:2], *found.objects[-2:]] == apart
+    told = [str(each) for each in found.findings]
+    assert [each.partition(": ")[2] for each in told] == [
+        "Deployment d is not read: it passes as it is",
+        "PodGroup p is not read: it passes as it is",
+    ]
+
+
+def test_templates_of_kinds_that_are_not_read_name_the_gang_as_well() -> None:
+    template: Object = {
+        "metadata": {"labels": {"scheduling.x-k8s.io/pod-group": NAME, "app": "x"}},
+        "spec": {"containers": [{"name": "c"}]},
+    }
+    operated = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "TFJob",
+        "spec": {"specs": {"w": {"template": template}}},
+    }
+    found = converted([group(groups.POD_GROUP, {"minMember": 2}), operated], groups.VOLCANO, "volcano")
+    made = found.objects[1]["spec"]["specs"]["w"]["template"]
+    assert made["metadata"] == {
+        "labels": {"app": "x"},
+        "annotations": {"scheduling.k8s.io/group-name": NAME},
+    }
+    assert made["spec"]["schedulerName"] == "volcano"
+
+
+def test_a_group_that_makes_no_gang_goes() -> None:
+    """Kubernetes' policy *basic*: its pods start alone."""
+    pod: Object = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": []}}
+    member = {**pod, "spec": {**pod["spec"], "schedulingGroup": {"podGroupName": NAME}}}
+    basic = group(groups.NATIVE, {"schedulingPolicy": {"basic": {}}})
+    assert converted([basic, member], groups.VOLCANO).objects == [pod]
+
+
+def test_a_jobset_that_starts_in_stages_is_a_gang_for_each_and_back() -> None:
+    job: Object = {"template": {"spec": {"template": {"spec": {"containers": [], "restartPolicy": "Never"}}}}}
+    staged: Object = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": "s", "labels": {"muster.dev/gang": "true"}},
+        "spec": {
+            "replicatedJobs": [{"name": "a", **job}, {"name": "b", "replicas": 3, **job}],
+            "startupPolicy": {"startupPolicyOrder": "InOrder"},
+        },
+    }
+    there = converted([staged], groups.KOORDINATOR)
+    assert [(each["metadata"]["name"], each["spec"].get("minMember")) for each in there.objects] == [
+        *(("s-a", 1), ("s-b", 3), ("s", None))
+    ]
+    back = converted(there.objects, groups.JOBSET, "muster")
+    assert back.objects == converted([staged], groups.JOBSET, "muster").objects
+
+
+@pytest.mark.parametrize(
+    ("spec", "kept"),
+    [
+        ({"owner": "several"}, "belong to several objects"),
+        ({"owner": "some"}, "not all pods of JobSet s are in this gang"),
+        ({"owner": "other"}, "belong to Deployment d"),
+        ({"owner": "none"}, "are not in this file"),
+    ],
+)
+def test_a_group_that_is_no_jobset_stays_and_is_reported(spec: Object, kept: str) -> None:
+    def template(*, named: bool) -> Object:
+        labels = {"scheduling.x-k8s.io/pod-group": NAME} if named else {"app": "x"}
+        return {"metadata": {"labels": labels}, "spec": {"containers": [], "restartPolicy": "Never"}}
+
+    def job(name: str) -> Object:
+        return {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": name},
+            "spec": {"template": template(named=True)},
+        }
+
+    every = [
+        {"name": str(named).lower(), "template": {"spec": {"template": template(named=named)}}}
+        for named in (True, False)
+    ]
+    owners: dict[str, list[Object]] = {
+        "several": [job("a"), job("b")],
+        "some": [
+            {
+                "apiVersion": "jobset.x-k8s.io/v1alpha2",
+                "kind": "JobSet",
+                "metadata": {"name": "s"},
+                "spec": {"replicatedJobs": every},
+            }
+        ],
+        "other": [
+            {
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "metadata": {"name": "d"},
+                "spec": {"template": template(named=True)},
+            }
+        ],
+        "none": [],
+    }
+    objects = [group(groups.POD_GROUP, {"minMember": 1}), *owners[spec["owner"]]]
+    found = converted(objects, groups.JOBSET)
+    assert found.objects == objects
+    assert len(losses(found)) == 1
+    assert kept in losses(found)[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "is empty"),
+        ("{", "f.yaml:"),
+        ("- 1", "is not a job file"),
+        ("kind: [", "f.yaml:"),
+        ("a" * (9 * 2**20), "is larger than a job file may be"),
+        (
+            f"{_GROUP}metadata: {{}}",
+            "metadata.name: is missing",
+        ),
+        (
+            f"{_GROUP}metadata: {{name: g}}\nspec: {{minMember: x}}",
+            "f.yaml:4: spec.minMember: takes a whole number, not text",
+        ),
+        (
+            f"{_JOBSET}metadata: {{name: s}}\nspec: {{replicatedJobs: [{{name: a}}]}}",
+            "each of its jobs needs a spec",
+        ),
+        (
+            f"{_POD}metadata: {{name: p, labels: {{gang.scheduling.koordinator.sh/name: g}}}}",
+            "min-available is ''",
+        ),
+        ("---\n".join(["kind: X\napiVersion: v1\nm: {n: [1, 2]}\n"] * 100_000), "more than 500,000 keys"),
+    ],
+    ids=lambda text: str(text)[:20],
+)
+def test_a_file_that_cannot_be_converted_is_refused(text: str, told: str) -> None:
+    with pytest.raises(JobFileError, match=r"f\.yaml") as error:
+        convert(text, "f.yaml", groups.VOLCANO)
+    assert told in str(error.value)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["", "g", "PodGroup", "x"]),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(
+                    ["metadata", "spec", "labels", "annotations", "name", "template", "containers"]
+                ),
+                inner,
+                max_size=4,
+            )
+        ),
+        max_leaves=12,
+    ),
+    st.sampled_from([*(row.kind for row in groups.TABLE), None]),
+    st.sampled_from(TARGETS),
+)
+@settings(max_examples=examples(400))
+def test_any_values_are_converted_or_refused_by_field(
+    value: Any, kind: Any, to: Dialect
+) -> None:  # Any: JSON
+    obj = value if isinstance(value, dict) else {"spec": value}
+    named = (
+        {"apiVersion": kind.api_version, "kind": kind.kind} if kind else {"apiVersion": "a/v1", "kind": "X"}
+    )
+    try:
+        found = converted([{**obj, **named}], to)
+    except JobFileError as error:
+        told = [each.file for each in error.findings]
+    else:
+        told = [each.file for each in found.findings] or ["f.yaml"]
+    assert {*told} == {"f.yaml"}

@@ -1,4 +1,4 @@
-"""`muster convert FILE --to DIALECT`: prints a file with its gangs as another scheduler's users write them."""
+"""`muster convert FILE --to DIALECT`: prints a file with its gangs in the words of another scheduler."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -26,7 +26,7 @@ To = Annotated[
     Dialect,
     typer.Option(
         "--to",
-        help="JobSets and Jobs that muster starts as gangs, or the PodGroups of scheduler-plugins, Koordinator, "
+        help="JobSets and Jobs that are gangs of muster, or the PodGroups of scheduler-plugins, Koordinator, "
         "Volcano, kube-batch or Kubernetes.",
     ),
 ]
@@ -62,5 +62,3 @@ def command(
         show.machine(each, Output.YAML)
     if strict and any(each.severity is Severity.WARNING for each in found.findings):
         raise typer.Exit(1)
-
-

@@ -90,7 +90,7 @@ _EXAMPLES: Final = {
     "convert": """
         muster convert train.yaml --to volcano
         muster convert train.yaml --to koordinator --scheduler koord-scheduler --strict
-        kubectl get podgroups.scheduling.volcano.sh,jobs -o yaml | muster convert - --to jobset
+        kubectl get jobs,pods -o yaml | muster convert - --to jobset
     """,
     "plan": """
         muster plan train.yaml

@@ -48,7 +48,7 @@ def convert(content: str | bytes, called: str, to: Dialect, scheduler: str = "")
     """
     text = source.decode(content, called) if isinstance(content, bytes) else content
     documents = source.parse(text, called)
-    if isinstance(documents[0].value, dict) and load.format_of(documents[0]) is not kubernetes.FORMAT:
+    if load.format_of(documents[0]) is not kubernetes.FORMAT:
         compiled = load.load(called, Options(jobs=False, runs=False), text=text)
         units, findings = [_compiled(item) for item in compiled.items], [*compiled.notes]
     else:
@@ -138,7 +138,7 @@ class _Work:
                     self._tell(unit, ("metadata", "name"), "is missing", Severity.ERROR)
                 key = (row.naming, unit.namespace, unit.name)
                 if found.setdefault(key, _Group(key, unit, row)).unit is not unit:
-                    told = f"stays as it is: the file has one of {found[key].row} of this name, and pods name one"
+                    told = f"stays as it is: pods name the one of {found[key].row}, which the file has, too"
                     self._tell(unit, ("metadata", "name"), told)
         for unit in self._units:
             for member in self._members[unit]:

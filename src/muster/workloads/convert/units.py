@@ -80,7 +80,9 @@ def read(documents: Sequence[Document]) -> list[Unit]:
             found.append(Unit(value, _reporter(document, path)))
             continue
         entry = objects.Entry(kind, without_nulls(value), document, path)
-        wrong += objects.mistyped(entry)
+        if errors := objects.mistyped(entry):
+            wrong += errors
+            continue
         found.append(Unit(annotate.stated(entry.object), entry.report, kind, value))
     if wrong:
         raise JobFileError(wrong)
