@@ -14,6 +14,7 @@ from muster.api.groups import Dialect
 from muster.cli.convert import Dialect as Named
 from muster.runtime.mirror import WATCHED
 from muster.workloads.convert import TARGETS, Converted, convert
+from muster.workloads.convert.pod_groups import ADVICE, COMPARED
 from muster.workloads.findings import JobFileError
 from muster.workloads.snapshot import typed
 from tests.dialects.demands import NAME, WRITTEN, Demand, Pods, Written
@@ -103,6 +104,7 @@ def test_a_gang_is_written_in_the_dialect_that_is_asked_for(way: Written, to: Di
 
 
 def test_each_row_is_a_target_or_says_why_not() -> None:
+    assert ADVICE.keys() == {*COMPARED} - {"refusal"}
     assert {*TARGETS, *_NO_TARGETS} == {*groups.TABLE}
     assert [str(row) for row in TARGETS] == [each.value for each in Named]
 
@@ -232,6 +234,32 @@ def test_a_jobset_that_starts_in_stages_is_a_gang_for_each_and_back() -> None:
     ]
     back = converted(there.objects, groups.JOBSET, "muster")
     assert back.objects == converted([staged], groups.JOBSET, "muster").objects
+
+
+def test_a_job_of_volcano_is_compiled_unless_it_is_to_be_volcanos() -> None:
+    """With fewer than all of its pods as the minimum it has a PodGroup, which is then converted."""
+    template: Object = {"spec": {"containers": [{"name": "c", "image": "busybox"}], "restartPolicy": "Never"}}
+    tasks = [
+        {"name": "a", "replicas": 1, "template": template},
+        {"name": "b", "replicas": 3, "template": template},
+    ]
+    job: Object = {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": "j"},
+        "spec": {"minAvailable": 4, "queue": "q", "tasks": tasks},
+    }
+    assert converted([job], groups.VOLCANO).objects == [job]
+    [jobset] = converted([job], groups.JOBSET).objects
+    assert jobset["metadata"]["labels"] == {"muster.dev/queue": "q", "muster.dev/gang": "true"}
+    group, _ = converted([job], groups.KOORDINATOR).objects
+    assert (group["metadata"], group["spec"]) == (
+        {"name": "j", "labels": {"muster.dev/queue": "q"}},
+        {"minMember": 4},
+    )
+    job["spec"]["minAvailable"] = 3
+    assert [each["kind"] for each in converted([job], groups.NATIVE).objects] == ["PodGroup", "JobSet"]
+    assert "starts whole" in losses(converted([job], groups.JOBSET))[-1]
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,11 @@ def _asked(group: PodGroup) -> Asked:
 
 
 def _spec(asked: Asked) -> Object:
-    fields = {"queue": asked.queue, "priorityClassName": asked.priority_class}
+    fields: Object = {
+        "queue": asked.queue,
+        "priorityClassName": asked.priority_class,
+        "totalResources": asked.total,
+    }
     return {"minMember": asked.minimum, **{key: value for key, value in fields.items() if value}}
 
 

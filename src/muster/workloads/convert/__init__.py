@@ -52,7 +52,7 @@ def convert(content: str | bytes, called: str, to: Dialect, scheduler: str = "")
         compiled = load.load(called, Options(jobs=False, runs=False), text=text)
         units, findings = [_compiled(item) for item in compiled.items], [*compiled.notes]
     else:
-        units, findings = read(documents), []
+        units, findings = read(documents, volcano=to is groups.VOLCANO)
     work = _Work(units, to, scheduler, findings)
     work.run()
     errors = [each for each in findings if each.severity is Severity.ERROR]

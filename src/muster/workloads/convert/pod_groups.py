@@ -28,17 +28,19 @@ _NOTED: Final = (
 _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 #: What only says where something is written, or is no demand.
 _APART: Final = frozenset({"field", "field_of_tasks", "warnings", "queue", "priority_class", "priority"})
-_COMPARED: Final = tuple(each.name for each in fields(Asked) if each.name not in _APART)
+COMPARED: Final = tuple(each.name for each in fields(Asked) if each.name not in _APART)
 #: Marks of a gang as a whole: on its group, or on the Job or JobSet that is the gang.
 OF_GANG: Final = (
     *(key for key, row in marks.MARKS.items() if groups.CREATED.kind.kind in row.on),
     *(TOPOLOGY_SPEC, QUEUE_NAME, PREEMPTABLE),
 )
-_ADVICE: Final = {
+#: What to do about a field that is lost. The refusal of an object says so itself.
+ADVICE: Final = {
     "minimum": "write how many pods must run together",
     "tasks": f"write a PodGroup for each task, joined by the annotation {GROUPS}",
     "domain": f"write the annotation {TOPOLOGY_SPEC} with the layer of this label, or a podAffinity with "
     "this topologyKey",
+    "total": "its quota is charged as its pods are created",
     "preempts": "write preemptionPolicy: Never in the PriorityClass of its pods",
     "indivisible": "raise the minimum to the number of its pods, so that none of them is evicted alone",
 }
@@ -55,6 +57,7 @@ def as_row(unit: Unit, obj: Object, row: Dialect, to: Dialect, told: list[Findin
     file that it comes from, which reports what is told.
     """
     marked = to is groups.JOBSET
+    obj = {key: value for key, value in obj.items() if key != "status"}
     what = "a JobSet" if marked else f"a PodGroup of {to}"
     to = _OF_JOBS if marked else to
     asked = _with_marks(row.read(obj), obj)
@@ -71,10 +74,10 @@ def as_row(unit: Unit, obj: Object, row: Dialect, to: Dialect, told: list[Findin
         else:
             lost = f"is lost: {what} has no such field; muster places a gang without it"
             told.append(unit.report(("spec", key), lost, Severity.WARNING))
-    for field in _COMPARED:
+    for field in COMPARED:
         if not _alike(field, asked, again):
             path = ("spec", *_said_by(obj, row, field))
-            why = asked.refusal if field == "refusal" else f"is lost: {what} cannot say it; {_ADVICE[field]}"
+            why = asked.refusal if field == "refusal" else f"is lost: {what} cannot say it; {ADVICE[field]}"
             told.append(unit.report(path, why, Severity.WARNING))
     if marked:
         return made
@@ -137,7 +140,7 @@ def _is_read(obj: Object, row: Dialect, key: str) -> bool:
     return any(getattr(asked, field) != getattr(less, field) for field in _READ)
 
 
-_READ: Final = (*_COMPARED, "queue", "priority_class", "priority")
+_READ: Final = (*COMPARED, "queue", "priority_class", "priority")
 
 
 def _with_and_without(obj: Object, row: Dialect, key: str) -> tuple[Asked, Asked]:
@@ -166,7 +169,7 @@ def _alike(field: str, one: Asked, other: Asked) -> bool:
     mine, theirs = getattr(one, field), getattr(other, field)
     if field == "minimum":  # without one any pod may start, as with one of 1
         mine, theirs = max(mine, 1), max(theirs, 1)
-    return bool(mine == theirs)
+    return bool((mine or None) == (theirs or None))  # nothing may be said as "", as {} or by no field
 
 
 @cache

@@ -15,7 +15,8 @@ from muster.api.templates import pod_templates
 from muster.workloads import annotate
 from muster.workloads.demand import pod_sets
 from muster.workloads.findings import JobFileError
-from muster.workloads.kubernetes import objects
+from muster.workloads.jobfile import PLAIN
+from muster.workloads.kubernetes import objects, volcano_jobs
 from muster.workloads.source import Document
 
 #: The namespace of objects that name none.
@@ -70,23 +71,45 @@ class Member(NamedTuple):
     pods: int | None
 
 
-def read(documents: Sequence[Document]) -> list[Unit]:
-    """The objects of a file of Kubernetes objects. Raises `JobFileError` for what cannot be read."""
+def read(documents: Sequence[Document], *, volcano: bool) -> tuple[list[Unit], list[Finding]]:
+    """The objects of a file of Kubernetes objects, and what is said of those that are compiled.
+
+    `volcano`: Jobs of Volcano stay what they are; otherwise each is what it is compiled to. Raises
+    `JobFileError` for what cannot be read.
+    """
     found: list[Unit] = []
-    wrong: list[Finding] = []
+    findings: list[Finding] = []
     for document, value, path in objects.flat(documents):
         kind = objects.known_kind(value)
         if kind is None:
             found.append(Unit(value, _reporter(document, path)))
             continue
         entry = objects.Entry(kind, without_nulls(value), document, path)
-        if errors := objects.mistyped(entry):
-            wrong += errors
-            continue
-        found.append(Unit(annotate.stated(entry.object), entry.report, kind, value))
-    if wrong:
-        raise JobFileError(wrong)
-    return found
+        errors = objects.mistyped(entry)
+        if kind is kinds.VOLCANO_JOB and not volcano and not errors:
+            found += _compiled(entry, findings)
+        elif not errors:
+            found.append(Unit(annotate.stated(entry.object), entry.report, kind, value))
+        findings += errors
+    if errors := [each for each in findings if each.severity is Severity.ERROR]:
+        raise JobFileError(errors)
+    return found, findings
+
+
+def _compiled(entry: objects.Entry, findings: list[Finding]) -> Iterator[Unit]:
+    """What a Job of Volcano becomes for those who have no controller for it."""
+    metadata = entry.object.setdefault("metadata", {})
+    if not metadata.get("name"):
+        told = "is missing; a JobSet is called by it"
+        findings.append(entry.report(("metadata", "name"), told))
+        return
+    named = metadata.setdefault("namespace", "")
+    made, told_of_it = volcano_jobs.compiled([entry], PLAIN)
+    findings += told_of_it
+    for each in made:
+        if not named:
+            each.object["metadata"].pop("namespace", None)
+        yield Unit(each.object, each.report, each.kind)
 
 
 def _reporter(document: Document, at: Path) -> Callable[[Path, str, Severity], Finding]:
