@@ -14,6 +14,7 @@ _OF_QUOTA: Final = "quota.scheduling.koordinator.sh"
 _ADOPTED: Final = "translate/test_adopted.py"
 _QUOTA: Final = f"{_ADOPTED}::test_an_elastic_quota_is_read_as_a_queue"
 _UNREAD: Final = "test_an_annotation_that_cannot_be_honoured_makes_it_unusable_and_is_named"
+_LIVE: Final = "runtime/test_koordinator.py"
 _OLD: Final = "pod-group.scheduling.sigs.k8s.io"
 
 TABLE: Final = Table(
@@ -37,13 +38,13 @@ ElasticQuotas are queues, if the setting [`adoptQueues`](../daemons.md#settings)
                     "spec.minResources",
                     SUBSUMED,
                     "the pods that exist say what they need, and all of them are placed at once",
-                    "translate/test_podgroup.py::test_what_says_nothing_of_a_gang_that_starts_whole",
+                    f"{_LIVE}::test_in_both_modes_no_member_holds_a_node_while_others_do_not_fit",
                 ),
                 Row(
                     "spec.scheduleTimeoutSeconds",
                     SUBSUMED,
-                    "a gang that waits holds nothing that could be given back",
-                    "translate/test_podgroup.py::test_what_says_nothing_of_a_gang_that_starts_whole",
+                    "a gang that waits holds nothing that could be given back: it waits for its members",
+                    f"{_LIVE}::test_a_waiting_time_ends_no_gang_and_a_late_member_completes_it",
                 ),
                 Row(
                     "status.phase",
@@ -138,7 +139,7 @@ ElasticQuotas are queues, if the setting [`adoptQueues`](../daemons.md#settings)
                     f"{_GANG}/mode: Strict, NonStrict",
                     SUBSUMED,
                     "members of a NonStrict gang hold nodes while others wait; in muster none of them does",
-                    "translate/test_described.py::test_modes_and_policies_that_are_read_otherwise_are_warned_of",
+                    f"{_LIVE}::test_in_both_modes_no_member_holds_a_node_while_others_do_not_fit",
                 ),
                 Row(
                     f"{_GANG}/match-policy: waiting-and-running",
@@ -270,6 +271,19 @@ ElasticQuotas are queues, if the setting [`adoptQueues`](../daemons.md#settings)
                     "test_while_victims_leave_each_pod_shows_the_node_that_it_will_have",
                 ),
                 Row(
+                    "status.nominatedNodeName of lower priority",
+                    SUBSUMED,
+                    "no two gangs are nominated to the same room: a gang that waits for its victims is no "
+                    "victim before it runs",
+                    f"{_LIVE}::test_no_two_gangs_are_nominated_to_the_same_room",
+                ),
+                Row(
+                    "victims",
+                    OBEYED,
+                    "the pods above a gang's minimum where they suffice, else the whole gang",
+                    f"{_LIVE}::test_pods_above_the_minimum_are_the_victims_where_they_suffice",
+                ),
+                Row(
                     "condition DisruptionTarget",
                     OBEYED,
                     "reason `PreemptionByScheduler`, with Koordinator's message",
@@ -279,7 +293,7 @@ ElasticQuotas are queues, if the setting [`adoptQueues`](../daemons.md#settings)
                     "spec.preemptionPolicy",
                     OBEYED,
                     "`Never` on one pod, and its gang does not preempt",
-                    "translate/test_priority.py::test_which_pods_may_preempt",
+                    f"{_LIVE}::test_a_gang_whose_pods_never_preempt_waits",
                 ),
             ),
         ),

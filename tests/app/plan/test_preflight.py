@@ -259,3 +259,46 @@ def test_a_priority_that_is_lowered_is_known_beforehand(priority: str, told: str
     assert [*found] == ["j"] * bool(told)
     assert told in "".join(found.values())
     assert not told or "1000" in found["j"]
+
+
+KOORDINATOR = """
+apiVersion: scheduling.koordinator.sh/v1alpha1
+kind: ClusterNetworkTopology
+metadata: {name: default}
+spec:
+  networkTopologySpec:
+  - {labelKey: [spine], topologyLayer: SpineLayer}
+  - {parentTopologyLayer: SpineLayer, topologyLayer: NodeTopologyLayer}
+---
+apiVersion: scheduling.sigs.k8s.io/v1alpha1
+kind: PodGroup
+metadata:
+  name: m
+  annotations:
+    gang.scheduling.koordinator.sh/network-topology-spec: '{"gatherStrategy": [%s]}'
+spec: {minMember: 1}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p, labels: {pod-group.scheduling.sigs.k8s.io: m}}
+spec: {containers: [{name: c, image: i, command: [x]}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("layer", "strategy", "said"),
+    [
+        ("SpineLayer", "MustGather", {}),
+        ("spineLayer", "MustGather", {"m": "layer spineLayer is called SpineLayer here, and taken for it"}),
+        (
+            *("AcceleratorLayer", "PreferGather"),
+            {"m": "there is no topology layer AcceleratorLayer, its preference is ignored"},
+        ),
+    ],
+)
+def test_layers_that_are_spelt_otherwise_or_are_not_there_are_told_before_a_submit(
+    layer: str, strategy: str, said: dict[str, str]
+) -> None:
+    rule = f'{{"layer": "{layer}", "strategy": "{strategy}"}}'
+    job = load("f.yaml", Options(suffix="0" * 8), text=KOORDINATOR % rule)
+    assert preflight(job).warnings() == said

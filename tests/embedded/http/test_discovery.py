@@ -33,3 +33,18 @@ def test_nothing_else_is_a_document() -> None:
     assert [document(path) for path in ("/", "/apis/nosuch.example.com", "/api/v2", "/api/v1/pods")] == [
         None
     ] * 4
+
+
+@pytest.mark.parametrize(
+    ("path", "plural", "short"),
+    [
+        ("scheduling.x-k8s.io/v1alpha1", "podgroups", ["pg"]),
+        ("scheduling.sigs.k8s.io/v1alpha1", "podgroups", ["pg"]),
+        ("scheduling.volcano.sh/v1beta1", "podgroups", ["pg"]),
+        ("scheduling.sigs.k8s.io/v1alpha1", "elasticquotas", ["eq", "eqs"]),
+    ],
+)
+def test_short_names_of_other_schedulers(path: str, plural: str, short: list[str]) -> None:
+    found = document(f"/apis/{path}")
+    assert found is not None
+    assert [r.get("shortNames") for r in found["resources"] if r["name"] == plural] == [short]

@@ -35,7 +35,9 @@ _SHORT: Final[dict[Kind[Any], str]] = {  # Any: kinds of many types
     kinds.PRIORITY_CLASS: "pc",
     kinds.PDB: "pdb",
     kinds.CRON_JOB: "cj",
-    **dict.fromkeys(kinds.POD_GROUPS, "pg"),
+    **dict.fromkeys((*kinds.POD_GROUPS, kinds.POD_GROUP_VOLCANO), "pg"),
+    kinds.QUEUE_VOLCANO: "q",
+    kinds.ELASTIC_QUOTA: "eq eqs",
 }
 _IN_ALL: Final = (kinds.POD, kinds.SERVICE, kinds.JOB)
 #: Clients require all fields.
@@ -127,7 +129,7 @@ def _resources(kind: Kind[Any]) -> list[Object]:  # Any: as above
         "verbs": _VERBS,
     }
     if kind in _SHORT:
-        own["shortNames"] = [_SHORT[kind]]
+        own["shortNames"] = _SHORT[kind].split()
     if kind in _IN_ALL:
         own["categories"] = ["all"]
     elif kind in kinds.DEFINED:

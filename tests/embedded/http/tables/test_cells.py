@@ -17,3 +17,18 @@ def test_the_columns_of_a_kind_are_those_of_its_definition(kind: Kind[Any]) -> N
     name, *others = columns(kind)
     assert (name.name, name.priority) == ("Name", 0)
     assert [(column.name, column.priority) for column in others] == defined
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        (kinds.POD_GROUP_X, ["Name", "Phase", "MinMember", "Running", "Succeeded", "Failed", "Age"]),
+        (kinds.POD_GROUP_SIGS, ["Name", "Phase", "MinMember", "Running", "Succeeded", "Failed", "Age"]),
+        (kinds.POD_GROUP_VOLCANO, ["Name", "STATUS", "minMember", "RUNNINGS", "AGE"]),
+        (kinds.QUEUE_VOLCANO, ["Name", "PARENT"]),
+    ],
+)
+def test_groups_of_other_schedulers_have_the_columns_that_their_users_know(
+    kind: Kind[Any], expected: list[str]
+) -> None:
+    assert [column.name for column in columns(kind) if not column.priority] == expected

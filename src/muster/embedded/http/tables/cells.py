@@ -18,6 +18,8 @@ from muster.embedded.http.tables import ages, pods
 from muster.embedded.http.tables.column import AGE, NAME, Column, age_of, at, condition
 
 _NONE: Final = "<none>"
+#: Columns of definitions that are shown with `-o wide` only; the last one is Volcano's.
+_WIDE: Final = WIDE | {"QUEUE"}
 _UNSET: Final = "<unset>"
 _ROLE: Final = "node-role.kubernetes.io/"
 _MODES: Final = {
@@ -200,7 +202,12 @@ def _of_definition(rows: Iterable[tuple[str, str, str]]) -> tuple[Column, ...]:
     return (
         NAME,
         *(
-            Column(name, age_of(path) if type_ == "date" else at(path, None), int(name in WIDE), type_)
+            Column(
+                name,
+                age_of(path) if type_ == "date" else at(path, None),
+                int(name in WIDE or name == "QUEUE"),
+                type_,
+            )
             for name, type_, path in rows
         ),
     )
@@ -334,6 +341,16 @@ COLUMNS: Final[dict[Kind[Any], tuple[Column, ...]]] = {
     ),
     kinds.LEASE: (NAME, Column("Holder", at(".spec.holderIdentity")), AGE),
     **dict.fromkeys(kinds.POD_GROUPS, _POD_GROUP),
+    kinds.POD_GROUP_VOLCANO: _of_definition(
+        (
+            ("STATUS", "string", ".status.phase"),
+            ("minMember", "integer", ".spec.minMember"),
+            ("RUNNINGS", "integer", ".status.running"),
+            ("AGE", "date", ".metadata.creationTimestamp"),
+            ("QUEUE", "string", ".spec.queue"),
+        )
+    ),
+    kinds.QUEUE_VOLCANO: _of_definition((("PARENT", "string", ".spec.parent"),)),
     groups.NATIVE.kind: (
         NAME,
         Column("Policy", _policy),
