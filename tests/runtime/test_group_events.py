@@ -103,6 +103,15 @@ def test_a_pod_without_a_group_says_why_it_waits_but_not_that_it_started() -> No
     assert alone.settled(99.0) == []
 
 
+def test_pods_whose_group_does_not_exist_are_told_why_they_wait() -> None:
+    absent = Source(api_version="v1", kind="PodGroup", name="g")
+    events = GroupEvents(Observed({G: group("g", absent)}), Decisions(), HIDDEN, WriteBudget())
+    events.write(0.0, wait(Code.MEMBERS_MISSING, "there is no PodGroup g"))
+    ((about, said),) = events.settled(5.0)
+    assert (about["kind"], about["name"]) == ("Pod", "p"), "an Event needs an object that exists"
+    assert said.reason == "MembersMissing"
+
+
 def test_changes_beyond_a_bound_are_not_kept(events: GroupEvents) -> None:
     events._observed = Observed()
     for number in range(MOST + 10):

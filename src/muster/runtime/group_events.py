@@ -185,9 +185,9 @@ class GroupEvents:
 
 
 def _about(group: Group) -> Object | None:
-    """Returns a reference to the group object, or to the pod of a gang of one."""
+    """Returns a reference to the group object; without one to the pod of the gang whose name comes first."""
     source = group.source
-    if source.kind:
+    if source.uid:
         return {
             "apiVersion": source.api_version,
             "kind": source.kind,
@@ -195,7 +195,6 @@ def _about(group: Group) -> Object | None:
             "name": source.name,
             "uid": source.uid,
         }
-    pod = next((member.pod for member in group.members.values()), None)
-    if pod is None:
-        return None
-    return involved(pod, kinds.POD)
+    pods = (member.pod for member in group.members.values())
+    pod = min(pods, key=lambda pod: pod.metadata.name, default=None)
+    return involved(pod, kinds.POD) if pod is not None else None

@@ -197,12 +197,13 @@ def unschedulable(pod: Pod, explanation: Explanation, names: Disclosure, now: da
     return _not_scheduled(pod, reason, message, now)
 
 
-def member_waits(pod: Pod, group: Group, code: Code, now: datetime) -> Object | None:
+def member_waits(pod: Pod, group: Group, code: Code, now: datetime, *, lasting: bool) -> Object | None:
     """Returns a merge patch for `pods/status` of an unbound member; None if there is nothing to say.
 
     All members of a gang that waits for capacity are Unschedulable, so that autoscalers make room for all.
-    Those of an Invalid gang say so. If the gang waits for anything else, a member that was Unschedulable no
-    longer is. The message has no numbers that change often, which would cost a write for each pod.
+    Those of an Invalid gang say so, and those of a gang that has waited for others, or for its group object,
+    for a while (`lasting`). If the gang waits for anything else, a member that was Unschedulable no longer
+    is. The message has no numbers that change often, which would cost a write for each pod.
     """
     if pod.spec.scheduling_gates:
         return None  # the API server has said so
@@ -210,7 +211,8 @@ def member_waits(pod: Pod, group: Group, code: Code, now: datetime) -> Object | 
     if code in HELPED_BY_NODES:
         message = f"the gang of {group.gang.min_count} or more pods waits for room for all of them at once"
         return _not_scheduled(pod, UNSCHEDULABLE, f"{message}; Gang {group.record} says more", now)
-    if code is not Code.INVALID and (old is None or old.reason != UNSCHEDULABLE):
+    told = code is Code.INVALID or (code is Code.MEMBERS_MISSING and lasting)
+    if not told and (old is None or old.reason != UNSCHEDULABLE):
         return None
     return _not_scheduled(pod, code.value, f"Gang {group.record} says more", now)
 

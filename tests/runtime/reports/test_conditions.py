@@ -22,7 +22,7 @@ from muster.runtime.budget import WriteBudget
 from muster.runtime.group_events import GroupEvents
 from muster.runtime.leader import Term
 from muster.runtime.loop import run
-from muster.runtime.reports.conditions import IN_FLIGHT, ConditionReports
+from muster.runtime.reports.conditions import IN_FLIGHT, MISSING, ConditionReports
 from muster.runtime.starts import Decisions
 from muster.runtime.watched import WatchedMirror
 from muster.translate.disclosure import EVERYTHING
@@ -149,6 +149,31 @@ async def test_the_pods_of_an_invalid_gang_say_so_and_ask_for_no_nodes() -> None
         revision = cluster.store.revision
         await asyncio.sleep(60)
         assert cluster.store.revision == revision, "nothing is written again"
+
+
+@pytest.mark.parametrize("absent", [True, False])
+async def test_pods_that_wait_for_others_or_for_their_group_say_so_after_a_while(*, absent: bool) -> None:
+    async with scheduled() as cluster:
+        cluster.node("a", cpu=9)
+        if absent:
+            for index in range(2):
+                cluster.member("g", index)
+        else:
+            cluster.gang("g", 2)
+            await cluster.client.patch(kinds.POD_GROUP_X, "default", "g", {"spec": {"minMember": 3}})
+        await asyncio.sleep(MISSING - 5)
+        assert await cluster.reasons() == {}, "most gangs get all of their pods"
+        await asyncio.sleep(10)
+        assert await cluster.reasons() == {f"g-{index}": "MembersMissing" for index in range(2)}
+        revision = cluster.store.revision
+        await asyncio.sleep(60)
+        assert cluster.store.revision == revision, "nothing is written again"
+        if absent:
+            cluster.create(kinds.POD_GROUP_X, {"metadata": {"name": "g"}, "spec": {"minMember": 2}})
+        else:
+            cluster.member("g", 2)
+        await asyncio.sleep(5)
+        assert len(await cluster.bound()) == 2 + (not absent)
 
 
 @pytest.mark.parametrize("refused", [True, False], ids=["refused", "without effect"])

@@ -34,6 +34,8 @@ from muster.translate.status import SCHEDULED, member_waits, nominates
 PACE: Final = 1.0
 #: Seconds for which a gang waits with one reason code before its pods get the condition.
 PATIENCE: Final = 2.0
+#: Seconds for which a gang waits for members before those that exist say so: most gangs get all of them.
+MISSING: Final = 30.0
 #: Most patches in flight.
 IN_FLIGHT: Final = 16
 #: Longest pause, in seconds, before a patch is repeated whose effect the pod does not show. The first pause
@@ -117,9 +119,13 @@ class ConditionReports:
             self._since[gang] = known if known is not None and known[0] is code else (code, at)
             was = done.get(gang)
             same = was is not None and was[0] is group and was[1] is code
-            settled = at >= self._since[gang][1] + PATIENCE
+            waits = at - self._since[gang][1]
+            lasting = waits >= MISSING
             if not same and (
-                self._clear(group, before, at) or not settled or self._find(group, code, now, before)
+                self._clear(group, before, at)
+                or waits < PATIENCE
+                or self._find(group, code, now, before, lasting=lasting)
+                or (code is Code.MEMBERS_MISSING and not lasting)
             ):
                 continue
             self._done[gang] = group, code
@@ -128,11 +134,11 @@ class ConditionReports:
         kept = {key: self._again[key] for key in waiting if key in self._again}
         self._again = kept | self._again  # a pod keeps its position among the refreshes
 
-    def _find(self, group: Group, code: Code, now: datetime, before: _Tries) -> bool:
+    def _find(self, group: Group, code: Code, now: datetime, before: _Tries, *, lasting: bool) -> bool:
         """Adds the condition patches of one gang. Returns whether there are any. `before`: earlier tries."""
         found = False
         for pod in _unbound(group) if group.source.kind else ():
-            if body := member_waits(pod, group, code, now):
+            if body := member_waits(pod, group, code, now, lasting=lasting):
                 first = condition(pod.status.conditions, SCHEDULED) is None
                 self._add(pod, body, code.value, before, now.timestamp(), first=first)
                 found = True
