@@ -120,6 +120,7 @@ MARKS: Final[Any] = {
     "muster.dev/priority": "7",
     "muster.dev/hold": "false",
     "muster.dev/on-partial": "recreate",
+    "muster.dev/below-minimum": "leave",
     "muster.dev/preemptible": "true",
     "muster.dev/min-run-time": "10m",
     "muster.dev/restart-cost": "5m",

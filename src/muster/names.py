@@ -49,6 +49,8 @@ RESTART_COST: Final = f"{DOMAIN}/restart-cost"
 MIN_RUN_TIME: Final = f"{DOMAIN}/min-run-time"
 PREEMPTIBLE: Final = f"{DOMAIN}/preemptible"
 ON_PARTIAL: Final = f"{DOMAIN}/on-partial"
+#: On a PodGroup: whether the rest of its pods restart once fewer than its minimum are left: restart or leave.
+BELOW_MINIMUM: Final = f"{DOMAIN}/below-minimum"
 #: On a pod: thousandths of one GPU. In the core also the resource that is asked for by it.
 GPU_SHARE: Final = f"{DOMAIN}/gpu-share"
 #: On a pod that shares a GPU, from its Binding: which of the node's shared devices it is on.

@@ -11,6 +11,7 @@ from tests.dialects.table import Answer, Row, Table
 OBEYED, SUBSUMED, REFUSED = Answer
 _TESTS: Final = "translate/test_kube_batch.py"
 _HOLDS: Final = "embedded/verbs/test_quota_holds.py"
+_LIFE: Final = "controllers/podgroup/test_lifecycle.py"
 _STATUS: Final = "controllers/podgroup/test_kubebatch.py"
 _GANG: Final = f"{_TESTS}::test_pods_that_name_it_by_annotation_are_one_gang"
 _PHASES: Final = f"{_STATUS}::test_phases_and_counts"
@@ -84,6 +85,19 @@ serves them.
                     OBEYED,
                     "of several of one name the first counts, as above",
                     f"{_TESTS}::test_of_several_groups_of_one_name_the_first_of_the_table_counts",
+                ),
+                Row(
+                    "muster.dev/below-minimum",
+                    OBEYED,
+                    "the life-cycle policy of the proposal (its `spec.Policy`). `leave`, the default: the "
+                    "controllers of the pods decide. `restart`: below the minimum all restart",
+                    f"{_LIFE}::test_the_rest_of_a_group_below_its_minimum_restarts_if_it_asks_for_that",
+                ),
+                Row(
+                    "pods that their nodes reject",
+                    OBEYED,
+                    "as pods that fail: `muster.dev/below-minimum` says what becomes of the others",
+                    f"{_LIFE}::test_a_pod_that_is_lost_is_one_less",
                 ),
                 Row(
                     "deletion",

@@ -1451,6 +1451,14 @@ FAULTS: Final = (
         ("tests/embedded/verbs/test_quota_holds.py",),
     ),
     Fault(
+        "a restart below the minimum ends pods of the next life, too",
+        "gangs",
+        "controllers/podgroup/lifecycle.py",
+        "_end(pod) is None and _created(pod) <= last",
+        "_end(pod) is None",
+        ("tests/controllers/podgroup/test_lifecycle.py",),
+    ),
+    Fault(
         "held quota is given back at once, and never later",
         "quota",
         "controllers/podgroup/kubebatch.py",

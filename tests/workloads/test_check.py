@@ -245,7 +245,7 @@ def test_templates_bear_marks_too(kind: str, key: str, text: str, said: str) -> 
         (
             "Job",
             "muster.dev/colour",
-            "is unknown to muster; known under muster.dev/: checkpoint, checkpoint-grace, deadline,",
+            "is unknown to muster; known under muster.dev/: below-minimum, checkpoint, checkpoint-grace,",
         ),
         ("Job", "example.com/queue", ""),
         ("Job", names.DEADLINE, "is read on a JobSet only, and this is a Job"),

@@ -22,6 +22,9 @@ T = TypeVar("T")
 #: Values of `muster.dev/on-partial`.
 KEEP: Final = "keep"
 RECREATE: Final = "recreate"
+#: Values of `muster.dev/below-minimum`.
+RESTART: Final = "restart"
+LEAVE: Final = "leave"
 #: Characters of a value that a message shows.
 _SHOWN: Final = 80
 
@@ -188,12 +191,19 @@ ON_PARTIAL: Final = Mark(
     "write keep or recreate",
     "keep|recreate",
 )
+BELOW_MINIMUM: Final = Mark(
+    names.BELOW_MINIMUM,
+    groups.NAMES_OF_NAMED,
+    _matching(f"{RESTART}|{LEAVE}"),
+    "write restart or leave",
+    "restart|leave",
+)
 
 #: The marks with a value that `check` and the scheduler refuse if it cannot be read.
 CHECKED: Final[tuple[Mark[Any], ...]] = (
     *(GANG, HOLD, PRIORITY, QUEUE, GPU_SHARE, RUN_TIME, CHECKPOINT, CHECKPOINT_GRACE, RESTART_COST),
     *(MIN_RUN_TIME, PREEMPTIBLE, ON_GPU_ANOMALY, PROGRESS_RULES, DEADLINE, RESTART_BUDGET, ON_PARTIAL),
-    *(ON_JOB_FAILURE, MATRIX),
+    *(ON_JOB_FAILURE, MATRIX, BELOW_MINIMUM),
 )
 #: The other keys: what one part of muster writes for another, and what is read where nothing is refused.
 _OTHERS: Final[dict[tuple[str, ...], dict[str, str]]] = {

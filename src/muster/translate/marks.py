@@ -68,7 +68,7 @@ def refusal(meta: ObjectMeta, *, of_pods: bool = False) -> Gate | None:
     if meta.unreadable:
         return Gate(Code.INVALID, f"cannot be read: {meta.unreadable}")
     try:
-        for mark in (marks.GANG, marks.HOLD, marks.ON_PARTIAL):
+        for mark in (marks.GANG, marks.HOLD, marks.ON_PARTIAL, marks.BELOW_MINIMUM):
             mark.read(meta)
     except ValueError as error:
         return Gate(Code.INVALID, str(error))

@@ -2,7 +2,8 @@
 
 What a status says is a function of the group, its pods and its Gang record. The dialects differ in nothing
 else: some have phases and counts (`phases.py`), Volcano and kube-batch have both these and conditions
-(`volcano.py`, `kubebatch.py`), and Kubernetes has conditions (`conditions.py`).
+(`volcano.py`, `kubebatch.py`), and Kubernetes has conditions (`conditions.py`). In each of them a group may
+ask for a restart of all its pods once too few are left (`lifecycle.py`).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -16,7 +17,7 @@ from muster.api.kinds import GANG, POD, VOLCANO_JOB
 from muster.controllers.caches import Caches
 from muster.controllers.driver import Change, Controller, Watch, itself
 from muster.controllers.gang import GANG_INDEX, GROUP, POD_INDEX, key_of, sources
-from muster.controllers.podgroup import conditions, kubebatch, phases, volcano
+from muster.controllers.podgroup import conditions, kubebatch, lifecycle, phases, volcano
 from muster.controllers.podgroup.observed import Observed
 from muster.effects import Effect, Patch
 
@@ -81,7 +82,7 @@ def reconcile(observed: Observed, now: datetime) -> list[Effect]:
     """Returns the patch of the status, if it has to change, and what comes with it."""
     group, status = observed.group.metadata, STATUS[observed.dialect](observed, now)
     kind, besides = observed.dialect.kind, BESIDES.get(observed.dialect)
-    effects = [*besides(observed, now)] if besides is not None else []
+    effects = [*lifecycle.restart(observed), *(besides(observed, now) if besides is not None else ())]
     if status is not None:
         where = "status" if kind.status else ""
         effects.insert(0, Patch(kind, group.namespace, group.name, {"status": status}, where))
