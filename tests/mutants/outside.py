@@ -562,6 +562,12 @@ FAULTS: Final = (
         ("a prefix taken for the name of a file", "fullmatch(name, len(given))", "match(name, len(given))"),
     ),
     *_faults(
+        "failures",
+        "app/views/restarts.py",
+        "app/views/test_restarts",
+        ("a restart without what failed first", '    return f"{verdict}{why}: {which}"', "    return which"),
+    ),
+    *_faults(
         "names of jobs",
         "cli/steering.py",
         "cli/test_naming",

@@ -48,6 +48,7 @@ _EXAMPLES: Final = {
         muster logs train --group worker --index 3
         muster logs train worker-1-0 --previous
         muster logs train --since 10m --timestamps
+        muster logs train --failed --tail 20
     """,
     "cancel": """
         muster cancel train-3f9a1c20

@@ -29,6 +29,7 @@ Index = Annotated[
     int | None,
     typer.Option("--index", "-i", metavar="I", help="Only this index: of the job, then of the pod."),
 ]
+Failed = Annotated[bool, typer.Option("--failed", help="Only pods that failed by themselves.")]
 Tail = Annotated[int | None, typer.Option("--tail", metavar="N", help="Only the last N lines of each pod.")]
 
 
@@ -62,6 +63,7 @@ def command(
     follow: Follow = False,
     group: Group = None,
     index: Index = None,
+    failed: Failed = False,
     tail: Tail = None,
     previous: Previous = False,
     since: Since = None,
@@ -77,7 +79,7 @@ def command(
     from muster.app.wiring.cluster import Target, attached_if_hosted
     from muster.kube.client import LogOptions
 
-    target, selection = Target(kubeconfig, context, namespace), Selection(group, index)
+    target, selection = Target(kubeconfig, context, namespace), Selection(group, index, failed=failed)
     how = LogOptions(
         tail=tail,
         previous=previous,
@@ -284,6 +286,8 @@ def _since(text: str | None) -> "datetime | timedelta | None":
 def _none_chosen(job: str, selection: "Selection", labels: list[str], groups: set[str]) -> Failure:
     from muster.workloads.findings import nearest
 
+    if selection.failed:
+        return Failure(f"no pod of {job} has failed, of those that are chosen", BAD_INPUT)
     if selection.group is not None and selection.group not in groups:
         known = nearest(selection.group, groups - {""}) or "; it has no types"
         return Failure(f"{job} has no type {selection.group}{known}", BAD_INPUT)

@@ -243,6 +243,8 @@ def failure(view: JobView, output: Sequence[str] = ()) -> list[str]:
         told += [f"{first.source}: {line}" for line in first.why.splitlines() if line.strip()]
     if output and not set(output) <= set(first.why.splitlines()):
         told += [f"{first.source} printed last:", *(f"  {line}" for line in output)]
+    if view.verdict.others:
+        told.append(f"what all that failed have printed: muster logs --failed {view.name}")
     return list(map(visible, told))
 
 

@@ -400,6 +400,7 @@ def test_a_failed_jobs_exit_code_is_its_last_attempts_first_failure() -> None:
         pod("d", "Failed", code=7, ended=1, labels=labels("worker", 1, attempt=2, jobset="other")),
     ]
     assert failure_code(judged(view, seen)) == 5
+    assert judged(view, seen).failed == 2, "in the last attempt"
     assert failure_code(view) == 1, "it failed without one"
 
 

@@ -24,7 +24,7 @@ from muster.api.jobset_v1alpha2 import JOBSET_NAME, JobSet
 from muster.app.views.job import JobView
 from muster.app.views.jobs import views
 from muster.app.views.lines import Output, Printed
-from muster.app.views.logs import chunks, source_of
+from muster.app.views.logs import chunks, last_lines, source_of
 from muster.app.views.objects import Objects
 from muster.app.views.pods import group_of, label, pod_order, statuses
 from muster.app.views.restarts import Restarts
@@ -217,7 +217,7 @@ class _Follower:
                             source = f"{pod.metadata.labels.get(JOBSET_NAME)}/{source}"
                         self._readers[key] = group.create_task(self._read(pod, container, source, how))
             for view in views:
-                self._tell_restarts(view, told_apart=bool(shared.intersection(map(group_of, view.pods))))
+                await self._tell_restarts(view, apart=bool(shared.intersection(map(group_of, view.pods))))
             if (stand := StatusChanged(views, self._unread)) != told:
                 self._stand = told = stand
                 self._news.set()
@@ -229,10 +229,17 @@ class _Follower:
             await asyncio.sleep(pace)
             pace = min(pace * 2, longest)
 
-    def _tell_restarts(self, view: JobView, *, told_apart: bool) -> None:
-        """`told_apart`: whether another job has pods of the same labels."""
-        notes = self._restarts.look(view, self._seen.values(), self._informers[kinds.JOB].items)
-        self._notes += [Note(f"{view.name} · {note}" if told_apart else note) for note in notes]
+    async def _tell_restarts(self, view: JobView, *, apart: bool) -> None:
+        """Notes on new failures, with the last lines of the one that made a gang of several pods restart.
+
+        `apart`: whether another job has pods of the same labels.
+        """
+        jobs = self._informers[kinds.JOB].items
+        notes, first = self._restarts.look(view, self._seen.values(), jobs)
+        if first is not None and view.wanted > 1:
+            lines = await last_lines(self._client, first, archive=self._reading.archive)
+            notes += [f"{first.source} printed last:", *(f"  {line}" for line in lines)] if lines else []
+        self._notes += [Note(f"{view.name} · {note}" if apart else note) for note in notes]
         if notes:
             self._news.set()
 

@@ -34,8 +34,10 @@ def with_failures(view: JobView, found: Iterable[Failure]) -> JobView:
     """The view with the verdict on these failures. A failed one's reason and count follow it."""
     found = list(found)
     if (view.failing or view.state is State.FAILED) and (found or not view.by_pods):
-        # its status also counts pods that were stopped with it, or has stopped counting
-        view = replace(view, failed=len({failure.uid for failure in found}))
+        # its status also counts pods that were stopped with it, or has stopped counting; restarts count the
+        # failures of earlier attempts
+        last = max((failure.attempt for failure in found), default=0)
+        view = replace(view, failed=len({failure.uid for failure in found if failure.attempt == last}))
     told = verdict(found) if view.by_pods else None
     if told is None:
         return view

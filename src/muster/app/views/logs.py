@@ -12,14 +12,14 @@ from typing import Final
 
 from muster.api.batch_v1 import COMPLETION_INDEX
 from muster.api.core_v1 import Pod
-from muster.api.failures import Failure
+from muster.api.failures import Failure, failures
 from muster.api.jobset_v1alpha2 import JOB_INDEX
 from muster.app.views.lines import Splitter, shown
 from muster.app.views.pods import group_of, label, pod_order, statuses
 from muster.embedded.node.logs import CUT, Logs
 from muster.kube.client import EVERYTHING, Client, LogOptions
 from muster.kube.errors import ApiError, BadRequest, NotFound, Unanswered, Unreachable
-from muster.workloads.pod_run import PodRun, label_of
+from muster.workloads.pod_run import PodRun, failure_of, label_of
 
 #: What is shown of the output of a container that failed: lines, characters of each, bytes read.
 LAST_LINES: Final = 5
@@ -47,19 +47,23 @@ class Selection:
     group: str | None = None
     index: int | None = None
     pods: tuple[str, ...] = ()
+    #: only those that failed by themselves
+    failed: bool = False
 
     def holds(self, pod: Pod) -> bool:
         labels = pod.metadata.labels
         indices = (labels.get(JOB_INDEX), labels.get(COMPLETION_INDEX))
         return (
-            (self.group is None or group_of(pod) == self.group)
+            (not self.failed or bool(failures(pod)))
+            and (self.group is None or group_of(pod) == self.group)
             and (self.index is None or str(self.index) in indices)
             and (not self.pods or not {pod.metadata.name, label(pod)}.isdisjoint(self.pods))
         )
 
     def holds_run(self, run: PodRun) -> bool:
         return (
-            (self.group is None or run.replicated_job == self.group)
+            (not self.failed or failure_of(run) is not None)
+            and (self.group is None or run.replicated_job == self.group)
             and (self.index is None or self.index in (run.job_index, run.completion_index))
             and (not self.pods or not {run.name, label_of(run)}.isdisjoint(self.pods))
         )

@@ -1,4 +1,4 @@
-"""Messages about failures after which a job continues: which pod, how, and how many more are allowed.
+"""Messages about failures after which a job continues: who failed first, how, and what happens next.
 
 A gang restarts as a whole, which its JobSet counts. Other pods are replaced by their Job or restart in place;
 both count against the Job's `backoffLimit`.
@@ -11,11 +11,12 @@ from typing import Final
 from muster.api import kinds
 from muster.api.batch_v1 import JOB_NAME, Job
 from muster.api.core_v1 import Pod
-from muster.api.failures import Failure, failures
+from muster.api.failures import Failure, Verdict, failures
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.app.views.failures import judged
 from muster.app.views.job import JobView
 from muster.app.views.pods import ends_by_probes, label
+from muster.controllers.job import backoff
 
 #: pods named at a time; further ones are counted
 NAMED: Final = 5
@@ -29,16 +30,23 @@ class Restarts:
         self._known: set[tuple[object, ...]] = set()  # failures: pod, container, time
         self._failed: Counter[tuple[str, bool]] = Counter()  # by `namespace/name` of the Job, in place or not
 
-    def look(self, view: JobView, seen: Iterable[Pod], jobs: Mapping[str, Job]) -> list[str]:
-        """Messages about new failures; `seen` are all pods so far, `jobs` by namespace and name."""
-        told = [*self._pods(view, jobs), *self._probes(view)]
+    def look(
+        self, view: JobView, seen: Iterable[Pod], jobs: Mapping[str, Job]
+    ) -> tuple[list[str], Failure | None]:
+        """Messages about new failures, and the first failure of a gang that the last message says restarts.
+
+        `seen` are all pods so far, `jobs` by namespace and name.
+        """
+        told, first = [*self._pods(view, jobs), *self._probes(view)], None
         resource = view.resource
         if isinstance(resource, JobSet):
             count, uid = resource.status.restarts, resource.metadata.uid
             if count > self._restarts.get(uid, count):
-                told.append(_restart(resource, judged(view, seen)))
+                why = judged(view, seen).verdict
+                told.append(_restart(resource, why))
+                first = why.first if why is not None else None
             self._restarts[uid] = count
-        return told[:NAMED] + ([f"… and {len(told) - NAMED} more failed"] if len(told) > NAMED else [])
+        return _few(told), first
 
     def _probes(self, view: JobView) -> list[str]:
         """Messages about containers that a probe ended and that returned 0: nothing else tells of it."""
@@ -65,21 +73,36 @@ class Restarts:
                 )
                 self._failed[key, in_place] += 1
                 job = jobs.get(key) if not in_place or pod.spec.restart_policy == "OnFailure" else None
+                soon = ""
                 if job is not None:
+                    if not in_place:
+                        soon = f" within {backoff.delay(self._failed[key, in_place]).total_seconds():.0f} s"
                     left = _left(job, self._failed[key, in_place], in_place=in_place)
                 else:  # nothing counts how often a sidecar, or a container of a bare pod, starts again
                     left = "" if in_place and not pod.terminal else None
                 if left is not None and (in_place or view.kind is not kinds.POD):
-                    how = "and starts again" if in_place else "and is replaced"
+                    how = "and starts again" if in_place else f"and is replaced{soon}"
                     told.append(", ".join(filter(None, [f"{_failed(failure)} {how}", left])))
         return told
 
 
-def _restart(jobset: JobSet, view: JobView) -> str:
+def _few(told: list[str]) -> list[str]:
+    return told[:NAMED] + ([f"… and {len(told) - NAMED} more failed"] if len(told) > NAMED else [])
+
+
+def _restart(jobset: JobSet, verdict: Verdict | None) -> str:
+    """The verdict, and which restart follows: `…; 3 others with code 1, 12 ms later: restart 2 of 3`."""
     policy, status = jobset.spec.failure_policy, jobset.status
-    left = (policy.max_restarts if policy else 0) - status.restarts_count_towards_max
-    why = f"{_failed(view.verdict.first)}: " if view.verdict is not None else ""
-    return f"{why}restart {status.restarts}, {_more('restart', left)}"
+    most, counted = policy.max_restarts if policy else 0, status.restarts_count_towards_max
+    which = f"restart {status.restarts}"
+    if counted == status.restarts:
+        which += f" of {most}"
+    else:  # a rule lets others not count
+        which += f", {_more('restart', most - counted)}"
+    if verdict is None:
+        return which
+    why = f" ({verdict.first.why})" if verdict.first.why and verdict.first.code is not None else ""
+    return f"{verdict}{why}: {which}"
 
 
 def _failed(failure: Failure) -> str:
