@@ -33,7 +33,7 @@ from muster.embedded.verbs.registry import Registry
 from muster.kube.client import Client, Page
 from muster.kube.clock import SystemClock
 from muster.kube.errors import ApiError, Forbidden, NotFound, Unauthorized
-from muster.names import GPU, SCHEDULER_LEASE
+from muster.names import GPU, SCHEDULER, SCHEDULER_LEASE, SCHEDULES
 from muster.runtime.mirror import WATCHED, Mirror
 from muster.translate.disclosure import EVERYTHING
 from muster.translate.status import explained
@@ -166,6 +166,38 @@ def file(*written: Object, embedded: bool = True) -> JobFile:
     return load("f.yaml", Options(suffix="0" * 8, local=embedded, runs=False), text=text)
 
 
+@pytest.mark.parametrize("written", ["", "muster"])
+@pytest.mark.parametrize("served", ["", "muster", "volcano", "volcano,muster", "volcano,kube-batch"])
+def test_the_pods_of_a_gang_get_the_name_that_muster_has_in_the_cluster(
+    served: str, written: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Unless their author wrote one, of which a warning says that muster does not have it there."""
+    spec = job("j", 2, 1, gang=True)
+    pods = spec["spec"]["template"]["spec"]
+    pods.pop("schedulerName", None)
+    if written:
+        pods["schedulerName"] = written
+
+    def read(scheduler: str = SCHEDULER) -> JobFile:
+        options = Options(local=False, runs=False, mode="gang", scheduler=scheduler)
+        return load("f.yaml", options, text=yaml.safe_dump(spec))
+
+    with cluster(node("n")) as (client, _):
+        namespace, _, name = SCHEDULER_LEASE.partition("/")
+
+        async def found() -> JobFile:
+            await client.create(kinds.NAMESPACE, "", {"metadata": {"name": namespace}})
+            marks = {SCHEDULES: served} if served else {}
+            await client.create(kinds.LEASE, namespace, {"metadata": {"name": name, "annotations": marks}})
+            return await jobfile.preflight(client, read(), None, Target("config"), read)
+
+        (made,) = asyncio.run(found()).objects
+    known = not served or "muster" in served.split(",")
+    expected = written or ("muster" if known else min(served.split(",")))
+    assert made["spec"]["template"]["spec"]["schedulerName"] == expected
+    assert ("muster schedules no pods there" in capsys.readouterr().err) == (bool(written) and not known)
+
+
 @pytest.mark.parametrize("count", [1, 10])
 @pytest.mark.parametrize("queued", [None, "q"])
 @pytest.mark.parametrize("target", [Target(), Target("config")])
@@ -177,7 +209,7 @@ def test_a_submit_reads_each_kind_once_and_builds_one_mirror(
         client.reads.clear()
 
         async def act() -> None:
-            await jobfile.preflight(client, made, queued, target)
+            assert await jobfile.preflight(client, made, queued, target, load) is made
             await submit(client, made)
 
         asyncio.run(act())
@@ -195,7 +227,7 @@ def test_a_file_of_queues_reads_queues_and_one_of_other_objects_reads_nothing() 
     for written, reads in (([other], {}), ([other, queue("q")], {"Queue": 2, "ElasticQuota": 1})):
         made = load("f.yaml", Options(suffix="0" * 8, jobs=False), text=yaml.safe_dump_all(written))
         with cluster() as (client, _):
-            asyncio.run(jobfile.preflight(client, made, None, Target()))
+            asyncio.run(jobfile.preflight(client, made, None, Target(), load))
             assert client.reads == reads
 
 
@@ -214,7 +246,7 @@ LEASED: Final = {
     "metadata": {
         "name": SCHEDULER_LEASE.split("/")[1],
         "namespace": SCHEDULER_LEASE.split("/")[0],
-        "annotations": {names.SCHEDULES: "volcano,batch"},
+        "annotations": {SCHEDULES: "volcano,batch"},
     },
 }
 
@@ -233,7 +265,7 @@ def test_commands_learn_the_scheduler_names_that_muster_serves(
             asyncio.run(client.create(kinds.LEASE, "muster-system", LEASED))
         snapshot = asyncio.run(Snapshot.observe(client, frozenset({"muster"}), now=clock.at))
         around = asyncio.run(Snapshot.around(client, made.objects, frozenset({"muster"})))
-        asyncio.run(jobfile.preflight(client, made, None, Target("config")))
+        asyncio.run(jobfile.preflight(client, made, None, Target("config"), lambda scheduler: made))
         assert (snapshot.schedulers, around.schedulers) == (around.schedulers, snapshot.schedulers)
     assert snapshot.schedulers == frozenset({"volcano", "batch"} if served is not None else {"muster"})
     planned = snapshot.plan(typed(made.objects, WATCHED, proposed=True))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from muster.api.base import Object
 from muster.cli import main as cli
 from muster.names import GPU
 from tests.app.plan.test_plan import job, jobset, node, pod, pod_group
@@ -130,6 +131,51 @@ def test_objects_of_a_snapshot_that_are_left_out_are_reported(run: Run) -> None:
         "note: left out: 1 object of other kinds in the snapshot: 1 × apps/v1 Deployment",
         "note: objects that occur more than once in the snapshot: 1; the last of each counts",
     ]
+
+
+def test_kinds_that_are_not_planned_say_what_to_do(run: Run) -> None:
+    """Other projects' kinds, and versions that are not read, beside a job and alone; in no version twice."""
+    theirs = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue", "metadata": {"name": "v"}}
+    old = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": "g"}}
+    Path("theirs.yaml").write_text(yaml.safe_dump_all([theirs, {**theirs, "metadata": {"name": "w"}}, old]))
+    Path("both.yaml").write_text(yaml.safe_dump_all([theirs, old, job("j", 3, 3, gang=True)]))
+    said = [
+        "ClusterQueue is a kind of Kueue (kueue.x-k8s.io), which a job file cannot have; write a Queue",
+        "PodGroup of scheduling.k8s.io/v1alpha2 is not read; PodGroup is known as scheduling.k8s.io/v1beta1",
+    ]
+    code, _, err = run("theirs.yaml", "--snapshot", "cluster.yaml")
+    assert code == 2
+    first, *more = err.splitlines()
+    assert first.startswith(
+        "theirs.yaml: nothing to plan; found only 2 × kueue.x-k8s.io/v1beta2 ClusterQueue"
+    )
+    assert [line[: len(want)] for line, want in zip(more, said, strict=True)] == said
+    code, _, err = run("both.yaml", "--snapshot", "cluster.yaml")
+    assert code == 0
+    assert [line for want in said for line in err.splitlines() if line.startswith(f"note: {want}")] == [
+        line for line in err.splitlines() if "left out" not in line
+    ]
+
+
+def test_groups_are_read_in_every_version_that_has_their_fields(run: Run) -> None:
+    """Also beside objects that a job file cannot have, and in the cluster."""
+    group: Object = {
+        "apiVersion": "scheduling.k8s.io/v1alpha3",
+        "kind": "PodGroup",
+        "metadata": {"name": "g"},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}},
+    }
+    member = pod("a", 1)
+    member["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+    other = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}}
+    Path("members.yaml").write_text(yaml.safe_dump_all([member, other]))
+    Path("whole.yaml").write_text(yaml.safe_dump_all([group, member, other]))
+    Path("there.yaml").write_text(yaml.safe_dump_all([node("n-0"), group]))
+    for words in ("members.yaml --snapshot there.yaml", "whole.yaml --snapshot cluster.yaml"):
+        code, out, _ = run(*words.split(), "-o", "json")
+        assert code == 0
+        (decision,) = json.loads(out)["decisions"]
+        assert (decision["gang"], decision["reason"]["code"]) == ("default/g", "MembersMissing")
 
 
 def test_nothing_waits(run: Run) -> None:

@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,7 @@ def of(client: LocalClient, monkeypatch: pytest.MonkeyPatch) -> running.Runner:
         Target("of-a-real-cluster"),
         None,
         Source("f.yaml", "me@here"),
+        load=partial(load, "f.yaml"),
     )
 
 

@@ -197,6 +197,20 @@ FAULTS: Final = (
         ("tests/runtime/test_disclosure.py",),
     ),
     _fault(
+        "what is not obeyed is told again and again",
+        "group_events.py",
+        "            if known is not None and once:",
+        "            if known is not None and once and False:",
+        ("tests/runtime/test_few_writes.py",),
+    ),
+    _fault(
+        "what is not obeyed is told again after a restart",
+        "group_events.py",
+        "{said.message if once else now.isoformat()}",
+        "{now.isoformat()}",
+        ("tests/runtime/test_few_writes.py",),
+    ),
+    _fault(
         "pods that nothing would re-create are evicted",
         "commit/ending.py",
         "    if filled and group.controlled:",

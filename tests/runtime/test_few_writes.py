@@ -24,7 +24,7 @@ from muster.kube.informers import Informers
 from muster.names import ADMISSION, GANG
 from muster.runtime import loop
 from muster.runtime.budget import WriteBudget
-from muster.runtime.group_events import GroupEvents
+from muster.runtime.group_events import NOT_OBEYED, GroupEvents
 from muster.runtime.leader import Term
 from muster.runtime.reports.conditions import ConditionReports
 from muster.runtime.starts import Decisions
@@ -82,19 +82,19 @@ class Counting(LocalClient):
 
 @asynccontextmanager
 async def running(
-    cluster: Cluster, *others: Coroutine[Any, Any, None], telling: bool = False
+    cluster: Cluster, *others: Coroutine[Any, Any, None], telling: int = 0, nodes: int = 4
 ) -> AsyncIterator[Counter[str]]:
     """What the scheduler and the controllers write, which run as in the daemons; and others beside them.
 
-    `telling`: with Events.
+    `telling`: with so many writers of Events, none of which knows what another has written.
     """
-    for number in range(4):
+    for number in range(nodes):
         cluster.node(f"node-{number}")
     client = Counting(cluster.registry)
     informers, core = Informers(client, cluster.clock), Scheduler()
     mirror, leading, budget = WatchedMirror(informers), asyncio.Event(), WriteBudget()
     decisions = Decisions()
-    events = GroupEvents(mirror, decisions, EVERYTHING, budget)
+    events = [GroupEvents(mirror, decisions, EVERYTHING, budget) for _ in range(telling)]
     controllers: list[driver.Controller[Any]] = [  # Any: each observes something else
         gang.controller(),
         *map(podgroup.controller, groups.NAMED),
@@ -108,12 +108,12 @@ async def running(
         leading=leading,
         mirror=mirror,
         reports=[ConditionReports(core, mirror, budget)],
-        journal=Tee([decisions, events]),
+        journal=Tee([decisions, *events]),
         budget=budget,
     )
     controlling = driver.run(client, informers, controllers, cluster.clock)
     parts = [informers.run(), scheduling, controlling, *others]
-    parts += [events.run(client, cluster.clock)] if telling else []
+    parts += [each.run(client, cluster.clock) for each in events]
     tasks = [asyncio.create_task(part) for part in parts]
     try:
         await leading.wait()
@@ -218,3 +218,37 @@ async def test_a_job_costs_one_more_if_muster_resumes_it(marks: dict[str, str], 
         cluster.create(kinds.JOB, {"metadata": {"name": "g", "annotations": marks}, "spec": spec})
         await start(cluster, 20)
         assert written == Counter({"bind": 20, RECORDED: 1, "patch jobs": resumed}) + Counter(AT_ONCE[20])
+
+
+@pytest.mark.parametrize("gang", [None, "true"])
+@pytest.mark.parametrize("on", ["job", "template", "pod"])
+async def test_what_is_not_obeyed_of_a_job_is_told_once_also_after_a_restart(
+    on: str, gang: str | None
+) -> None:
+    """Ten pods of a Job, and one alone, that ask for a queue of another scheduler; some wait for ever."""
+    mark = {"kueue.x-k8s.io/queue-name": "team"}
+    cluster = Cluster()
+    theirs = Informers(cluster.client, cluster.clock)
+    jobs = driver.run(cluster.client, theirs, [JOBS], cluster.clock)
+    large = {**CONTAINER, "resources": {"requests": {"cpu": "1000"}}}
+    async with running(cluster, theirs.run(), jobs, telling=2):
+        own = {"labels": mark} if on == "job" else {}
+        marks = {"annotations": {GANG: gang}} if gang else {}
+        template: Object = {"spec": {"restartPolicy": "Never", "containers": [large]}}
+        template["metadata"] = {"labels": mark if on == "template" else {}}
+        spec = {"parallelism": 10, "completions": 10, "template": template}
+        cluster.create(kinds.JOB, {"metadata": {"name": "j", **own, **marks}, "spec": spec})
+        labels = {"labels": mark if on == "pod" else {}}
+        alone = {"metadata": {"name": "p", **labels}, "spec": {"containers": [CONTAINER]}}
+        cluster.create(kinds.POD, alone)
+        await asyncio.sleep(30)
+        assert await told(cluster) == [("Pod", "p") if on == "pod" else ("Job", "j")]
+
+
+async def told(cluster: Cluster) -> list[tuple[str, str]]:
+    """What the Events of what is not obeyed are about, once for each time that it was told."""
+    found = [each for each in await cluster.all(kinds.EVENT) if each.reason == NOT_OBEYED]
+    assert all("label kueue.x-k8s.io/queue-name asks for a queue of Kueue" in each.message for each in found)
+    return [
+        (each.involved_object.kind, each.involved_object.name) for each in found for _ in range(each.count)
+    ]

@@ -78,7 +78,7 @@ async def test_all_that_is_told_of_gangs_that_wait_shares_one_budget() -> None:
     """Gangs, conditions of their pods, Events, queues: the first at once, then each has its turns."""
     cluster = Cluster()
     cluster.create(kinds.QUEUE, {"metadata": {"name": "q"}, "spec": {}})
-    async with running(cluster, telling=True) as written:
+    async with running(cluster, telling=1) as written:
         for node in range(4):
             cluster.create(kinds.POD, pod(f"base-{node}", "2", nodeName=f"node-{node}"))
         for gang in range(GANGS):

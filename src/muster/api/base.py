@@ -4,7 +4,7 @@ Times are `datetime`s in UTC, encoded as RFC 3339 with microseconds.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import lru_cache
 from typing import Annotated, Any, Final, Generic, Protocol, TypeVar
@@ -141,6 +141,12 @@ class Kind(msgspec.Struct, Generic[R], frozen=True, eq=False):
     @property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def names(self) -> Iterator[tuple[str, str]]:
+        """apiVersion and kind of its objects, in each version that has its fields."""
+        for version in (self.version, *self.others):
+            yield (f"{self.group}/{version}" if self.group else version), self.kind
 
     def matches(self, reference: Reference) -> bool:
         """Whether an owner or a source is an object of this kind. Its version may be another: groups tell."""

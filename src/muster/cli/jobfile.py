@@ -7,7 +7,7 @@ import shlex
 import socket
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -61,12 +61,13 @@ def load(
     runs: bool = True,
     jobs: bool = True,
     platform: Platform = EMBEDDED_PLATFORM,
+    scheduler: str = SCHEDULER,
 ) -> JobFile:
     """The compiled file, with a random suffix unless `suffix` is given.
 
     Raises JobFileError with every error in the file. `content`: the file's content if it has been read
-    already. `cwd`: the directory in which its pods run; "" = the current one. `runs`, `jobs` and `platform`:
-    as in `Options`.
+    already. `cwd`: the directory in which its pods run; "" = the current one. `runs`, `jobs`, `platform` and
+    `scheduler`: as in `Options`.
     """
     pairs = {}
     for volume in volumes or ():
@@ -95,6 +96,7 @@ def load(
         runs=runs,
         jobs=jobs,
         platform=platform,
+        scheduler=scheduler,
     )
     return loading.load(called(file), options, text=content)
 
@@ -354,8 +356,12 @@ def print_error(sentence: str) -> None:
     say_styled([Text.assemble(("error: ", "red"), sentence)], err=True)
 
 
-async def preflight(client: Client, job: JobFile, queue: str | None, target: Target) -> None:
-    """Refuses a job that would otherwise wait for ever.
+async def preflight(
+    client: Client, job: JobFile, queue: str | None, target: Target, load: Callable[..., JobFile]
+) -> JobFile:
+    """Refuses a job that would otherwise wait for ever. Returns the job for the schedulers of this cluster.
+
+    `load`: reads the file again with the `scheduler` that muster is there, if it has another name.
 
     Warns of one that waits for a change of queues, of what muster will not do as it says, and of queues and a
     topology that cannot be used.
@@ -366,6 +372,8 @@ async def preflight(client: Client, job: JobFile, queue: str | None, target: Tar
     from muster.app.snapshot import Snapshot  # loads the scheduler
 
     snapshot = await Snapshot.around(client, job.objects, target.schedulers)
+    if snapshot.schedulers and SCHEDULER not in snapshot.schedulers:
+        job = load(scheduler=min(snapshot.schedulers))
     for finding in _unserved(job, snapshot.schedulers):
         print_finding(finding)
     queues = None if kinds.QUEUE in snapshot.objects.denied else snapshot.queues
@@ -380,6 +388,7 @@ async def preflight(client: Client, job: JobFile, queue: str | None, target: Tar
     for finding in (*of_jobs(job, found.barred), *of_jobs(job, found.warnings())):
         print_finding(finding)
     print_risks(found.risks(but=found.barred))
+    return job
 
 
 def _unserved(job: JobFile, served: frozenset[str] | None) -> Iterator[Finding]:

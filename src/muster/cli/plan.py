@@ -10,6 +10,7 @@ import typer
 from muster.cli.errors import BAD_INPUT, Failure
 from muster.cli.options import Context, Gang, Into, Kubeconfig, Output, OutputFormat, Queue
 from muster.cli.say import say
+from muster.names import SCHEDULER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,11 +62,15 @@ def command(
     if snapshot is not None and not target.embedded:
         raise Failure("--snapshot replaces the cluster; omit --kubeconfig and --context", BAD_INPUT)
     at = _time(now) if now is not None else None
-    proposed = _proposed(files, gang, queue, target)
+    contents = [(file, _content(file)) for file in files]
+    proposed = _proposed(contents, gang, queue, target)
     if snapshot is not None:
         found = _snapshot(snapshot, at).plan(proposed)
     else:
-        found = _live(target, time.time() if at is None else at).plan(proposed)
+        live = _live(target, time.time() if at is None else at)
+        if live.schedulers and SCHEDULER not in live.schedulers:
+            proposed = _proposed(contents, gang, queue, target, min(live.schedulers))
+        found = live.plan(proposed)
     for note in found.notes:
         say(f"note: {note}", err=True)
     if output is not Output.TABLE:
@@ -74,19 +79,34 @@ def command(
         _print(found)
 
 
-def _proposed(files: list[str], gang: bool | None, queue: str | None, target: "Target") -> "Objects":
-    """The proposed objects: job files as they would be submitted, other files as they are."""
+def _content(file: str) -> bytes:
     from pathlib import Path
 
     from muster.cli import jobfile
+    from muster.workloads import source
+
+    return jobfile.stdin() if file == "-" else source.read(Path(file)).encode()
+
+
+def _proposed(
+    files: "Sequence[tuple[str, bytes]]",
+    gang: bool | None,
+    queue: str | None,
+    target: "Target",
+    scheduler: str = SCHEDULER,
+) -> "Objects":
+    """The proposed objects: job files as they would be submitted, other files as they are.
+
+    `files`: names and contents. `scheduler`: as in `jobfile.load`.
+    """
+    from muster.cli import jobfile
     from muster.runtime.mirror import WATCHED
-    from muster.workloads import snapshot, source
+    from muster.workloads import snapshot
     from muster.workloads.load import holds_no_more
 
     found = snapshot.Objects()
-    for file in files:
+    for file, content in files:
         called = jobfile.called(file)
-        content = jobfile.stdin() if file == "-" else source.read(Path(file)).encode()
         if holds_no_more(content, called):
             job = jobfile.load(
                 file,
@@ -98,8 +118,10 @@ def _proposed(files: list[str], gang: bool | None, queue: str | None, target: "T
                 content=content,
                 runs=False,
                 jobs=False,
+                scheduler=scheduler,
             )
-            jobfile.print_notes(job)
+            if scheduler == SCHEDULER:  # not again for another name
+                jobfile.print_notes(job)
             objects = snapshot.typed(job.objects, WATCHED, called, proposed=True)
             if objects.items:
                 objects.ignored.clear()  # config maps and the like do not affect decisions
@@ -115,9 +137,8 @@ def _proposed(files: list[str], gang: bool | None, queue: str | None, target: "T
         found.repeated += objects.repeated
     if not found.items:
         kinds = ", ".join(f"{count} × {what}" for what, count in sorted(found.ignored.items()))
-        raise Failure(
-            f"{', '.join(map(jobfile.called, files))}: nothing to plan; found only {kinds}", BAD_INPUT
-        )
+        told = f"{', '.join(jobfile.called(file) for file, _ in files)}: nothing to plan; found only {kinds}"
+        raise Failure("\n".join((told, *found.advice())), BAD_INPUT)
     return found
 
 

@@ -86,7 +86,9 @@ def command(
 
         show.started(endpoint)
         exit_code = asyncio.run(
-            Runner(job, target, endpoint, jobfile.submission(what.origin, copy), queue, replaced).run()
+            Runner(
+                job, target, endpoint, jobfile.submission(what.origin, copy), queue, replaced, load=load
+            ).run()
         )
     raise typer.Exit(exit_code)
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import signal
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final, Literal, Never
@@ -44,12 +44,14 @@ class Runner:
         source: Source,
         queue: str | None = None,
         replaced: Sequence[Followed] = (),
+        *,
+        load: Callable[..., JobFile],
     ) -> None:
         """`queue`: the queue of --queue, if given. `replaced`: the names that the file gives to its jobs.
 
-        `source`: see `app.commands.cancel.of_file`.
+        `source`: see `app.commands.cancel.of_file`. `load`: see `jobfile.preflight`.
         """
-        self._source, self._replaced = source, replaced
+        self._source, self._replaced, self._load = source, replaced, load
         self._job, self._target, self._endpoint, self._queue = job, target, endpoint, queue
         self._jobs: list[Followed] = []
         self._pods: dict[Followed, dict[str, Pod]] = {}  # all pods seen of each job, by uid
@@ -65,7 +67,7 @@ class Runner:
         if self._target.embedded:  # the embedded cluster either answers or has stopped, which is reported
             logging.getLogger("muster.kube.reflector").setLevel(logging.ERROR)
         async with acting(self._target, self._endpoint) as client:
-            await jobfile.preflight(client, self._job, self._queue, self._target)
+            self._job = await jobfile.preflight(client, self._job, self._queue, self._target, self._load)
             await self._replace(client)
             for number in _SIGNALS:  # before, an interruption ends the command: nothing is submitted
                 asyncio.get_running_loop().add_signal_handler(number, self._interrupt)

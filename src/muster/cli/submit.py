@@ -3,6 +3,8 @@
 Queues may be submitted without a job.
 """
 
+from functools import partial
+
 import typer
 
 from muster.cli.given import Copy, Count, Cpus, Env, EnvFile, Files, Gpus, Image, Memory, Name, Print, given
@@ -69,7 +71,8 @@ def command(
         return
     target = Target(kubeconfig, context, namespace, nodes)
     copy = jobfile.copied(target) if copy_files else ""
-    job = jobfile.load(
+    load = partial(
+        jobfile.load,
         what.file,
         gang=what.gang,
         queue=queue,
@@ -80,14 +83,15 @@ def command(
         cwd=copy,
         jobs=False,
     )
+    job = load()
     jobfile.print_notes(job)
     with attached(target) as endpoint:
         show.started(endpoint)
 
         async def act() -> Submitted:
             async with acting(target, endpoint) as client:
-                await jobfile.preflight(client, job, queue, target)
-                return await submit(client, job, source=jobfile.submission(what.origin, copy))
+                found = await jobfile.preflight(client, job, queue, target, load)
+                return await submit(client, found, source=jobfile.submission(what.origin, copy))
 
         submitted = asyncio.run(act())
     if output is not Output.TABLE:

@@ -5,24 +5,32 @@ is not reported. If an Event would repeat an earlier one (the same object, type 
 earlier one is raised instead. At most `RATE` Events are written a second; if there are more changes, only the
 latest one of each gang is reported. That a gang now waits for something else is told within the budget of all
 refreshes (`runtime.budget`). Nothing depends on an Event: if the server refuses one, that is only logged.
+
+What muster does not obey of a gang's objects (`Group.warnings`: marks of other schedulers, for example) is
+reported once, before the gang has a node, within the same budget. It is reported on the controller of a pod
+without a group, so a Job of many pods has one such Event. Its name follows from its text, so a restarted
+scheduler cannot repeat it.
 """
 
 import logging
 from collections import OrderedDict
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from enum import Enum, auto
 from typing import Final, Literal, Protocol
 
 from muster.api import kinds
-from muster.api.base import Object, involved
+from muster.api.base import Object, OwnerReference, controller_of, involved
+from muster.api.muster_v1alpha1 import Source
 from muster.core.words.decisions import Decision, Evict, Wait
-from muster.core.words.events import CommitFailed, Event
+from muster.core.words.events import CommitFailed, Event, GangSubmitted
 from muster.core.words.gang import Code, GangId
 from muster.effects import events
 from muster.journal import Mark
 from muster.kube.client import Client
 from muster.kube.clock import Clock
-from muster.kube.errors import ApiError, NotFound, Unanswered, Unreachable
+from muster.kube.errors import AlreadyExists, ApiError, NotFound, Unanswered, Unreachable
 from muster.names import SCHEDULER
 from muster.runtime.budget import WriteBudget, Writer
 from muster.runtime.starts import Decisions, Outcome, Start
@@ -43,9 +51,21 @@ MOST: Final = 4096
 _WARNINGS: Final = frozenset({Code.INVALID, Code.NOTHING_MATCHES, Code.COMMIT_FAILED, Code.QUEUE_CLOSED})
 
 
+#: The reason of what is not obeyed.
+NOT_OBEYED: Final = "NotObeyed"
+
+
 class Observed(Protocol):
     @property
     def groups(self) -> dict[GangId, Group]: ...
+
+
+class About(Enum):
+    """Changes that are reported beside each other; of two of one sort the later counts."""
+
+    STATE = auto()
+    EVICTION = auto()
+    MARKS = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +75,7 @@ class Said:
     type: Literal["Normal", "Warning"]
     reason: str
     message: str
-    #: whether the gang waited before, for something else
+    #: whether it can wait: the gang waited before for something else, or its marks are not obeyed
     again: bool = False
 
 
@@ -76,8 +96,8 @@ class GroupEvents:
     ) -> None:
         """`names`: which other gangs an Event may name."""
         self._observed, self._names, self._budget = observed, names, budget
-        #: changes to be reported: by gang, since when; a preemption is reported beside what follows it
-        self._due: OrderedDict[tuple[GangId, bool], tuple[float, Said]] = OrderedDict()
+        #: changes to be reported, and since when
+        self._due: OrderedDict[tuple[GangId, About], tuple[float, Said]] = OrderedDict()
         self._written: OrderedDict[tuple[str, str, str], _Written] = OrderedDict()
         self._codes: dict[GangId, Code] = {}
         decisions.on_end.append(self._ended)
@@ -87,24 +107,31 @@ class GroupEvents:
             case Wait(gang, why):
                 if self._codes.get(gang) is not why.code:
                     kind: Literal["Normal", "Warning"] = "Warning" if why.code in _WARNINGS else "Normal"
-                    _, waits = self._due.get((gang, False), (at, None))
+                    _, waits = self._due.get((gang, About.STATE), (at, None))
                     again = gang in self._codes if waits is None else waits.again
                     self._codes[gang] = why.code
                     self._say(at, gang, Said(kind, why.code.value, why.message, again))
-                elif (gang, False) in self._due:  # not reported yet: with the latest numbers
-                    since, said = self._due[gang, False]
-                    self._due[gang, False] = since, replace(said, message=why.message)
+                elif (gang, About.STATE) in self._due:  # not reported yet: with the latest numbers
+                    since, said = self._due[gang, About.STATE]
+                    self._due[gang, About.STATE] = since, replace(said, message=why.message)
             case Evict(victims, beneficiary):
                 for victim in victims:
                     pods = f"{len(victim.pods)} surplus pods are" if victim.pods else "it is"
                     lost = f"; {victim.work_lost:.0f} resource-seconds are lost" if victim.work_lost else ""
                     how = "Reclaimed" if victim.reclaimed else "Preempted"
-                    self._say(
-                        at, victim.gang, Said("Warning", how, f"{pods} evicted for {beneficiary}{lost}"), True
-                    )
+                    said = Said("Warning", how, f"{pods} evicted for {beneficiary}{lost}")
+                    self._say(at, victim.gang, said, About.EVICTION)
             case CommitFailed(gang, message=message):
                 self._codes.pop(gang, None)
                 self._say(at, gang, Said("Warning", Code.COMMIT_FAILED.value, message))
+            case GangSubmitted(gang):
+                group = self._observed.groups.get(gang.id)
+                if group is None or group.members.filled:
+                    return
+                told = [each for each in group.warnings if gang.gate is None or each != gang.gate.message]
+                if told:
+                    said = Said("Warning", NOT_OBEYED, "; ".join(told), again=True)
+                    self._say(at, gang.id, said, About.MARKS)
             case _:
                 pass
 
@@ -118,7 +145,8 @@ class GroupEvents:
 
     def settled(self, at: float) -> list[tuple[Object, Said]]:
         """Returns the changes to report now, and forgets them: each with the object that it is about."""
-        ready = [key for key, (since, _) in self._due.items() if since + SETTLE <= at or key[1]]
+        due = self._due.items()
+        ready = [key for key, (since, _) in due if since + SETTLE <= at or key[1] is About.EVICTION]
         ready.sort(key=lambda key: self._due[key][1].again)
         found = []
         for key in ready[:RATE]:
@@ -126,7 +154,7 @@ class GroupEvents:
                 break
             _, said = self._due.pop(key)
             group = self._observed.groups.get(key[0])
-            if group is not None and (about := _about(group)) is not None:
+            if group is not None and (about := _about(group, key[1])) is not None:
                 told = self._names.text(said.message, group.namespaces)
                 found.append((about, replace(said, message=told)))
         gone = [gang for gang in self._codes if gang not in self._observed.groups]
@@ -140,24 +168,27 @@ class GroupEvents:
         self._codes.pop(start.gang, None)
         group = self._observed.groups.get(start.gang)
         if group is None or not group.source.kind:  # a pod without a group shows its node itself
-            self._due.pop((start.gang, False), None)
+            self._due.pop((start.gang, About.STATE), None)
             return
         waited = f" after it waited {start.waited:.0f} s" if start.waited else ""
         pods = f"{start.pods} pod{' is' if start.pods == 1 else 's are'}"
         nodes = f"{start.nodes} node{'' if start.nodes == 1 else 's'}"
         self._say(at, start.gang, Said("Normal", "Started", f"{pods} bound to {nodes}{waited}"))
 
-    def _say(self, at: float, gang: GangId, said: Said, evicted: bool = False) -> None:
-        self._due.pop((gang, evicted), None)
-        self._due[gang, evicted] = at, said
+    def _say(self, at: float, gang: GangId, said: Said, about: About = About.STATE) -> None:
+        self._due.pop((gang, about), None)
+        self._due[gang, about] = at, said
         if len(self._due) > MOST:
             self._due.popitem(last=False)
 
     async def _post(self, client: Client, about: Object, said: Said, now: datetime) -> None:
-        key = (str(about["uid"]), said.type, said.reason)
+        once = said.reason == NOT_OBEYED
+        key = (str(about["uid"]), said.type, said.message if once else said.reason)
         known = self._written.pop(key, None)
         try:
-            if known is not None and now.timestamp() <= known.last + SERIES:
+            if known is not None and once:
+                self._written[key] = known
+            elif known is not None and now.timestamp() <= known.last + SERIES:
                 self._written[key] = await self._again(client, known, about, said, now)
             else:
                 self._written[key] = await self._first(client, about, said, now)
@@ -167,10 +198,12 @@ class GroupEvents:
             self._written.popitem(last=False)
 
     async def _first(self, client: Client, about: Object, said: Said, now: datetime) -> _Written:
-        identity = f"{about['uid']}/{said.type}/{said.reason}/{now.isoformat()}"
+        once = said.reason == NOT_OBEYED
+        identity = f"{about['uid']}/{said.type}/{said.reason}/{said.message if once else now.isoformat()}"
         body = events.first(about, said.type, said.reason, said.message, SCHEDULER, now, identity)
         body["source"] = {"component": SCHEDULER}
-        await client.create(kinds.EVENT, about["namespace"], body)
+        with suppress(AlreadyExists) if once else nullcontext():
+            await client.create(kinds.EVENT, about["namespace"], body)
         return _Written(body["metadata"]["name"], 1, now.timestamp())
 
     async def _again(
@@ -184,17 +217,26 @@ class GroupEvents:
         return _Written(known.name, known.count + 1, now.timestamp())
 
 
-def _about(group: Group) -> Object | None:
-    """Returns a reference to the group object; without one to the pod of the gang whose name comes first."""
-    source = group.source
-    if source.uid:
-        return {
-            "apiVersion": source.api_version,
-            "kind": source.kind,
-            "namespace": group.namespace,
-            "name": source.name,
-            "uid": source.uid,
-        }
+def _about(group: Group, what: About) -> Object | None:
+    """Returns a reference to the group object; without one to the pod of the gang whose name comes first.
+
+    Marks are told of the controller of such a pod, if it has one: its template has them.
+    """
+    if group.source.uid:
+        return _reference(group.source, group.namespace)
     pods = (member.pod for member in group.members.values())
     pod = min(pods, key=lambda pod: pod.metadata.name, default=None)
-    return involved(pod, kinds.POD) if pod is not None else None
+    if pod is None:
+        return None
+    owner = controller_of(pod) if what is About.MARKS else None
+    return _reference(owner, group.namespace) if owner is not None else involved(pod, kinds.POD)
+
+
+def _reference(to: Source | OwnerReference, namespace: str) -> Object:
+    return {
+        "apiVersion": to.api_version,
+        "kind": to.kind,
+        "namespace": namespace,
+        "name": to.name,
+        "uid": to.uid,
+    }

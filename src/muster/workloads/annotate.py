@@ -83,9 +83,12 @@ def with_source(obj: Object, source: Source | None) -> Object:
     return {**obj, "metadata": {**metadata, "annotations": marks}} if source else obj
 
 
-def for_scheduler(template: Object) -> None:
-    """Assigns the pods of this template to muster, on a cluster that has other schedulers too."""
-    template.setdefault("spec", {}).setdefault("schedulerName", names.SCHEDULER)
+def for_scheduler(template: Object, scheduler: str = names.SCHEDULER) -> None:
+    """Assigns the pods of this template to muster, on a cluster that has other schedulers too.
+
+    `scheduler`: the name that muster has there. A name that the author wrote is kept.
+    """
+    template.setdefault("spec", {}).setdefault("schedulerName", scheduler)
 
 
 def _without_caller(value: Any) -> Any:  # Any: JSON

@@ -9,6 +9,7 @@ import msgspec
 
 from muster.api.base import Object
 from muster.api.fields import Finding, Path, Severity
+from muster.names import SCHEDULER
 from muster.workloads.platform import EMBEDDED_PLATFORM, Platform
 
 Mode = Literal["gang", "independent"]
@@ -107,6 +108,8 @@ class Options:
     runs: bool = True
     #: whether Jobs of Volcano are left to the cluster's own controllers for them
     volcano: bool = False
+    #: the schedulerName of pods that the command makes members of a gang, if they have none
+    scheduler: str = SCHEDULER
     #: what the platform adds to batch jobs: facts, policies, the submitting user
     platform: Platform = EMBEDDED_PLATFORM
 

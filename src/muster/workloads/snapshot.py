@@ -19,8 +19,10 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+from muster.api import foreign_kinds
 from muster.api.base import Kind, Object, ObjectMeta, Resource, without_nulls
 from muster.api.fields import TOO_DEEP, Finding, InvalidObject, convert, deep, too_deep
+from muster.api.kinds import ALL
 from muster.kube import apply
 from muster.kube.decode import object_decoder
 from muster.workloads import annotate, source
@@ -57,6 +59,18 @@ class Objects:
         name = (kind, resource.metadata.namespace, resource.metadata.name)
         self.repeated += name in self.items
         self.items[name] = resource
+
+    def advice(self) -> Iterator[str]:
+        """Yields what to do with omitted objects: kinds of other projects, and versions that are not read."""
+        for what in sorted(self.ignored):
+            version, _, name = what.rpartition(" ")
+            group = foreign_kinds.group_of(version)
+            if (row := foreign_kinds.find(version, name)) is not None:
+                yield row.message(group)
+                continue
+            versions = [kind.api_version for kind in ALL if (kind.group, kind.kind) == (group, name)]
+            if versions and version not in versions:
+                yield f"{name} of {version} is not read; {name} is known as {' or '.join(versions)}"
 
 
 def read(file: FilePath, kinds: Iterable[AnyKind]) -> Objects:
@@ -129,7 +143,7 @@ class _Reading:
         proposed: bool = False,
     ) -> None:
         self._file, self._namespace, self._confined, self._proposed = file, namespace, confined, proposed
-        self._kinds = {(kind.api_version, kind.kind): kind for kind in kinds}
+        self._kinds = {name: kind for kind in kinds for name in kind.names}
         self._found = Objects()
         self._errors: list[tuple[_WHERE, str]] = []
         self._text: str | None = None

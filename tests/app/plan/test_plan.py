@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from muster import names
+from muster.api import groups
 from muster.api.base import Object
+from muster.api.templates import pod_templates
 from muster.app.plan import Plan
 from muster.app.plan.decisions import Delay, Outcome
 from muster.app.snapshot import Snapshot, latest
@@ -670,3 +672,36 @@ def test_searches_of_later_cycles_are_reported_in_the_order_of_attempts() -> Non
     high = [pod(f"high-{i}", i + 1, priority=10 + i) for i in range(6)]
     found = plan(objects(*high), cluster, NOW)
     assert [each.gang for each in found.decisions[:6]] == [f"default/high-{i}" for i in (5, 4, 3, 2, 1, 0)]
+
+
+@pytest.mark.parametrize("kind", ["Job", "JobSet"])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_marks_of_a_job_that_is_no_gang_are_told_as_the_scheduler_tells_them(
+    kind: str, grouped: bool
+) -> None:
+    """A gang's mark makes its pods Invalid, unless they are in a gang by another one."""
+    made = job("j", 2, 1, gang=False) if kind == "Job" else jobset("j", {"w": (2, 1)}, gang=False)
+    made["metadata"]["annotations"] = {"scheduling.volcano.sh/group-min-member": "2"}
+    made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "q"
+    beside = []
+    if grouped:
+        (_, template), *_ = pod_templates(made)
+        template["metadata"] = {"labels": {groups.POD_GROUP.label: "g"}}
+        beside = [pod_group("g", 2)]
+    found = plan(objects(*beside, made), objects(node("n-0")))
+    wanted = {"default/g": None} if grouped else {"default/j": "Invalid"}
+    assert {each.gang: each.reason and each.reason["code"] for each in found.decisions} == wanted
+    told = [each for each in found.notes if each.startswith("default/j: ")]
+    assert [each.split()[2] for each in told] == [
+        "scheduling.volcano.sh/group-min-member",
+        "kueue.x-k8s.io/queue-name",
+    ]
+
+
+@pytest.mark.parametrize("policy", ["basic", "gang"])
+def test_a_job_gets_the_pod_group_that_its_controller_makes(policy: str) -> None:
+    """KEP-5547: two of three pods fit."""
+    made = job("j", 3, 2, gang=False, scheduling={"schedulingPolicy": {policy: {}}})
+    found = plan(objects(made), objects(node("n-0")))
+    codes = [each.reason and each.reason["code"] for each in found.decisions]
+    assert codes == (["InsufficientCapacity"] if policy == "gang" else [None, None, "InsufficientCapacity"])

@@ -63,6 +63,7 @@ def plan(snapshot: SnapshotMirror, cluster: Objects, proposed: Objects, prices: 
     """
     at, schedulers, groups = snapshot.now, snapshot.schedulers, snapshot.mirror.groups
     notes = [*_notes(cluster, "in the snapshot"), *_notes(proposed, "that are not planned")]
+    notes += proposed.advice()
     for kind in cluster.hidden:
         notes.append(f"{kind.plural} may not be listed; what they add to new pods is not counted")
     for kind in cluster.absent:
@@ -84,7 +85,7 @@ def plan(snapshot: SnapshotMirror, cluster: Objects, proposed: Objects, prices: 
     for decision in found.decisions[: found.proposed]:
         group = groups.get(GangId(decision.gang))
         if group is not None:
-            notes += (f"{decision.gang}: {warning}" for warning in group.warnings)
+            notes += (f"{_called(decision, group)}: {warning}" for warning in group.warnings)
             for risk in stakes.of([group.gang]):
                 told = filter(None, (risk.message, risk.warning))
                 notes += (f"{_called(decision, group)}: {each}" for each in told)

@@ -7,19 +7,22 @@ from typing import Any, Final
 import msgspec
 
 from muster import names
-from muster.api import kinds, rules
+from muster.api import foreign_marks, groups, kinds, rules
 from muster.api.base import Kind, Object, ObjectMeta, Resource
 from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 from muster.api.fields import Finding, InvalidObject, convert
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.rules import job_changes, jobset_changes, pod
+from muster.api.templates import pod_templates
 from muster.app.plan.mirror import SnapshotMirror
+from muster.controllers.job import group as job_group
 from muster.core.words.gang import Code, GangId, Gate
+from muster.effects import Create
 from muster.embedded.api_errors import invalid
 from muster.embedded.verbs import admission
 from muster.kube import apply
-from muster.translate import job, jobset, quotas
+from muster.translate import job, jobset, marks, quotas
 from muster.translate.world import World
 from muster.workloads import demand
 from muster.workloads.annotate import stated
@@ -63,13 +66,22 @@ def propose(
     for name, owner in jobs.items():
         if _is_gang(owner, world):
             snapshot.put(name, _admitted(owner))
-        elif owner.spec.suspend and not samples:
+            continue
+        foreign = marks.foreign(owner)
+        notes += (f"{owner.key}: {each}" for each in foreign_marks.sentences(foreign))
+        if owner.spec.suspend and not samples:
             refusals[GangId(owner.key)] = Gate(
                 Code.GATED, "spec.suspend is true; set it to false to let it start"
             )
+        elif not _grouped(owner) and (gate := marks.ungrouped(foreign)):
+            refusals[GangId(owner.key)] = gate
         else:
+            group = _group(owner) if isinstance(owner, Job) else None
+            if group is not None:
+                uids.add(group.metadata.uid)
+                snapshot.put((groups.NATIVE.kind, group.metadata.namespace, group.metadata.name), group)
             try:
-                pods_made = _pods(name, owner, samples=samples)
+                pods_made = _pods(name, owner, group, samples=samples)
                 made_of = [_completed(made, world) for made in pods_made]
             except InvalidObject as error:
                 refusals[GangId(owner.key)] = Gate(Code.INVALID, str(error))
@@ -190,8 +202,32 @@ def _admitted(owner: Job | JobSet) -> Job | JobSet:
     )
 
 
-def _pods(name: Name, owner: Job | JobSet, *, samples: bool) -> Iterator[Pod]:
-    """The pods that are created at once, each named after its place."""
+def _grouped(owner: Job | JobSet) -> bool:
+    """Whether pods of its templates name a group."""
+    value: Object = {**msgspec.to_builtins(owner), "kind": type(owner).__name__}
+    return any(groups.named_in(template) for _, template in pod_templates(value))
+
+
+def _group(owner: Job) -> Resource | None:
+    """The PodGroup that the Job controller makes for its pods (KEP-5547)."""
+    for effect in job_group.ensure(owner, None):
+        if isinstance(effect, Create) and effect.kind is groups.NATIVE.kind:
+            body = {**effect.body["metadata"], "namespace": effect.namespace}
+            body |= {
+                "uid": f"PodGroup/{owner.metadata.uid}",
+                "creationTimestamp": owner.metadata.creation_timestamp,
+            }
+            found: Resource = convert({**effect.body, "metadata": body}, effect.kind.type)
+            return found
+    return None
+
+
+def _pods(name: Name, owner: Job | JobSet, of: Resource | None, *, samples: bool) -> Iterator[Pod]:
+    """The pods that are created at once, each named after its place.
+
+    `of`: the group that is made for them.
+    """
+    grouped = {"schedulingGroup": {"podGroupName": of.metadata.name}} if of is not None else {}
     kind, namespace, group = name
     value: Object = {**msgspec.to_builtins(owner), "kind": kind.kind}
     for pod_set in demand.pod_sets(value):
@@ -211,7 +247,7 @@ def _pods(name: Name, owner: Job | JobSet, *, samples: bool) -> Iterator[Pod]:
                         "uid": f"{kind.kind}/{namespace}/{place}",
                         "creationTimestamp": owner.metadata.creation_timestamp,
                     },
-                    "spec": template.get("spec", {}),
+                    "spec": {**template.get("spec", {}), **grouped},
                 },
                 Pod,
             )
@@ -220,8 +256,8 @@ def _pods(name: Name, owner: Job | JobSet, *, samples: bool) -> Iterator[Pod]:
 def _inheriting(metadata: Mapping[str, Any], owner: ObjectMeta) -> dict[str, Any]:  # Any: JSON
     """A pod's metadata, with `_INHERITED` of its Job or JobSet where the pod does not set them."""
     own = {**(metadata.get("annotations") or {}), **(metadata.get("labels") or {})}
-    marks = {key: value for key, value in (owner.annotations | owner.labels).items() if key in _INHERITED}
-    fresh = {key: value for key, value in marks.items() if key not in own}
+    set_there = {key: value for key, value in (owner.annotations | owner.labels).items() if key in _INHERITED}
+    fresh = {key: value for key, value in set_there.items() if key not in own}
     return {**metadata, "annotations": {**(metadata.get("annotations") or {}), **fresh}}
 
 

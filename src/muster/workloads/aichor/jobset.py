@@ -159,7 +159,7 @@ def _pod(manifest: Manifest, type_: Type, peers: list[str], name: str, options: 
     template: Object = {"spec": spec}
     if scheduling.files:
         template["metadata"] = {"annotations": dict(scheduling.files)}
-    annotate.for_scheduler(template)
+    annotate.for_scheduler(template, options.scheduler)
     annotate.for_caller(template, options.caller)
     return template
 

@@ -12,7 +12,7 @@ from muster.api.base import Object, at
 from muster.api.fields import Finding
 from muster.api.templates import pod_templates
 from muster.workloads import annotate
-from muster.workloads.jobfile import Mode, Options
+from muster.workloads.jobfile import Options
 from muster.workloads.kubernetes.objects import Entry
 
 
@@ -27,7 +27,7 @@ def apply(entries: list[Entry], options: Options) -> tuple[list[Entry], list[Fin
             elif options.mode == "gang" and groups.named_in(entry.object) is None:
                 loose[entry.namespace].append(entry)
         elif entry.kind in (kinds.JOB, kinds.JOBSET):
-            errors += _mark(entry, options.mode)
+            errors += _mark(entry, options)
     several = [members for _, members in sorted(loose.items()) if len(members) > 1]
     return [_grouped(members, options) for members in several], errors
 
@@ -38,8 +38,8 @@ def summary(jobs: list[Entry]) -> bool | None:
     return answers.pop() if len(answers) == 1 else None
 
 
-def _mark(job: Entry, mode: Mode | None) -> list[Finding]:
-    every = pod_templates(job.object, job.kind)
+def _mark(job: Entry, options: Options) -> list[Finding]:
+    mode, every = options.mode, pod_templates(job.object, job.kind)
     grouped = [(path, template) for path, template in every if groups.named_in(template)]
     if grouped:
         return [_in_group(job, *grouped[0])] if mode == "independent" else []
@@ -53,7 +53,7 @@ def _mark(job: Entry, mode: Mode | None) -> list[Finding]:
         gated = any(template.get("spec", {}).get("schedulingGates") for template in pods)
         annotate.as_gang(job.object, gated=gated)
         for template in pods:
-            annotate.for_scheduler(template)
+            annotate.for_scheduler(template, options.scheduler)
     elif mode == "independent":
         annotate.as_independent(job.object)
     return []
@@ -72,7 +72,7 @@ def _grouped(members: list[Entry], options: Options) -> Entry:
     name = f"{first.name[:50].rstrip('-.')}-{options.suffix}"
     for member in members:
         member.object["metadata"].setdefault("labels", {})[groups.CREATED.label] = name
-        annotate.for_scheduler(member.object)
+        annotate.for_scheduler(member.object, options.scheduler)
     group = groups.created(name, first.namespace, len(members))
     return Entry(groups.CREATED.kind, group, first.document, first.at)
 

@@ -41,11 +41,7 @@ SUPPORTED: Final[tuple[Kind[Any], ...]] = (
     kinds.NAMESPACE,
 )
 _BY_KIND: Final = {kind.kind: kind for kind in reversed(SUPPORTED)}
-_BY_NAME: Final = {(kind.api_version, kind.kind): kind for kind in SUPPORTED}
-#: In versions that have the same fields as the one that is read.
-_IN_OTHERS: Final = {
-    (f"{kind.group}/{version}", kind.kind): kind for kind in SUPPORTED for version in kind.others
-}
+_BY_NAME: Final = {name: kind for kind in SUPPORTED for name in kind.names}
 #: Kinds that have a format of their own; they come here if their apiVersion is wrong.
 _BATCH: Final = {kind.kind: kind for kind in (kinds.BATCH_JOB, kinds.LATTICE_JOB)}
 _READ: Final = (*SUPPORTED, *_BATCH.values())
@@ -109,7 +105,7 @@ def known_kind(value: Any) -> Kind[Any] | None:  # Any: a user's YAML, a kind of
     if not isinstance(value, dict):
         return None
     name = str(value.get("apiVersion")), str(value.get("kind"))
-    return _BY_NAME.get(name) or _IN_OTHERS.get(name)
+    return _BY_NAME.get(name)
 
 
 def flat(documents: Sequence[Document]) -> Iterator[tuple[Document, Any, Path]]:  # Any: a user's YAML
@@ -131,7 +127,7 @@ def _kind(document: Document, value: Any, at: Path) -> Kind[Any] | Finding:  # A
         return document.finding(
             (*at, "kind"), f"is missing; one of {', '.join(sorted([*_BY_KIND, *_BATCH]))}"
         )
-    found = _BY_NAME.get((str(version), name)) or _IN_OTHERS.get((str(version), name))
+    found = _BY_NAME.get((str(version), name))
     if found is not None:
         return found
     if (whose := _foreign(version, name)) is not None:
