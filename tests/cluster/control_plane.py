@@ -38,7 +38,7 @@ PROGRAMS: Final = {
 HOST: Final = "127.0.0.1"
 UNMANAGED: Final = "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"
 GATES: Final = "GenericWorkload=true,WorkloadWithJob=true"
-RUNTIME: Final = "scheduling.k8s.io/v1beta1=true"
+RUNTIME: Final = "scheduling.k8s.io/v1beta1=true,scheduling.k8s.io/v1alpha3=true"
 _AUDIT: Final = """\
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -83,6 +83,8 @@ class ControlPlane:
     kubeconfig: Path
     audit: Path
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    #: of Kubernetes' features, for all components
+    gates: str = GATES
     #: from when until when an API server started that had been killed, in Unix seconds
     starts: list[tuple[float, float]] = field(default_factory=list)
 
@@ -167,7 +169,9 @@ class ControlPlane:
 
 
 @contextmanager
-def running(home: Path, *, scheduler: bool = False, controllers: bool = True) -> Iterator[ControlPlane]:
+def running(
+    home: Path, *, scheduler: bool = False, controllers: bool = True, gates: str = GATES
+) -> Iterator[ControlPlane]:
     """A control plane with its data below `home`; with the default scheduler, if asked. Raises Missing.
 
     Without `controllers` nothing taints nodes or makes service accounts, so nothing is admitted by them.
@@ -183,7 +187,9 @@ def running(home: Path, *, scheduler: bool = False, controllers: bool = True) ->
     )
     (home / "audit.yaml").write_text(_AUDIT)
     etcd, api = free_ports(2)
-    plane = ControlPlane(home, f"https://{HOST}:{api}", home / "admin.kubeconfig", home / "audit.log")
+    plane = ControlPlane(
+        *(home, f"https://{HOST}:{api}", home / "admin.kubeconfig", home / "audit.log"), gates=gates
+    )
     for user, token in tokens.items():
         plane.user(user, token)
     try:
@@ -230,7 +236,7 @@ def _start_client(plane: ControlPlane, binary: Path, name: str, user: str, *more
         "--leader-elect=false",
         "--kube-api-qps=1000",
         "--kube-api-burst=2000",
-        f"--feature-gates={GATES}",
+        f"--feature-gates={plane.gates}",
         *more,
     ]
     # the controllers serve no /readyz
@@ -322,7 +328,7 @@ def _api_server(plane: ControlPlane, etcd: int, port: int) -> list[str]:
         "--requestheader-username-headers=X-Remote-User",
         "--requestheader-group-headers=X-Remote-Group",
         "--requestheader-extra-headers-prefix=X-Remote-Extra-",
-        f"--feature-gates={GATES}",
+        f"--feature-gates={plane.gates}",
         f"--runtime-config={RUNTIME}",
         f"--audit-policy-file={home / 'audit.yaml'}",
         f"--audit-log-path={plane.audit}",

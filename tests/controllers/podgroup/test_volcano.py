@@ -210,3 +210,16 @@ def test_figures_that_change_in_a_reason_are_no_write() -> None:
     assert cluster.step(LATER) == []
     cluster.record(code="Fragmented", message="4 are free")
     assert cluster.step(LATER) != []
+
+
+def test_a_group_that_falls_below_its_minimum_is_no_longer_scheduled() -> None:
+    """As in Volcano, though it waits for nothing as yet: its pods may come again."""
+    cluster = Cluster()
+    cluster.record(code="")
+    cluster.pods("Running", "Running")
+    cluster.step()
+    assert cluster.conditions == {"Scheduled": ("True", "tasks in gang are ready to be scheduled")}
+    cluster.pods("Running", "Failed")
+    cluster.step()
+    assert cluster.conditions["Unschedulable"] == ("True", "NotEnoughTasks")
+    assert cluster.conditions["Scheduled"][0] == "False"

@@ -113,11 +113,14 @@ def latest(before: Sequence[Condition], said: Condition | None, now: datetime) -
 
 def said(observed: Observed, counts: Counts) -> Condition | None:
     """Returns the condition that holds now; None: neither does."""
-    if observed.pods and counts.scheduled + counts.failed >= observed.least:
+    least = observed.least
+    below = counts.running > 0 and counts.scheduled < least
+    if observed.pods and counts.scheduled + counts.failed >= least and not below:
         return Condition(SCHEDULED, "True", _READY)
     reason = observed.gang.status.reason if observed.gang is not None else None
     if reason is None or not reason.code:
-        return None
+        message = f"MembersMissing: {counts.scheduled} pods have not failed, and {least} are needed"
+        return Condition(UNSCHEDULABLE, "True", _REASONS["MembersMissing"], message) if below else None
     if not observed.pods and reason.code == "MembersMissing":
         return None  # its controller is still to create them
     why = _REASONS.get(reason.code, reason.code)
