@@ -39,6 +39,13 @@ groups of Jobs whose `schedulerName` it serves, and leaves the status of the oth
 Queues, unless the setting `adoptQueues` leaves them out: what Volcano's scheduler runs in one does not count
 there.
 
+What Volcano's scheduler (1.14.1) writes into the status of PodGroups and the conditions of pods was recorded
+in 15 scenarios, and is compared with what muster writes, field by field. Muster differs in these: a condition
+that no longer holds is False, where Volcano leaves it True and the later one counts; `Unschedulable` has
+the cause as its reason (`NotEnoughTasks`, `QueueClosed`), where Volcano writes `NotEnoughResources`; pods
+that more nodes would not help have no condition `Unschedulable`, so that no autoscaler adds nodes for them;
+a group with an unknown queue is told so; a group is `Inqueue` also when its `minResources` exceed its queue.
+
 A Job file may have Volcano's Jobs (`batch.volcano.sh/v1alpha1`). The embedded cluster has no controllers of
 Volcano: there `muster run`, `submit`, `check` and `plan` compile the Job to a JobSet, as the table below
 says.

@@ -31,11 +31,13 @@ class Upstream:
     package: str = ""
     #: by module, paths of YAML in it
     files: tuple[tuple[str, str], ...] = ()
+    #: whose recipe it shares; "" = its own, if there is one
+    recipe: str = ""
 
     @property
     def source(self) -> str:
         """What it is built from: the same text, the same program."""
-        recipe = RECIPES / self.name / "go.mod"
+        recipe = self._recipe / "go.mod"
         return "\n".join(
             (
                 f"{self.module} {self.package}",
@@ -59,6 +61,10 @@ class Upstream:
         return iter(sorted(at.glob("*.yaml")) if at.is_dir() else [at])
 
     @property
+    def _recipe(self) -> Path:
+        return RECIPES / (self.recipe or self.name)
+
+    @property
     def _files(self) -> Path:
         return building.cache() / f"{self.name}.files"
 
@@ -72,7 +78,7 @@ class Upstream:
                 shutil.copytree(at, found, copy_function=shutil.copyfile)
             else:
                 shutil.copyfile(at, found)
-        if (recipe := RECIPES / self.name).is_dir():
+        if (recipe := self._recipe).is_dir():
             package = f"{self.module.partition('@')[0]}/{self.package}"
             building.go(recipe, "build", *_BUILD, "-o", str(binary), package)
         else:
@@ -94,6 +100,10 @@ VOLCANO: Final = Upstream(
         ("volcano.sh/volcano@v1.14.1", "config/crd/volcano/bases"),
         ("volcano.sh/volcano@v1.14.1", "config/crd/jobflow/bases"),
     ),
+)
+#: Only to record what it writes (`statuses/record.py`); no test runs it.
+VC_SCHEDULER: Final = Upstream(
+    "vc-scheduler", "volcano.sh/volcano@v1.14.1", "cmd/scheduler", recipe="vc-controller-manager"
 )
 JOBSET: Final = Upstream(
     "jobset-controller",

@@ -1,0 +1,63 @@
+"""What muster writes otherwise than upstream's schedulers, on purpose."""
+
+from fnmatch import fnmatchcase
+from typing import Final, NamedTuple
+
+
+class Difference(NamedTuple):
+    """All but `why` are shell patterns."""
+
+    #: dialect/scenario/step/field
+    field: str
+    #: what upstream writes, and what muster writes
+    theirs: str
+    ours: str
+    why: str
+
+    def allows(self, field: str, theirs: str, ours: str) -> bool:
+        found = zip((field, theirs, ours), self[:3], strict=True)
+        return all(fnmatchcase(text, pattern) for text, pattern in found)
+
+
+_LATER: Final = (
+    "In Volcano both conditions stay True, and the later one counts; in muster the one that no longer holds "
+    "is False, so that a reader of one of them reads the same."
+)
+_REASON: Final = (
+    "Volcano writes one reason for everything that keeps a group from starting; muster names the cause, as "
+    "its Gang does, with Volcano's word where its API has one."
+)
+_NODES: Final = (
+    "An autoscaler adds nodes for Unschedulable pods. More nodes would not start this gang, so muster does "
+    "not call its pods Unschedulable."
+)
+_UNKNOWN: Final = "Volcano writes nothing about a group whose queue does not exist; muster says so."
+
+DIFFERENT: Final = (
+    Difference("volcano/*/Unschedulable", "True *", "False *", _LATER),
+    Difference("volcano/*/Scheduled", "True *", "False *", _LATER),
+    Difference("volcano/*/Unschedulable", "True NotEnoughResources", "True NotEnoughTasks", _REASON),
+    Difference("volcano/*/Unschedulable", "True NotEnoughResources", "True QueueClosed", _REASON),
+    *(
+        Difference(
+            f"volcano/{scenario}/*/pods",
+            "*Pending unbound PodScheduled=False Unschedulable*",
+            "*Pending unbound",
+            _NODES,
+        )
+        for scenario in ("too_few", "queue_closed", "queue_full", "task_lacks")
+    ),
+    Difference(
+        *("volcano/queue_full/*/phase", "Pending", "Inqueue"),
+        "Volcano admits a group to its queue by minResources, which cannot be trusted; muster admits every "
+        "group and starts it whole or not at all.",
+    ),
+    Difference("volcano/queue_unknown/*/phase", "", "Pending", _UNKNOWN),
+    Difference("volcano/queue_unknown/*/Unschedulable", "", "True Invalid", _UNKNOWN),
+    Difference("volcano/queue_unknown/*/pods", "*", "*PodScheduled=False Invalid*", _UNKNOWN),
+    Difference(
+        *("native/group_deleted/*/PodGroupInitiallyScheduled", "True Scheduled", ""),
+        "Kubernetes keeps a deleted PodGroup by a finalizer until its pods are gone; the embedded cluster "
+        "has no such finalizer, and no status is left. On a real cluster muster sees what Kubernetes keeps.",
+    ),
+)
