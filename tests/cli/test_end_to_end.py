@@ -243,7 +243,9 @@ def test_down_uses_up_no_restarts(muster: Muster) -> None:
     muster.file("job.yaml", manifest(command, count=2, spec=GANG))
     name = muster.run("submit", "job.yaml").out.strip()
     until(lambda: muster.json("list")[0]["running"] == 2, "both pods")
-    assert muster.run("down").out.startswith("stopped (pid ")
+    done = muster.run("down")
+    assert done.out.startswith("stopped (pid ")
+    assert done.lines[1:] == [f"interrupted {name}; `muster up` continues what has not finished"]
     assert not muster.processes()
     (muster.cwd / "release").touch()
     other = muster.file("other.yaml", manifest("true", name="other"))

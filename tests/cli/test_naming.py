@@ -188,3 +188,13 @@ def test_without_names_a_cluster_s_jobs_are_not_cancelled() -> None:
 def test_a_word_after_a_job_is_its_pod_or_another_job() -> None:
     done = Done(f"logs {OLD} {OTHER}")
     assert [line for line in done.out.splitlines() if line.endswith(":")] == [f"{OLD}:", f"{OTHER}:"]
+
+
+def test_why_of_a_cron_job_says_when_it_runs_next(store: Store) -> None:
+    spec = {"schedule": "@daily", "jobTemplate": {"spec": job("x")["spec"]}}
+    cron = {"metadata": {"name": "nightly"}, "spec": spec}
+    asyncio.run(LocalClient(Registry(store)).create(kinds.CRON_JOB, "default", cron))
+    out = Done("why nightly").out.splitlines()
+    assert out[:2] == ["nightly · scheduled", "  schedule @daily"]
+    assert out[2].startswith("  the next run is at ")
+    assert "no job named nightly" in Done("cancel nightly").err

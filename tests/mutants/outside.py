@@ -584,4 +584,16 @@ FAULTS: Final = (
         ),
         ("the output of a pod that has just come", "if each.changed <= before]", "]"),
     ),
+    *_faults(
+        "schedules",
+        "app/views/schedules.py",
+        "app/views/test_schedules",
+        ("a run that is not in the time zone", "parse(expression, zone)", "parse(expression)"),
+    ),
+    *_faults(
+        "told once",
+        "app/wiring/told.py",
+        "app/wiring/test_told",
+        ("what is told again and again", "        if subject in told:", "        if False:"),
+    ),
 )

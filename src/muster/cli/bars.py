@@ -47,14 +47,17 @@ _STEPS: Final = (
 )
 
 
-def lines(drawn: Timeline, most: int | None = None) -> list[str]:
-    """The bars, as wide as the terminal up to 100 columns; at most `most` rows, preferably with notes."""
+def lines(drawn: Timeline, most: int | None = None, indent: int = 0) -> list[str]:
+    """The bars, as wide as the terminal up to 100 columns; at most `most` rows, preferably with notes.
+
+    `indent`: cells that the caller writes before each line.
+    """
     rows = list(drawn.rows)
     left_out = max(0, len(rows) - most) if most is not None else 0
     if left_out:
         kept = sorted(range(len(rows)), key=lambda index: (not rows[index].note, index))[:most]
         rows = [rows[index] for index in sorted(kept)]
-    width = min(100, shutil.get_terminal_size((80, 24)).columns)
+    width = min(100, shutil.get_terminal_size((80, 24)).columns) - indent
     text = draw(rows, drawn.begin, drawn.end, width)
     return [*text, f"and {left_out} more: muster timeline"] if left_out else text
 

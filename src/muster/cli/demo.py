@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 import tempfile
+import textwrap
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -51,7 +52,7 @@ async def _demo(directory: Path) -> bool:
         _show(together)
         say("")
         _compare(alone, together)
-        say("\n2  A coordinator and 3 workers, one of them killed (SIGKILL) in the middle of its work;")
+        say("\n2  A coordinator and 3 workers, one of them killed (SIGKILL) while it works;")
         say("   restartPolicy: {backoffLimit: 1}.\n", flush=True)
         recovered = await recovery.run(cluster.client)
         _tell(recovered)
@@ -72,7 +73,7 @@ def _show(outcome: "Outcome") -> None:
     from muster.cli.bars import lines
 
     drawn = timeline(outcome.runs, outcome.submitted, time.time())
-    for line in lines(replace(drawn, rows=tuple(sorted(drawn.rows, key=lambda row: row.label)))):
+    for line in lines(replace(drawn, rows=tuple(sorted(drawn.rows, key=lambda row: row.label))), indent=3):
         say(f"   {line}")
 
 
@@ -95,9 +96,10 @@ def _tell(recovered: "Recovery") -> None:
     from muster.cli.show import headline
 
     created = recovered.view.created
-    for line in lines(timeline(recovered.runs, seconds(created) if created else None, time.time())):
+    drawn = timeline(recovered.runs, seconds(created) if created else None, time.time())
+    for line in lines(drawn, indent=3):
         say(f"   {line}")
-    say(f"   {headline(recovered.view)}; process {recovered.killed} was killed")
+    _wrapped(f"{headline(recovered.view)}; process {recovered.killed} was killed", 3)
 
 
 def _explain(secured: "Secured") -> None:
@@ -107,18 +109,26 @@ def _explain(secured: "Secured") -> None:
         found = plural(len(each.findings), "finding") if each.findings else "nothing left to fix"
         say(f"   check {number}: {found}")
         for finding in each.findings:
-            say(f"     {finding.severity.value}: {finding.field.rpartition('.')[2]}: {finding.message}")
+            field = finding.field.rpartition(".")[2]
+            _wrapped(f"{finding.severity.value}: {field}: {finding.message}", 5)
         for who, fixes, what in (
             ("developer", each.patches, "patch"),
             ("administrator", each.permits, "permit"),
         ):
             if fixes:
                 more = f" and {len(fixes) - 1} more" if len(fixes) > 1 else ""
-                say(f"   the {who} adds what the findings print, this {what}{more}:")
+                _wrapped(f"the {who} adds what the findings print, this {what}{more}:", 3)
                 say(*(f"     {line}" for line in fixes[0].splitlines()))
     made = ", ".join(f"{count} {kind}" for kind, count in sorted(secured.compiled.items()))
     say(f"   compiled to {made};")
     say("   run with its command instead of its image, since there are no images here:")
     for line in sorted({f"{line.pod} │ {line.text}" for line in secured.lines})[:3]:
         say(f"     {line}")
-    say(f"   {headline(secured.view)}")
+    _wrapped(headline(secured.view), 3)
+
+
+def _wrapped(text: str, indent: int) -> None:
+    """Prints a paragraph in as many lines as the terminal needs."""
+    width = shutil.get_terminal_size((80, 24)).columns
+    before = " " * indent
+    say(*textwrap.wrap(text, width, initial_indent=before, subsequent_indent=before, break_on_hyphens=False))

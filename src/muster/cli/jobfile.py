@@ -387,7 +387,7 @@ async def preflight(
         raise Failure("\n".join(found.never), BAD_INPUT)
     for finding in (*of_jobs(job, found.barred), *of_jobs(job, found.warnings())):
         print_finding(finding)
-    print_risks(found.risks(but=found.barred))
+    print_risks(_untold(found.risks(but=found.barred), target))
     return job
 
 
@@ -404,10 +404,23 @@ def _unserved(job: JobFile, served: frozenset[str] | None) -> Iterator[Finding]:
                 yield item.report((*path, "spec", "schedulerName"), told, Severity.WARNING)
 
 
+def _untold(risks: "Iterable[Risk]", target: Target) -> "Iterator[Risk]":
+    """The risks as they are told at a submission: once for each queue, but each job's own warning always."""
+    from muster.app.wiring.told import first_time
+
+    queues = dict[str, bool]()
+    for each in risks:
+        if each.queue not in queues:
+            where = "the embedded cluster" if target.embedded else target.connection.server
+            queues[each.queue] = first_time(f"PreemptionRisk of queue {each.queue} of {where}")
+        yield each if queues[each.queue] else replace(each, message="")
+
+
 def print_risks(risks: "Iterable[Risk]") -> None:
     """Prints on stderr what preemption may cost."""
     for each in risks:
-        say(f"note: {each.message}", err=True)
+        if each.message:
+            say(f"note: {each.message}", err=True)
         if each.warning:
             say(f"warning: {each.warning}", err=True)
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from muster.api.base import Object
     from muster.app.views.find import Meant
     from muster.app.wiring.cluster import Target
+    from muster.kube.client import Client
 
 #: seconds within which the scheduler has considered a job that was just submitted, and between two queries
 FIRST_LOOK: Final = 5.0
@@ -73,7 +74,13 @@ async def _answer(target: "Target", job: str | None) -> Answer:
     async with reading(target) as client:
         while True:
             there = await fetch(client, find.scoped(job, target.scope)[1])
-            found = past.among(there, job, target)
+            try:
+                found = past.among(there, job, target)
+            except find.UnknownJob:
+                schedule = await _schedule(client, job, target)
+                if schedule is None:
+                    raise
+                found = schedule
             view = found.view
             if view.state is not State.WAITING or view.kind is BATCH_JOB:
                 first = view.verdict.first if view.verdict and view.state is not State.SUCCEEDED else None
@@ -84,6 +91,24 @@ async def _answer(target: "Target", job: str | None) -> Answer:
                 view, alone = await asked(client, there, view, time.time(), target.schedulers)
                 return Answer(replace(found, view=view), alone, [], await uncreated(client, view))
             await asyncio.sleep(ASK)
+
+
+async def _schedule(client: "Client", job: str | None, target: "Target") -> "Meant | None":
+    """The CronJob of that name or prefix. Its Jobs are jobs of their own."""
+    from muster.api.kinds import CRON_JOB
+    from muster.app.views import find, schedules
+    from muster.kube.errors import Forbidden
+    from muster.kube.listing import list_all
+
+    if not job:
+        return None
+    own, namespace = find.scoped(job, target.scope)
+    try:
+        there = (await list_all(client, CRON_JOB, namespace, missing_ok=True)).items
+    except Forbidden:
+        return None
+    found = find.matched(own, [schedules.view(each) for each in there])
+    return find.meant(found) if found is not None else None
 
 
 def _json(answer: Answer) -> "Object":
@@ -100,14 +125,18 @@ def _json(answer: Answer) -> "Object":
 
 
 def _say(answer: Answer, target: "Target") -> None:
+    from datetime import UTC, datetime
+
     from muster.api.visible import visible
-    from muster.app.views import pods
+    from muster.app.views import pods, schedules
     from muster.app.views.restarts import NAMED
     from muster.app.wiring.cluster import hosted
     from muster.cli import show
 
     view, alone = answer.meant.view, answer.alone
     say(show.reason(view))
+    for line in schedules.runs(view, datetime.now(UTC)):
+        say(f"  {line}")
     for line in show.findings(view):
         say(f"  {line}")
     probed = [*filter(None, map(pods.ended_by_probe, view.pods))][:NAMED]

@@ -25,6 +25,7 @@ class Risk:
     message: str
     #: that it runs for long without a checkpoint although it may be preempted; "" = it does not
     warning: str = ""
+    queue: str = ""
 
 
 def risk(
@@ -68,15 +69,16 @@ def risk(
         stake = (
             f"up to {amount} of work is at risk ({pieces}, a checkpoint every {duration.show(round(kept))})"
         )
-        return Risk(f"PreemptionRisk: {who}; {stake}")
+        return Risk(f"PreemptionRisk: {who}; {stake}", queue=gang.queue)
     saves = "no checkpoint" if gang.checkpointed is None else "since the last checkpoint"
     message = f"PreemptionRisk: {who}; up to {amount} of work is at risk each hour ({pieces}, {saves})"
     if gang.checkpointed is not None or (gang.estimate or 0.0) < LONG:
-        return Risk(message)
+        return Risk(message, queue=gang.queue)
     return Risk(
         message,
         f"it is expected to run for {duration.show(round(gang.estimate or 0.0))} without a checkpoint, and "
         f"may be preempted; let it save its work, and annotate it {names.CHECKPOINT}: 30m",
+        gang.queue,
     )
 
 
