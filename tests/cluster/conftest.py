@@ -292,7 +292,7 @@ def open_definition(kind: Kind[Any]) -> Object:
         "name": kind.version,
         "served": True,
         "storage": True,
-        "subresources": {"status": {}},
+        "subresources": {"status": {}} if kind.status else {},
         "schema": {"openAPIV3Schema": schema},
     }
     group = "api-approved.kubernetes.io"

@@ -6,6 +6,7 @@ muster's accounts, by impersonation.
 
 import json
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,13 +14,14 @@ import pytest
 import yaml
 
 from muster.api.base import Kind, Object
-from muster.api.kinds import JOB, POD
+from muster.api.elastic_quota import PARENT, RUNTIME
+from muster.api.kinds import ELASTIC_QUOTA, JOB, POD
 from muster.kube import config
 from muster.kube.errors import Forbidden
 from muster.kube.http import HttpClient
 from muster.names import ADMISSION, CHECKPOINT_REQUESTED, EPOCH, PREEMPTED, PRIORITY
 from tests.cluster.chart import NAMESPACE
-from tests.cluster.conftest import Cluster
+from tests.cluster.conftest import CRD, Cluster, open_definition, served
 
 SCHEDULER: Final = f"system:serviceaccount:{NAMESPACE}:muster-scheduler"
 #: As Pod Security's level *restricted* wants it, so that no other admission refuses a pod first.
@@ -145,6 +147,26 @@ async def test_what_muster_changes_is_let_through(thief: Thief) -> None:
     await thief.patch(POD, "mine", {"status": {"nominatedNodeName": "n"}}, "status")
     await thief.patch(JOB, "job", {**annotated(EPOCH), "spec": {"suspend": False}})
     await thief.client.delete(POD, "default", "mine", grace_period=0)
+
+
+async def test_of_a_quota_of_koordinator_muster_changes_what_it_reports(
+    cluster: Cluster, thief: Thief
+) -> None:
+    """Its status is no subresource, so the right to write it is that to write the quota."""
+    await cluster.make(CRD, open_definition(ELASTIC_QUOTA))
+    await cluster.until("quotas are served", partial(served, cluster.client, ELASTIC_QUOTA))
+    await cluster.make(ELASTIC_QUOTA, {"metadata": {"name": "q"}, "spec": {"max": {"cpu": "1"}}})
+    for body, wrong in (
+        ({"spec": {"max": {"cpu": "9"}}}, "spec.max"),
+        ({"spec": {"min": {"cpu": "9"}}}, "spec.min"),
+        ({"metadata": {"labels": {PARENT: "a"}}}, "metadata.labels"),
+        (annotated("quota.scheduling.koordinator.sh/shared-weight"), "annotations"),
+        ({"status": {"other": {}}}, "status.other"),
+    ):
+        with pytest.raises(Forbidden, match=wrong):
+            await thief.patch(ELASTIC_QUOTA, "q", body)
+    await thief.patch(ELASTIC_QUOTA, "q", {**annotated(RUNTIME), "status": {"used": {"cpu": "1"}}})
+    await cluster.client.delete(CRD, "", open_definition(ELASTIC_QUOTA)["metadata"]["name"])
 
 
 async def test_others_are_not_confined(cluster: Cluster, thief: Thief) -> None:

@@ -57,7 +57,8 @@ _APPLY: Final = (
 )
 _SERVES: Final = (
     "apply it with kubectl to a cluster, whose controllers make its pods; docs/guides/operators.md says how "
-    "they are a gang"
+    "they are a gang. In a job file write a Job with the same template, restartPolicy: OnFailure, and its "
+    "replicas as parallelism and completions"
 )
 _COMMANDS: Final = "use muster cancel, hold or release"
 _FOR_KUEUE: Final = "it is for Kueue's own controllers; apply it with kubectl"
