@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from muster.api import kinds
 from muster.api.base import Kind, Object
+from muster.api.groups import VOLCANO
 from muster.embedded.http.reviews import REVIEWS, Review
 from muster.version import VERSION
 
@@ -35,7 +36,7 @@ _SHORT: Final[dict[Kind[Any], str]] = {  # Any: kinds of many types
     kinds.PRIORITY_CLASS: "pc",
     kinds.PDB: "pdb",
     kinds.CRON_JOB: "cj",
-    **dict.fromkeys((*kinds.POD_GROUPS, kinds.POD_GROUP_VOLCANO), "pg"),
+    **dict.fromkeys((*kinds.POD_GROUPS, VOLCANO.kind), "pg"),
     kinds.QUEUE_VOLCANO: "q",
     kinds.ELASTIC_QUOTA: "eq eqs",
 }

@@ -341,7 +341,7 @@ COLUMNS: Final[dict[Kind[Any], tuple[Column, ...]]] = {
     ),
     kinds.LEASE: (NAME, Column("Holder", at(".spec.holderIdentity")), AGE),
     **dict.fromkeys(kinds.POD_GROUPS, _POD_GROUP),
-    kinds.POD_GROUP_VOLCANO: _of_definition(
+    groups.VOLCANO.kind: _of_definition(
         (
             ("STATUS", "string", ".status.phase"),
             ("minMember", "integer", ".spec.minMember"),
