@@ -6,13 +6,32 @@ from pathlib import Path
 import pytest
 
 from muster.api.base import ObjectMeta
+from muster.api.kinds import VOLCANO_JOB as KIND
 from muster.api.muster_v1alpha1 import Queue, QueueSpec
-from muster.cli import plan
+from muster.app.wiring.cluster import Target
+from muster.cli import jobfile, plan
 from muster.cli.errors import BAD_INPUT, Failure
-from muster.cli.jobfile import _caller, header, of_jobs, unusable
+from muster.cli.jobfile import _caller, _unserved, header, of_jobs, unusable
 from muster.workloads.jobfile import Options
 from muster.workloads.load import load
 
+VOLCANO_JOB = """
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: train}
+spec:
+  schedulerName: %s
+  tasks:
+  - {name: w, replicas: 2, template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}
+"""
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: u, user: {token: t}}]
+contexts: [{name: x, context: {cluster: c, user: u, namespace: team}}]
+current-context: x
+"""
 JOBSET = """
 apiVersion: jobset.x-k8s.io/v1alpha2
 kind: JobSet
@@ -206,3 +225,53 @@ def test_what_is_wrong_with_a_group_is_told_at_the_group_and_once() -> None:
         text += f"---\napiVersion: v1\nkind: Pod\nmetadata: {meta}\nspec: {spec}\n"
     (found,) = of_jobs(load("f.yaml", text=text), {"g": "cannot start"}, " here")
     assert (found.line, found.field, found.message) == (3, "metadata.name", "cannot start here")
+
+
+@pytest.mark.parametrize(("served", "kind"), [(True, "Job"), (False, "JobSet")])
+def test_a_job_of_volcano_is_handed_in_as_it_is_where_its_controllers_are(
+    served: bool, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config").write_text(KUBECONFIG)
+    (tmp_path / "job.yaml").write_text(VOLCANO_JOB % "volcano")
+    asked: list[object] = []
+
+    def serves(target: Target, kind: object) -> bool:
+        asked.append(kind)
+        return served
+
+    monkeypatch.setattr(jobfile, "serves", serves)
+    target = Target(kubeconfig=str(tmp_path / "config"))
+    how = {"gang": None, "queue": None, "volumes": None, "target": target}
+    found = jobfile.load(str(tmp_path / "job.yaml"), **how)  # type: ignore[arg-type]
+    assert [each["kind"] for each in found.primary] == [kind]
+    assert found.primary[0]["metadata"]["namespace"] == "team"
+    assert asked == [KIND]
+    planned = jobfile.load(str(tmp_path / "job.yaml"), **how, runs=False)  # type: ignore[arg-type]
+    assert [each["kind"] for each in planned.primary] == ["JobSet"]
+
+
+def test_a_file_without_volcanos_kinds_asks_no_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config").write_text(KUBECONFIG)
+    (tmp_path / "job.yaml").write_text(JOBSET % ("a", "", ""))
+    monkeypatch.setattr(jobfile, "serves", lambda *_: pytest.fail("no cluster is asked"))
+    target = Target(kubeconfig=str(tmp_path / "config"))
+    jobfile.load(str(tmp_path / "job.yaml"), gang=None, queue=None, volumes=None, target=target)
+
+
+@pytest.mark.parametrize(
+    ("named", "served", "told"),
+    [
+        ("volcano", {"muster"}, "is volcano, and muster schedules pods of muster there"),
+        ("muster", {"muster"}, ""),
+        ("volcano", {"muster", "volcano"}, ""),
+        ("muster", {"volcano"}, "is muster, and muster schedules pods of volcano there"),
+    ],
+)
+def test_a_job_of_volcano_that_names_another_scheduler_is_told_of(
+    named: str, served: set[str], told: str
+) -> None:
+    job = load("j.yaml", Options(suffix="x", local=False, volcano=True), text=VOLCANO_JOB % named)
+    found = [each.message for each in _unserved(job, frozenset(served))]
+    assert found == ([told] if told else [])

@@ -6,6 +6,7 @@ Source: volcano-sh/apis, scheduling/v1beta1/{types,labels}.go and batch/v1alpha1
 from typing import Final
 
 from tests.dialects.table import Answer, Row, Table
+from tests.dialects.volcano_scenarios import SCENARIOS
 
 OBEYED, SUBSUMED, REFUSED = Answer
 _GANG: Final = "translate/test_volcano.py::test_pods_that_name_it_by_annotation_are_one_gang"
@@ -46,9 +47,12 @@ the cause as its reason (`NotEnoughTasks`, `QueueClosed`), where Volcano writes 
 that more nodes would not help have no condition `Unschedulable`, so that no autoscaler adds nodes for them;
 a group with an unknown queue is told so; a group is `Inqueue` also when its `minResources` exceed its queue.
 
-A Job file may have Volcano's Jobs (`batch.volcano.sh/v1alpha1`). The embedded cluster has no controllers of
-Volcano: there `muster run`, `submit`, `check` and `plan` compile the Job to a JobSet, as the table below
-says.
+A job file may have Volcano's Jobs (`batch.volcano.sh/v1alpha1`). On a cluster that serves this kind, `muster
+run` and `submit` hand the Job in as it is: its controllers make the pods, and its users find the status that
+they know. Elsewhere, as on the embedded cluster, muster compiles the Job to a JobSet, as a table below says.
+`muster plan` and `check` always read the JobSet, whose pods ask for the same. `muster list`, `get`, `why`,
+`logs`, `cancel`, `hold`, `set` and `requeue` know a Job with its PodGroup and pods as one job; `vcjob/NAME`
+tells it from a Job of Kubernetes of the same name.
 """,
     (
         (
@@ -315,6 +319,18 @@ says.
                 Row("spec.tasks[].partitionPolicy", REFUSED, "an error", _READ),
                 Row("spec.tasks[].topologyPolicy", REFUSED, "a warning", _TOLD),
                 Row("spec.runningEstimate", REFUSED, "a warning: write `muster.dev/run-time`", _TOLD),
+            ),
+        ),
+        (
+            "Scenarios of Volcano's own suite, in its objects",
+            tuple(
+                Row(
+                    f"{each.sort}: {each.name}",
+                    OBEYED,
+                    each.differs,
+                    "dialects/test_volcano_scenarios.py::test_scenarios_of_volcanos_suite",
+                )
+                for each in SCENARIOS
             ),
         ),
         (

@@ -5,8 +5,10 @@ Source: volcano-sh/apis, batch/v1alpha1/{job,labels}.go and bus/v1alpha1/{action
 
 from typing import Final
 
-from muster.api.base import Int32, Object, Resource, Struct
+from muster.api.base import Int32, Object, Resource, Struct, Time
 
+#: Phases of a Job that has ended; only the first is a success.
+ENDED: Final = ("Completed", "Failed", "Terminated", "Aborted")
 #: Labels and annotations of its pods: its name, and that of their task (`volcano_v1beta1.TASK`).
 JOB_NAME: Final = "volcano.sh/job-name"
 
@@ -74,11 +76,16 @@ class TaskState(Struct, frozen=True):
 class JobState(Struct, frozen=True):
     #: Pending, Aborting, Aborted, Running, Restarting, Completing, Completed, Terminating, Terminated, Failed
     phase: str = ""
+    reason: str = ""
     message: str = ""
+    last_transition_time: Time | None = None
 
 
 class JobStatus(Struct, frozen=True):
     state: JobState = JobState()
+    succeeded: Int32 = 0
+    failed: Int32 = 0
+    retry_count: Int32 = 0
     task_status_count: dict[str, TaskState] = {}
 
 

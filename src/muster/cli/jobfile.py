@@ -21,10 +21,11 @@ from muster.api.fields import Finding, Severity, convert
 from muster.api.koordinator_v1alpha1 import DEFAULT, ClusterNetworkTopology
 from muster.api.muster_v1alpha1 import Queue
 from muster.api.templates import pod_templates
+from muster.api.volcano_v1beta1 import SCHEDULER as VOLCANO
 from muster.app.commands.cancel import OfFile
 from muster.app.commands.change import known_queue
 from muster.app.views.job import JobView
-from muster.app.wiring.cluster import Target
+from muster.app.wiring.cluster import Target, serves
 from muster.app.wiring.state_directory import StateDirectory
 from muster.cli import asking
 from muster.cli.errors import BAD_INPUT, Failure
@@ -95,10 +96,17 @@ def load(
         caller=_caller(cwd) if target.embedded and runs else None,
         runs=runs,
         jobs=jobs,
+        volcano=runs and not target.embedded and _left_to_volcano(file, content, target),
         platform=platform,
         scheduler=scheduler,
     )
     return loading.load(called(file), options, text=content)
+
+
+def _left_to_volcano(file: str, content: bytes | None, target: Target) -> bool:
+    """Whether the file may have Jobs of Volcano, and the cluster has its controllers for them."""
+    text = source.read(Path(file)).encode() if content is None else content
+    return kinds.VOLCANO_JOB.group.encode() in text and serves(target, kinds.VOLCANO_JOB)
 
 
 def where_from(file: str) -> Source:
@@ -392,10 +400,19 @@ async def preflight(
 
 
 def _unserved(job: JobFile, served: frozenset[str] | None) -> Iterator[Finding]:
-    """Warnings about pods that are meant for muster by a schedulerName that it does not have there."""
-    if served is None or SCHEDULER in served:
+    """Warnings about pods that are meant for muster by a schedulerName that it does not have there.
+
+    A Job of Volcano that names another scheduler may well be meant for that.
+    """
+    if served is None:
         return
     for item in job.items:
+        if item.object["apiVersion"] == kinds.VOLCANO_JOB.api_version:  # left to Volcano's controllers
+            named = at(item.object, "spec").get("schedulerName") or VOLCANO
+            if named not in served:
+                told = f"is {named}, and muster schedules pods of {' or '.join(sorted(served))} there"
+                yield item.report(("spec", "schedulerName"), told, Severity.WARNING)
+    for item in job.items if SCHEDULER not in served else ():
         for path, template in pod_templates(item.object) if item.role is Role.PRIMARY else ():
             if at(template, "spec").get("schedulerName") == SCHEDULER:
                 told = (

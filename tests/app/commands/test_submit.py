@@ -231,6 +231,10 @@ EDITS: dict[Kind[Any], tuple[Object, Object]] = {
         {"spec": {"minMember": 3, "minResources": {"cpu": 1}}},
         {"spec": {"minMember": 2}},
     ),
+    **dict.fromkeys(
+        (kinds.POD_GROUP_INCUBATOR, kinds.POD_GROUP_SIGS_DEV),
+        ({"spec": {"minMember": 3, "queue": "q"}}, {"spec": {"minMember": 2}}),
+    ),
     kinds.CONFIG_MAP: ({"data": {"a": "1", "b": "2"}}, {"data": {"b": "3"}}),
     kinds.SECRET: ({"stringData": {"a": "1"}}, {"stringData": {"b": "2"}}),
     kinds.SERVICE: (
@@ -264,7 +268,11 @@ EDITS: dict[Kind[Any], tuple[Object, Object]] = {
 }
 
 
-@pytest.mark.parametrize("kind", SUPPORTED, ids=lambda kind: kind.plural + "." + kind.group)
+#: A Job of Volcano becomes a JobSet.
+HANDED_IN = [kind for kind in SUPPORTED if kind is not kinds.VOLCANO_JOB]
+
+
+@pytest.mark.parametrize("kind", HANDED_IN, ids=lambda kind: kind.plural + "." + kind.group)
 async def test_a_field_that_the_file_no_longer_has_is_removed_and_plan_knows_it(
     client: LocalClient, kind: Kind[Any]
 ) -> None:

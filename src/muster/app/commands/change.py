@@ -41,7 +41,8 @@ async def hold(client: Client, job: JobView) -> None:
 
 async def release(client: Client, job: JobView) -> bool:
     """Lets a held job start again. Returns whether it was held."""
-    held = HOLD.text(job.resource.metadata) is not None
+    _, bearer = job.marked or (job.kind, job.resource)
+    held = HOLD.text(bearer.metadata) is not None
     if held:
         await _mark(client, job, {names.HOLD: None})
     return held
@@ -148,13 +149,18 @@ async def _mark(client: Client, job: JobView, marks: dict[str, str | None]) -> R
 
     A value that no label can hold is set as an annotation. None removes both.
     """
+    kind, bearer = job.marked or (job.kind, job.resource)
+    if job.kind is kinds.VOLCANO_JOB and job.marked is None:
+        raise Refused(f"{job.name} has no PodGroup yet, which bears this; Volcano's controller makes it")
     held = {key: value for key, value in marks.items() if value is None or not labels({key: value}, ())}
     metadata: Object = {
         "labels": {key: held.get(key) for key in marks},
         "annotations": {key: None if key in held else value for key, value in marks.items()},
     }
     try:
-        marked: Resource = await client.patch(job.kind, job.namespace, job.name, {"metadata": metadata})
+        marked: Resource = await client.patch(
+            kind, job.namespace, bearer.metadata.name, {"metadata": metadata}
+        )
         return marked
     except NotFound:
         if job.kind in _OWNERS or job.kind is kinds.POD:

@@ -158,7 +158,10 @@ class _Follower:
         self._slots = asyncio.Semaphore(READERS)
         self._unread = 0
         self._informers = Informers(client, namespace=namespace)
-        for kind in WATCHED:
+        #: a user need not be permitted to list the Jobs of Volcano, and a cluster need not have them
+        volcanos = any(job.kind is kinds.VOLCANO_JOB for job in jobs)
+        self._watched = (*WATCHED, kinds.VOLCANO_JOB) if volcanos else WATCHED
+        for kind in self._watched:
             self._informers[kind].subscribe(self._note)
 
     async def next(self, work: "asyncio.Task[None]") -> Update:
@@ -186,7 +189,7 @@ class _Follower:
         try:
             async with asyncio.TaskGroup() as group:
                 beside = [group.create_task(self._informers.run()), group.create_task(self._while_alive())]
-                await self._informers.synced(WATCHED)
+                await self._informers.synced(self._watched)
                 await self._until_ended(group)
                 for task in beside:
                     task.cancel()
@@ -261,7 +264,11 @@ class _Follower:
             return list(self._informers[kind].items.values())
 
         named = [(kind, group) for kind in groups.OF_NAMED for group in items(kind)]
-        objects = Objects(items(kinds.JOBSET), items(kinds.JOB), named, items(kinds.POD), items(kinds.GANG))
+        volcanos = items(kinds.VOLCANO_JOB) if kinds.VOLCANO_JOB in self._watched else []
+        objects = Objects(
+            *(items(kinds.JOBSET), items(kinds.JOB), named, items(kinds.POD), items(kinds.GANG)),
+            volcano_jobs=volcanos,
+        )
         return tuple(
             view for view in views(objects) if Followed(view.kind, view.namespace, view.name) in self._jobs
         )

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from muster.api import groups
 from muster.api.base import Kind, Resource, controller_of, owner
@@ -12,6 +12,7 @@ from muster.api.kinds import (
     BY_NAME,
     LATTICE_JOB,
     POD,
+    VOLCANO_JOB,
 )
 from muster.app.commands.follow import Followed
 from muster.kube.apply import Applied, Outcome, apply, noted
@@ -27,6 +28,9 @@ from muster.kube.errors import (
 )
 from muster.workloads import annotate
 from muster.workloads.jobfile import Item, JobFile, Role, Source
+
+#: With what only a cluster that has Volcano's controllers is handed in.
+_BY_NAME: Final = BY_NAME | {(VOLCANO_JOB.api_version, VOLCANO_JOB.kind): VOLCANO_JOB}
 
 
 class Taken(Exception):
@@ -159,7 +163,7 @@ async def _take_back(client: Client, item: Item, applied: Applied) -> None:
 
 
 def _kind(item: Item) -> Kind[Any]:  # Any: of any kind
-    return BY_NAME[item.object["apiVersion"], item.object["kind"]]
+    return _BY_NAME[item.object["apiVersion"], item.object["kind"]]
 
 
 def _job(item: Item) -> Followed:

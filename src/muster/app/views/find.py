@@ -11,18 +11,24 @@ from datetime import datetime
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from muster.api import groups
-from muster.api.base import Kind
-from muster.api.kinds import BATCH_JOB
+from muster.api.base import AnyKind, Kind
+from muster.api.kinds import BATCH_JOB, VOLCANO_JOB
 from muster.app.views.job import JobView
 from muster.app.views.jobs import views
 from muster.app.views.objects import fetch
 from muster.kube.client import Client
 from muster.workloads.findings import similar
 
+
+def word_of(kind: AnyKind) -> str:
+    """What stands for a kind before a name: for Volcano's Job the short name that kubectl knows."""
+    return "vcjob" if kind is VOLCANO_JOB else kind.kind.lower()
+
+
 #: Jobs that a message lists at most.
 MOST_NAMED: Final = 10
 #: What may be written before a name, if jobs of several kinds have it: `jobset/train`.
-_KINDS: Final = frozenset(each.kind.lower() for each in (*groups.BY_KIND, BATCH_JOB))
+_KINDS: Final = frozenset(map(word_of, (*groups.BY_KIND, BATCH_JOB, VOLCANO_JOB)))
 #: What tells the jobs of one file apart (`workloads.jobfile`).
 _SUFFIX: Final = re.compile(r"-(?:[0-9a-f]{8}|[0-9a-f]{5})")
 
@@ -164,7 +170,7 @@ def matched(name: str | None, among: Sequence[N]) -> Matches[N] | None:
     """As `matching`; None if there is none."""
     kind, slash, own = (name or "").partition("/")
     if slash and kind.lower() in _KINDS:
-        among = [each for each in among if each.kind.kind.lower() == kind.lower()]
+        among = [each for each in among if word_of(each.kind) == kind.lower()]
     else:
         own = name or ""
     if name is None:
@@ -192,8 +198,8 @@ def called(job: Named, among: Iterable[Named]) -> str:
     others = [each for each in among if each.name == job.name]
     if any(each.namespace != job.namespace for each in others):
         return f"{job.namespace}/{job.name}"
-    kinds = {each.kind.kind for each in others}
-    return f"{job.kind.kind.lower()}/{job.name}" if len(kinds) > 1 else job.name
+    kinds = {word_of(each.kind) for each in others}
+    return f"{word_of(job.kind)}/{job.name}" if len(kinds) > 1 else job.name
 
 
 def unknown(name: str | None, among: Sequence[Named]) -> UnknownJob:

@@ -1,14 +1,15 @@
 """Finds the jobs of users among the objects, whatever objects a job consists of.
 
-A job is a JobSet, a Job that no JobSet owns, a PodGroup (or a group that pods name although its object does
-not exist), a bare pod, or a BatchJob that controls none of these: it is denied, it has not started or has
-ended, or it has a schedule. A JobSet whose pods are in a PodGroup of its own name is one job with this
-PodGroup, and so is a Job with the PodGroup that its controller has made of it. Everything here is derived
-from objects in the API server; no state is kept.
+A job is a JobSet, a Job that no JobSet owns, a Job of Volcano, a PodGroup (or a group that pods name although
+its object does not exist), a bare pod, or a BatchJob that controls none of these: it is denied, it has not
+started or has ended, or it has a schedule. A JobSet whose pods are in a PodGroup of its own name is one job
+with this PodGroup, and so is a Job, of Kubernetes or of Volcano, with the PodGroup that its controller has
+made of it. Everything here is derived from objects in the API server; no state is kept.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -23,6 +24,7 @@ from muster.api.jobset_v1alpha2 import CONTROLLER as JOBSET_CONTROLLER
 from muster.api.jobset_v1alpha2 import REPLICATED_JOB_NAME, JobSet
 from muster.api.muster_v1alpha1 import BatchJob, Gang
 from muster.api.times import LAST
+from muster.api.volcano_v1alpha1 import ENDED, VolcanoJob
 from muster.app.views.failures import judged
 from muster.app.views.job import JobView, State
 from muster.app.views.objects import (
@@ -92,6 +94,12 @@ def views(objects: Objects) -> list[JobView]:
         parts.update(own_groups)
         gangs = [*gangs_of[job.metadata.uid], *(gang for own in own_groups for gang in gangs_of[uids[own]])]
         found.append(_job(job, pods_of[identity(kinds.JOB, job)], gangs))
+    for vcjob in objects.volcano_jobs:
+        own_groups = made_for[identity(kinds.VOLCANO_JOB, vcjob)]
+        parts.update(own_groups)
+        gangs = [gang for own in own_groups for gang in gangs_of[uids[own]]]
+        view = _volcano_job(vcjob, pods_of[identity(kinds.VOLCANO_JOB, vcjob)], gangs)
+        found.append(replace(view, marked=described[own_groups[0]] if own_groups else None))
     job_of = {pod.metadata.uid: view for view in found for pod in view.pods} if members else {}
     for name, (kind, group) in described.items():
         if name not in parts:
@@ -120,6 +128,8 @@ def alone(kind: Kind[Any], resource: Any) -> JobView:  # Any: of any kind that m
             objects = Objects(jobs=[resource])
         case kinds.POD:
             objects = Objects(pods=[resource])
+        case kinds.VOLCANO_JOB:
+            objects = Objects(volcano_jobs=[resource])
         case _:
             objects = Objects(pod_groups=[(kind, resource)])
     (view,) = views(objects)
@@ -178,6 +188,29 @@ def _job(job: Job, pods: Sequence[Pod], gangs: Sequence[Gang]) -> JobView:
         success="Complete",
         managed_by=_other(spec.managed_by, JOB_CONTROLLER),
         failed_indexes=_indexes(job),
+    )
+
+
+def _volcano_job(job: VolcanoJob, pods: Sequence[Pod], gangs: Sequence[Gang]) -> JobView:
+    status, state = job.status, job.status.state
+    ended = None
+    if state.phase in ENDED:
+        reason, at = state.reason or state.phase, state.last_transition_time
+        ended = Condition(state.phase, "True", reason, state.message, last_transition_time=at)
+    return _view(
+        kinds.VOLCANO_JOB,
+        job,
+        suspended=False,
+        wanted=sum(task.replicas for task in job.spec.tasks),
+        done=status.succeeded,
+        failures=status.failed,
+        pods=tuple(pods),
+        gangs=gangs,
+        restarts=status.retry_count,
+        ended=ended,
+        success=ENDED[0],
+        managed_by="",
+        failed_indexes="",
     )
 
 

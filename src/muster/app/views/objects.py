@@ -15,6 +15,7 @@ from muster.api.batch_v1 import Job
 from muster.api.core_v1 import Pod
 from muster.api.jobset_v1alpha2 import JobSet
 from muster.api.muster_v1alpha1 import BatchJob, Gang
+from muster.api.volcano_v1alpha1 import VolcanoJob
 from muster.kube.client import Client
 from muster.kube.errors import Forbidden
 from muster.kube.listing import list_all
@@ -32,6 +33,7 @@ class Objects:
     pods: Sequence[Pod] = ()
     gangs: Sequence[Gang] = ()
     batch_jobs: Sequence[BatchJob] = ()
+    volcano_jobs: Sequence[VolcanoJob] = ()
     #: the namespace that was read; "" = all
     namespace: str = ""
 
@@ -59,13 +61,14 @@ async def fetch(client: Client, namespace: str = "") -> Objects:
         except Forbidden:  # a user may have been granted what jobs consist of, and no more
             return []
 
-    (jobsets, jobs, batch_jobs), (pods, gangs), found = await asyncio.gather(
-        asyncio.gather(listed(kinds.JOBSET), listed(kinds.JOB), permitted(kinds.BATCH_JOB)),
+    (jobsets, jobs), (batch_jobs, volcano_jobs), (pods, gangs), found = await asyncio.gather(
+        asyncio.gather(listed(kinds.JOBSET), listed(kinds.JOB)),
+        asyncio.gather(permitted(kinds.BATCH_JOB), permitted(kinds.VOLCANO_JOB)),
         asyncio.gather(listed(kinds.POD), listed(kinds.GANG)),
         asyncio.gather(*map(listed, groups.OF_NAMED)),
     )
     named = [(kind, group) for kind, of in zip(groups.OF_NAMED, found, strict=True) for group in of]
-    return Objects(jobsets, jobs, named, pods, gangs, batch_jobs, namespace)
+    return Objects(jobsets, jobs, named, pods, gangs, batch_jobs, volcano_jobs, namespace)
 
 
 class Identity(NamedTuple):

@@ -40,7 +40,7 @@ def gpus(view: JobView) -> float:
     0 if its templates cannot be read: one bad object must not keep the others from being listed.
     """
     try:
-        if view.kind in (kinds.JOBSET, kinds.JOB):
+        if view.kind in (kinds.JOBSET, kinds.JOB, kinds.VOLCANO_JOB):
             named = {"apiVersion": view.kind.api_version, "kind": view.kind.kind}
             owner = msgspec.to_builtins(view.resource) | named
             return sum(part.count * part.gpus for part in demand.pod_sets(owner))

@@ -15,6 +15,7 @@ from muster.kube.errors import Unreachable
 from muster.names import SCHEDULER
 
 if TYPE_CHECKING:  # importing aiohttp takes a quarter of a second
+    from muster.api.base import AnyKind
     from muster.embedded.node.logs import Logs
     from muster.kube.http import Connection
 
@@ -154,6 +155,22 @@ async def acting(target: Target, endpoint: Endpoint | None = None) -> AsyncItera
         yield client
     finally:
         await client.close()
+
+
+def serves(target: Target, kind: "AnyKind") -> bool:
+    """Whether a real cluster serves a kind. Call it without an event loop."""
+    import asyncio
+
+    from muster.kube.http import HttpClient
+
+    async def look() -> bool:
+        client = HttpClient(target.connection)
+        try:
+            return kind.plural in await client.served(kind.group, kind.version)
+        finally:
+            await client.close()
+
+    return asyncio.run(look())
 
 
 @asynccontextmanager
