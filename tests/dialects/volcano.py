@@ -35,6 +35,12 @@ Pods belong to a PodGroup of `scheduling.volcano.sh/v1beta1` by annotation. Volc
 `schedulerName` that the Job names, and muster does what Volcano's scheduler would do. It needs no webhooks;
 without them a Job states `schedulerName`, `minAvailable` and `queue`.
 
+They also make a PodGroup for each plain pod whose schedulerName is theirs, by default volcano, and annotate
+the pod with it after its creation. Where they run, the setting
+[`awaitPodGroups: [volcano]`](../daemons.md#settings) of the scheduler keeps such a pod from starting before
+that; without the setting it starts at once, as a gang of one. It is no default, because the pod would wait
+for ever where the controllers do not run.
+
 Volcano's scheduler may run in the same cluster for Jobs and pods that name it. Muster admits (`Inqueue`) the
 groups of Jobs whose `schedulerName` it serves, and leaves the status of the others alone. It reads all
 Queues, unless the setting `adoptQueues` leaves them out: what Volcano's scheduler runs in one does not count
@@ -343,6 +349,12 @@ tells it from a Job of Kubernetes of the same name.
                     _GANG,
                 ),
                 Row("scheduling.volcano.sh/group-name", OBEYED, "the same", _GANG),
+                Row(
+                    "no annotation, and a schedulerName of `awaitPodGroups`",
+                    OBEYED,
+                    "the pod waits for its PodGroup",
+                    "translate/test_volcano.py::test_a_pod_that_a_controller_groups_waits_for_its_group",
+                ),
                 Row("volcano.sh/task-spec", OBEYED, "the task of `minTaskMember`", _MINIMA),
                 Row("volcano.sh/preemptable", OBEYED, 'with the value "false": never evicted', _SPARED),
                 Row(

@@ -67,6 +67,56 @@ FAULTS: Final = (
     ),
     *_faults(
         "marks",
+        "translate/bare.py",
+        "translate/test_volcano",
+        (
+            "a pod that starts alone before its controller has put it into a group",
+            "    if name not in world.awaiting or groups.named(pod) is not None:\n        return None",
+            "    return None",
+        ),
+    ),
+    *_faults(
+        "job files",
+        "workloads/volcano/jobset.py",
+        "workloads/volcano/test_jobset",
+        (
+            "a Job of Volcano whose pods start one by one",
+            '    if group is None and (mode == "gang" or (mode is None and job.minimum)):',
+            '    if group is None and mode == "gang":',
+        ),
+        (
+            "minima of tasks that are lost",
+            "    if not minima:",
+            "    if minima is not None:",
+        ),
+    ),
+    *_faults(
+        "job files",
+        "workloads/volcano/policies.py",
+        "workloads/volcano/test_policies",
+        (
+            "a Job that starts once more than its maxRetry",
+            "max(0, job.max_retry - 1) if restarts else 0",
+            "job.max_retry if restarts else 0",
+        ),
+        (
+            "an eviction that is taken for a failure",
+            "    if evicted in _ALONE or _of_jobset(evicted) != _of_jobset(failed):",
+            "    if evicted in _ALONE:",
+        ),
+    ),
+    *_faults(
+        "job files",
+        "app/views/jobs.py",
+        "app/views/test_volcano_jobs",
+        (
+            "a Job of Volcano that has failed and seems to wait",
+            "    if state.phase in ENDED:",
+            "    if state.phase == ENDED[0]:",
+        ),
+    ),
+    *_faults(
+        "marks",
         "translate/podgroup/reading.py",
         "translate/test_foreign",
         (

@@ -261,9 +261,13 @@ def reference(owner: Resource) -> Object:
     }
 
 
-def world(*objects: Resource, schedulers: frozenset[str] | None = None) -> World:
+def world(
+    *objects: Resource,
+    schedulers: frozenset[str] | None = None,
+    awaiting: frozenset[str] = frozenset(),
+) -> World:
     """PodGroups are those of scheduler-plugins; put Koordinator's in by hand."""
-    found = World(schedulers)
+    found = World(schedulers, awaiting=awaiting)
     for obj in objects:
         found.put(kind_of(obj), obj)
     return found
@@ -299,7 +303,7 @@ def read(key: GroupKey, found: World, before: Group | None = None) -> Group | No
     """The group as the world shows it. `before`: what an earlier call returned, from which it is read on."""
     history = [*(_HISTORY[id(before)][1] if before is not None else ()), {**found._objects}]
     history[-1] = {kind: dict(objects) for kind, objects in history[-1].items()}
-    now = World(found.schedulers, whole=found.whole)
+    now = World(found.schedulers, whole=found.whole, awaiting=found.awaiting)
     now.uncreated, now.queue_rules = found.uncreated, found.queue_rules
     reader = Reader(key, now)
     for objects in history:

@@ -230,3 +230,21 @@ def test_minimal_resources_change_nothing() -> None:
     plain = gang(*pods, group({"minMember": 2})).gang
     for least in ({"cpu": "1m"}, {"cpu": "1000", "count/pods": "9", "limits.cpu": 4}, {"cpu": "nonsense"}):
         assert gang(*pods, group({"minMember": 2, "minResources": least})).gang == plain
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "bound", "waits"),
+    [("volcano", False, True), ("muster", False, False), ("", False, False), ("volcano", True, False)],
+)
+def test_a_pod_that_a_controller_groups_waits_for_its_group(scheduler: str, bound: bool, waits: bool) -> None:
+    """Volcano's controller annotates a pod after its creation; its group may have a minimum or a queue."""
+    plain = pod("a", node="n" if bound else "", spec={**pod_spec(), "schedulerName": scheduler})
+    found = read(GroupKey(groups.POD, "ns", "a"), world(plain, awaiting=frozenset({"volcano"})))
+    assert found is not None
+    gate = found.gang.gate
+    assert (gate is not None) == waits
+    assert gate is None or (gate.code is Code.GATED and "schedulerName volcano" in gate.message)
+    now = world(plain)
+    free = read(GroupKey(groups.POD, "ns", "a"), now)
+    assert free is not None
+    assert free.gang.gate is None, "by default it starts at once"

@@ -75,8 +75,8 @@ class Changes:
 class Mirror:
     """Holds the objects of the cluster, and reads groups from them.
 
-    `schedulers`, `whole`, `victims`, `unranked`: see `World`. `counted`: which failures at the start of pods
-    are reported. `adopts`: which queues of other schedulers count (`translate.adopted`).
+    `schedulers`, `whole`, `victims`, `unranked`, `awaiting`: see `World`. `counted`: which failures at the
+    start of pods are reported. `adopts`: which queues of other schedulers count (`translate.adopted`).
 
     `selector`: labels of the nodes that muster may use (`UsedNodes`). `lease`: the Lease of this scheduler
     (`RecordedPlans`).
@@ -93,8 +93,11 @@ class Mirror:
         unranked: int = UNRANKED,
         counted: Counted | None = None,
         adopts: frozenset[str] = EVERY,
+        awaiting: frozenset[str] = frozenset(),
     ) -> None:
-        self.world = World(schedulers, whole=whole, lease=lease, victims=victims, unranked=unranked)
+        self.world = World(
+            schedulers, whole=whole, lease=lease, victims=victims, unranked=unranked, awaiting=awaiting
+        )
         #: groups as last drained
         self.groups: dict[GangId, Group] = {}
         self._by_key: dict[GroupKey, Group] = {}

@@ -34,6 +34,7 @@ class WatchedMirror(Mirror):
         unranked: int = UNRANKED,
         counted: Counted | None = None,
         adopts: frozenset[str] = EVERY,
+        awaiting: frozenset[str] = frozenset(),
     ) -> None:
         """`priced_by`: namespace and name of the ConfigMap with the prices of GPUs.
 
@@ -48,6 +49,7 @@ class WatchedMirror(Mirror):
             unranked=unranked,
             counted=counted,
             adopts=adopts,
+            awaiting=awaiting,
         )
         #: set when there is something to drain
         self.changed = asyncio.Event()

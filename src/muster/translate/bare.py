@@ -60,6 +60,7 @@ def _read(key: GroupKey, world: World) -> Group | None:
             marks.refusal(meta, of_pods=True)
             or _named_gang(meta)
             or marks.ungrouped(foreign)
+            or _ungrouped_yet(pod, world)
             or topology.refusal
             or refusal
             or (unranked if isinstance(unranked, Gate) else None)
@@ -105,6 +106,18 @@ def _read(key: GroupKey, world: World) -> Group | None:
         leaving={PodId(meta.uid): pod} if occupies(pod) and not live(pod) else {},
         warnings=(*rank.warnings, *foreign_marks.sentences(foreign)),
     )
+
+
+def _ungrouped_yet(pod: Pod, world: World) -> Gate | None:
+    """Returns why a pod waits that another controller has yet to put into a PodGroup; None if none has to.
+
+    The PodGroup may have a minimum, or a queue, that the pod's owners ask for and muster does not read.
+    """
+    name = pod.spec.scheduler_name
+    if name not in world.awaiting or groups.named(pod) is not None:
+        return None
+    why = f"waits for the PodGroup that a controller makes for pods of schedulerName {name} (awaitPodGroups)"
+    return Gate(Code.GATED, why)
 
 
 def _freed_by(pod: Pod, world: World) -> Asked | None:

@@ -90,15 +90,17 @@ class World:
         lease: str = "",
         victims: frozenset[str] = frozenset(),
         unranked: int = UNRANKED,
+        awaiting: frozenset[str] = frozenset(),
     ) -> None:
         """`lease`: of the scheduler that records the gangs, `namespace/name`; "": there is no other.
 
         `victims`: namespaces of which pods of other schedulers may be victims. `unranked`: the highest
         priority that a mark can ask for while no PriorityClass says which there are: on the embedded cluster
-        its user could create one; a daemon has a setting for it.
+        its user could create one; a daemon has a setting for it. `awaiting`: schedulerNames whose pods wait
+        for the PodGroup that another controller makes for each of them.
         """
         self.schedulers, self.lease, self.victims, self.unranked = schedulers, lease, victims, unranked
-        self.whole = whole
+        self.whole, self.awaiting = whole, awaiting
         #: uids of objects that are only proposed: no API server has charged them to a ResourceQuota
         self.uncreated: set[str] = set()
         self._objects: dict[Kind[Any], dict[Name, Any]] = {kind: {} for kind in KINDS}

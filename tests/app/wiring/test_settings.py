@@ -78,6 +78,7 @@ def test_the_defaults_are_valid_and_can_be_written_out(type_: type[Common], tmp_
             ":1: badNodes.failures[0]: Invalid enum value 'odd'; write for example [rejected,",
         ),
         ("victimNamespaces: [A_b]\n", ":1: victimNamespaces: ['A_b']: write names of namespaces"),
+        ("awaitPodGroups: [volcano]\n", ":1: awaitPodGroups: ['volcano']: write names that schedulerNames"),
         ("adoptQueues: [kueue]\n", ":1: adoptQueues: 'kueue': write volcano or koordinator/NAMESPACE"),
         ("log: {level: loud}\n", ":1: log.level: write debug or info or warning or error"),
         ("lease: here\n", ":1: lease: 'here' is not NAMESPACE/NAME, such as muster-system/muster-scheduler"),

@@ -197,13 +197,13 @@ def _volcano_job(job: VolcanoJob, pods: Sequence[Pod], gangs: Sequence[Gang]) ->
     if state.phase in ENDED:
         reason, at = state.reason or state.phase, state.last_transition_time
         ended = Condition(state.phase, "True", reason, state.message, last_transition_time=at)
-    return _view(
+    view = _view(
         kinds.VOLCANO_JOB,
         job,
         suspended=False,
         wanted=sum(task.replicas for task in job.spec.tasks),
         done=status.succeeded,
-        failures=status.failed,
+        jobs=(),
         pods=tuple(pods),
         gangs=gangs,
         restarts=status.retry_count,
@@ -212,6 +212,7 @@ def _volcano_job(job: VolcanoJob, pods: Sequence[Pod], gangs: Sequence[Gang]) ->
         managed_by="",
         failed_indexes="",
     )
+    return replace(view, failed=max(view.failed, status.failed))
 
 
 def _indexes(job: Job) -> str:

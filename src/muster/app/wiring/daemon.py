@@ -133,6 +133,7 @@ async def scheduler(connection: Connection, live: Live[SchedulerSettings]) -> No
             now.max_priority,
             now.bad_nodes.counted(),
             frozenset(now.adopt_queues),
+            frozenset(now.await_pod_groups),
         )
         mirror.avoid(now.bad_nodes.rules())
         live.changed.append(lambda now: mirror.use(selectors.parse(now.node_selector)))

@@ -100,6 +100,9 @@ class SchedulerSettings(Common, frozen=True):
     victim_namespaces: tuple[str, ...] = ()
     #: the queues of other schedulers that are queues of muster, too (`translate.adopted`)
     adopt_queues: tuple[str, ...] = adopted.DEFAULT
+    #: those of the schedulerNames for whose pods another controller makes PodGroups, as Volcano's does: a pod
+    #: that names no group waits for it
+    await_pod_groups: tuple[str, ...] = ()
 
 
 class BatchJobs(Struct, frozen=True):
@@ -325,6 +328,8 @@ def _check_scheduler(settings: SchedulerSettings, demand: Callable[[bool, str, s
         demand(False, f"badNodes.{name}", message)
     wrong = [name for name in settings.victim_namespaces if not LABEL.fullmatch(name) or len(name) > 63]
     demand(not wrong, "victimNamespaces", f"{wrong[:1]}: write names of namespaces, such as [health-checks]")
+    unserved = [name for name in settings.await_pod_groups if name not in settings.scheduler_names]
+    demand(not unserved, "awaitPodGroups", f"{unserved[:1]}: write names that schedulerNames has")
     for message in adopted.wrong(settings.adopt_queues):
         demand(False, "adoptQueues", message)
     endpoint = settings.tracing.endpoint
@@ -376,6 +381,7 @@ EXAMPLES: Final = {
     "explanations": "own or all",
     "victimNamespaces": "[health-checks]",
     "adoptQueues": "[volcano, koordinator/kube-system]",
+    "awaitPodGroups": "[volcano]",
     "badNodes": "{failures: [rejected], avoidFor: 10m}",
     "badNodes.failures": "[rejected, startError, exit]",
     "badNodes.exitWithin": "10s",
