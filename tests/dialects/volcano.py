@@ -316,7 +316,13 @@ tells it from a Job of Kubernetes of the same name.
                 ),
                 Row("plugins.ssh", REFUSED, "a warning: pods get no keys", _TOLD),
                 Row(
-                    "plugins.mpi, ray, tensorflow, hcclrank",
+                    "plugins.tensorflow",
+                    OBEYED,
+                    "`TF_CONFIG`",
+                    f"{_PLUGINS}::test_tensorflow_describes_the_cluster_and_the_pod",
+                ),
+                Row(
+                    "plugins.mpi, ray, hcclrank",
                     REFUSED,
                     "an error that says what to write",
                     f"{_PLUGINS}::test_what_is_not_obeyed_is_refused_by_name",

@@ -98,12 +98,30 @@ def test_pytorch_takes_names_and_a_port() -> None:
     assert of(file, "ConfigMap")["data"]["VC_W_HOSTS"] == "j-w-0-0.j,j-w-1-0.j"
 
 
+def test_tensorflow_describes_the_cluster_and_the_pod() -> None:
+    plugins = {"tensorflow": ["--ps=server", "--port=3000"]}
+    made = jobset(job(task("server"), task("worker", 2), task("other"), plugins=plugins))
+    cluster = '{"ps":["j-server-0-0.j:3000"],"worker":["j-worker-0-0.j:3000","j-worker-0-1.j:3000"]}'
+    for number, role in enumerate(("ps", "worker", "other")):
+        found = variables(made, number)
+        config = f'{{"cluster":{cluster},"task":{{"type":"{role}","index":$(VC_TASK_INDEX)}}}}'
+        assert found["TF_CONFIG"] == config
+        named = [*found]
+        assert named.index("VC_TASK_INDEX") < named.index("TF_CONFIG"), "a variable refers to earlier ones"
+        assert "VC_WORKER_HOSTS" in found
+    assert "TF_CONFIG" not in variables(jobset(job(task("worker"), plugins=plugins)))
+
+
+def test_more_hosts_than_tf_config_can_list_are_refused() -> None:
+    errors = refused(job(task("worker", 10_000), plugins={"tensorflow": []}))
+    assert "spec.plugins.tensorflow" in {each.field for each in errors}
+
+
 @pytest.mark.parametrize(
     ("plugins", "field", "told"),
     [
         ({"mpi": []}, "spec.plugins.mpi", "MPIJob"),
         ({"ray": []}, "spec.plugins.ray", "VC_*_HOSTS"),
-        ({"tensorflow": []}, "spec.plugins.tensorflow", "TF_CONFIG"),
         ({"hcclrank": []}, "spec.plugins.hcclrank", "VC_TASK_INDEX"),
         ({"pytorh": []}, "spec.plugins.pytorh", "did you mean pytorch?"),
         ({"svc": ["--publish"]}, "spec.plugins.svc", "no argument of svc"),

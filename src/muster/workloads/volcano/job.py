@@ -149,7 +149,8 @@ def _task(obj: Object, index: int, name: str, spec: TaskSpec) -> Task:
 
 def _plugins(spec: JobSpec) -> dict[str, list[str]]:
     """The plugins of a Job; Volcano's webhook adds what one of them needs."""
-    return spec.plugins | ({"svc": []} if "pytorch" in spec.plugins and "svc" not in spec.plugins else {})
+    needed = {"pytorch", "tensorflow"} & spec.plugins.keys() and "svc" not in spec.plugins
+    return spec.plugins | ({"svc": []} if needed else {})
 
 
 def _faults(spec: JobSpec) -> Iterator[tuple[Path, str]]:

@@ -1,4 +1,6 @@
-"""What Volcano's plugins give the pods of a Job: `env`, `svc` and `pytorch`. The others are refused by name.
+"""What Volcano's plugins give the pods of a Job: `env`, `svc`, `pytorch` and `tensorflow`.
+
+The others are refused by name.
 
 Hosts are called as JobSet calls them, `JOB-TASK-0-INDEX.JOB`, where Volcano has `JOB-TASK-INDEX.JOB`.
 """
@@ -7,6 +9,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final
+
+import msgspec
 
 from muster import names
 from muster.api.base import Object
@@ -30,8 +34,6 @@ _REFUSED: Final = {
     "mpi": "muster starts no sshd and makes no keys; start the ranks with torchrun, or with a launcher of "
     "your own by VC_*_HOSTS of svc, or write an MPIJob (docs/guides/operators.md)",
     "ray": "write the command of each task, with VC_*_HOSTS of svc for the address of the head",
-    "tensorflow": "write TF_CONFIG in the env of the tasks: $(VC_TASK_INDEX) of env is the index of a pod in "
-    "its task, and VC_*_HOSTS of svc are the hosts",
     "hcclrank": "write the rank in the env of the tasks: $(VC_TASK_INDEX) of env is the index of a pod",
 }
 #: The arguments of those that are obeyed.
@@ -39,7 +41,12 @@ _ARGUMENTS: Final[Mapping[str, frozenset[str]]] = {
     "env": frozenset(),
     "svc": frozenset({"publish-not-ready-addresses", "disable-network-policy"}),
     "pytorch": frozenset({"master", "worker", "port"}),
+    "tensorflow": frozenset({"ps", "worker", "chief", "evaluator", "port"}),
 }
+#: What TF_CONFIG calls the tasks, and the port that it names by default.
+_ROLES: Final = ("ps", "worker", "chief", "evaluator")
+_TF_PORT: Final = "2222"
+_INDEX: Final = ("VK_TASK_INDEX", "VC_TASK_INDEX")
 KNOWN: Final = (*_ARGUMENTS, "ssh", *_REFUSED)
 
 
@@ -97,6 +104,9 @@ class Plugins:
                 f"lists the hosts of at most {_MOST_LISTED} tasks, and there are {len(job.tasks)}; remove it"
             )
             report(("spec", "plugins", "svc"), told, Severity.ERROR)
+        if any(len(self._tf_config(task)) > _LONGEST for task in job.tasks):
+            told = f"lists {job.pods:,} hosts in TF_CONFIG, too many for a variable; lower replicas"
+            report(("spec", "plugins", "tensorflow"), told, Severity.ERROR)
         self._check_hosts(report)
 
     def _check_hosts(self, report: Report) -> None:
@@ -137,10 +147,10 @@ class Plugins:
 
     def _variables(self, task: Task) -> list[Object]:
         made: list[Object] = []
-        if "env" in self._arguments:
+        if {"env", "tensorflow"} & self._arguments.keys():
             label = JOB_INDEX if task.name in self.apart else COMPLETION_INDEX
             index = {"fieldRef": {"fieldPath": f"metadata.labels['{label}']"}}
-            made += [{"name": name, "valueFrom": index} for name in ("VK_TASK_INDEX", "VC_TASK_INDEX")]
+            made += [{"name": name, "valueFrom": index} for name in _INDEX]
         config_map = _config_map(self._job)
         made += [
             {"name": key, "valueFrom": {"configMapKeyRef": {"name": config_map, "key": key}}}
@@ -150,7 +160,22 @@ class Plugins:
         port = self._arguments.get("pytorch", {}).get("port")
         if port is not None and task.name in self.apart:
             made += [{"name": name, "value": port} for name in ("MASTER_PORT", "PET_MASTER_PORT")]
+        if config := self._tf_config(task):
+            made.append({"name": "TF_CONFIG", "value": config})
         return made
+
+    def _tf_config(self, task: Task) -> str:
+        """TensorFlow's description of the cluster, and of the pod by the variable of its index; "": none."""
+        if (said := self._arguments.get("tensorflow")) is None or self._job.pods < 2:
+            return ""
+        port, cluster, its_own = said.get("port", _TF_PORT), {}, task.name
+        for role in _ROLES:
+            for each in self._job.tasks:
+                if each.name == said.get(role, role):
+                    cluster[role] = [f"{self.host(each, index)}:{port}" for index in range(each.replicas)]
+                    its_own = role if each is task else its_own
+        config = {"cluster": cluster, "task": {"type": its_own, "index": 0}}
+        return msgspec.json.encode(config).decode().removesuffix("0}}") + f"$({_INDEX[1]})}}}}"
 
     def config_map(self, report: Report) -> Object | None:
         """The ConfigMap of svc: the hosts of each task as variables and as files; None without the plugin."""
