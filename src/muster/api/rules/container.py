@@ -125,7 +125,7 @@ def _http(request: Object, path: Path) -> list[Finding]:
     if scheme not in ("HTTP", "HTTPS"):
         errors.append(Finding((*path, "scheme"), sources.unsupported(scheme, ("HTTP", "HTTPS"))))
     if any(letter.isspace() or not letter.isprintable() for letter in target):
-        told = f"Invalid value: {shown(target)!r}: must not contain white space or control characters"
+        told = f"Invalid value: {shown(target)}: must not contain white space or control characters"
         errors.append(Finding((*path, "path"), told))
     return errors
 

@@ -97,8 +97,10 @@ def label(name: str, path: Path) -> list[Finding]:
 
 
 def shown(value: str) -> str:
-    """A value as errors quote it, not longer than a line."""
-    return f'"{value}"' if len(value) <= 80 else f'"{value[:77]}..." ({len(value)} characters)'
+    """A value as errors quote it: in one line that is not long, with escapes for what does not print."""
+    if len(value) > 80:
+        return f'{shown(value[:77])[:-1]}..." ({len(value)} characters)'
+    return '"' + "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in value) + '"'
 
 
 def _name(kind: str, name: str) -> list[Finding]:
