@@ -61,6 +61,8 @@ RESTART_BUDGET: Final = f"{DOMAIN}/restart-budget"
 ON_JOB_FAILURE: Final = f"{DOMAIN}/on-job-failure"
 #: JobSet of a sweep: its variables with their lists of values, as JSON (`muster.api.matrix`).
 MATRIX: Final = f"{DOMAIN}/matrix"
+#: Job or JobSet: of which job it is a retry, as JSON (`muster.workloads.retry`).
+RETRY_OF: Final = f"{DOMAIN}/retry-of"
 #: JobSet: failures of its Jobs by their uid, as counted against the restart budget.
 FAILURES: Final = f"{DOMAIN}/failures"
 #: JobSet: since when the deadline's clock runs, and the seconds it has run before that.

@@ -60,6 +60,14 @@ FAULTS: Final = (
         ("tests/app/wiring/test_repository.py",),
     ),
     Fault(
+        "a trial that is retried has the parameters of another",
+        _TRIALS,
+        "workloads/retry.py",
+        "for new, old in pairs if new != old)",
+        "for new, old in pairs if new == old)",
+        ("tests/workloads/test_retry.py",),
+    ),
+    Fault(
         "WORLD_SIZE counts GPUs while RANK counts pods",
         _ENVIRONMENT,
         "workloads/training.py",

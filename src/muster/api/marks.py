@@ -208,7 +208,7 @@ CHECKED: Final[tuple[Mark[Any], ...]] = (
 #: The other keys: what one part of muster writes for another, and what is read where nothing is refused.
 _OTHERS: Final[dict[tuple[str, ...], dict[str, str]]] = {
     _GANGS: {names.EXCLUSIVE: "LAYER", names.SUBMITTED_FROM: ""},
-    _JOBS: {names.ADMISSION: "gang", names.PROGRESS_MOVES: "", names.MOVED: ""},
+    _JOBS: {names.ADMISSION: "gang", names.PROGRESS_MOVES: "", names.MOVED: "", names.RETRY_OF: ""},
     ("JobSet",): {
         names.TRAINING: "PyTorch|DeepSpeed|Jax",
         names.TRAINERS: "GROUP,…",

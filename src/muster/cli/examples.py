@@ -33,6 +33,8 @@ _EXAMPLES: Final = {
     "get": """
         muster get train-3f9a1c20
         muster get ml/train -o yaml
+        muster get sweep --table --failed
+        muster get sweep -o csv
     """,
     "why": """
         muster why train
@@ -68,6 +70,10 @@ _EXAMPLES: Final = {
     """,
     "requeue": """
         muster requeue train
+    """,
+    "retry": """
+        muster retry sweep
+        muster retry sweep-7b3f9a1c --new-code
     """,
     "set": """
         muster set train --priority 10

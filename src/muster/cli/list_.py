@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from muster.cli.errors import BAD_INPUT, Failure
-from muster.cli.options import Context, Kubeconfig, Namespace, Output
+from muster.cli.options import Context, Failed, Kubeconfig, Namespace, Output
 from muster.cli.say import console, redrawn, say
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ def command(
     everywhere: Everywhere = False,
     every: All = False,
     state: States = None,
+    failed: Failed = False,
     limit: Limit = None,
     watch: Watch = False,
     output: Shown = Format.TABLE,
@@ -88,6 +89,8 @@ def command(
     from muster.cli import show
 
     target = Target(kubeconfig, context, "" if everywhere else namespace)
+    if failed:
+        state = [*(state or ()), State.FAILED]
     wanted = frozenset(each.value for each in state or State)
     day = sys.stdout.isatty() and not (every or state or limit)
     asked = _Asked(target, every or State.CANCELLED in (state or ()), wanted, limit, day)

@@ -68,6 +68,7 @@ AnyJobNames = Annotated[
         autocompletion=job_names,
     ),
 ]
+Failed = Annotated[bool, typer.Option("--failed", help="Only what has failed.")]
 File = Annotated[str, typer.Argument(metavar="FILE", help="A job file; - for standard input.")]
 Nodes = Annotated[
     str,

@@ -80,6 +80,7 @@ _INSTEAD: Final = {
             names.ADOPTS,
             *(names.SUBMITTED_FROM, names.MOVED, names.GPU_DEVICE, names.CHECKPOINT_REQUESTED),
             *(names.FAILURES, names.RUNNING_SINCE, names.TIME_USED, names.PROGRESS, names.PROGRESS_MOVES),
+            names.RETRY_OF,
             *(COMPLETION_INDEX, JOB_GLOBAL_INDEX),
         ),
         _MUSTERS,

@@ -170,3 +170,10 @@ def test_jobs_of_several_namespaces_are_distinguished() -> None:
     assert str(matching("train", there)) == "research/train, the newest of 2 jobs that match train"
     assert (scoped("train", "ml"), scoped("ml/train", "")) == (("train", "ml"), ("train", "ml"))
     assert scoped(None, "ml") == (None, "ml")
+
+
+@pytest.mark.parametrize("name", ["train", "train-3f9a1c20-r1"])
+def test_a_retry_has_the_name_of_its_file(name: str) -> None:
+    found = matching(name, jobs("train-3f9a1c20", "train-3f9a1c20-r1", "train-3f9a1c20-r1-eval"))
+    assert found.newest.name == "train-3f9a1c20-r1"
+    assert found.named

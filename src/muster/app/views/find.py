@@ -29,8 +29,8 @@ def word_of(kind: AnyKind) -> str:
 MOST_NAMED: Final = 10
 #: What may be written before a name, if jobs of several kinds have it: `jobset/train`.
 _KINDS: Final = frozenset(map(word_of, (*groups.BY_KIND, BATCH_JOB, VOLCANO_JOB)))
-#: What tells the jobs of one file apart (`workloads.jobfile`).
-_SUFFIX: Final = re.compile(r"-(?:[0-9a-f]{8}|[0-9a-f]{5})")
+#: What tells the jobs of one file apart (`workloads.jobfile`), and their retries (`workloads.retry`).
+_SUFFIX: Final = re.compile(r"-(?:[0-9a-f]{8}|[0-9a-f]{5})(?:-r[1-9]\d*)?", re.ASCII)
 
 
 class Named(Protocol):

@@ -44,7 +44,7 @@ from muster.embedded.verbs.registry import Registry
 from muster.journal import Journal, Tee
 from muster.kube.clock import Clock, SystemClock, first
 from muster.kube.informers import Informers
-from muster.names import SUBMITTED_FROM
+from muster.names import RETRY_OF, SUBMITTED_FROM
 from muster.runtime import loop
 from muster.runtime.budget import WriteBudget
 from muster.runtime.group_events import GroupEvents
@@ -55,6 +55,7 @@ from muster.runtime.watched import WatchedMirror
 from muster.translate.disclosure import EVERYTHING
 from muster.workloads import secret_files
 from muster.workloads.jobfile import Source
+from muster.workloads.retry import Retry
 
 log = logging.getLogger(__name__)
 
@@ -229,7 +230,8 @@ async def _swept(home: StateDirectory, client: LocalClient, past: Past, clock: C
         *((meta.uid, meta.annotations) for meta in there),
         *((meta.uid, meta.annotations) for meta in (each.meta for each in past.jobs())),
     ):
-        uids.add(uid)
+        retried = Retry.read(annotations.get(RETRY_OF))
+        uids |= {uid, retried.uid} if retried is not None else {uid}
         source = Source.read(annotations.get(SUBMITTED_FROM))
         copies.add(source.copy if source is not None else "")
     await asyncio.to_thread(directories.sweep, home.root, uids, copies, clock.now().timestamp())
