@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from muster.api import groups
+from muster.api.base import Kind
 from muster.api.core_v1 import ConfigMap
-from muster.api.kinds import CONFIG_MAP, JOBSET
-from muster.kube.errors import NotFound
+from muster.api.kinds import CONFIG_MAP, FOREIGN, JOBSET, POD
+from muster.kube.errors import Forbidden, NotFound
 from muster.kube.informers import Informers
 from tests.kube.test_reflector import Instant, Script, config, event, page
 from tests.patience import PATIENCE
@@ -80,22 +82,43 @@ async def test_a_subscriber_that_cannot_read_an_object_leaves_it_to_the_others(
     task.cancel()
 
 
+#: Kinds of every dialect that a cluster may lack.
+_OF_DIALECTS = sorted({JOBSET, *groups.OF_NAMED, *FOREIGN}, key=lambda kind: (kind.group, kind.plural))
+
+
+@pytest.mark.parametrize("kind", _OF_DIALECTS, ids=lambda kind: f"{kind.plural}.{kind.group}")
 async def test_a_kind_that_the_cluster_does_not_know_is_off_until_it_does(
-    caplog: pytest.LogCaptureFixture,
+    kind: Kind[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     client: Any = Script([NotFound("no such resource")] * 3 + [page(5, config("a", 3))], [])
     informers = Informers(client, Instant())
     told: Told = []
-    informers[JOBSET].subscribe(noting(told))
+    informers[kind].subscribe(noting(told))
     task = asyncio.create_task(informers.run())
     async with asyncio.timeout(PATIENCE):
-        await informers.synced([JOBSET])
+        await informers.synced([kind])
         assert told == [], "nothing waits for it"
         await client.over.wait()
     assert told == [("", "3")], "it appears when its definition does"
+    called = f"{kind.plural}.{kind.group}"
     assert caplog.messages == [
-        "jobsets are off, as the cluster does not show them: no such resource",
-        "jobsets can be read now",
+        f"{called} are off, as the cluster does not show them: no such resource",
+        f"{called} can be read now",
     ]
+    task.cancel()
+
+
+@pytest.mark.parametrize("kind", [*_OF_DIALECTS, POD], ids=lambda kind: f"{kind.plural}.{kind.group}")
+async def test_only_kinds_of_other_schedulers_are_off_if_a_role_lacks_them(kind: Kind[Any]) -> None:
+    """Muster can do without their groups, whose pods wait; not without jobs and pods."""
+    client: Any = Script([Forbidden("no")] * 3 + [page(5, config("a", 3))], [])
+    informers = Informers(client, Instant())
+    reflector, off = informers[kind], []
+    reflector.subscribe(lambda old, new: off.append(reflector.synced.is_set()))
+    task = asyncio.create_task(informers.run())
+    async with asyncio.timeout(PATIENCE):
+        await client.over.wait()
+    assert off == [kind in FOREIGN]
+    assert kind in FOREIGN or kind in (JOBSET, POD)
     task.cancel()

@@ -93,6 +93,7 @@ class Instant:
 
 class Run:
     tolerated: tuple[type[ApiError], ...] = ()
+    unread: tuple[type[ApiError], ...] = ()
     streaming = False
 
     def __init__(self, script: Script) -> None:
@@ -105,6 +106,7 @@ class Run:
             CONFIG_MAP,
             clock=self.clock,
             tolerated=self.tolerated,
+            unread=self.unread,
             streaming=self.streaming,
         )
         self.reflector.subscribe(self._note, self.progress.append)
@@ -423,3 +425,27 @@ async def test_a_kind_that_is_read_again_is_no_longer_refused(caplog: pytest.Log
 async def test_a_tolerated_refusal_does_not_count() -> None:
     async with ran([page(5)], [[Forbidden("no")]] * 9, Optional) as run:
         assert run.reflector.refused_for == 0.0
+
+
+class OfAnother(Run):
+    tolerated, unread = (NotFound,), (Forbidden,)
+
+
+async def test_a_kind_that_a_role_lacks_is_off_and_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A server answers so whether or not it has the kind. Nothing waits for it until it can be read."""
+    caplog.set_level(logging.INFO)
+    lists = [*[Forbidden("no")] * 9, NotFound("what?"), page(5, config("a", 3))]
+    async with ran(lists, [], OfAnother) as run:
+        assert run.reflector.synced.is_set()
+        assert run.told == [(None, "a@3")]
+        assert max(run.clock.slept) <= LOOK_AGAIN
+    off = "configmaps are off, as the cluster does not show them: no; if the cluster has them, grant list "
+    assert caplog.messages == [f"{off}and watch, and they are read at once", "configmaps can be read now"]
+    assert caplog.records[0].levelno == logging.WARNING
+
+
+async def test_a_kind_that_has_been_read_is_not_off_when_a_role_loses_it() -> None:
+    """Its objects are not gone: what is known of them grows old, and another replica may know more."""
+    async with ran([page(5, config("a", 3))], [[Forbidden("no")]] * 9, OfAnother) as run:
+        assert run.told == [(None, "a@3")]
+        assert run.reflector.refused_for > 0

@@ -182,9 +182,9 @@ ADMITTING: Final[tuple[Kind[Any], ...]] = (
     Kind(_ADMISSION, "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", False, Resource),
 )
 
-#: Kinds that a cluster may not know, until their definitions are installed, and no part of muster waits for.
-OPTIONAL: Final[tuple[Kind[Any], ...]] = (
-    JOBSET,
+#: Kinds of other schedulers. A pod that names an object of one waits for it, so muster may do without them:
+#: until it has read such a kind, it takes one that it may not list for one that the cluster does not have.
+FOREIGN: Final[tuple[Kind[Any], ...]] = (
     *POD_GROUPS,
     POD_GROUP_VOLCANO,
     QUEUE_VOLCANO,
@@ -194,6 +194,12 @@ OPTIONAL: Final[tuple[Kind[Any], ...]] = (
     POD_GROUP_K8S,
     WORKLOAD,
     CLUSTER_NETWORK_TOPOLOGY,
+    VOLCANO_JOB,
+)
+#: Kinds that a cluster may not know, until their definitions are installed, and no part of muster waits for.
+OPTIONAL: Final[tuple[Kind[Any], ...]] = (
+    JOBSET,
+    *FOREIGN,
     LIMIT_RANGE,
     RUNTIME_CLASS,
     PREEMPTION,
@@ -201,7 +207,6 @@ OPTIONAL: Final[tuple[Kind[Any], ...]] = (
     LATTICE_JOB,
     CEDAR_POLICY,
     TRUST_POLICY,
-    VOLCANO_JOB,
     *ADMITTING,
 )
 #: Those of them that muster need not be allowed to list; it then assumes that no objects exist.

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from muster.api.base import Kind
-from muster.api.kinds import HIDDEN, OPTIONAL
+from muster.api.kinds import FOREIGN, HIDDEN, OPTIONAL
 from muster.kube.client import Client
 from muster.kube.clock import Clock
 from muster.kube.errors import ApiError, Forbidden, NotFound
@@ -51,6 +51,7 @@ class Informers:
                 fields=f"metadata.name={name}" if name else "",
                 clock=self._clock,
                 tolerated=(NotFound, Forbidden) if single else _tolerated(kind),
+                unread=(Forbidden,) if kind in FOREIGN else (),
                 streaming=self._streaming,
                 view=self._views.get(kind),
             )

@@ -69,10 +69,14 @@ class Reflector(Generic[R]):
         fields: str = "",
         clock: Clock | None = None,
         tolerated: tuple[type[ApiError], ...] = (),
+        unread: tuple[type[ApiError], ...] = (),
         streaming: bool = False,
         view: Kind[R] | None = None,
     ) -> None:
         """`tolerated`: answers to a list that count as an empty list until the server has another answer.
+
+        `unread`: answers that count so only until something has been read. An API server looks at rights
+        first: where a role lacks a kind, it answers Forbidden, whether or not it has the kind.
 
         `streaming`: let the watch send what exists, instead of a list, if the server can do that. `view`: a
         kind with fewer fields, as which objects are read and kept.
@@ -88,13 +92,15 @@ class Reflector(Generic[R]):
         self._subscribers: list[tuple[OnChange[R], OnProgress]] = []
         self._namespace, self._labels, self._fields = namespace, labels, fields
         self._clock = clock or SystemClock()
-        self._tolerated, self._streaming = tolerated, streaming
+        self._tolerated, self._unread, self._streaming = tolerated, unread, streaming
         self._off = False  # whether the last answer was a tolerated one
         #: seconds between the first and the last of the refusals since anything was read
         self.refused_for = 0.0
         self._refused_since: float | None = None
         self._told = ""  # why it cannot be read, as logged last
         self._heard = False  # whether this watch has sent anything
+        #: several projects have PodGroups
+        self._called = ".".join(filter(None, (kind.plural, kind.group)))
 
     def subscribe(
         self, on_change: OnChange[R], on_progress: OnProgress = lambda resource_version: None
@@ -136,7 +142,10 @@ class Reflector(Generic[R]):
             except (ApiError, Unanswered, Unreachable) as error:
                 why = str(error)
                 if isinstance(error, self._tolerated):
-                    self._turn_off(why)
+                    self._turn_off(logging.INFO, why)
+                elif isinstance(error, self._unread):
+                    told = f"{why}; if the cluster has them, grant list and watch, and they are read at once"
+                    self._turn_off(logging.WARNING, told)
                 elif isinstance(error, REFUSALS):
                     self._refused()
                 if isinstance(error, ApiError) and error.retry_after is not None:
@@ -172,11 +181,11 @@ class Reflector(Generic[R]):
         self._progress(resource_version)
         self.synced.set()
 
-    def _turn_off(self, why: str) -> None:
+    def _turn_off(self, level: int, why: str) -> None:
         """Goes on without the kind: nothing waits for it, and it is read as soon as the server has it."""
         if not self._off:
             self._off = True
-            log.info("%s are off, as the cluster does not show them: %s", self.kind.plural, why)
+            log.log(level, "%s are off, as the cluster does not show them: %s", self._called, why)
         self.synced.set()
 
     def _refused(self) -> None:
@@ -252,9 +261,10 @@ class Reflector(Generic[R]):
             log.exception("%s %s cannot be read, and is set aside", self.kind.kind, key)
 
     def _progress(self, resource_version: str) -> None:
+        self._unread = ()
         if self._off:  # also after a watch that goes on: while the kind is off, no failure of it is logged
             self._off = False
-            log.info("%s can be read now", self.kind.plural)
+            log.info("%s can be read now", self._called)
         if self._told:
             self._told = ""
             log.info("%s can be read again", self.kind.plural)
