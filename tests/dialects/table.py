@@ -42,7 +42,8 @@ class Table(NamedTuple):
 
 LEGEND: Final = """\
 *Obeyed*: it does in muster what its own documentation says. *Subsumed*: it has no meaning where a gang
-starts as a whole or not at all; the row says why. *Refused*: it is not done, and the row says who is told."""
+starts as a whole or not at all; the row says why. *Refused*: it is not done, and the row says who is told.
+[Migrating](../../guides/migrate.md) goes to muster and back, step by step."""
 
 
 def page(table: Table) -> str:
