@@ -646,4 +646,31 @@ FAULTS: Final = (
         "app/wiring/test_told",
         ("what is told again and again", "        if subject in told:", "        if False:"),
     ),
+    *_faults(
+        "accounting",
+        "app/views/usage.py",
+        "app/views/test_usage",
+        ("a run that counts only in its first week", "min(end, following) - begin", "end - begin"),
+        ("use without a price that costs nothing", "        line.unpriced_use = True", "        pass"),
+    ),
+    *_faults(
+        "accounting",
+        "app/records/accounting.py",
+        "app/records/test_accounting",
+        (
+            "the runs of two jobs of one name in one account",
+            "before[-1][1].append(run)",
+            "before[0][1].append(run)",
+        ),
+    ),
+    *_faults(
+        "disk",
+        "app/commands/prune.py",
+        "app/commands/test_prune",
+        (
+            "the checkpoints of a job that is kept",
+            "for view in ended for path in",
+            "for view in there for path in",
+        ),
+    ),
 )

@@ -118,12 +118,17 @@ async def test_five_hours_of_four_gpus(cluster: Cluster) -> None:
             return not await cluster.all(kinds.GANG)
 
         await cluster.until(gone)
-        [week] = await usage.fetch(cluster.client)
+        [week] = usage.added_up(await usage.fetch(cluster.client))
         year, number, _ = START.isocalendar()
         assert usage.summary(week) == {
             "week": f"{year}-W{number:02}",
             "queue": "default",
             "namespace": "default",
+            "jobs": 0,
+            "gpuHours": "0",
+            "cpuHours": "0",
+            "cost": None,
+            "waitedSeconds": 0.0,
             "preemptions": 1,
             "gpuHoursLost": "20",
             "costLost": "70.00",

@@ -116,7 +116,12 @@ _EXAMPLES: Final = {
     """,
     "usage": """
         muster usage
+        muster usage --by week,user
         muster usage -n ml -o json
+    """,
+    "history": """
+        muster history train
+        muster history train -o json
     """,
     "nodes": """
         muster nodes

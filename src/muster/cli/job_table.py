@@ -106,11 +106,11 @@ def _row(view: JobView, *, several: bool, now: datetime) -> list[str | Text]:
         f"{summary.gpus(view):g}",
         show.span(view.created, ended or now) if view.created and (ended or not view.state.finished) else "-",
         f"{show.age(ended, now)} ago" if ended else "",
-        _note(view),
+        note(view),
     ]
 
 
-def _note(view: JobView) -> str:
+def note(view: JobView) -> str:
     """How the job failed, or why it waits; what it reports; and what has happened to it."""
     failed = view.state is State.FAILED and view.verdict is not None
     told = [f"exit {failure_code(view)}" if failed else "", _why(view)]

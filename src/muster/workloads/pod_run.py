@@ -10,11 +10,12 @@ from typing import Final
 import msgspec
 from msgspec.structs import asdict
 
-from muster.api import groups
+from muster.api import groups, requests
 from muster.api.base import condition, deletion_asked, is_true
 from muster.api.batch_v1 import COMPLETION_INDEX, JOB_NAME
 from muster.api.core_v1 import Pod
 from muster.api.failures import Failure, last_failures, verdict
+from muster.api.fields import UNREADABLE
 from muster.api.jobset_v1alpha2 import (
     JOB_GLOBAL_INDEX,
     JOB_INDEX,
@@ -26,7 +27,7 @@ from muster.api.jobset_v1alpha2 import (
 from muster.api.natural import natural
 from muster.api.pod_label import labelled
 from muster.api.times import seconds
-from muster.names import NODE_GONE, PREEMPTED
+from muster.names import GPU_PRODUCT, NODE_GONE, PREEMPTED
 
 #: Characters of a failure's message that are kept.
 WHY: Final = 1024
@@ -89,6 +90,11 @@ class PodRun(Progress, frozen=True, gc=False, kw_only=True):
     job_global_index: int | None = None
     #: the PodGroup that the pod names; "" if it names none
     pod_group: str = ""
+    #: what the pod requests: GPUs and shares of one, CPUs, GiB of memory, and the product of the GPUs
+    gpus: float = 0.0
+    cpus: float = 0.0
+    memory: float = 0.0
+    product: str = ""
 
 
 def run_of(pod: Pod, now: float | None = None) -> PodRun:
@@ -96,6 +102,7 @@ def run_of(pod: Pod, now: float | None = None) -> PodRun:
     meta = pod.metadata
     labels = meta.labels
     created = _seconds(meta.creation_timestamp)
+    gpus, cpus, memory = _requests(pod)
     return PodRun(
         uid=meta.uid,
         namespace=meta.namespace,
@@ -110,8 +117,21 @@ def run_of(pod: Pod, now: float | None = None) -> PodRun:
         created=created if created is not None else now or 0.0,
         job_global_index=natural(labels.get(JOB_GLOBAL_INDEX)),
         pod_group=group.name if (group := groups.named(pod)) is not None else "",
+        gpus=gpus,
+        cpus=cpus,
+        memory=memory,
+        product=pod.spec.node_selector.get(GPU_PRODUCT, ""),
         **asdict(progress_of(pod, now)),
     )
+
+
+def _requests(pod: Pod) -> tuple[float, float, float]:
+    """GPUs, CPUs and GiB of memory; nothing of a pod whose requests cannot be read."""
+    try:
+        amounts = dict(requests.requests(pod.spec))
+        return requests.gpus(pod), amounts.get("cpu", 0) / 1000, amounts.get("memory", 0) / 2**30
+    except UNREADABLE:
+        return 0.0, 0.0, 0.0
 
 
 def progress_of(pod: Pod, now: float | None = None) -> Progress:

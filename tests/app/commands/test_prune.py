@@ -12,9 +12,12 @@ from muster.app.commands.prune import found, remove
 from muster.app.views.jobs import views
 from muster.app.views.objects import fetch
 from muster.app.wiring.state_directory import StateDirectory
+from muster.embedded import directories
 from muster.embedded.client import LocalClient
 from muster.embedded.storage.store import Store
 from muster.embedded.verbs.registry import Registry
+from muster.names import SUBMITTED_FROM
+from muster.workloads.jobfile import Source
 from tests.app.records.test_past import POD, job
 from tests.app.records.test_runs import START, Clock
 
@@ -82,6 +85,30 @@ async def test_only_what_ended_long_enough_ago_goes(client: LocalClient, home: S
     assert found(home, there, 3 * DAY, NOW).output == [old]
     assert [view.name for view in found(home, there, 9 * DAY, NOW).jobs] == ["new", "old"]
     assert found(home, there, 11 * DAY, NOW).jobs == []
+
+
+async def test_checkpoints_and_copies_go_with_their_job(client: LocalClient, home: StateDirectory) -> None:
+    copy = directories.copies(home.root) / ("0" * 16)
+    for name in ("over", "gone", "going"):
+        await made(client, home, name, ended=name != "going", days=2)
+    source = {"annotations": {SUBMITTED_FROM: Source("f", "ann@pc", copy=str(copy)).annotation()}}
+    await client.patch(kinds.JOB, "default", "over", {"metadata": source})
+    copy.mkdir(parents=True)
+    (copy / "code.py").write_bytes(b"x" * 100)
+    paths = {}
+    for each in (await client.list(kinds.JOB)).items:
+        name = each.metadata.name
+        path = directories.checkpoints(home.root, directories.Named("default", name, each.metadata.uid))
+        assert path is not None
+        path.mkdir(parents=True)
+        paths[name] = path
+    await client.delete(kinds.JOB, "default", "gone", propagation="Background")
+    what = found(home, views(await fetch(client)), 0.0, NOW)
+    assert {*what.directories} == {copy, paths["over"], paths["gone"]}
+    assert what.bytes == 2100
+    await remove(client, what)
+    assert not copy.exists()
+    assert [name for name, path in paths.items() if path.exists()] == ["going"]
 
 
 async def test_without_a_cluster_there_is_nothing_to_remove(home: StateDirectory) -> None:

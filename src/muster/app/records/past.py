@@ -33,6 +33,19 @@ async def named(client: Client, name: str | None, target: Target) -> Meant:
     return among(await fetch(client, find.scoped(name, target.scope)[1]), name, target)
 
 
+async def every(client: Client, name: str | None, target: Target) -> list[JobView]:
+    """All jobs of that name or prefix, also deleted ones, the oldest first. Raises UnknownJob."""
+    own, namespace = find.scoped(name, target.scope)
+    existing = jobs.views(await fetch(client, namespace))
+    candidates: list[JobView | Deleted] = [*existing, *_gone(target, namespace)]
+    found = find.matched(own, candidates)
+    if found is None:
+        raise find.unknown(own, existing)
+    gone = iter(_deleted([each for each in found.found if isinstance(each, Deleted)]))
+    there = iter(recalled([each for each in found.found if isinstance(each, JobView)], target))
+    return [next(gone if isinstance(each, Deleted) else there) for each in found.found]
+
+
 async def with_run(client: Client, name: str | None, target: Target) -> Meant:
     """As `named`, for what is about pods (`find.all_matching`)."""
     there = await fetch(client, find.scoped(name, target.scope)[1])
@@ -93,9 +106,13 @@ def _since(view: JobView, runs: Sequence[PodRun]) -> list[PodRun]:
     return [run for run in runs if since <= run.created]
 
 
-def deleted(target: Target, namespace: str = "", prefix: str = "") -> list[JobView]:
-    """Deleted jobs whose names have that prefix, in order of deletion. A real cluster remembers none."""
-    return _deleted(_gone(target, namespace, prefix))
+def deleted(target: Target, namespace: str = "", prefix: str = "", *, judge: bool = True) -> list[JobView]:
+    """Deleted jobs whose names have that prefix, in order of deletion. A real cluster remembers none.
+
+    Unless they are to be judged by the runs of their pods, their counts of pods are those of their status.
+    """
+    found = _gone(target, namespace, prefix)
+    return _deleted(found) if judge else [_view(job, ()) for job in found]
 
 
 def _gone(target: Target, namespace: str, prefix: str = "") -> list[Deleted]:
