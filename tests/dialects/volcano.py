@@ -50,7 +50,7 @@ What Volcano's scheduler (1.14.1) writes into the status of PodGroups and the co
 in 15 scenarios, and is compared with what muster writes, field by field. Muster differs in these: a condition
 that no longer holds is False, where Volcano leaves it True and the later one counts; `Unschedulable` has
 the cause as its reason (`NotEnoughTasks`, `QueueClosed`), where Volcano writes `NotEnoughResources`; pods
-that more nodes would not help have no condition `Unschedulable`, so that no autoscaler adds nodes for them;
+that more nodes would not help are not `Unschedulable`, so that no autoscaler adds nodes for them;
 a group with an unknown queue is told so; a group is `Inqueue` also when its `minResources` exceed its queue.
 
 A job file may have Volcano's Jobs (`batch.volcano.sh/v1alpha1`). On a cluster that serves this kind, `muster

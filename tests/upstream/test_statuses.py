@@ -19,7 +19,7 @@ from tests.upstream.statuses.differences import DIFFERENT
 HERE: Final = Path(__file__).parent / "statuses"
 RECORDED: Final = {dialect: json.loads((HERE / file).read_text()) for dialect, file in FILES.items()}
 #: Seconds, in virtual time, after which muster has come to rest.
-_REST: Final = 20.0
+_REST: Final = 60.0
 
 
 async def played(dialect: Dialect, scenario: Scenario) -> dict[str, Object]:

@@ -42,10 +42,25 @@ DIFFERENT: Final = (
         Difference(
             f"volcano/{scenario}/*/pods",
             "*Pending unbound PodScheduled=False Unschedulable*",
-            "*Pending unbound",
+            ours,
             _NODES,
         )
-        for scenario in ("too_few", "queue_closed", "queue_full", "task_lacks")
+        for scenario, ours in {
+            "queue_closed": "Pending unbound; Pending unbound",
+            "queue_full": "Pending unbound; Pending unbound",
+            "too_few": "*PodScheduled=False MembersMissing*",
+            "task_lacks": "*PodScheduled=False MembersMissing*",
+        }.items()
+    ),
+    *(
+        Difference(
+            f"{scenario}/*/pods",
+            "Pending unbound; Pending unbound",
+            "Pending unbound *MembersMissing; Pending unbound *MembersMissing",
+            "Upstream writes nothing on pods that wait for others or for their group; muster says so after half "
+            "a minute.",
+        )
+        for scenario in ("native/too_few", "native/group_missing", "volcano/group_missing")
     ),
     Difference(
         *("volcano/queue_full/*/phase", "Pending", "Inqueue"),
