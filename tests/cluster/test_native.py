@@ -1,6 +1,10 @@
 """Kubernetes' own gangs, beside its own Job controller, which makes PodGroups (gate WorkloadWithJob)."""
 
+from pathlib import Path
 from typing import Any
+
+import msgspec
+import pytest
 
 from muster.api.base import Object, is_true
 from muster.api.groups import NATIVE
@@ -9,6 +13,7 @@ from muster.api.scheduling_v1beta1 import INITIALLY_SCHEDULED, UNSCHEDULABLE
 from muster.names import GANG as MARK
 from muster.names import SCHEDULER
 from tests.cluster.conftest import Cluster
+from tests.cluster.control_plane import ControlPlane, start_scheduler
 
 
 def job(name: str, size: int, test: str, **more: Any) -> Object:
@@ -78,3 +83,77 @@ async def test_the_basic_groups_of_other_jobs_change_nothing(cluster: Cluster) -
     assert all(pod.spec.scheduling_group for pod in pods), "Kubernetes has put each into a PodGroup"
     records = {each.metadata.name for each in (await cluster.client.list(GANG, "default")).items}
     assert records == {"job-marked"}
+
+
+def pod(name: str, group: str, scheduler: str) -> Object:
+    container = {"name": "c", "image": "none", "resources": {"requests": {"cpu": "1"}}}
+    spec = {
+        "schedulerName": scheduler,
+        "schedulingGroup": {"podGroupName": group},
+        "nodeSelector": {"test": group},
+        "containers": [container],
+    }
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+async def test_a_group_that_is_written_in_another_version_is_a_gang_and_shows_its_status_there(
+    cluster: Cluster,
+) -> None:
+    cluster.daemon("scheduler")
+    cluster.daemon("controllers")
+    cluster.muster("fake-nodes", "2 x name=older,cpu=1,memory=8Gi,label:test=older")
+    (version,) = POD_GROUP_K8S.others
+    older = msgspec.structs.replace(POD_GROUP_K8S, version=version, others=())
+    await cluster.make(
+        older, {"metadata": {"name": "older"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}
+    )
+    await cluster.make(POD, pod("older-0", "older", SCHEDULER))
+
+    async def counted() -> bool:
+        record = await cluster.client.get(GANG, "default", f"{NATIVE.name}-older")
+        return record.status.reason is not None and record.status.reason.code == "MembersMissing"
+
+    await cluster.until("it waits for its second pod", counted)
+    await cluster.make(POD, pod("older-1", "older", SCHEDULER))
+
+    async def scheduled() -> bool:
+        group = await cluster.client.get(older, "default", "older")
+        return is_true(group.status.conditions, INITIALLY_SCHEDULED)
+
+    await cluster.until("it says in that version that it is scheduled", scheduled)
+    await cluster.client.delete(older, "default", "older")
+
+
+async def test_kube_scheduler_starts_the_gangs_of_its_own_name_beside_muster(
+    cluster: Cluster, plane: ControlPlane
+) -> None:
+    if plane.home == Path():
+        pytest.skip("this cluster has a scheduler of its own")
+    cluster.daemon("scheduler")
+    cluster.daemon("controllers")
+    start_scheduler(plane)
+    try:
+        for name, scheduler in (("theirs", "default-scheduler"), ("ours", SCHEDULER)):
+            cluster.muster("fake-nodes", f"2 x name={name},cpu=1,memory=8Gi,label:test={name}")
+            policy = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+            await cluster.make(POD_GROUP_K8S, {"metadata": {"name": name}, "spec": policy})
+            for number in range(2):
+                await cluster.make(POD, pod(f"{name}-{number}", name, scheduler))
+
+        async def both() -> bool:
+            found = (await cluster.client.list(POD_GROUP_K8S, "default")).items
+            groups = [each for each in found if each.metadata.name in ("theirs", "ours")]
+            return [is_true(each.status.conditions, INITIALLY_SCHEDULED) for each in groups] == [True, True]
+
+        async def whole() -> bool:  # kube-scheduler says so before it binds the last pod
+            pods = (await cluster.client.list(POD, "default")).items
+            return sum(bool(each.spec.node_name) for each in pods) == 4
+
+        await cluster.until("both gangs say that they are scheduled", both)
+        await cluster.until("the pods of both are bound", whole)
+        records = {each.metadata.name for each in (await cluster.client.list(GANG, "default")).items}
+        assert records == {f"{NATIVE.name}-ours"}, "a gang of another scheduler has no record of muster"
+    finally:
+        plane.kill("kube-scheduler")
+        for name in ("theirs", "ours"):
+            await cluster.client.delete(POD_GROUP_K8S, "default", name)

@@ -20,9 +20,10 @@ TABLE: Final = Table(
 Pods belong to a PodGroup of `scheduling.k8s.io/v1beta1` by `spec.schedulingGroup`. Kubernetes 1.37 has these
 kinds behind the feature gate `GenericWorkload`. Where the API is not served muster does without; it reads
 the kinds as soon as they are. Files may say `v1alpha3`, which has the same fields, and a cluster that serves
-both shows each object in both; `v1alpha2` is refused with
-the version to write. Pods with the scheduler name of muster are started by muster; pods of kube-scheduler,
-in other groups, stay its own. The record of such a gang is called `native-NAME`.
+both shows each object in both; `v1alpha2` is refused with the version to write. CompositePodGroups are
+refused ([decision 34](../../decisions/0034-composite-groups-are-refused.md)). Pods with the scheduler name of
+muster are started by muster; pods of kube-scheduler, in other groups, stay its own. The record of such a gang
+is called `native-NAME`.
 
 What kube-scheduler (1.37.1) writes into the status of PodGroups and the conditions of pods was recorded in 14
 scenarios, and is compared with what muster writes, field by field: they are the same. (With muster, pods that

@@ -20,6 +20,7 @@ import pytest
 from muster import names
 from muster.api import groups, kinds
 from muster.api.base import AnyKind, Object
+from muster.api.groups import Dialect
 from muster.api.koordinator_v1alpha1 import BY_NAME, GROUPS, MIN_AVAILABLE
 from muster.app.wiring.batch_jobs import Site
 from muster.app.wiring.compile_queue import AtOnce
@@ -39,7 +40,7 @@ from tests.tiers import examples
 pytestmark = pytest.mark.looptime
 OURS: Final = "ours"
 THEIRS: Final = "theirs"
-POD_GROUPS: Final[tuple[AnyKind, ...]] = (kinds.POD_GROUP_X, kinds.POD_GROUP_SIGS)
+POD_GROUPS: Final[tuple[AnyKind, ...]] = groups.OF_NAMED
 #: What a user of a namespace may write, and (with all rights there, and no guard) muster's own records.
 KINDS: Final[tuple[AnyKind, ...]] = (
     *POD_GROUPS,
@@ -51,7 +52,7 @@ KINDS: Final[tuple[AnyKind, ...]] = (
     kinds.GANG,
     kinds.GANG_PLAN,
 )
-NAMES: Final = ("train", "a", "b", "told", "job", "set", "late", "x")
+NAMES: Final = ("train", "a", "b", "told", "job", "set", "late", "x", *(row.name for row in groups.NAMED))
 #: Ends of the names of fields that differ between any two runs.
 _GIVEN: Final = (
     "uid",
@@ -76,6 +77,23 @@ def spec(pool: str, **fields: Any) -> Object:
     }
 
 
+def minimum(row: Dialect, least: int) -> Object:
+    """The spec of a group of this dialect."""
+    return {"schedulingPolicy": {"gang": {"minCount": least}}} if row.in_spec else {"minMember": least}
+
+
+def member(row: Dialect, group: str, meta: Object, of: Object) -> Object:
+    """A pod that names this group."""
+    if row.in_spec:
+        of = {**of, "schedulingGroup": {"podGroupName": group}}
+    elif row.label:
+        meta = {**meta, "labels": {**meta.get("labels", {}), row.label: group}}
+    else:
+        notes = {**meta.get("annotations", {}), row.naming.annotations[0]: group}
+        meta = {**meta, "annotations": notes}
+    return {"metadata": meta, "spec": of}
+
+
 def ours(cluster: Cluster) -> None:
     """Gangs of each dialect, most of which start, and one that waits for room."""
     lists = {GROUPS: json.dumps([f"{OURS}/a", f"{OURS}/b"])}
@@ -92,6 +110,11 @@ def ours(cluster: Cluster) -> None:
             labels = {groups.POD_GROUP.label: name, "app": name}
             meta = {"name": f"{name}-{i}", "labels": labels}
             cluster.registry.create(kinds.POD, OURS, {"metadata": meta, "spec": spec(OURS)})
+    for row in groups.NAMED:
+        cluster.registry.create(row.kind, OURS, {"metadata": {"name": row.name}, "spec": minimum(row, 2)})
+        for i in range(2):
+            pod = member(row, row.name, {"name": f"{row.name}-{i}"}, spec(OURS))
+            cluster.registry.create(kinds.POD, OURS, pod)
     for i in range(2):
         notes = {BY_NAME[1]: "told", MIN_AVAILABLE[1]: "2"}
         body = {"metadata": {"name": f"told-{i}", "annotations": notes}, "spec": spec(OURS)}
@@ -194,20 +217,21 @@ class Hostile:
             registry.patch(kind, THEIRS, name, patch)
 
     def _group(self) -> None:
+        row = self._choose.choice(groups.NAMED)
         least = self._choose.choice([0, 1, 2, 100])
-        self._put(self._choose.choice(POD_GROUPS), {"metadata": self._meta(), "spec": {"minMember": least}})
+        self._put(row.kind, {"metadata": self._meta(), "spec": minimum(row, least)})
 
     def _pod(self) -> None:
         meta = self._meta()
         self._number += 1
         meta["name"] = f"{meta['name']}-{self._number}"
-        group = self._choose.choice([*groups.LABELS, ""])
-        if group:
-            meta["labels"][group] = self._name()
-        else:
-            meta["annotations"] |= {BY_NAME[1]: self._name(), MIN_AVAILABLE[1]: "1"}
         volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": self._name()}}]
         more = {"volumes": volumes} if self._choose.random() < 0.2 else {}
+        row = self._choose.choice([*groups.NAMED, None])
+        if row is not None:
+            self._put(kinds.POD, member(row, self._name(), meta, spec(THEIRS, **more)))
+            return
+        meta["annotations"] |= {BY_NAME[1]: self._name(), MIN_AVAILABLE[1]: "1"}
         self._put(kinds.POD, {"metadata": meta, "spec": spec(THEIRS, **more)})
 
     def _job(self) -> None:
@@ -282,7 +306,7 @@ async def history(seed: int | None) -> dict[str, Any]:
     cluster, found = Cluster(), {}
     try:
         for name, pool in (("ours-0", OURS), ("ours-1", OURS), ("theirs-0", THEIRS)):
-            cluster.node(name, 6)
+            cluster.node(name, 14)
             cluster.registry.patch(kinds.NODE, "", name, {"metadata": {"labels": {"pool": pool}}})
         for namespace in (OURS, THEIRS):
             cluster.registry.create(kinds.NAMESPACE, "", {"metadata": {"name": namespace}})
@@ -344,7 +368,7 @@ async def test_undisturbed_the_gangs_start(undisturbed: dict[str, Any]) -> None:
     phases = Counter(
         body["status"]["phase"] for name, body in found["started"].items() if name.startswith("Gang ")
     )
-    assert phases == {"Standing": 5, "Waiting": 1}
+    assert phases == {"Standing": 5 + len(groups.NAMED), "Waiting": 1}
 
 
 async def test_a_gang_of_two_namespaces_that_agree_ends_when_one_withdraws_and_its_pods_stay() -> None:

@@ -57,8 +57,8 @@ DIFFERENT: Final = (
             f"{scenario}/*/pods",
             "Pending unbound; Pending unbound",
             "Pending unbound *MembersMissing; Pending unbound *MembersMissing",
-            "Upstream writes nothing on pods that wait for others or for their group; muster says so after half "
-            "a minute.",
+            "Upstream writes nothing on pods that wait for others or for their group; muster says so after "
+            "half a minute.",
         )
         for scenario in ("native/too_few", "native/group_missing", "volcano/group_missing")
     ),
