@@ -56,6 +56,18 @@ serves them.
                     f"{_TESTS}::test_its_priority_class_counts",
                 ),
                 Row(
+                    "spec.minResources",
+                    SUBSUMED,
+                    "the pods say what they need, and all of them are placed at once",
+                    f"{_TESTS}::test_minimal_resources_change_nothing",
+                ),
+                Row(
+                    "spec.policy",
+                    REFUSED,
+                    "the Gang has a warning; write `muster.dev/below-minimum`",
+                    f"{_TESTS}::test_a_policy_in_the_spec_is_named_as_not_read",
+                ),
+                Row(
                     "spec.totalResources",
                     OBEYED,
                     "by ResourceQuotas of the embedded cluster, as above; on other clusters the Gang warns",
@@ -127,6 +139,17 @@ serves them.
             ),
         ),
         (
+            "Queue",
+            (
+                Row(
+                    "Queue of these API groups",
+                    REFUSED,
+                    "`check` says whose it is, and to write a Queue of muster",
+                    "workloads/test_kubernetes.py::test_a_kind_of_another_project_is_called_so",
+                ),
+            ),
+        ),
+        (
             "Annotations of pods",
             (
                 Row(
@@ -134,6 +157,21 @@ serves them.
                     OBEYED,
                     "the name of the PodGroup; the pods wait for it",
                     _GANG,
+                ),
+                Row(
+                    "scheduling.k8s.io/group-name, empty",
+                    REFUSED,
+                    "the pod is Invalid, and does not start alone",
+                    f"{_TESTS}::test_a_pod_with_an_empty_annotation_does_not_start_alone",
+                ),
+                Row(
+                    "pods that wait",
+                    OBEYED,
+                    "a minute without enough members, or without the PodGroup, and their condition "
+                    "PodScheduled is False with the reason MembersMissing; it is not Unschedulable, which "
+                    "would make an autoscaler add nodes",
+                    "runtime/reports/test_conditions.py"
+                    "::test_pods_that_wait_for_others_or_for_their_group_say_so_after_a_while",
                 ),
                 Row(
                     "pods that have succeeded",

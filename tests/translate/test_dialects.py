@@ -264,8 +264,8 @@ def test_a_group_that_comes_touches_its_namesakes() -> None:
 
 def all_groups(found: World) -> dict[GroupKey, Group]:
     """Every gang, by looking at every object."""
-    keys = {key(dialect, name[1]) for dialect in groups.TABLE for name in found.pods}
-    keys |= {key(dialect, name) for dialect in groups.TABLE for name in ("s", "j", "g", "s-a-0", "s-b-0")}
+    keys = {key(dialect, name[1]) for dialect in groups.OF_GANGS for name in found.pods}
+    keys |= {key(dialect, name) for dialect in groups.OF_GANGS for name in ("s", "j", "g", "s-a-0", "s-b-0")}
     keys |= {key(groups.JOBSET, "s", stage) for stage in ("a", "b")}
     gangs = ((one, read(one, found)) for one in keys)
     return {one: group for one, group in gangs if group is not None}

@@ -105,6 +105,15 @@ def test_its_priority_class_counts(row: Dialect) -> None:
 
 
 @pytest.mark.parametrize("row", ROWS)
+def test_minimal_resources_change_nothing(row: Dialect) -> None:
+    found = world(*members("a"))
+    put(found, row, {"minMember": 1})
+    before = gang(found).gang
+    put(found, row, {"minMember": 1, "minResources": {"cpu": 1000}})
+    assert gang(found).gang == before
+
+
+@pytest.mark.parametrize("row", ROWS)
 def test_succeeded_members_count_towards_the_minimum(row: Dialect) -> None:
     done = pod("a", annotations={GROUP_NAME: "g"}, phase="Succeeded", node="n")
     found = world(done, *members("b"))
@@ -122,6 +131,23 @@ def test_a_deleted_group_leaves_its_pods(row: Dialect) -> None:
     left = gang(found)
     assert len(left.members.filled) == 2, "they are charged to the same gang"
     assert "bound pods continue" in left.warnings[0]
+
+
+@pytest.mark.parametrize(("policy", "told"), [(None, False), ("Restart", True), ({"action": "x"}, True)])
+def test_a_policy_in_the_spec_is_named_as_not_read(policy: Any, told: bool) -> None:  # Any: JSON
+    found = world(*members("a"))
+    put(found, INCUBATOR, {"minMember": 1, "policy": policy})
+    assert [text.split(";")[0] for text in gang(found).warnings] == ["spec.policy is not read"] * told
+
+
+@pytest.mark.parametrize("key", groups.ANNOTATIONS)
+def test_a_pod_with_an_empty_annotation_does_not_start_alone(key: str) -> None:
+    empty = pod("a", annotations={key: ""})
+    found = read(GroupKey(groups.POD, "ns", "a"), world(empty))
+    assert found is not None
+    assert found.gang.gate is not None
+    assert found.gang.gate.code is Code.INVALID
+    assert found.gang.gate.message.startswith(f"{key} is empty; write the name")
 
 
 @pytest.mark.parametrize(("schedulers", "held"), [(None, True), (frozenset({"muster"}), False)])

@@ -4,7 +4,7 @@ Source: kubernetes-retired/kube-batch, pkg/apis/scheduling/v1alpha1/types.go and
 proposal of coscheduling, which has `minMembers`, `totalResources` and `status.admitted`.
 """
 
-from typing import Final
+from typing import Any, Final
 
 from muster.api.base import Condition, Int32, Resource, Struct
 from muster.api.core_v1 import Quantities
@@ -21,6 +21,8 @@ class PodGroupSpec(Struct, frozen=True):
     priority_class_name: str = ""
     min_resources: Quantities = {}
     total_resources: Quantities = {}
+    #: the proposal's life-cycle policy, whose form it leaves open
+    policy: Any = None  # Any: JSON
 
 
 class PodGroupStatus(Struct, frozen=True):

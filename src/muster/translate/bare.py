@@ -134,4 +134,6 @@ def _named_gang(meta: ObjectMeta) -> Gate | None:
         if gang := mark(meta, key):
             message = f"{key} is {gang[:80]!r}; write the gang's name in lower-case letters, digits, - and ."
             return Gate(Code.INVALID, message)
+    if empty := next((key for key in groups.ANNOTATIONS if meta.annotations.get(key) == ""), None):
+        return Gate(Code.INVALID, f"{empty} is empty; write the name of the pod's group, or leave it out")
     return None

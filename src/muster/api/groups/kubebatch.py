@@ -7,6 +7,12 @@ from muster.api.base import Object, is_true
 from muster.api.groups.dialect import Asked, Dialect
 from muster.api.groups.volcano import VOLCANO
 from muster.api.kube_batch import QUOTA_RELEASED, PodGroup
+from muster.names import BELOW_MINIMUM
+
+#: What is said of a policy, of which kube-batch's proposal gives no more than the name.
+_POLICY: Final = (
+    f"spec.policy is not read; to restart the group below its minimum, annotate it {BELOW_MINIMUM}: restart"
+)
 
 
 def _asked(group: PodGroup) -> Asked:
@@ -23,6 +29,7 @@ def _asked(group: PodGroup) -> Asked:
         queue=spec.queue,
         priority_class=spec.priority_class_name,
         refusal=refusal,
+        warnings=(_POLICY,) if spec.policy is not None else (),
         total=None if is_true(group.status.conditions, QUOTA_RELEASED) else spec.total_resources,
     )
 

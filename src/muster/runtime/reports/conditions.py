@@ -34,8 +34,8 @@ from muster.translate.status import SCHEDULED, member_waits, nominates
 PACE: Final = 1.0
 #: Seconds for which a gang waits with one reason code before its pods get the condition.
 PATIENCE: Final = 2.0
-#: Seconds for which a gang waits for members before those that exist say so: most gangs get all of them.
-MISSING: Final = 30.0
+#: Seconds for which no pod has come to a gang that waits for members before those that exist say so.
+MISSING: Final = 60.0
 #: Most patches in flight.
 IN_FLIGHT: Final = 16
 #: Longest pause, in seconds, before a patch is repeated whose effect the pod does not show. The first pause
@@ -57,8 +57,8 @@ class ConditionReports:
     def __init__(self, core: Scheduler, observed: Observed, budget: WriteBudget) -> None:
         self._core, self._observed, self._budget = core, observed, budget
         self._next = 0.0
-        #: the reason code of each waiting gang, and since when it has that code
-        self._since: dict[GangId, tuple[Code, float]] = {}
+        #: the reason code of each waiting gang, how many pods it has if it waits for more, and since when
+        self._since: dict[GangId, tuple[Code, int, float]] = {}
         #: gangs whose pods need no patch, with the group and the reason code for which that was found
         self._done: dict[GangId, tuple[Group, Code]] = {}
         #: by pod, the patches to send: first writes, and refreshes
@@ -115,11 +115,12 @@ class ConditionReports:
             if not state.lacks or state.holds or state.planned:  # it starts
                 continue
             code = explanation.code
-            known = since.get(gang)
-            self._since[gang] = known if known is not None and known[0] is code else (code, at)
+            known, pods = since.get(gang), len(group.members) if code is Code.MEMBERS_MISSING else 0
+            alike = known is not None and known[:2] == (code, pods)
+            self._since[gang] = known if known is not None and alike else (code, pods, at)
             was = done.get(gang)
             same = was is not None and was[0] is group and was[1] is code
-            waits = at - self._since[gang][1]
+            waits = at - self._since[gang][2]
             lasting = waits >= MISSING
             if not same and (
                 self._clear(group, before, at)
