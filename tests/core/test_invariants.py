@@ -30,6 +30,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from muster.core.cycle import Config, Scheduler
+from muster.core.demand import Demand
 from muster.core.placement.packing import Pack
 from muster.core.placement.slots import Slots
 from muster.core.reservations import Backfill
@@ -206,6 +207,8 @@ class Machine(RuleBasedStateMachine):
         self.config = Config(hold=HOLD)
         self.muster, self.twice = self.fresh(), self.fresh()
         self.checker = Checker(HOLD, could_run=self.could_run)
+        #: by gang, what it lacked at the beginning of the cycle
+        self.demands: dict[GangId, Demand | None] = {}
         #: events, and the times of cycles, since the scheduler was started last
         self.log: list[Event | float] = []
         self.decided: list[list[Decision]] = []
@@ -570,6 +573,7 @@ class Machine(RuleBasedStateMachine):
         self.log.append(self.now)
         clear = self.clear
         begun = {gang for gang in self.checker.gangs if self.checker.has_begun(gang)}
+        self.demands = {gang: state.demand for gang, state in self.muster.world.gangs.items()}
         decisions = self.muster.decide(self.now)
         self.decided.append(decisions)
         assert self.twice.decide(self.now) == decisions
@@ -660,9 +664,13 @@ class Machine(RuleBasedStateMachine):
             return None
         if state.back_off is not None and state.back_off.until == inf:
             return {}
-        if queues.attainable.by_pods(state.demand) and not queues._charges[gang].wanted:
+        known = {place for each, place in self.checker.promised if each == gang}
+        demand = state.demand if state.holds.keys() <= known else self.demands.get(gang)  # not checked so far
+        if demand is None:
+            return None
+        if queues.attainable.by_pods(demand) and not queues._charges[gang].wanted:
             return {}  # pods that it needs beside its own were not there when shares were divided
-        return queues.attainable.of(state.demand)
+        return queues.attainable.of(demand)
 
     def check_waiting(self, stirred: bool) -> None:
         """A waiting gang has a reason; if that is capacity, there is none indeed.

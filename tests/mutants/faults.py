@@ -1261,7 +1261,7 @@ FAULTS: Final = (
     Fault(
         "a sibling is lent what a leaf below its entitlement waits for",
         "fairness",
-        "core/queueing/__init__.py",
+        "core/queueing/pending.py",
         "exceeds = any(r in entitled and after[r] > entitled[r] for r in least)",
         "exceeds = True",
         ("tests/core/queueing/test_fairness.py",),

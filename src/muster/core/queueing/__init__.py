@@ -23,10 +23,18 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from operator import attrgetter
-from typing import Any, Self
+from typing import Self
 
 from muster.core.demand import Demand, cut
-from muster.core.queueing.pending import Cursor, EquivalenceClass, FairOrder, Head, PendingQueues
+from muster.core.queueing.pending import (
+    Cursor,
+    EquivalenceClass,
+    FairOrder,
+    Head,
+    PendingQueues,
+    share,
+    share_after,
+)
 from muster.core.words.amounts import Usage
 from muster.core.words.decisions import Explanation
 from muster.core.words.gang import Code, Gang, GangId, Place
@@ -163,11 +171,11 @@ class Attempts:
         queues = self._queues
         over: dict[Account, list[Head]] = {}
         cursors = [Cursor(account, some, self._skips_within) for account, some in heads.items()]
-        yield from self._serve(FairOrder(queues.root, cursors, _share), Tier.WITHIN, over)
+        yield from self._serve(FairOrder(queues.root, cursors, share), Tier.WITHIN, over)
         if not over:
             return
         cursors = [Cursor(account, some, self._skips_beyond) for account, some in over.items()]
-        order = FairOrder(queues.root, cursors, _share_after, lambda: queues.usage_version, self._fits)
+        order = FairOrder(queues.root, cursors, share_after, lambda: queues.usage_version, self._fits)
         yield from self._serve(order, Tier.BORROWING, over)
 
     def _serve(self, order: FairOrder, tier: Tier, over: dict[Account, list[Head]]) -> Iterator[Attempt]:
@@ -246,23 +254,6 @@ class Attempts:
             return False
         self._last.append(state)
         return True
-
-
-def _share(account: Account, cursor: Cursor) -> tuple[Any, ...]:  # Any: comparable
-    """The key of a queue within its entitlement: its share."""
-    return account.share(account.used), account.name
-
-
-def _share_after(account: Account, cursor: Cursor) -> tuple[Any, ...]:  # Any: comparable
-    """The key of a queue beyond its entitlement, which depends on the gang that is next."""
-    head = cursor.head()
-    assert head is not None
-    _, state, _, peers = head
-    assert peers.demand is not None
-    least = peers.demand.least
-    entitled, after = account.entitled_after(least), account.used.plus(least)
-    exceeds = any(r in entitled and after[r] > entitled[r] for r in least)
-    return exceeds, account.last_borrowed, account.share(after), state.rank[0], account.name
 
 
 class Admission:

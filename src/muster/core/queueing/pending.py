@@ -392,3 +392,20 @@ class FairOrder:
             account = heap[0][1]
         cursor = self._cursors.get(account)
         return cursor if cursor is not None and cursor.head() is not None else None
+
+
+def share(account: Account, cursor: Cursor) -> tuple[Any, ...]:  # Any: comparable
+    """The key of a queue within its entitlement: its share."""
+    return account.share(account.used), account.name
+
+
+def share_after(account: Account, cursor: Cursor) -> tuple[Any, ...]:  # Any: comparable
+    """The key of a queue beyond its entitlement, which depends on the gang that is next."""
+    head = cursor.head()
+    assert head is not None
+    _, state, _, peers = head
+    assert peers.demand is not None
+    least = peers.demand.least
+    entitled, after = account.entitled_after(least), account.used.plus(least)
+    exceeds = any(r in entitled and after[r] > entitled[r] for r in least)
+    return exceeds, account.last_borrowed, account.share(after), state.rank[0], account.name

@@ -161,17 +161,11 @@ class Reservations:
         fresh = []
         for each in self.made:
             known = before.get(each.gang)
-            if known is None or not self._says(known, each):
+            if known is None or not each.is_announced(known, self._now):
                 known = Reserve(each.gang, each.nodes, each.start)
                 fresh.append(known)
             self._announced[each.gang] = known
         return fresh
-
-    def _says(self, known: Reserve, each: Reservation) -> bool:
-        """Whether this is announced already. An overdue reservation begins any moment, now as before."""
-        if known.start != each.start and max(known.start, each.at) > self._now:
-            return False
-        return known.nodes is each.nodes or known.nodes == each.nodes
 
     def wanted(self, demand: Demand) -> bool:
         """Whether a gang that has to wait with this demand is still to be recorded (`wait`)."""
@@ -216,9 +210,8 @@ class Reservations:
         by_slots = state.plain and request.demand.fits_by_slots
         if not by_slots or self._fit.refutes(request.demand) is not None:
             anywhere = self._try(state, request, until)
-        match anywhere:
-            case Placed() | Infeasible():
-                return anywhere
+        if not isinstance(anywhere, WouldDelay):
+            return anywhere
         answer = self._try(state, request, until, beside=True)
         match answer:
             case WouldDelay(delayed) if self._guard.concerns(delayed, request):
@@ -371,9 +364,8 @@ class Reservations:
             for gang in later:
                 self._calendar.drop(gang)
             answer = self._try(state, request, until)
-            match answer:
-                case WouldDelay():
-                    answer = self._try(state, request, until, beside=True)
+            if isinstance(answer, WouldDelay):
+                answer = self._try(state, request, until, beside=True)
             if answer:
                 trial.keep()
                 return answer

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from muster.core.demand import Demand, Request
-from muster.core.words.decisions import Explanation
+from muster.core.words.decisions import Explanation, Reserve
 from muster.core.words.gang import Code, GangId, NodeName, Place, Shape
 from muster.core.world.devices import Device
 from muster.core.world.nodes import Columns
@@ -78,6 +78,12 @@ class Reservation:
         until = self.until + (at - self.at)
         gone = self.gone if at < self.gone else until
         return replace(self, start=start, at=at, until=until, gone=gone, basis=None, beside={}, _refusal=None)
+
+    def is_announced(self, known: Reserve, now: float) -> bool:
+        """Whether `known` says this already. If it is overdue it begins any moment, now as before."""
+        if known.start != self.start and max(known.start, self.at) > now:
+            return False
+        return known.nodes is self.nodes or known.nodes == self.nodes
 
     def set_spare(self, spare: Amounts, shared: dict[Device, int]) -> None:
         """Set what it can spare from now on."""
