@@ -65,7 +65,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         (
             "list -o xml",
             2,
-            "Invalid value for '--output' / '-o': 'xml' is not one of 'table', 'json', 'yaml'",
+            "Invalid value for '--output' / '-o': 'xml' is not one of 'table', 'wide', 'json', 'yaml'",
         ),
         ("list --state odd", 2, "Invalid value for '--state': 'odd' is not one of 'scheduled'"),
         ("get job", 2, "no job named job; there is none"),

@@ -40,6 +40,10 @@ _EXAMPLES: Final = {
         muster why train
         muster why ml/train -o json
     """,
+    "dashboard": """
+        muster dashboard
+        muster dashboard --port 8080 --context prod
+    """,
     "timeline": """
         muster timeline train
         muster timeline train -o json

@@ -53,10 +53,15 @@ async def recorded(target: Target, name: str | None) -> Record:
     if view.deleted is not None:
         found = record(target, view.name, view.namespace, (), view.created)
         return replace(found, told=meant.told)
+    return replace(of_view(target, view), told=meant.told)
+
+
+def of_view(target: Target, view: JobView) -> Record:
+    """The record of a job that exists."""
     found = record(target, view.name, view.namespace, view.pods, view.created)
     ended = (entry for gang in view.gangs for entry in gang.status.preemptions)
     preemptions = tuple(sorted(ended, key=lambda entry: str(entry["at"])))
-    return replace(found, preemptions=preemptions, present=_present(view), told=meant.told)
+    return replace(found, preemptions=preemptions, present=_present(view))
 
 
 def _present(view: JobView) -> Now:

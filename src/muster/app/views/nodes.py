@@ -5,13 +5,13 @@ also knows of failed pods that are deleted by now.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from muster.api import kinds
 from muster.api.base import Object, condition
-from muster.api.core_v1 import Node
+from muster.api.core_v1 import Node, Pod
 from muster.api.quantity import show, thousandths
 from muster.api.requests import as_it_runs
 from muster.app.snapshot import Snapshot, scheduler_settings
@@ -50,32 +50,37 @@ async def fetch(
     """All nodes by name. Without a time `now`, whether they are avoided is not looked up."""
     nodes = (await list_all(client, kinds.NODE)).items
     pods = (await list_all(client, kinds.POD, fields="spec.nodeName!=")).items
-    used: dict[str, Counter[str]] = defaultdict(Counter)
-    for pod in pods:
-        if not pod.terminal:
-            used[pod.spec.node_name].update(dict(asked(as_it_runs(pod)).shape.requests))
-            used[pod.spec.node_name]["pods"] += 1
     memory = FailedStarts()
     if now is not None:
         avoids = BadNodes() if schedulers is None else (await scheduler_settings(client)).bad_nodes
         counted = avoids.counted()
         if any(start_failed(pod, counted, "", now) for pod in pods):
-            memory = await _failed_starts(client, schedulers, now, len(nodes))
-    views = (_view(node, dict(used[node.metadata.name]), memory) for node in nodes)
-    return sorted(views, key=lambda view: view.name)
+            with suppress(Forbidden):  # who may not read the cluster is not told
+                snapshot = (await Snapshot.observe(client, schedulers, now=now)).require()
+                memory = failed_starts(snapshot, now, len(nodes))
+    return views(nodes, pods, memory)
 
 
-async def _failed_starts(
-    client: Client, schedulers: frozenset[str] | None, now: float, nodes: int
-) -> FailedStarts:
+def views(nodes: Iterable[Node], pods: Iterable[Pod], memory: FailedStarts) -> list[NodeView]:
+    """As `fetch`, of these nodes and pods. `memory`: where pods have failed."""
+    used: dict[str, Counter[str]] = defaultdict(Counter)
+    for pod in pods:
+        if pod.spec.node_name and not pod.terminal:
+            used[pod.spec.node_name].update(dict(asked(as_it_runs(pod)).shape.requests))
+            used[pod.spec.node_name]["pods"] += 1
+    found = (_view(node, dict(used[node.metadata.name]), memory) for node in nodes)
+    return sorted(found, key=lambda view: view.name)
+
+
+def failed_starts(snapshot: Snapshot, now: float, nodes: int) -> FailedStarts:
+    """Where pods have failed in the cluster of a snapshot, which has so many nodes."""
     memory = FailedStarts()
-    with suppress(Forbidden):  # who may not read the cluster is not told
-        for event in (await Snapshot.observe(client, schedulers, now=now)).require().events:
-            if isinstance(event, StartFailed):
-                memory.record(event)
-            elif isinstance(event, AvoidanceChanged):
-                memory.follow(event.rules)
-        memory.settle(now, nodes)
+    for event in snapshot.events:
+        if isinstance(event, StartFailed):
+            memory.record(event)
+        elif isinstance(event, AvoidanceChanged):
+            memory.follow(event.rules)
+    memory.settle(now, nodes)
     return memory
 
 

@@ -50,7 +50,12 @@ class QueueView:
 
 async def fetch(client: Client, schedulers: frozenset[str] | None) -> list[QueueView]:
     """All queues, each after its parent, by name; queues that cannot be used are last."""
-    core = (await Snapshot.observe(client, schedulers, now=0.0)).require().scheduler()
+    return views((await Snapshot.observe(client, schedulers, now=0.0)).require())
+
+
+def views(snapshot: Snapshot) -> list[QueueView]:
+    """As `fetch`, of the cluster of a snapshot."""
+    core = snapshot.scheduler()
     core.settle()
     return [*_below(core.world.queues.root, core.world.queues, 0), *_faulty(core.world.queues)]
 

@@ -1,0 +1,73 @@
+"""`muster dashboard`: shows the cluster in a browser."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from muster.cli.errors import BAD_INPUT, Failure
+from muster.cli.options import Context, Kubeconfig
+from muster.cli.say import say
+
+if TYPE_CHECKING:
+    from muster.app.views.job import JobView
+    from muster.app.views.logs import Line
+    from muster.app.wiring.cluster import Target
+    from muster.app.wiring.state_directory import Endpoint
+
+Port = Annotated[
+    int,
+    typer.Option("--port", "-p", min=0, max=65_535, help="The port to serve at; any free one by default."),
+]
+
+
+def command(port: Port = 0, kubeconfig: Kubeconfig = None, context: Context = None) -> None:
+    import asyncio
+
+    from muster.app.wiring.cluster import Target, attached
+    from muster.dashboard.server import PortTaken
+
+    target = Target(kubeconfig, context)
+    with attached(target) as endpoint:
+        try:
+            asyncio.run(_serve(target, endpoint, port))
+        except PortTaken as error:
+            raise Failure(f"{error}; choose another with --port", BAD_INPUT) from None
+
+
+async def _serve(target: "Target", endpoint: "Endpoint | None", port: int) -> None:
+    """Serves the pages until it is interrupted."""
+    import asyncio
+    import signal
+
+    from muster.app.records import runs
+    from muster.app.views.logs import read, read_archive
+    from muster.app.wiring.cluster import acting, archive
+    from muster.dashboard.cluster import Cluster
+    from muster.dashboard.pages import PODS, Pages, Sources, gathered
+    from muster.dashboard.server import application, serving
+    from muster.kube.client import LogOptions
+    from muster.kube.clock import first
+
+    kept = archive(target)
+
+    async with acting(target, endpoint) as client:
+
+        async def output(view: "JobView", most: int) -> "list[Line]":
+            how = LogOptions(tail=most)
+            if kept is None:
+                return await gathered(read(client, view.pods[:PODS], how), most)
+            record = await asyncio.to_thread(runs.of_view, target, view)
+            return await gathered(read_archive(kept, record.runs[-PODS:], how), most)
+
+        cluster = Cluster(client, target.schedulers)
+        sources = Sources(
+            lambda view, now: runs.of_view(target, view).timeline(now), output, embedded=target.embedded
+        )
+        pages = Pages(cluster, sources)
+        stopped = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+        async with serving(port, lambda access: application(cluster, pages, access)) as address:
+            say(f"the dashboard is at {address}")
+            say("The address opens it once, in one browser. Ctrl-C ends it; jobs go on.", flush=True)
+            await first(cluster.run(), stopped.wait())

@@ -1,0 +1,168 @@
+"""The ASGI application of the pages, and the server that runs it on a loopback address.
+
+    GET /…           a page; with `Accept: text/vnd.muster.main` only what is in <main>
+    GET /events      server-sent events: the revision of the cluster, whenever it changes
+    GET /static/…    style sheet and scripts, which are part of the package
+
+Nothing else is answered: no method but GET and HEAD, and no request without access (`access.py`).
+"""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from hashlib import sha256
+from typing import Any, Final
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from muster.dashboard.access import HEADERS, Access, Answer
+from muster.dashboard.cluster import Cluster
+from muster.dashboard.pages import HERE, Pages, first_values
+
+HOST: Final = "127.0.0.1"
+#: Seconds after which an idle stream of events says that it is there.
+IDLE: Final = 15.0
+#: Viewers that are told of changes at once; of more, each loads pages only.
+VIEWERS: Final = 200
+#: What live.js accepts.
+MAIN: Final = "text/vnd.muster.main"
+
+
+class PortTaken(Exception):
+    """The port of --port is in use."""
+
+
+def application(cluster: Cluster, pages: Pages, access: Access) -> ASGIApp:
+    """The whole application."""
+    viewers = asyncio.Semaphore(VIEWERS)
+
+    async def page(request: Request) -> Response:
+        found = await pages.page(request.url.path, first_values(request.query_params.multi_items()))
+        html = found.html
+        if MAIN in request.headers.get("accept", ""):
+            html = html[html.index("<main") : html.index("</main>") + len("</main>")]
+        tag = f'"{sha256(html.encode()).hexdigest()[:32]}"'
+        headers = {"ETag": tag, "Vary": "Accept, Cookie"}
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        return Response(html, found.status, headers, "text/html")
+
+    async def events(request: Request) -> Response:
+        if viewers.locked():
+            return Response("too many viewers", 503)
+
+        async def stream() -> AsyncIterator[bytes]:
+            async with viewers:
+                changes = cluster.changes()
+                waiting = asyncio.ensure_future(anext(changes))
+                try:
+                    while True:
+                        done, _ = await asyncio.wait([waiting], timeout=IDLE)
+                        if not done:
+                            yield b": still here\n\n"
+                            continue
+                        yield f"event: changed\ndata: {waiting.result()}\n\n".encode()
+                        waiting = asyncio.ensure_future(anext(changes))
+                finally:
+                    waiting.cancel()
+
+        return StreamingResponse(stream(), media_type="text/event-stream")
+
+    routes = [
+        Route("/events", events),
+        Mount("/static", StaticFiles(directory=HERE / "static")),
+        Route("/{path:path}", page),
+    ]
+    return _Guarded(Starlette(routes=routes), pages, access)
+
+
+class _Guarded:
+    """Lets requests pass that have access, and sets the headers of all answers."""
+
+    def __init__(self, app: ASGIApp, pages: Pages, access: Access) -> None:
+        self._app, self._pages, self._access = app, pages, access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return  # no WebSocket is accepted
+
+        async def with_headers(message: Any) -> None:  # Any: ASGI's
+            if message["type"] == "http.response.start":
+                more = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+                message["headers"] = [*message.get("headers", ()), *more]
+            await send(message)
+
+        await self._answer(Request(scope))(scope, receive, with_headers)
+
+    def _answer(self, request: Request) -> ASGIApp:
+        url = request.url
+        match self._access.judge(request.headers, request.query_params.get("token")):
+            case Answer.WRONG_HOST:
+                text = "This address is not the one that `muster dashboard` has printed."
+                return self._problem(421, "Another host", text)
+            case Answer.NO_ACCESS:
+                text = "Open the address that `muster dashboard` prints. It is valid once."
+                text += " Run it again for another."
+                return self._problem(403, "No access", text)
+            case Answer.COOKIE:
+                there = url.remove_query_params("token")
+                address = there.path + (f"?{there.query}" if there.query else "")
+                return RedirectResponse(
+                    "/" + address.lstrip("/"), 303, headers={"Set-Cookie": self._access.cookie}
+                )
+        if request.method not in ("GET", "HEAD"):
+            return self._problem(405, "Read only", "Pages only show the cluster: nothing here changes it.")
+        return self._app
+
+    def _problem(self, status: int, title: str, message: str) -> Response:
+        return Response(self._pages.problem(status, title, message).html, status, media_type="text/html")
+
+
+@asynccontextmanager
+async def serving(port: int, make: Callable[[Access], ASGIApp]) -> AsyncIterator[str]:
+    """A context that serves what `make` returns, and yields the address with its token.
+
+    `port`: 0 for any. Raises PortTaken.
+    """
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((HOST, port))
+    except OSError as error:
+        listener.close()
+        raise PortTaken(f"port {port} of {HOST} cannot be used: {error.strerror}") from None
+    number = listener.getsockname()[1]
+    access = Access(number)
+    config = uvicorn.Config(
+        make(access),
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=1,
+        limit_concurrency=4 * VIEWERS,
+    )
+    server = _Server(config)
+    task = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        yield f"http://{HOST}:{number}/?token={access.token}"
+    finally:
+        server.should_exit = True
+        await task
+        listener.close()
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals to its caller."""
+
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]  # a plain context will do
+        return nullcontext()

@@ -1,0 +1,48 @@
+// Keeps the page up to date: when the cluster has changed, asks for this address again and replaces what
+// differs. Without it the page reloads itself, by a <meta> in <noscript>.
+"use strict";
+
+const status = document.getElementById("live");
+let tag = "", busy = false, again = false, lost = false;
+
+async function refresh() {
+  if (busy) { again = true; return; }
+  busy = true;
+  try {
+    do {
+      again = false;
+      const headers = { Accept: "text/vnd.muster.main" };
+      if (tag) headers["If-None-Match"] = tag;
+      const answer = await fetch(location.pathname + location.search, { headers, cache: "no-store" });
+      if (answer.status === 304 || answer.status >= 500) continue;
+      tag = answer.headers.get("ETag") || "";
+      Idiomorph.morph(document.querySelector("main"), await answer.text(), {
+        ignoreActiveValue: true,
+        callbacks: {
+          beforeAttributeUpdated: (name, node) => !(name === "open" && node.tagName === "DETAILS"),
+        },
+      });
+    } while (again);
+  } catch { /* the next event, or the next connection, tries again */ } finally { busy = false; }
+}
+
+function ages() {
+  for (const each of document.querySelectorAll("main time[datetime]")) {
+    const s = Math.max(0, Math.floor((Date.now() - Date.parse(each.dateTime)) / 1000));
+    const two = (n) => String(n).padStart(2, "0");
+    const said = s < 60 ? `${s} s` : s < 3600 ? `${Math.floor(s / 60)}:${two(s % 60)} min`
+      : s < 172800 ? `${Math.floor(s / 3600)}:${two(Math.floor(s / 60) % 60)} h` : `${Math.floor(s / 86400)} d`;
+    if (each.textContent !== said) each.textContent = said;
+  }
+}
+
+const events = new EventSource("/events");
+events.addEventListener("changed", () => { if (!document.hidden) refresh(); else again = true; });
+events.addEventListener("error", () => { lost = true; status.textContent = status.dataset.lost; });
+events.addEventListener("open", () => { if (lost) { lost = false; status.textContent = ""; refresh(); } });
+document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });
+document.addEventListener("change", (event) => {
+  const form = event.target.closest("form#filter");
+  if (form) form.requestSubmit();
+});
+setInterval(ages, 1000);

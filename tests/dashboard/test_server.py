@@ -1,0 +1,240 @@
+"""The pages of a cluster that runs: what they say, that they follow it, and that nothing on them acts."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from starlette.types import ASGIApp
+
+from muster.api import kinds
+from muster.app.views.job import JobView
+from muster.app.views.logs import Line
+from muster.app.views.timeline import Now, Timeline, timeline
+from muster.dashboard import cluster as dashboard
+from muster.dashboard.access import HEADERS, Access
+from muster.dashboard.pages import HERE, ORDERS, Pages, Sources
+from muster.dashboard.server import MAIN, application
+from muster.workloads.pod_run import run_of
+from tests.runtime.test_loop import Cluster, scheduler
+
+pytestmark = pytest.mark.looptime
+
+PORT = 80
+HOSTILE = "<script>alert(1)</script>\u202e\x1b[31m&\"'"
+
+
+@dataclass
+class Answered:
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+
+@dataclass
+class Browser:
+    """One that has access to the pages of a cluster."""
+
+    app: ASGIApp
+    cookie: str
+    of: Cluster
+    seen: dashboard.Cluster
+
+    async def get(self, path: str, method: str = "GET", *, cookie: bool = True, **headers: str) -> Answered:
+        path, _, query = path.partition("?")
+        sent = {"host": f"127.0.0.1:{PORT}", **({"cookie": self.cookie} if cookie else {}), **headers}
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.4"},
+            "method": method,
+            "path": path,
+            "raw_path": path.encode(),
+            "root_path": "",
+            "scheme": "http",
+            "http_version": "1.1",
+            "query_string": query.encode(),
+            "headers": [(key.replace("_", "-").encode(), value.encode()) for key, value in sent.items()],
+            "server": ("127.0.0.1", PORT),
+        }
+        found = Answered()
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                found.status = message["status"]
+                found.headers = {key.decode().lower(): value.decode() for key, value in message["headers"]}
+            else:
+                found.body += message.get("body", b"")
+
+        await self.app(scope, receive, send)
+        return found
+
+    async def says(self, path: str, *words: str) -> bool:
+        text = (await self.get(path)).text
+        return all(word in text for word in words)
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[Browser]:
+    made = Cluster()
+    seen = dashboard.Cluster(made.client, None)
+
+    async def output(view: JobView, most: int) -> Sequence[Line]:
+        return [Line("p", HOSTILE)]
+
+    def when(view: JobView, now: float) -> Timeline:
+        return timeline([run_of(pod) for pod in view.pods], None, now, Now.RUNNING, view.name)
+
+    access = Access(PORT)
+    app = application(seen, Pages(seen, Sources(when, output, embedded=True)), access)
+    running = asyncio.create_task(seen.run())
+    yield Browser(app, access.cookie.partition(";")[0], made, seen)
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+    made.store.close()
+
+
+def job(name: str, pods: int) -> dict[str, Any]:
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
+    return {
+        "metadata": {"name": name, "labels": {"muster.dev/gang": "true"}},
+        "spec": {
+            "parallelism": pods,
+            "completions": pods,
+            "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
+        },
+    }
+
+
+async def test_the_pages_say_what_runs_what_waits_and_what_would_start_it(browser: Browser) -> None:
+    browser.of.node("a")
+    browser.of.create(kinds.JOB, job("first", 3))
+
+    async def bound() -> bool:
+        return len(await browser.of.bound()) == 3
+
+    async with scheduler(browser.of):
+        await browser.of.until(bound)
+        browser.of.create(kinds.JOB, job("second", 2))
+        await browser.of.until(lambda: browser.says("/", "second", "InsufficientCapacity"))
+        assert re.search(r"<dt>waiting</dt><dd><a [^>]*>1<", (await browser.get("/")).text)
+        second = (await browser.get("/jobs/default/second")).text
+        assert "InsufficientCapacity" in second
+        assert "when default/first ends" in second  # a remedy that the scheduler has verified
+        assert "In a terminal: <code>muster why second</code>" in second
+        assert await browser.says("/queues", "default", "1 waiting", "second")
+        assert await browser.says("/nodes", "first")
+
+
+async def test_a_page_follows_the_cluster_and_is_sent_once(browser: Browser) -> None:
+    browser.of.create(kinds.JOB, job("one", 1))
+    await browser.of.until(lambda: browser.says("/jobs", "one"))
+    first = await browser.get("/jobs", accept=MAIN)
+    assert first.text.startswith("<main")
+    assert first.text.endswith("</main>")
+    again = await browser.get("/queues", accept=MAIN)
+    same = await browser.get("/queues", accept=MAIN, if_none_match=again.headers["etag"])
+    assert (same.status, same.body) == (304, b"")
+    browser.of.create(kinds.JOB, job("two", 1))
+    await browser.of.until(lambda: browser.says("/jobs", "two"))
+    later = await browser.get("/jobs", accept=MAIN, if_none_match=first.headers["etag"])
+    assert later.status == 200
+
+
+async def test_viewers_are_told_of_changes_together(browser: Browser) -> None:
+    changes = browser.seen.changes()
+    first = await anext(changes)
+    for number in range(50):
+        browser.of.create(kinds.JOB, job(f"j{number}", 1))
+    told = [await anext(changes)]
+    waiting = asyncio.ensure_future(anext(changes))
+    while (await asyncio.wait([waiting], timeout=5))[0]:
+        told.append(waiting.result())
+        waiting = asyncio.ensure_future(anext(changes))
+    waiting.cancel()
+    assert first < told[0]
+    assert len(told) <= 4
+
+
+async def test_text_of_the_cluster_is_text(browser: Browser) -> None:
+    said = {"type": "PodScheduled", "status": "False", "reason": HOSTILE, "message": HOSTILE}
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    browser.of.create(kinds.POD, pod)
+    status = {"phase": "Pending", "conditions": [said]}
+    browser.of.registry.update(kinds.POD, "default", "p", {**pod, "status": status}, subresource="status")
+    await browser.of.until(lambda: browser.says("/jobs/default/p", r"\u202e", "&lt;script&gt;alert"))
+    for path in ("/", "/jobs", "/jobs/default/p", "/queues", "/nodes", "/jobs?q=%3Cscript%3Ealert"):
+        text = (await browser.get(path)).text
+        assert "<script>alert" not in text
+        assert "\u202e" not in text
+        assert "\x1b" not in text
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "state=none&queue=none&sort=none&page=99999999999999",
+        "page=-1&sort=",
+        "page=%D9%A3",
+        "q=" + "x" * 5_000,
+        "q=%00%ff&q=a&state[]=x",
+        *(f"sort={order}" for order in ORDERS),
+    ],
+)
+async def test_whatever_a_query_says_there_is_a_page(browser: Browser, query: str) -> None:
+    browser.of.create(kinds.JOB, job("x", 1))
+    assert (await browser.get(f"/jobs?{query}")).status == 200
+
+
+@pytest.mark.parametrize("path", ["/x", "/jobs/a", "/jobs/default/gone", "/jobs/a/b/c", "//evil.example"])
+async def test_what_is_not_there_is_said(browser: Browser, path: str) -> None:
+    found = await browser.get(path)
+    assert found.status == 404
+    assert "<h1>" in found.text
+
+
+async def test_a_job_that_has_gone_since_its_page_was_opened(browser: Browser) -> None:
+    browser.of.create(kinds.JOB, job("x", 1))
+    await browser.of.until(lambda: browser.says("/jobs/default/x", "<h1>x</h1>"))
+    browser.of.registry.delete(kinds.JOB, "default", "x")
+    await browser.of.until(lambda: browser.says("/jobs/default/x", "x is gone"))
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
+async def test_nothing_on_a_page_acts(browser: Browser, method: str) -> None:
+    assert (await browser.get("/jobs", method)).status == 405
+
+
+async def test_without_access_nothing_is_shown_not_even_a_style_sheet(browser: Browser) -> None:
+    browser.of.create(kinds.JOB, job("secret", 1))
+    for path in ("/", "/jobs", "/events", "/static/style.css", "/jobs/default/secret", "/x"):
+        found = await browser.get(path, cookie=False)
+        assert found.status == 403
+        assert "secret" not in found.text
+        assert found.headers.items() >= {(key.lower(), value) for key, value in HEADERS.items()}
+
+
+async def test_static_files_are_those_of_the_package(browser: Browser) -> None:
+    for file in sorted((HERE / "static").iterdir()):
+        assert (await browser.get(f"/static/{file.name}")).status == 200
+    for path in ("/static/../pages.py", "/static/../../muster/names.py", "/static/x", "/static/"):
+        assert (await browser.get(path)).status == 404
+
+
+def test_pages_load_nothing_from_elsewhere_and_have_no_script_or_style_of_their_own() -> None:
+    for file in (HERE / "templates").iterdir():
+        text = file.read_text()
+        assert "http://" not in text
+        assert "https://" not in text
+        assert not re.search(r"\son\w+=|\sstyle=|<style|javascript:|\|\s*safe", text), file
+        assert all("src=" in script for script in re.findall(r"<script[^>]*>", text))
