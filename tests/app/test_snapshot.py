@@ -286,7 +286,7 @@ def test_why_and_plan_read_each_kind_once_and_build_one_mirror(mirrors: list[Mir
             await asked(client, there, view, clock.at, None)
 
         asyncio.run(asks_why())
-        assert client.reads == Counter([kind.kind for kind in (*WATCHED, kinds.BATCH_JOB)])
+        assert client.reads == Counter([kind.kind for kind in (*WATCHED, kinds.BATCH_JOB, kinds.VOLCANO_JOB)])
         client.reads.clear()
         snapshot = asyncio.run(Snapshot.observe(client, now=clock.at, priced=True))
         assert client.reads == Counter([kind.kind for kind in (*WATCHED, kinds.CONFIG_MAP)])

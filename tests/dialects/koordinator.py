@@ -25,6 +25,9 @@ annotations. The files need no change if muster serves the scheduler name `koord
 (`schedulerNames` of the chart).
 [Topology](../../concepts/topology.md) has its own page.
 
+Statuses, conditions and messages are those of Koordinator's documents and source. What its scheduler writes
+was not recorded, as it was of [Volcano's](volcano.md) and [Kubernetes'](native.md).
+
 ElasticQuotas are queues, if the setting [`adoptQueues`](../daemons.md#settings) lists their namespace
 (by default `koordinator-system` and `kube-system`). The page on
 [queues](../../concepts/queues.md#queues-of-other-schedulers) says why.
