@@ -4,9 +4,9 @@ Source: kubernetes-retired/kube-batch, pkg/apis/scheduling/v1alpha1/types.go and
 proposal of coscheduling, which has `minMembers`, `totalResources` and `status.admitted`.
 """
 
-from typing import Any, Final
+from typing import Final
 
-from muster.api.base import Condition, Int32, Resource, Struct
+from muster.api.base import Condition, Int32, Object, Resource, Struct
 from muster.api.core_v1 import Quantities
 
 #: Condition of a group that waited too long for its pods: quota is no longer held for its `totalResources`.
@@ -22,7 +22,7 @@ class PodGroupSpec(Struct, frozen=True):
     min_resources: Quantities = {}
     total_resources: Quantities = {}
     #: the proposal's life-cycle policy, whose form it leaves open
-    policy: Any = None  # Any: JSON
+    policy: Object | None = None
 
 
 class PodGroupStatus(Struct, frozen=True):
