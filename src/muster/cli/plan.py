@@ -10,7 +10,6 @@ import typer
 from muster.cli.errors import BAD_INPUT, Failure
 from muster.cli.options import Context, Gang, Into, Kubeconfig, Output, OutputFormat, Queue
 from muster.cli.say import say
-from muster.names import SCHEDULER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,6 +53,7 @@ def command(
 
     from muster.app.wiring.cluster import Target
     from muster.cli import show
+    from muster.names import SCHEDULER
 
     target = Target(kubeconfig, context, namespace)
     if snapshots and len(snapshots) > 1:
@@ -93,13 +93,14 @@ def _proposed(
     gang: bool | None,
     queue: str | None,
     target: "Target",
-    scheduler: str = SCHEDULER,
+    scheduler: str = "",
 ) -> "Objects":
     """The proposed objects: job files as they would be submitted, other files as they are.
 
-    `files`: names and contents. `scheduler`: as in `jobfile.load`.
+    `files`: names and contents. `scheduler`: as in `jobfile.load`; "" = its default.
     """
     from muster.cli import jobfile
+    from muster.names import SCHEDULER
     from muster.runtime.mirror import WATCHED
     from muster.workloads import snapshot
     from muster.workloads.load import holds_no_more
@@ -118,9 +119,9 @@ def _proposed(
                 content=content,
                 runs=False,
                 jobs=False,
-                scheduler=scheduler,
+                scheduler=scheduler or SCHEDULER,
             )
-            if scheduler == SCHEDULER:  # not again for another name
+            if not scheduler:  # not again for another name
                 jobfile.print_notes(job)
             objects = snapshot.typed(job.objects, WATCHED, called, proposed=True)
             if objects.items:

@@ -78,7 +78,7 @@ def test_no_program_of_a_hostile_repository_runs(tmp_path: Path, git: Git, name:
     git("config", f"filter.{name}.required", "true")
     git("config", "status.submoduleSummary", "true")
     (tmp_path / ".git" / "info").mkdir(exist_ok=True)
-    (tmp_path / ".git" / "info" / "attributes").write_text(f'* "filter={name}" filter={name} diff=x\n')
+    (tmp_path / ".git" / "info" / "attributes").write_text(f"* filter={name} diff=x\n")
     (tmp_path / "train.py").write_text("2")  # of the same size: git has to read it
     assert found(tmp_path).dirty
     copy(tmp_path, tmp_path / "home" / "copy")
