@@ -1,5 +1,8 @@
 """`muster init` writes job files that run as they are, and never overwrites one."""
 
+import resource
+from pathlib import Path
+
 import pytest
 
 from muster.cli.errors import Failure
@@ -40,3 +43,16 @@ def test_a_file_is_never_overwritten(tmp_path_factory: pytest.TempPathFactory) -
     with pytest.raises(Failure, match="exists already; name another file: muster init gang FILE"):
         command(Shape.GANG, str(file))
     assert file.read_text() == "mine"
+
+
+def test_a_file_that_cannot_be_written_is_named_and_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(Failure, match=r"none/job\.yaml cannot be written: No such file or directory"):
+        command(Shape.GANG, str(tmp_path / "none" / "job.yaml"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))  # as on a full disk
+    try:
+        with pytest.raises(Failure, match=r"job\.yaml cannot be written: File too large"):
+            command(Shape.GANG, str(tmp_path / "job.yaml"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not [*tmp_path.iterdir()]

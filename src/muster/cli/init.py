@@ -1,5 +1,6 @@
 """`muster init SHAPE`: writes a commented job file to start from. It never overwrites a file."""
 
+import os
 from enum import StrEnum
 from typing import Annotated
 
@@ -37,11 +38,18 @@ def command(
     file = file or f"{shape.value}.yaml"
     try:
         with open(file, "x", encoding="utf-8") as new:
-            new.write(text)
+            try:
+                new.write(text)
+                new.flush()
+            except OSError:  # the disk is full: what is left would only be in the way of the next try
+                os.unlink(file)
+                raise
     except FileExistsError:
         raise Failure(
             f"{file} exists already; name another file: muster init {shape.value} FILE", BAD_INPUT
         ) from None
+    except OSError as error:
+        raise Failure(f"{file} cannot be written: {error.strerror}") from None
     say(f"{file} written; edit it, then: muster run {file}")
     if shape is Shape.PROCESS:
         say(f"other shapes: {', '.join(f'muster init {each.value}' for each in list(Shape)[1:])}")
