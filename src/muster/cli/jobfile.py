@@ -96,14 +96,14 @@ def load(
         caller=_caller(cwd) if target.embedded and runs else None,
         runs=runs,
         jobs=jobs,
-        volcano=runs and not target.embedded and _left_to_volcano(file, content, target),
+        volcano=runs and not target.embedded and left_to_volcano(file, content, target),
         platform=platform,
         scheduler=scheduler,
     )
     return loading.load(called(file), options, text=content)
 
 
-def _left_to_volcano(file: str, content: bytes | None, target: Target) -> bool:
+def left_to_volcano(file: str, content: bytes | None, target: Target) -> bool:
     """Whether the file may have Jobs of Volcano, and the cluster has its controllers for them."""
     text = source.read(Path(file)).encode() if content is None else content
     return kinds.VOLCANO_JOB.group.encode() in text and serves(target, kinds.VOLCANO_JOB)

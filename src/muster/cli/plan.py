@@ -51,6 +51,7 @@ def command(
 ) -> None:
     import time
 
+    from muster.api.kinds import JOBSET
     from muster.app.wiring.cluster import Target
     from muster.cli import show
     from muster.names import SCHEDULER
@@ -70,6 +71,8 @@ def command(
         live = _live(target, time.time() if at is None else at)
         if live.schedulers and SCHEDULER not in live.schedulers:
             proposed = _proposed(contents, gang, queue, target, min(live.schedulers))
+        if _left_to_volcano(contents, target):  # what is planned as a JobSet is no JobSet there
+            live.objects.absent = [kind for kind in live.objects.absent if kind is not JOBSET]
         found = live.plan(proposed)
     for note in found.notes:
         say(f"note: {note}", err=True)
@@ -86,6 +89,14 @@ def _content(file: str) -> bytes:
     from muster.workloads import source
 
     return jobfile.stdin() if file == "-" else source.read(Path(file)).encode()
+
+
+def _left_to_volcano(contents: "Sequence[tuple[str, bytes]]", target: "Target") -> bool:
+    from muster.cli import jobfile
+
+    return not target.embedded and any(
+        jobfile.left_to_volcano(file, content, target) for file, content in contents
+    )
 
 
 def _proposed(

@@ -114,6 +114,11 @@ def test_pods_of_volcanos_scheduler_are_musters(said: str, own: str, made: str) 
     assert pod_of(found)["spec"]["schedulerName"] == made
 
 
+def test_pods_of_volcanos_scheduler_get_the_name_that_muster_has_there() -> None:
+    found = jobset(job(task("w"), schedulerName="volcano"), options=Options(suffix="x", scheduler="batch"))
+    assert pod_of(found)["spec"]["schedulerName"] == "batch"
+
+
 def test_volumes_are_mounted_everywhere() -> None:
     document = job(
         task("w", spec={"initContainers": [{"name": "i", "image": "i", "command": ["true"]}]}),

@@ -46,7 +46,7 @@ def _of(entry: Entry, options: Options, findings: list[Finding]) -> list[Entry]:
         mine.append(entry.report(path, message, severity))
 
     job = volcano.read(entry.object, report)
-    made = volcano.compiled(job, report, options.mode) if job is not None else []
+    made = volcano.compiled(job, report, options.mode, options.scheduler) if job is not None else []
     findings += mine
     if any(each.severity is Severity.ERROR for each in mine):
         return []

@@ -38,10 +38,13 @@ class Made:
     owned: bool = False
 
 
-def compiled(job: VolcanoJob, report: Report, mode: Mode | None = None) -> list[Made]:
+def compiled(
+    job: VolcanoJob, report: Report, mode: Mode | None = None, scheduler: str = names.SCHEDULER
+) -> list[Made]:
     """The objects of a Job, the JobSet last. What they cannot say is reported.
 
-    `mode`: gang: all pods start together; independent: each starts alone; None: as the Job says.
+    `mode`: gang: all pods start together; independent: each starts alone; None: as the Job says. `scheduler`:
+    the schedulerName of muster's pods, which those of Volcano's get.
     """
     plugins = Plugins(job)
     plugins.check(report)
@@ -49,6 +52,12 @@ def compiled(job: VolcanoJob, report: Report, mode: Mode | None = None) -> list[
     group = _group(job, mode)
     policies = ends(job, plugins.apart, report)
     jobset = _jobset(job, tasks, plugins, policies, group)
+    for replicated in jobset["spec"]["replicatedJobs"]:
+        pod = replicated["template"]["spec"]["template"]["spec"]
+        if job.scheduler not in ("", SCHEDULER):
+            pod.setdefault("schedulerName", job.scheduler)
+        elif pod.get("schedulerName", SCHEDULER) == SCHEDULER:
+            pod["schedulerName"] = scheduler
     if group is None and (mode == "gang" or (mode is None and job.minimum)):
         jobset["metadata"].setdefault("labels", {})[names.GANG] = "true"
     if job.queue:
@@ -110,10 +119,6 @@ def _replicated(job: VolcanoJob, task: Task, plugins: Plugins, ends_: Object, gr
     spec["restartPolicy"] = "Never" if task.restart_policy == "Never" else "OnFailure"
     if job.priority_class:
         spec.setdefault("priorityClassName", job.priority_class)
-    if job.scheduler not in ("", SCHEDULER):
-        spec.setdefault("schedulerName", job.scheduler)
-    elif spec.get("schedulerName", SCHEDULER) == SCHEDULER:
-        spec["schedulerName"] = names.SCHEDULER
     _mount(job, spec)
     plugins.apply(task, spec)
     apart = task.name in plugins.apart
