@@ -185,8 +185,12 @@ def test_all_else_passes_as_it_is() -> None:
     assert [*found.objects[:2], *found.objects[-2:]] == apart
     told = [str(each) for each in found.findings]
     assert [each.partition(": ")[2] for each in told] == [
-        "Deployment d is not read: it passes as it is",
-        "PodGroup p is not read: it passes as it is",
+        "Deployment d: not read, passed as written",
+        "PodGroup p: not read, passed as written",
+    ]
+    many = converted([apart[1]] * 3, groups.VOLCANO)
+    assert [str(each) for each in many.findings] == [
+        "f.yaml:1: Deployment d, and 2 more of apps/v1 Deployment: not read, passed as written"
     ]
 
 

@@ -108,9 +108,7 @@ class _Work:
         for group in self._groups.values():
             if group.key[0] is not self._to.naming or (group.there and group.row is not self._to):
                 self._convert(group)
-        for unit in self._units:
-            if unit.kind is None:
-                self._tell(unit, (), f"{unit} is not read: it passes as it is", Severity.NOTE)
+        self._tell_unread()
         if self._scheduler:
             for unit in self.result():
                 self._assign(unit)
@@ -121,6 +119,17 @@ class _Work:
             yield from self._new.get(unit, ())
             if unit not in self._gone:
                 yield unit
+
+    def _tell_unread(self) -> None:
+        """Names each kind that is not read once, at its first object."""
+        unread: dict[str, list[Unit]] = {}
+        for unit in self._units:
+            if unit.kind is None:
+                unread.setdefault(unit.type, []).append(unit)
+        for type_, several in unread.items():
+            count = f", and {len(several) - 1} more of {type_}" if len(several) > 1 else ""
+            told = f"{several[0]}{count}: not read, passed as written"
+            self._tell(several[0], (), told, Severity.NOTE)
 
     def _assign(self, unit: Unit) -> None:
         """Names the scheduler of the members of gangs."""

@@ -55,6 +55,12 @@ class Unit:
         return " ".join(filter(None, (str(kind or "a document")[:80], self.name[:80])))
 
     @property
+    def type(self) -> str:
+        """`apiVersion Kind`, as its author writes them."""
+        said = self.object if isinstance(self.object, dict) else {}
+        return " ".join(str(said.get(key, ""))[:80] for key in ("apiVersion", "kind"))
+
+    @property
     def final(self) -> Any:  # Any: a user's YAML
         """The object as it is printed: as written unless it was changed."""
         unchanged = self.written is not None and self.object == without_nulls(self.written)
