@@ -142,7 +142,7 @@ def _say(answer: Answer, target: "Target") -> None:
     probed = [*filter(None, map(pods.ended_by_probe, view.pods))][:NAMED]
     for line in (
         *show.failure(view, answer.printed),
-        *show.origin(view),
+        *(show.origin(view) if view.state.finished else ()),
         *show.moved(view),
         *map(visible, (*probed, *answer.short)),
     ):
