@@ -18,6 +18,8 @@ from muster.dashboard import cluster as dashboard
 from muster.dashboard.access import HEADERS, Access
 from muster.dashboard.pages import HERE, ORDERS, Pages, Sources
 from muster.dashboard.server import MAIN, application
+from muster.kube.errors import Forbidden
+from muster.names import SCHEDULER_LEASE, SCHEDULES
 from muster.workloads.pod_run import run_of
 from tests.runtime.test_loop import Cluster, scheduler
 
@@ -46,6 +48,8 @@ class Browser:
     cookie: str
     of: Cluster
     seen: dashboard.Cluster
+    #: whether output may not be read
+    refuses: bool = False
 
     async def get(self, path: str, method: str = "GET", *, cookie: bool = True, **headers: str) -> Answered:
         path, _, query = path.partition("?")
@@ -89,6 +93,8 @@ async def browser() -> AsyncIterator[Browser]:
     seen = dashboard.Cluster(made.client, None)
 
     async def output(view: JobView, most: int) -> Sequence[Line]:
+        if made_browser.refuses:
+            raise Forbidden("no right")
         return [Line("p", HOSTILE)]
 
     def when(view: JobView, now: float) -> Timeline:
@@ -97,7 +103,8 @@ async def browser() -> AsyncIterator[Browser]:
     access = Access(PORT)
     app = application(seen, Pages(seen, Sources(when, output, embedded=True)), access)
     running = asyncio.create_task(seen.run())
-    yield Browser(app, access.cookie.partition(";")[0], made, seen)
+    made_browser = Browser(app, access.cookie.partition(";")[0], made, seen)
+    yield made_browser
     running.cancel()
     with suppress(asyncio.CancelledError):
         await running
@@ -166,6 +173,33 @@ async def test_viewers_are_told_of_changes_together(browser: Browser) -> None:
     assert len(told) <= 4
 
 
+async def test_a_real_cluster_says_which_scheduler_names_are_served(browser: Browser) -> None:
+    namespace, name = SCHEDULER_LEASE.split("/")
+    browser.of.registry.create(kinds.NAMESPACE, "", {"metadata": {"name": namespace}})
+    lease = {"metadata": {"name": name, "annotations": {SCHEDULES: "a,b"}}, "spec": {}}
+    browser.of.registry.create(kinds.LEASE, namespace, lease)
+    real = dashboard.Cluster(browser.of.client, frozenset({"muster"}))
+    running = asyncio.create_task(real.run())
+    assert (await real.now()).snapshot.schedulers == frozenset("ab")
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+
+
+async def test_a_pod_that_asks_for_more_than_there_is_takes_no_room_on_the_page(browser: Browser) -> None:
+    browser.of.node("n")
+    huge = {"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": str(2 * 10**9)}}}
+    spec = {"nodeName": "n", "containers": [huge]}
+    browser.of.create(kinds.POD, {"metadata": {"name": "on-n"}, "spec": spec})
+    await browser.of.until(lambda: browser.says("/nodes", "<b>n</b>", "on-n"))
+
+
+async def test_output_that_cannot_be_read_is_said(browser: Browser) -> None:
+    browser.of.create(kinds.JOB, job("x", 1))
+    browser.refuses = True
+    await browser.of.until(lambda: browser.says("/jobs/default/x", "the output cannot be read: no right"))
+
+
 async def test_text_of_the_cluster_is_text(browser: Browser) -> None:
     said = {"type": "PodScheduled", "status": "False", "reason": HOSTILE, "message": HOSTILE}
     pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
@@ -222,6 +256,18 @@ async def test_without_access_nothing_is_shown_not_even_a_style_sheet(browser: B
         assert found.status == 403
         assert "secret" not in found.text
         assert found.headers.items() >= {(key.lower(), value) for key, value in HEADERS.items()}
+
+
+async def test_what_cannot_be_shown_leaves_the_other_pages(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(moment: object) -> Any:
+        raise KeyError("x")
+
+    monkeypatch.setattr("muster.dashboard.pages._queues", broken)
+    assert (await browser.get("/queues")).status == 500
+    assert "/queues cannot be shown" in caplog.text
+    assert (await browser.get("/jobs")).status == 200
 
 
 async def test_static_files_are_those_of_the_package(browser: Browser) -> None:

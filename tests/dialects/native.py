@@ -27,7 +27,7 @@ is called `native-NAME`.
 
 What kube-scheduler (1.37.1) writes into the status of PodGroups and the conditions of pods was recorded in 14
 scenarios, and is compared with what muster writes, field by field: they are the same. (With muster, pods that
-wait for other pods, or for their PodGroup, have a condition after half a minute.)
+wait for other pods, or for their PodGroup, have a condition after a minute.)
 """,
     (
         (

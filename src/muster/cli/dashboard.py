@@ -1,6 +1,7 @@
 """`muster dashboard`: shows the cluster in a browser."""
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -34,12 +35,19 @@ def command(port: Port = 0, kubeconfig: Kubeconfig = None, context: Context = No
             raise Failure(f"{error}; choose another with --port", BAD_INPUT) from None
 
 
+#: Pods of a real cluster whose output a page shows, and seconds for which that is kept.
+FEW: Final = 4
+FRESH: Final = 5.0
+
+
 async def _serve(target: "Target", endpoint: "Endpoint | None", port: int) -> None:
     """Serves the pages until it is interrupted."""
     import asyncio
     import signal
+    import time
 
     from muster.app.records import runs
+    from muster.app.views import pods
     from muster.app.views.logs import read, read_archive
     from muster.app.wiring.cluster import acting, archive
     from muster.dashboard.cluster import Cluster
@@ -49,15 +57,24 @@ async def _serve(target: "Target", endpoint: "Endpoint | None", port: int) -> No
     from muster.kube.clock import first
 
     kept = archive(target)
+    known: dict[str, tuple[float, Sequence[Line]]] = {}
 
     async with acting(target, endpoint) as client:
 
-        async def output(view: "JobView", most: int) -> "list[Line]":
+        async def output(view: "JobView", most: int) -> "Sequence[Line]":
             how = LogOptions(tail=most)
-            if kept is None:
-                return await gathered(read(client, view.pods[:PODS], how), most)
-            record = await asyncio.to_thread(runs.of_view, target, view)
-            return await gathered(read_archive(kept, record.runs[-PODS:], how), most)
+            if kept is not None:
+                record = await asyncio.to_thread(runs.of_view, target, view)
+                return await gathered(read_archive(kept, record.runs[-PODS:], how), most)
+            uid, now = view.resource.metadata.uid, time.monotonic()
+            if uid not in known or now - known[uid][0] > FRESH:  # each is a request to a kubelet
+                known.clear()
+                first = view.verdict.first.uid if view.verdict is not None else ""
+                some = sorted(view.pods, key=lambda pod: (pod.metadata.uid != first, pods.pod_order(pod)))[
+                    :FEW
+                ]
+                known[uid] = now, await gathered(read(client, some, how), most)
+            return known[uid][1]
 
         cluster = Cluster(client, target.schedulers)
         sources = Sources(

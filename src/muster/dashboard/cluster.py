@@ -8,19 +8,22 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
+from math import inf
 from typing import Final, TypeVar
 
 from muster.api import groups, kinds
 from muster.api.base import AnyKind, Kind, Resource
 from muster.api.fields import UNREADABLE
-from muster.app.snapshot import Snapshot
+from muster.app.snapshot import Settings, Snapshot, scheduler_settings
 from muster.app.views import jobs, nodes, queues
 from muster.app.views.job import JobView
 from muster.app.views.nodes import NodeView
 from muster.app.views.objects import Objects
 from muster.app.views.queues import QueueView
+from muster.core.world.failed_starts import FailedStarts
 from muster.kube.client import Client
+from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.kube.informers import Informers
 from muster.runtime.mirror import WATCHED
 from muster.workloads import snapshot
@@ -29,11 +32,15 @@ R = TypeVar("R", bound=Resource)
 
 #: How many times a second viewers are told of changes at most.
 RATE: Final = 2
+#: How many times as long as a page took viewers are not told of the next change.
+REST: Final = 5
+#: Seconds after which the scheduler's settings are read again, if the cluster has changed.
+SETTINGS: Final = 30.0
 #: Seconds that a page waits for the first list of all kinds.
 PATIENCE: Final = 5.0
 #: The kinds that pages are made from.
 KINDS: Final[tuple[AnyKind, ...]] = tuple(
-    dict.fromkeys((*WATCHED, kinds.JOBSET, kinds.JOB, kinds.BATCH_JOB, *groups.OF_NAMED))
+    dict.fromkeys((*WATCHED, kinds.JOBSET, kinds.JOB, kinds.BATCH_JOB, kinds.VOLCANO_JOB, *groups.OF_NAMED))
 )
 
 
@@ -41,10 +48,15 @@ class Moment:
     """The cluster at one moment. Each answer is computed once, when it is first asked for."""
 
     def __init__(
-        self, informers: Informers, revision: int, now: float, schedulers: frozenset[str] | None
+        self,
+        informers: Informers,
+        revision: int,
+        now: float,
+        schedulers: frozenset[str] | None,
+        settings: Settings,
     ) -> None:
         self.revision, self.now = revision, now
-        self._schedulers = schedulers
+        self._schedulers, self._settings = schedulers, settings
         self._objects = {kind: [*informers[kind].items.values()] for kind in KINDS}
         #: kinds that could not be read so far
         self.missing = [kind.plural for kind in KINDS if not informers[kind].synced.is_set()]
@@ -59,6 +71,7 @@ class Moment:
             self._of(kinds.POD),
             self._of(kinds.GANG),
             self._of(kinds.BATCH_JOB),
+            self._of(kinds.VOLCANO_JOB),
         )
 
     @cached_property
@@ -73,7 +86,7 @@ class Moment:
         for kind in WATCHED:
             for each in self._objects[kind]:
                 found.add(kind, each)
-        return Snapshot(found, self._schedulers, now=self.now)
+        return Snapshot(found, self._schedulers, now=self.now, settings=self._settings)
 
     @cached_property
     def queues(self) -> list[QueueView]:
@@ -83,10 +96,10 @@ class Moment:
     @cached_property
     def nodes(self) -> list[NodeView]:
         """All nodes, by name."""
-        there = self._of(kinds.NODE)
-        return nodes.views(
-            there, self._of(kinds.POD), nodes.failed_starts(self.snapshot, self.now, len(there))
-        )
+        there, pods, memory = self._of(kinds.NODE), self._of(kinds.POD), FailedStarts()
+        if nodes.any_failed(pods, self._settings.bad_nodes, self.now):
+            memory = nodes.failed_starts(self.snapshot, self.now, len(there))
+        return nodes.views(there, pods, memory)
 
     def job(self, namespace: str, name: str) -> JobView | None:
         """The newest job of that name; None if there is none."""
@@ -110,8 +123,14 @@ class Cluster:
         self._changed = asyncio.Event()
         self._told = asyncio.Condition()
         self._moment: Moment | None = None
+        self._asked = False  # whether a page has waited for all kinds
+        self._read: set[AnyKind] = set()
+        self._settings, self._settings_at = Settings(), -inf
+        #: seconds that it took to compute the last page: they are a small part of the time
+        self.took = 0.0
         for kind in KINDS:
-            self._informers[kind].subscribe(lambda old, new: self._changed.set())
+            reflector = self._informers[kind]
+            reflector.subscribe(lambda old, new: self._changed.set(), partial(self._progressed, kind))
 
     async def run(self) -> None:
         """Runs until it is cancelled."""
@@ -123,10 +142,23 @@ class Cluster:
         """The cluster as it is known now."""
         with suppress(TimeoutError):  # who may not read a kind sees the others
             async with asyncio.timeout(PATIENCE):
-                await self._informers.synced(KINDS)
+                await self._informers.synced(() if self._asked else KINDS)
+        self._asked = True
         if self._moment is None or self._moment.revision != self._revision:
-            self._moment = Moment(self._informers, self._revision, time.time(), self._schedulers)
+            now = time.time()
+            if self._schedulers is not None and now - self._settings_at > SETTINGS:
+                self._settings_at = now
+                with suppress(ApiError, Unanswered, Unreachable):
+                    self._settings = await scheduler_settings(self.client)
+            served = self._settings.served or self._schedulers if self._schedulers is not None else None
+            self._moment = Moment(self._informers, self._revision, now, served, self._settings)
         return self._moment
+
+    def _progressed(self, kind: AnyKind, revision: str) -> None:
+        """Shows a kind that has been read for the first time, even if there is no object of it."""
+        if kind not in self._read:
+            self._read.add(kind)
+            self._changed.set()
 
     async def changes(self) -> AsyncIterator[int]:
         """Yields the revision now, and each later one that is met."""
@@ -144,7 +176,7 @@ class Cluster:
             async with self._told:
                 self._revision += 1
                 self._told.notify_all()
-            await asyncio.sleep(1 / RATE)
+            await asyncio.sleep(max(1 / RATE, REST * self.took))
 
 
 #: What an object that cannot be read may raise on its way into a page.

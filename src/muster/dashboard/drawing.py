@@ -12,6 +12,8 @@ from muster.names import GPU
 
 #: The width of a timeline, and of a bar.
 WIDTH: Final = 1000
+#: GPUs that are drawn of a node at most.
+CELLS: Final = 64
 #: Colours of jobs (`style.css`).
 _HUES: Final = 12
 
@@ -84,7 +86,7 @@ def boxes(nodes: Iterable[NodeView], held: Mapping[str, Sequence[str]]) -> list[
     """Nodes with a cell for each GPU. `held`: by node, the job that has each of the GPUs in use."""
     found = []
     for node in nodes:
-        number = node.capacity.get(GPU, 0)
+        number = min(node.capacity.get(GPU, 0), CELLS)
         of = held.get(node.name, ())
         columns = max(ceil(sqrt(number)), 1) if number > 4 else max(number, 1)
         cells = [

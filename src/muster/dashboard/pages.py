@@ -5,16 +5,20 @@ bounded. Text from the cluster is escaped by the template engine, and made visib
 in a name turns the direction of a page.
 """
 
+import asyncio
+import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import ceil
 from pathlib import Path
 from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from muster.api import requests
 from muster.api.base import Object
 from muster.api.quantity import show
 from muster.api.visible import visible
@@ -24,11 +28,13 @@ from muster.app.views.logs import Line
 from muster.app.views.timeline import Timeline
 from muster.dashboard import drawing
 from muster.dashboard.cluster import FAILURES, Cluster, Moment
+from muster.kube.errors import ApiError, Unanswered, Unreachable
 from muster.names import GPU, GPU_SHARE
 
 HERE: Final = Path(__file__).parent
-#: Jobs on a page of the table, and in a list of the first page.
-ROWS: Final = 200
+#: Jobs on a page of the table, nodes on a page, and jobs in a list of the first page.
+ROWS: Final = 100
+BOXES: Final = 200
 FEW: Final = 8
 #: Pods and lines of output that the page of a job shows.
 PODS: Final = 256
@@ -63,8 +69,9 @@ class Page:
 
 
 class Pages:
-    def __init__(self, cluster: Cluster, sources: Sources) -> None:
-        self._cluster, self._sources = cluster, sources
+    def __init__(self, cluster: Cluster, sources: Sources, now: Callable[[], float] = time.time) -> None:
+        """`now`: seconds since the epoch. It passes while the cluster stays as it is."""
+        self._cluster, self._sources, self._now = cluster, sources, now
         self._templates = Environment(
             loader=FileSystemLoader(HERE / "templates"),
             autoescape=True,
@@ -79,17 +86,24 @@ class Pages:
     async def page(self, path: str, query: Mapping[str, str]) -> Page:
         """The page at an address; `query`: the first value of each parameter."""
         moment = await self._cluster.now()
+        begun = time.perf_counter()
+        try:
+            return await self._at(moment, path, query)
+        finally:
+            self._cluster.took = time.perf_counter() - begun
+
+    async def _at(self, moment: Moment, path: str, query: Mapping[str, str]) -> Page:
         match path.strip("/").split("/"):
             case [""]:
-                return self._page("now", moment, "muster list", **_now(moment))
+                return await self._made("now", moment, "muster list", lambda: _now(moment, self._now()))
             case ["jobs"]:
-                return self._page("jobs", moment, "muster list", **_jobs(moment, query))
+                return await self._made("jobs", moment, "muster list", lambda: _jobs(moment, query))
             case ["jobs", namespace, name]:
                 return await self._job(moment, namespace, name)
             case ["queues"]:
-                return self._page("queues", moment, "muster queues", **_queues(moment))
+                return await self._made("queues", moment, "muster queues", lambda: _queues(moment))
             case ["nodes"]:
-                return self._page("nodes", moment, "muster nodes", **_nodes(moment, query))
+                return await self._made("nodes", moment, "muster nodes", lambda: _nodes(moment, query))
         return self.problem(404, "There is no such page", f"Nothing is at /{path.strip('/')}.")
 
     def problem(self, status: int, title: str, message: str) -> Page:
@@ -100,14 +114,16 @@ class Pages:
         return Page(html, status)
 
     async def _job(self, moment: Moment, namespace: str, name: str) -> Page:
-        view = moment.job(namespace, name)
-        if view is None:
+        found = moment.job(namespace, name)
+        if found is None:
             return self.problem(404, f"{name} is gone", f"No job called {name} is in namespace {namespace}.")
+        view: JobView = found
         alone: Object | None = None
-        if view.state is State.WAITING and view.reason is not None:
-            view, alone = why.answered(view, moment.snapshot, embedded=self._sources.embedded)
+        if view.state is State.WAITING and view.reason is not None and not moment.missing:
+            how = {"embedded": self._sources.embedded}
+            view, alone = await asyncio.to_thread(why.answered, view, moment.snapshot, **how)
         told = [gang.status.explanation for gang in view.gangs if gang.status.explanation]
-        timeline = self._sources.timeline(view, moment.now)
+        timeline = await asyncio.to_thread(self._sources.timeline, view, self._now())
         return self._page(
             "job",
             moment,
@@ -119,17 +135,28 @@ class Pages:
             pods=[_pod(pod) for pod in sorted(view.pods, key=pods.pod_order)[:PODS]],
             bars=drawing.bars(timeline)[:PODS],
             length=timeline.end - timeline.begin,
-            lines=await self._sources.output(view, LINES),
+            lines=await self._output(view),
         )
+
+    async def _output(self, view: JobView) -> Sequence[Line]:
+        """The last lines, or why they cannot be read."""
+        try:
+            return await self._sources.output(view, LINES)
+        except (ApiError, Unanswered, Unreachable) as error:
+            return [Line("dashboard:", f"the output cannot be read: {error}")]
+
+    async def _made(self, name: str, moment: Moment, command: str, values: Callable[[], Object]) -> Page:
+        """Computes a page in a thread: watches and other viewers go on."""
+        return await asyncio.to_thread(lambda: self._page(name, moment, command, **values()))
 
     def _page(self, name: str, moment: Moment, command: str, **values: Any) -> Page:  # Any: of a template
         template = self._templates.get_template(f"{name}.html")
         return Page(
-            template.render(page=name, command=command, now=moment.now, missing=moment.missing, **values)
+            template.render(page=name, command=command, now=self._now(), missing=moment.missing, **values)
         )
 
 
-def _now(moment: Moment) -> Object:
+def _now(moment: Moment, now: float) -> Object:
     """What runs, what waits, what has ended in the last hour, and how much of the cluster is in use."""
     by_state: defaultdict[State, list[JobView]] = defaultdict(list)
     for view in moment.jobs:
@@ -137,7 +164,7 @@ def _now(moment: Moment) -> Object:
     ended = [
         view
         for view in (*by_state[State.SUCCEEDED], *by_state[State.FAILED])
-        if view.finished is not None and moment.now - view.finished.timestamp() < 3600
+        if view.finished is not None and now - view.finished.timestamp() < 3600
     ]
     capacity, used = Counter[str](), Counter[str]()
     for node in moment.nodes:
@@ -185,9 +212,7 @@ def _jobs(moment: Moment, query: Mapping[str, str]) -> Object:
         and (not queue or view.queue == queue)
     ]
     found = sorted(found, key=ORDERS[order]) if order in ORDERS else found[::-1]
-    last = max((len(found) - 1) // ROWS, 0)
-    asked = query.get("page", "0")
-    number = min(int(asked), last) if asked.isascii() and asked.isdigit() and len(asked) < 9 else 0
+    number, last = _page_number(query, len(found), ROWS)
     return {
         "rows": [(view, summary.gpus(view)) for view in found[number * ROWS : (number + 1) * ROWS]],
         "total": len(found),
@@ -199,6 +224,12 @@ def _jobs(moment: Moment, query: Mapping[str, str]) -> Object:
         "queue_names": sorted({view.queue for view in moment.jobs}),
         "several": len({view.namespace for view in moment.jobs}) > 1,
     }
+
+
+def _page_number(query: Mapping[str, str], total: int, rows: int) -> tuple[int, int]:
+    """The page that is asked for, and the last one."""
+    last, asked = max((total - 1) // rows, 0), query.get("page", "0")
+    return min(int(asked), last) if asked.isascii() and asked.isdigit() and len(asked) < 9 else 0, last
 
 
 def _pod(pod: Any) -> Object:  # Any: a Pod
@@ -218,6 +249,7 @@ def _queues(moment: Moment) -> Object:
     whole = Counter[str]()
     for node in moment.nodes:
         whole.update(node.capacity)
+    waiting = Counter(each.queue for each in moment.jobs if each.state is State.WAITING)
     for view in found:
         account = view.account
         cap = dict(account.rules.capability)
@@ -233,32 +265,36 @@ def _queues(moment: Moment) -> Object:
                     "whole": whole[resource],
                 }
             )
-        waiting = [each for each in moment.jobs if each.queue == view.name and each.state is State.WAITING]
-        rows.append({"view": view, "bars": bars, "front": waiting[:3], "waiting": len(waiting)})
+        rows.append({"view": view, "bars": bars, "front": view.front, "waiting": waiting[view.name]})
     return {"rows": rows, "resources": resources}
 
 
 def _nodes(moment: Moment, query: Mapping[str, str]) -> Object:
+    there = {node.name: node for node in moment.nodes}
     held: defaultdict[str, list[str]] = defaultdict(list)
     cpu: defaultdict[str, list[str]] = defaultdict(list)
     for view in moment.jobs:
         for pod in view.pods:
-            if pod.spec.node_name and not pod.terminal:
-                held[pod.spec.node_name] += [view.name] * _gpus(pod)
-                cpu[pod.spec.node_name].append(view.name)
+            node = there.get(pod.spec.node_name)
+            if node is not None and not pod.terminal:
+                left = min(node.capacity.get(GPU, 0), drawing.CELLS) - len(held[node.name])
+                held[node.name] += [view.name] * min(_gpus(pod), max(left, 0))
+                cpu[node.name].append(view.name)
+    shown, words = query.get("job", "")[:253], query.get("q", "")[:253]
+    found = [node for node in moment.nodes if words in node.name and (not shown or shown in cpu[node.name])]
+    number, last = _page_number(query, len(found), BOXES)
     return {
-        "boxes": drawing.boxes(moment.nodes, held),
-        "jobs": sorted({name for found in cpu.values() for name in found}),
-        "on": {node: sorted(set(found)) for node, found in cpu.items()},
-        "shown": query.get("job", "")[:253],
+        "boxes": drawing.boxes(found[number * BOXES : (number + 1) * BOXES], held),
+        "number": number,
+        "last": last,
+        "total": len(found),
+        "query": {"job": shown, "q": words},
+        "on": {node: sorted(set(names)) for node, names in cpu.items()},
+        "shown": shown,
     }
 
 
 def _gpus(pod: Any) -> int:  # Any: a Pod
-    from math import ceil
-
-    from muster.api import requests
-
     try:
         return ceil(requests.gpus(pod))
     except FAILURES:

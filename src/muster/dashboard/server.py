@@ -8,6 +8,7 @@ Nothing else is answered: no method but GET and HEAD, and no request without acc
 """
 
 import asyncio
+import logging
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
@@ -27,6 +28,7 @@ from muster.dashboard.cluster import Cluster
 from muster.dashboard.pages import HERE, Pages, first_values
 
 HOST: Final = "127.0.0.1"
+log = logging.getLogger(__name__)
 #: Seconds after which an idle stream of events says that it is there.
 IDLE: Final = 15.0
 #: Viewers that are told of changes at once; of more, each loads pages only.
@@ -44,7 +46,11 @@ def application(cluster: Cluster, pages: Pages, access: Access) -> ASGIApp:
     viewers = asyncio.Semaphore(VIEWERS)
 
     async def page(request: Request) -> Response:
-        found = await pages.page(request.url.path, first_values(request.query_params.multi_items()))
+        try:
+            found = await pages.page(request.url.path, first_values(request.query_params.multi_items()))
+        except Exception:  # one object that cannot be shown leaves the other pages as they are
+            log.exception("%s cannot be shown", request.url.path)
+            found = pages.problem(500, "This page cannot be shown", "The terminal of the dashboard says why.")
         html = found.html
         if MAIN in request.headers.get("accept", ""):
             html = html[html.index("<main") : html.index("</main>") + len("</main>")]

@@ -75,6 +75,14 @@ async def test_of_two_terminals_one_wins_and_the_other_is_told(client: LocalClie
     assert '"indexes":"1"' in made["metadata"]["annotations"][RETRY_OF]
 
 
+async def test_another_job_that_has_the_name_is_no_retry(client: LocalClient) -> None:
+    view = await ended(client, FAILED)
+    other = {**JOB_OF_THREE, "metadata": {**JOB_OF_THREE["metadata"], "name": "j-r1"}}
+    await client.create(JOB, "default", other)
+    with pytest.raises(Taken, match="j-r1, as a retry of j is called, is another job"):
+        await retry(client, view, SOURCE)
+
+
 async def test_its_pods_run_in_the_directory_that_is_asked_for(client: LocalClient) -> None:
     await retry(client, await ended(client, FAILED), SOURCE, directory="/new")
     made = await client.get_json(JOB, "default", "j-r1")

@@ -58,7 +58,7 @@ DIFFERENT: Final = (
             "Pending unbound; Pending unbound",
             "Pending unbound *MembersMissing; Pending unbound *MembersMissing",
             "Upstream writes nothing on pods that wait for others or for their group; muster says so after "
-            "half a minute.",
+            "a minute.",
         )
         for scenario in ("native/too_few", "native/group_missing", "volcano/group_missing")
     ),

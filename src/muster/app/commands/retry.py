@@ -58,9 +58,15 @@ async def retry(
     try:
         await client.create(kind, namespace, noted(obj, annotate.stated(made.object)))
     except AlreadyExists:
-        raise Taken(
-            f"{name} has been retried already, as {found.name}; `muster why {found.name}` says what it does"
-        ) from None
+        there = await client.get_json(kind, namespace, found.name)
+        of = Retry.read((there["metadata"].get("annotations") or {}).get(RETRY_OF))
+        if of is not None and of.name == name:
+            why = f"{name} has been retried already, as {found.name}; `muster why {found.name}` says more"
+        else:
+            why = (
+                f"{found.name}, as a retry of {name} is called, is another job; cancel it, or submit the file"
+            )
+        raise Taken(why) from None
     return found, made
 
 

@@ -53,8 +53,7 @@ async def fetch(
     memory = FailedStarts()
     if now is not None:
         avoids = BadNodes() if schedulers is None else (await scheduler_settings(client)).bad_nodes
-        counted = avoids.counted()
-        if any(start_failed(pod, counted, "", now) for pod in pods):
+        if any_failed(pods, avoids, now):
             with suppress(Forbidden):  # who may not read the cluster is not told
                 snapshot = (await Snapshot.observe(client, schedulers, now=now)).require()
                 memory = failed_starts(snapshot, now, len(nodes))
@@ -70,6 +69,12 @@ def views(nodes: Iterable[Node], pods: Iterable[Pod], memory: FailedStarts) -> l
             used[pod.spec.node_name]["pods"] += 1
     found = (_view(node, dict(used[node.metadata.name]), memory) for node in nodes)
     return sorted(found, key=lambda view: view.name)
+
+
+def any_failed(pods: Iterable[Pod], avoids: BadNodes, now: float) -> bool:
+    """Whether a pod has failed so that its node may be avoided; if not, `failed_starts` need not be asked."""
+    counted = avoids.counted()
+    return any(start_failed(pod, counted, "", now) for pod in pods)
 
 
 def failed_starts(snapshot: Snapshot, now: float, nodes: int) -> FailedStarts:

@@ -4,19 +4,22 @@ The scheduler computes them: a new core receives the events of a live one, and d
 therefore also cover the queue `default`, which needs no object, and hold while no scheduler runs.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from muster.api.base import Object
 from muster.api.quantity import show
 from muster.app.snapshot import Snapshot
-from muster.core.words.gang import Amounts
+from muster.core.words.gang import Amounts, GangId
 from muster.core.world.queues import Queues
 from muster.core.world.queues.account import Account
 from muster.kube.client import Client
 from muster.names import GPU, GPU_SHARE
 from muster.translate.queues import status_of
+
+#: Gangs that a view of a queue names as the next ones.
+FRONT: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,8 @@ class QueueView:
     account: Account
     #: as in the object's status: quantities, and counts of gangs
     status: Object
+    #: the gangs that wait in it, in the order in which the scheduler serves them, the first few
+    front: Sequence[GangId] = ()
 
     @property
     def notes(self) -> list[str]:
@@ -57,7 +62,8 @@ def views(snapshot: Snapshot) -> list[QueueView]:
     """As `fetch`, of the cluster of a snapshot."""
     core = snapshot.scheduler()
     core.settle()
-    return [*_below(core.world.queues.root, core.world.queues, 0), *_faulty(core.world.queues)]
+    found = [*_below(core.world.queues.root, core.world.queues, 0), *_faulty(core.world.queues)]
+    return [replace(view, front=core.front(view.name, FRONT)) for view in found]
 
 
 def _below(parent: Account, queues: Queues, depth: int) -> Iterator[QueueView]:

@@ -16,6 +16,7 @@ together.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from math import inf
 from typing import Final
 
@@ -128,6 +129,11 @@ class Scheduler:
         """
         state = self.world.gangs.get(gang)
         return None if state is None else self._explainer.asked(state)
+
+    def front(self, queue: str, most: int) -> list[GangId]:
+        """Which gangs of a queue wait, in the order in which they are served, at most so many."""
+        waiting = self._pending.of_queue.get(queue, ())
+        return [state.id for state in islice(waiting, most)]
 
     @property
     def behind(self) -> bool:

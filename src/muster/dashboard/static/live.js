@@ -14,6 +14,7 @@ async function refresh() {
       const headers = { Accept: "text/vnd.muster.main" };
       if (tag) headers["If-None-Match"] = tag;
       const answer = await fetch(location.pathname + location.search, { headers, cache: "no-store" });
+      status.textContent = answer.status >= 500 ? "this page could not be shown as it is now" : "";
       if (answer.status === 304 || answer.status >= 500) continue;
       tag = answer.headers.get("ETag") || "";
       Idiomorph.morph(document.querySelector("main"), await answer.text(), {
